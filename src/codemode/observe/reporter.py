@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from typing import Any, Literal, TypeAlias
 
+from ..data.json_values import utf8_length
 from ..errors import CodeModeAbortedError
 from ..host.clock import now_ms
 from ..options.parts import Lifecycle
@@ -70,7 +71,7 @@ class Reporter:
         self._ids = {"invocation_id": invocation_id, "outer_tool_call_id": outer_tool_call_id}
         self._kinds = kinds
         self._clock = _Clock()
-        self._started_at_ms = self._clock()
+        self._started_at_ms = self._clock.started_at_ms
         self._source_bytes = 0
         self._open: dict[int, CallRecord] = {}
         self._ended: list[CallRecord] = []
@@ -80,13 +81,15 @@ class Reporter:
         self, text: str | SourceMeasure, *, source: Literal["script", "invoke"] = "script", resumed: bool = False
     ) -> None:
         """Tell that the run of this program, or of one that was measured before, begins."""
+        if not self.is_watched:
+            self._source_bytes = utf8_length(text) if isinstance(text, str) else text.source_bytes
+            return
         if isinstance(text, str):
             # Of a direct call there is no program but its input.
-            text = measured(text, hashes=self.is_watched and source == "script")
+            text = measured(text, hashes=source == "script")
         self._source_bytes = text.source_bytes
-        if self.is_watched:
-            told = {**text._asdict(), **_kinds_told(self._kinds)}
-            self._emit(InvocationStarted(**self._ids, **told, source=source, resumed=resumed))
+        told = {**text._asdict(), **_kinds_told(self._kinds)}
+        self._emit(InvocationStarted(**self._ids, **told, source=source, resumed=resumed))
 
     def worker_taken(self) -> None:
         """Tell that there is a worker for it."""
@@ -257,7 +260,8 @@ class _Clock:
     """Wall-clock milliseconds that never run backwards."""
 
     def __init__(self) -> None:
-        self._offset_ms = now_ms() - time.perf_counter() * 1000
+        self.started_at_ms = float(now_ms())
+        self._offset_ms = self.started_at_ms - time.perf_counter() * 1000
 
     def __call__(self) -> float:
         return self._offset_ms + time.perf_counter() * 1000

@@ -93,9 +93,10 @@ def path_text(value: Any, path: str) -> str:
 
 
 def sequence(value: Any, path: str) -> Any:
+    given: Any = value
     is_plain = type(value) is tuple or type(value) is list
     if is_plain or (isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray | memoryview)):
-        return cast("Any", value)
+        return given
     raise WrongTypeError(f"{path} must be a list, got {value!r}")
 
 

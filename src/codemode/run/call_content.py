@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..data.content import Content, current, places_for, with_parts
@@ -35,9 +36,12 @@ class CallContent:
         self._options = options
         self._store = content_store_of(options)
         self._journal_key = journal_key if self._store is options.journal else None
-        self._turn = asyncio.Lock()
         if contents is not None:
             contents.by_digest = is_named_by_ids(options)
+
+    @cached_property
+    def _turn(self) -> asyncio.Lock:
+        return asyncio.Lock()
 
     def enter(self) -> None:
         """Let schemas know the handles of this program, in the task that performs one call."""

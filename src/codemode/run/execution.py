@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from ..continuations.renewal import Renewal
@@ -89,20 +89,16 @@ class Execution:
         self._renewal: Renewal | None = None
         self._pool = pool_or_default(pool)
         self._threads = self._pool.threads.of_invocation(nesting.depth())
-        called = profile.direct_tool if self._is_direct else profile.outer_tool
-        self._parts = parts = parts_of(options, outer, catalog, profile, called)
+        self._parts = parts = parts_of(options, outer, catalog, profile, is_direct=self._is_direct)
         self._begun = partial(invocation_of, self._kind, profile, catalog, options, outer, answered, self._given)
         self._machine, invocation_id = self._begun()
         self._seat: DirectSeat | None = None  # of a call without a program
         self._kept_inputs = KeptInputs()
         self._journaling = journaling if answered else parts.journaling
+        self._way_on = WayOn(options.continuation, outer.context_binding, self._threads)
         settings, listeners = self._machine.settings, (*parts.listeners, *outer.listeners)
         more: Any = {"hides_inputs": settings.hides_inputs, "kinds": (outer.tool_kind, outer.tool_input_kind)}
         self._reporter = Reporter(options.lifecycle, invocation_id, settings.outer_tool_call_id, listeners, **more)
-
-    @cached_property
-    def _way_on(self) -> WayOn:
-        return WayOn(self._options.continuation, self._outer.context_binding, self._threads)
 
     async def start(self, js: str) -> RunOutcome:
         """Run a program. Raises `ValueError` for what is not text, and nothing that belongs to the program."""
@@ -244,16 +240,19 @@ class Execution:
             # The next invocation finds one spare; the rest is started when this one no longer needs the processors.
             if lease.lacks_spare:
                 loop.call_soon(lease.refill, 1)
-            if first is not None:
-                runner.start(machine.receive(first))
-            else:
-                known = None if program is None else program.known
-                runner.start(machine.start(source, analysis_ms=self._profile.static_rules.analysis_ms, known=known))
+            runner.start(self._first_effects(source, program) if first is None else machine.receive(first))
             return await runner.ended
         finally:
             await runner.close()
             if not loop.is_closed():
                 loop.call_soon(lease.refill)
+
+    def _first_effects(self, source: str, program: ProgramChecker | None) -> list[events.Effect]:
+        """Begin with a program that has to be checked, unless that was done before."""
+        if program is not None and self._journaling is None and (accepted := program.accepted_before()) is not None:
+            return self._machine.receive(accepted)
+        analysis_ms, known = self._profile.static_rules.analysis_ms, None if program is None else program.known
+        return self._machine.start(source, analysis_ms=analysis_ms, known=known)
 
     def _accepted(self, js: str) -> events.ProgramAccepted:
         """Return that what has no checker runs as it is: it was checked before, or there is nothing to check."""

@@ -111,12 +111,9 @@ _NONE = OptionalParts()
 
 
 def parts_of(
-    options: CodeModeOptions, outer: OuterCall, catalog: ToolCatalog[PreparedTool], profile: Profile, called: str
+    options: CodeModeOptions, outer: OuterCall, catalog: ToolCatalog[PreparedTool], profile: Profile, *, is_direct: bool
 ) -> OptionalParts:
-    """Return what an invocation has of them; listeners know its outer tool as ``called``.
-
-    Raises `ValueError` for what is asked for and cannot be.
-    """
+    """Return what an invocation has of them. Raises `ValueError` for what is asked for and cannot be."""
     keeping = options.continuation
     is_kept_plainly = keeping.journal is None and not keeping.seal
     has_state = options.has_state or outer.state is not None
@@ -128,10 +125,9 @@ def parts_of(
     state = state_of(options, outer) if "state" in profile.request_kinds else None
     require_cipher(options)
     require_journal_identity(keeping, outer.context_binding)
-    journaling = journaling_of(options, outer, catalog, profile)
-    return OptionalParts(
-        fetches, state, journaling, telemetry_listeners(options, catalog.get, called, profile.host_errors)
-    )
+    called = profile.direct_tool if is_direct else profile.outer_tool
+    listeners = telemetry_listeners(options, catalog.get, called, profile.host_errors)
+    return OptionalParts(fetches, state, journaling_of(options, outer, catalog, profile), listeners)
 
 
 def state_of(options: CodeModeOptions, outer: OuterCall) -> ProgramState | None:

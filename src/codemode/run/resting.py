@@ -192,8 +192,7 @@ class RestingExecution(Execution):
         if program is None:
             runner.start(machine.receive(self._accepted(source)))
         else:
-            analysis_ms = self._profile.static_rules.analysis_ms
-            runner.start(machine.start(source, analysis_ms=analysis_ms, known=program.known))
+            runner.start(self._first_effects(source, program))
         return await _stop(runner)
 
     async def _go_on(self, wait_ms: int) -> RunOutcome:

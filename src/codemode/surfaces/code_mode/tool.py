@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from ...data.json_values import NOT_GIVEN
 from ...errors import CodeModeToolError, Resumable
@@ -281,10 +281,10 @@ def create_code_mode_tool(
 
 def program_of(value: object) -> str:
     """Return the program in a tool input. Raises `CodeModeToolError` for anything but ``{"js": string}``."""
-    if isinstance(value, Mapping):
-        given = cast("Mapping[Any, Any]", value)
-        if isinstance(js := given.get("js"), str) and len(given) == 1:
-            return js
+    given: Any = value
+    is_mapping = type(value) is dict or isinstance(value, Mapping)
+    if is_mapping and isinstance(js := given.get("js"), str) and len(given) == 1:
+        return js
     raise CodeModeToolError(
         'the input of codeMode is {"js": "<program>"} and nothing else', details={"tool_name": CodeModeTool.name}
     )
