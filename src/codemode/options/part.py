@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any, ClassVar, Self, cast
 
 from .checked_fields import Check
@@ -30,6 +31,11 @@ class OptionPart:
         for option in fields(self):
             if check := cast("Check | None", option.metadata.get("check")):
                 object.__setattr__(self, option.name, check(getattr(self, option.name), self._path_of(option.name)))
+
+    @cached_property
+    def told(self) -> dict[str, Any]:
+        """The options that the worker is told of, by name. Every run asks."""
+        return {option.name: getattr(self, option.name) for option in fields(self) if option.metadata.get("is_told")}
 
     def __eq__(self, other: object) -> bool:
         if other.__class__ is not self.__class__:

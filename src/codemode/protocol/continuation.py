@@ -27,7 +27,7 @@ from .kept_values import (
     read_texts,
 )
 from .ledger import Ledger, Progress
-from .settings import Settings, limits_that
+from .settings import Settings, kept_limits
 
 REPLAY_VERSION = 6
 """Raised whenever something changes that a replay depends on: kernel, delivery order, clock, random, limits.
@@ -69,7 +69,7 @@ class Continuation:
 
     def settings(self, fresh: Settings) -> Settings:
         """Return the settings of the resumed run: ``fresh`` ones but for what a replay depends on."""
-        limits = {name: self.kept[name] for name in limits_that("is_kept", LargeHeapPolicy)}
+        limits = {name: self.kept[name] for name in kept_limits(LargeHeapPolicy)}
         identity = {name: self.kept[name] for name in _IDENTITY if name not in _PROFILE}
         return replace(fresh, limits=replace(fresh.limits, **limits), given_json=self.given_json, **identity)
 
@@ -94,7 +94,7 @@ class Continuation:
         """Read it back. Raises `CodeModeProtocolError` for anything that `to_dict` could not have made."""
         _require_version(read_mapping(value))
         body = read_object(value, _KEYS)
-        kept = read_object(body["settings"], {*_IDENTITY, *limits_that("is_kept", LargeHeapPolicy)})
+        kept = read_object(body["settings"], {*_IDENTITY, *kept_limits(LargeHeapPolicy)})
         for name, read in _IDENTITY.items():
             read(kept[name])
         _check_limits(kept)
@@ -113,7 +113,7 @@ def replayed_settings(settings: Settings) -> dict[str, Any]:
     """Return what a replay must find unchanged, by name; everything else comes from the options of the resume."""
     profile = settings.profile
     kept: dict[str, Any] = {name: getattr(settings, name) for name in _IDENTITY if name not in _PROFILE}
-    kept |= {name: getattr(settings.limits, name) for name in limits_that("is_kept", LargeHeapPolicy)}
+    kept |= {name: getattr(settings.limits, name) for name in kept_limits(LargeHeapPolicy)}
     kept["language_names"] = list(settings.language_names)
     return {**kept, "profile": profile.name, "parameters": dict(profile.parameters)}
 
@@ -199,7 +199,7 @@ def _long_text(name: object) -> str:
 def _check_limits(kept: Mapping[str, Any]) -> None:
     """Check each limit as the option that it was. A resume cannot widen what the machine stands."""
     try:
-        LargeHeapPolicy(**{name: kept[name] for name in limits_that("is_kept", LargeHeapPolicy)})
+        LargeHeapPolicy(**{name: kept[name] for name in kept_limits(LargeHeapPolicy)})
     except ValueError as error:
         raise CodeModeProtocolError(f"the continuation holds a limit that cannot be: {error}") from None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cache
-from typing import Any, Literal
+from typing import Any
 
 from ..options.parts import ExecutionPolicy
 from ..profile import Profile
@@ -57,7 +57,7 @@ class Settings:
         limits, face = self.limits, self.profile.guest
         told: dict[str, Any] = {"seed": self.seed, "now_ms": self.started_ms, "wrapper": face.wrapper}
         told["globals"] = [*face.globals, *(["fetch"] if self.fetch else []), *(["state"] if self.state else [])]
-        told |= {name: getattr(limits, name) for name in limits_that("is_told", type(limits))}
+        told |= limits.told
         if with_places:
             told["places"] = True
         if self.language_names:
@@ -97,6 +97,6 @@ def analysis_face(profile: Profile) -> int:
 
 
 @cache
-def limits_that(what: Literal["is_told", "is_kept"], policy: type[ExecutionPolicy]) -> tuple[str, ...]:
-    """Name the limits that the worker is told, or that a continuation keeps."""
-    return tuple(option.name for option in fields(policy) if option.metadata.get(what))
+def kept_limits(policy: type[ExecutionPolicy]) -> tuple[str, ...]:
+    """Name the limits that a continuation keeps."""
+    return tuple(option.name for option in fields(policy) if option.metadata.get("is_kept"))

@@ -208,12 +208,12 @@ class Zygote:
                 return False
             if not data:
                 return False
-            self._take_packet(data, [rights[2] for rights in ancillary])
+            self._take_packet(data, ancillary[0][2] if ancillary else b"")
         return False
 
-    def _take_packet(self, data: bytes, rights: list[bytes]) -> None:
+    def _take_packet(self, data: bytes, rights: bytes) -> None:
         kind, sequence, value = _PACKET.unpack_from(data)
-        pidfd = struct.unpack("=i", rights[0][:4])[0] if rights else -1
+        pidfd = struct.unpack("=i", rights[:4])[0] if rights else -1
         if kind == b"X":
             self._failure = data[_PACKET.size :].decode("utf-8", "replace")
         life = self._workers.get(sequence)
