@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,8 @@ def is_there(name: str, folder: Path) -> bool:
 
     A module that is run may be a package.
     """
+    if name.startswith(".venv/"):  # the environment of these tests may be another one
+        return (Path(sys.prefix) / name.removeprefix(".venv/")).exists()
     if any((place / name).exists() for place in (folder, TREE, TREE / "src" / "codemode")):
         return True
     if (TREE / name.removesuffix(".py") / "__main__.py").exists():

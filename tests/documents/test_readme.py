@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from http_server import HttpServer
 from postgres_cluster import cluster, new_database
+from required import require_dbos_on_sqlite
 from sdk_standins import ScriptedModel, serve
 from warm_python import WarmPython
 
@@ -89,6 +90,8 @@ def test_block_runs(
     tmp_path: Path,
     request: pytest.FixtureRequest,
 ) -> None:
+    if "DBOS" in block:
+        require_dbos_on_sqlite()
     if _DSN in block:
         environment[_DSN] = request.getfixturevalue("postgres")
     ended = python.run("-c", block, cwd=tmp_path, env=environment)
