@@ -53,8 +53,12 @@ def connected(path: str, *settings: str, waits: bool = True) -> sqlite3.Connecti
     connection = sqlite3.connect(
         path, timeout=PATIENCE_SECONDS if waits else 0, isolation_level=None, check_same_thread=False
     )
-    for setting in settings:
-        connection.execute(f"PRAGMA {setting}")
+    try:
+        for setting in settings:
+            connection.execute(f"PRAGMA {setting}")
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 
@@ -73,7 +77,7 @@ def made_lasting(path: str) -> sqlite3.Connection:
     while True:
         try:
             connection.execute("PRAGMA journal_mode = WAL")
-        except sqlite3.OperationalError as error:
+        except sqlite3.Error as error:
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
                 connection.close()
                 raise
