@@ -33,9 +33,9 @@ class Processors:
 
     def __init__(self, env: simpy.Environment, cores: float) -> None:
         self._env = env
-        self._all = simpy.PriorityResource(env, max(1, round(cores)))
+        self._all = simpy.Resource(env, max(1, round(cores)))
         self._slower = max(1, round(cores)) / cores
-        self._busy, self._looked_at = 0.0, env.now
+        self._busy, self._looked_at, self._taken_away = 0.0, env.now, 0.0
         self.used_ms = 0.0
 
     @property
@@ -46,14 +46,23 @@ class Processors:
     def take(self, milliseconds: float, *, wake: float = 0.0, switch: float = 0.0, goes_first: bool = False) -> Steps:
         """Compute for so long, and ``wake`` more where all slept, ``switch`` where none did.
 
-        What sleeps most of the time, as an event loop, goes before what computes.
+        What sleeps most of the time, as an event loop, goes first: it interrupts what computes, which ends later then.
         """
-        with self._all.request(priority=not goes_first) as turn:
+        if goes_first and self._all.count == self._all.capacity:
+            milliseconds += self.idle * wake + (1 - self.idle) * switch
+            self._taken_away += milliseconds
+            self.used_ms += milliseconds
+            yield self._env.timeout(milliseconds * self._slower)
+            return
+        with self._all.request() as turn:
             yield turn
             self._look(self._all.count - 1)
             milliseconds += self.idle * wake + (1 - self.idle) * switch
             self.used_ms += milliseconds
-            yield self._env.timeout(milliseconds * self._slower)
+            while milliseconds:
+                yield self._env.timeout(milliseconds * self._slower)
+                milliseconds = 0.0 if goes_first else self._taken_away
+                self._taken_away -= milliseconds
             self._look(self._all.count)
 
     def _look(self, were_busy: int) -> None:

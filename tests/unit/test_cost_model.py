@@ -192,3 +192,20 @@ def test_a_run_costs_what_it_is_told_to_with_calls_and_without(cost: Any, figure
         outcome = cost("model").simulated(fleet, 0.6, 0.3)
         assert outcome.cpu_ms == pytest.approx(told.run_ms(calls), rel=0.06)
         assert outcome.rate == pytest.approx(2000 / told.run_ms(calls), rel=0.06)
+
+
+def test_what_goes_first_waits_for_no_step_and_takes_its_time_from_one(cost: Any):
+    env = importlib.import_module("simpy").Environment()
+    processors, ended = cost("hosts").Processors(env, 1), dict[str, float]()
+
+    def computing(name: str, begins: float, takes: float, *, goes_first: bool) -> Any:
+        yield env.timeout(begins)
+        yield from processors.take(takes, goes_first=goes_first)
+        ended[name] = env.now
+
+    env.process(computing("worker", 0.0, 10.0, goes_first=False))
+    env.process(computing("loop", 2.0, 3.0, goes_first=True))
+    env.process(computing("next worker", 1.0, 1.0, goes_first=False))
+    env.run()
+    assert ended == {"loop": 5.0, "worker": 13.0, "next worker": 14.0}
+    assert processors.used_ms == 14.0
