@@ -15,6 +15,7 @@ import griffe
 _HIDDEN = "..."
 _PRIVATE = re.compile(r"(?<!\w)_\w")
 _DATACLASS = "dataclasses.dataclass"
+_PACKAGES_OWN = "codemode.dataclass.dataclass"  # which makes the same: griffe knows the other
 
 
 class PublicDefaults(griffe.Extension):
@@ -28,7 +29,9 @@ class PublicDefaults(griffe.Extension):
 def _go_over(where: griffe.Module | griffe.Class) -> None:
     known = _fields(where) if isinstance(where, griffe.Class) else {}
     for name, member in list(where.members.items()):
-        if member.is_alias:
+        if isinstance(member, griffe.Alias):
+            if member.target_path == _PACKAGES_OWN:
+                where.set_member(name, griffe.Alias(name, _DATACLASS, runtime=member.runtime, parent=where))
             continue
         if name in known and name.startswith("_"):
             where.del_member(name)  # it would be a parameter

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, TypeAlias
 
+from .dataclass import dataclass
 from .options.parts import ExecutionPolicy
 
 Words: TypeAlias = Callable[[Any, str, str, bool], Mapping[str, Any]]

@@ -14,10 +14,10 @@ import asyncio
 import threading
 import time
 from collections import OrderedDict, deque
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, Protocol
 
+from ..dataclass import dataclass
 from ..errors import CodeModeProtocolError
 from ..host.clock import now_ms
 from ..host.forks import begin_anew_in_forks

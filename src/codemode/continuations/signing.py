@@ -10,11 +10,11 @@ import hashlib
 import hmac
 from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any, cast
 
 from ..data.json_values import canonical_json
+from ..dataclass import dataclass
 from ..errors import CodeModeProtocolError
 
 ALGORITHM = "HMAC-SHA256"

@@ -10,10 +10,11 @@ import gc
 import re
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar, cast, get_args
 
+from ..dataclass import dataclass
 from ..host import steps
 from ..host.imports import importing
 from .json_shape import SCALARS

@@ -9,8 +9,9 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from urllib.parse import quote, unquote, urljoin
+
+from ..dataclass import dataclass
 
 MAX_URL_CHARACTERS = 16_384
 

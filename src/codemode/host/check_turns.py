@@ -12,9 +12,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
+from ..dataclass import dataclass
 from . import steps
 
 _TURN_SECONDS = 0.01

@@ -14,9 +14,9 @@ import threading
 import traceback
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ..dataclass import dataclass
 from . import steps
 from .check_turns import HUNG_SECONDS, pass_over_hung, run_in_turn
 from .job_threads import ByOwner, JobThreads

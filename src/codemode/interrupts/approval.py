@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ..data.narrowing import mapping_or_empty
 from ..data.records import record
+from ..dataclass import dataclass
 from ..errors import (
     HOST_TOOL_ERROR,
     CodeModeError,

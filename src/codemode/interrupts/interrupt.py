@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from math import isinf
 from typing import Any, NoReturn, cast
 
 from ..data.exact_integers import PLACES_KEY, as_browsers_write, with_texts, without_texts
 from ..data.json_values import decode_json
 from ..data.narrowing import is_array, is_mapping, is_object, is_sequence
+from ..dataclass import dataclass
 from ..errors import CodeModeProtocolError, Resumable
 from ..host import steps
 from ..protocol.ledger import UNKNOWN_OUTCOME_KIND, LedgerEntry, Waiting

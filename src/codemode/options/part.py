@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self, cast
 
+from ..dataclass import dataclass
 from .checked_fields import Check
 
 # What a dataclass compiles to be shown, compared and hashed stands here once: it would be half of this import.

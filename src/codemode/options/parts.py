@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
+from ..dataclass import dataclass
 from .checked_fields import (
     CALLABLE,
     checked,
@@ -50,7 +51,6 @@ MIN_MODEL_CHARACTERS = 1000
 """Fewer would not tell a model what is wrong with its result."""
 
 Hook = Callable[[Any], Awaitable[None] | None]
-
 Listing = Literal["full", "names", "search"]
 
 

@@ -7,10 +7,11 @@ of something that never happened.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, cast
 
 from ..data.json_values import MAX_DEPTH, canonical_json, decode_json
+from ..dataclass import dataclass
 from ..errors import CodeModeProtocolError
 from ..options.parts import LargeHeapPolicy
 from .kept_contents import parts_to_list, read_contents

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
 from ..data.json_values import decode_json, utf8_length
 from ..data.large_strings import may_have_places
 from ..data.records import record
+from ..dataclass import dataclass
 from .messages import CallRequested, DeliverError, DeliverValue, RequestKind
 from .same_input import means_the_same
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ..data.plain_json import plain_encoder
 from ..data.records import record
+from ..dataclass import dataclass
 from .framing import PIECE_CHARACTERS, encode_frame, frame_in_pieces, held_frames
 
 if TYPE_CHECKING:

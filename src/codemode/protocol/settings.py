@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cache
 from typing import Any
 
+from ..dataclass import dataclass
 from ..options.parts import ExecutionPolicy
 from ..profile import Profile
 from .contents import tag_of

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from ..dataclass import dataclass
 from ..options.checked_fields import callable_or_none, positive, sequence, string_or_none, text_or_none
 
 MAX_TIME_MS = 8_640_000_000_000_000

@@ -6,12 +6,13 @@ Runs nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import cast
 
 from ..continuations.key_warnings import warn_if_unshared
 from ..continuations.sealing import pack
 from ..data.json_values import canonical_json
+from ..dataclass import dataclass
 from ..errors import CodeModeAbortedError
 from ..host.cancellation import to_its_end
 from ..host.clock import now_ms

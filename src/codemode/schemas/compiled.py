@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol, TypedDict
 
 from ..data.json_shape import holds_more_values_than, weigh
 from ..data.narrowing import is_array, is_object
 from ..data.references import resolve_reference
+from ..dataclass import dataclass
 
 JsonSchema = dict[str, Any] | bool
 

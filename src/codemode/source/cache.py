@@ -6,9 +6,10 @@ import hashlib
 import json
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import ref
+
+from ..dataclass import dataclass
 
 if TYPE_CHECKING:
     from ..data.program_facts import Facts

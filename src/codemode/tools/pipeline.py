@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Any, Final, Literal
+
+from ..dataclass import dataclass
 
 
 class _PipelineNull(Enum):

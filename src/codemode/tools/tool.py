@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar, TypeAlias, overload
 
 from ..data.narrowing import is_listing
+from ..dataclass import dataclass
 from ..options.checked_fields import WrongTypeError, mapping_or_none, string_or_none
 from ..schemas.patterns import are_foreign, foreign_patterns
 from .context import ToolCallContext

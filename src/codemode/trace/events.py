@@ -6,9 +6,10 @@ Each has a ``to_dict()`` in the AI SDK's key names.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, ClassVar, Literal, TypeAlias, cast
 
+from ..dataclass import dataclass
 from .failures import causes_of, message_of
 from .late_values import Late, held, late
 

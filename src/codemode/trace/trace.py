@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal
 
+from ..dataclass import dataclass
 from .events import ConsoleEvent, Event, FetchResultEvent, NestedToolResultEvent
 from .failures import failure_line
 from .late_values import late

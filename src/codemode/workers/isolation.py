@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import cast
 
+from ..dataclass import dataclass
 from ..errors import CodeModeProtocolError, CodeModeWorkerError
 from ..guest import layers
 from ..guest.layers import LAYERS, REQUIRED_LAYERS

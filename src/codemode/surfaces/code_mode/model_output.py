@@ -6,11 +6,11 @@ import dataclasses
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from ...data.content import Content, apart
 from ...data.json_values import decode_json, encode_json
+from ...dataclass import dataclass
 from ...errors import CodeModeProtocolError
 from ...options.parts import ModelOutput
 from ...run.large_results import is_beyond, too_large_text
