@@ -84,6 +84,10 @@ class Content:
             raise ValueError(f"the name of a Content must be a text of at most {_MAX_NAME} characters")
         Content.exist = True
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)  # of one that was checked; perhaps in another process
+        Content.exist = True
+
     def __repr__(self) -> str:
         name = "" if self.name is None else f", name={self.name!r}"
         return f"Content({self.mime_type!r}, {len(self.data)} bytes, kind={self.kind!r}{name})"
@@ -100,7 +104,7 @@ class Content:
     @cached_property
     def id(self) -> str:
         """What is the same for the same bytes, type, kind and name, and for nothing else."""
-        texts = (self.digest, self.mime_type, self.kind, self.name, self.origin)
+        texts = self.digest, *self.likeness[1:]
         return _sha256(repr(texts).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
     @property
@@ -134,8 +138,7 @@ class Content:
 
 def kind_of(mime_type: str) -> ContentKind:
     """Return of which kind data of a MIME type are."""
-    kind = mime_type.split("/", 1)[0].lower()
-    return cast("ContentKind", kind) if kind in KINDS else "file"
+    return cast("ContentKind", kind) if (kind := mime_type.split("/", 1)[0].lower()) in KINDS else "file"
 
 
 class Parts(Protocol):

@@ -8,6 +8,7 @@ ends when it is idle, and none keeps the interpreter from ending. Knows nothing 
 from __future__ import annotations
 
 import contextvars
+import inspect
 import logging
 import os
 import threading
@@ -225,6 +226,8 @@ class _Job:
     def _fulfil(self, value: Any) -> None:
         if not self.future.done():
             self.future.set_result(value)
+        elif inspect.iscoroutine(value):  # of a function that was cut off meanwhile: it is not to begin
+            value.close()
 
     def _reject(self, error: BaseException) -> None:
         if not self.future.done():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+import pickle
 from collections import OrderedDict
 from types import SimpleNamespace
 from typing import Any
@@ -154,3 +156,11 @@ def test_what_is_there_many_times_over_is_looked_through_all_the_same():
     for _ in range(22):
         value = [value, value]
     assert may_hold(value)
+
+
+def test_a_part_from_another_process_is_one_that_exists(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = pickle.dumps(PICTURE)
+    for copied in (lambda: pickle.loads(text), lambda: copy.deepcopy(PICTURE), lambda: copy.copy(PICTURE)):
+        monkeypatch.setattr(Content, "exist", False)
+        assert copied() == PICTURE
+        assert Content.exist
