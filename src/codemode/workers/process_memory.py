@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from typing import NamedTuple
 
 _READ_BYTES = 4096
@@ -17,24 +18,34 @@ class MemoryInUse(NamedTuple):
 
 
 class ProcessMemory:
-    """Holds open where the system tells of one process; of another one nothing is ever read there."""
+    """Holds open where the system tells of one process; of another one nothing is ever read there.
+
+    Whoever asks and whoever closes it may be in different threads: nothing is opened again behind its end.
+    """
 
     def __init__(self) -> None:
         self._file = -1
+        self._is_closed = False
+        self._lock = threading.Lock()
 
     def in_use(self, pidfd: int) -> MemoryInUse | None:
         """Return what the process behind ``pidfd`` has, shared pages too; None where that is not told."""
         try:
-            if self._file < 0:
-                self._file = _opened(pidfd)
-            addresses, resident = os.pread(self._file, _READ_BYTES, 0).split()[:2]
+            with self._lock:
+                if self._is_closed:
+                    return None
+                if self._file < 0:
+                    self._file = _opened(pidfd)
+                addresses, resident = os.pread(self._file, _READ_BYTES, 0).split()[:2]
             return MemoryInUse(int(resident) * _PAGE_BYTES, int(addresses) * _PAGE_BYTES)
         except (OSError, ValueError):
             return None
 
     def close(self) -> None:
-        """Give up the descriptor."""
-        file, self._file = self._file, -1
+        """Give up the descriptor, for ever."""
+        with self._lock:
+            self._is_closed = True
+            file, self._file = self._file, -1
         if file >= 0:
             os.close(file)
 
@@ -55,7 +66,8 @@ def _pid_of(pidfd: int) -> int:
         text = os.read(info, _READ_BYTES).decode("ascii")
     finally:
         os.close(info)
-    pid = int(text.partition("\nPid:")[2].split(maxsplit=1)[0])
+    told = text.partition("\nPid:")[2].split(maxsplit=1)
+    pid = int(told[0]) if told else 0
     if pid <= 0:
         raise ProcessLookupError
     return pid

@@ -1,0 +1,41 @@
+"""The memory of a process, as the system tells it of a pidfd."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from codemode.workers.process_memory import ProcessMemory
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux alone tells")
+
+
+def descriptors() -> set[str]:
+    return {one.name for one in Path("/proc/self/fd").iterdir()}
+
+
+def test_nothing_is_opened_again_behind_its_end():
+    pidfd, memory = os.pidfd_open(os.getpid()), ProcessMemory()
+    try:
+        found = memory.in_use(pidfd)
+        assert found is not None
+        assert 0 < found.resident <= found.addresses
+        memory.close()
+        before = descriptors()
+        assert memory.in_use(pidfd) is None
+        assert descriptors() == before
+        memory.close()
+    finally:
+        os.close(pidfd)
+
+
+def test_what_is_no_process_has_none():
+    reading, writing = os.pipe()
+    try:
+        assert ProcessMemory().in_use(reading) is None
+    finally:
+        os.close(reading)
+        os.close(writing)
