@@ -121,7 +121,7 @@ def test_nothing_at_all_is_left_after_aclose(within, make_pool, warm, kind, tmp_
             await store.aclose()
         await until(lambda: not asyncio.all_tasks() - tasks)
         left = {one.name for one in {*threading.enumerate()} - threads if one.name.startswith("codemode")}
-        assert left <= {"codemode-start", "codemode-store", "codemode-journal"}  # which end when they are idle
+        assert left <= {"codemode-start", "codemode-close", "codemode-store", "codemode-journal"}  # which end when idle
         pool.close()
         return [one for one in loop._scheduled if not one.cancelled() and one not in timers]
 
