@@ -217,17 +217,16 @@ def encode_json(
     """
     # One look at what is small: it holds fewer values than characters, no integer that is too long, and not itself.
     is_small = (weigh(value, _SMALL_CHARACTERS) if weight is None else weight) < _SMALL_CHARACTERS
-    if is_small and (max_values is None or max_values >= _SMALL_CHARACTERS):
-        try:
-            text = _write_plain(value)
-        except (TypeError, ValueError, RecursionError):
-            text = _encode_unusual(value, max_values, what)
-    else:
+    is_counted = is_small and (max_values is None or max_values >= _SMALL_CHARACTERS)
+    if not is_counted:
         runs = runs or runs_of(value, max_values=MOST_VALUES if max_values is None else max_values)
-        try:
+    try:
+        if is_counted:
+            text = _write_plain(value)
+        else:
             text = _encode_at_length(value, max_values, what) if runs is None else runs.text(_write_plain)
-        except (TypeError, ValueError, RecursionError):
-            text = _encode_unusual(value, max_values, what)
+    except (TypeError, ValueError, RecursionError):
+        text = _encode_unusual(value, max_values, what)
     if max_bytes is not None and len(text) > max_bytes:
         check_size(json_length(text), max_bytes, what)
     return text

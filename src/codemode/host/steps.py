@@ -92,9 +92,8 @@ def without_collector(work: Callable[[], ResultT]) -> ResultT:
 
 def run_on_the_loop(work: Callable[[], ResultT]) -> ResultT:
     """Run ``work`` for about a millisecond. Raises `TooLongForTheLoop` when that is not enough."""
-    return run_metered(work, STEPS_ON_THE_LOOP, leave_the_loop)
+    return run_metered(work, STEPS_ON_THE_LOOP, _leave_the_loop)
 
 
-def leave_the_loop() -> int:
-    """Raise `TooLongForTheLoop`."""
+def _leave_the_loop() -> int:
     raise TooLongForTheLoop

@@ -40,7 +40,7 @@ async def run_check(characters: int, work: Callable[[], ResultT]) -> ResultT:
     """
     if characters < LARGE_CHARACTERS:
         try:
-            return steps.run_metered(work, steps.STEPS_ON_THE_LOOP, steps.leave_the_loop)
+            return steps.run_on_the_loop(work)
         except steps.TooLongForTheLoop:
             pass
     try:

@@ -114,7 +114,7 @@ class Invocation:
 
     def entry(self, request_id: int) -> LedgerEntry:
         """Return what is known of a request that was made."""
-        return self.ledger.entries[request_id - 1]
+        return self.ledger[request_id]
 
     # -- the program before it runs
 
@@ -215,8 +215,7 @@ class Invocation:
         """Hand in recorded outcomes, in the recorded order, as far as their requests have been made again."""
         while (entry := self._replay.next_delivery(self.ledger)) is not None:
             self._effects.append(Replayed(entry))
-            self.ledger.deliveries.append(entry.id)
-            self._turns.handed()
+            self._turns.delivered(entry.id)
 
     def _invoke_held(self) -> None:
         # Outcomes of calls made now must come after every recorded one.
@@ -227,19 +226,18 @@ class Invocation:
         if event.id not in self._work.running:
             return
         self._work.ended(event.id)
-        event = self._size.admitted(event, was := self.ledger.entries[event.id - 1])
+        event = self._size.admitted(event, was := self.ledger[event.id])
         entry = self._noted(event, was)
         if event.error is not None:
             self.host_errors[event.id] = event.error
         if not isinstance(event.outcome, Waiting):
             self._effects.append(Send(entry.delivery()))
-            self.ledger.deliveries.append(event.id)
-            self._turns.handed()
+            self._turns.delivered(event.id)
         self._rest()
 
     def _execution_started(self, event: events.ExecutionStarted) -> None:
         if event.id in self._work.running:
-            was, text = self.ledger.entries[event.id - 1], event.executed_input_json
+            was, text = self.ledger[event.id], event.executed_input_json
             self._size.changed(was, self.ledger.start(event.id, text, is_approved=event.is_approved))
 
     def _noted(self, event: events.CallSettled, was: LedgerEntry) -> LedgerEntry:
@@ -251,7 +249,7 @@ class Invocation:
         # What a call did is worth knowing even when the program is gone: a recovery does not ask about it.
         if isinstance(event, events.CallSettled) and event.id in self._work.running:
             self._work.ended(event.id)
-            entry = self._noted(self.admitted(event), self.ledger.entries[event.id - 1])
+            entry = self._noted(self.admitted(event), self.ledger[event.id])
             if not isinstance(entry.outcome, Waiting):
                 self.ledger.deliveries.append(event.id)
 

@@ -158,11 +158,7 @@ def _read_call(body: dict[str, Any]) -> CallRequested:
     kind = body.get("kind")
     if kind not in REQUEST_KINDS:
         _violation("a bad request kind")
-    input_json, input_bytes = body.get("input"), body.get("bytes")
-    if input_json is not None:
-        input_json = _text(body, "input", 2**30)
-    if input_bytes is not None:
-        input_bytes = _count(input_bytes, "bytes")
+    input_json, input_bytes = _optional_text(body, "input", 2**30), _optional_count(body, "bytes")
     if input_json is not None and input_bytes is not None:
         _violation("an input and the size of one it withheld")
     place = _read_place(body, kind) if "line" in body else None

@@ -161,7 +161,7 @@ class RestingInvocation(Invocation):
             super()._settled(event)
 
     def _keep(self, event: events.CallSettled) -> None:
-        entry = self._noted(self._taken(event), self.ledger.entries[event.id - 1])
+        entry = self._noted(self._taken(event), self.ledger[event.id])
         if not isinstance(entry.outcome, Waiting):
             self.ledger.deliveries.append(entry.id)
             self._kept.append(entry)

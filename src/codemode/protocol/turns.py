@@ -82,6 +82,11 @@ class Turns:
         if self.owed:
             self._begin()
 
+    def delivered(self, request_id: int) -> None:
+        """Count an outcome that was handed in."""
+        self._ledger.deliveries.append(request_id)
+        self.handed()
+
     def handed(self) -> None:
         """Count the turn that a delivery which stands in the ledger brings."""
         self.owed += 1
@@ -90,5 +95,5 @@ class Turns:
 
     def _begin(self) -> None:
         ledger = self._ledger
-        if ledger.entries[ledger.deliveries[self.ended - 1] - 1].kind not in _UNCOUNTED:
+        if ledger[ledger.deliveries[self.ended - 1]].kind not in _UNCOUNTED:
             self._in_flight -= 1

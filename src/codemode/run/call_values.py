@@ -96,13 +96,13 @@ def _large_output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy)
         refuse_iterators(output, is_declared=is_declared)
         if is_declared:
             # Counted first: a validator would build what it is given anew.
-            refuse_too_many(output, policy.max_values, f"the output of tool {tool.name!r}")
+            refuse_too_many(output, policy.max_values, _of_output(tool))
     return _output_text(tool, output, policy, runs=runs)
 
 
 def _output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy, **known: Any) -> str:
     """Write an output; ``known`` is its weight, or its runs."""
-    what = f"the output of tool {tool.name!r}"
+    what = _of_output(tool)
     if tool.output_json_schema is not None:
         if policy.max_values < LARGE_CHARACTERS:
             refuse_too_many(output, policy.max_values, what)
@@ -115,6 +115,10 @@ async def fulfilled(text: str | None, sidecar: Sidecar) -> Fulfilled:
     if text is None:
         return Fulfilled(text)
     return Fulfilled(text, await run_check(len(text), lambda: sidecar.cut(text)))
+
+
+def _of_output(tool: PreparedTool) -> str:
+    return f"the output of tool {tool.name!r}"
 
 
 async def payload_text(tool_name: str, payload: Mapping[str, Any], policy: ExecutionPolicy) -> str:

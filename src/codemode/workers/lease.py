@@ -68,7 +68,7 @@ class Lease:
 
     def channel(self, max_frame_bytes: int, **heard: Any) -> WorkerChannel:
         """Return a channel to the worker; ``heard`` are its callbacks."""
-        first = self._supply.first_message(self._worker) if self._worker is not None and self.may_go_on else None
+        first = None if self._worker is None else self._supply.first_message(self._worker)
         return _channels()(self.worker, max_frame_bytes, first=first, **heard)
 
     def refill(self, wanted: int | None = None) -> None:
