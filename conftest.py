@@ -36,6 +36,14 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.fixture
+def passing_time(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Time that a test lets pass for every deadline of a run: a `PassingTime`."""
+    from passing_time import PassingTime
+
+    return PassingTime(monkeypatch)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def programs_per_worker() -> Iterator[None]:
     """Let pools keep workers where CODEMODE_PROGRAMS_PER_WORKER says so, as `make test-kept` does.

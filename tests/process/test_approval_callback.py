@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
 import pydantic
 import pytest
@@ -197,63 +196,80 @@ def test_every_call_is_asked_about(run):
 # --- the clock (A78 superseded) ---
 
 
-def thinking(seconds):
-    async def think(request):
-        await asyncio.sleep(seconds)
-        return "approved"
+@pytest.fixture
+def thinking(passing_time):
+    """Make a decision that takes so many seconds, which pass at once."""
 
-    return think
+    def taking(seconds):
+        async def think(request):
+            passing_time.skip(seconds)
+            await asyncio.sleep(0)  # in which a deadline would ring
+            return "approved"
+
+        return think
+
+    return taking
 
 
-def test_the_clock_stops_while_only_a_person_decides(run):
+def test_the_clock_stops_while_only_a_person_decides(run, thinking):
     js = "return [await tools.pay(1), await tools.pay(2)]"
-    began = time.monotonic()
-    assert run(js, [Guarded().tool], options=asking(thinking(0.35)), timeout_ms=300) == ["paid", "paid"]
-    assert time.monotonic() - began > 0.7
+    assert run(js, [Guarded().tool], options=asking(thinking(350)), timeout_ms=60_000) == ["paid", "paid"]
 
 
-def test_the_clock_runs_on_after_the_decision(fails):
-    js = "await tools.pay(1); for (;;);"
-    began = time.monotonic()
-    fails(CodeModeTimeoutError, js, [Guarded().tool], options=asking(thinking(0.3)), timeout_ms=250)
-    assert 0.5 < time.monotonic() - began < 5
+def test_the_clock_runs_on_after_the_decision(fails, thinking, passing_time):
+    js = "await tools.pay(1); await tools.late(2); for (;;);"
+    tools = [Guarded().tool, Tool("late", execute=lambda value: passing_time.skip(61))]
+    fails(CodeModeTimeoutError, js, tools, options=asking(thinking(350)), timeout_ms=60_000)
 
 
-def test_the_clock_does_not_stop_while_the_guest_spins(fails):
+def test_the_clock_does_not_stop_while_the_guest_spins(fails, passing_time):
     # The guest is not idle: another answer keeps it busy while the person thinks.
-    js = "const p = tools.pay(1); await tools.quick(2); for (;;);"
-    tools = [Guarded().tool, Tool("quick", execute=lambda value: value)]
-    began = time.monotonic()
-    fails(CodeModeTimeoutError, js, tools, options=asking(thinking(20)), timeout_ms=300)
-    assert time.monotonic() - began < 5
-
-
-def test_the_clock_does_not_stop_while_another_tool_runs(fails):
-    async def never(value):
+    async def think(request):
+        await answered.wait()
+        passing_time.skip(61)
         await asyncio.Event().wait()
 
-    js = "await Promise.all([tools.pay(1), tools.never(2)])"
-    began = time.monotonic()
-    fails(
-        CodeModeTimeoutError,
-        js,
-        [Guarded().tool, Tool("never", execute=never)],
-        options=asking(thinking(20)),
-        timeout_ms=300,
-    )
-    assert time.monotonic() - began < 5
+    answered = asyncio.Event()
+    js = "const p = tools.pay(1); await tools.quick(2); for (;;);"
+    tools = [Guarded().tool, Tool("quick", execute=lambda value: answered.set())]
+    fails(CodeModeTimeoutError, js, tools, options=asking(think), timeout_ms=60_000)
 
 
-def test_the_clock_stops_for_two_people_at_once(run):
+def test_the_clock_does_not_stop_while_another_tool_runs(fails, passing_time):
+    async def think(request):
+        await begun.wait()
+        passing_time.skip(61)
+        await asyncio.Event().wait()
+
+    async def runs(value):
+        begun.set()
+        await asyncio.Event().wait()
+
+    begun = asyncio.Event()
+    js = "await Promise.all([tools.pay(1), tools.runs(2)])"
+    tools = [Guarded().tool, Tool("runs", execute=runs)]
+    fails(CodeModeTimeoutError, js, tools, options=asking(think), timeout_ms=60_000)
+
+
+def test_the_clock_stops_for_two_people_at_once(run, passing_time):
+    both = asyncio.Barrier(2)
+
+    async def think(request):
+        await both.wait()
+        passing_time.skip(350)
+        await both.wait()
+        return "approved"
+
     js = "return await Promise.all([tools.pay(1), tools.pay(2)])"
-    assert run(js, [Guarded().tool], options=asking(thinking(0.5)), timeout_ms=300) == ["paid", "paid"]
+    assert run(js, [Guarded().tool], options=asking(think), timeout_ms=60_000) == ["paid", "paid"]
 
 
-def test_a_rule_that_takes_long_counts(fails):
+def test_a_rule_that_takes_long_counts(fails, thinking, passing_time):
     async def needs(value, context):
-        await asyncio.sleep(20)
+        passing_time.skip(61)
+        await asyncio.Event().wait()
 
-    fails(CodeModeTimeoutError, JS, [Guarded(needs).tool], options=asking(thinking(0)), timeout_ms=250)
+    fails(CodeModeTimeoutError, JS, [Guarded(needs).tool], options=asking(thinking(0)), timeout_ms=60_000)
 
 
 def test_a_person_who_never_answers_is_forgotten_when_the_caller_gives_up(within):

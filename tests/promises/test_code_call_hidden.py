@@ -175,12 +175,13 @@ def _without_continuations(plain: Any) -> Any:
 
 @pytest.mark.parametrize("how", ["script", "invoke"])
 @pytest.mark.parametrize("answer", [{"runAgain": True}, {"value": {"secret": 1}}, {"error": {"message": "m"}}])
-def test_what_hooks_have_kept_back_stays_back_through_a_recovery(how: str, answer: Any):
+def test_what_hooks_have_kept_back_stays_back_through_a_recovery(passing_time: Any, how: str, answer: Any):
     """The call is late; the way on, and what is answered there, know the scrubbed input alone."""
     ran: list[Any] = []
 
     async def hangs(value: Any) -> None:
         ran.append(value)
+        passing_time.skip(60)
         await asyncio.Event().wait()
 
     def gives(value: Any) -> Any:
@@ -188,7 +189,9 @@ def test_what_hooks_have_kept_back_stays_back_through_a_recovery(how: str, answe
         return {"secret": PASSWORD, "got": value}
 
     settings = {"pipeline": {"before": scrubbed, "after": kept_back}, "execution_policy": {"clock": "wall"}}
-    late, quick = (Watch(Tool("pay", execute=run), settings=settings, vm={"timeoutMs": 150}) for run in (hangs, gives))
+    late, quick = (
+        Watch(Tool("pay", execute=run), settings=settings, vm={"timeoutMs": 60_000}) for run in (hangs, gives)
+    )
     if how == "script":
         script = "const canary = 'hunter2-' + 'CANARY'; return await callTool('pay', { token: canary })"
         ended = late.tools.execute_sync({"script": script})

@@ -1,0 +1,64 @@
+"""Time that passes at once for every deadline of a run, so that no test waits for one or has to be quicker than one.
+
+A program that must get somewhere before it is too late needs long on a busy machine. Its limit is generous, then, and
+the tool that it calls lets the time pass.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from codemode.host.clock import Clock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pytest
+
+
+class PassingTime:
+    """What the deadlines of this process take for the time, until ``monkeypatch`` is undone."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._skipped = 0.0
+        self._clocks: list[weakref.ref[Clock]] = []  # of several threads
+        begin = Clock.__init__
+
+        def followed(clock: Clock, *arguments: Any, **named: Any) -> None:
+            begin(clock, *arguments, **named)
+            clock._loop = _Ahead(clock._loop, lambda: self._skipped)  # type: ignore[assignment]
+            self._clocks.append(weakref.ref(clock))
+
+        monkeypatch.setattr(Clock, "__init__", followed)
+
+    def skip(self, seconds: float) -> None:
+        """Let so many seconds pass. Deadlines that run and are reached so ring in their loop's next turn."""
+        self._skipped += seconds
+        for clock in (one() for one in tuple(self._clocks)):
+            if clock is not None:
+                loop: Any = clock._loop
+                with contextlib.suppress(RuntimeError):  # of a loop that is closed
+                    loop.loop.call_soon_threadsafe(_look, clock)
+
+
+def _look(clock: Clock) -> None:
+    if clock._timer is not None:
+        clock._timer.cancel()
+        clock._ring()
+
+
+class _Ahead:
+    """A loop's timers, by a clock that is ahead of its own."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, skipped: Callable[[], float]) -> None:
+        self.loop = loop
+        self._skipped = skipped
+
+    def time(self) -> float:
+        return self.loop.time() + self._skipped()
+
+    def call_at(self, when: float, callback: Callable[[], object]) -> asyncio.TimerHandle:
+        return self.loop.call_at(when - self._skipped(), callback)
