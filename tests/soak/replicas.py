@@ -127,6 +127,8 @@ class Replicas(gateways.Chaos):
         began = time.monotonic()
         while self._ended < self.runs:
             await asyncio.sleep(began + self._pace.seconds_each * (self.sent.total() + 1) - time.monotonic())
+            if self._pace.is_patient:
+                await until(lambda: all(map(is_up, self._doors())))
             self._kill(await self._struck())
 
     async def _break_database(self) -> None:
@@ -277,12 +279,13 @@ class Done:
 
 @dataclass(frozen=True)
 class Pace:
-    """How much happens."""
+    """How much happens. ``is_patient``: nobody else is killed before all are up again, however long that takes."""
 
     runs: int
     outages: int = 0
     seconds_each: float = SECONDS_EACH
     runs_each: int = RUNS_EACH
+    is_patient: bool = False
 
 
 def run_replicas(pace: Pace, *, seed: int = 1) -> Done:
