@@ -11,7 +11,8 @@ import pytest
 from hypothesis import settings
 from thoroughness import IS_THOROUGH, rounds
 
-settings.register_profile("untimed", deadline=None, max_examples=rounds(40, 100))
+# The examples are the same each time where a change is judged, and others whenever more of them are looked for.
+settings.register_profile("untimed", deadline=None, max_examples=rounds(40, 100), derandomize=not IS_THOROUGH)
 settings.load_profile("untimed")
 
 PATIENCE_MS = 60_000
