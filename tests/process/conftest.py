@@ -24,7 +24,10 @@ from worker_driver import stub_image
 from wrong_worker_host import Host, well_behaved
 
 from codemode import CodeModeError, CodeModeOptions, ExecutionPolicy, PoolOptions, WorkerPool, run_code_mode
+from codemode.host.clock import Clock
+from codemode.run.runner import Runner
 from codemode.workers import pool as pools
+from codemode.workers.image import KERNEL, WorkerImage
 from codemode.workers.zygote import Zygote
 
 
@@ -87,6 +90,22 @@ def pool(_pool_of_a_file: WorkerPool) -> Iterator[WorkerPool]:
     """
     yield _pool_of_a_file
     assert _pool_of_a_file.active == 0
+
+
+@pytest.fixture
+def computing_pool(make_pool: Callable[..., WorkerPool], monkeypatch: pytest.MonkeyPatch) -> WorkerPool:
+    """A pool whose workers count what they compute for a program's time; hosts give each program a minute at the least.
+
+    So a program comes as far as it may on a busy machine too, and its worker is who stops it. See `worker_time`.
+    """
+    made = Runner._clock_of
+
+    def clock_of(runner: Runner, milliseconds: int, on_passed: Callable[[], None]) -> Clock:
+        return made(runner, max(milliseconds, 60_000), on_passed)
+
+    monkeypatch.setattr(Runner, "_clock_of", clock_of)
+    in_worker = str(Path(__file__).parent / "worker_time.py")
+    return make_pool(source=lambda: Zygote(WorkerImage.installed(KERNEL), test_hook_path=in_worker))
 
 
 @pytest.fixture
@@ -187,7 +206,7 @@ def nothing_left() -> Iterator[None]:
     active = pools._default.active
     pools._default.close()
     pools._default = None
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while children() - processes and time.monotonic() < deadline:
         time.sleep(0.01)
     assert active == 0

@@ -2,55 +2,79 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from module_servers import HUB, RESULT, run_tool
+from module_servers import HUB, RESULT, servers
 from waiting import within
 
-TIMEOUT_MS = 1000
-THINKING_SECONDS = 1.1
+from codemode import WorkerPool, create_run_tool
+
 SLEEP = "const sleep = (ms) => new Promise((done) => setTimeout(done, ms));\n"
+LONG = "'took long'"  # what an answer says for which a worker counts 350 seconds
 
 
-async def approves(_request: Any) -> dict[str, Any]:
-    await asyncio.sleep(THINKING_SECONDS)
-    return {"approved": True}
+def answered(pool: WorkerPool, code: str, settings: Any = None, timeout_ms: int = 60_000) -> Any:
+    tool = create_run_tool(servers(), settings=settings, pool=pool)
+    return within(tool.execute({"code": HUB + code, "limits": {"timeoutMs": timeout_ms}}))
 
 
-async def denies(_request: Any) -> dict[str, Any]:
-    await asyncio.sleep(THINKING_SECONDS)
-    return {"approved": False}
+@pytest.fixture
+def asked(passing_time: Any) -> Any:
+    """Make a person who takes long for a decision."""
 
+    def deciding(is_approved: bool) -> Any:
+        async def decides(_request: Any) -> dict[str, Any]:
+            passing_time.skip(350)
+            return {"approved": is_approved}
 
-def answered(code: str, settings: Any) -> Any:
-    tool = run_tool(settings=settings)
-    return within(tool.execute({"code": HUB + code, "limits": {"timeoutMs": TIMEOUT_MS}}))
+        return decides
+
+    return deciding
 
 
 @pytest.mark.parametrize(
-    ("clock", "asked", "value", "times"),
-    [("wall", approves, 1, 2), ("wall", denies, "APPROVAL_DENIED", 1), ("program", approves, 1, 1)],
+    ("clock", "is_approved", "value", "times"),
+    [("wall", True, "took long", 2), ("wall", False, "APPROVAL_DENIED", 1), ("program", True, "took long", 1)],
 )
-def test_what_a_person_takes_is_not_the_programs_time(clock: str, asked: Any, value: Any, times: int):
-    settings = {"approval": {"on_approval_required": asked}, "execution_policy": {"clock": clock}}
-    call = f"const last = await hub.gated(1).catch((error) => error.code);\n{RESULT}last;"
-    response = answered(f"for (let i = 0; i < {times}; i++) {{ {call} }}", settings)
+def test_what_a_person_takes_is_not_the_programs_time(
+    computing_pool: WorkerPool, asked: Any, clock: str, is_approved: bool, value: Any, times: int
+):
+    settings = {"approval": {"on_approval_required": asked(is_approved)}, "execution_policy": {"clock": clock}}
+    call = f"const last = await hub.gated({LONG}).catch((error) => error.code);\n{RESULT}last;"
+    response = answered(computing_pool, f"for (let i = 0; i < {times}; i++) {{ {call} }}", settings)
     assert (response["result"], response["diagnostics"]) == (value, [])
 
 
-def test_what_a_hook_keeps_the_loop_for_is_not_the_programs_time():
-    settings = {"lifecycle": {"on_nested_tool_call": lambda _event: time.sleep(THINKING_SECONDS)}}
-    response = answered(f"{RESULT}[await hub.echo(1), await hub.echo(2)];", settings)
-    assert (response["result"], response["diagnostics"]) == ([1, 2], [])
+def test_what_a_hook_keeps_the_loop_for_is_not_the_programs_time(
+    computing_pool: WorkerPool, passing_time: Any, monkeypatch: pytest.MonkeyPatch
+):
+    kept: list[int] = []
+
+    def keeps(_event: Any) -> None:
+        kept.append(350)
+        passing_time.skip(350)
+
+    hooks_time = SimpleNamespace(perf_counter=lambda: time.perf_counter() + sum(kept))
+    monkeypatch.setattr("codemode.observe.hooks.time", hooks_time)
+    code = f"{RESULT}[await hub.echo({LONG}), await hub.echo({LONG})];"
+    response = answered(computing_pool, code, {"lifecycle": {"on_nested_tool_call": keeps}})
+    assert (response["result"], response["diagnostics"]) == (["took long"] * 2, [])
 
 
-@pytest.mark.parametrize("end", ["for (;;) {}", "await sleep(60000)"])
-def test_what_is_left_of_its_time_holds_behind_that_and_what_was_written_is_kept(end: str):
-    code = f"{SLEEP}console.log('one'); await hub.gated(1); console.log('two'); {end}"
-    response = answered(code, {"approval": {"on_approval_required": approves}})
+@pytest.mark.parametrize("end", ["for (;;) {}", "await sleep(600000)"])
+def test_what_is_left_of_its_time_holds_behind_that_and_what_was_written_is_kept(
+    computing_pool: WorkerPool, asked: Any, passing_time: Any, end: str
+):
+    def written(event: Any) -> None:
+        if event.text == "two":
+            passing_time.skip(61)
+
+    code = f"{SLEEP}console.log('one'); await hub.gated({LONG}); console.log('two'); {end}"
+    settings = {"approval": {"on_approval_required": asked(True)}, "lifecycle": {"on_console": written}}
+    response = answered(computing_pool, code, settings, timeout_ms=200)
     assert response["diagnostics"][0]["code"] == "SANDBOX_LIMIT"
     assert [line["message"] for line in response["logs"]] == ["one", "two"]
 
@@ -69,8 +93,9 @@ ENDLESS = "console.log('one'); for (;;) {}"
         f"({{ get then() {{ {ENDLESS} }} }}); await {{ then() {{ {ENDLESS} }} }}",
     ],
 )
-def test_wherever_a_program_does_not_end_its_worker_stops_it_and_keeps_what_was_written(code: str):
-    tool = run_tool()
-    response = within(tool.execute({"code": HUB + SLEEP + code, "limits": {"timeoutMs": 200}}))
+def test_wherever_a_program_does_not_end_its_worker_stops_it_and_keeps_what_was_written(
+    computing_pool: WorkerPool, code: str
+):
+    response = answered(computing_pool, SLEEP + code, timeout_ms=200)
     assert response["diagnostics"][0]["code"] == "SANDBOX_LIMIT"
     assert [line["message"] for line in response["logs"]] == ["one"]

@@ -16,11 +16,12 @@ from codemode import (
     CodeModeToolError,
     CodeModeWorkerError,
     Interrupt,
+    ModuleServer,
     PoolOptions,
+    Tool,
     WorkerPool,
     create_run_tool,
 )
-from codemode.run import runner
 
 
 @pytest.mark.parametrize(
@@ -240,11 +241,9 @@ def test_m31_errors_of_calls_are_told_with_their_class_hint_and_pointer():
         "await import({ toString() { for (;;); } });",
     ],
 )
-def test_m32_a_limit_ends_the_program_and_keeps_what_was_logged(
-    before: str, loop: str, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(runner, "_GRACE_MS", 30_000)  # a worker may be slow to say what it has written
-    response = answer(f"{before}console.log('before'); {loop}", limits={"timeoutMs": 700})
+def test_m32_a_limit_ends_the_program_and_keeps_what_was_logged(computing_pool: WorkerPool, before: str, loop: str):
+    tool = create_run_tool(servers(), pool=computing_pool)
+    response = answer(f"{before}console.log('before'); {loop}", tool, limits={"timeoutMs": 200})
     assert [line["message"] for line in response["logs"]] == ["before"]
     [said] = response["diagnostics"]
     assert (said["code"], said["errorClass"]) == ("SANDBOX_LIMIT", "SandboxLimitError")
@@ -257,8 +256,13 @@ def test_m32_a_call_beyond_a_limit_can_be_caught():
     assert result_of(code, limits={"maxToolCalls": 1}) == [True, "SANDBOX_LIMIT"]
 
 
-def test_m32_a_call_that_was_cut_off_may_have_happened():
-    response = answer(f"{HUB}await hub.hangs(1);", limits={"timeoutMs": 200})
+def test_m32_a_call_that_was_cut_off_may_have_happened(passing_time: Any):
+    async def hangs(_value: Any) -> None:
+        passing_time.skip(61)
+        await asyncio.Event().wait()
+
+    tool = create_run_tool([ModuleServer("Git Hub", [Tool("hangs", execute=hangs)])])
+    response = answer(f"{HUB}await hub.hangs(1);", tool, limits={"timeoutMs": 60_000})
     assert [one["code"] for one in response["diagnostics"]] == ["SANDBOX_LIMIT", "OUTCOME_UNKNOWN"]
     assert "git-hub.hangs" in response["diagnostics"][1]["message"]
     assert [one["ok"] for one in response["toolTrace"]] == [False]
