@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-PATIENCE_SECONDS = 15.0
+PATIENCE_SECONDS = 60.0
 _PR_SET_CHILD_SUBREAPER = 36
 
 

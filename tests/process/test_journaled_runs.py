@@ -229,21 +229,23 @@ def test_an_error_of_the_program_is_its_end_too():
 
 
 @pytest.mark.parametrize("cut", ["cancel", "timeout"])
-def test_a_run_that_is_cut_off_goes_on_when_it_is_called_again(cut):
+def test_a_run_that_is_cut_off_goes_on_when_it_is_called_again(passing_time, cut):
     async def scenario():
         shop, journal, began = Shop(), MemoryJournal(), asyncio.Event()
 
         async def pay(value, context):
             if value["amount"] == 2 and not began.is_set():
                 began.set()
+                if cut == "timeout":
+                    passing_time.skip(61)
                 await asyncio.Event().wait()
             shop.paid.append(value["amount"])
             return value["amount"]
 
         tools = [Tool("pay", execute=pay)]
         given = options(journal)
-        short = {**given, "execution_policy": {"timeout_ms": 1_000 if cut == "timeout" else 60_000}}
-        first = asyncio.create_task(run_code_mode(JS, tools, options=short, tool_call_id="call_1"))
+        minute = {**given, "execution_policy": {"timeout_ms": 60_000}}
+        first = asyncio.create_task(run_code_mode(JS, tools, options=minute, tool_call_id="call_1"))
         await began.wait()
         if cut == "cancel":
             first.cancel()

@@ -107,19 +107,21 @@ def test_replayed_calls_show_what_ran():
 
 
 @pytest.mark.parametrize("annotations", [None, {"readOnlyHint": True}], ids=["asks", "again"])
-def test_a_recovery_shows_and_repeats_what_ran(annotations):
+def test_a_recovery_shows_and_repeats_what_ran(passing_time, annotations):
     asked, given = [], []
 
     async def hangs(value):
         given.append(value)
         if len(given) == 1:
+            passing_time.skip(61)
             await asyncio.Event().wait()
         return value
 
     tools = [Tool("hang", execute=hangs, annotations=annotations)]
     options = hooks(lambda call: asked.append(call.input) or scrubbing(call), **PAUSING)
+    minute = {**options, "execution_policy": {"timeout_ms": 60_000}}
     with pytest.raises(CodeModeError) as caught:
-        start("return await tools.hang({token: 'secret'})", tools, {**options, "execution_policy": {"timeout_ms": 250}})
+        start("return await tools.hang({token: 'secret'})", tools, minute)
     recovery = caught.value.recovery
     answer = [] if annotations else [{"runAgain": True}]
     assert [request.input for request in recovery.requests] == ([] if annotations else [{"token": "***"}])

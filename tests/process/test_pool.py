@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import time
 from typing import Any
 
 import pytest
@@ -54,14 +53,15 @@ def test_spares_that_died_or_stopped_do_not_harm(make_pool: PoolMaker, number: s
         with contextlib.suppress(ProcessLookupError):  # the worker that has just run is on its way out
             os.kill(pid, number)
         await_state(pid, "T" if number == signal.SIGSTOP else "Z")
-    options = {"execution_policy": {"timeout_ms": 500}}
     endings: list[Any] = []
-    for _ in range(4):
+    for number_of_run in range(4):
+        # A stopped worker is not dead: it takes its invocation with it, once.
+        may_be_late = number == signal.SIGSTOP and number_of_run < 2
+        options = {"execution_policy": {"timeout_ms": 500 if may_be_late else 60_000}}
         try:
             endings.append(run_code_mode_sync("return 1", {}, options=options, pool=pool))
         except CodeModeTimeoutError as error:
             endings.append(error)
-    # A stopped worker is not dead: it takes its invocation with it, once.
     assert endings[2:] == [1, 1]
     if number == signal.SIGKILL:
         assert endings[:2] == [1, 1]
@@ -72,7 +72,7 @@ def test_spares_that_died_or_stopped_do_not_harm(make_pool: PoolMaker, number: s
     ("number", "error"), [(signal.SIGKILL, CodeModeWorkerError), (signal.SIGSTOP, CodeModeTimeoutError)]
 )
 def test_a_worker_that_is_killed_or_stopped_in_the_middle_of_a_run(
-    make_pool: PoolMaker, number: signal.Signals, error: type[Exception]
+    make_pool: PoolMaker, passing_time: Any, number: signal.Signals, error: type[Exception]
 ) -> None:
     before = children()
     pool = make_pool(spare_workers=0)
@@ -81,8 +81,10 @@ def test_a_worker_that_is_killed_or_stopped_in_the_middle_of_a_run(
         (zygote,) = zygotes(before)
         (worker,) = living_children(zygote)
         os.kill(worker, number)
+        if number == signal.SIGSTOP:
+            passing_time.skip(61)
 
-    options = {"execution_policy": {"timeout_ms": 500}}
+    options = {"execution_policy": {"timeout_ms": 60_000}}
     with pytest.raises(error) as caught:
         run_code_mode_sync("await tools.strike(); for (;;);", [strike], options=options, pool=pool)
     assert type(caught.value) is error
@@ -103,9 +105,7 @@ def test_a_zygote_that_died_or_stopped_is_replaced(
     os.kill(zygote, number)
     if number == signal.SIGKILL:
         os.waitid(os.P_PID, zygote, os.WEXITED | os.WNOWAIT)
-    started = time.monotonic()
     assert [one(pool) for _ in range(4)] == [2] * 4
-    assert time.monotonic() - started < 4
     # A stopped one is killed by a thread, when it has not told in its time what became of the last worker.
     asyncio.run(until(lambda: zygote not in zygotes(before)))
     assert len(zygotes(before)) == 1
@@ -127,9 +127,7 @@ def test_a_stopped_zygote_costs_many_waiting_invocations_one_replacement(make_po
     async def main() -> list[Any]:
         return await asyncio.gather(*(run_code_mode("return 2", {}, pool=pool) for _ in range(8)))
 
-    started = time.monotonic()
     assert run(main) == [2] * 8
-    assert time.monotonic() - started < 6
     assert len(started_sources) == 2
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from typing import Any
 
 import pytest
@@ -70,10 +69,9 @@ def test_full_pool_refuses_at_once(make_pool: PoolMaker) -> None:
         holds = [Hold(), Hold()]
         tasks = [await hold.start(pool) for hold in holds]
         assert pool.active == 2
-        started = time.monotonic()
         with pytest.raises(CodeModeConcurrencyError) as refused:
             await run_code_mode("return 1", {}, pool=pool)
-        assert time.monotonic() - started < 1
+        assert "after waiting" not in refused.value.message
         assert refused.value.code == "CODE_MODE_CONCURRENCY_LIMIT"
         assert refused.value.details == {"max_workers": 2}
         for hold in holds:
@@ -125,7 +123,7 @@ def test_waiting_is_served_in_order_of_arrival_and_cancelled_waiters_leave_at_on
         await until(lambda: len(pool._admission._waiting) == 8)
         for number in (0, 3, 7):
             tasks[number].cancel()
-        await asyncio.wait_for(asyncio.wait([tasks[number] for number in (0, 3, 7)]), 1)
+        await asyncio.wait([tasks[number] for number in (0, 3, 7)])
         assert all(tasks[number].cancelled() for number in (0, 3, 7))
         assert not first.done()
         hold.release.set()
@@ -143,7 +141,7 @@ def test_waiting_ends_with_the_concurrency_error_after_its_time(make_pool: PoolM
         hold = Hold()
         task = await hold.start(pool)
         with pytest.raises(CodeModeConcurrencyError, match="after waiting 50 ms") as refused:
-            await asyncio.wait_for(run_code_mode("return 1", {}, pool=pool), 5)
+            await run_code_mode("return 1", {}, pool=pool)
         assert refused.value.details == {"max_workers": 1}
         hold.release.set()
         await task

@@ -82,14 +82,14 @@ def test_a_caller_that_gives_up_twice_owns_nothing(tmp_path, spy, monkeypatch):
 
     def hold(claim):
         entered.set()
-        assert held.wait(10)
+        assert held.wait(60)
         return original(claim)
 
     async def scenario():
         interrupt = await run_code_mode(REFUND, [spy.guarded()], options=options)
         monkeypatch.setattr(guard, "_try_claim_now", hold)
         task = asyncio.create_task(continue_interrupt(interrupt, OK, tools=[spy.guarded()], options=options))
-        assert await asyncio.to_thread(entered.wait, 10)
+        assert await asyncio.to_thread(entered.wait, 60)
         for _ in range(3):
             task.cancel()
             await asyncio.sleep(0)
@@ -123,12 +123,16 @@ DECISIONS = {
 
 
 @pytest.mark.parametrize("decision", DECISIONS)
-def test_a_cancelled_decision_permits_nothing(spy, decision):
+def test_a_cancelled_decision_permits_nothing(spy, passing_time, decision):
+    def late(value, context):
+        passing_time.skip(61)
+        return asyncio.Event().wait()
+
     settings, options = DECISIONS[decision]
     js = "const refund = tools.refund(1); await tools.look(); return await refund"
-    tools = [spy.tool("refund", **settings), spy.tool("look", lambda value, context: asyncio.Event().wait())]
+    tools = [spy.tool("refund", **settings), spy.tool("look", late)]
     with pytest.raises(CodeModeTimeoutError) as caught:
-        start(js, tools, {**options, "execution_policy": {"timeout_ms": 300}})
+        start(js, tools, {**options, "execution_policy": {"timeout_ms": 60_000}})
     assert [name for name, _ in spy.ran] == ["look"]
     assert [(call["name"], call["is_started"]) for call in caught.value.calls] == [("refund", False), ("look", True)]
 
@@ -143,9 +147,15 @@ ENDINGS = {
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_a_cancellation_while_hooks_are_awaited_carries_the_recovery(spy, ending):
+def test_a_cancellation_while_hooks_are_awaited_carries_the_recovery(spy, passing_time, ending):
+    def refunded(value, context):
+        if ending == "timed out":
+            passing_time.skip(61)
+        return {"done": "refund"}
+
     js, expected = ENDINGS[ending]
-    tools = [spy.tool("refund"), spy.asking()]
+    tools = [spy.tool("refund", refunded), spy.asking()]
+    minute = {**PAUSING, "execution_policy": {"timeout_ms": 60_000}}
     short = {**PAUSING, "execution_policy": {"timeout_ms": 300}}
 
     async def scenario():
@@ -156,7 +166,7 @@ def test_a_cancellation_while_hooks_are_awaited_carries_the_recovery(spy, ending
             told.set()
             await asyncio.Event().wait()
 
-        options = {**short, "lifecycle": {"on_trace": on_trace}}
+        options = {**minute, "lifecycle": {"on_trace": on_trace}}
         task = asyncio.create_task(run_code_mode(js, tools, options=options))
         await told.wait()
         task.cancel()
@@ -169,13 +179,13 @@ def test_a_cancellation_while_hooks_are_awaited_carries_the_recovery(spy, ending
     if ending == "paused":
         # The hook may have kept it: a second continuation could be resumed beside it.
         assert error.recovery == trace.interrupted_by
-        assert go_on(error.recovery, tools, "token", options=short) == "token"
+        assert go_on(error.recovery, tools, "token", options=minute) == "token"
     elif ending == "timed out":
         assert error.recovery == trace.error.recovery
         with pytest.raises(CodeModeTimeoutError):
             go_on(error.recovery, tools, options=short)
     else:
-        assert go_on(error.recovery, tools, options=short) == expected
+        assert go_on(error.recovery, tools, options=minute) == expected
     assert [one for one in spy.ran if one[0] == "refund"] == [("refund", 1)]
 
 
@@ -226,10 +236,11 @@ def test_an_interrupt_that_cannot_be_recorded_is_not_lost(spy):
     assert [name for name, _ in spy.ran].count("refund") == 1
 
 
-def test_a_failing_guard_does_not_hide_the_recovery(spy):
-    interrupt = start("await tools.refund(1); for (;;);", [spy.guarded()])
+def test_a_failing_guard_does_not_hide_the_recovery(spy, passing_time):
+    tools = [spy.tool("refund", lambda value, context: passing_time.skip(61), needs_approval=True)]
+    interrupt = start("await tools.refund(1); for (;;);", tools)
     with pytest.raises(CodeModeTimeoutError) as caught:
-        go_on(interrupt, [spy.guarded()], OK, options={**BROKEN, "execution_policy": {"timeout_ms": 300}})
+        go_on(interrupt, tools, OK, options={**BROKEN, "execution_policy": {"timeout_ms": 60_000}})
     assert "disk full" in caught.value.__notes__[0]
     assert caught.value.recovery is not None
 
@@ -285,23 +296,27 @@ def test_a_large_input_is_checked_beside_the_loop(spy):
     assert len(threads) > 1
 
 
-def test_a_recovery_shows_a_large_input_without_another_check(spy):
+def test_a_recovery_shows_a_large_input_without_another_check(spy, passing_time):
     checks: list[int] = []
 
     def note(value: Any) -> Any:
         checks.append(len(value))
         return value
 
+    def late(value, context):
+        passing_time.skip(61)
+        return asyncio.Event().wait()
+
     tools = [
         spy.tool(
             "keep",
-            lambda value, context: asyncio.Event().wait(),
+            late,
             input_schema=Annotated[list[int], pydantic.BeforeValidator(note)],
         )
     ]
     js = "return await tools.keep(Array(10000).fill('1'))"
     with pytest.raises(CodeModeTimeoutError) as caught:
-        start(js, tools, {**PAUSING, "execution_policy": {"timeout_ms": 1000}})
+        start(js, tools, {**PAUSING, "execution_policy": {"timeout_ms": 60_000}})
     # One check of the input, one that what is shown gives the same again.
     assert checks == [10_000, 10_000]
     assert caught.value.recovery.input == [1] * 10_000

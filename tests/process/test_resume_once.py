@@ -213,17 +213,18 @@ def test_a_timeout_before_any_tool_is_no_attempt(spy, options):
     assert spy.ran == [("refund", 1)]
 
 
-def test_a_timeout_after_a_tool_has_begun_is_the_outcome(spy, options):
+def test_a_timeout_after_a_tool_has_begun_is_the_outcome(spy, options, passing_time):
     tools = [spy.guarded()]
-    short = {**options, "execution_policy": {"timeout_ms": 200}}
+    minute = {**options, "execution_policy": {"timeout_ms": 60_000}}
     interrupt = start("return await tools.refund(1)", tools, options)
 
     async def forever(value, context):
+        passing_time.skip(61)
         await asyncio.Event().wait()
 
     slow = [spy.tool("refund", forever, needs_approval=True)]
     with pytest.raises(CodeModeTimeoutError) as caught:
-        go_on(interrupt, slow, OK, options=short)
+        go_on(interrupt, slow, OK, options=minute)
     (unknown,) = caught.value.recovery.requests
     assert unknown.payload["kind"] == "code-mode/unknown-outcome"
     with pytest.raises(CodeModeTimeoutError) as again:

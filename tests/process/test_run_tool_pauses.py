@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -10,6 +11,7 @@ from module_servers import HUB, RESULT, check_response, servers
 from waiting import within
 
 from codemode import CodeModeProtocolError, Interrupt, ModuleServer, RunResponse, RunTool, Tool, create_run_tool
+from codemode.run import runner
 
 PAUSING = {"approval": {"mode": "interrupt"}, "continuation": {"keys": ["k" * 32]}}
 CODE = f"""{HUB}console.log("before");
@@ -21,6 +23,23 @@ console.log("after");
 
 def pausing(*more: ModuleServer) -> RunTool:
     return create_run_tool([*servers(), *more], settings=PAUSING)
+
+
+@pytest.fixture
+def late(passing_time: Any) -> ModuleServer:
+    """A server whose tools are reached, and then a minute has passed."""
+
+    async def hangs(_value: Any) -> None:
+        passing_time.skip(61)
+        await asyncio.Event().wait()
+
+    async def ends(_value: Any) -> None:
+        passing_time.skip(61)
+
+    return ModuleServer("late", [Tool("hangs", execute=hangs), Tool("gated", execute=ends, needs_approval=True)])
+
+
+LATE = 'import * as late from "@codemode/servers/late";\n'
 
 
 def paused(tool: RunTool, code: str = CODE, **request: Any) -> Interrupt:
@@ -69,14 +88,17 @@ def test_what_was_said_before_a_pause_is_said_after_it():
 @pytest.mark.parametrize(
     ("limits", "code", "said"),
     [
-        ({"timeoutMs": 150}, "for (;;);", "timeoutMs is 150"),
+        ({"timeoutMs": 60_000}, "for (;;);", "timeoutMs is 60000"),
         ({"maxResultBytes": 5}, f"{RESULT}'x'.repeat(50)", "maxResultBytes is 5"),
         ({"maxMemoryBytes": 3 << 20}, "const a = []; for (;;) a.push(String(a.length).repeat(999));", str(3 << 20)),
     ],
 )
-def test_the_limits_of_a_request_hold_after_its_pause(limits: Any, code: str, said: str):
-    tool = pausing()
-    interrupt = paused(tool, f"{HUB}await hub.gated(1);\n{code}", limits=limits)
+def test_the_limits_of_a_request_hold_after_its_pause(
+    late: ModuleServer, monkeypatch: pytest.MonkeyPatch, limits: Any, code: str, said: str
+):
+    monkeypatch.setattr(runner, "_GRACE_MS", 100)  # nothing is awaited of a program whose time is over
+    tool, pause = (pausing(late), f"{LATE}await late") if "timeoutMs" in limits else (pausing(), f"{HUB}await hub")
+    interrupt = paused(tool, f"{pause}.gated(1);\n{code}", limits=limits)
     [diagnostic] = resumed(tool, interrupt, {"approved": True})["diagnostics"]
     assert said in diagnostic["message"]
 
@@ -130,20 +152,20 @@ def test_tools_that_have_changed_since_are_said():
     assert [(one["code"], one["severity"]) for one in response["diagnostics"]] == [("TOOLS_CHANGED", "info")]
 
 
-def test_a_call_of_unknown_outcome_waits_for_an_answer():
-    tool = pausing()
-    code = f"{HUB}{RESULT}[await hub.hangs(1)];"
-    response = within(tool.execute({"code": code, "limits": {"timeoutMs": 200}}))
+def test_a_call_of_unknown_outcome_waits_for_an_answer(late: ModuleServer):
+    tool = pausing(late)
+    code = f"{LATE}{RESULT}[await late.hangs(1)];"
+    response = within(tool.execute({"code": code, "limits": {"timeoutMs": 60_000}}))
     assert [one["code"] for one in response["diagnostics"]] == ["SANDBOX_LIMIT", "OUTCOME_UNKNOWN"]
     recovery = response.recovery
     assert recovery is not None
     assert resumed(tool, recovery, {"value": "it happened"})["result"] == ["it happened"]
 
 
-def test_a_failure_that_a_person_reports_is_an_error_of_the_program_too():
-    tool = pausing()
-    code = f"{HUB}{RESULT}await hub.hangs(1).catch((error) => [error.name, error.message]);"
-    recovery = within(tool.execute({"code": code, "limits": {"timeoutMs": 200}})).recovery
+def test_a_failure_that_a_person_reports_is_an_error_of_the_program_too(late: ModuleServer):
+    tool = pausing(late)
+    code = f"{LATE}{RESULT}await late.hangs(1).catch((error) => [error.name, error.message]);"
+    recovery = within(tool.execute({"code": code, "limits": {"timeoutMs": 60_000}})).recovery
     assert resumed(tool, recovery, {"error": {"message": "refused"}})["result"] == ["ToolCallError", "refused"]
 
 

@@ -198,16 +198,17 @@ def test_a_tool_that_asks_shows_and_gets_the_text():
 
 
 @pytest.mark.parametrize("value", [{"taken": 9}, {"text": OTHER}, OTHER])
-def test_a_call_cut_off_waits_with_the_text_and_its_outcome_may_be_large(value: Any):
+def test_a_call_cut_off_waits_with_the_text_and_its_outcome_may_be_large(passing_time: Any, value: Any):
     begun: list[Any] = []
 
     async def hang(given: Any) -> None:
         begun.append(given)
+        passing_time.skip(61)
         await asyncio.Event().wait()
 
     tools = [*LargeTexts().tools(), Tool("hang", execute=hang)]
     settings = {"execution_policy": {"clock": "wall"}}
-    options = {"sidecar": {"enabled": True}, "vm": {"timeout_ms": 700}, "settings": settings}
+    options = {"sidecar": {"enabled": True}, "vm": {"timeout_ms": 60_000}, "settings": settings}
     code_call = create_code_call_tools(tools, options)
     js = f"{READ} const got = await callTool('hang', {{ text }}); return [got, text, typeof (got.text ?? got)]"
     answered = code_call.execute_sync({"script": js})
@@ -219,19 +220,20 @@ def test_a_call_cut_off_waits_with_the_text_and_its_outcome_may_be_large(value: 
     assert code_call.resume_sync(recovery, {"value": value})["result"] == [value, TEXT, kind]
 
 
-def test_a_call_that_runs_again_gets_the_text_again():
+def test_a_call_that_runs_again_gets_the_text_again(passing_time: Any):
     begun: list[Any] = []
 
     async def slow(given: Any) -> str:
         begun.append(given)
         if len(begun) == 1:
+            passing_time.skip(61)
             await asyncio.Event().wait()
         return "done"
 
     tools = [*LargeTexts().tools(), Tool("slow", execute=slow, annotations={"idempotentHint": True})]
     options = {
         "sidecar": {"enabled": True},
-        "vm": {"timeout_ms": 700},
+        "vm": {"timeout_ms": 60_000},
         "settings": {"execution_policy": {"clock": "wall"}},
     }
     code_call = create_code_call_tools(tools, options)

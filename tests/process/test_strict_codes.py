@@ -134,9 +134,13 @@ def test_answers_of_people_have_codes_too():
 
 
 @pytest.mark.parametrize("detail", ["hidden", "message"])
-def test_an_outcome_that_a_person_tells_is_that_of_the_tool(detail):
-    limits = {**KEYED, "execution_policy": {"timeout_ms": 300}}
-    recovery = within(run_strict("await tools.hang(1)", [Tool("hang", execute=hang)], limits)).error.recovery
+def test_an_outcome_that_a_person_tells_is_that_of_the_tool(passing_time, detail):
+    async def late(value):
+        passing_time.skip(61)
+        await hang(value)
+
+    limits = {**KEYED, "execution_policy": {"timeout_ms": 60_000}}
+    recovery = within(run_strict("await tools.hang(1)", [Tool("hang", execute=late)], limits)).error.recovery
     profile = strict(detail=detail)
     answer = {"error": {"message": "it said no"}}
     call = within(go_on_strict(recovery, [], answer, options=KEYED, profile=profile)).error.details["call"]

@@ -24,7 +24,7 @@ RULES = StaticRules(
     disabled_globals=("fetch", "setTimeout"),
     allow_loops=False,
     runs_unanalysed=False,
-    analysis_ms=1000,
+    analysis_ms=20_000,
 )
 FACE = dataclasses.replace(
     STRICT.guest,
@@ -175,11 +175,12 @@ def test_listeners_hear_each_once_over_a_pause(spy, heard):
         assert heard == [*FIRST, ("notify", {"event": "paid"})]
 
 
-def test_and_over_a_recovery(spy, heard):
-    options = {**KEYED, "execution_policy": {"timeout_ms": 400}}
+def test_and_over_a_recovery(spy, heard, passing_time):
+    options = {**KEYED, "execution_policy": {"timeout_ms": 60_000}}
     js = "mcpNotify('a'); await callTool('look'); mcpNotify('b'); await callTool('hang'); mcpNotify('c'); return 1"
 
     async def hang(_value: Any) -> None:
+        passing_time.skip(61)
         await asyncio.Event().wait()
 
     tools = [spy.tool("look"), Tool("hang", execute=hang)]

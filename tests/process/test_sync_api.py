@@ -61,7 +61,7 @@ def test_the_context_variables_of_the_caller_reach_the_tools(within):
 
 def test_threads_run_programs_side_by_side():
     results = {}
-    barrier = threading.Barrier(4, timeout=20)
+    barrier = threading.Barrier(4, timeout=60)
 
     def meet():
         barrier.wait()

@@ -25,6 +25,7 @@ async def echo(value):
 
 
 ECHO = Tool("echo", execute=echo)
+MINUTE = {"execution_policy": {"timeout_ms": 60_000}}
 
 
 # --- time (A78 to A83) ---
@@ -53,17 +54,19 @@ def test_the_clock_ends_every_program(fails, js):
     error = fails(CodeModeTimeoutError, js, tools, timeout_ms=250)
     assert error.code == "CODE_MODE_TIMEOUT"
     assert error.details["timeout_ms"] == 250
-    assert 0.24 < time.monotonic() - began < 5
+    assert time.monotonic() - began > 0.24
 
 
 def test_a_long_computation_within_the_timeout_is_left_alone(run):  # A80
     assert run("let n = 0; for (let i = 0; i < 2e6; i++) n++; return n", timeout_ms=20_000) == 2_000_000
 
 
-def test_a_timeout_aborts_and_cancels_the_running_tools(fails):
+def test_a_timeout_aborts_and_cancels_the_running_tools(fails, passing_time):
     seen = []
 
     async def wait(value, context):
+        if value == 2:
+            passing_time.skip(61)
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
@@ -71,25 +74,26 @@ def test_a_timeout_aborts_and_cancels_the_running_tools(fails):
             raise
 
     program = "await Promise.all([tools.wait(1), tools.wait(2)])"
-    error = fails(CodeModeTimeoutError, program, [Tool("wait", execute=wait)], timeout_ms=200)
+    error = fails(CodeModeTimeoutError, program, [Tool("wait", execute=wait)], timeout_ms=60_000)
     assert sorted(seen) == [(1, True), (2, True)]
     assert [call["status"] for call in error.calls] == ["unknown", "unknown"]
 
 
-def test_a_thread_sees_the_abort(fails):
+def test_a_thread_sees_the_abort(fails, passing_time):
     entered, ended = threading.Event(), threading.Event()
 
     def wait(value, context):
         entered.set()
-        for _ in range(1000):
+        passing_time.skip(61)
+        for _ in range(6000):
             if context.aborted.is_set():
                 ended.set()
                 return
             time.sleep(0.01)
 
-    fails(CodeModeTimeoutError, "await tools.wait(1)", [Tool("wait", execute=wait)], timeout_ms=200)
+    fails(CodeModeTimeoutError, "await tools.wait(1)", [Tool("wait", execute=wait)], timeout_ms=60_000)
     assert entered.is_set()
-    assert ended.wait(5)
+    assert ended.wait(60)
 
 
 @pytest.mark.parametrize(
@@ -114,11 +118,11 @@ def test_cancelling_the_caller_aborts_the_invocation(within, make_pool, js):
         options = {"lifecycle": {"on_trace": traces.append}}
         program = f"await tools.mark(); {js}"
         task = asyncio.create_task(run_code_mode(program, tools, options=options, pool=pool))
-        await asyncio.wait_for(started.wait(), 10)
+        await started.wait()
         await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError) as cancelled:
-            await asyncio.wait_for(task, 10)
+            await task
         cause = cancelled.value.__cause__
         assert type(cause) is CodeModeAbortedError
         assert cause.code == "CODE_MODE_ABORTED"
@@ -144,7 +148,7 @@ def test_cancelled_before_it_started_nothing_runs(within):  # A83
 
 # --- the engine's own limits (A81, A82, A84) ---
 
-SMALL = {"memory_limit_bytes": 8 << 20, "timeout_ms": 10_000}
+SMALL = {"memory_limit_bytes": 8 << 20, "timeout_ms": 60_000}
 
 
 @pytest.mark.parametrize(
@@ -187,7 +191,7 @@ def test_memory_that_runs_out_in_a_job_ends_at_once(fails):
     ],
 )
 def test_a_stack_that_overflows_is_an_error_of_the_program(fails, run, js):
-    error = fails(CodeModeError, js, timeout_ms=10_000)
+    error = fails(CodeModeError, js, timeout_ms=60_000)
     assert error.details["name"] in ("RangeError", "InternalError", "SyntaxError")
     assert run("return 1") == 1
 
@@ -244,12 +248,13 @@ def test_a_full_pool_refuses_at_once(within, make_pool):
     within(scenario())
 
 
-def test_a_slot_is_taken_until_the_tools_have_ended(within, make_pool):  # A24
+def test_a_slot_is_taken_until_the_tools_have_ended(within, make_pool, passing_time):  # A24
     async def scenario():
         pool = make_pool(max_workers=1, on_saturation="fail")
         stubborn, ended = asyncio.Event(), asyncio.Event()
 
         async def hold():
+            passing_time.skip(61)
             try:
                 await asyncio.Event().wait()
             except asyncio.CancelledError:
@@ -260,12 +265,7 @@ def test_a_slot_is_taken_until_the_tools_have_ended(within, make_pool):  # A24
                 ended.set()
 
         with pytest.raises(CodeModeTimeoutError):
-            await run_code_mode(
-                "await tools.hold()",
-                [Tool("hold", execute=hold)],
-                options={"execution_policy": {"timeout_ms": 200}},
-                pool=pool,
-            )
+            await run_code_mode("await tools.hold()", [Tool("hold", execute=hold)], options=MINUTE, pool=pool)
         assert stubborn.is_set()
         assert ended.is_set()
         assert pool.active == 0
@@ -273,12 +273,13 @@ def test_a_slot_is_taken_until_the_tools_have_ended(within, make_pool):  # A24
     within(scenario())
 
 
-def test_a_tool_that_ignores_its_cancellation_keeps_the_slot_but_not_the_caller(within, make_pool):
+def test_a_tool_that_ignores_its_cancellation_keeps_the_slot_but_not_the_caller(within, make_pool, passing_time):
     async def scenario():
         pool = make_pool(max_workers=1)
         let_go, ended = asyncio.Event(), asyncio.Event()
 
         async def stubborn():
+            passing_time.skip(61)
             while not let_go.is_set():
                 try:
                     await let_go.wait()
@@ -286,19 +287,15 @@ def test_a_tool_that_ignores_its_cancellation_keeps_the_slot_but_not_the_caller(
                     asyncio.current_task().uncancel()
             ended.set()
 
-        program = run_code_mode(
-            "await tools.stubborn()",
-            [Tool("stubborn", execute=stubborn)],
-            options={"execution_policy": {"timeout_ms": 100}},
-            pool=pool,
-        )
+        tools = [Tool("stubborn", execute=stubborn)]
+        program = run_code_mode("await tools.stubborn()", tools, options=MINUTE, pool=pool)
         try:
             with pytest.raises(CodeModeTimeoutError):
                 await program
             still_taken = pool.active
         finally:
             let_go.set()  # else the loop could not be closed
-        await asyncio.wait_for(ended.wait(), 10)
+        await ended.wait()
         for _ in range(10):
             await asyncio.sleep(0)
         assert (still_taken, pool.active) == (1, 0)

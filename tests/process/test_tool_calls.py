@@ -104,7 +104,7 @@ def test_a_sync_tool_blocks_no_one(run):
 
 
 def test_32_sync_tools_run_at_the_same_time(run):
-    barrier = threading.Barrier(32, timeout=20)
+    barrier = threading.Barrier(32, timeout=60)
 
     def meet(value):
         barrier.wait()
@@ -146,7 +146,7 @@ def test_calls_of_a_turn_do_not_wait_for_the_turns_behind_it(within, make_pool):
             await Promise.all([a, b])
         """
         run = asyncio.ensure_future(run_code_mode(program, [gate, side], pool=make_pool()))
-        await asyncio.wait_for(called.wait(), 10)
+        await asyncio.wait_for(called.wait(), 60)
         run.cancel()
         with pytest.raises(asyncio.CancelledError):
             await run

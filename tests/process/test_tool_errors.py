@@ -183,7 +183,7 @@ def test_no_exception_of_a_tool_hangs_or_ends_the_host(fails, error, kind):
         raise error
 
     execute = fail_later if kind == "async" else fail_now
-    failure = fails(CodeModeToolError, "await tools.fail()", [Tool("fail", execute=execute)], timeout_ms=5000)
+    failure = fails(CodeModeToolError, "await tools.fail()", [Tool("fail", execute=execute)], timeout_ms=60_000)
     assert failure.code == "CODE_MODE_HOST_TOOL_ERROR"
 
 
@@ -191,7 +191,7 @@ def test_a_tool_whose_own_task_was_cancelled_is_a_failed_tool(fails):
     async def fail():
         raise asyncio.CancelledError
 
-    failure = fails(CodeModeToolError, "await tools.fail()", [Tool("fail", execute=fail)], timeout_ms=5000)
+    failure = fails(CodeModeToolError, "await tools.fail()", [Tool("fail", execute=fail)], timeout_ms=60_000)
     assert failure.code == "CODE_MODE_HOST_TOOL_ERROR"
 
 

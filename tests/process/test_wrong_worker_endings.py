@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import struct
-import time
 from typing import Any
 
 import pytest
@@ -128,7 +127,7 @@ def test_two_hellos_are_one_too_many(host: Host):
 
 
 def trickles(worker: FakeWorker) -> None:
-    for byte in encode_frame(b"H", b"x" * 20):
+    for byte in encode_frame(b"H", b"x" * 2000):  # which takes longer than anybody waits for the host
         worker.send_bytes(bytes([byte]))
         worker.pause(0.1)
     worker.pause()
@@ -143,9 +142,6 @@ def trickles(worker: FakeWorker) -> None:
 )
 def test_a_hello_that_does_not_come_in_time_is_a_worker_error(host: Host, script: Script, monkeypatch: Any):
     monkeypatch.setattr("codemode.workers.generations._HELLO_SECONDS", 0.2)
-    started = time.monotonic()
     error = host.error(script)
-    elapsed = time.monotonic() - started
     monkeypatch.undo()
     assert type(error) is CodeModeWorkerError
-    assert elapsed < 2.5  # two attempts

@@ -12,7 +12,7 @@ from codemode.workers.image import Kernel, WorkerImage, engine_location
 from codemode.workers.process import WorkerProcess
 
 STUB_KERNEL = Kernel((str(Path(__file__).parent / "stub_kernel.js"),))
-WAIT_MS = 10_000
+WAIT_MS = 60_000
 
 
 def stub_image(kernel: Kernel = STUB_KERNEL, analyser_path: str | None = None) -> WorkerImage:

@@ -17,7 +17,7 @@ from codemode import (
 from codemode.protocol.framing import encode_frame
 from codemode.testing.fake_worker import FakeSource, FakeWorker, Script
 
-WAIT_SECONDS = 15.0
+WAIT_SECONDS = 60.0
 
 
 MAX_CONSOLE_BYTES = 2_000
@@ -60,7 +60,7 @@ class Host:
     def run(self, script: Script, **options: Any) -> Any:
         """Run a program on a worker with this script; afterwards neither worker nor slot may be left."""
         pool = self.pool(script)
-        policy = {"timeout_ms": 5_000, **options}
+        policy = {"timeout_ms": 30_000, **options}
         work = run_code_mode(PROGRAM, {"echo": self.echo}, options={"execution_policy": policy}, pool=pool)
         try:
             return asyncio.run(asyncio.wait_for(work, WAIT_SECONDS))
