@@ -273,8 +273,9 @@ async def _while(go_on, work):
         go_on.set()
 
 
-def test_22_an_async_tool_that_fails_as_it_is_cancelled_is_logged(caplog):
+def test_22_an_async_tool_that_fails_as_it_is_cancelled_is_logged(caplog, passing_time):
     async def stubborn():
+        passing_time.skip(61)
         try:
             await asyncio.Event().wait()
         finally:
@@ -282,7 +283,7 @@ def test_22_an_async_tool_that_fails_as_it_is_cancelled_is_logged(caplog):
 
     with pytest.raises(CodeModeTimeoutError):
         run_code_mode_sync(
-            "return await tools.stubborn()", [stubborn], options={"execution_policy": {"timeout_ms": 300}}
+            "return await tools.stubborn()", [stubborn], options={"execution_policy": {"timeout_ms": 60_000}}
         )
     assert SECRET in caplog.text
 

@@ -57,11 +57,12 @@ def test_04_a_callback_is_asked_and_the_answer_reaches_the_tool(spy):
 
 
 @pytest.mark.parametrize("annotations", [{}, {"readOnlyHint": True}], ids=["asked", "by itself"])
-def test_04_a_call_that_is_made_again_after_a_recovery_finds_the_gate(spy, annotations):
+def test_04_a_call_that_is_made_again_after_a_recovery_finds_the_gate(spy, passing_time, annotations):
     async def forever(value, context):
+        passing_time.skip(61)
         await asyncio.Event().wait()
 
-    short = {**PAUSING, "execution_policy": {"timeout_ms": 200}}
+    short = {**PAUSING, "execution_policy": {"timeout_ms": 60_000}}
     with pytest.raises(CodeModeTimeoutError) as caught:
         start("return await tools.pay(5)", [spy.tool("pay", forever, annotations=annotations)], short)
     spy.ran.clear()

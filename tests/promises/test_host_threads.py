@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 from in_loop import in_loop
@@ -16,7 +17,9 @@ from codemode import CodeModeTimeoutError, Tool, WorkerPool, run_code_mode
 from codemode.host import steps
 from codemode.host.threads import HostThreads, run_check
 
-TIMEOUT = 20
+TIMEOUT = 60
+LIMITED = {"execution_policy": {"timeout_ms": 60_000}}
+PATIENT = {"execution_policy": {"timeout_ms": 600_000}}
 
 
 async def in_time(work):
@@ -29,16 +32,18 @@ def quick(pool: WorkerPool):
 
 
 class Hung:
-    """A sync tool that hangs until it is let go. ``begun`` counts the calls that hang."""
+    """A sync tool that hangs until it is let go. ``begun`` counts the calls that hang, ``on_begun`` hears of each."""
 
-    def __init__(self, calls: int) -> None:
+    def __init__(self, calls: int, on_begun: Callable[[], None] = lambda: None) -> None:
         self.begun = threading.Semaphore(0)
         self.let_go = threading.Event()
         self.calls = calls
+        self.on_begun = on_begun
         self.tool = Tool("hang", execute=self._hang)
 
     def _hang(self, _input: object) -> None:
         self.begun.release()
+        self.on_begun()
         self.let_go.wait(TIMEOUT)
 
     async def all_begun(self) -> None:
@@ -64,15 +69,11 @@ async def test_14_hung_tools_of_one_share_leave_another_share_its_threads():
 
 
 @in_loop
-async def test_14_a_slot_stays_taken_while_its_thread_runs():
-    hung = Hung(1)
+async def test_14_a_slot_stays_taken_while_its_thread_runs(passing_time):
+    hung = Hung(1, lambda: passing_time.skip(61))
     with WorkerPool({"max_workers": 1, "on_saturation": "wait"}) as pool:
         with pytest.raises(CodeModeTimeoutError):
-            await in_time(
-                run_code_mode(
-                    "await tools.hang()", [hung.tool], pool=pool, options={"execution_policy": {"timeout_ms": 300}}
-                )
-            )
+            await in_time(run_code_mode("await tools.hang()", [hung.tool], pool=pool, options=LIMITED))
         assert pool.active == 1
         waiting = asyncio.create_task(quick(pool))
         hung.let_go.set()
@@ -81,20 +82,17 @@ async def test_14_a_slot_stays_taken_while_its_thread_runs():
 
 
 @in_loop
-async def test_14_what_waits_for_a_thread_is_forgotten_with_its_invocation():
+async def test_14_what_waits_for_a_thread_is_forgotten_with_its_invocation(passing_time):
     hung = Hung(64)
     begun: list[str] = []
     late = Tool("late", execute=lambda _: begun.append("late"))
+    limited = {**LIMITED, "lifecycle": {"on_nested_tool_call": lambda _: passing_time.skip(61)}}
     with WorkerPool({"max_workers": 6}) as pool:
-        runs = [asyncio.create_task(run_code_mode(PROGRAM, [hung.tool], pool=pool)) for _ in range(2)]
+        runs = [asyncio.create_task(run_code_mode(PROGRAM, [hung.tool], pool=pool, options=PATIENT)) for _ in range(2)]
         try:
             await hung.all_begun()
             with pytest.raises(CodeModeTimeoutError):
-                await in_time(
-                    run_code_mode(
-                        "await tools.late()", [late], pool=pool, options={"execution_policy": {"timeout_ms": 300}}
-                    )
-                )
+                await in_time(run_code_mode("await tools.late()", [late], pool=pool, options=limited))
         finally:
             hung.let_go.set()
             await in_time(asyncio.gather(*runs))
@@ -240,7 +238,7 @@ async def test_14_a_check_that_was_passed_over_waits_for_its_turn_again():
 
 
 @in_loop
-async def test_14_a_slot_stays_taken_while_a_check_hangs():
+async def test_14_a_slot_stays_taken_while_a_check_hangs(passing_time):
     hanging = Hanging()
 
     class Slow(BaseModel):
@@ -253,11 +251,11 @@ async def test_14_a_slot_stays_taken_while_a_check_hangs():
             return value
 
     tool = Tool("slow", execute=lambda _: 1, input_schema=Slow)
-    policy = {"execution_policy": {"timeout_ms": 1000}}
     js = "await tools.slow({ text: 'x'.repeat(100000) })"
     with WorkerPool({"max_workers": 1, "on_saturation": "wait"}) as pool:
-        run = asyncio.create_task(run_code_mode(js, [tool], pool=pool, options=policy))
+        run = asyncio.create_task(run_code_mode(js, [tool], pool=pool, options=LIMITED))
         assert await asyncio.to_thread(hanging.begun.wait, TIMEOUT)
+        passing_time.skip(61)
         with pytest.raises(CodeModeTimeoutError):
             await in_time(run)
         assert pool.active == 1

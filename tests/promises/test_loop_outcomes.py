@@ -92,13 +92,14 @@ def test_loop_a_deep_value_comes_back(given):
     assert first == again
 
 
-def test_loop_a_recovery_with_a_large_ledger_is_an_outcome_that_comes_back(given):
+def test_loop_a_recovery_with_a_large_ledger_is_an_outcome_that_comes_back(given, passing_time):
     async def hang(_value: Any) -> None:
+        passing_time.skip(61)
         await asyncio.Event().wait()
 
     tools = [*TOOLS, Tool("hang", execute=hang)]
     js = "for (let i = 0; i < 5; i++) await tools.text(i); await tools.refund(1); return await tools.hang(1)"
-    quick = {**given, "execution_policy": {"timeout_ms": 2500}}
+    quick = {**given, "execution_policy": {"timeout_ms": 60_000}}
 
     async def twice() -> list[Any]:
         paused = await run_code_mode(js, tools, options=given)

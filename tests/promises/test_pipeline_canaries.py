@@ -195,10 +195,6 @@ def refuses(call: Any) -> Any:
     raise CodeModeToolError("no")
 
 
-async def hangs(*_: Any) -> None:
-    await asyncio.Event().wait()
-
-
 def fails_with_input(value: Any) -> None:
     raise RuntimeError(f"what came was {value}")
 
@@ -218,7 +214,7 @@ ENDS: dict[str, tuple[Any, dict[str, Any]]] = {
     "paused": (pauses, {}),
     "approved": (lambda value: value, {"needs_approval": True}),
     "undecided": (lambda value: value, {"needs_approval": fails_with_input}),
-    "too late": (hangs, {}),
+    "too late": (None, {}),
     "wrong output": (lambda value: value, {"output_schema": {"type": "string"}}),
     "no output": (lambda value: object(), {}),
     "only declared": (None, {}),
@@ -227,10 +223,14 @@ ENDS: dict[str, tuple[Any, dict[str, Any]]] = {
 
 @pytest.mark.parametrize("before", [scrubs, refuses], ids=["scrubbed", "refused"])
 @pytest.mark.parametrize("end", ENDS)
-def test_an_input_that_was_scrubbed_is_seen_nowhere(watch: Watch, end: str, before: Any) -> None:
+def test_an_input_that_was_scrubbed_is_seen_nowhere(watch: Watch, passing_time: Any, end: str, before: Any) -> None:
+    async def hangs(_value: Any) -> None:
+        passing_time.skip(61)
+        await asyncio.Event().wait()
+
     execute, settings = ENDS[end]
-    tools = [Tool("take", execute=execute, **settings)]
-    options = watch.options(pipeline={"before": before}, execution_policy={"timeout_ms": 400})
+    tools = [Tool("take", execute=hangs if end == "too late" else execute, **settings)]
+    options = watch.options(pipeline={"before": before}, execution_policy={"timeout_ms": 60_000})
     outcome = ended("return await tools.take({token: canary, other: 1})", tools, options)
     watch.look(outcome)
     if isinstance(outcome, Interrupt):

@@ -8,15 +8,19 @@ import logging
 import sys
 import traceback
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from blockbuster import blockbuster
+from passing_time import PassingTime
 
 import codemode
 
 # A key without a guard that both processes see is warned of, rightly, and noise here.
 logging.getLogger("codemode.continuations").addHandler(logging.NullHandler())
 FOUND: list[str] = []
+PATCH: Any = SimpleNamespace(setattr=setattr)
+PASSING_TIME = PassingTime(PATCH)  # its own Clock is imported early, as nothing that blocks would be
 
 
 class Noted(blockbuster.BlockingError):
@@ -76,9 +80,15 @@ async def timeouts(pool: codemode.WorkerPool | None = None) -> None:
         runs = [codemode.run_code_mode(js, [hang], options=options, pool=pool) for _ in range(4)]
         for error in await asyncio.gather(*runs, return_exceptions=True):
             assert isinstance(error, codemode.CodeModeTimeoutError), error
-    again = {"execution_policy": {"timeout_ms": 150, "tool_timeout_ms": 20, "clock": "program"}}
-    js = "try { await tools.hang() } catch (e) { return e.code }"
-    assert await codemode.run_code_mode(js, [hang], options=again, pool=pool) == "CODE_MODE_CALL_TIMEOUT"
+
+    async def late() -> None:
+        PASSING_TIME.skip(61)
+        await asyncio.Event().wait()
+
+    again = {"execution_policy": {"tool_timeout_ms": 60_000, "clock": "program"}}
+    js = "try { await tools.late() } catch (e) { return e.code }"
+    made = [codemode.Tool("late", execute=late)]
+    assert await codemode.run_code_mode(js, made, options=again, pool=pool) == "CODE_MODE_CALL_TIMEOUT"
 
 
 async def cancelled() -> None:
