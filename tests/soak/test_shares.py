@@ -172,7 +172,7 @@ def test_waiting_in_the_share_and_in_the_pool_is_bounded_together(make_pool: Any
         tasks = hold.start(pool, 1)
         await hold.until_held(1)
         waiting = [asyncio.create_task(run_code_mode("return 1", (), pool=share)) for _ in range(3)]
-        outcomes = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 20)
+        outcomes = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 60)
         assert {type(outcome) for outcome in outcomes} == {CodeModeConcurrencyError}
         assert (share.active, pool.active) == (0, 1)
         hold.release()

@@ -17,6 +17,7 @@ from tests.soak.rests import run_rests
 from tests.soak.soak import Figures, problems_of, run_soak
 from tests.soak.tenants import Tenant, check_apart, side_by_side
 from thoroughness import rounds
+from waiting import until
 
 from codemode import Tool
 
@@ -101,9 +102,17 @@ def test_a_hog_dies_with_whoever_started_it() -> None:
 
 def test_a_program_that_stands_still_is_described_from_both_sides(monkeypatch: pytest.MonkeyPatch) -> None:
     async def wait() -> None:
-        await asyncio.sleep(3 * stalls.QUIET_SECONDS)
+        monkeypatch.setattr(stalls, "QUIET_SECONDS", 0.3)  # not before: its worker may take longer than that to start
+        await until(lambda: watchdogs[0].stalls)
 
-    monkeypatch.setattr(stalls, "QUIET_SECONDS", 0.6)
+    class Noted(stalls.Watchdog):
+        def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+            super().__init__(loop)
+            watchdogs.append(self)
+
+    watchdogs: list[stalls.Watchdog] = []
+    monkeypatch.setattr(stalls, "QUIET_SECONDS", 60)
+    monkeypatch.setattr(stalls, "Watchdog", Noted)
     monkeypatch.setattr(stalls, "TOOLS", [Tool("wait", execute=wait)])
     monkeypatch.setattr(stalls, "PROGRAMS", {"waits": "i ? Promise.reject(i) : tools.wait()"})
     monkeypatch.setattr(stalls, "FEWEST_REFUSED", {"waits": 299})
