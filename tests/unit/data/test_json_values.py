@@ -110,10 +110,11 @@ def test_depth_is_found_between_wide_data_and_brackets_in_strings():
     "text", ["[" * 2_000_000, '{"a":' * 400_000, '"' + '\\"[' * 500_000, '["' * 500_000, "[]" * 1_000_000]
 )
 def test_hostile_text_ends_quickly(text):
-    started = time.monotonic()
+    started = time.thread_time()
     with pytest.raises(ValueError, match=r"."):
         decode_json(text)
-    assert time.monotonic() - started < 5
+    # What is not quick takes hours; the allowance is for a slow processor.
+    assert time.thread_time() - started < 60
 
 
 def test_a_raised_recursion_limit_does_not_lift_the_depth_cap():

@@ -247,7 +247,7 @@ def test_the_time_that_hooks_take_is_counted():
 
     before, after = told(scenario, on_nested_tool_call=block)
     assert before == 0
-    assert 0.02 <= after < 5
+    assert after >= 0.02
 
 
 def test_each_hook_hears_one_kind_of_event():

@@ -292,7 +292,7 @@ async def test_a_question_in_a_prompt_is_asked_of_whom_it_is_for_and_takes_no_ti
         answer = await ctx.session.elicit_form("Which?", FORM, related_request_id=ctx.request_id)
         return types.GetPromptResult(description=str(answer.content), messages=[])
 
-    upstream = FakeUpstream("s", prompts("p", on_get_prompt=given), timeout_ms=2_000)
+    upstream = FakeUpstream("s", prompts("p", on_get_prompt=given), timeout_ms=60_000)
     person = Person()
     async with gateway(upstream) as (server, passed), Client(server, mode=mode, elicitation_callback=person) as client:
         assert (await client.get_prompt("s_p")).description == "{'name': 'Ada'}"
