@@ -129,9 +129,15 @@ def test_a_status_is_an_answer(tools: list[BaseTool], is_async: bool, script: st
     assert f'"status": "{status}"' in message.content
 
 
-def test_the_host_has_what_is_not_for_the_model(tools: list[BaseTool], is_async: bool):
-    execute = named(create_code_call_tools(tools, {"vm": {"timeoutMs": 50, "preset": "balanced"}}))["codecall_execute"]
-    script = "await callTool('stock', { product: 'nut' }); for (;;) {}"
+def test_the_host_has_what_is_not_for_the_model(tools: list[BaseTool], passing_time: Any, is_async: bool):
+    @tool
+    def late() -> None:
+        """Take too long: the deadline rings before its loop hears the answer."""
+        passing_time.skip(61)
+
+    options = {"vm": {"timeoutMs": 60_000, "preset": "balanced"}, "settings": {"executionPolicy": {"clock": "wall"}}}
+    execute = named(create_code_call_tools([*tools, late], options))["codecall_execute"]
+    script = "await callTool('stock', { product: 'nut' }); await callTool('late', {})"
     result = call(execute, {"script": script}, is_async)
     assert isinstance(result, CodeCallResult)
     assert result["status"] == "timeout"

@@ -85,37 +85,42 @@ def test_22_what_it_told_the_model_is_no_failure_to_log(caplog: pytest.LogCaptur
 
 # --- whose time counts ---
 
-SLOW: dict[str, Any] = {"execution_policy": {"timeout_ms": 400}}
+LIMITED: dict[str, Any] = {"execution_policy": {"timeout_ms": 60_000}}
 
 
-@tool
-def slow(answer: str) -> str:
-    """Take longer than a program may."""
-    threading.Event().wait(0.8)
-    return answer
+@pytest.fixture
+def slow(passing_time: Any) -> Any:
+    @tool
+    def slow(answer: str) -> str:
+        """Take longer than a program may: a deadline rings before its loop hears the answer."""
+        passing_time.skip(350)
+        return answer
+
+    return slow
 
 
-def test_27_a_tools_time_is_not_the_programs(is_async: bool):
+def test_27_a_tools_time_is_not_the_programs(slow: Any, is_async: bool):
     js = "return await tools.slow({ answer: 'here' })"
-    assert content(Session(agent([js], [slow], CodeModeMiddleware(options=SLOW)), is_async).start()) == "here"
-    assert create_code_mode_tool([slow], SLOW).invoke({"js": js}) == "here"
+    assert content(Session(agent([js], [slow], CodeModeMiddleware(options=LIMITED)), is_async).start()) == "here"
+    assert create_code_mode_tool([slow], LIMITED).invoke({"js": js}) == "here"
 
 
 @pytest.mark.parametrize("given", [dict, ExecutionPolicy])
-def test_27_the_wall_counts_for_who_asks_for_it(given: Any, is_async: bool):
-    options = {"execution_policy": given(timeout_ms=400, clock="wall")}
+def test_27_the_wall_counts_for_who_asks_for_it(slow: Any, given: Any, is_async: bool):
+    options = {"execution_policy": given(timeout_ms=60_000, clock="wall")}
     js = "return await tools.slow({ answer: 'here' })"
     output = Session(agent([js], [slow], CodeModeMiddleware(options=options)), is_async).start()
     assert results(output)[0].status == "error"
 
 
 def test_27_a_program_that_never_ends_is_ended():
-    output = Session(agent(["for (;;);"], [slow], CodeModeMiddleware(options=SLOW))).start()
+    options = {"execution_policy": {"timeout_ms": 400}}
+    output = Session(agent(["for (;;);"], [broken], CodeModeMiddleware(options=options))).start()
     assert "400 ms" in results(output)[0].content
 
 
-def test_27_each_tool_can_be_given_its_time(is_async: bool):
-    options = {"execution_policy": {"tool_timeout_ms": 200}}
+def test_27_each_tool_can_be_given_its_time(slow: Any, is_async: bool):
+    options = {"execution_policy": {"tool_timeout_ms": 60_000}}
     js = "try { return await tools.slow({ answer: 'here' }) } catch (error) { return error.code }"
     graph = agent([js], [slow], CodeModeMiddleware(options=options))
     assert content(Session(graph, is_async).start()) == "CODE_MODE_CALL_TIMEOUT"
@@ -126,7 +131,10 @@ def test_27_the_time_limit_of_a_graph_holds():
 
     @tool
     async def endless() -> str:
-        """Wait for ever."""
+        """Wait for ever, and let the graph's time pass, which goes by its loop."""
+        loop: Any = asyncio.get_running_loop()
+        now = loop.time
+        loop.time = lambda: now() + 61
         try:
             await asyncio.Event().wait()
         finally:
@@ -134,12 +142,12 @@ def test_27_the_time_limit_of_a_graph_holds():
         return "never"
 
     graph = create_agent(model("return await tools.endless({})"), [endless], middleware=[CodeModeMiddleware()])
-    graph.step_timeout = 1.0
+    graph.step_timeout = 60.0
 
     async def run() -> None:
         with pytest.raises(TimeoutError):
             await graph.ainvoke(START)
-        await asyncio.wait_for(cancelled.wait(), 20)
+        await asyncio.wait_for(cancelled.wait(), 60)
 
     asyncio.run(run())
 

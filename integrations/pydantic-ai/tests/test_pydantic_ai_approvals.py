@@ -379,13 +379,14 @@ def test_an_inline_handler_answers_inner_calls() -> None:
     assert desk.did == [("stock", "nut"), ("refund", "a", 500)]
 
 
-def test_time_stands_still_while_an_inline_handler_asks_a_person() -> None:
+def test_time_stands_still_while_an_inline_handler_asks_a_person(passing_time: Any) -> None:
     async def handle(ctx: RunContext[Any], requests: DeferredToolRequests) -> DeferredToolResults:
-        await asyncio.sleep(0.6)  # longer than the program may take
+        passing_time.skip(350)  # longer than the program may take
+        await asyncio.sleep(0)  # in which a deadline would ring
         return requests.build_results(approve_all=True)
 
     desk, script = Desk(), Script(program("return await tools.refund({ order: 'a' })"), "done")
-    options = {"execution_policy": {"timeout_ms": 400}}
+    options = {"execution_policy": {"timeout_ms": 60_000}}
     within(desk.agent(script, HandleDeferredToolCalls(handle), options=options).run("go"))
     assert script.returned() == "refunded a: 500"
 

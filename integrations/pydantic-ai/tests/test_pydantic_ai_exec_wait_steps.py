@@ -228,7 +228,14 @@ def test_o67_a_slow_nested_call_is_left_waiting_and_wait_delivers_it_with_all_ou
     with_servers(work)
 
 
-def test_o68_timeouts_aborts_and_expiry_leave_nothing_and_the_nested_calls_can_be_seen(with_servers: Any) -> None:
+def test_o68_timeouts_aborts_and_expiry_leave_nothing_and_the_nested_calls_can_be_seen(
+    with_servers: Any, passing_time: Any
+) -> None:
+    async def time_passes() -> None:
+        while True:
+            passing_time.skip(61)
+            await asyncio.sleep(0.01)
+
     async def work(world: World) -> None:
         assert world.servers is not None
         gate, held = world.servers.gate, []
@@ -236,10 +243,13 @@ def test_o68_timeouts_aborts_and_expiry_leave_nothing_and_the_nested_calls_can_b
             const exported = MCP.tracker.exportIssues({ format: 'csv' }); await yield_control(); return exported"""
 
         async def when_begun(ctx: RunContext[Any], request_context: Any) -> Any:
+            if ctx.run_step == 2:
+                passing.cancel()
             if ctx.run_step == 4:
                 held.append(await gate.begun())
             return request_context
 
+        passing = asyncio.create_task(time_passes())  # until the endless program has ended
         script = Script(
             execute("for (;;) {}", "loops"),
             execute("await tools.read_file({ path: 'b' }); await yield_control()", "yields"),
@@ -250,7 +260,7 @@ def test_o68_timeouts_aborts_and_expiry_leave_nothing_and_the_nested_calls_can_b
             execute("return 'there is a place'", "place"),
             "second",
         )
-        agent = world.agent(script, {"timeoutMs": 2000, "waitTimeoutMs": 20_000, "maxWaitingRuns": 2})
+        agent = world.agent(script, {"timeoutMs": 60_000, "waitTimeoutMs": 60_000, "maxWaitingRuns": 2})
         first = await agent.run("go", capabilities=[Hooks(before_model_request=when_begun)])
         await held[0].gone()  # the server was told that nobody waits for it any more
         assert (script.returned("loops")["status"], script.returned("loops")["code"]) == ("failed", "timeout")

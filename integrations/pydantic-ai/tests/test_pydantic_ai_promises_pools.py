@@ -19,8 +19,7 @@ from codemode import PoolOptions, WorkerPool, set_max_workers
 
 WAIT_SECONDS = 120.0
 CROWD = rounds(12, 100)  # many more than the workers of any pool here
-SHORT = {"execution_policy": {"timeout_ms": 400}}
-SLOW_SECONDS = 1.0  # longer than the program itself may take
+LIMITED = {"execution_policy": {"timeout_ms": 60_000}}
 
 
 def within(work: Any) -> Any:
@@ -40,46 +39,61 @@ def made(how: str, tools: Any, options: Any = None, pool: WorkerPool | None = No
 WAYS = pytest.mark.parametrize("how", ["capability", "toolset", "tool"])
 
 
-async def slow(n: int) -> int:
-    await asyncio.sleep(SLOW_SECONDS)
-    return n
+@pytest.fixture
+def slow(passing_time: Any) -> Any:
+    """A tool that takes longer than the program itself may."""
+
+    async def slow(n: int) -> int:
+        passing_time.skip(350)
+        await asyncio.sleep(0)  # in which a deadline would ring
+        return n
+
+    return slow
 
 
 # --- 27: the program's clock ---
 
 
 @WAYS
-def test_27_time_that_tools_take_is_not_the_programs(how: str) -> None:
+def test_27_time_that_tools_take_is_not_the_programs(passing_time: Any, how: str) -> None:
+    both = asyncio.Barrier(2)
+
+    async def slow(n: int) -> int:
+        await both.wait()
+        passing_time.skip(350)
+        await both.wait()
+        return n
+
     script = Script(program("return await Promise.all([1, 2].map((n) => tools.slow({ n })))"), "done")
-    within(Agent(script.model, **made(how, [slow], SHORT)).run("go"))
+    within(Agent(script.model, **made(how, [slow], LIMITED)).run("go"))
     assert script.returned() == [1, 2]
 
 
-def test_27_a_sub_agent_with_programs_of_its_own_may_take_its_time() -> None:
+def test_27_a_sub_agent_with_programs_of_its_own_may_take_its_time(slow: Any) -> None:
     inner = Script(program("return await tools.slow({ n: 5 })"), "told")
-    sub_agent = Agent(inner.model, tools=[slow], capabilities=[CodeMode(SHORT)])
+    sub_agent = Agent(inner.model, tools=[slow], capabilities=[CodeMode(LIMITED)])
 
     async def delegate(question: str) -> str:
         return (await sub_agent.run(question)).output
 
     script = Script(program("return await tools.delegate({ question: 'how many' })"), "done")
-    within(Agent(script.model, tools=[delegate], capabilities=[CodeMode(SHORT)]).run("go"))
+    within(Agent(script.model, tools=[delegate], capabilities=[CodeMode(LIMITED)]).run("go"))
     assert (script.returned(), inner.returned()) == ("told", 5)
 
 
 @WAYS
 def test_27_a_program_that_does_not_end_is_ended(how: str) -> None:
     script = Script(program("while (true) {}"), "done")
-    within(Agent(script.model, **made(how, [slow], SHORT)).run("go"))
+    within(Agent(script.model, **made(how, [never], {"execution_policy": {"timeout_ms": 400}})).run("go"))
     assert "400 ms" in str(script.returned())
 
 
-def test_27_who_wants_the_wall_clock_gets_it() -> None:
-    options = {"execution_policy": {"timeout_ms": 400, "clock": "wall"}}
+def test_27_who_wants_the_wall_clock_gets_it(slow: Any) -> None:
+    options = {"execution_policy": {"timeout_ms": 60_000, "clock": "wall"}}
     assert CodeMode(options).options.execution_policy.clock == "wall"
     script = Script(program("return await tools.slow({ n: 1 })"), "done")
     within(Agent(script.model, **made("capability", [slow], options)).run("go"))
-    assert "400 ms" in str(script.returned())
+    assert "60000 ms" in str(script.returned())
 
 
 NEVER = "try { return await tools.never() } catch (error) { return error.message }"
@@ -180,7 +194,7 @@ def test_28_a_pool_that_is_given_keeps_its_own_way(how: str) -> None:
         holding = asyncio.create_task(Agent(MODEL, **made(how, [hold], pool=pool)).run("return await tools.hold()"))
         await entered.wait()
         script = Script(program("return 1"), "done")
-        await Agent(script.model, **made(how, [slow], pool=pool)).run("go")
+        await Agent(script.model, **made(how, [never], pool=pool)).run("go")
         leave.set()
         await holding
         return str(script.returned())
