@@ -139,7 +139,7 @@ def test_a_record_whose_resumer_died_asks_about_what_had_begun_without_waiting_f
                 (waiting,) = [one for one in record.requests if one.state == "waiting"]
                 assert waiting.kind == UNKNOWN
                 await store.decide({waiting.interrupt_id: {"value": 1}}, actor="ana", tenant="acme")
-                assert await store.outcome(record_id, tenant="acme", timeout_ms=30_000) == 1
+                assert await store.outcome(record_id, tenant="acme", timeout_ms=60_000) == 1
         assert shop.paid == [1]
 
     within(scenario())

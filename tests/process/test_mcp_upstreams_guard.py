@@ -106,7 +106,7 @@ def test_what_a_server_has_put_into_another_session_ends_with_it():
             with os.fdopen(read) as said, os.fdopen(written, "w"):
                 pids = [int(await asyncio.to_thread(said.readline)) for _ in range(2)]
                 os.close(stdin)
-            assert await asyncio.wait_for(child.exited, 30) == 3
+            assert await child.exited == 3
             await until(lambda: not any(map(is_alive, pids)))
             assert is_alive(other.pid)
         finally:

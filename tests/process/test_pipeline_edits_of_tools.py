@@ -9,7 +9,7 @@ import pytest
 
 from codemode import CodeModeToolError, Tool, ToolCallContext, create_code_mode_tool, request_interrupt
 
-WAIT_SECONDS = 30.0
+WAIT_SECONDS = 60.0
 SCHEMA = {
     "type": "object",
     "properties": {"cents": {"type": "integer"}},

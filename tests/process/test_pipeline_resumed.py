@@ -17,7 +17,7 @@ from waiting import within
 from codemode import PIPELINE_NULL, Interrupt, PipelineCall, Tool, run_code_mode
 
 HOST = Path(__file__).parent / "hosts" / "pipeline_resumes.py"
-SECONDS = 40
+SECONDS = 60
 
 
 def host(*arguments: Any) -> str:

@@ -458,7 +458,7 @@ def test_a_sync_tool_that_runs_keeps_no_slot_of_a_run_without_a_worker(within, m
 
     def wait(_input: Any, _context: Any) -> int:
         begun.set()
-        assert may_end.wait(30)
+        assert may_end.wait(60)
         return 7
 
     async def main():

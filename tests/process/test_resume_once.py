@@ -135,14 +135,14 @@ def test_a_double_click_in_two_threads_runs_once(spy, options):
     barrier = threading.Barrier(3)
 
     def click():
-        barrier.wait(10)
+        barrier.wait(60)
         results.append(go_on(interrupt, [spy.guarded()], OK, options=options))
 
     threads = [threading.Thread(target=click) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
         assert not thread.is_alive()
     assert len(results) == 3
     assert results[0] == results[1] == results[2]

@@ -12,7 +12,7 @@ import pytest
 from leftovers import no_orphan_left, nothing_left
 
 HOST = Path(__file__).parent / "hosts" / "resumes.py"
-SECONDS = 40
+SECONDS = 60
 
 
 @pytest.fixture

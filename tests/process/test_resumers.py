@@ -53,7 +53,7 @@ def test_decisions_of_another_process_are_applied(tmp_path, spy):
             for one in (other, record_id):
                 first, second = (await page.record(one, tenant="acme")).requests
                 await page.decide({first.interrupt_id: OK, second.interrupt_id: NO}, actor="ana", tenant="acme")
-            value = await page.outcome(record_id, tenant="acme", timeout_ms=30_000)
+            value = await page.outcome(record_id, tenant="acme", timeout_ms=60_000)
         assert (await page.record(other, tenant="acme")).state == "pending"
         await page.aclose()
         return value
@@ -106,7 +106,7 @@ def test_what_comes_while_a_resume_is_under_way_is_taken_together_by_the_next():
             for name in "bcd":
                 await store.decide({name: NO}, actor="ana", tenant=ALL_TENANTS)
             go_on.set()
-            assert await store.outcome(record_id, tenant=ALL_TENANTS, timeout_ms=30_000) == "done"
+            assert await store.outcome(record_id, tenant=ALL_TENANTS, timeout_ms=60_000) == "done"
         assert given == [["a"], ["b", "c", "d"]]
 
     within(scenario())
@@ -147,7 +147,7 @@ def test_what_could_not_run_keeps_its_decision_and_is_tried_again():
             for _ in range(2):
                 after = await seen(store, "released", after)
                 clock.moved_ms += 6000
-            return await store.outcome(record_id, tenant=ALL_TENANTS, timeout_ms=30_000)
+            return await store.outcome(record_id, tenant=ALL_TENANTS, timeout_ms=60_000)
 
     assert within(scenario()) == "done"
 
@@ -162,7 +162,7 @@ def test_a_record_is_given_where_it_is_asked_for():
         record_id = await store.put(paused("a"), tenant="acme", payload={"messages": []}, source="return 1")
         await store.decide({"a": OK}, actor="ana", tenant="acme")
         async with Resumer(store, tenant="acme", resume=resume, with_record=True):
-            return await store.outcome(record_id, tenant="acme", timeout_ms=30_000)
+            return await store.outcome(record_id, tenant="acme", timeout_ms=60_000)
 
     assert within(scenario()) == [{"messages": []}, "return 1", "acme", {"a": OK}]
 
@@ -176,7 +176,7 @@ def test_the_programs_error_is_the_records(spy):
         await store.decide({interrupt.interrupt_id: OK}, actor="ana", tenant=ALL_TENANTS)
         async with Resumer(store, tenant=ALL_TENANTS, resume=code_mode.resume):
             with pytest.raises(CodeModeError, match="too far"):
-                await store.outcome(record_id, tenant=ALL_TENANTS, timeout_ms=30_000)
+                await store.outcome(record_id, tenant=ALL_TENANTS, timeout_ms=60_000)
 
     within(scenario())
 
@@ -253,7 +253,7 @@ def test_a_host_that_is_killed_in_a_call_leaves_a_question_and_no_second_call(tm
             await until(lambda: effects.exists() and effects.read_text())
         finally:
             host.kill()
-            host.wait(30)
+            host.wait(60)
         assert (await store.record(record_id, tenant=ALL_TENANTS)).state == "resuming"
         clock.moved_ms = 61_000
         async with Resumer(store, tenant=ALL_TENANTS, resume=code_mode.resume):
@@ -262,7 +262,7 @@ def test_a_host_that_is_killed_in_a_call_leaves_a_question_and_no_second_call(tm
             (unknown,) = [one for one in record.requests if one.state == "waiting"]
             assert (record.state, unknown.kind) == ("pending", "code-mode/unknown-outcome")
             await store.decide({unknown.interrupt_id: {"value": "refunded"}}, actor="ana", tenant=ALL_TENANTS)
-            return await store.outcome(record_id, tenant=ALL_TENANTS, timeout_ms=30_000)
+            return await store.outcome(record_id, tenant=ALL_TENANTS, timeout_ms=60_000)
 
     assert within(scenario()) == "refunded"
     assert effects.read_text() == "refunded\n"

@@ -12,7 +12,7 @@ from wrong_worker_host import RESULT, call
 from codemode import CodeModeProtocolError, Tool, WorkerPool, create_code_call_tools
 from codemode.testing.fake_worker import FakeSource, FakeWorker
 
-WAIT_SECONDS = 15.0
+WAIT_SECONDS = 60.0
 SIDECAR = {"sidecar": {"enabled": True}}
 
 

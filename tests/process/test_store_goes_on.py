@@ -79,7 +79,7 @@ def test_another_key_or_version_says_so_and_uses_no_decision_up(spy, monkeypatch
         clock.moved_ms = 5_000
         able = over(store, spy.guarded(), any_engine=True)
         async with Resumer(store, tenant=ALL, resume=able.resume):
-            return await store.outcome(record_id, tenant=ALL, timeout_ms=30_000)
+            return await store.outcome(record_id, tenant=ALL, timeout_ms=60_000)
 
     assert within(scenario()) == {"done": "refund"}
     assert spy.ran == [("refund", {"n": 1})]
@@ -124,8 +124,8 @@ def test_a_program_at_rest_goes_on_elsewhere_and_runs_no_call_twice(tmp_path, an
             assert (asks.kind, asks.state) == ("code-mode/unknown-outcome", "waiting")
             await there.decide({asks.interrupt_id: {"value": 2}}, actor="ana", tenant="acme")
             async with Resumer(there, tenant="acme", resume=again.resume):
-                await there.outcome(record_id, tenant="acme", timeout_ms=30_000)
-        value = await there.outcome(record_id, tenant="acme", timeout_ms=30_000)
+                await there.outcome(record_id, tenant="acme", timeout_ms=60_000)
+        value = await there.outcome(record_id, tenant="acme", timeout_ms=60_000)
         await there.aclose()
         return value, ran
 

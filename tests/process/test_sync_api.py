@@ -74,7 +74,7 @@ def test_threads_run_programs_side_by_side():
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(60)
     assert results == {n: n for n in range(4)}
 
 

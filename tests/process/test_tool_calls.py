@@ -93,7 +93,7 @@ def test_a_sync_tool_blocks_no_one(run):
     release = threading.Event()
 
     def block(value):
-        assert release.wait(20)
+        assert release.wait(60)
         return threading.current_thread() is threading.main_thread()
 
     async def go(value):
