@@ -8,7 +8,7 @@ import pytest
 from leftovers import kill_workers
 from pausing import PAUSING, start
 
-SHORT = {**PAUSING, "execution_policy": {"timeout_ms": 250}}
+LIMITED = {**PAUSING, "execution_policy": {"timeout_ms": 60_000}}
 
 
 UNKNOWN = "code-mode/unknown-outcome"

@@ -26,10 +26,6 @@ def fails(_value: Any) -> None:
     raise RuntimeError("cannot open /srv/books/ledger.db")
 
 
-async def hangs(_value: Any) -> None:
-    await asyncio.Event().wait()
-
-
 class Set:
     """A set of tools that counts how often each has run."""
 
@@ -84,14 +80,22 @@ ENDINGS = {
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_a_repeated_resume_answers_the_same(ending: str):
+def test_a_repeated_resume_answers_the_same(ending: str, passing_time: Any):
     allowed = None if ending != "denied" else ["asks"]
-    one = Set(vm={"maxSanitizeDepth": 3, "maxSteps": 50, "timeoutMs": 1000 if ending == "timeout" else 30_000})
+    late = {
+        "execution_policy": {"clock": "wall"},
+        "lifecycle": {
+            "on_nested_tool_result": lambda event: passing_time.skip(61 if event.status == "fulfilled" else 0)
+        },
+    }
+    settings = {**KEYED, **late} if ending == "timeout" else KEYED
+    one = Set(settings, vm={"maxSanitizeDepth": 3, "maxSteps": 50, "timeoutMs": 60_000})
     paused = one.tools.execute_sync({"script": f"await callTool('asks'); {ENDINGS[ending]}", "allowedTools": allowed})
     first = one.tools.resume_sync(through_json(paused), OK)
     ran = list(one.ran)
     again = one.tools.resume_sync(through_json(paused), OK)
     assert one.ran == ran
+    assert isinstance(first, Interrupt) or (first["status"] == "timeout") is (ending == "timeout")
     if isinstance(first, Interrupt):
         assert again.to_dict() == first.to_dict()
         return
@@ -176,9 +180,13 @@ KNOWN: list[tuple[Any, dict[str, Any], int]] = [
 
 @pytest.mark.parametrize("how", ["script", "invoke"])
 @pytest.mark.parametrize(("answer", "expected", "runs"), KNOWN)
-def test_a_call_of_unknown_outcome_is_decided_once(how: str, answer: Any, expected: Any, runs: int):
+def test_a_call_of_unknown_outcome_is_decided_once(how: str, answer: Any, expected: Any, runs: int, passing_time: Any):
+    async def hangs(_value: Any) -> None:
+        passing_time.skip(61)
+        await asyncio.Event().wait()
+
     clock = {"settings": {**KEYED, "execution_policy": {"clock": "wall"}}, "direct_calls": {"enabled": True}}
-    slow = create_code_call_tools([Tool("calls", execute=hangs)], {**clock, "vm": {"timeoutMs": 150}})
+    slow = create_code_call_tools([Tool("calls", execute=hangs)], {**clock, "vm": {"timeoutMs": 60_000}})
     if how == "script":
         late = slow.execute_sync({"script": "return await callTool('calls', { a: 1 })"})
     else:

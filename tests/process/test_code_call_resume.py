@@ -150,14 +150,13 @@ def test_of_two_resumes_at_once_one_runs(spy: Spy, kind: str):
     assert len(spy.ran) == 1
 
 
-def test_what_timed_out_goes_on(spy: Spy):
-    hang = asyncio.Event
-
+def test_what_timed_out_goes_on(spy: Spy, passing_time: Any):
     def wait(_value: Any, _context: Any) -> Any:
-        return hang().wait()
+        passing_time.skip(61)
+        return asyncio.Event().wait()
 
     clock = {**KEYED, "execution_policy": {"clock": "wall"}}
-    tools = create_code_call_tools([spy.tool("slow", wait), ECHO], {"settings": clock, "vm": {"timeoutMs": 200}})
+    tools = create_code_call_tools([spy.tool("slow", wait), ECHO], {"settings": clock, "vm": {"timeoutMs": 60_000}})
     answer = tools.execute_sync({"script": "return [await callTool('echo', 1), await callTool('slow', 2)]"})
     assert answer["status"] == "timeout"
     assert "recovery" not in answer

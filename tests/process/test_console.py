@@ -67,9 +67,9 @@ def test_output_before_an_error_is_kept(fails):
     assert [(event.level, event.text) for event in error.trace.console] == [("log", "before")]
 
 
-def test_output_before_a_timeout_is_kept(fails):
+def test_output_before_a_timeout_is_kept(fails, passing_time):
     js = "console.log('before'); await tools.t(); for (;;);"
-    error = fails(CodeModeTimeoutError, js, [Tool("t", execute=lambda: 1)], timeout_ms=200)
+    error = fails(CodeModeTimeoutError, js, [Tool("t", execute=lambda: passing_time.skip(61))], timeout_ms=60_000)
     assert [event.text for event in error.trace.console] == ["before"]
 
 

@@ -55,8 +55,8 @@ def test_the_clock_follows_the_host_at_each_answer(run):  # A131
 
     js = "const a = Date.now(); await tools.wait(); const b = Date.now(); return [b - a, b]"
     elapsed, now = run(js, [Tool("wait", execute=wait)])
-    assert 55 <= elapsed < 10_000
-    assert abs(now - time.time() * 1000) < 10_000
+    assert 55 <= elapsed < 60_000
+    assert abs(now - time.time() * 1000) < 60_000
 
 
 def test_the_clock_is_the_same_for_branches_after_one_answer(run):

@@ -23,11 +23,22 @@ from codemode.run.engine_text import _number
 
 KEYED = {**PAUSING, "continuation": {"keys": "a key of this test"}}
 OK, NO = {"approved": True}, {"approved": False}
-LIMITS = {"execution_policy": {"max_tool_input_bytes": 100, "max_result_bytes": 200, "tool_timeout_ms": 200}}
+LIMITS = {"execution_policy": {"max_tool_input_bytes": 100, "max_result_bytes": 200, "tool_timeout_ms": 60_000}}
 
 
 async def hang(_value: Any) -> None:
     await asyncio.Event().wait()
+
+
+@pytest.fixture
+def late(passing_time: Any) -> Tool:
+    """A tool that has begun when its time is over."""
+
+    async def hang_late(value: Any) -> None:
+        passing_time.skip(61)
+        await hang(value)
+
+    return Tool("do", execute=hang_late)
 
 
 def said(outcome: Any) -> Any:
@@ -47,15 +58,16 @@ CASES: dict[str, tuple[Any, Any]] = {
     "large input": (Tool("do", execute=hang), "x" * 200),
     "large input in bytes": (Tool("do", execute=hang), "\u00fc" * 80),
     "large output": (Tool("do", execute=lambda _value: "x" * 300), 1),
-    "too late": (Tool("do", execute=hang), 1),
+    "too late": (None, 1),
     "unapproved": (Tool("do", execute=hang, needs_approval=True), 1),
     "unknown": (Tool("other", execute=hang), 1),
 }
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_it_comes_to_what_its_script_comes_to(case):
+def test_it_comes_to_what_its_script_comes_to(case, late):
     tool, value = CASES[case]
+    tool = tool or late
     name = "do" if tool.name == "other" else tool.name
     call = DirectCall.of(name, value)
     as_script = within(run_strict(call.js, [tool], LIMITS, given={"source": "invoke"}))
@@ -112,12 +124,11 @@ def test_nothing_is_cut_of_it_after_a_pause_either():
     assert within(go_on_strict(paused.interrupt, tools, OK, options=KEYED)).value == deep
 
 
-def test_a_timeout_leaves_a_way_on():
-    tools = [Tool("hang", execute=hang)]
-    error = within(call_strict("hang", 1, tools, {**KEYED, "execution_policy": {"timeout_ms": 200}})).error
+def test_a_timeout_leaves_a_way_on(late):
+    error = within(call_strict("do", 1, [late], {**KEYED, "execution_policy": {"timeout_ms": 60_000}})).error
     assert type(error) is CodeModeTimeoutError
-    assert [(one["name"], one["status"]) for one in error.calls] == [("hang", "unknown")]
-    assert within(go_on_strict(error.recovery, tools, {"value": 7}, options=KEYED)).value == 7
+    assert [(one["name"], one["status"]) for one in error.calls] == [("do", "unknown")]
+    assert within(go_on_strict(error.recovery, [late], {"value": 7}, options=KEYED)).value == 7
 
 
 def test_a_cancelled_call_is_aborted():

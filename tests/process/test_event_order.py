@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,6 +18,7 @@ from codemode import (
     request_interrupt,
     tool,
 )
+from codemode.observe import hooks
 
 HOOKS = (
     "on_nested_tool_call", "on_nested_tool_result", "on_fetch_request", "on_fetch_result", "on_console", "on_interrupt",
@@ -161,17 +163,18 @@ def test_a_denied_call_is_a_rejected_one():
     assert heard == ["refund called", "refund rejected", "Trace completed"]
 
 
-def test_a_call_that_outlives_its_program_is_aborted(within):
+def test_a_call_that_outlives_its_program_is_aborted(within, passing_time):
     heard = Heard()
     cancelled = []
 
     async def hang():
+        passing_time.skip(61)
         try:
             await asyncio.Event().wait()
         finally:
             cancelled.append(True)
 
-    code_mode = create_code_mode_tool([hang], heard.options(execution_policy={"timeout_ms": 200}))
+    code_mode = create_code_mode_tool([hang], heard.options(execution_policy={"timeout_ms": 60_000}))
     with pytest.raises(CodeModeTimeoutError) as caught:
         within(code_mode.execute({"js": "await tools.hang()"}))
     assert heard == ["hang called", "hang aborted", "Trace failed"]
@@ -217,26 +220,39 @@ def test_a_hook_that_raises_or_is_cancelled_changes_nothing(error, is_async):  #
     assert sorted(reports) == ["on_console", "on_nested_tool_call", "on_nested_tool_result", "on_trace"]
 
 
-def test_a_hook_that_blocks_does_not_use_up_the_programs_time():
-    def block(_event):
-        time.sleep(0.3)
+@pytest.fixture
+def blocking(passing_time, monkeypatch):
+    """Options of a run that may take a minute, with a hook that keeps the event loop for longer than that."""
+    blocked = 0.0
 
-    options = {"lifecycle": {"on_console": block}, "execution_policy": {"timeout_ms": 250}}
-    code_mode = create_code_mode_tool([stock], options)
+    def block(_event):
+        nonlocal blocked
+        blocked += 350
+        passing_time.skip(350)
+
+    monkeypatch.setattr(hooks, "time", SimpleNamespace(perf_counter=lambda: time.perf_counter() + blocked))
+    return {"lifecycle": {"on_console": block}, "execution_policy": {"timeout_ms": 60_000}}
+
+
+def test_a_hook_that_blocks_does_not_use_up_the_programs_time(blocking):
+    code_mode = create_code_mode_tool([stock], blocking)
     call = "await tools.stock({product: 'bolt'})"
     js = f"console.log(1); {call}; console.log(2); return {call}"
     assert code_mode.execute_sync({"js": js}) == 120
 
 
-def test_the_deadline_still_counts_the_rest_of_the_time():
-    def block(_event):
-        time.sleep(0.1)
+def test_the_deadline_still_counts_the_rest_of_the_time(within, blocking, passing_time):
+    passed = []
 
-    options = {"lifecycle": {"on_console": block}, "execution_policy": {"timeout_ms": 200}}
-    started = time.monotonic()
+    async def late(seconds):
+        passed.append(seconds)
+        passing_time.skip(seconds)
+        await asyncio.sleep(0)  # in which a deadline would ring
+
+    js = "console.log(1); await tools.late(50); console.log(2); await tools.late(11); for (;;);"
     with pytest.raises(CodeModeTimeoutError):
-        create_code_mode_tool([stock], options).execute_sync({"js": "console.log(1); for (;;);"})
-    assert 0.2 <= time.monotonic() - started < 5
+        within(create_code_mode_tool([Tool("late", execute=late)], blocking).execute({"js": js}))
+    assert passed == [50, 11]
 
 
 def test_async_hooks_hold_up_no_call(within):

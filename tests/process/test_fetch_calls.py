@@ -132,11 +132,17 @@ def test_a_resume_without_a_policy_makes_no_new_request(within, server):
 
 
 @pytest.mark.parametrize(("method", "waits"), [("GET", False), ("POST", True)])
-def test_a_request_that_was_cut_off_is_repeated_only_when_it_changes_nothing(within, server, method, waits):
-    server.on("/slow", silent)
+def test_a_request_that_was_cut_off_is_repeated_only_when_it_changes_nothing(
+    within, server, method, waits, passing_time
+):
+    async def late(*asked):
+        passing_time.skip(61)
+        await silent(*asked)
+
+    server.on("/slow", late)
     options = {
         "fetch_policy": {"allowed_origins": [server.origin], "allowed_methods": ["GET", "POST"]},
-        "execution_policy": {"timeout_ms": 500},
+        "execution_policy": {"timeout_ms": 60_000},
         "continuation": {"keys": "k" * 40},
     }
     tool = create_code_mode_tool([], options)

@@ -87,10 +87,11 @@ def test_a_program_that_ends_with_a_waiting_call_is_an_error_and_no_interrupt():
     assert [call["status"] for call in caught.value.details["calls"]] == ["waiting"]
 
 
-def test_the_clock_runs_while_the_guest_spins():
+def test_the_clock_runs_while_the_guest_spins(passing_time):
     spy = Spy()
     js = "tools.refund(1).catch(() => {}); await tools.fast(2); for (;;);"
-    options = {**PAUSING, "execution_policy": {"timeout_ms": 300}}
+    hooks = {"on_nested_tool_result": lambda event: passing_time.skip(61 if event.tool_name == "fast" else 0)}
+    options = {**PAUSING, "execution_policy": {"timeout_ms": 60_000}, "lifecycle": hooks}
     with pytest.raises(CodeModeTimeoutError) as caught:
         start(js, [spy.guarded(), spy.tool("fast")], options)
     # The refund still waits for its approval, under the recovery.
