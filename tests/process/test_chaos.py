@@ -8,7 +8,6 @@ import itertools
 import os
 import random
 import signal
-import time
 from collections import Counter
 
 import pytest
@@ -18,8 +17,8 @@ from codemode import CodeModeTimeoutError, CodeModeWorkerError, WorkerPool, run_
 
 _INVOCATIONS, _TASKS, _SPARES = 150, 8, 2
 _TIMEOUT_MS = 1500
-# Waiting for two workers that never get ready may come before the clock of an invocation starts.
-_LONGEST_SECONDS = _TIMEOUT_MS / 1000 + 10
+# Waiting for two workers that never get ready may come before the clock of an invocation starts, on a busy machine.
+_PATIENCE_SECONDS = 60
 _PROGRAM = """
 const first = await tools.step({run: %d, number: 1});
 const both = await Promise.all([tools.step({run: %d, number: 2}), tools.step({run: %d, number: 3})]);
@@ -71,21 +70,23 @@ def test_every_invocation_ends_and_no_call_runs_twice(seed: int) -> None:
         return run * 10 + number
 
     async def one(run: int, pool: WorkerPool) -> None:
-        started = time.monotonic()
         options = {"execution_policy": {"timeout_ms": _TIMEOUT_MS}}
         try:
-            value = await run_code_mode(_PROGRAM % (run, run, run), [step], options=options, pool=pool)
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                value = await run_code_mode(_PROGRAM % (run, run, run), [step], options=options, pool=pool)
         except (CodeModeWorkerError, CodeModeTimeoutError) as error:
             endings[type(error).__name__] += 1
         else:
             assert value == [run * 10 + 1, run * 10 + 2, run * 10 + 3]
             endings["result"] += 1
-        assert time.monotonic() - started < _LONGEST_SECONDS
 
     async def main(pool: WorkerPool, chaos: Chaos) -> None:
         tasks = asyncio.all_tasks()
-        # A fast machine is done before enough has happened to it: then it goes on.
-        runs = itertools.takewhile(lambda run: run < _INVOCATIONS or not chaos.is_enough, itertools.count(_SPARES))
+        # A fast machine is done before enough has happened to it, and on a slow one few get to a result: it goes on.
+        runs = itertools.takewhile(
+            lambda run: run < _INVOCATIONS or not chaos.is_enough or endings["result"] <= _INVOCATIONS / 6,
+            itertools.count(_SPARES),
+        )
 
         async def worker() -> None:
             for run in runs:
@@ -104,7 +105,7 @@ def test_every_invocation_ends_and_no_call_runs_twice(seed: int) -> None:
         chaos = Chaos(seed, children())
         pool = WorkerPool({"max_workers": _TASKS, "spare_workers": _SPARES})
         try:
-            asyncio.run(asyncio.wait_for(main(pool, chaos), 120))
+            asyncio.run(asyncio.wait_for(main(pool, chaos), 4 * _PATIENCE_SECONDS))
             assert pool.active == 0
         finally:
             pool.close()

@@ -109,7 +109,7 @@ def test_an_abbreviated_option_is_none(run):
 
 
 def test_the_package_itself_is_the_command():
-    done = subprocess.run([sys.executable, "-m", "codemode", "--version"], capture_output=True, text=True, timeout=30)
+    done = subprocess.run([sys.executable, "-m", "codemode", "--version"], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout.split()[0]) == (0, "codemode")
 
 

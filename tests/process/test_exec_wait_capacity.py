@@ -26,7 +26,7 @@ def warm(request) -> dict[str, Any]:
 
 async def ended(pair: ExecWaitTools, result: Any) -> Any:
     """What wait gives in the end, asked again while there is no worker or another wait is on the run."""
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(60):
         while True:
             told = await wait(pair, result)
             is_busy = told.get("code") == "runtime_unavailable" or "another wait is on" in told.get("error", "")
@@ -182,7 +182,7 @@ def test_who_is_cancelled_while_it_takes_a_run_over_leaves_it_to_be_gone_on_with
 def test_hosts_with_one_worker_each_do_not_wait_for_one_another(within, make_pool, warm, tmp_path):
     """Each has the journal for which the other one waits, and needs its only worker to go on."""
     store, pools = MemoryInterruptStore(), [make_pool(max_workers=1, on_saturation="wait") for _ in range(2)]
-    options = {**warm, "waitTimeoutMs": 20_000}
+    options = {**warm, "waitTimeoutMs": 120_000}
     pairs = [pair_of(Shop(tmp_path / "notes"), store, pool, **options) for pool in pools]
     codes = [f"const one = await tools.pay({at}); await yield_control(); return one" for at in range(2)]
 
@@ -190,7 +190,7 @@ def test_hosts_with_one_worker_each_do_not_wait_for_one_another(within, make_poo
         rests = [await run(pairs[at], codes[at], tool_call_id=f"call_{at}") for at in range(2)]
         again = [asyncio.ensure_future(run(pairs[1 - at], codes[at], tool_call_id=f"call_{at}")) for at in range(2)]
         await until(lambda: [pool.active for pool in pools] == [1, 1])  # the workers of those that wait for a journal
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             lasts = [await wait(pairs[at], rests[at]) for at in range(2)]
         told = await asyncio.gather(*again)
         for one in pairs:

@@ -91,7 +91,7 @@ def test_an_expired_run_says_what_has_happened(within, pool, model_waits, warm, 
 
     async def main():
         first = await world.left(program)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await until(lambda: world.pair.runs(SCOPE)[0].state == "expired")
             told = await wait(world.pair, first)
             while "\n" not in told["error"]:  # its calls are ended a moment later

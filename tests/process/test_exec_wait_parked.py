@@ -183,7 +183,7 @@ def test_its_expiry_ends_it_without_anybody_asking(within, world):
             pair = world.pair(settings=soon)
             parked = await run(pair, PAYING)
             await until(lambda: infos(pair)[0][1] == "expired")
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 async for change in world.store.changes(tenant=ALL_TENANTS):
                     if change.kind == "expired":
                         break
@@ -243,7 +243,7 @@ def test_a_resumer_and_a_wait_that_race_run_it_once(within, world, is_elsewhere)
 
 
 async def until_ended(pair: ExecWaitTools, result: Any) -> Any:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while True:
             told = await wait(pair, result)
             assert told["status"] in ("waiting", "completed"), told
@@ -267,7 +267,7 @@ def test_a_resumer_goes_through_rests_and_what_is_written_before_it_asks_again_i
                 await version(world.store, record_id, 2)
                 assert infos(resuming) == [(parked["runId"], "waiting", ("host:core:pay",))]
                 await world.decide(OK)
-                await world.store.outcome(record_id, tenant=ALL_TENANTS, timeout_ms=20_000)
+                await world.store.outcome(record_id, tenant=ALL_TENANTS, timeout_ms=60_000)
             return await wait(pair, parked), infos(resuming)
 
     last, seen = within(main())
@@ -278,7 +278,7 @@ def test_a_resumer_goes_through_rests_and_what_is_written_before_it_asks_again_i
 async def version(store: Any, record_id: str, number: int) -> None:
     """Wait until a record has come to ask for the so many-th time."""
     changes = store.changes(tenant=ALL_TENANTS)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while (await store.record(record_id, tenant=ALL_TENANTS)).version < number:
             await anext(changes)
     await changes.aclose()
@@ -308,7 +308,7 @@ def test_a_resumer_that_is_closed_with_its_pair_lets_others_go_on(within, world)
             parked = await run(first, "await tools.pay({n: 1}); return await tools.hold(2)")
             async with Resumer(world.store, tenant=ALL_TENANTS, resume=resuming.resume):
                 await world.decide(OK)
-                await asyncio.wait_for(began.wait(), 20)
+                await asyncio.wait_for(began.wait(), 60)
                 closing = asyncio.ensure_future(resuming.aclose())
                 await closing
             ends.set()

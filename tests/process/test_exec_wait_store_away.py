@@ -70,7 +70,7 @@ def place(request, tmp_path, monkeypatch) -> Place:
 
 async def later(pair: Any, result: Any) -> Any:
     """What wait gives in the end, once the store is there again, which connections notice late."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while True:
             told = await wait(pair, result)
             if isinstance(told, Interrupt) or not (told["status"] == "waiting" or told.get("code") == AWAY):
@@ -80,7 +80,7 @@ async def later(pair: Any, result: Any) -> Any:
 async def yielded(pair: Any, code: str) -> Any:
     """What a program gives that yields, however long its calls before that take."""
     result = await run(pair, code)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while result["reason"] == "pending_tools":
             result = await wait(pair, result)
     return result
@@ -165,7 +165,7 @@ def test_nothing_runs_without_the_store(played, place):
         await run(pair, "return 1")
         with place.away():
             told = await run(pair, "return await tools.pay(1)", tool_call_id="c")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while True:  # connections may notice late that it is back
                 result = await run(pair, "return await tools.pay(1)", tool_call_id="c")
                 if result.get("code") != AWAY:

@@ -252,7 +252,7 @@ def test_a_resumer_goes_on_and_wait_gets_what_it_comes_to(within, pool, store, o
         result = await run(first, PAYING)
         record_id = await decided(store)
         async with Resumer(store, tenant=ALL_TENANTS, resume=other.resume):
-            await store.outcome(record_id, tenant=ALL_TENANTS, timeout_ms=20_000)
+            await store.outcome(record_id, tenant=ALL_TENANTS, timeout_ms=60_000)
         return await wait(first, result)
 
     last = within(processes.closed(main()))

@@ -82,7 +82,7 @@ def test_nobody_who_does_not_say_decides_and_the_store_takes_the_answer_later(po
                 (record,) = (await store.list(tenant=ALL_TENANTS, state="waiting")).records
                 (asked,) = record.requests
                 await store.decide({asked.interrupt_id: {"value": "by hand"}}, actor="ana", tenant=ALL_TENANTS)
-                await store.outcome(record.id, tenant="local", timeout_ms=30_000)
+                await store.outcome(record.id, tenant="local", timeout_ms=60_000)
                 assert (await call(client, resume=waits["id"]))["result"] == "by hand"
             assert shop.done.count("lose") == 1
 
@@ -118,7 +118,7 @@ def test_a_run_that_is_cut_off_after_an_approval_asks_what_happened_and_runs_not
             assert told["waiting"]["id"] == waits["id"]
             (doubt,) = (one for one in record.requests if one.state == "waiting")
             await store.decide({doubt.interrupt_id: {"value": "done"}}, actor="ana", tenant=ALL_TENANTS)
-            await store.outcome(record.id, tenant="local", timeout_ms=30_000)
+            await store.outcome(record.id, tenant="local", timeout_ms=60_000)
             assert (await call(client, resume=waits["id"]))["result"] == "done"
             assert shop.done == ["stock", "lose"]
 

@@ -77,12 +77,12 @@ async def test_prompts_resources_and_questions_reach_a_client(tmp_path: Path, er
             params = types.SubscribeRequestParams(uri="notes://today")
             await client.session.send_request(types.SubscribeRequest(params=params), types.EmptyResult)
             await run(client, "await notes.touch({})")
-            await asyncio.wait_for(updated.wait(), 30)
+            await asyncio.wait_for(updated.wait(), 60)
         else:
             async with client.listen(resource_subscriptions=["notes://today"]) as stream:
                 await run(client, "await notes.touch({})")
-                await asyncio.wait_for(anext(stream), 30)
-        said = await asyncio.wait_for(logged.get(), 30)
+                await asyncio.wait_for(anext(stream), 60)
+        said = await asyncio.wait_for(logged.get(), 60)
         assert said == ("notice", "notes.hand", {"touched": "notes://today"})
     assert asked == ["[notes] Who are you?"]
 
@@ -110,7 +110,7 @@ async def test_tools_that_change_are_kept_away_until_a_person_has_seen_how(tmp_p
         assert (await run(client, "await notes.touch({})"))["result"] == "touched"
         (tmp_path / "description").write_text("Do something else.", encoding="utf-8")
     async with started(tmp_path, pin="block") as client:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while not told(blocked := await run(client, "notes.touch ? await notes.touch({}) : 2")):
                 pass  # the list that was kept is the old one until the server has started
         assert "greet" not in blocked.get("declarations", "")

@@ -11,7 +11,7 @@ import pytest
 from leftovers import no_orphan_left, nothing_left
 
 _HOSTS = Path(__file__).parent / "hosts"
-_HOST_SECONDS = 40
+_HOST_SECONDS = 120
 
 
 def run_host(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -21,7 +21,7 @@ def start_and_close(js: str) -> None:
     loop = asyncio.new_event_loop()
     entered_runs.clear()
     pending = loop.create_task(codemode.run_code_mode(js, {"entered": entered, "never": never}, pool=pool))
-    deadline = loop.time() + 20
+    deadline = loop.time() + 60
     while not entered_runs:
         assert loop.time() < deadline
         loop.run_until_complete(asyncio.sleep(0.001))

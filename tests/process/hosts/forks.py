@@ -5,7 +5,7 @@ import sys
 
 import codemode
 
-JOIN_SECONDS = 20
+JOIN_SECONDS = 60
 
 
 def triple(number: int) -> int:

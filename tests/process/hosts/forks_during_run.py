@@ -11,7 +11,7 @@ from pathlib import Path
 
 import codemode
 
-WAIT_SECONDS = 20
+WAIT_SECONDS = 60
 inside, release = threading.Event(), threading.Event()
 results: list[object] = []
 

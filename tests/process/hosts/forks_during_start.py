@@ -28,13 +28,13 @@ pool = codemode.WorkerPool({"start_method": "exec", "spare_workers": 1})
 results: list[object] = []
 thread = threading.Thread(target=lambda: results.append(codemode.run_code_mode_sync("return 4", {}, pool=pool)))
 thread.start()
-assert inside.wait(20)
+assert inside.wait(60)
 pid = os.fork()
 if pid == 0:
     left = [name for name in handles() if "pidfd" in name]
     os._exit(len(left))
 has_forked.set()
 assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, "the child has the handle of a worker"
-thread.join(20)
+thread.join(60)
 assert results == [4], results
 print("ok")

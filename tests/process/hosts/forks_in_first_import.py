@@ -7,7 +7,7 @@ import threading
 
 import codemode
 
-CHILD_SECONDS = 15
+CHILD_SECONDS = 60
 # How long the import stays in the middle when the fork waits for it, as it should.
 IN_THE_MIDDLE_SECONDS = 0.3
 

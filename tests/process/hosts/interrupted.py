@@ -5,7 +5,6 @@ import os
 import signal
 import sys
 import threading
-import time
 
 import codemode
 
@@ -39,10 +38,8 @@ def inside_a_loop() -> None:
         loop.close()
 
 
-started = time.monotonic()
 try:
     {"run": in_asyncio_run, "sync": without_loop, "notebook": inside_a_loop}[sys.argv[1]]()
 except KeyboardInterrupt:
-    assert time.monotonic() - started < 8, time.monotonic() - started
     assert codemode.run_code_mode_sync("return 1", {}) == 1
     print("ok")

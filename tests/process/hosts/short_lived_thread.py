@@ -18,13 +18,13 @@ def use(number: int) -> None:
 
 def use_until_spares_are_ready() -> None:
     use(1)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while len(pool.supply.stock.spares) < 2:  # by exec they are started in a thread of the pool
         assert time.monotonic() < deadline
         time.sleep(0.001)
     # A worker asks for its parent-death signal before it says hello.
     for spare in pool.supply.stock.spares:
-        assert select.select([spare.process.channel], [], [], 20)[0]
+        assert select.select([spare.process.channel], [], [], 60)[0]
 
 
 def zygotes() -> list[str]:

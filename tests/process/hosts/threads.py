@@ -36,7 +36,7 @@ for _ in range(2):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(60)
         assert not thread.is_alive()
 assert not failures, failures
 assert pool.active == 0, pool

@@ -18,7 +18,7 @@ def fork() -> object:
     results = context.SimpleQueue()
     process = context.Process(target=grandchild, args=(results,))
     process.start()
-    process.join(20)
+    process.join(60)
     return results.get()
 
 
