@@ -168,7 +168,7 @@ def test_loop_an_update_goes_on_beside_the_loop(where):
     def include_tools(info: Any) -> bool:
         if info.name == "new":
             asked.set()
-            assert may_go_on.wait(30)
+            assert may_go_on.wait(60)
         return True
 
     code_call = create_code_call_tools(TOOLS, {"include_tools": include_tools})

@@ -96,7 +96,7 @@ def test_loop_a_recovery_of_a_large_ledger_is_made_elsewhere_whoever_cancels(too
     def slow(*given: Any) -> Any:
         texts = [*steps.metered(given[0])]
         packing.set()
-        assert go_on.wait(30)
+        assert go_on.wait(60)
         return real(texts, *given[1:])
 
     monkeypatch.setattr(recovery, "pack", slow)
@@ -112,7 +112,7 @@ def test_loop_a_recovery_of_a_large_ledger_is_made_elsewhere_whoever_cancels(too
         task = asyncio.ensure_future(run_code_mode(js, [tools[0], Tool("hang", execute=hang)]))
         await reached.wait()
         task.cancel()
-        assert await asyncio.to_thread(packing.wait, 30)
+        assert await asyncio.to_thread(packing.wait, 60)
         task.cancel()
         await asyncio.sleep(0)
         go_on.set()

@@ -128,7 +128,7 @@ def test_loop_a_cancelled_caller_leaves_the_outcome_behind(monkeypatch):
         text = real(self, *written)
         if threading.current_thread() is not threading.main_thread():
             writing.set()
-            assert go_on.wait(30)
+            assert go_on.wait(60)
         return text
 
     monkeypatch.setattr(recorded_outcomes.RecordedOutcomes, "of_value", slow)
@@ -137,7 +137,7 @@ def test_loop_a_cancelled_caller_leaves_the_outcome_behind(monkeypatch):
     async def cancelled() -> Any:
         paused = await run_code_mode(js, TOOLS, options=given)
         task = asyncio.ensure_future(continue_interrupt(paused, OK, tools=TOOLS, options=given))
-        assert await asyncio.to_thread(writing.wait, 30)
+        assert await asyncio.to_thread(writing.wait, 60)
         task.cancel()
         await asyncio.sleep(0)
         go_on.set()

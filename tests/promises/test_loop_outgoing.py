@@ -94,7 +94,7 @@ def test_loop_a_channel_sends_all_of_it_in_order(hold):
         there.close()
         return frames
 
-    frames = asyncio.run(asyncio.wait_for(exchanged(), 30))
+    frames = asyncio.run(asyncio.wait_for(exchanged(), 60))
     assert [frame[:1] + frame[1:] for frame in frames] == [message.frame()[4:] for message in sent]
 
 
@@ -114,7 +114,7 @@ def test_loop_a_worker_that_is_gone_takes_nothing_more():
         here.close()
         return True
 
-    assert asyncio.run(asyncio.wait_for(sent(), 30))
+    assert asyncio.run(asyncio.wait_for(sent(), 60))
 
 
 def test_loop_a_large_ledger_is_handed_in_again():

@@ -57,7 +57,7 @@ def test_29_a_worker_that_comes_when_nobody_wants_it_any_more_is_closed(monkeypa
         monkeypatch.setattr(Generation, "spawn", late)
         async with WorkerPool({"spare_workers": 0}) as pool:
             task = asyncio.create_task(run_code_mode("return 1", [], pool=pool))
-            await asyncio.wait_for(starting.wait(), 30)
+            await asyncio.wait_for(starting.wait(), 60)
             task.cancel()
             await asyncio.wait([task])
             assert pool.active == 0

@@ -65,7 +65,7 @@ def holding(pool: WorkerPool, options: Any = None) -> Any:
             for _ in range(slots)
         ]
         for _ in range(slots):
-            await asyncio.wait_for(arrived.acquire(), 30)
+            await asyncio.wait_for(arrived.acquire(), 60)
         return release, tasks
 
     return hold()
@@ -328,4 +328,4 @@ def _note_depth(seen: list[int]) -> None:
     seen.append(nesting.depth())
     thread = threading.Thread(target=lambda: seen.append(contextvars.Context().run(nesting.depth)))
     thread.start()
-    thread.join(30)
+    thread.join(60)

@@ -30,6 +30,6 @@ def command(folder: Path, *arguments: str) -> Generator[tuple[subprocess.Popen[s
         finally:
             process.send_signal(signal.SIGTERM)
             try:
-                process.wait(20)
+                process.wait(60)
             finally:
                 process.kill()

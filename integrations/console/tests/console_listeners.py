@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
-BOUND_SECONDS = 30
+BOUND_SECONDS = 60
 
 
 class Listener:

@@ -55,7 +55,7 @@ def test_the_printed_url_signs_in_and_an_approved_program_goes_on(tmp_path: Path
     ):
         found = re.search(r"(http://127\.0\.0\.1:\d+)/sign-in#token=([\w-]{40,})$", line.strip())
         assert found is not None, line
-        with httpx.Client(base_url=found[1], headers=OWN, timeout=30) as browser:
+        with httpx.Client(base_url=found[1], headers=OWN, timeout=60) as browser:
             assert browser.get("/").headers["location"] == "/sign-in?next=%2F"
             assert browser.post("/sign-in", data={"token": found[2]}).status_code == 303
             (card,) = browser.get(f"/records/{record_id}", headers={"accept": "application/json"}).json()["requests"]
@@ -71,7 +71,7 @@ def test_the_printed_url_signs_in_and_an_approved_program_goes_on(tmp_path: Path
                 assert next(lines) == ": open"
                 process.send_signal(signal.SIGTERM)
                 assert not any(line.startswith("event: ended") for line in lines)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=60)
         assert (process.returncode, out, err) == (0, "", "")
 
 
@@ -79,7 +79,7 @@ def test_without_tools_the_key_shows_what_a_program_has_done(tmp_path: Path) -> 
     record_id = asyncio.run(pause(tmp_path / "approvals.db"))
     with command(tmp_path, "--database", "sqlite:///approvals.db") as (_, line):
         url, _, token = line.split()[-1].partition("/sign-in#token=")
-        with httpx.Client(base_url=url, headers=OWN, timeout=30) as browser:
+        with httpx.Client(base_url=url, headers=OWN, timeout=60) as browser:
             assert browser.post("/sign-in", data={"token": token}).status_code == 303
             record = browser.get(f"/records/{record_id}", headers={"accept": "application/json"}).json()
             assert [one["name"] for one in record["calls"]] == ["refund"]
@@ -93,11 +93,11 @@ def test_with_a_file_of_tokens_no_token_is_made(tmp_path: Path) -> None:
     (tmp_path / "tokens.json").write_text(json.dumps(users), encoding="utf-8")
     with command(tmp_path, "--database", f"sqlite:///{tmp_path}/a.db", "--tokens", "tokens.json") as (process, line):
         assert re.fullmatch(r"Sign in at http://127\.0\.0\.1:\d+/\n", line)
-        with httpx.Client(base_url=line.split()[-1], headers=OWN, timeout=30) as browser:
+        with httpx.Client(base_url=line.split()[-1], headers=OWN, timeout=60) as browser:
             assert browser.post("/sign-in", data={"token": ANA}).status_code == 303
             assert browser.get("/").status_code == 200
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
 
 
 @pytest.mark.parametrize(("arguments", "words"), [

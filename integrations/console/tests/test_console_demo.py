@@ -48,7 +48,7 @@ def line_with(process: subprocess.Popen[str], text: str) -> str:
 def test_what_is_decided_in_the_demonstration_goes_on_and_nothing_is_kept(tmp_path: Path) -> None:
     with demonstrated(tmp_path) as process:
         url, _, token = line_with(process, "Sign in at").split()[-1].partition("/sign-in#token=")
-        with httpx.Client(base_url=url, headers=OWN, timeout=30) as browser:
+        with httpx.Client(base_url=url, headers=OWN, timeout=60) as browser:
             assert browser.post("/sign-in", data={"token": token}).status_code == 303
             records = browser.get("/", headers=JSON).json()["records"]
             cards = {
@@ -68,7 +68,7 @@ def test_what_is_decided_in_the_demonstration_goes_on_and_nothing_is_kept(tmp_pa
                 assert browser.post(path, data={**form, **fields}).status_code == 303
                 line_with(process, said)
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=60)
         assert (process.returncode, err) == (0, "")
     assert list(tmp_path.iterdir()) == []
 

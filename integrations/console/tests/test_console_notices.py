@@ -180,7 +180,7 @@ def test_an_answer_without_end_is_not_read_to_its_end(status):
             async with Posting(server.on(PATH, endless)) as post:
                 failure = await post({}, b"{}")
             assert (failure is None) == (status == "200 OK")
-            assert await asyncio.to_thread(server.hung_up.wait, 20)
+            assert await asyncio.to_thread(server.hung_up.wait, 60)
 
     run(scenario)
 
@@ -308,10 +308,10 @@ def test_one_that_is_killed_while_it_sends_is_followed_by_another_with_the_same_
             program = KILLED.format(support=SUPPORT, path=str(path), url=url, secret=SECRET)
             process = await asyncio.to_thread(subprocess.Popen, [sys.executable, "-c", program])
             try:
-                await asyncio.wait_for(arrived.wait(), 25)
+                await asyncio.wait_for(arrived.wait(), 60)
             finally:
                 process.send_signal(signal.SIGKILL)
-                assert await asyncio.to_thread(process.wait, 20) == -signal.SIGKILL
+                assert await asyncio.to_thread(process.wait, 60) == -signal.SIGKILL
             server.on(PATH, OK)
             await desk.rounds()
             assert len(server.requests) == 1  # its lease is not over

@@ -265,7 +265,7 @@ def test_embeddings_of_langchain(tools: list[BaseTool]):
     topics = Topics()
     search, *_ = create_code_call_tools(tools, {"search": {"embed": topics}})
     search.invoke({"query": "Sühne"})
-    assert topics.embedded_tools.wait(20)
+    assert topics.embedded_tools.wait(60)
     # What was embedded is there a moment after it was asked for.
     answers = (search.invoke({"query": "Sühne"})["tools"] for _ in range(500))
     assert next(filter(None, answers))[0]["name"] == "refund"

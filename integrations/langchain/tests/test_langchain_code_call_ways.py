@@ -162,7 +162,7 @@ def test_two_conversations_at_once(shop: Shop):
     @tool
     async def meet(state: Annotated[dict[str, Any], InjectedState]) -> str:
         """Wait for the other conversation."""
-        await asyncio.wait_for(meeting.wait(), 20)
+        await asyncio.wait_for(meeting.wait(), 60)
         return state["messages"][0].content
 
     own = CodeCallMiddleware()

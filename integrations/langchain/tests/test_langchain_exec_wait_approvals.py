@@ -332,7 +332,7 @@ def test_a_program_that_was_cut_off_runs_nothing_twice_by_itself(tmp_path: Path,
         graph = pair_agent([runs(code)], [charge], own=own)
         config: Any = {"configurable": {"thread_id": "1"}}
         running = asyncio.create_task(graph.ainvoke(START, config))
-        await asyncio.wait_for(stuck.wait(), 30.0)
+        await asyncio.wait_for(stuck.wait(), 60)
         running.cancel()
         await asyncio.wait([running])
         (asked,) = (await graph.ainvoke(None, config))["__interrupt__"]

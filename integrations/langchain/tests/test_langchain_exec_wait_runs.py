@@ -23,7 +23,7 @@ from langgraph.types import Command
 from scripted_agent import START, Session, asks, results
 from test_langchain_exec_wait_agents import Counting
 
-SECONDS = 30.0
+SECONDS = 60.0
 
 
 class Held:

@@ -27,7 +27,7 @@ except ImportError:  # the SDK of MCP is not installed
     missing("mcp", "the servers need the SDK of MCP")
     raise
 
-SECONDS = 30.0
+SECONDS = 60.0
 EVENT = {"type": "object", "properties": {"title": {"type": "string"}}, "required": ["title"]}
 
 

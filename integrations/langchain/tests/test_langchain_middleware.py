@@ -213,7 +213,7 @@ def test_calls_are_listed_across_pauses_with_how_they_ended(is_async: bool):
 
 
 def test_several_programs_of_one_turn_run_side_by_side(is_async: bool):
-    barrier = threading.Barrier(3, timeout=20)
+    barrier = threading.Barrier(3, timeout=60)
 
     @tool
     def meet(name: str) -> str:

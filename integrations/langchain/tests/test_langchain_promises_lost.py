@@ -161,7 +161,7 @@ def test_a_cancelled_run_is_asked_about(is_async: bool):
 
     async def cancelled() -> Any:
         running = asyncio.create_task(graph.ainvoke(START, CONFIG))
-        await asyncio.wait_for(asyncio.to_thread(reached.wait, 30), 40)
+        await asyncio.wait_for(asyncio.to_thread(reached.wait, 60), 60)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running

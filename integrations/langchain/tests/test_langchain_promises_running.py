@@ -238,7 +238,7 @@ def test_28_a_pool_that_is_given_does_as_it_was_told(tool_alone: bool):
 
     with WorkerPool(PoolOptions(max_workers=1)) as pool, ThreadPoolExecutor(2) as threads:
         first = threads.submit(start, pool)
-        assert entered.acquire(timeout=30)
+        assert entered.acquire(timeout=60)
         refused = start(pool)
         assert refused.status == "error"
         assert "all 1 code mode workers are busy" in refused.content

@@ -33,7 +33,7 @@ def odd(schema: dict[str, Any]) -> StructuredTool:
 def run(schema: dict[str, Any]) -> Any:
     code_mode = create_core_tool([odd(schema), Tool("plain", execute=lambda value: value)])
     assert "odd(" in code_mode.description
-    return asyncio.run(asyncio.wait_for(code_mode.execute({"js": JS}), 30))
+    return asyncio.run(asyncio.wait_for(code_mode.execute({"js": JS}), 60))
 
 
 @pytest.mark.parametrize("schema", WRONG, ids=["of another draft", "of none"])

@@ -39,7 +39,7 @@ from codemode import (
 from codemode.continuations.guard import Claim
 from codemode.plugins import APPROVAL_KIND
 
-WAIT_SECONDS = 20.0
+WAIT_SECONDS = 60.0
 KEYS = "a key that all processes of these tests have"
 REFUND = """const stock = await tools.stock({ product: "nut" });
 return [stock, await tools.refund({ order: "a" })];"""

@@ -216,7 +216,7 @@ def test_nested_calls_are_children_in_the_trace(is_async: bool):
 
 
 def test_in_a_tool_node_side_by_side(is_async: bool):
-    barrier = threading.Barrier(2, timeout=20)
+    barrier = threading.Barrier(2, timeout=60)
 
     @tool
     def meet(name: str) -> str:

@@ -110,7 +110,7 @@ async def cancelled() -> None:
         return "never"
 
     running = asyncio.create_task(agent(["await tools.wait({})"], [wait], CodeModeMiddleware()).ainvoke(START, CONFIG))
-    await asyncio.wait_for(begun.wait(), 30)
+    await asyncio.wait_for(begun.wait(), 60)
     running.cancel()
     try:
         await running

@@ -10,7 +10,7 @@ from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, Tool
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
 from scripted import Script, meta, script
 
-WAIT_SECONDS = 30.0
+WAIT_SECONDS = 60.0
 REFUNDS = """
 const stock = await callTool("stock", { product: "nut" });
 const refunds = await Promise.allSettled(["a", "b"].map((order) => callTool("refund", { order })));

@@ -18,7 +18,7 @@ def double(n: int) -> int:
 
 def executed(tools: Any, js: str, options: Any = None, **settings: Any) -> Any:
     code_mode = create_code_mode_tool(tools, options)
-    return asyncio.run(asyncio.wait_for(code_mode.execute({"js": js}, **settings), 30))
+    return asyncio.run(asyncio.wait_for(code_mode.execute({"js": js}, **settings), 60))
 
 
 def test_a_tool_object_is_a_tool() -> None:
@@ -52,4 +52,4 @@ def test_its_approval_is_the_approval_of_the_core() -> None:
         assert isinstance(interrupt, Interrupt)
         return await code_mode.resume(interrupt, {"approved": True, "input": {"n": 5}})
 
-    assert asyncio.run(asyncio.wait_for(main(), 30)) == 10
+    assert asyncio.run(asyncio.wait_for(main(), 60)) == 10

@@ -36,7 +36,7 @@ from pydantic_ai.toolsets import FunctionToolset
 from scripted import Script, program
 from warm_python import WarmPython
 
-WAIT_SECONDS = 30.0
+WAIT_SECONDS = 60.0
 REFUNDS = """
 const stock = await tools.stock({ product: "nut" });
 const refunds = await Promise.allSettled(["a", "b"].map((order) => tools.refund({ order })));

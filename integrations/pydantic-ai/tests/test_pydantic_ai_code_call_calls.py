@@ -19,7 +19,7 @@ from scripted import Script, meta, script
 
 from codemode import CodeCallResult
 
-WAIT_SECONDS = 30.0
+WAIT_SECONDS = 60.0
 SECRET = "/srv/secret/path"
 
 

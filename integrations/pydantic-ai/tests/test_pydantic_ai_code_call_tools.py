@@ -29,7 +29,7 @@ from scripted import Script, meta, program, script
 
 from codemode import CodeCallOptions, create_code_call_tools
 
-WAIT_SECONDS = 30.0
+WAIT_SECONDS = 60.0
 ABLE = ("scale", "gated")
 META_TOOLS = ["codecall_search", "codecall_describe", "codecall_execute"]
 

@@ -28,7 +28,7 @@ from scripted import Script, execute, run_id_of, wait
 import codemode
 from codemode import Namespace, NamespaceRegistry, ToolSource, namespace_tool
 
-WAIT_SECONDS = 30.0
+WAIT_SECONDS = 60.0
 QUICK = {"waitTimeoutMs": 100}
 """exec and wait leave a program waiting as soon as they may."""
 

@@ -17,7 +17,7 @@ from scripted import Script, execute, wait
 import codemode
 from codemode import CodeModeProtocolError, SqliteInterruptStore, ToolSource
 
-WAIT_SECONDS = 30.0
+WAIT_SECONDS = 60.0
 KEYS = {"continuation": {"keys": "k" * 32}}
 REFUND = "return await tools.refund({ order: 'a' })"
 YIELDED = f"text('first'); await yield_control('now'); text('then'); {REFUND}"

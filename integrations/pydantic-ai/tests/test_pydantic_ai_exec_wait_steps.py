@@ -18,7 +18,7 @@ from stdio_servers import StdioServers, stdio_servers
 
 from codemode import Namespace, NamespaceRegistry, ToolSource, namespace_tool
 
-WAIT_SECONDS = 40.0
+WAIT_SECONDS = 60.0
 PATIENT = {"waitTimeoutMs": 20_000}
 DENIED = "launch"
 

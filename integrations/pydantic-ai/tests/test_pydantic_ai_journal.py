@@ -80,7 +80,7 @@ def returned(desk: Desk, script: Script) -> Any:
 
 
 def within(work: Any) -> Any:
-    return asyncio.run(asyncio.wait_for(work, 30))
+    return asyncio.run(asyncio.wait_for(work, 60))
 
 
 @pytest.fixture(params=["mode", "call"])

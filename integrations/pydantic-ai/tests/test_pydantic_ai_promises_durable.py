@@ -280,7 +280,7 @@ def test_13_calls_of_a_repeated_run_go_one_by_one_and_time_stands_still() -> Non
     agent: Agent[Any, Any] = Agent(
         script.model, tools=[Tool(look)], output_type=[str, DeferredToolRequests], capabilities=[CodeMode(), Engine()]
     )
-    asyncio.run(asyncio.wait_for(agent.run("go"), 30))
+    asyncio.run(asyncio.wait_for(agent.run("go"), 60))
     first, last = script.returned()
     assert overlaps == [1, 1, 1]
     assert first == int(made[0].timestamp.timestamp() * 1000)

@@ -24,7 +24,7 @@ from pydantic_ai.messages import ModelMessagesTypeAdapter, ToolCallPart
 from pydantic_ai.toolsets import AbstractToolset, FunctionToolset
 from scripted import Script, program
 
-WAIT_SECONDS = 30.0
+WAIT_SECONDS = 60.0
 CALL = "return await tools.refund({ order: 'a' })"
 
 

@@ -35,7 +35,7 @@ def run(schema: dict[str, Any]) -> Any:
     script = Script(program(JS), "done")
     tools = [Tool.from_schema(take, name="odd", description="Odd.", json_schema=schema), Tool(plain)]
     agent: Agent[Any, Any] = Agent(script.model, tools=tools, capabilities=[CodeMode()])
-    asyncio.run(asyncio.wait_for(agent.run("go"), 30))
+    asyncio.run(asyncio.wait_for(agent.run("go"), 60))
     return script.returned()
 
 

@@ -13,7 +13,7 @@ from pydantic_ai.tool_manager import ToolManager
 from pydantic_ai.toolsets import FunctionToolset
 from scripted import Script, program
 
-WAIT_SECONDS = 30.0
+WAIT_SECONDS = 60.0
 BOTH = "return await Promise.all([1, 2].flatMap((n) => [tools.together({ n }), tools.alone({ n })]))"
 
 

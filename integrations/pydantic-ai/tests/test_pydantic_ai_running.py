@@ -24,7 +24,7 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai.toolsets import FunctionToolset
 from scripted import Script, program
 
-WAIT_SECONDS = 30.0
+WAIT_SECONDS = 60.0
 
 
 def within(work: Any) -> Any:

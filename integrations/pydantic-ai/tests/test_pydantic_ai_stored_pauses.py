@@ -32,7 +32,7 @@ from codemode import (
 from codemode.continuations.guard import Claim, GuardClock
 from codemode.plugins import APPROVAL_KIND, canonical_json
 
-WAIT_SECONDS = 20.0
+WAIT_SECONDS = 60.0
 KEYS = "a key that all processes of these tests have"
 REFUND = """const stock = await tools.stock({ product: "nut" });
 return [stock, await tools.refund({ order: "a" })];"""

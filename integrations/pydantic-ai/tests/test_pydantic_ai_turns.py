@@ -43,7 +43,7 @@ def test_alone_means_alone_in_order_whoever_is_cancelled(calls: list[tuple[bool,
         for task, (_, is_cancelled) in zip(tasks, calls, strict=True):
             if is_cancelled:
                 task.cancel()
-        ended = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 10)
+        ended = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 60)
         assert not [one for one in ended if isinstance(one, AssertionError)]
         async with turns.take(alone=True):
             assert turns.running == 1

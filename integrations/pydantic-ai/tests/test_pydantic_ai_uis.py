@@ -23,7 +23,7 @@ from test_pydantic_ai_approvals import Desk
 from ui_clients import AGUIClient, UseChat, transcript
 
 TRANSCRIPTS = Path(__file__).parent / "transcripts"
-WAIT_SECONDS = 30.0
+WAIT_SECONDS = 60.0
 SECRET = "a-finished-output-nobody-should-see"
 REFUNDS = """
 const hidden = await tools.lookup();

@@ -38,7 +38,7 @@ async def cancelled_as_it_ends(work: Any) -> asyncio.Task[Any]:
     await ends.wait()
     await asyncio.sleep(0)
     task.cancel()
-    await asyncio.wait([task], timeout=10)
+    await asyncio.wait([task], timeout=60)
     assert task.done()
     return task
 

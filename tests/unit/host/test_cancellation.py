@@ -43,9 +43,9 @@ def test_a_cancellation_of_the_task_comes_from_outside():
             await asyncio.get_running_loop().create_future()
 
         task = asyncio.create_task(seen_by(waiting()))
-        await asyncio.wait_for(begun.wait(), 20)
+        await asyncio.wait_for(begun.wait(), 60)
         task.cancel()
-        return await asyncio.wait_for(task, 20)
+        return await asyncio.wait_for(task, 60)
 
     assert asyncio.run(run()) is True
 

@@ -23,10 +23,10 @@ def test_whoever_waits_is_told_and_the_thread_goes_on(raised: BaseException, cap
         errands.send(fail)
         received: BaseException | None = None
         try:
-            await asyncio.wait_for(errands.run(fail), 30)
+            await asyncio.wait_for(errands.run(fail), 60)
         except BaseException as error:
             received = error
-        return received, await asyncio.wait_for(errands.run(lambda: 7), 30)
+        return received, await asyncio.wait_for(errands.run(lambda: 7), 60)
 
     received, answer = asyncio.run(asked())
     assert answer == 7

@@ -17,7 +17,7 @@ from codemode.host.own_thread import in_own_thread
 def test_work_waits_for_no_other_work():
     async def scenario():
         barrier = threading.Barrier(40)
-        await asyncio.gather(*(in_own_thread(lambda: barrier.wait(30), "codemode-test") for _ in range(40)))
+        await asyncio.gather(*(in_own_thread(lambda: barrier.wait(60), "codemode-test") for _ in range(40)))
 
     within(scenario())
 

@@ -18,11 +18,11 @@ def test_a_run_that_has_work_again_is_free_once(later_jobs: int):
 
     def work() -> None:
         begun.set()
-        assert let_end.wait(10)
+        assert let_end.wait(60)
 
     async def main() -> None:
         task = asyncio.create_task(threads.run_tool(work))
-        await asyncio.to_thread(begun.wait, 10)
+        await asyncio.to_thread(begun.wait, 60)
         threads.call_when_free(lambda: calls.append(1))
         assert calls == []
         let_end.set()

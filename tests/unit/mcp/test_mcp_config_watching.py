@@ -10,7 +10,7 @@ from pathlib import Path
 
 from codemode.mcp import ConfigError, GatewayConfig, load_config, watched
 
-BOUND = 20
+BOUND = 60
 
 
 def text(*names: str, comment: str = "") -> str:

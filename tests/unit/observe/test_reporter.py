@@ -28,7 +28,7 @@ def told(scenario, *, listeners=(), **hooks):
     async def run():
         return await scenario(Reporter(Lifecycle(**hooks), "invocation", "outer", listeners))
 
-    return asyncio.run(asyncio.wait_for(run(), 20))
+    return asyncio.run(asyncio.wait_for(run(), 60))
 
 
 async def one_call(events):

@@ -114,5 +114,5 @@ def test_threads_may_share_it():
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     assert cache._characters == sum(size for _, size in cache._entries.values()) <= 100

@@ -32,7 +32,7 @@ def test_a_file_whose_log_another_host_is_turning_on_is_waited_for(tmp_path, mon
 
 
 def test_all_who_open_it_at_once_have_it(tmp_path):
-    barrier, failures = threading.Barrier(4, timeout=30), []
+    barrier, failures = threading.Barrier(4, timeout=60), []
 
     def opened() -> None:
         for number in range(20):

@@ -86,7 +86,7 @@ def test_what_the_guard_knows_of_the_one_that_died_is_forgotten(make):
         claim = Claim(interrupt.continuation["auth"]["nonce"], "answers", interrupt.continuation["auth"]["expiresAtMs"])
         assert await store.guard.claim(claim) is None
         await store.run_again(record_id, actor="ana")
-        assert await asyncio.wait_for(store.guard.claim(claim), 10) is None
+        assert await asyncio.wait_for(store.guard.claim(claim), 20) is None
 
     through(make, scenario)
 

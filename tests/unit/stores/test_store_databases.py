@@ -155,7 +155,7 @@ def test_what_a_cancelled_caller_has_left_open_is_closed_with_its_store(tmp_path
 
     def work(session):
         began.set()
-        assert may_end.wait(10)
+        assert may_end.wait(60)
         return session.rows("SELECT 1")
 
     def are_closed():
@@ -358,9 +358,9 @@ def test_a_change_wakes_whoever_waits_by_another_store_of_the_process(kind, make
         await store.put(paused("a"))
         with store.watch() as watch:
             await watch.wait(1)  # for what a look says at first
-            waiting = asyncio.create_task(watch.wait(50))
+            waiting = asyncio.create_task(watch.wait(600))
             await make().put(paused("b"))
-            await asyncio.wait_for(waiting, 30)
+            await asyncio.wait_for(waiting, 60)
 
     through(make, scenario)
 
@@ -381,9 +381,9 @@ def test_a_change_wakes_whoever_waits_in_another_process(kind, make, tmp_path):
         with store.watch() as watch:
             await watch.wait(1)
             command = [sys.executable, "-c", program, kind, where]
-            waiting = asyncio.create_task(watch.wait(50))
+            waiting = asyncio.create_task(watch.wait(600))
             await asyncio.to_thread(subprocess.run, command, cwd=SUPPORT, check=True, timeout=60)
-            await asyncio.wait_for(waiting, 30)
+            await asyncio.wait_for(waiting, 60)
 
     through(make, scenario)
 
@@ -404,6 +404,7 @@ def test_a_host_that_stands_still_in_a_transaction_does_not_keep_others_from_wri
 
         still = asyncio.create_task(store._write(stand_still))
         await asyncio.to_thread(begun.wait, 60)
+        monkeypatch.setattr(postgres, "_STANDSTILL_MS", 60_000)  # the others do not stand still
         record_id = await other.put(paused("quick"))
         go_on.set()
         with pytest.raises(StoreUnavailable, match="cannot be used"):

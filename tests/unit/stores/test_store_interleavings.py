@@ -104,7 +104,7 @@ class Process:
 
     def end(self):
         self._child.kill()
-        self._child.wait(30)
+        self._child.wait(60)
         self._child.stdin.close()
         self._child.stdout.close()
 

@@ -305,7 +305,7 @@ def child(kind, where, key):
         yield process
     finally:
         process.kill()
-        process.wait(30)
+        process.wait(60)
         process.stdin.close()
         process.stdout.close()
 
@@ -374,8 +374,6 @@ def test_a_database_that_is_away_is_told_of_and_begins_nothing(kind, make, monke
         pytest.skip("nothing is between these and their journal")
     from codemode.stores import postgres
 
-    monkeypatch.setattr(postgres, "_AWAY_SECONDS", 0.5)
-
     def let_connect(store, *, is_open):
         import psycopg
 
@@ -393,6 +391,7 @@ def test_a_database_that_is_away_is_told_of_and_begins_nothing(kind, make, monke
         opened = await journal.open("k", "h")
         assert await journal.write(opened, ["before"])
         await asyncio.to_thread(let_connect, store, is_open=False)
+        monkeypatch.setattr(postgres, "_AWAY_SECONDS", 0.5)
         for work in (
             lambda: journal.write(opened, ["lost"]),
             lambda: journal.renew(opened),
@@ -402,6 +401,7 @@ def test_a_database_that_is_away_is_told_of_and_begins_nothing(kind, make, monke
             with pytest.raises(StoreUnavailable):
                 await work()
         await asyncio.to_thread(let_connect, store, is_open=True)
+        monkeypatch.setattr(postgres, "_AWAY_SECONDS", 60.0)
         other = make()
         assert await journal_of(other).write(opened, ["after"])
         await journal_of(other).release(opened)

@@ -186,7 +186,7 @@ def test_an_empty_catalog_finds_nothing() -> None:
 
 def test_first_searches_from_many_threads_agree() -> None:
     tools = catalog(*(PlainTool(f"tool_{i}", f"About topic{i % 7}.") for i in range(300)))
-    start = threading.Barrier(8, timeout=10)
+    start = threading.Barrier(8, timeout=60)
 
     def search(_: int) -> list[dict[str, str]]:
         start.wait()

@@ -146,7 +146,7 @@ def test_updates_during_searches_from_several_threads_tear_no_answer():
         current[0].prepare()
     done.set()
     for thread in searching:
-        thread.join(30)
+        thread.join(60)
         assert not thread.is_alive()
     assert torn == []
     assert current[0].search("walrus", 50) == ToolIndex(pairs(tools)).search("walrus", 50)

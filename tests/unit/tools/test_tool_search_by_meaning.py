@@ -64,7 +64,7 @@ def plain(texts: list[str]) -> list[list[float]]:
 
 async def ready(search: ToolSearch) -> None:
     """Ask until every text has its vector."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while search._vectors is None:
             await search.answer("anything", 1)
             await asyncio.sleep(0)
@@ -105,7 +105,7 @@ def test_a_search_does_not_wait_for_the_texts():
 
     def slow(texts: list[str]) -> Any:
         if len(texts) > 1:
-            assert free.wait(30)
+            assert free.wait(60)
         return plain(texts)
 
     async def asked() -> tuple[Answer, bool]:
@@ -241,7 +241,7 @@ def test_a_slow_one_is_waited_for_once(monkeypatch, is_async):
     monkeypatch.setattr(embeddings.asyncio, "wait", wait)
 
     def hanging(texts: list[str]) -> Any:
-        assert free.wait(30)
+        assert free.wait(60)
         return plain(texts)
 
     async def hanging_async(_texts: list[str]) -> Any:

@@ -17,7 +17,7 @@ from codemode.workers.admission import Admission, memory_based_limit
 from codemode.workers.available_memory import AvailableMemory
 
 MIB = 1 << 20
-_WAIT_SECONDS = 10.0
+_WAIT_SECONDS = 60.0
 
 
 def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:

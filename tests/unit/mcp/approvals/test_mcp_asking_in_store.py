@@ -226,7 +226,7 @@ def test_a_client_that_leaves_in_the_middle_of_a_question_loses_nothing() -> Non
             client = Client(host.server, mode="legacy", elicitation_callback=person)
             async with client:
                 running = asyncio.create_task(client.call_tool("codemode_run", {"code": ONE}))
-                await asyncio.wait_for(asked.wait(), 30)
+                await asyncio.wait_for(asked.wait(), 60)
             await asyncio.wait([running])
             running.exception()
             found = await kept(store)

@@ -17,7 +17,7 @@ from codemode import ModuleServer, Tool, tool
 from codemode.mcp import Gateway, GatewayConfig, GatewayOptions, GatewaySettings
 from codemode.mcp.gateway.wiring import learns
 
-BOUND = 30.0
+BOUND = 60.0
 
 
 @tool

@@ -34,14 +34,14 @@ def test_gateways_that_start_at_once_have_the_same_key(tmp_path: Path):
     together = threading.Barrier(8)
 
     def start() -> None:
-        together.wait(30)
+        together.wait(60)
         found.append(keys_of((), tmp_path))
 
     threads = [threading.Thread(target=start) for _ in range(8)]
     for one in threads:
         one.start()
     for one in threads:
-        one.join(30)
+        one.join(60)
     assert len(found) == 8
     assert len(set(found)) == 1
     assert [one.name for one in tmp_path.iterdir()] == ["gateway.key"], "nothing else is left"

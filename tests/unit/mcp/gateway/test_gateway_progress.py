@@ -28,7 +28,7 @@ class Session:
 
     async def until(self, count: int) -> None:
         async with self.heard:
-            await asyncio.wait_for(self.heard.wait_for(lambda: len(self.told) >= count), 30)
+            await asyncio.wait_for(self.heard.wait_for(lambda: len(self.told) >= count), 60)
 
 
 def test_steps_are_told_in_order_and_numbers_rise():

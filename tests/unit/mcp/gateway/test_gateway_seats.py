@@ -76,7 +76,7 @@ class _Connected(list[Any]):
 
 
 def run(main: Any) -> None:
-    asyncio.run(asyncio.wait_for(main(), 30))
+    asyncio.run(asyncio.wait_for(main(), 60))
 
 
 @pytest.mark.parametrize(("sharing", "connections"), [(None, 2), ("user", 2), ("shared", 1), ("session", 3)], ids=str)

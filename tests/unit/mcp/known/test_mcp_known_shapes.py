@@ -260,7 +260,7 @@ async def test_looking_gets_rarer_and_what_is_learned_is_saved_by_itself(
         learned.returned(SERVER, "t", number)
     assert len(looked) == 40
     assert learned._saving is not None
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await learned._saving
     assert (tmp_path / learning.FILE).exists()
     await learned.aclose()

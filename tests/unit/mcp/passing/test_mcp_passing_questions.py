@@ -190,7 +190,7 @@ async def test_a_url_says_where_it_leads_and_its_end_is_told_to_the_client(mode:
         (asked,) = person.asked
         assert asked.message == "[s] Sign in\n[s] opens evil.example"
         if mode == LEGACY:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 told = await heard.get()
             assert told.params.elicitation_id == asked.elicitation_id
             assert asked.elicitation_id != "1"
@@ -276,7 +276,7 @@ async def test_a_client_that_does_not_come_back_declines(monkeypatch: pytest.Mon
     upstream = FakeUpstream("s", asking(ask))
     async with reached(upstream, elicitation_callback=Person()) as (client, passed):
         first = await client.session.call_tool("codemode_run", {}, allow_input_required=True)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await ended.wait()
         with pytest.raises(MCPError, match="is no longer here"):
             await client.session.call_tool(

@@ -36,7 +36,7 @@ def test_the_browser_comes_back_to_the_gateway(tmp_path: Path):
                 assert location.startswith(f"{PUBLIC}/oauth/callback?")
                 query = urlsplit(location).query
                 told = [(await web.get(f"/oauth/callback?{one}")).status_code for one in ("", "code=1&state=2", query)]
-                await asyncio.wait_for(attempt.wait(), 30)
+                await asyncio.wait_for(attempt.wait(), 60)
                 return told
 
     with sign_in_server() as server:

@@ -144,7 +144,7 @@ def test_a_call_that_is_given_up_does_not_lose_what_its_refresh_token_gave(serve
         server.answers["/token"] = slowly
         async with SignIns(config) as sign_ins:
             call = asyncio.create_task(status_of(config, sign_ins.hook()(config.servers[0])))
-            await asyncio.wait_for(came.wait(), 20)
+            await asyncio.wait_for(came.wait(), 60)
             call.cancel()
             await asyncio.wait([call])
             go.set()
@@ -306,7 +306,7 @@ def test_a_program_waits_for_whoever_signs_in(server: SignInServer, tmp_path: Pa
             assert not await signed_out(one, Context({"action": "decline"}))
             going_on = asyncio.create_task(signed_out(one, Context({"action": "accept"})))
             await asyncio.to_thread(browse, pause.value.payload["url"])
-            return pause.value.payload, [await asyncio.wait_for(going_on, 20)], await status_of(config, auth)
+            return pause.value.payload, [await asyncio.wait_for(going_on, 60)], await status_of(config, auth)
 
     payload, told, status = asyncio.run(run())
     assert (payload["kind"], payload["server"]) == (KIND, "notes")
@@ -348,7 +348,7 @@ def test_the_browser_may_come_back_to_the_gateways_own_address(server: SignInSer
                 await call(wrong)
             await call(query, "POST")
             await call(query)
-            await asyncio.wait_for(attempt.wait(), 20)
+            await asyncio.wait_for(attempt.wait(), 60)
             statuses.append(await status_of(config, sign_ins.hook("mia")(config.servers[0])))
         return statuses
 
@@ -426,7 +426,7 @@ def test_two_gateways_open_one_page_and_both_are_signed_in(server: SignInServer,
             assert urls[0] == urls[1]
             await asyncio.to_thread(browse, urls[1])
             for each in (one, two):
-                await asyncio.wait_for(each.wait(config.servers[0]), 20)
+                await asyncio.wait_for(each.wait(config.servers[0]), 60)
             return [await status_of(config, each.hook()(config.servers[0])) for each in (one, two)]
 
     assert asyncio.run(run()) == [200, 200]
@@ -443,7 +443,7 @@ def test_a_sign_in_that_is_given_up_is_no_longer_waited_for(server: SignInServer
                 await one.pending(config.servers[0])
                 await other.pending(config.servers[0])
             with pytest.raises(SignInError, match="given up"):
-                await asyncio.wait_for(other.wait(config.servers[0]), 20)
+                await asyncio.wait_for(other.wait(config.servers[0]), 60)
             assert await other.pending(config.servers[0])
 
     asyncio.run(run())

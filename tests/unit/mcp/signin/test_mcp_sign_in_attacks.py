@@ -227,7 +227,7 @@ def test_a_slow_answer_is_given_up(server: SignInServer, tmp_path: Path, monkeyp
     over = threading.Event()
 
     def slowly(_form: Any, _headers: Any) -> None:
-        over.wait(20)
+        over.wait(60)
 
     server.answers["/token"] = slowly
     try:

@@ -100,7 +100,7 @@ def test_a_program_pauses_until_somebody_has_signed_in(
                 going_on = asyncio.create_task(tool.resume(interrupt, {"action": action}))
                 if action == "accept":
                     await asyncio.to_thread(browse, interrupt.payload["url"])
-                return await asyncio.wait_for(going_on, 30)
+                return await asyncio.wait_for(going_on, 60)
 
     told = asyncio.run(paused())["result"]
     assert told == f"you are Bearer {HIDDEN}" if action == "accept" else told.startswith("AuthenticationError")

@@ -78,10 +78,10 @@ def test_a_request_that_was_given_up_leaves_no_connection(begins: bytes):
             SENDING.set(sending)
             async with BoundedClient(ServerConfig("evil", "http", url=url), None, 1000) as client:
                 posting = asyncio.ensure_future(client.post(url, json={"id": 1}))
-                await asyncio.wait_for(asked.wait(), 30)
+                await asyncio.wait_for(asked.wait(), 60)
                 sending.end()
-                assert (await asyncio.wait_for(posting, 30)).status_code == 503
-                await asyncio.wait_for(left.wait(), 30)
+                assert (await asyncio.wait_for(posting, 60)).status_code == 503
+                await asyncio.wait_for(left.wait(), 60)
                 assert not client.broken.is_set()
 
     asyncio.run(work())

@@ -7,7 +7,7 @@ import threading
 
 from codemode import CodeCallToolset, Tool, create_code_call_tools
 
-WAIT_SECONDS = 30.0
+WAIT_SECONDS = 60.0
 
 
 def tool(name: str, description: str) -> Tool:

@@ -12,7 +12,7 @@ from codemode.surfaces.exec_wait.once import Once
 
 
 async def all_of(once: Once, count: int) -> list[Any]:
-    return await asyncio.wait_for(asyncio.gather(*(once.run() for _ in range(count)), return_exceptions=True), 10)
+    return await asyncio.wait_for(asyncio.gather(*(once.run() for _ in range(count)), return_exceptions=True), 60)
 
 
 def test_work_is_done_once_for_all_who_ask_meanwhile_and_again_for_who_asks_later():
@@ -65,13 +65,13 @@ def test_who_leaves_ends_the_work_only_when_nobody_else_waits(leaves: str):
 
         once = Once(work)
         waiting = [asyncio.ensure_future(once.run()) for _ in range(2)]
-        await asyncio.wait_for(begun.wait(), 10)
+        await asyncio.wait_for(begun.wait(), 60)
         for one in waiting if leaves == "all" else waiting[:1]:
             one.cancel()
         if leaves == "one":
-            await asyncio.wait(waiting[:1], timeout=10)
+            await asyncio.wait(waiting[:1], timeout=60)
             free.set()
-        await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 10)
+        await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 60)
         for _ in range(3):  # the cancelled work ends on this loop
             await asyncio.sleep(0)
         assert ends == (["cancelled"] if leaves == "all" else ["done"])
@@ -101,14 +101,14 @@ def test_a_loop_that_ends_hands_the_work_on_to_who_waits_on_another_one():
         asking = asyncio.ensure_future(once.run())
         await asyncio.sleep(0)
         joined.set()
-        await asyncio.wait_for(asking, 10)
+        await asyncio.wait_for(asking, 60)
         done.set()
 
     thread = threading.Thread(target=asyncio.run, args=(first(),))
     thread.start()
-    assert begun.wait(10)
+    assert begun.wait(60)
     asyncio.run(second())
-    thread.join(10)
+    thread.join(60)
     assert done.is_set()
     assert len(ran_on) == 2
     assert ran_on[0] is not ran_on[1]

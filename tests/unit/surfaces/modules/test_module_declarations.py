@@ -99,7 +99,7 @@ def test_making_large_modules_leaves_the_loop():
     made: list[str] = []
     thread = threading.Thread(target=lambda: made.append(declare_server(server)))
     thread.start()
-    thread.join(30)
+    thread.join(60)
     assert steps.run_on_the_loop(lambda: declare_server(server)) is made[0]
 
 
