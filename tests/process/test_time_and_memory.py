@@ -329,6 +329,7 @@ def test_nothing_leaks_from_run_to_run(run):  # A26, promise 1
 def test_a_run_leaves_nothing_for_the_garbage_collector(within, make_pool):
     # Else every few runs would pay for all of them, and hold what the tools were given until then.
     async def scenario():
+        others = gc.get_objects()  # held: a thread may just let go of what another test had
         code_mode = create_code_mode_tool([ECHO], pool=make_pool())
         for js in ("return 1", "return await tools.echo({ n: 1 })") * 2:
             gc.collect()
@@ -342,5 +343,6 @@ def test_a_run_leaves_nothing_for_the_garbage_collector(within, make_pool):
                 left, gc.garbage[:] = list(gc.garbage), []
             ours = {type(one).__qualname__ for one in left if type(one).__module__.startswith("codemode.")}
             assert ours == set(), js
+        others.clear()
 
     within(scenario())
