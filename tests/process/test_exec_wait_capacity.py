@@ -237,12 +237,23 @@ def test_so_many_runs_keep_their_worker_and_no_more(within, make_pool):
 
 
 def test_a_worker_is_kept_for_a_while_at_the_most(within, make_pool, monkeypatch):
-    monkeypatch.setattr("codemode.surfaces.exec_wait.runs.WARM_SECONDS", 0.2)
+    monkeypatch.setattr("codemode.surfaces.exec_wait.runs.WARM_SECONDS", 12_345)
     pair = create_exec_wait_tools([], pool=make_pool(max_workers=2))
 
     async def main():
+        loop, ringing = asyncio.get_running_loop(), []
+        later = loop.call_later
+
+        def noted(seconds, *work):
+            if seconds == 12_345:
+                ringing.append(work)
+            return later(seconds, *work)
+
+        monkeypatch.setattr(loop, "call_later", noted)
         resting = await run(pair, YIELDING % 7)
         was_warm = [one.warm for one in pair.runs(SCOPE)]
+        ((ring, *given),) = ringing
+        ring(*given)  # as the timer does
         await until(lambda: pair.telemetry["evictions"] == 1)
         is_warm = [one.warm for one in pair.runs(SCOPE)]
         value = (await wait(pair, resting))["value"]

@@ -196,7 +196,7 @@ def test_no_worker_that_starts_is_a_runtime_that_is_not_there(within, make_pool)
 
 def test_no_worker_that_is_free_is_one_neither(within, make_pool):
     slow = Slow()
-    options = {"maxWarmRuns": 0, "waitTimeoutMs": 5_000}
+    options = {"maxWarmRuns": 0, "waitTimeoutMs": 60_000}
     pair = create_exec_wait_tools([slow.tool], options, pool=make_pool(max_workers=1))
 
     async def main():
