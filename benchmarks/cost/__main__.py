@@ -19,7 +19,7 @@ from . import report
 from .check import GOAL, check_table, checked, worst
 from .clocks import server_of
 from .figures import KEPT, Figures
-from .measure import calibrated, memory, middle
+from .measure import Pace, calibrated, memory, middle
 from .stored import measured, operation_of, postgres_bytes, sqlite_bytes, statements_of
 
 _PROCESSES = (1, 2, 4)
@@ -43,7 +43,7 @@ def figures_of(rounds: int, seconds: float, count: int) -> Figures:
         return Figures(
             machine=f"{machine()}, {time.strftime('%Y-%m-%d', time.gmtime())}",
             load=f"{os.getloadavg()[0]:.0f}",
-            costs=middle([calibrated(seconds, at, dsn, operations).costs for at in range(rounds)]),
+            costs=middle([calibrated(seconds, Pace(at), at, dsn, operations).costs for at in range(rounds)]),
             memory=memory(),
             operations=operations,
             rates={

@@ -35,7 +35,7 @@ def postgres_limits(figures: Figures, traffic: Traffic, database: Database) -> d
     busy: dict[str, float] = {"Postgres, processors": 0.0, "Postgres, store's lock": 0.0, "Postgres, guard's lock": 0.0}
     for name, times in asked_by_a_run(traffic).items():
         one = figures.operations[name]
-        server_ms = one.server_ms + one.statements * figures.costs.store_switch
+        server_ms = one.server_ms + one.statements * figures.costs.store_ask
         busy["Postgres, processors"] += times * server_ms / database.cores
         if one.lock:
             busy[f"Postgres, {one.lock}'s lock"] += times * held_ms(one, database)
@@ -53,7 +53,7 @@ def run_ms(figures: Figures, traffic: Traffic) -> tuple[float, float]:
     asking = 0.0
     for name, times in asked_by_a_run(traffic).items():
         one = figures.operations[name]
-        asking += times * (one.client_ms + one.statements * figures.costs.host_switch)
+        asking += times * (one.client_ms + one.statements * figures.costs.host_ask)
     whole, loop = figures.costs.run_ms(traffic.calls), figures.costs.loop_ms(traffic.calls)
     resumed = traffic.pausing * (1 + traffic.failing)
     again = 1 + traffic.failing + resumed
@@ -69,13 +69,18 @@ def host_of(figures: Figures, cores: int, traffic: Traffic) -> Host:
     return Host(cores, processes, max(32, math.ceil(2 * at_once / processes)))
 
 
+def processors_limit(figures: Figures, host: Host, traffic: Traffic) -> float:
+    """Return how many runs a second the processors of a host let through."""
+    return host.cores * 1000 / run_ms(replace(figures, costs=figures.costs.on(host)), traffic)[0]
+
+
 def carried(
     figures: Figures, cores: int, traffic: Traffic, *, hosts: int = 1, database: Database | None = None
 ) -> Carried:
     """Return what each of so many hosts carries."""
     database = database or Database()
     host, operations = host_of(figures, cores, traffic), dict(figures.operations)
-    limits = {"processors": cores * 1000 / run_ms(figures, traffic)[0]}
+    limits = {"processors": processors_limit(figures, host, traffic)}
     limits |= {name: most / hosts for name, most in postgres_limits(figures, traffic, database).items()}
     limit = min(limits, key=limits.__getitem__)
     rate = SHARE * limits[limit]
@@ -112,4 +117,4 @@ def hosts_until_postgres(
     """Return how many hosts Postgres can be asked by before it is the limit, and by which part of it."""
     limits = postgres_limits(figures, traffic, database or Database())
     limit = min(limits, key=limits.__getitem__)
-    return limits[limit] / (cores * 1000 / run_ms(figures, traffic)[0]), limit
+    return limits[limit] / processors_limit(figures, host_of(figures, cores, traffic), traffic), limit

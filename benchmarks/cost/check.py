@@ -12,14 +12,14 @@ from ..stores import own_cluster
 from ..table import CPUS
 from .clocks import server_of
 from .figures import Costs, Database, Host, Operation, Traffic
-from .load import Found, found_of
-from .measure import Calibration, calibrated
+from .load import Found, found_of, together
+from .measure import Calibration, Pace, calibrated
 from .model import Fleet, Outcome, simulated
 from .runs import Load
 from .stored import measured, operation_of, statements_of
 
 GOAL = 0.15
-_WARM_UP_SECONDS, _SECONDS = 1.0, 6.0
+_WARM_UP_SECONDS, _SECONDS = 1.0, 15.0
 _WARM_UP_ANSWERS = 3.0
 _ASKED = 150
 _ANSWER_S = 0.7
@@ -77,45 +77,33 @@ def checked(rounds: int, seconds: float) -> tuple[list[Case], list[Calibration]]
         for number in range(rounds):
             asked = measured(dsn, server_of(dsn), 1, _ASKED, 1, f"round {number} ")
             operations = {name: operation_of(name, one, statements[name]) for name, one in asked.items()}
-            calibrations.append(calibrated(seconds, number, dsn, operations))
+            pace = Pace(number)
+            calibrations.append(calibrated(seconds, pace, number, dsn, operations))
             for case in found:
                 load = replace(case.load, seconds=seconds, seed=number, dsn=dsn if case.load.pausing else "")
-                real = together(found_of([replace(load, seed=load.seed + at * 100) for at in range(case.processes)]))
+                loads = [replace(load, seed=load.seed + at * 100) for at in range(case.processes)]
+                real = pace.during(lambda loads=loads: together(found_of(loads)))
                 cores = CPUS - real.others if case.is_full else calibrations[-1].cores
                 case.rounds.append((real, modelled(calibrations[-1].costs, operations, case, real, cores)))
     return found, calibrations
 
 
-def together(found: list[Found]) -> Found:
-    """Return what processes of one host came to that ran at the same time."""
-    runs = sum(one.runs for one in found)
-
-    def mean(name: str) -> float:
-        return sum(getattr(one, name) * one.runs for one in found) / runs
-
-    others = max(0.0, statistics.mean(one.others for one in found) - sum(one.busy for one in found[1:]))
-    return replace(
-        found[0],
-        runs=runs,
-        arriving=sum(one.arriving for one in found),
-        others=others,
-        mib=sum(one.mib for one in found),
-        **{name: mean(name) for name in ("host_ms", "zygote_ms", "worker_ms", "store_ms", "p50_ms", "p99_ms")},
-    )
-
-
 def modelled(costs: Costs, operations: dict[str, Operation], case: Case, real: Found, cores: float) -> Outcome:
-    """Simulate a case; at random arrive as many as did. Postgres, where it is asked, is on the same processors."""
+    """Simulate a case on a machine as fast as it was then; at random arrive, pause and die as many as did.
+
+    Postgres, where it is asked, is on the same processors.
+    """
     load = case.load
+    costs, operations = costs.times(real.slowness), {name: one.times(real.slowness) for name, one in operations.items()}
     host = Host(cores, case.processes, load.max_workers)
     traffic = Traffic(
         load.calls,
         load.latency_ms,
         real.arriving if load.rate else 0.0,
         load.in_flight,
-        pausing=load.pausing,
+        pausing=real.pausing,
         answer_s=load.answer_s,
-        failing=load.failing,
+        failing=real.failing,
     )
     fleet = Fleet(costs, host, traffic, operations=operations, database=Database(trip_ms=0.0, is_beside=True))
     return simulated(fleet, _SECONDS, _WARM_UP_SECONDS + _WARM_UP_ANSWERS * load.answer_s)

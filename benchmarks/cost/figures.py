@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,10 @@ class Costs:
     the middle of its program, and writes fewer pages. ``wake``: what a step of the host, and of a worker, costs more
     where all processors slept: caches are cold, and nothing else is done at one go with it. ``rehearsal``: what a spare
     worker takes that is made while at most one program runs. ``pause``: what asking a person and going on takes, beside
-    what a program with its calls does before and after; half of it each. ``switch``: what each statement to a store
-    takes more where no processor sleeps, in the host, whose event loop has Python meanwhile, and in Postgres.
+    what a program with its calls does before and after; half of it each. ``ask``: what each statement to a store takes
+    more than one that is asked behind another: in the host (``host_ask``, where no processor sleeps and its event loop
+    has Python meanwhile; ``host_ask_wake``, where all did) and in Postgres. ``several``: how many times as much all of
+    it takes where several processes of a host share its processors.
     """
 
     host_run: float
@@ -30,7 +32,8 @@ class Costs:
     host_call: float
     host_wake: float
     host_pause: float
-    host_switch: float
+    host_ask: float
+    host_ask_wake: float
     zygote_run: float
     worker_run: float
     worker_first: float
@@ -38,7 +41,17 @@ class Costs:
     worker_wake: float
     worker_pause: float
     rehearsal: float
-    store_switch: float
+    store_ask: float
+    store_ask_wake: float
+    several: float
+
+    def times(self, factor: float) -> Costs:
+        """Return them where everything takes so many times as long."""
+        return replace(Costs(*(getattr(self, one.name) * factor for one in fields(Costs))), several=self.several)
+
+    def on(self, host: Host) -> Costs:
+        """Return them on such a host."""
+        return self.times(self.several) if host.processes > 1 else self
 
     def run_ms(self, calls: int) -> float:
         """Return the CPU of a run in all processes while none of them sleeps."""
@@ -72,6 +85,10 @@ class Operation:
     statements: int
     held: int = 0
     lock: str = ""
+
+    def times(self, factor: float) -> Operation:
+        """Return it on a machine that takes so many times as long."""
+        return replace(self, client_ms=self.client_ms * factor, server_ms=self.server_ms * factor)
 
 
 @dataclass(frozen=True, slots=True)

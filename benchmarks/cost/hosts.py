@@ -83,7 +83,8 @@ class Postgres:
         costs: Costs,
         beside: Processors,
     ) -> None:
-        self._env, self._costs = env, costs
+        self._env = env
+        self._asked = {"wake": costs.store_ask_wake, "switch": costs.store_ask}
         self._operations = operations
         self._trip_ms = database.trip_ms
         self._processors = beside if database.is_beside else Processors(env, database.cores)
@@ -113,7 +114,7 @@ class Postgres:
             else:
                 yield from process.ask(client_ms)
             yield self._env.timeout(self._trip_ms)
-            yield from self._processors.take(server_ms, switch=self._costs.store_switch, goes_first=True)
+            yield from self._processors.take(server_ms, **self._asked, goes_first=True)
             self.used_ms += server_ms
 
 
@@ -159,8 +160,9 @@ class Process:
         yield from self._computed(milliseconds, 1, wake=self._fleet.costs.host_wake)
 
     def ask(self, milliseconds: float) -> Steps:
-        """Compute in a thread, for a statement to the store; what it costs alone was measured with all its waking."""
-        yield from self._computed(milliseconds, 0, switch=self._fleet.costs.host_switch)
+        """Compute in a thread, for a statement to the store."""
+        costs = self._fleet.costs
+        yield from self._computed(milliseconds, 0, wake=costs.host_ask_wake, switch=costs.host_ask)
 
     def _computed(self, milliseconds: float, priority: int, **more: float) -> Steps:
         # Python is one thread's at a time. The loop gives it away between two steps, whatever waits for the loop.

@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from codemode import PostgresInterruptStore
 
@@ -23,6 +23,7 @@ from ..processes import ROOT, environment, family, pss_mib
 from .clocks import clock_ms, go_first, machine_ms, reaped_ms, server_ms, server_of, since
 from .runs import Load, Pool, Runs
 
+_CPU = ("host_ms", "zygote_ms", "worker_ms", "store_ms")
 _WARM_UP_RUNS = 60
 _WARM_UP_PAUSES = 200  # each connection prepares its statements
 _LEAD_SECONDS = 0.5  # until as many end as begin
@@ -35,7 +36,8 @@ class Found:
     one run and latencies are in milliseconds.
 
     ``store_ms`` is that of Postgres. ``others`` is how many CPUs other processes had meanwhile, ``load`` the machine's
-    load average.
+    load average. Chance decided ``pausing`` of runs and ``failing`` of workers. ``slowness`` is what the same work took
+    then, as a multiple of what it took before (`measure.Pace`).
     """
 
     runs: int
@@ -50,6 +52,15 @@ class Found:
     others: float
     load: float
     store_ms: float = 0.0
+    pausing: float = 0.0
+    failing: float = 0.0
+    slowness: float = 1.0
+
+    @property
+    def steady(self) -> Found:
+        """What it would have come to on the machine as it was before."""
+        parts = {name: getattr(self, name) / self.slowness for name in _CPU}
+        return replace(self, **parts, slowness=1.0)
 
     @property
     def cpu_ms(self) -> float:
@@ -134,6 +145,8 @@ async def _measured(load: Load, runs: Runs, server: int) -> Found:
         mib=held.result(),
         others=max(0.0, (machine_ms() - machine - sum(parts)) / all_ended / 1000),
         load=os.getloadavg()[0],
+        pausing=runs.paused / count,
+        failing=runs.died / max(1, runs.attempts),
     )
 
 
@@ -159,6 +172,24 @@ def found_of(loads: Sequence[Load]) -> list[Found]:
             host.stdin.write("\n")
             host.stdin.flush()
         return [Found(**json.loads(host.stdout.read() if host.stdout else "")) for host in hosts]
+
+
+def together(found: list[Found]) -> Found:
+    """Return what processes of one host came to that ran at the same time."""
+    runs = sum(one.runs for one in found)
+
+    def mean(name: str) -> float:
+        return sum(getattr(one, name) * one.runs for one in found) / runs
+
+    others = max(0.0, statistics.mean(one.others for one in found) - sum(one.busy for one in found[1:]))
+    return replace(
+        found[0],
+        runs=runs,
+        arriving=sum(one.arriving for one in found),
+        others=others,
+        mib=sum(one.mib for one in found),
+        **{name: mean(name) for name in (*_CPU, "p50_ms", "p99_ms")},
+    )
 
 
 def _started(load: Load) -> subprocess.Popen[str]:

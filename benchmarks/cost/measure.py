@@ -1,16 +1,16 @@
-"""What a run costs on this machine: its CPU from eight loads, its memory from hosts that hold programs."""
+"""What a run costs on this machine: its CPU from nine loads, its memory from hosts that hold programs."""
 
 from __future__ import annotations
 
 import statistics
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 
 from ..table import CPUS
 from ..whole_process import held_mib
 from .figures import OF_A_PAUSE, Costs, Memory, Operation
-from .load import Found, found_of
+from .load import Found, found_of, together
 from .runs import Load
 
 _FEW, _MANY = 2, 10
@@ -24,10 +24,32 @@ LOADS: Mapping[str, Load] = {
     "busy, stored": Load(_FEW, 10, in_flight=16, pausing=_STORED, answer_s=0.3),
     "light, few": Load(_FEW, 60, in_flight=4),
     "light, many": Load(_MANY, 15, in_flight=4),
+    "light, stored": Load(_FEW, 60, in_flight=4, pausing=_STORED, answer_s=0.3),
     "alone": Load(0, 0, in_flight=1),
 }
 _ONE_RUN = ("busy, none", "busy, few", "busy, many")
+_TELLING, _TELLING_SECONDS = "busy, few", 1.0
+_SEVERAL = "busy, few, in two processes"
 _HELD = (8, 32)
+
+
+class Pace:
+    """How fast the machine computes, which others change by a third within minutes.
+
+    One load tells: it is run before and after whatever else is measured, and what a run of it takes at first is 1.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._load = replace(LOADS[_TELLING], seconds=_TELLING_SECONDS, seed=seed)
+        self._first = self._latest = self._taken()
+
+    def during(self, work: Callable[[], Found]) -> Found:
+        """Return what was measured, with its slowness."""
+        found, before, self._latest = work(), self._latest, self._taken()
+        return replace(found, slowness=(before + self._latest) / 2 / self._first)
+
+    def _taken(self) -> float:
+        return found_of([self._load])[0].cpu_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +60,15 @@ class Calibration:
     cores: float
 
 
-def calibrated(seconds: float, seed: int, dsn: str, operations: Mapping[str, Operation]) -> Calibration:
+def calibrated(seconds: float, pace: Pace, seed: int, dsn: str, operations: Mapping[str, Operation]) -> Calibration:
     """Measure once, with the Postgres of ``dsn``, where each of these operations takes so much alone."""
     found: dict[str, Found] = {}
     for name, load in LOADS.items():
-        kept = dsn if name == "busy, stored" else ""
-        found[name] = found_of([replace(load, seconds=seconds, seed=seed, dsn=kept)])[0]
+        given = replace(load, seconds=seconds, seed=seed, dsn=dsn if name.endswith("stored") else "")
+        found[name] = pace.during(lambda given=given: found_of([given])[0])
+    half = replace(LOADS[_TELLING], seconds=seconds, in_flight=LOADS[_TELLING].in_flight // 2)
+    two = [replace(half, seed=seed), replace(half, seed=seed + 100)]
+    found[_SEVERAL] = pace.during(lambda: together(found_of(two)))
     cores = CPUS - statistics.mean(found[name].others for name in _ONE_RUN)
     return Calibration(costs_of(found, cores, operations), cores)
 
@@ -51,29 +76,54 @@ def calibrated(seconds: float, seed: int, dsn: str, operations: Mapping[str, Ope
 def costs_of(found: Mapping[str, Found], cores: float, operations: Mapping[str, Operation]) -> Costs:
     """Return the costs that explain what was measured with so many processors."""
     idle = {name: max(0.0, 1 - one.busy / cores) for name, one in found.items()}
+    found = {name: one.steady for name, one in found.items()}
     host = _parts({name: one.host_ms for name, one in found.items()}, idle, steps=2, replays=0)
     worker = _parts({name: one.worker_ms for name, one in found.items()}, idle, steps=1, replays=1)
-    asked = [operations[name] for name in OF_A_PAUSE]
-    statements, stored = sum(one.statements for one in asked), found["busy, stored"]
-    unstored = (1 - _STORED) * found["busy, few"].host_ms + _STORED * found["busy, pausing"].host_ms
-    in_host = (stored.host_ms - unstored) / _STORED - sum(one.client_ms for one in asked)
-    in_store = stored.store_ms / _STORED - sum(one.server_ms for one in asked)
+    alone = found["alone"]
+    asked = _asked(found, idle, host, [operations[name] for name in OF_A_PAUSE])
     return Costs(
         host_run=host.run,
         host_first=host.first,
         host_call=host.call,
         host_wake=host.wake,
         host_pause=host.pause,
-        host_switch=max(0.0, in_host / statements),
+        host_ask=asked["host"][0],
+        host_ask_wake=asked["host"][1],
         zygote_run=statistics.mean(found[name].zygote_ms for name in _ONE_RUN),
         worker_run=worker.run,
         worker_first=worker.first,
         worker_call=worker.call,
         worker_wake=worker.wake,
         worker_pause=worker.pause,
-        rehearsal=max(0.0, found["alone"].worker_ms - worker.run - worker.wake * idle["alone"]),
-        store_switch=max(0.0, in_store / statements),
+        rehearsal=max(0.0, alone.worker_ms - worker.of(0, idle["alone"])),
+        store_ask=asked["store"][0],
+        store_ask_wake=asked["store"][1],
+        several=max(1.0, found[_SEVERAL].cpu_ms / found[_TELLING].cpu_ms),
     )
+
+
+def _asked(
+    found: Mapping[str, Found], idle: Mapping[str, float], host: _Parts, asked: list[Operation]
+) -> dict[str, tuple[float, float]]:
+    """Return what a statement takes more than alone, in the host and in Postgres: awake, and after sleep."""
+    more: dict[str, list[float]] = {"host": [], "store": []}
+    statements = sum(one.statements for one in asked)
+    for name in ("busy, stored", "light, stored"):
+        one, asleep = found[name], idle[name]
+        unstored = (1 - one.pausing) * host.of(_FEW, asleep) + one.pausing * host.of_pausing(_FEW, asleep)
+        for side, took, alone in (
+            ("host", one.host_ms - unstored, sum(each.client_ms for each in asked)),
+            ("store", one.store_ms, sum(each.server_ms for each in asked)),
+        ):
+            more[side].append((took / one.pausing - alone) / statements)
+    busy, light = idle["busy, stored"], idle["light, stored"]
+    return {side: _line(busy, light, *values) for side, values in more.items()}
+
+
+def _line(at: float, other: float, value: float, other_value: float) -> tuple[float, float]:
+    """Return the values at 0 and 1 of the line through two points, neither below 0."""
+    slope = (other_value - value) / max(0.2, other - at)
+    return max(0.0, value - slope * at), max(0.0, value + slope * (1 - at))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +135,27 @@ class _Parts:
     call: float
     wake: float
     pause: float
+    steps: int
+    replays: int
+
+    def of(self, calls: int, idle: float) -> float:
+        """Return what a run with so many calls costs."""
+        return self.run + (self.first + calls * self.call if calls else 0) + self._waking(calls + 1, idle)
+
+    def of_pausing(self, calls: int, idle: float) -> float:
+        """Return what one costs that pauses behind them: it is two, of which the second ends with the call asked for.
+
+        Where it ``replays``, calls before a pause are gone through once more after it.
+        """
+        runs = 2 * self.run + (1 + self.replays) * self.first
+        return runs + (calls + 1 + self.replays * calls) * self.call + self.pause + self._waking(2 * calls + 3, idle)
+
+    def _waking(self, times: int, idle: float) -> float:
+        return self.wake * self.steps * times * idle
 
 
 def _parts(cpu: Mapping[str, float], idle: Mapping[str, float], *, steps: int, replays: int) -> _Parts:
-    """Return the parts of what loads took; a run has ``steps``, and as many for each call. ``replays``: 1 where calls
-    before a pause are gone through once more after it.
+    """Return the parts of what loads took; a run has ``steps``, and as many for each call.
 
     Where others disturb a round, none of them is taken for less than nothing.
     """
@@ -104,10 +170,9 @@ def _parts(cpu: Mapping[str, float], idle: Mapping[str, float], *, steps: int, r
     )
     call = max(0.0, many - few) / (_MANY - _FEW)
     first = max(0.0, few - _FEW * call - none)
-    # A run that pauses is two, of which the second ends with a call that the first has asked for.
-    pausing = cpu["busy, pausing"] - wake * steps * (2 * _FEW + 3) * min(0.3, idle["busy, pausing"])
-    pause = max(0.0, pausing - 2 * none - (1 + replays) * first - (_FEW + 1 + replays * _FEW) * call)
-    return _Parts(none, first, call, wake, pause)
+    unpaused = _Parts(none, first, call, wake, 0.0, steps, replays)
+    pausing = cpu["busy, pausing"] - unpaused.of_pausing(_FEW, min(0.3, idle["busy, pausing"]))
+    return replace(unpaused, pause=max(0.0, pausing))
 
 
 def middle(costs: list[Costs]) -> Costs:

@@ -64,11 +64,15 @@ class Pool(WorkerPool):
 
 
 class Runs:
-    """The runs of one load, on one pool. ``ended`` and ``took_ms``: when each ended, or was paused, and after what."""
+    """The runs of one load, on one pool. ``ended`` and ``took_ms``: when each ended, or was paused, and after what.
+
+    ``attempts`` at runs whose workers may die, and how many ``died``; so many ``paused``.
+    """
 
     def __init__(self, load: Load, pool: Pool, store: Any) -> None:
         self.load, self._store, self._rng = load, store, random.Random(load.seed)
         self.ended, self.took_ms = list[float](), list[float]()
+        self.attempts = self.died = self.paused = 0
         self._pauses = set[asyncio.Future[None]]()
         tools, options = [Tool("wait", execute=self._wait)], dict[str, Any]()
         if load.pausing:
@@ -93,6 +97,7 @@ class Runs:
         asks = self._rng.random() < load.pausing
         js = (_ASKS if asks else _JS).replace("COUNT", str(load.calls))
         result = await self._tried(js)
+        self.paused += asks
         if asks:
             assert isinstance(result, Interrupt)
             if self._store:
@@ -109,6 +114,8 @@ class Runs:
             return await self._tool.execute({"js": js})
         for _ in range(MOST_ATTEMPTS):
             dies = self._rng.random() < self.load.failing
+            self.attempts += 1
+            self.died += dies
             _attempt.set(_Attempt(self._rng.randrange(self.load.calls) if dies else -1))
             try:
                 return await self._tool.execute({"js": js})
@@ -138,6 +145,7 @@ class Runs:
         self.load = load
         self.ended.clear()
         self.took_ms.clear()
+        self.attempts = self.died = self.paused = 0
 
     async def all_decided(self) -> None:
         """Wait for what pauses, and say what went wrong there."""

@@ -32,7 +32,7 @@ def figures(cost: Any) -> Any:
 
 def costs(figures: Any, **given: float) -> Any:
     free = dict.fromkeys(figures.Costs.__dataclass_fields__, 0.0)
-    return figures.Costs(**free | given)
+    return figures.Costs(**free | {"several": 1.0} | given)
 
 
 USUAL = {"host_run": 0.4, "host_call": 0.1, "zygote_run": 0.4, "worker_run": 1.5, "worker_call": 0.1}
@@ -145,7 +145,7 @@ def test_a_share_of_workers_that_die_costs_as_many_attempts(cost: Any, figures: 
 def test_a_pause_costs_its_operations_and_a_second_worker(cost: Any, figures: Any):
     operations = {name: figures.Operation(name, 0.4, 0.2, 2) for name in figures.OF_A_PAUSE}
     beside = figures.Database(trip_ms=0.0, is_beside=True)
-    given = {"host_pause": 1.0, "worker_run": 1.0, "worker_call": 0.5, "host_switch": 0.0}
+    given = {"host_pause": 1.0, "worker_run": 1.0, "worker_call": 0.5, "host_ask": 0.0}
     found: list[float] = []
     for pausing in (0.0, 1.0):
         traffic = figures.Traffic(2, 1, rate=100, pausing=pausing, answer_s=0.05)
@@ -164,7 +164,7 @@ def test_a_pause_costs_its_operations_and_a_second_worker(cost: Any, figures: An
 def test_what_loads_took_says_what_each_part_costs(cost: Any, figures: Any):
     measure, load = cost("measure"), cost("load")
     told = costs(figures, **USUAL, host_first=0.2, worker_first=0.3, host_pause=1.1, worker_pause=0.2)
-    told = replace(told, host_switch=0.05, store_switch=0.02)
+    told = replace(told, host_ask=0.05, store_ask=0.02, host_ask_wake=0.05, store_ask_wake=0.02, several=1.1)
     operations = {name: figures.Operation(name, 0.5, 0.3, 10) for name in figures.OF_A_PAUSE}
     statements = 10 * len(operations)
     stored = (len(operations) * 0.5 + statements * 0.05, len(operations) * 0.3 + statements * 0.02)
@@ -174,13 +174,21 @@ def test_what_loads_took_says_what_each_part_costs(cost: Any, figures: Any):
         host = told.loop_ms(calls) + pausing * (told.host_run + told.host_call + told.host_pause)
         worker = told.run_ms(calls) - told.loop_ms(calls) - told.zygote_run
         worker += pausing * (worker + told.worker_call + told.worker_pause)
-        is_stored = name == "busy, stored"
-        parts = (host + is_stored * pausing * stored[0], told.zygote_run, worker)
+        is_stored = name.endswith("stored")
+        slowness = 1.5 if name.startswith("light") else 1.0
+        in_store = is_stored * pausing * stored[1]
+        parts = [
+            slowness * each for each in (host + is_stored * pausing * stored[0], told.zygote_run, worker, in_store)
+        ]
         busy = 2000 if name.startswith("busy") else 20  # runs in a second with two processors, and with hardly any
-        runs = round(busy / (sum(parts) + is_stored * pausing * stored[1]))
-        return load.Found(runs, 1.0, 0.0, *parts, 0.0, 0.0, 0.0, 0.0, 0.0, store_ms=is_stored * pausing * stored[1])
+        runs = round(busy / sum(parts))
+        no = dict.fromkeys(("p50_ms", "p99_ms", "mib", "others", "load"), 0.0)
+        return load.Found(runs, 1.0, 0.0, *parts[:3], **no, store_ms=parts[3], pausing=pausing, slowness=slowness)
 
-    found = measure.costs_of({name: took(name, one) for name, one in measure.LOADS.items()}, 2.0, operations)
+    taken = {name: took(name, one) for name, one in measure.LOADS.items()}
+    few = taken["busy, few"]
+    taken["busy, few, in two processes"] = replace(few, host_ms=few.host_ms + 0.1 * few.cpu_ms)
+    found = measure.costs_of(taken, 2.0, operations)
     for name in figures.Costs.__dataclass_fields__:
         assert getattr(found, name) == pytest.approx(getattr(told, name), abs=1e-6), name
 
