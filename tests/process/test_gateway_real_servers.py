@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import asynccontextmanager, closing, contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import mcp_types as types
 import pytest
+from free_ports import free_ports
 from gateway_clients import USUAL_ERAS, Era, client_of
 from http_server import HttpServer, response
 from in_loop import in_loop
@@ -143,9 +143,7 @@ async def test_a_destructive_call_is_asked_about_edited_and_runs_as_it_was_edite
 @contextmanager
 def everything_at(transport: str) -> Iterator[int]:
     """Serve it in a process of its own."""
-    with closing(socket.socket()) as held:
-        held.bind(("127.0.0.1", 0))
-        port = held.getsockname()[1]
+    (port,) = free_ports(1)
     entry = node_server("everything", transport)
     process = subprocess.Popen(
         [entry["command"], *entry["args"]],

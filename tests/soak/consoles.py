@@ -6,11 +6,11 @@ consoles between the people and the database.
 
 from __future__ import annotations
 
-import socket
 from typing import Any, ClassVar
 
 from tests.soak import console_hosts, pauses
 from tests.soak.pauses import PEOPLE, Chaos
+from tests.support.free_ports import free_ports
 
 CONSOLES = 2
 _HOSTS = console_hosts.__name__
@@ -34,16 +34,6 @@ class ConsoleChaos(Chaos):
         if name in PEOPLE:
             return [_HOSTS, "click_for_ever", *self._person(name), list(self._ports.values())]
         return super()._host(name)
-
-
-def free_ports(count: int) -> list[int]:
-    """Return ports of this machine that nobody has."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    try:
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
 
 
 if __name__ == "__main__":

@@ -24,12 +24,12 @@ from typing import Any, ClassVar
 
 from tests.process.leftovers import command_line, descriptors, living_children, no_orphan_left, nothing_left
 from tests.soak import gateway_clients, gateway_processes
-from tests.soak.consoles import free_ports
 from tests.soak.gateway_clients import Gone, Lost, Visitor, is_up
 from tests.soak.gateway_world import World, edited, key_of, verdict_on
 from tests.soak.nursery import Host, Nursery
 from tests.soak.pause_hosts import store_of
 from tests.soak.pauses import database_of
+from tests.support.free_ports import free_ports
 from tests.support.waiting import until
 
 from codemode import ALL_TENANTS, CodeModeError, StoredRequest

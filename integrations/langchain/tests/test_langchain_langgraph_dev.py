@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import urllib.error
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from free_ports import free_ports
 from required import missing
 
 LANGGRAPH = Path(sys.prefix) / "clients-langgraph" / "bin" / "langgraph"
@@ -29,12 +29,6 @@ const given = [tools.pay({ to: "a", cents: 5 }), tools.pay({ to: "b", cents: 6 }
 return (await Promise.allSettled(given)).map((one) => one.value ?? one.reason.message);
 """
 ONE = "try { return await tools.pay({ to: 'a', cents: 5 }); } catch (error) { return error.message; }"
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 class Server:
@@ -87,7 +81,7 @@ class Server:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     if not LANGGRAPH.exists():
         missing("clients", "`make clients` has not installed langgraph-cli")
-    folder, port = tmp_path_factory.mktemp("dev"), free_port()
+    folder, (port,) = tmp_path_factory.mktemp("dev"), free_ports(1)
     desk = Path(__file__).with_name("langgraph_desk.py")
     (folder / "langgraph.json").write_text(json.dumps({"dependencies": ["."], "graphs": {"desk": f"{desk}:graph"}}))
     command = [str(LANGGRAPH), "dev", "--no-browser", "--no-reload", "--port", str(port)]

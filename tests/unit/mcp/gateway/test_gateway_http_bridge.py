@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import socket
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
 import pytest
+from free_ports import free_ports
 from gateway_doors import ANA, BOUND, MODERN, TOKENS, StandIn, modern_call, serving
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
@@ -72,11 +72,6 @@ def text_of(answer: dict[str, Any]) -> Any:
     return json.loads(answer["result"]["content"][0]["text"])
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as one:
-        return one.getsockname()[1]
-
-
 def test_messages_pass_both_ways_with_the_token():
     async def main() -> None:
         async with serving(StandIn({"tokens": TOKENS})) as url, bridged(url, ANA) as client:
@@ -112,7 +107,7 @@ def test_requests_of_the_revision_without_sessions_pass_and_are_cancelled_by_the
 
 def test_a_gateway_that_was_started_anew_is_joined_again_without_the_client_noticing():
     async def main() -> None:
-        port = free_port()
+        (port,) = free_ports(1)
 
         @contextlib.asynccontextmanager
         async def served() -> AsyncGenerator[None]:
@@ -143,7 +138,7 @@ def test_a_gateway_that_was_started_anew_is_joined_again_without_the_client_noti
 
 def test_where_nothing_listens_the_client_is_told_where_and_what_to_do():
     async def main() -> None:
-        port = free_port()
+        (port,) = free_ports(1)
         async with bridged(f"http://127.0.0.1:{port}/mcp") as client:
             for number in (1, 2):
                 client.say("tools/list", number=number)
