@@ -42,7 +42,7 @@ def passing_time(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Time that a test lets pass for every deadline of a run: a `PassingTime`."""
     from passing_time import PassingTime
 
-    return PassingTime(monkeypatch)
+    return PassingTime(monkeypatch.setattr)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -12,7 +12,7 @@ from ..stores import own_cluster
 from ..table import CPUS
 from .clocks import server_of
 from .figures import Costs, Database, Host, Operation, Traffic
-from .load import Found, found_of, together
+from .load import Found
 from .measure import Calibration, Pace, calibrated
 from .model import Fleet, Outcome, simulated
 from .runs import Load
@@ -81,8 +81,7 @@ def checked(rounds: int, seconds: float) -> tuple[list[Case], list[Calibration]]
             calibrations.append(calibrated(seconds, pace, number, dsn, operations))
             for case in found:
                 load = replace(case.load, seconds=seconds, seed=number, dsn=dsn if case.load.pausing else "")
-                loads = [replace(load, seed=load.seed + at * 100) for at in range(case.processes)]
-                real = pace.during(lambda loads=loads: together(found_of(loads)))
+                real = pace.during(load, case.processes)
                 cores = CPUS - real.others if case.is_full else calibrations[-1].cores
                 case.rounds.append((real, modelled(calibrations[-1].costs, operations, case, real, cores)))
     return found, calibrations

@@ -159,7 +159,7 @@ async def _memory(after: float, found: asyncio.Future[float]) -> None:
     found.set_result(float(said))
 
 
-def found_of(loads: Sequence[Load]) -> list[Found]:
+def _found_of(loads: Sequence[Load]) -> list[Found]:
     """Run loads at the same time, each in a host process of its own."""
     with ExitStack() as stack:
         hosts = [stack.enter_context(_started(load)) for load in loads]
@@ -174,8 +174,12 @@ def found_of(loads: Sequence[Load]) -> list[Found]:
         return [Found(**json.loads(host.stdout.read() if host.stdout else "")) for host in hosts]
 
 
-def together(found: list[Found]) -> Found:
-    """Return what processes of one host came to that ran at the same time."""
+def on_a_host(load: Load, processes: int = 1) -> Found:
+    """Run a load in each of so many processes of one host at the same time, and return what they came to together."""
+    return _together(_found_of([replace(load, seed=load.seed + at * 100) for at in range(processes)]))
+
+
+def _together(found: list[Found]) -> Found:
     runs = sum(one.runs for one in found)
 
     def mean(name: str) -> float:

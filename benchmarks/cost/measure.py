@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import statistics
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
 from ..table import CPUS
 from ..whole_process import held_mib
 from .figures import OF_A_PAUSE, Costs, Memory, Operation
-from .load import Found, found_of, together
+from .load import Found, on_a_host
 from .runs import Load
 
 _FEW, _MANY = 2, 10
@@ -43,13 +43,13 @@ class Pace:
         self._load = replace(LOADS[_TELLING], seconds=_TELLING_SECONDS, seed=seed)
         self._first = self._latest = self._taken()
 
-    def during(self, work: Callable[[], Found]) -> Found:
-        """Return what was measured, with its slowness."""
-        found, before, self._latest = work(), self._latest, self._taken()
+    def during(self, load: Load, processes: int = 1) -> Found:
+        """Return what a load in so many processes came to, with its slowness."""
+        found, before, self._latest = on_a_host(load, processes), self._latest, self._taken()
         return replace(found, slowness=(before + self._latest) / 2 / self._first)
 
     def _taken(self) -> float:
-        return found_of([self._load])[0].cpu_ms
+        return on_a_host(self._load).cpu_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +64,10 @@ def calibrated(seconds: float, pace: Pace, seed: int, dsn: str, operations: Mapp
     """Measure once, with the Postgres of ``dsn``, where each of these operations takes so much alone."""
     found: dict[str, Found] = {}
     for name, load in LOADS.items():
-        given = replace(load, seconds=seconds, seed=seed, dsn=dsn if name.endswith("stored") else "")
-        found[name] = pace.during(lambda given=given: found_of([given])[0])
-    half = replace(LOADS[_TELLING], seconds=seconds, in_flight=LOADS[_TELLING].in_flight // 2)
-    two = [replace(half, seed=seed), replace(half, seed=seed + 100)]
-    found[_SEVERAL] = pace.during(lambda: together(found_of(two)))
+        kept = dsn if name.endswith("stored") else ""
+        found[name] = pace.during(replace(load, seconds=seconds, seed=seed, dsn=kept))
+    half = replace(LOADS[_TELLING], seconds=seconds, seed=seed, in_flight=LOADS[_TELLING].in_flight // 2)
+    found[_SEVERAL] = pace.during(half, processes=2)
     cores = CPUS - statistics.mean(found[name].others for name in _ONE_RUN)
     return Calibration(costs_of(found, cores, operations), cores)
 

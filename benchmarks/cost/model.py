@@ -46,7 +46,8 @@ class Fleet:
     ) -> None:
         self.env = simpy.Environment()
         self.rng = random.Random(seed)
-        self.costs, self.host, self.traffic = (costs := costs.on(host)), host, traffic
+        costs = costs.on(host)
+        self.costs, self.host, self.traffic = costs, host, traffic
         self.machines = [Machine(self) for _ in range(hosts)]
         beside = self.machines[0].processors
         self.postgres = Postgres(self.env, database or Database(), operations or {}, costs, beside)

@@ -89,11 +89,10 @@ def test_a_person_decides(terminal, answer, code):
 # When it is told to, lets an hour pass as soon as every clock stands still, and says that it has.
 AN_HOUR_LATER = f"""
 import os, signal, sys, threading, time
-import pytest
 sys.path.append({str(Path(passing_time.__file__).parent)!r})
 from passing_time import PassingTime
 
-passing = PassingTime(pytest.MonkeyPatch())
+passing = PassingTime()
 
 def _pass():
     while any(clock is not None and clock._running for clock in [one() for one in [*passing._clocks]]):

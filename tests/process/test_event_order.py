@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from types import SimpleNamespace
 
 import pytest
 
@@ -18,7 +16,6 @@ from codemode import (
     request_interrupt,
     tool,
 )
-from codemode.observe import hooks
 
 HOOKS = (
     "on_nested_tool_call", "on_nested_tool_result", "on_fetch_request", "on_fetch_result", "on_console", "on_interrupt",
@@ -221,17 +218,12 @@ def test_a_hook_that_raises_or_is_cancelled_changes_nothing(error, is_async):  #
 
 
 @pytest.fixture
-def blocking(passing_time, monkeypatch):
+def blocking(passing_time):
     """Options of a run that may take a minute, with a hook that keeps the event loop for longer than that."""
-    blocked = 0.0
-
-    def block(_event):
-        nonlocal blocked
-        blocked += 350
-        passing_time.skip(350)
-
-    monkeypatch.setattr(hooks, "time", SimpleNamespace(perf_counter=lambda: time.perf_counter() + blocked))
-    return {"lifecycle": {"on_console": block}, "execution_policy": {"timeout_ms": 60_000}}
+    return {
+        "lifecycle": {"on_console": lambda _event: passing_time.block(350)},
+        "execution_policy": {"timeout_ms": 60_000},
+    }
 
 
 def test_a_hook_that_blocks_does_not_use_up_the_programs_time(blocking):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -48,17 +46,10 @@ def test_what_a_person_takes_is_not_the_programs_time(
     assert (response["result"], response["diagnostics"]) == (value, [])
 
 
-def test_what_a_hook_keeps_the_loop_for_is_not_the_programs_time(
-    computing_pool: WorkerPool, passing_time: Any, monkeypatch: pytest.MonkeyPatch
-):
-    kept: list[int] = []
-
+def test_what_a_hook_keeps_the_loop_for_is_not_the_programs_time(computing_pool: WorkerPool, passing_time: Any):
     def keeps(_event: Any) -> None:
-        kept.append(350)
-        passing_time.skip(350)
+        passing_time.block(350)
 
-    hooks_time = SimpleNamespace(perf_counter=lambda: time.perf_counter() + sum(kept))
-    monkeypatch.setattr("codemode.observe.hooks.time", hooks_time)
     code = f"{RESULT}[await hub.echo({LONG}), await hub.echo({LONG})];"
     response = answered(computing_pool, code, {"lifecycle": {"on_nested_tool_call": keeps}})
     assert (response["result"], response["diagnostics"]) == (["took long"] * 2, [])

@@ -8,7 +8,6 @@ import logging
 import sys
 import traceback
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from blockbuster import blockbuster
@@ -19,8 +18,7 @@ import codemode
 # A key without a guard that both processes see is warned of, rightly, and noise here.
 logging.getLogger("codemode.continuations").addHandler(logging.NullHandler())
 FOUND: list[str] = []
-PATCH: Any = SimpleNamespace(setattr=setattr)
-PASSING_TIME = PassingTime(PATCH)  # its own Clock is imported early, as nothing that blocks would be
+PASSING_TIME = PassingTime()  # its own Clock is imported early, as nothing that blocks would be
 
 
 class Noted(blockbuster.BlockingError):

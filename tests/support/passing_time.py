@@ -8,22 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 import weakref
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 from codemode.host.clock import Clock
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import pytest
-
 
 class PassingTime:
-    """What the deadlines of this process take for the time, until ``monkeypatch`` is undone."""
+    """What the deadlines of this process take for the time. ``patch`` sets attributes; a monkeypatch's undoes it."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._skipped = 0.0
+    def __init__(self, patch: Callable[[Any, str, Any], object] = setattr) -> None:
+        self._patch = patch
+        self._skipped = self._blocked = 0.0
         self._clocks: list[weakref.ref[Clock]] = []  # of several threads
         begin = Clock.__init__
 
@@ -32,7 +31,7 @@ class PassingTime:
             clock._loop = _Ahead(clock._loop, lambda: self._skipped)  # type: ignore[assignment]
             self._clocks.append(weakref.ref(clock))
 
-        monkeypatch.setattr(Clock, "__init__", followed)
+        patch(Clock, "__init__", followed)
 
     def skip(self, seconds: float) -> None:
         """Let so many seconds pass. Deadlines that run and are reached so ring in their loop's next turn."""
@@ -42,6 +41,16 @@ class PassingTime:
                 loop: Any = clock._loop
                 with contextlib.suppress(RuntimeError):  # of a loop that is closed
                     loop.loop.call_soon_threadsafe(_look, clock)
+
+    def block(self, seconds: float) -> None:
+        """Let them pass in a hook, as if it kept the loop for so long: it is not the program's time."""
+        from codemode.observe import hooks  # late: a host may watch what is imported
+
+        if not self._blocked:
+            ahead = SimpleNamespace(perf_counter=lambda: time.perf_counter() + self._blocked)
+            self._patch(hooks, "time", ahead)
+        self._blocked += seconds
+        self.skip(seconds)
 
 
 def _look(clock: Clock) -> None:

@@ -114,7 +114,7 @@ def test_hostile_text_ends_quickly(text):
     with pytest.raises(ValueError, match=r"."):
         decode_json(text)
     # What is not quick takes hours; the allowance is for a slow processor.
-    assert time.thread_time() - started < 60
+    assert time.thread_time() - started < 5
 
 
 def test_a_raised_recursion_limit_does_not_lift_the_depth_cap():

@@ -20,7 +20,7 @@ from codemode.surfaces.code_mode.description import describe_tools
 
 PARSER = Parser(Language(tree_sitter_typescript.language_typescript()))
 MAX_CHARACTERS = 500_000
-MAX_SECONDS = 60.0  # what is not bounded takes hours; the allowance is for a slow processor
+MAX_SECONDS = 5.0  # of the processor
 
 
 def parses(text: str) -> bool:
