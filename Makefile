@@ -294,11 +294,10 @@ $(CLIENTS)/.installed: $(STAMP)
 	  "@modelcontextprotocol/inspector@2" "@modelcontextprotocol/sdk@1"
 	@touch $(CLIENTS)-older/.installed $@
 
-# Ray, what its cluster on one machine needs, and the driver of Postgres.
+# Ray, and what its cluster on one machine needs.
 $(RAY)/.installed: $(CORE)
 	@$(PYTHON) -m venv $(RAY)
-	@$(RAY)/bin/python -m pip install --quiet --disable-pip-version-check "ray[data]>=2.60,<3" "psycopg[binary]>=3.2" \
-	  --editable '.[postgres]'
+	@$(RAY)/bin/python -m pip install --quiet --disable-pip-version-check "ray[data]>=2.60,<3" --editable '.[postgres]'
 	@touch $@
 
 # The packages that do the same for pydantic-ai and LangChain, which need other versions of those than the plugins do.

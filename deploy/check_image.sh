@@ -25,4 +25,4 @@ root=$root unshare --mount --pid --fork bash -euc '
   mount -t tmpfs tmpfs "$root/tmp"
   mount -t tmpfs -o uid=10001,gid=10001,mode=700 tmpfs "$root/state"
   exec chroot "$root" setpriv --reuid=10001 --regid=10001 --clear-groups --bounding-set=-all --inh-caps=-all --no-new-privs \
-    env -i PATH=/opt/codemode/bin:/usr/bin XDG_STATE_HOME=/state codemode doctor --required'
+    env -i PATH=/opt/codemode/bin:/usr/bin XDG_STATE_HOME=/state sh -c "python -c \"import psycopg, psycopg_pool\" && codemode doctor --required"'

@@ -24,7 +24,11 @@ except ImportError as error:
     sys.exit(f"{error}. This example needs what `pip install .[mcp]` in the root of the repository brings.")
 
 HERE = Path(__file__).parent
-SERVERS = HERE.parent / ".venv" / "servers"
+_PLACES = [
+    Path(sys.prefix, "servers"),
+    HERE.parent / ".venv" / "servers",
+]  # beside the Python that runs this, or make's
+SERVERS = next(filter(Path.is_dir, _PLACES), _PLACES[-1])
 CHARACTERS_PER_TOKEN = 4
 
 PROGRAM = """\

@@ -15,7 +15,7 @@ _ROW = re.compile(r"^\| (\d) \| ((?:`[^`]+`(?:, )?)+)", re.MULTILINE)
 _NAME = re.compile(r"[\w.]+(?:/|\.py)")
 _JOURNEY = re.compile(r"^### (.+?)\n(.*?)(?=^##)", re.MULTILINE | re.DOTALL)
 _STEP = re.compile(r"^(\d+)\. (.+)$", re.MULTILINE)
-JOURNEYS = dict(_JOURNEY.findall(PAGE.split("## Four journeys", 1)[1]))
+JOURNEYS = dict(_JOURNEY.findall(PAGE.split("## Five journeys", 1)[1]))
 
 
 def table() -> dict[str, int]:
@@ -36,8 +36,8 @@ def test_the_picture_shows_the_floors_of_the_table():
     assert picture() == table()
 
 
-def test_there_are_four_journeys():
-    assert len(JOURNEYS) == 4
+def test_there_are_five_journeys():
+    assert len(JOURNEYS) == 5
 
 
 @pytest.mark.parametrize("name", JOURNEYS)

@@ -120,6 +120,15 @@ def test_a_program_that_pauses_has_an_exit_code_of_its_own(run):
     assert "paused: waits for pause" in err
 
 
+def test_who_forgets_the_tools_is_told_how_to_name_them(codemode, folder):
+    (folder / "program.ts").write_text("return await tools.stock({ product: 'bolt' });", encoding="utf-8")
+    code, _, err = codemode("run", "program.ts")
+    assert code == 1
+    assert err.endswith("codemode: no tools were given; name a file of them with --tools FILE\n")
+    (folder / "program.ts").write_text("return nothing;", encoding="utf-8")
+    assert "--tools" not in codemode("run", "program.ts")[2]
+
+
 def test_a_program_from_stdin_and_without_tools():
     done = subprocess.run([*COMMAND, "run", "-"], input="return 6 * 7", capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, "42\n", "")

@@ -276,7 +276,7 @@ def test_runtime_error(script: str, name: str | None):
     assert error["source"] == "script"
     assert error["name"] == name or (name is None and error["name"])
     assert isinstance(error["message"], str)
-    assert error.keys() <= {"source", "name", "message", "stack"}
+    assert error.keys() <= {"source", "name", "message", "stack", "hint"}
 
 
 def test_the_words_of_a_limit_are_caught_and_uncaught():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import pickle
 import re
 
@@ -16,6 +17,7 @@ from codemode import (
     CodeModeTimeoutError,
     CodeModeToolError,
     Tool,
+    run_code_mode,
 )
 
 
@@ -213,3 +215,22 @@ def test_errors_of_parallel_invocations_stay_apart(within):
         return await asyncio.gather(*programs, return_exceptions=True)
 
     assert [str(error) for error in within(scenario())] == [str(n) for n in range(12)]
+
+
+def test_what_ends_a_host_is_raised_by_the_run_and_told_nowhere_else():
+    class Ends(BaseException):
+        """What no program is told of."""
+
+    async def end(_value: object) -> None:
+        raise Ends
+
+    told: list[object] = []
+
+    async def run() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, said: told.append(said))
+        with pytest.raises(Ends):
+            await run_code_mode("await tools.end()", [Tool("end", execute=end)])
+
+    asyncio.run(run())
+    gc.collect()  # which is when tasks tell that nobody has read how they ended
+    assert told == []

@@ -211,3 +211,18 @@ def test_no_worker_that_is_free_is_one_neither(within, make_pool):
 
     first, second = within(main())
     assert (first["value"], second["code"]) == (1, "runtime_unavailable")
+
+
+@pytest.mark.parametrize(
+    ("code", "named"),
+    [
+        ("return await tools.stok({})", "tools.stok"),
+        ("const a: number = 1;\nreturn [await tools.$search('x')]", "tools.$search"),
+        ("const f = 3; return f()", None),
+        ("return await tools.stock.run({})", None),
+    ],
+)
+def test_who_calls_a_tool_by_a_name_that_it_has_not_is_told_how_to_find_it(ended, code, named):
+    result = ended(code, [Tool("stock", execute=lambda _: 7)])
+    assert "TypeError: not a function" in result["error"]
+    assert (f"\n{named} is no tool, or a name that several have: find ids" in result["error"]) is (named is not None)

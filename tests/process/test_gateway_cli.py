@@ -129,9 +129,11 @@ def test_check_says_of_each_server_what_is_wrong_and_how_large_the_tool_is(run: 
         "dies": dies,
         "off": {"command": 1, "env": 2},
     }
-    path.write_text(json.dumps({"mcpServers": servers}))
+    said = {"auth": {"tokens": {"a token as it is": {"name": "ana"}}}}
+    path.write_text(json.dumps({"mcpServers": servers, "codemode": said}))
     code, out, err = run("check", "--config", str(path), "--json")
     found = json.loads(out)
+    assert '"sha256:" and the SHA-256 of a token' in found["problems"].pop()
     rows = {one["name"]: one for one in found["servers"]}
     assert code == 1
     assert (rows["log"]["tools"], rows["log"]["problem"]) == (1, None)
@@ -141,7 +143,7 @@ def test_check_says_of_each_server_what_is_wrong_and_how_large_the_tool_is(run: 
     assert found["given"]["name"] == "codemode_run"
     assert found["sizes"]["given"]["tokens"] == found["sizes"]["given"]["characters"] // 4
     code, out, _ = run("check", "--config", str(path))
-    assert (code, out.count("FAILED  ")) == (1, 3)
+    assert (code, out.count("FAILED  ")) == (1, 4)
     assert run("check", "nonsense", "--config", str(path))[0] == 2
 
 

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import sys
+from pathlib import Path
 
 import pytest
 from mcp_servers.configured import of, quick
@@ -28,6 +29,29 @@ def test_servers_of_one_loop_have_one_guard_and_go_on_after_it_was_killed():
             await guard.release()
 
     within(work())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_servers_find_nothing_of_the_gateways_environment_at_their_guard(monkeypatch):
+    monkeypatch.setenv("KEY_OF_THE_GATEWAY", "hidden")
+
+    async def work():
+        async with connect(of(quick())) as connected:
+            pid = (await connected.upstream("quick").call("pid", {})).structured_content["pid"]
+            guard = Guard.held()
+            assert guard._process is not None
+            for one in (pid, guard._process.pid):
+                assert b"KEY_OF_THE_GATEWAY" not in _environment(one)
+            await guard.release()
+
+    within(work())
+
+
+def _environment(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes()
+    except PermissionError:  # of the guard, for whoever is not root
+        return b""
 
 
 @pytest.mark.parametrize(

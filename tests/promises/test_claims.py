@@ -66,6 +66,37 @@ def test_10_a_claim_that_is_renewed_is_waited_for(make, tmp_path):
     within(scenario())
 
 
+@pytest.mark.parametrize("waits_before", [True, False])
+@pytest.mark.parametrize(
+    "make", [lambda clock, _: MemoryResumeGuard(clock=clock), lambda clock, path: SqliteResumeGuard(path, clock=clock)]
+)
+def test_10_who_stood_still_beside_its_owner_takes_nothing_over(make, tmp_path, waits_before):
+    """In one process both stand still, and who waits may be the first to go on."""
+    clock = Standing()
+    guard = make(clock, tmp_path / "claims")
+
+    async def passed(seconds: float) -> None:
+        until = clock.waited + seconds
+        while clock.waited < until:  # noqa: ASYNC110 - time here is made by the waiting ones
+            await asyncio.sleep(0)
+
+    async def scenario():
+        assert await guard.claim(claim()) is None
+        before = [asyncio.create_task(guard.claim(claim()))] * waits_before
+        await passed(RENEW_SECONDS if waits_before else 0)
+        clock.waited += 600
+        waiting = [*before, asyncio.create_task(guard.claim(claim()))]
+        await passed(RENEW_SECONDS / 2)
+        clock.stands = True
+        assert not any(one.done() for one in waiting)
+        assert await guard.renew("k")
+        await guard.record("k", "outcome")
+        clock.stands = False
+        assert await asyncio.gather(*waiting) == ["outcome"] * len(waiting)
+
+    within(scenario())
+
+
 def test_10_an_owner_that_comes_back_too_late_is_told_and_changes_nothing(made):
     guard, _ = made
 

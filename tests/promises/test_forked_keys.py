@@ -91,12 +91,12 @@ def paused(**continuation):
 
 path = sys.argv[1]
 paused()
-paused(keys="a", guard=SqliteResumeGuard(path))
-codemode.set_continuation_signing_key("b")
+paused(keys="a" * 32, guard=SqliteResumeGuard(path))
+codemode.set_continuation_signing_key("b" * 32)
 paused(guard=SqliteResumeGuard(path))
 print("quiet", file=sys.stderr, flush=True)
 paused()
-paused(keys="c", guard=MemoryResumeGuard())
+paused(keys="c" * 32, guard=MemoryResumeGuard())
 """
     command = [sys.executable, "-W", "error", "-c", script, str(tmp_path / "claims")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)

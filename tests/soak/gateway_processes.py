@@ -16,27 +16,29 @@ from tests.soak.pause_hosts import LEASE_MS, Lines, hurry
 from codemode import Resumer
 from codemode.mcp import Gateway, GatewayOptions, load_config
 from codemode.mcp.gateway.http_serving import serve_http
+from codemode.mcp.gateway.http_settings import HttpLimits
 from codemode.mcp.upstreams import link
 from codemode.stores.sql_store import SqlStore
 
 _PAUSES = (0, 0.002, 0.01)
+_LIMITS = HttpLimits(sessions=20)  # few, so that those of clients that vanish soon have to make room
 
 
-def serve_gateway(config: str, folder: str, port: int, temporary: str, lease_ms: int = LEASE_MS) -> None:
+def serve_gateway(config: str, folder: str, port: int, temporary: str, mode: str, lease_ms: int = LEASE_MS) -> None:
     """Serve a gateway over HTTP until killed."""
-    _hurry_all(temporary, lease_ms)
+    _begin(temporary, mode, lease_ms)
 
     async def main() -> None:
         read = load_config(config, state_folder=Path(folder))
         async with Gateway(read, GatewayOptions(over_http=True)) as gateway:
-            await serve_http(gateway, "127.0.0.1", port, say=lambda _line: None)
+            await serve_http(gateway, "127.0.0.1", port, limits=_LIMITS, say=lambda _line: None)
 
     asyncio.run(main())
 
 
-def serve_on_pipes(config: str, folder: str, temporary: str) -> None:
+def serve_on_pipes(config: str, folder: str, temporary: str, mode: str) -> None:
     """Serve a gateway over stdio until its client goes."""
-    _hurry_all(temporary)
+    _begin(temporary, mode)
 
     async def main() -> None:
         async with Gateway(load_config(config, state_folder=Path(folder))) as gateway:
@@ -45,8 +47,10 @@ def serve_on_pipes(config: str, folder: str, temporary: str) -> None:
     asyncio.run(main())
 
 
-def _hurry_all(temporary: str, lease_ms: int = LEASE_MS) -> None:
+def _begin(temporary: str, mode: str, lease_ms: int = LEASE_MS) -> None:
     os.environ["TMPDIR"] = temporary
+    if mode == "soak":  # nobody dies: who only stands still on a busy machine is not to be taken for dead
+        return
     hurry()
     link._BACKOFF_SECONDS = (0.0, 0.05)
     for function in (Resumer.__init__, SqlStore.journal):

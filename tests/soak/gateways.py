@@ -39,7 +39,7 @@ from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
 GATEWAYS, VISITORS, RUNS_EACH = 2, 8, 4
 """``RUNS_EACH``: how many runs there are for each strike; a fast machine has to be struck as well."""
 LONGEST_SECONDS = 90.0
-MOST_GROWTH_BYTES, MOST_MORE_DESCRIPTORS, WARM_UP = 32 << 20, 8, 300
+MOST_GROWTH_BYTES, MOST_MORE_DESCRIPTORS, WARM_UP = 32 << 20, 8, 400
 TOKENS = {name: f"{name}-has-a-token-of-the-tests" for name in ("ana", "bob")}
 _KEY = "a key of the tests, of 32 bytes."
 _PROCESSES = gateway_processes.__name__
@@ -111,7 +111,7 @@ class Chaos:
     def piped(self) -> list[str]:
         """How a gateway over stdio is started, after ``python``."""
         folder = self.folder / "piped"
-        return ["-m", _PROCESSES, str(self._config), str(folder), str(self.temporary)]
+        return ["-m", _PROCESSES, str(self._config), str(folder), str(self.temporary), self.mode]
 
     def _written(self, database: tuple[str, str]) -> Path:
         kind, where = database
@@ -120,7 +120,7 @@ class Chaos:
         own = {
             "store": f"sqlite:///{where}" if kind == "sqlite" else _url_of(where),
             "keys": [_KEY],
-            "journal": self.mode == "journal",
+            "journal": self.mode != "guard",
             "auth": {"tokens": users},
             "approvalWaitMs": 50,
         }
@@ -175,7 +175,15 @@ class Chaos:
             return [_PROCESSES, "serve_counting", str(self.world.lines.path), self._desk]
         number = int(name.split()[1])
         where = str(self.folder / f"gateway-{number}")
-        return [_PROCESSES, "serve_gateway", str(self._config), where, self._ports[number], str(self.temporary)]
+        return [
+            _PROCESSES,
+            "serve_gateway",
+            str(self._config),
+            where,
+            self._ports[number],
+            str(self.temporary),
+            self.mode,
+        ]
 
     async def _visit(self, runs: Iterable[int], chance: random.Random, number: int) -> None:
         urls, piped, manners = self.urls, self.piped(), self._manners(number)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,14 @@ def test_what_files_name_is_there():
     assert sorted(name for name in named if not (root / name).exists()) == []
     image = of_kind("Deployment")["spec"]["template"]["spec"]["containers"][0]["image"]
     assert f"-t {image} " in (root / "docs" / "deployment.md").read_text(encoding="utf-8")
+
+
+def test_the_driver_of_postgres_brings_its_library_into_an_image_that_has_none():
+    image = (DEPLOY / "Containerfile").read_text(encoding="utf-8")
+    assert re.search(r"codemode-toolkit\[[^\]]*\bpostgres\b", image)
+    project = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    drivers = [one for one in project["optional-dependencies"]["postgres"] if re.match(r"psycopg\[", one)]
+    assert "apt-get" in image or any("binary" in one.partition("]")[0] for one in drivers)
 
 
 def test_the_proxy_knows_all_gateways():

@@ -143,10 +143,10 @@ def test_an_agent_that_is_gone_is_forgotten():
     own = CodeModeMiddleware()
     graph = agent([NOTE], [note], own)
     assert content(Session(graph).start()) == "1"
-    assert len(own._agents) == 1
+    assert len(own._limits) == 1
     del graph
     gc.collect()
-    assert len(own._agents) == 0
+    assert len(own._limits) == 0
 
 
 def test_nothing_is_inside_outside():

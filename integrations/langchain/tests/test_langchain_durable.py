@@ -6,7 +6,7 @@ import asyncio
 import gc
 import json
 import sqlite3
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -104,12 +104,11 @@ def test_checkpoints_that_end_with_their_process() -> None:
 
 
 def test_a_connection_that_is_another_thread_s(tmp_path: Path) -> None:
-    made: list[sqlite3.Connection] = []
-    maker = threading.Thread(target=lambda: made.append(sqlite3.connect(tmp_path / "one.sqlite")))
-    maker.start()
-    maker.join()
-    with pytest.raises(ValueError, match="name the database"):
-        store_of(SqliteSaver(made[0]))
+    with ThreadPoolExecutor(1) as other:
+        connection = other.submit(sqlite3.connect, tmp_path / "one.sqlite").result()
+        with pytest.raises(ValueError, match="name the database"):
+            store_of(SqliteSaver(connection))
+        other.submit(connection.close).result()
 
 
 def test_options_on_a_store_of_ones_own(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Annotated, Any
 
 import pytest
-from codemode_langchain import CodeModeMiddleware, create_code_mode_tool
+from codemode_langchain import CodeModeMiddleware, checkpoints, create_code_mode_tool
 from langchain.agents import create_agent
 from langchain.agents.middleware import HumanInTheLoopMiddleware
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
@@ -410,3 +410,34 @@ def test_called_by_a_node_of_ones_own(till: Till, is_async: bool):
     assert len(set(asked)) == 2
     assert till.done == ["n", ("a", 500)] * 2
     assert [one.content for one in output["messages"]] == ["go", "refunded a", "refunded a"]
+
+
+def test_a_graph_without_a_checkpointer_is_told_that_nobody_can_answer(till: Till, caplog: pytest.LogCaptureFixture):
+    checkpoints._warn_of_no_checkpointer.cache_clear()
+    config: Any = {"configurable": {"thread_id": "1"}}
+    gated = CodeModeMiddleware(approve={"refund": True})
+    for saver in (InMemorySaver(), None, None):
+        asking = agent(["return await tools.refund({ order: 'a' })"], till.tools, gated, checkpointer=saver)
+        assert "__interrupt__" in asking.invoke({"messages": [HumanMessage("go")]}, config)
+        told = [one for one in caplog.messages if "without a checkpointer" in one]
+        assert len(told) == (saver is None)
+    assert "checkpointer=InMemorySaver()" in told[0]
+    assert till.done == []
+
+
+def test_a_graph_in_another_that_keeps_where_it_stands_needs_no_checkpointer(
+    till: Till, caplog: pytest.LogCaptureFixture
+):
+    checkpoints._warn_of_no_checkpointer.cache_clear()
+    inner = agent(
+        ["return await tools.refund({ order: 'a' })"],
+        till.tools,
+        CodeModeMiddleware(approve={"refund": True}),
+        checkpointer=False,
+    )
+    outer: Any = StateGraph(MessagesState)
+    outer.add_node("inner", inner).set_entry_point("inner")
+    config: Any = {"configurable": {"thread_id": "1"}}
+    said = outer.compile(checkpointer=InMemorySaver()).invoke({"messages": [HumanMessage("go")]}, config)
+    assert "__interrupt__" in said
+    assert "without a checkpointer" not in caplog.text

@@ -529,12 +529,23 @@ def test_a_parked_program_waits_beside_the_records_of_threads_and_goes_on_by_wai
                 answered.append(answer)
                 return AIMessage("later")
 
-            steps = [runs("return await tools.refund({ order: 'p' });"), later, lambda _: waits(answered[0])]
-            model = directed(*steps)
+            def until_it_ended(answer: Any) -> AIMessage:
+                if answer["status"] != "waiting":
+                    return AIMessage("done")
+                model.steps.insert(0, until_it_ended)
+                return waits(answer)
+
+            program = runs("return await tools.refund({ order: 'p' });")
+            model = directed(program, later, lambda _: waits(answered[0]), until_it_ended)
             graph = create_agent(model, desk.tools(), middleware=[own], checkpointer=desk.saver)
             config: Any = {"configurable": {"thread_id": "parked"}}
             await graph.ainvoke({"messages": ["go"]}, config)
             run = await desk.ask(calls(REFUND))
+
+            async def are_both_there() -> bool:  # the call of exec may be over before the program has come to its own
+                return len((await store.list(tenant="acme")).records) == 2
+
+            await until(are_both_there)
             (kept,) = [one for one in (await store.list(tenant="acme")).records if one.id != run.record_id]
             (asked,) = kept.requests
             assert (asked.kind, asked.input) == (APPROVAL_KIND, {"order": "p", "cents": 500})
@@ -542,7 +553,7 @@ def test_a_parked_program_waits_beside_the_records_of_threads_and_goes_on_by_wai
             await store.decide({asked.interrupt_id: edited}, actor="ana", tenant="acme")
             assert (await desk.resumed(run, OK))[1] == "done"
             assert (await store.record(kept.id, tenant="acme")).state == "pending"
-            await graph.ainvoke({"messages": ["on"]}, config)
+            await graph.ainvoke({"messages": ["on"]}, {**config, "recursion_limit": 2_000})
             assert model.answers[-1]["value"] == "refunded p: 7"
             assert desk.did == [("stock", "nut"), ("refund", "a", 500), ("refund", "p", 7)]
             await own.aclose()

@@ -188,11 +188,16 @@ def test_rules_beside_those_of_the_tools(rules: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rules", "why"), [({"stok": True}, "not among"), ({"stock": 1}, "must be True"), (3, "must map names")]
+    ("rules", "why"), [({"stok": True}, "not among"), ({"stock": 1}, "must be True"), (["stock"], "such as {")]
 )
 def test_rules_that_mean_nothing(rules: Any, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         code_mode(Desk().tools, approve=rules)
+
+
+def test_tools_are_a_list() -> None:
+    with pytest.raises(ValueError, match="tools must be a list of tools, got FunctionTool"):
+        code_mode(Desk().tools[0])  # pyright: ignore[reportArgumentType]
 
 
 def test_an_edited_input_is_checked_and_runs() -> None:

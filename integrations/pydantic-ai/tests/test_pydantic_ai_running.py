@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from codemode_pydantic_ai import CodeMode, CodeModeToolset, create_code_mode_tool
+from codemode_pydantic_ai import CodeCall, CodeMode, CodeModeToolset, ExecWait, create_code_mode_tool
 from mcp.server.mcpserver import MCPServer
 from mcp_types import ToolAnnotations
 from opentelemetry.sdk.trace import TracerProvider
@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from pydantic import BaseModel
 from pydantic_ai import Agent, ModelRetry, RunContext, Tool, ToolReturn, UsageLimits
 from pydantic_ai.capabilities import Hooks, Instrumentation, PrepareTools
-from pydantic_ai.exceptions import ToolFailed, UnexpectedModelBehavior, UsageLimitExceeded
+from pydantic_ai.exceptions import ToolFailed, UnexpectedModelBehavior, UsageLimitExceeded, UserError
 from pydantic_ai.mcp import MCPToolset
 from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.models.instrumented import InstrumentationSettings
@@ -349,3 +349,10 @@ def test_streaming() -> None:
 def test_wrong_options_are_told_at_once() -> None:
     with pytest.raises(ValueError, match=r"execution_policy\.timeout_ms"):
         CodeMode({"execution_policy": {"timeout_ms": 0}})
+
+
+@pytest.mark.parametrize("capability", [CodeMode, CodeCall, ExecWait])
+def test_who_gives_an_agent_the_class_is_told_to_write_an_object(capability: Any) -> None:
+    agent = Agent(TestModel(), tools=[double], capabilities=[capability])
+    with pytest.raises(UserError, match=rf"write {capability.__name__}\(\) in place of"):
+        within(agent.run("go"))

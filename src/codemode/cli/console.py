@@ -15,14 +15,19 @@ from ..stores.protocol import InterruptStore
 from ..stores.sqlite import SqliteInterruptStore
 from .describe import tool_over
 from .exits import DONE, UsageError
+from .seldom import tell_seldom
 
 PACKAGE = "codemode_console"
 _KEY = "CODE_MODE_KEY"
-_HOW_TO_INSTALL = "the console is a distribution of its own, which is not installed: pip install codemode-console"
+_HOW_TO_INSTALL = (
+    "the console is a distribution of its own, which is not installed: pip install codemode-console, in a clone"
+    " pip install ./integrations/console"
+)
 
 
 def console(options: argparse.Namespace) -> int:
     """Serve the console until the process is told to end."""
+    tell_seldom()
     package = _package()
     if key := os.environ.get(_KEY):
         set_continuation_signing_key(key)  # also without tools: what programs have done is read with it

@@ -46,6 +46,7 @@ async def _found(config: GatewayConfig) -> dict[str, Any]:
             tool = await listed_tool(gateway)
             problems = [str(one) for one in config.problems if one.server is not None]
             problems += await _store_problems(gateway)
+            problems += _sign_in_problems(config)
     rows = [
         {"name": one.config.name, "tools": len(one.listed), "problem": reason}
         for one, reason in zip(upstreams, reasons, strict=True)
@@ -62,6 +63,18 @@ async def _store_problems(gateway: Any) -> list[str]:
         await gateway.store.list(tenant=ALL_TENANTS, limit=1)
     except (CodeModeError, OSError, ValueError) as error:
         return [f"codemode.store: {error}"]
+    return []
+
+
+def _sign_in_problems(config: GatewayConfig) -> list[str]:
+    """Return what the gateway would refuse to serve HTTP with."""
+    from ..mcp.config.values import ConfigError
+    from ..mcp.gateway.http_settings import http_settings
+
+    try:
+        http_settings(config.settings.auth)
+    except ConfigError as error:
+        return [str(error)]
     return []
 
 

@@ -12,8 +12,10 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ..host.private_process import keep_private
 from .exits import DONE, UsageError
 from .mcp_setup import configuration, tell_problems, usable, warn
+from .seldom import tell_seldom
 
 if TYPE_CHECKING:
     from ..mcp.config.values import GatewayConfig
@@ -24,10 +26,12 @@ _DEFAULT_HOST = "127.0.0.1"
 
 def run(options: argparse.Namespace) -> int:
     """Serve until the client or a signal ends it."""
+    keep_private()  # servers are processes of this very user, and keys and tokens stand in the environment
     logging.basicConfig(
         stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s"
     )
     logging.getLogger("codemode.mcp").setLevel(logging.INFO)
+    tell_seldom()
     if options.bridge is not None:
         from ..mcp.gateway.bridge import bridge
 

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ..errors import CodeModeError
+from ..errors import CodeModeError, CodeModeSyntaxError
 from ..interrupts.interrupt import Interrupt
 from ..run.failure_text import failure_lines, failure_text
 from ..trace.events import ConsoleEvent, FetchRequestEvent, FetchResultEvent, NestedToolCallEvent, NestedToolResultEvent
@@ -37,6 +37,8 @@ def run(options: argparse.Namespace) -> int:
         result = asyncio.run(code_mode.execute({"js": js}))
     except CodeModeError as error:
         _print_failure(error, js, as_json=options.json)
+        if options.tools is None and isinstance(error, CodeModeSyntaxError):
+            print("codemode: no tools were given; name a file of them with --tools FILE", file=sys.stderr)
         code = FAILED
     else:
         code = _print_result(result, as_json=options.json)

@@ -11,11 +11,12 @@ has expired: by a slower clock it may still hold.
 from __future__ import annotations
 
 import asyncio
+import heapq
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from enum import Enum
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from ..dataclass import dataclass
 from ..errors import CodeModeProtocolError
@@ -28,8 +29,12 @@ RENEW_SECONDS = 5.0
 """How often an owner renews its claim; at the latest after ten."""
 KEPT_AFTER_EXPIRY_MS = 86_400_000
 _SURELY_EXPIRED_MS = 60_000
+_MOST_RELEASED = 64
 _FIRST_POLL_SECONDS = 0.05
 _LAST_POLL_SECONDS = 0.5
+# Two missed renewals and more. Peers may be on hosts whose clocks differ: none takes a claim over by its own alone.
+_WATCH_SECONDS = 15.0
+_LONGEST_LOOK_SECONDS = 5.0
 
 
 class ClaimState(Enum):
@@ -107,8 +112,12 @@ class GuardClock:
 class _Kept:
     claim: Claim
     renewed_at: float
+    renewals: int = 0
     outcome: str | None = None
     has_outcome: bool = False
+
+    def renew(self, now: float) -> None:
+        self.renewed_at, self.renewals = now, self.renewals + 1
 
 
 class MemoryResumeGuard:
@@ -129,7 +138,8 @@ class MemoryResumeGuard:
         self._max_outcome_bytes = max_outcome_bytes
         self._clock = clock if clock is not None else GuardClock()
         self._outcome_bytes = 0
-        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._kept: dict[str, _Kept] = {}
+        self._by_expiry: list[tuple[int, str]] = []  # a heap; what was released stays in it for a while
         self._with_outcome: deque[_Kept] = deque()
         self._lock = threading.Lock()
         begin_anew_in_forks(self)
@@ -140,9 +150,9 @@ class MemoryResumeGuard:
 
     async def claim(self, claim: Claim) -> str | ClaimState | None:
         """See `ResumeGuard.claim`."""
-        pauses = Pauses(self._clock)
+        pauses, watch = Pauses(self._clock), Watch(self._clock)
         while True:
-            standing = self._standing(claim)
+            standing = self._standing(claim, watch)
             if standing is not RUNNING:
                 return standing
             await pauses.next()
@@ -153,7 +163,7 @@ class MemoryResumeGuard:
             kept = self._kept.get(key)
             if kept is None or kept.has_outcome:
                 return False
-            kept.renewed_at = self._clock.seconds()
+            kept.renew(self._clock.seconds())
             return True
 
     async def record(self, key: str, outcome: str) -> str | None:
@@ -175,7 +185,7 @@ class MemoryResumeGuard:
             if kept is not None and not kept.has_outcome:
                 del self._kept[key]
 
-    def _standing(self, claim: Claim) -> str | ClaimState | None:
+    def _standing(self, claim: Claim, watch: Watch) -> str | ClaimState | None:
         now = self._clock.seconds()
         with self._lock:
             self._forget_expired()
@@ -188,27 +198,32 @@ class MemoryResumeGuard:
                 return kept.outcome
             if kept.has_outcome:
                 raise CodeModeProtocolError("the continuation has already been resumed; its outcome is no longer kept")
-            if now - kept.renewed_at < LAPSE_SECONDS:
+            if not watch.has_lapsed(Beat(kept.renewals, now - kept.renewed_at)):
                 return RUNNING
-            kept.renewed_at = now
+            kept.renew(now)
             return LAPSED
 
     def _insert(self, claim: Claim, now: float) -> None:
         if len(self._kept) >= self._max_claims:
             raise CodeModeProtocolError("the resume guard is full: too many continuations are being resumed")
         self._kept[claim.key] = _Kept(claim, now)
+        heapq.heappush(self._by_expiry, (claim.expires_at_ms, claim.key))
+        if len(self._by_expiry) > 2 * len(self._kept) + _MOST_RELEASED:
+            self._by_expiry = sorted((kept.claim.expires_at_ms, key) for key, kept in self._kept.items())
 
     def _forget_expired(self) -> None:
-        # Claims are nearly in order of expiry; what is behind a longer-lived one is found later.
         now_ms = self._clock.now_ms()
-        while self._kept:
-            key, kept = next(iter(self._kept.items()))
+        while self._by_expiry:
+            expires_at_ms, key = self._by_expiry[0]
             # There is but one clock here: where room is needed it is enough to be sure.
             is_full = len(self._kept) >= self._max_claims
-            if kept.claim.expires_at_ms + (_SURELY_EXPIRED_MS if is_full else KEPT_AFTER_EXPIRY_MS) > now_ms:
+            if expires_at_ms + (_SURELY_EXPIRED_MS if is_full else KEPT_AFTER_EXPIRY_MS) > now_ms:
                 break
-            self._drop(kept)
-            del self._kept[key]
+            heapq.heappop(self._by_expiry)
+            kept = self._kept.get(key)
+            if kept is not None and kept.claim.expires_at_ms == expires_at_ms:
+                self._drop(kept)
+                del self._kept[key]
         while self._with_outcome and self._with_outcome[0].outcome is None:
             self._with_outcome.popleft()
 
@@ -219,6 +234,34 @@ class MemoryResumeGuard:
     def _drop(self, kept: _Kept) -> None:
         self._outcome_bytes -= len(kept.outcome or "")
         kept.outcome = None
+
+
+class Beat(NamedTuple):
+    """The last sign of life of an owner, and how old it is by this process's clock."""
+
+    number: int
+    age_seconds: float
+
+
+class Watch:
+    """What one that waits has seen of an owner's life, by the speed of its own clock and not by what that says."""
+
+    def __init__(self, clock: GuardClock) -> None:
+        self._clock = clock
+        self._seen: int | None = None
+        self._watched = self._looked_at = 0.0
+
+    def has_lapsed(self, beat: Beat) -> bool:
+        """Return True when there was no sign of life for a minute, as far as that can be told."""
+        now = self._clock.seconds()
+        if beat.number != self._seen:
+            self._seen, self._watched = beat.number, 0.0
+        else:
+            # Who stood still has not watched: the owner may be in this process, and have stood still with it.
+            self._watched += min(now - self._looked_at, _LONGEST_LOOK_SECONDS)
+        self._looked_at = now
+        is_old = beat.age_seconds >= LAPSE_SECONDS
+        return self._watched >= LAPSE_SECONDS or (is_old and self._watched >= _WATCH_SECONDS)
 
 
 class Pauses:

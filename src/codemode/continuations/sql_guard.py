@@ -6,24 +6,23 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from ..host.cancellation import to_its_end
 from ..host.own_thread import in_own_thread
 from .guard import (
     KEPT_AFTER_EXPIRY_MS,
-    LAPSE_SECONDS,
     LAPSED,
+    Beat,
     Claim,
     ClaimState,
     GuardClock,
     Pauses,
+    Watch,
     require_same_answers,
 )
 
 ResultT = TypeVar("ResultT")
-# Two missed renewals and more. Peers may be on hosts whose clocks differ: none takes a claim over by its own alone.
-_WATCH_SECONDS = 15.0
 
 
 class Statements(Protocol):
@@ -32,13 +31,6 @@ class Statements(Protocol):
     def execute(self, statement: str, values: tuple[Any, ...] = (), /) -> Any:
         """Run a statement, and return a cursor with ``fetchone`` and ``rowcount``."""
         ...
-
-
-class _Beat(NamedTuple):
-    """The last sign of life of an owner, and how old it is by this process's clock."""
-
-    number: int
-    age_seconds: float
 
 
 class SqlResumeGuard(ABC):
@@ -56,10 +48,10 @@ class SqlResumeGuard(ABC):
 
     async def claim(self, claim: Claim) -> str | ClaimState | None:
         """See `ResumeGuard.claim`."""
-        pauses, watch = Pauses(self._clock), _Watch(self._clock)
+        pauses, watch = Pauses(self._clock), Watch(self._clock)
         while True:
             standing = await self._try_claim(claim)
-            if not isinstance(standing, _Beat):
+            if not isinstance(standing, Beat):
                 return standing
             if watch.has_lapsed(standing) and await _in_thread(lambda beat=standing: self._take_over_now(claim, beat)):
                 return LAPSED
@@ -79,7 +71,7 @@ class SqlResumeGuard(ABC):
         beat = self._beats.pop(key, None)
         await to_its_end(_in_thread(lambda: self._release_now(key, beat)))
 
-    async def _try_claim(self, claim: Claim) -> str | _Beat | None:
+    async def _try_claim(self, claim: Claim) -> str | Beat | None:
         attempt = asyncio.ensure_future(_in_thread(lambda: self._try_claim_now(claim)))
         try:
             return await to_its_end(attempt)
@@ -89,7 +81,7 @@ class SqlResumeGuard(ABC):
                 await self.release(claim.key)
             raise
 
-    def _try_claim_now(self, claim: Claim) -> str | _Beat | None:
+    def _try_claim_now(self, claim: Claim) -> str | Beat | None:
         with self._transaction() as connection:
             found = connection.execute(
                 f"SELECT answers, beat, renewed_at_ms, outcome FROM {self.table} WHERE key = ?", (claim.key,)
@@ -98,14 +90,14 @@ class SqlResumeGuard(ABC):
             if found is not None:
                 answers, beat, renewed_at_ms, outcome = found
                 require_same_answers(answers, claim, outcome)
-                return outcome if outcome is not None else _Beat(beat, (now_ms - renewed_at_ms) / 1000)
+                return outcome if outcome is not None else Beat(beat, (now_ms - renewed_at_ms) / 1000)
             connection.execute(f"DELETE FROM {self.table} WHERE expires_at_ms <= ?", (now_ms - KEPT_AFTER_EXPIRY_MS,))
             values = (claim.key, claim.answers, claim.expires_at_ms, now_ms)
             connection.execute(f"INSERT INTO {self.table} VALUES (?, ?, ?, 1, ?, NULL)", values)
         self._beats[claim.key] = 1
         return None
 
-    def _take_over_now(self, claim: Claim, beat: _Beat) -> bool:
+    def _take_over_now(self, claim: Claim, beat: Beat) -> bool:
         return self._beat_now(claim.key, beat.number)
 
     def _beat_now(self, key: str, beat: int | None) -> bool:
@@ -152,23 +144,6 @@ def make_table(connection: Statements, table: str) -> None:
         " expires_at_ms BIGINT NOT NULL, beat BIGINT NOT NULL, renewed_at_ms BIGINT NOT NULL, outcome TEXT)"
     )
     connection.execute(f"CREATE INDEX IF NOT EXISTS {table}_by_expiry ON {table} (expires_at_ms)")
-
-
-class _Watch:
-    """What one that waits has seen of an owner's life, by the speed of its own clock and not by what that says."""
-
-    def __init__(self, clock: GuardClock) -> None:
-        self._clock = clock
-        self._seen: int | None = None
-        self._since = 0.0
-
-    def has_lapsed(self, beat: _Beat) -> bool:
-        """Return True when there was no sign of life for a minute, as far as that can be told."""
-        now = self._clock.seconds()
-        if beat.number != self._seen:
-            self._seen, self._since = beat.number, now
-        watched = now - self._since
-        return watched >= LAPSE_SECONDS or (beat.age_seconds >= LAPSE_SECONDS and watched >= _WATCH_SECONDS)
 
 
 def _in_thread(work: Callable[[], ResultT]) -> Coroutine[Any, Any, ResultT]:

@@ -22,7 +22,8 @@ class SqliteResumeGuard(SqlResumeGuard):
     """Claims in a SQLite file, for all processes that open it; it and what stands beside it are readable by its owner.
 
     The file is opened when it is first needed, off the event loop: `OSError` tells of one that cannot be opened.
-    Old claims are deleted a day after they have expired. Time is the database's, unless a test gives a ``clock``.
+    So it does of one that was removed or replaced since. Old claims are deleted a day after they have expired. Time is
+    the database's, unless a test gives a ``clock``.
     Raises `ValueError` for a ``path`` that is none.
     """
 
@@ -35,6 +36,7 @@ class SqliteResumeGuard(SqlResumeGuard):
             raise ValueError(f"path must name a file, got {str(path)!r}: for one process there is MemoryResumeGuard")
         super().__init__(clock)
         self._path = str(path)
+        self._file = OwnFile(self._path)
         self._is_open = False
 
     def _database_time(self, connection: Statements) -> int:
@@ -48,6 +50,7 @@ class SqliteResumeGuard(SqlResumeGuard):
                 make_private(self._path)
                 with self._connection() as connection:
                     make_table(connection, self.table)
+                self._file.know()
             except (OSError, sqlite3.Error) as error:
                 raise OSError(f"the claims of resumes cannot be kept in {self._path!r}: {error}") from error
             self._is_open = True
@@ -56,6 +59,7 @@ class SqliteResumeGuard(SqlResumeGuard):
     def _transaction(self) -> Generator[Statements]:
         if not self._is_open:
             self._open()
+        self._file.require()
         with self._connection() as connection:
             yield connection
 
@@ -73,6 +77,38 @@ class SqliteResumeGuard(SqlResumeGuard):
             raise
         finally:
             connection.close()
+
+
+class OwnFile:
+    """Tells whether a file is still the one that was opened.
+
+    SQLite goes on with what has no name any more: it would keep what nobody else sees, and what is gone with its
+    process; and it makes a new file where there is none, in which nothing is claimed.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = Path(path)
+        self._known: tuple[int, int] | None = None
+
+    def know(self) -> None:
+        """Take it as it is now for the one that was opened."""
+        self._known = self._found()
+
+    def require(self) -> None:
+        """Raise `OSError` where it was removed or replaced since."""
+        try:
+            found = self._found()
+        except FileNotFoundError:
+            found = None
+        if found != self._known:
+            raise OSError(
+                "the file was removed or replaced while it was open here: put it back, or start the processes that"
+                " have it open again"
+            )
+
+    def _found(self) -> tuple[int, int]:
+        found = self._path.stat()
+        return found.st_dev, found.st_ino
 
 
 def make_private(path: str) -> None:

@@ -13,7 +13,7 @@ def is_object(value: Any) -> TypeGuard[dict[str, Any]]:
 
 def is_mapping(value: Any) -> TypeGuard[Mapping[str, Any]]:
     """Tell whether a value is a JSON object, of whatever class a host gives one."""
-    return isinstance(value, Mapping)
+    return type(value) is dict or isinstance(value, Mapping)  # what it nearly always is, at a tenth of the price
 
 
 def is_array(value: Any) -> TypeGuard[list[Any]]:

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import struct
 
-SOURCE = "const { n }: { n: number[] } = await tools.rehearse({ n: [1, 'a'] }); return n as unknown;"
+# What programs mostly say: what the analysis of one comes to and no rehearsal has, costs it pages that are then copied.
+SOURCE = """// Add up.
+const { n }: { n: number[] } = await tools.rehearse({ n: [1, 'a'] });
+let sum = 0;
+for (let i = 0; i < 9; i++) sum += await tools.rehearse({ n: i });
+if (sum > 1) {
+  const all = await Promise.all(n.map(async (one) => await tools.rehearse({ one, text: `${one}` })));
+  for (const one of all) console.log(one.n, "is", !one);
+}
+return { n, sum } as unknown;"""
 MODULE = """import { rehearse } from "@codemode/servers/rehearsed";
 const { n }: { n: number[] } = await rehearse({ n: [1, 'a'] }); globalThis.__codemode_result__ = n as unknown;"""
 _PROGRAM = b"""{

@@ -94,7 +94,7 @@ class Worker:
         """
         for face in self.rehearsal.faces(is_whole) if self.analyse is not None else ():
             source = self.rehearsal.MODULE if face == _MODULE_FACE else self.rehearsal.SOURCE
-            self._analyse(source, 1000, face, True)
+            _json_frame(b"a", self._analyse(source, 1000, face, True))  # as it would be told
         self.rehearse_programs(is_whole=is_whole)
 
     def rehearse_programs(self, *, is_whole: bool = False) -> None:

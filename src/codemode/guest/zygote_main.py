@@ -31,8 +31,8 @@ _REQUEST = struct.Struct("=I?")
 _RETRY_MS = 10
 # Who asks for workers comes before engines for programs to come, but not always: else there would never be any.
 _SERVED_PER_ENGINE = 8
-# After this many calls the interpreter has specialised the code for what it does, and writes to it no more.
-_REHEARSALS = 8
+# Behind these the interpreter has specialised what is called most. More were not faster, and the first worker waits.
+_REHEARSALS = 4
 # Sizes of what is taken where it is free, the largest first, and how many bytes at most.
 _HOLES = (120_000, *(1 << bits for bits in range(16, 10, -1)), *range(1032, 15, -16))
 _LARGE_HOLES = 4

@@ -7,10 +7,13 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
+from .forks import begin_anew_in_forks, leave_to_the_parent
+
 if TYPE_CHECKING:
     import asyncio
 
-_IDLE_SECONDS = 5.0
+IDLE_SECONDS = 5.0
+_MOMENT = 0.05
 
 
 class Job(Protocol):
@@ -25,20 +28,41 @@ class Job(Protocol):
 
 
 class JobThreads:
-    """At most so many threads with one queue, started as they are needed. They end when there is nothing to do.
+    """At most so many threads with one queue, started as they are needed.
+
+    They end when there has been nothing to do for ``idle_seconds``.
 
     The thread that became idle last is called first, so that those that nobody needs end. One is called at a time, and
     calls the next when it has found more than one job: a burst of short jobs does not wake them all at once.
     """
 
-    def __init__(self, name: str, most: int, jobs: ByOwner | None = None) -> None:
+    def __init__(
+        self, name: str, most: int, jobs: ByOwner | None = None, *, idle_seconds: float = IDLE_SECONDS
+    ) -> None:
         self._name = name
+        self._idle_seconds = idle_seconds
         self._most = most
         self._jobs: deque[Job] | ByOwner = deque() if jobs is None else jobs
         self._count = 0
         self._idle: list[threading.Lock] = []  # what each of them waits for
         self._is_called = False  # one that has not looked yet; it is not in that list any more
         self._lock = threading.RLock()
+        begin_anew_in_forks(self)
+
+    def after_fork(self) -> None:
+        """In a forked child: none of the threads is in it, and one of them may have held the lock."""
+        leave_to_the_parent(self._jobs)
+        self._jobs = type(self._jobs)()
+        self._count, self._idle, self._is_called, self._lock = 0, [], False, threading.RLock()
+
+    def end_idle(self) -> None:
+        """Let the threads end that have nothing to do, and the others when they have none: hardly any job will come."""
+        self._idle_seconds = 0
+        # Where the interpreter ends, or a child was forked, the lock may be that of a thread that never goes on.
+        if self._lock.acquire(timeout=_MOMENT):
+            while self._idle:
+                self._idle.pop().release()
+            self._lock.release()
 
     def put(self, job: Any) -> None:
         """Queue a job, be it one that nobody waits for. Raises `RuntimeError` when there is no thread for it."""
@@ -112,7 +136,7 @@ class JobThreads:
         """Wait to be called, and let go of the lock meanwhile. Returns False when nobody has called for long."""
         self._idle.append(gate)
         self._lock.release()
-        gate.acquire(timeout=_IDLE_SECONDS)
+        gate.acquire(timeout=self._idle_seconds)
         self._lock.acquire()
         if gate in self._idle:
             self._idle.remove(gate)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ..dataclass import dataclass
 from . import steps
 from .check_turns import HUNG_SECONDS, pass_over_hung, run_in_turn
-from .job_threads import ByOwner, JobThreads
+from .job_threads import IDLE_SECONDS, ByOwner, JobThreads
 
 if TYPE_CHECKING:
     import asyncio
@@ -65,22 +65,38 @@ def let_go(error: BaseException) -> None:
 
 
 class HostThreads:
-    """The threads of one pool, or of one share of a pool."""
+    """The threads of one pool, or of one share of a pool. They end when they were idle for ``idle_seconds``.
 
-    def __init__(self) -> None:
+    Those of a pool or share that is closed, or that nobody has any more, do not wait.
+    """
+
+    def __init__(self, idle_seconds: float = IDLE_SECONDS) -> None:
         self._tools: dict[int, JobThreads] = {}
-        self.checks = JobThreads("codemode-check", 1, ByOwner())
+        self._idle_seconds = idle_seconds
+        self.checks = JobThreads("codemode-check", 1, ByOwner(), idle_seconds=idle_seconds)
 
     def tools(self, depth: int) -> JobThreads:
         """Return the threads for tools of invocations that are so deep in nested calls of others.
 
         Each depth has its own: tools that wait for the programs which they run must not take the threads of those.
         """
-        return self._tools.get(depth) or self._tools.setdefault(depth, JobThreads("codemode-tool", _TOOL_THREADS))
+        found = self._tools.get(depth)
+        if found is None:
+            made = JobThreads("codemode-tool", _TOOL_THREADS, idle_seconds=self._idle_seconds)
+            found = self._tools.setdefault(depth, made)
+        return found
 
     def of_invocation(self, depth: int = 0) -> InvocationThreads:
         """Return the part of one invocation."""
         return InvocationThreads(self, depth)
+
+    def end_idle(self) -> None:
+        """Let them end when they have nothing to do. What still comes is done all the same."""
+        for one in (self.checks, *self._tools.values()):
+            one.end_idle()
+
+    def __del__(self) -> None:
+        self.end_idle()
 
 
 class InvocationThreads:
@@ -106,16 +122,11 @@ class InvocationThreads:
         checks = self._share.checks
         job = _Job(self, work, lambda job: run_in_turn(job, checks.replace_hung))
 
-        def look() -> None:
-            nonlocal later
-            pass_over_hung()
-            later = job.loop.call_later(HUNG_SECONDS, look)
-
-        later = job.loop.call_later(HUNG_SECONDS, look)
+        watch = _Watch(job.loop)
         try:
             return await checks.run(job)
         finally:
-            later.cancel()
+            watch.stop()
 
     def call_when_free(self, call: Callable[[], None]) -> None:
         """Call once nothing runs here: at once, or from the thread of the last job. No thread can be stopped."""
@@ -140,6 +151,20 @@ class InvocationThreads:
                 call()
 
 
+class _Watch:
+    """Looks now and then, while a check is waited for, whether one hangs. Knows itself no longer once it is stopped."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._later = loop.call_later(HUNG_SECONDS, self._look, loop)
+
+    def stop(self) -> None:
+        self._later.cancel()
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        pass_over_hung()
+        self._later = loop.call_later(HUNG_SECONDS, self._look, loop)
+
+
 class _Serving:
     def __init__(self, threads: InvocationThreads) -> None:
         self._threads = threads
@@ -155,10 +180,17 @@ class _Serving:
 
 
 class Errands:
-    """Threads for what may wait and belongs to no invocation. They too end when they are idle."""
+    """Threads for what may wait and belongs to no invocation. They too end when they are idle, or nobody has them."""
 
-    def __init__(self, name: str, most: int) -> None:
-        self._threads = JobThreads(name, most)
+    def __init__(self, name: str, most: int, *, idle_seconds: float = IDLE_SECONDS) -> None:
+        self._threads = JobThreads(name, most, idle_seconds=idle_seconds)
+
+    def __del__(self) -> None:
+        self.end_idle()
+
+    def end_idle(self) -> None:
+        """Let them end when they have nothing to do. What still comes is done all the same."""
+        self._threads.end_idle()
 
     def send(self, work: Callable[[], None]) -> None:
         """Have it done soon; nobody waits for it. Where the system gives no thread it is done here."""
@@ -173,8 +205,13 @@ class Errands:
 
 
 async def off_loop(work: Callable[[], ResultT]) -> ResultT:
-    """Have something done once, in a thread that nobody else can keep busy."""
-    return await Errands("codemode-once", 1).run(work)
+    """Have something done once, in a thread that nobody else can keep busy, and that ends with it."""
+    return await Errands("codemode-once", 1, idle_seconds=0).run(work)
+
+
+async def check_alone(work: Callable[[], ResultT]) -> ResultT:
+    """Run heavy host work of no invocation in a thread of its own, in turn with others, until nobody waits for it."""
+    return await HostThreads(idle_seconds=0).of_invocation().run_check(work)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,8 @@ from ..errors import (
 from ..options.checked_fields import WrongTypeError
 from ..options.parts import ApprovalPolicy
 
+_SHAPES = 'an approval decision must be "approved", "denied" or {"approved": bool, "reason"?: str}'
+
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRequest:
@@ -59,7 +61,7 @@ def read_decision(answer: Any, request: ApprovalRequest) -> Decision:
     if isinstance(answer, str):
         return Decision(answer == "approved")
     if not isinstance(answer, dict):
-        raise _malformed(f"an approval decision must be a string or an object, not {type(answer).__name__}", request)
+        raise _malformed(f"{_SHAPES}, not {type(answer).__name__}", request)
     try:
         return decision_of(mapping_or_empty(answer), "an approval decision")
     except ValueError as error:

@@ -165,7 +165,9 @@ class Interrupt:
     def from_dict(cls, value: object) -> Interrupt:
         """Read it back; whoever resumes it checks the signature. Raises `CodeModeProtocolError` for another shape."""
         if not is_mapping(value) or set(value) - {PLACES_KEY} != _INTERRUPT_KEYS:
-            raise CodeModeProtocolError("this is not an interrupt of code mode")
+            raise CodeModeProtocolError(
+                "this is not an interrupt of code mode: give the Interrupt itself, or all that its to_dict() gave"
+            )
         requests, continuation = value["requests"], value["continuation"]
         if not is_array(requests) or not is_object(continuation):
             raise CodeModeProtocolError("the interrupt is malformed")

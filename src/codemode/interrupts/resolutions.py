@@ -56,7 +56,10 @@ def read_answers(
     Raises `CodeModeProtocolError` for a malformed one.
     """
     if not resolutions:
-        raise CodeModeProtocolError("no pending request was answered")
+        raise CodeModeProtocolError(
+            'no pending request was answered: give an answer, such as {"approved": True}, or several by their request'
+            " ids (resolutions)"
+        )
     waiting = {entry.outcome.interrupt_id: entry for entry in entries if isinstance(entry.outcome, Waiting)}
     unknown = [request_id for request_id in resolutions if request_id not in waiting]
     if unknown:
@@ -90,7 +93,7 @@ def _read_answer(entry: LedgerEntry, resolution: Any) -> Answer:
 
 
 def _read_approval(entry: LedgerEntry, resolution: Any) -> Approval:
-    answer = _answer_object(resolution, {"approved", "reason", "input"}, "an approval")
+    answer = _answer_object(resolution, {"approved", "reason", "input"}, "an approval", '{"approved": True}')
     try:
         decision = decision_of(answer, "an approval")
     except ValueError as error:
@@ -104,7 +107,8 @@ def _read_approval(entry: LedgerEntry, resolution: Any) -> Approval:
 
 def _read_known_outcome(entry: LedgerEntry, resolution: Any) -> Answer:
     expected = '{"value": ...}, {"error": {"message": "..."}} or {"runAgain": true}'
-    answer = _answer_object(resolution, {"value", "error", "runAgain", "run_again"}, "an unknown outcome's answer")
+    keys, what = {"value", "error", "runAgain", "run_again"}, "an unknown outcome's answer"
+    answer = _answer_object(resolution, keys, what, '{"runAgain": True}')
     if len(answer) != 1 or (entry.kind == "fetch" and "value" in answer):
         raise CodeModeProtocolError(f"a call of unknown outcome is answered with {expected}")
     ((key, value),) = answer.items()
@@ -139,9 +143,10 @@ def _with_integers(entry: LedgerEntry, edited: Any) -> Any:
         raise CodeModeProtocolError(f"the edited input is refused: {error}") from error
 
 
-def _answer_object(resolution: Any, keys: set[str], what: str) -> dict[str, Any]:
+def _answer_object(resolution: Any, keys: set[str], what: str, example: str) -> dict[str, Any]:
     if not is_object(resolution) or not resolution.keys() - {PLACES_KEY} <= keys:
-        raise CodeModeProtocolError(f"{what} must be an object with keys among {', '.join(sorted(keys))}")
+        known = ", ".join(sorted(keys))
+        raise CodeModeProtocolError(f"{what} must be an object with keys among {known}, such as {example}")
     try:
         return without_texts(resolution)
     except (ValueError, TypeError, RecursionError) as error:

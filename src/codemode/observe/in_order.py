@@ -27,15 +27,19 @@ class InOrder:
         loop = asyncio.get_running_loop()
         before, done = self._last.get(loop), loop.create_future()
         self._last[loop] = done
-        return _after(before, pending, done)
+        return self._after(before, pending, done)
 
-
-async def _after(before: asyncio.Future[None] | None, pending: Awaitable[Any], done: asyncio.Future[None]) -> None:
-    try:
-        if before is not None:
-            await asyncio.shield(before)
-        await pending
-    finally:
-        if inspect.iscoroutine(pending):
-            pending.close()  # one that never began would warn of it
-        done.set_result(None)
+    async def _after(
+        self, before: asyncio.Future[None] | None, pending: Awaitable[Any], done: asyncio.Future[None]
+    ) -> None:
+        try:
+            if before is not None:
+                await asyncio.shield(before)
+            await pending
+        finally:
+            if inspect.iscoroutine(pending):
+                pending.close()  # one that never began would warn of it
+            done.set_result(None)
+            loop = done.get_loop()
+            if self._last.get(loop) is done:
+                del self._last[loop]  # which it knows, so that neither would ever go

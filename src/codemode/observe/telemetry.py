@@ -94,10 +94,9 @@ def surface_counts(options: Telemetry) -> Callable[[str, int, Attributes], None]
     require_opentelemetry(options)
     if not options.is_enabled:
         return None
-    from opentelemetry import metrics
-
-    meter: Meter = options.meter or metrics.get_meter(SCOPE, package_version())
-    counters = _instruments(meter).of_surfaces
+    instruments = _instruments(options.meter)
+    meter: Meter = options.meter or instruments.meter
+    counters = instruments.of_surfaces
 
     def count(name: str, by: int, attributes: Attributes) -> None:
         counter = counters.get(name)
@@ -267,9 +266,10 @@ class _Recorder:
 
 
 class _Instruments:
-    """The metrics of one meter."""
+    """The metrics of one meter. ``is_given``: it is a caller's own, and not kept here."""
 
-    def __init__(self, meter: Meter) -> None:
+    def __init__(self, meter: Meter, *, is_given: bool) -> None:
+        self.meter: Any = None if is_given else meter
         self.duration = meter.create_histogram("code_mode.invocation.duration", "s", "How long programs run")
         self.bridge_requests = meter.create_counter("code_mode.bridge_requests", "{request}", "Calls of programs")
         self.workers_in_use = meter.create_up_down_counter("code_mode.workers.in_use", "{worker}", "Busy workers")
@@ -282,13 +282,18 @@ _made: weakref.WeakKeyDictionary[Any, _Instruments] = weakref.WeakKeyDictionary(
 
 
 def _instruments(meter: Any) -> _Instruments:
-    """Return the instruments of a meter, made once: some versions of the SDK warn of a second set."""
+    """Return the instruments of a meter, None for the global one, made once.
+
+    Some versions of the SDK warn of a second set, and where no provider is set each meter that is asked for is another
+    one, kept for the day that there is a provider.
+    """
     from opentelemetry import metrics
 
-    used: Meter = meter or metrics.get_meter(SCOPE, package_version())
+    used: Any = meter or metrics.get_meter_provider()
     made = _made.get(used)
     if made is None:
-        made = _made[used] = _Instruments(used)
+        own: Meter = meter or used.get_meter(SCOPE, package_version())
+        made = _made[used] = _Instruments(own, is_given=meter is not None)
     return made
 
 

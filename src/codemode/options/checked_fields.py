@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import field
-from functools import partial
+from functools import cache, partial
 from os import PathLike
 from typing import Any, cast
 
 Check = Callable[[Any, str], Any]
+LEAST_KEY_BYTES = 16
+"""Of a signing key that nobody can guess; a shorter one is warned of."""
 
 
 class WrongTypeError(ValueError, TypeError):
@@ -152,7 +155,20 @@ def keys_or_none(value: Any, path: str) -> tuple[bytes, ...] | None:
     if not items or not all(isinstance(item, str | bytes) and item for item in items):
         # The value itself is a secret and stays out of the message.
         raise ValueError(f"{path} must be a non-empty string or bytes, or a list of them")
-    return tuple(item.encode() if isinstance(item, str) else item for item in items)
+    keys = tuple(item.encode() if isinstance(item, str) else item for item in items)
+    if min(map(len, keys)) < LEAST_KEY_BYTES:
+        _warn_of_short_key()
+    return keys
+
+
+@cache
+def _warn_of_short_key() -> None:
+    # No error: what an older release has signed with such a key would wait for ever.
+    logging.getLogger("codemode.continuations").warning(
+        "a signing key has fewer than %d bytes: whoever guesses it can forge approvals. Take 32 random bytes, the same"
+        ' for all processes: python -c "import secrets; print(secrets.token_urlsafe(32))"',
+        LEAST_KEY_BYTES,
+    )
 
 
 def one_of(*choices: str | None) -> Check:

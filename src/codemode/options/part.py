@@ -62,7 +62,8 @@ class OptionPart:
             return cls()
         if not isinstance(value, Mapping):
             path = cls.path or "options"
-            raise ValueError(f"{path} must be a {cls.__name__} or a mapping, got {value!r}")  # noqa: TRY004 - as above
+            told = f"{value!r:.80}"  # it may be anything, such as the whole state of a framework's run
+            raise ValueError(f"{path} must be a {cls.__name__} or a mapping, got {told}")  # noqa: TRY004 - as above
         return cls(**cls._keywords(value))
 
     def with_defaults(self, **defaults: Any) -> Self:
@@ -107,13 +108,19 @@ class OptionPart:
         return keywords
 
     @classmethod
-    def _elsewhere(cls, _name: str, /) -> str | None:
+    def _elsewhere(cls, name: str, /) -> str | None:
         """Return the path of an option that is looked for here and stands somewhere else."""
-        return None
+        parts = {*(option.name for option in fields(cls)), "pool"} if not cls.path else set[str]()
+        having = (one.path for one in OptionPart.__subclasses__() if one.path in parts and _has(one, name))
+        return next((f"{path}.{name}" for path in having), None)
 
     @classmethod
     def _path_of(cls, name: str) -> str:
         return f"{cls.path}.{name}" if cls.path else name
+
+
+def _has(part: type[OptionPart], name: str) -> bool:
+    return any(option.name == name for option in fields(part))
 
 
 def _snake_case(key: Any) -> str:

@@ -5,6 +5,7 @@ Holds nothing that the program could not have seen itself: no host path, no text
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -73,6 +74,15 @@ _CODE_HINTS = {
 }
 _UNDECIDED_HINT = "This is not the program's fault: the host could not decide about the call. Go on without it."
 _WRONG_OUTPUT_HINT = "This is not the program's fault: the tool broke its own output schema. Go on without it."
+_UNDEFINED_HINT = (
+    "A program has the language itself and what the description names, and calls a tool on `tools`."
+    " Correct it and send the whole program again."
+)
+_PYTHON_HINT = "That line is Python: a program is JavaScript. Write it anew and send the whole program."
+_PYTHON = re.compile(  # of a whole line, as short as a place shows it
+    r"\s*(?:(?:async )?def \w+\([^{}]*|(?:class|for|while|with|if|elif|except) [^{}]*|else|try|finally):\s*(?:#.*)?"
+    r"|(?:import|from) [\w.]+(?: as \w+| import [\w, ]+)?\s*"
+)
 _LARGE_RESULT_HINT = "Return less: filter, slice or aggregate in the program."
 _LARGE_VALUE_HINT = "Send less in one call, or ask the tool for less: split the work or use its limits."
 _PRINTED = "It had printed:"
@@ -226,8 +236,19 @@ def _listed(names: list[str]) -> str:
 def _hint(error: BaseException, js: str) -> str:
     if isinstance(error, CodeModeDetachedBridgeRequestError) and (call := unreturned_call(js)) is not None:
         return f"Hint: The program ended before the function that it calls last: write {call} instead."
+    if isinstance(error, CodeModeSyntaxError) and _is_python(error, js):
+        return f"Hint: {_PYTHON_HINT}"
     hint = next((hint for kind, hint in _HINTS.items() if isinstance(error, kind)), "Try a simpler program.")
     return f"Hint: {(_closer_hint(error) if isinstance(error, CodeModeError) else '') or hint}"
+
+
+def _is_python(error: CodeModeError, js: str) -> bool:
+    """Tell whether the line of the first problem is one of Python and none of JavaScript."""
+    line = (_problems(error) or [error.details])[0].get("line")
+    lines = js.split("\n")
+    if type(line) is not int or not 1 <= line <= len(lines):
+        return False
+    return _PYTHON.fullmatch(lines[line - 1][:_MAX_LINE_CHARACTERS]) is not None
 
 
 def _closer_hint(error: CodeModeError) -> str:
@@ -237,4 +258,6 @@ def _closer_hint(error: CodeModeError) -> str:
         return _WRONG_OUTPUT_HINT
     if isinstance(error, CodeModeSerializationError) and "max_bytes" in error.details:
         return _LARGE_VALUE_HINT if "kind" in error.details else _LARGE_RESULT_HINT
+    if type(error) is CodeModeError and error.details.get("name") == "ReferenceError":
+        return _UNDEFINED_HINT
     return _CODE_HINTS.get(error.code, "")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING, Any
 from weakref import ref
@@ -187,12 +186,3 @@ class ProgramChecker:
 def is_checked(js: str, _facts: Facts | None) -> ProgramAccepted:
     """Find nothing wrong with a program that was checked before it paused."""
     return ProgramAccepted(js)
-
-
-def _forget_programs() -> None:  # in a forked child of the host: a thread that is not in it may hold the cache's lock
-    global _programs  # noqa: PLW0603 - one cache for the process
-    _programs = ProgramCache()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_programs)

@@ -280,8 +280,9 @@ class Runner:
         except (asyncio.CancelledError, GeneratorExit):
             raise
         except BaseException as error:
+            is_over = self.ended.done()
             self._fail(error)
-            if not isinstance(error, Exception):
+            if is_over or isinstance(error, KeyboardInterrupt):  # else it is told once, by whoever awaits the run
                 raise
         finally:
             if clock is not None:

@@ -14,16 +14,24 @@ from functools import lru_cache
 from typing import Any
 
 from ..data.narrowing import is_array, is_mapping, mapping_or_empty
+from ..data.sized_cache import SizedCache
+from ..host import steps
+from .compiled_size import compiled_bytes
 from .json_schema.walk import RESTRICTIVE, SCHEMA_MAPS, subschemas
 
 MAX_FOREIGN_SIZE = 2000
 _MAX_ESTIMATED_CHARACTERS = 8192
+_MAX_KNOWN_CHARACTERS = 1000
+_BYTES_OF_A_STEP = 1024
 _ADVICE = "write it without look-around, back-references and huge repetitions, or let the tool check the value itself"
 _REFERENCES = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
 _REPETITION = re.compile(r"\{([0-9]{1,9})(?:,([0-9]{0,9}))?\}")
 _is_foreign: ContextVar[bool] = ContextVar("codemode_foreign_patterns", default=False)
 
 Match = Callable[[str], bool]
+
+_kept: SizedCache[str, tuple[str, Match]] = SizedCache(64 << 20, most_entries=256)
+"""Compiled patterns. A stranger's may take megabytes each, and two more once it has met texts that are meant for it."""
 
 
 class PatternRefused(ValueError):  # noqa: N818 - a refusal, seen by users as the ValueError that it is
@@ -55,8 +63,17 @@ def linear_text(pattern: str) -> str:
     return _compiled(pattern)[0]
 
 
-@lru_cache(maxsize=4096)
 def _compiled(pattern: str) -> tuple[str, Match]:
+    known = _kept.get(pattern)
+    if known is None:
+        size = max(map(compiled_bytes, {_in_rust(pattern), pattern}))
+        steps.take(1 + size // _BYTES_OF_A_STEP)
+        known = _compile(pattern)
+        _kept.put(pattern, known, size)
+    return known
+
+
+def _compile(pattern: str) -> tuple[str, Match]:
     from pydantic_core import SchemaError, SchemaValidator, core_schema
 
     reason = ""
@@ -88,9 +105,12 @@ def _refusal(pattern: str, reason: str) -> PatternRefused:
     return PatternRefused(f"the pattern {shown!r} cannot be matched in linear time ({reason}): {_ADVICE}")
 
 
-@lru_cache(maxsize=4096)
 def automaton_size(pattern: str) -> int:
     """Estimate how many steps a pattern can take for a character: its length, with repetitions written out."""
+    return _known_size(pattern) if len(pattern) <= _MAX_KNOWN_CHARACTERS else _size(pattern)
+
+
+def _size(pattern: str) -> int:
     total, last, outer = 0, 1, list[int]()
     position, end = 0, min(len(pattern), _MAX_ESTIMATED_CHARACTERS)
     while position < end:
@@ -110,6 +130,9 @@ def automaton_size(pattern: str) -> int:
         else:
             last, total = 1, total + 1
     return min(sum(outer) + total + len(pattern) - end, 1 << 40)
+
+
+_known_size = lru_cache(maxsize=4096)(_size)
 
 
 def _in_rust(pattern: str) -> str:

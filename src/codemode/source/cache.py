@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import threading
-from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
+from ..data.plain_json import plain_encoder
+from ..data.sized_cache import SizedCache
 from ..dataclass import dataclass
 
 if TYPE_CHECKING:
     from ..data.program_facts import Facts
+
+_write = plain_encoder(allow_nan=True)
 
 
 @dataclass(slots=True)
@@ -49,41 +50,21 @@ class ProgramCache:
     def __init__(
         self, *, max_entries: int = 256, max_characters: int = 4 << 20, max_entry_characters: int = 64 << 10
     ) -> None:
-        self._max_entries = max_entries
-        self._max_characters = max_characters
         self._max_entry_characters = max_entry_characters
-        self._entries: OrderedDict[bytes, tuple[AnalysedProgram, int]] = OrderedDict()
-        self._characters = 0
-        self._lock = threading.Lock()
+        self._entries: SizedCache[bytes, AnalysedProgram] = SizedCache(
+            max_characters, most_entries=max_entries, most_of_one=max_entry_characters
+        )
 
     def get(self, source: str, profile: str) -> AnalysedProgram | None:
         """Return what is known about this source under a profile of this name."""
-        key = _key(source, profile)
-        with self._lock:
-            kept = self._entries.get(key)
-            if kept is None:
-                return None
-            self._entries.move_to_end(key)
-            return kept[0]
+        return self._entries.get(_key(source, profile))
 
     def put(self, source: str, program: AnalysedProgram, profile: str) -> None:
         """Keep a program, forgetting the least recently used ones beyond the bounds."""
         # A worker chose text and facts: they may be any size, whatever the source's.
-        size = len(program.js) + (len(json.dumps(program.facts)) if program.facts else 0)
-        if max(len(source), size) > self._max_entry_characters:
-            return
-        key = _key(source, profile)
-        with self._lock:
-            self._discard(key)
-            self._entries[key] = (program, size)
-            self._characters += size
-            while len(self._entries) > self._max_entries or self._characters > self._max_characters:
-                self._discard(next(iter(self._entries)))
-
-    def _discard(self, key: bytes) -> None:
-        kept = self._entries.pop(key, None)
-        if kept is not None:
-            self._characters -= kept[1]
+        size = len(program.js) + (len(_write(program.facts)) if program.facts else 0)
+        if len(source) <= self._max_entry_characters:
+            self._entries.put(_key(source, profile), program, size)
 
 
 def _key(source: str, profile: str) -> bytes:

@@ -135,7 +135,7 @@ class _Database:
         self._lock = threading.Lock()
         self._pool: Any = None
         self._is_made = False
-        self._listener: _Listener | None = None
+        self._listener = _Listener(dsn, self._watches)
         begin_anew_in_forks(self)
 
     @property
@@ -196,20 +196,8 @@ class _Database:
     @contextmanager
     def watch(self) -> Generator[LocalWatch]:
         """See `Database.watch`."""
-        with self._watches.watch() as watch:
-            with self._lock:
-                if self._listener is None:
-                    self._listener = _Listener(self._dsn, self._watches)
-                listener = self._listener
-                listener.count += 1
-            try:
-                yield watch
-            finally:
-                with self._lock:
-                    listener.count -= 1
-                    if not listener.count and self._listener is listener:
-                        self._listener = None
-                        listener.is_ended = True
+        with self._watches.watch() as watch, self._listener.wanted():
+            yield watch
 
     def close(self) -> None:
         """See `Database.close`."""
@@ -222,7 +210,7 @@ class _Database:
         """In a forked child: its threads and its side of the connections are not in it."""
         self._lock = threading.Lock()
         leave_to_the_parent(self._pool, self._listener)
-        self._pool = self._listener = None
+        self._pool, self._listener = None, _Listener(self._dsn, self._watches)
 
     def _opened(self) -> Any:
         with self._lock:
@@ -251,11 +239,13 @@ class _Database:
     def _make(self) -> None:
         if not self._is_made:
             # Not from the pool, which tries for long and does not say what is wrong.
-            with self._connect(self._dsn, **_SETTINGS) as connection, making(connection, DIALECT) as session:
-                bring_up_to_date(session)
-                statements = _Statements(connection)
-                if statements.execute(_FIND, (_CLAIMS,)).fetchone()[0] is None:
-                    make_table(statements, _CLAIMS)
+            with self._connect(self._dsn, **_SETTINGS) as connection:
+                _limit_standstill(connection)
+                with making(connection, DIALECT) as session:
+                    bring_up_to_date(session)
+                    statements = _Statements(connection)
+                    if statements.execute(_FIND, (_CLAIMS,)).fetchone()[0] is None:
+                        make_table(statements, _CLAIMS)
             self._is_made = True
 
 
@@ -266,29 +256,57 @@ def _limit_standstill(connection: Any) -> None:
 class _Listener:
     """A connection that hears of changes by others, in a thread that ends soon after nobody waits any more.
 
-    Where it cannot be had those that wait look again by themselves.
+    There is one at a time, however often somebody begins to wait. Where it cannot be had those that wait look again by
+    themselves.
     """
 
     def __init__(self, dsn: str, watches: LocalWatches) -> None:
         self._away, self._connect, _ = _driver()
         self._dsn = dsn
         self._watches = watches
-        self.count = 0
-        self.is_ended = False
-        threading.Thread(target=self._run, name="codemode-listener", daemon=True).start()
+        self._lock = threading.Lock()
+        self._count = 0
+        self._is_running = False
+
+    @contextmanager
+    def wanted(self) -> Generator[None]:
+        """Listen while the block runs."""
+        with self._lock:
+            self._count += 1
+            if not self._is_running:
+                self._is_running = True
+                threading.Thread(target=self._run, name="codemode-listener", daemon=True).start()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._count -= 1
+
+    def _is_over(self) -> bool:
+        """Tell whether nobody waits: then this thread ends, and who waits next begins another."""
+        with self._lock:
+            self._is_running = self._count > 0
+            return not self._is_running
 
     def _run(self) -> None:
         pause = threading.Event()
-        while not self.is_ended:
-            with suppress(self._away):
-                self._listen()
-            pause.wait(_LOOK_SECONDS)
+        try:
+            while not self._is_over():
+                with suppress(self._away):
+                    self._listen()
+                    return
+                pause.wait(_LOOK_SECONDS)
+        except BaseException:  # the next one that waits begins another
+            with self._lock:
+                self._is_running = False
+            raise
 
     def _listen(self) -> None:
+        """Hear of changes until nobody waits."""
         with self._connect(self._dsn, **_SETTINGS) as connection:
             connection.execute(f"LISTEN {_CHANNEL}")
             self._watches.wake()
-            while not self.is_ended:
+            while not self._is_over():
                 for _ in connection.notifies(timeout=_LOOK_SECONDS, stop_after=1):
                     self._watches.wake()
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 from ..continuations.guard import GuardClock, MemoryResumeGuard
+from ..continuations.sql_guard import Statements
 from ..continuations.sqlite_guard import SqliteResumeGuard
 from .sql_store import SqlStore
+from .sqlite_dialect import told
 from .sqlite_file import SqliteFile
 from .sqlite_memory import SqliteMemory
 
@@ -25,8 +29,17 @@ class SqliteInterruptStore(SqlStore):
     def __init__(self, path: str | Path, *, syncs_journal: bool = False, clock: GuardClock | None = None) -> None:
         if str(path) == ":memory:":
             raise ValueError("path must name a file, got ':memory:': for one process there is MemoryInterruptStore")
-        guard = SqliteResumeGuard(path, clock=clock)
+        guard = _Claims(path, clock=clock)
         super().__init__(SqliteFile(str(path), clock, syncs_journal=syncs_journal), guard)
+
+
+class _Claims(SqliteResumeGuard):
+    """Claims beside the pauses, which fail as everything of their store does."""
+
+    @contextmanager
+    def _transaction(self) -> Generator[Statements]:
+        with told(self._path), super()._transaction() as statements:
+            yield statements
 
 
 class MemoryInterruptStore(SqlStore):

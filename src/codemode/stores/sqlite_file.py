@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ..continuations.guard import GuardClock
-from ..continuations.sqlite_guard import make_private
+from ..continuations.sqlite_guard import OwnFile, make_private
 from ..host.forks import begin_anew_in_forks
 from .schema import bring_up_to_date
 from .session import Row, Session, making, time_of, transaction
@@ -69,6 +69,7 @@ class SqliteFile:
         self._watches = watches_of(str(Path(path).absolute()), Looks(path))
         self._making = threading.Lock()
         self._is_made = False
+        self._file = OwnFile(path)
         self._free = Free()
         self._journals = JournalConnections(path, is_synced=syncs_journal)
         self._glances = Glances(path)
@@ -118,6 +119,7 @@ class SqliteFile:
         if not self._is_made:
             return None
         try:
+            self._file.require()
             return self._journals.run_at_once(statement, values)
         except (sqlite3.Error, OSError) as error:
             raise unusable(self._path, error) from error
@@ -133,6 +135,7 @@ class SqliteFile:
             return given, session.has_news
 
         with told(self._path):
+            self._file.require()
             written = self._journals.write_at_once(done)
         if written is None:
             return None
@@ -145,6 +148,7 @@ class SqliteFile:
         if not self._is_made:
             return None
         with told(self._path):
+            self._file.require()
             return self._glances.taken(work, self._clock)
 
     def watch(self) -> AbstractContextManager[LocalWatch]:
@@ -171,6 +175,7 @@ class SqliteFile:
         with told(self._path):
             if not self._is_made:
                 self._make()
+            self._file.require()
             yield
 
     def _make(self) -> None:
@@ -183,4 +188,5 @@ class SqliteFile:
                 making(connection, DIALECT) as session,
             ):
                 bring_up_to_date(session)
+            self._file.know()
             self._is_made = True

@@ -62,11 +62,17 @@ def _as_tool(value: Any, name: str | None) -> Tool:
         return Tool.from_function(cast("Callable[..., Any]", value), name=name)
     converted = ADAPTERS.convert(value)
     if converted is not None:
+        if not isinstance(converted, Tool):  # pyright: ignore[reportUnnecessaryIsInstance] - a plugin's word
+            raise WrongTypeError(f"an adapter made a {type(converted).__name__} of {_kind(value)}, and not a Tool")
         return converted.renamed(name or converted.name)
     if callable(value) and not inspect.isclass(value):
         return Tool.from_function(value, name=name)
     failures = f" Plugins that failed to load: {'; '.join(ADAPTERS.failures)}." if ADAPTERS.failures else ""
     raise WrongTypeError(
-        f"{type(value).__module__}.{type(value).__qualname__} is not a tool; "
+        f"{_kind(value)} is not a tool; "
         f"a Tool, a function, or a tool object of a framework whose plugin is installed is.{failures}"
     )
+
+
+def _kind(value: Any) -> str:
+    return f"{type(value).__module__}.{type(value).__qualname__}"

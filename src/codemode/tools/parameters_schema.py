@@ -27,7 +27,11 @@ class ParametersSchema:
         except SchemaError as error:
             raise refusal_of(error) from error
         except (RuntimeError, NameError, TypeError) as error:
-            raise ValueError(f"a parameter has a type that pydantic cannot describe: {error}") from error
+            why = str(error).partition("\n")[0].partition(". Set `")[0]  # the rest is about models, and there is none
+            raise ValueError(
+                f"a parameter has a type that pydantic cannot describe: {why}. Annotate it with a type of JSON, a"
+                " dataclass or a model; or make a Tool(name, execute=..., input_schema=...) of the function"
+            ) from error
         self._type = TypeSchema(model, "input")
         described = mapping_or_empty(self._type.json_schema)
         self.json_schema: JsonSchema = {key: value for key, value in described.items() if key != "title"}

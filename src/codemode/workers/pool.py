@@ -185,6 +185,7 @@ class WorkerPool:
         Waits until they are dead, for milliseconds; `aclose` does so off the event loop.
         """
         self._is_closed = True
+        self.threads.end_idle()
         self._supply.close()
 
     async def aclose(self) -> None:
@@ -261,6 +262,7 @@ class PoolShare(WorkerPool):
     def close(self) -> None:
         """Close this share alone, with the workers that were kept for it: the others are those of the whole pool."""
         self._is_closed = True
+        self.threads.end_idle()
         self.supply.end_kept(self._share_name)
 
     def forget(self) -> None:

@@ -274,6 +274,11 @@ def start_python(command: Sequence[str], script: str, configuration: str, pass_f
     return child
 
 
+def loader_variables() -> dict[str, str]:
+    """Return what of the environment this very interpreter may need to start."""
+    return {name: os.environ[name] for name in _LOADER_VARIABLES if name in os.environ}
+
+
 def _popen(command: Sequence[str], script: str, configuration: str, pass_fds: Sequence[int]) -> subprocess.Popen[bytes]:
     """Start an isolated process: own session, no environment, stdio on null. ``command`` empty: this interpreter."""
     if sys.platform == "win32":
@@ -281,7 +286,6 @@ def _popen(command: Sequence[str], script: str, configuration: str, pass_fds: Se
         # reader thread in the host: the default event loop there watches no sockets.
         raise CodeModeWorkerError("code mode workers do not run on Windows: use WSL or a Linux container")
     words = command_to_start(command)
-    environment = {name: os.environ[name] for name in _LOADER_VARIABLES if name in os.environ}
     try:
         return subprocess.Popen(
             [*words, "-I", "-S", script, configuration],
@@ -289,7 +293,7 @@ def _popen(command: Sequence[str], script: str, configuration: str, pass_fds: Se
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             cwd="/",
-            env={**environment, **_BIND_NOW, STARTED_AS_WORKER: "1"},
+            env={**loader_variables(), **_BIND_NOW, STARTED_AS_WORKER: "1"},
             pass_fds=pass_fds,
             start_new_session=True,
         )

@@ -40,7 +40,7 @@ def main(action: str, file: str, *rest: str) -> None:
     path = Path(file)
     log, kind = (Path(rest[0]), rest[1]) if rest else (path, "quick")
     guard = codemode.SqliteResumeGuard(path.with_suffix(".claims"), clock=Fast() if kind == "fast" else None)
-    options: Any = {"approval": {"mode": "interrupt"}, "continuation": {"keys": "k", "guard": guard}}
+    options: Any = {"approval": {"mode": "interrupt"}, "continuation": {"keys": "k" * 32, "guard": guard}}
 
     async def refund() -> str:
         with log.open("a") as lines:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import codemode
-from codemode.continuations import sql_guard
+from codemode.continuations import guard
 
 # Without --claims the warning about a key that is shared and a guard that is not would be right, and noise here.
 logging.getLogger("codemode.continuations").addHandler(logging.NullHandler())
@@ -49,7 +49,7 @@ def main(action: str, file: str, *rest: str) -> None:
         path.write_text(json.dumps(interrupt.to_dict()))
         return
     if "--hasty" in rest:
-        sql_guard._WATCH_SECONDS = 0.2
+        guard._WATCH_SECONDS = 0.2
     interrupt = json.loads(path.read_text())
     if sys.stdin.readline() != "go\n":
         return

@@ -160,6 +160,31 @@ def test_forgetting_gives_the_bytes_back():
     within(scenario())
 
 
+def test_a_claim_that_holds_for_long_keeps_no_place_of_those_that_have_expired():
+    async def scenario():
+        guard = MemoryResumeGuard(max_claims=3)
+        await guard.claim(claim("long"))
+        for number in range(20):  # each for a continuation that expired two minutes ago
+            await guard.claim(claim(f"short {number}", age_ms=-120_000))
+        assert await guard.claim(claim("new")) is None
+        with pytest.raises(CodeModeProtocolError, match="other answers"):
+            await guard.claim(claim("long", "no"))
+
+    within(scenario())
+
+
+def test_released_claims_are_kept_nowhere_for_long():
+    async def scenario():
+        guard = MemoryResumeGuard()
+        await guard.claim(claim("long"))
+        for number in range(1_000):
+            await guard.claim(claim(f"{number}"))
+            await guard.release(f"{number}")
+        return max(len(one) for one in vars(guard).values() if isinstance(one, list | dict))
+
+    assert within(scenario()) < 200
+
+
 def test_a_released_claim_makes_room():
     async def scenario():
         guard = MemoryResumeGuard(max_claims=1)

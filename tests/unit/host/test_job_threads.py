@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import pytest
 
-from codemode.host import job_threads
 from codemode.host.job_threads import JobThreads
 
 SECONDS = 60
@@ -66,9 +65,9 @@ def test_one_job_after_the_other_leaves_most_threads_idle():
     assert len(seen) < JOBS  # one, unless the machine stood still for so long that they ended
 
 
-def test_threads_end_when_nobody_calls_and_come_again(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(job_threads, "_IDLE_SECONDS", 0.001)
-    threads = JobThreads("short", JOBS)
+@pytest.mark.parametrize("seconds", [0, 0.001])
+def test_threads_end_when_nobody_calls_and_come_again(seconds: float):
+    threads = JobThreads("short", JOBS, idle_seconds=seconds)
     for _ in range(10):
         all_at_once(threads, set())
         until_idle(threads)

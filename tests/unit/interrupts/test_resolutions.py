@@ -60,6 +60,12 @@ def test_a_malformed_approval_is_refused(resolution):
     refused(APPROVAL, resolution)
 
 
+@pytest.mark.parametrize("resolution", [True, {"type": "approve"}, {"aproved": True}])
+def test_what_is_no_answer_at_all_is_told_how_one_looks(resolution):
+    refused(APPROVAL, resolution, r'such as \{"approved": True\}$')
+    refused(UNKNOWN, resolution, r'such as \{"runAgain": True\}$')
+
+
 @pytest.mark.parametrize("resolution", [None, 5, "x", [1], {"a": None}, {"approved": "maybe"}])
 def test_a_tools_own_request_takes_any_json(resolution):
     assert read(OAUTH, resolution) == HostAnswer(resolution)

@@ -60,6 +60,8 @@ def test_each_form(text: str, expected: str):
     ("text", "says"),
     [
         ("${NOT_SET}", "the variable NOT_SET is not set; set it, or write ${NOT_SET:-default}"),
+        ("${MY_TOKEN}", "the variable MY_TOKEN is not set; set it, or write ${keyring:MY_TOKEN}"),
+        ("${env:CODEMODE_KEY}", "the variable CODEMODE_KEY is not set; set it, or write ${keyring:CODEMODE_KEY}"),
         ("${env:NOT_SET}", "the variable NOT_SET is not set"),
         ("${input:no-such}", 'the input "no-such" has no value; set the environment variable CODEMODE_INPUT_NO_SUCH'),
         ("${keyring:gone}", "give it one with `keyring set codemode gone`"),

@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codemode.host import steps
+from codemode.mcp.config import secrets as secrets_of_config
 from codemode.mcp.config.secrets import HIDDEN, Secrets
 
 SECRET = "p/ä+s \"w\\ö`r&d'%41 =\n\U0001f511x"
@@ -239,3 +240,32 @@ def test_guards_of_logs_may_end_in_any_order(turn: Callable[[list[Any]], Iterabl
     finally:
         logging.setLogRecordFactory(before)
     assert caplog.messages == [f"{HIDDEN} {HIDDEN}", "aaaaaaaa bbbbbbbb"]
+
+
+def test_whoever_has_new_tokens_all_the_time_drives_out_their_own_alone():
+    secrets = Secrets()
+    secrets.add("client-secret-1")
+    secrets.add("quiet-token-1", owner="quiet")
+    for number in range(50):
+        secrets.add(f"loud-token-{number}-end", owner="loud")
+    told = secrets.text("client-secret-1 quiet-token-1 loud-token-49-end loud-token-34-end loud-token-33-end")
+    assert told == "[secret] [secret] [secret] [secret] loud-token-33-end"
+
+
+def test_a_token_that_is_given_again_is_the_last_one():
+    secrets = Secrets()
+    more = [f"more-token-{number}" for number in range(15)]
+    for text in ("first-token-1", *more, "first-token-1", "another-token-1"):
+        secrets.add(text, owner="one")
+    assert secrets.text("first-token-1 more-token-0") == "[secret] more-token-0"
+
+
+def test_what_many_owners_have_is_bounded_and_the_configurations_stays(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(secrets_of_config, "_MOST_ADDED", 40)
+    secrets = Secrets()
+    secrets.add("client-secret-1")
+    for owner in range(30):
+        secrets.add(f"token-{owner}-a-end", f"token-{owner}-b-end", owner=str(owner))
+    assert repr(secrets) == "<Secrets: 41>"
+    told = secrets.text("client-secret-1 token-29-a-end token-10-a-end token-9-b-end")
+    assert told == "[secret] [secret] [secret] token-9-b-end"

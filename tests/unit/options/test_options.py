@@ -2,6 +2,7 @@ import dataclasses
 
 import pytest
 
+from codemode.options import checked_fields
 from codemode.options.parts import (
     ApprovalPolicy,
     CodeModeOptions,
@@ -92,6 +93,18 @@ def test_a_surface_with_larger_heaps_has_a_range_of_its_own():
     assert not policy.says("timeout_ms")
 
 
+def test_a_signing_key_that_can_be_guessed_is_warned_of_once(caplog):
+    checked_fields._warn_of_short_key.cache_clear()
+    long = b"0" * checked_fields.LEAST_KEY_BYTES
+    CodeModeOptions.of({"continuation": {"keys": [long, long.decode()]}})
+    assert "fewer than" not in caplog.text
+    for _ in range(2):
+        CodeModeOptions.of({"continuation": {"keys": [long[1:], long]}})
+    (told,) = [one for one in caplog.messages if "fewer than 16 bytes" in one]
+    assert "secrets.token_urlsafe(32)" in told
+    assert "000" not in told
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -117,6 +130,11 @@ def test_a_surface_with_larger_heaps_has_a_range_of_its_own():
         ({"execution_policy": {"path": "x"}}, "execution_policy.path is not an option"),
         ({"execution_policy": 5}, "execution_policy must be a ExecutionPolicy or a mapping, got 5"),
         ({"executionPolice": {}}, "executionPolice is not an option; did you mean 'execution_policy'"),
+        ({"timeout_ms": 5}, "timeout_ms is not an option; did you mean 'execution_policy.timeout_ms'"),
+        ({"onApprovalRequired": len}, "is not an option; did you mean 'approval.on_approval_required'"),
+        ({"max_workers": 2}, "max_workers is not an option; did you mean 'pool.max_workers'"),
+        ({"approval": {"max_workers": 2}}, "approval.max_workers is not an option; known are"),
+        (["x" * 200], f"or a mapping, got ['{'x' * 78}"),
         ({5: {}}, "5 is not an option"),
         ([], "options must be a CodeModeOptions or a mapping"),
         ("x", "options must be a CodeModeOptions or a mapping"),

@@ -55,6 +55,32 @@ def test_everything_in_its_place():
     ]
 
 
+@pytest.mark.parametrize(
+    ("text", "is_python"),
+    [
+        ("def f(x):", True),
+        ("for x in range(3):", True),
+        ("    if a == 1:  # one", True),
+        ("import json", True),
+        ("from os import path", True),
+        ("for (const x of y) {", False),
+        ('import fs from "fs"', False),
+        ("const a = b ? c :", False),
+        ("default:", False),
+        ("if (a) b;", False),
+    ],
+)
+def test_a_program_in_python_is_told_so(text, is_python):
+    error = CodeModeSyntaxError("Unexpected identifier", details={"line": 2, "column": 1})
+    assert ("a program is JavaScript" in failure_text(error, f"const a = 1;\n{text}")) is is_python
+    assert "a program is JavaScript" not in failure_text(error, None)
+
+
+def test_a_name_that_is_not_there_is_answered_with_what_is():
+    error = CodeModeError("setTimeout is not defined", details={"name": "ReferenceError", "line": 1, "column": 1})
+    assert "calls a tool on `tools`." in failure_text(error, JS).split("\n")[-1]
+
+
 @pytest.mark.parametrize("js", [None, ""])
 @pytest.mark.parametrize("line", [1, 7])
 def test_without_the_program_the_place_is_named_alone(js, line):

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-
-from hypothesis import given
-from hypothesis import strategies as st
-
 from codemode.source.cache import AnalysedProgram, ProgramCache
 
 
@@ -81,38 +76,3 @@ def test_the_defaults_are_those_of_the_requirement():
     assert len(kept) <= 256
     assert sum(64 << 10 if number % 2 else 1 for number in kept) <= 4 << 20
     assert kept[-1] == 299
-
-
-@given(
-    st.lists(st.tuples(st.booleans(), st.integers(0, 8), st.integers(0, 6)), max_size=40),
-    st.integers(1, 4),
-    st.integers(5, 15),
-)
-def test_the_bounds_hold_whatever_happens(steps: list[tuple[bool, int, int]], entries: int, characters: int):
-    cache = ProgramCache(max_entries=entries, max_characters=characters, max_entry_characters=5)
-    for is_put, key, size in steps:
-        if is_put:
-            cache.put(str(key), program("x" * size), "codeMode")
-            if size <= 5:
-                assert cache.get(str(key), "codeMode") == program("x" * size)
-        else:
-            cache.get(str(key), "codeMode")
-        kept = list(cache._entries.values())
-        assert len(kept) <= entries
-        assert cache._characters == sum(size for _, size in kept) <= characters
-
-
-def test_threads_may_share_it():
-    cache = ProgramCache(max_entries=8, max_characters=100)
-
-    def work(offset: int) -> None:
-        for number in range(500):
-            cache.put(str((number + offset) % 20), program("x" * (number % 20)), "codeMode")
-            cache.get(str(number % 20), "codeMode")
-
-    threads = [threading.Thread(target=work, args=(offset,)) for offset in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert cache._characters == sum(size for _, size in cache._entries.values()) <= 100

@@ -353,6 +353,19 @@ def test_nothing_looks_or_listens_when_nobody_waits(kind, make):
     through(make, scenario)
 
 
+def test_however_often_somebody_begins_to_wait_one_thread_listens(kind, make):
+    async def scenario(store):
+        await store.put(paused("a"))
+        before = {*threading.enumerate()}
+        for _ in range(20):
+            with store.watch() as watch:
+                await watch.wait(0)
+        begun = {*threading.enumerate()} - before
+        assert sum(one.name in ("codemode-listener", "codemode-looks") for one in begun) <= 1
+
+    through(make, scenario)
+
+
 def test_a_change_wakes_whoever_waits_by_another_store_of_the_process(kind, make):
     async def scenario(store):
         await store.put(paused("a"))
@@ -413,6 +426,38 @@ def test_a_host_that_stands_still_in_a_transaction_does_not_keep_others_from_wri
         await other.aclose()
 
     through(make, scenario)
+
+
+@pytest.mark.parametrize("kind", ["postgres"])
+def test_a_host_that_stands_still_while_it_opens_the_store_does_not_keep_others_from_opening_it(
+    kind, make, monkeypatch
+):
+    from codemode.stores import postgres
+
+    bring_up_to_date, begun, go_on = postgres.bring_up_to_date, threading.Event(), threading.Event()
+
+    def stand_still(session):
+        begun.set()
+        assert go_on.wait(60)
+        bring_up_to_date(session)
+
+    monkeypatch.setattr(postgres, "_STANDSTILL_MS", 200)
+    monkeypatch.setattr(postgres, "bring_up_to_date", stand_still)
+
+    async def scenario():
+        store, other = make(), make()
+        still = asyncio.create_task(store.list(tenant=ALL_TENANTS))
+        await asyncio.to_thread(begun.wait, 60)
+        monkeypatch.setattr(postgres, "_STANDSTILL_MS", 60_000)  # the others do not stand still
+        monkeypatch.setattr(postgres, "bring_up_to_date", bring_up_to_date)
+        await other.put(paused("quick"))
+        go_on.set()
+        with pytest.raises(StoreUnavailable, match="cannot be used"):
+            await still
+        await store.aclose()
+        await other.aclose()
+
+    within(scenario())
 
 
 def test_a_store_without_a_file_is_told_of_the_one_in_memory():

@@ -21,6 +21,7 @@ from thoroughness import rounds
 from codemode.host import steps
 from codemode.tools.search import postings
 from codemode.tools.search.index import ToolIndex
+from codemode.tools.search.named_tools import named_tools
 from codemode.tools.search.postings import Postings
 
 WORDS = [
@@ -117,6 +118,19 @@ def test_earlier_versions_are_let_go_of():
     gc.collect()
     assert [one() for one in earlier] == [None] * 20
     assert [one.position for one in index.search("new19", 1)] == [5]
+
+
+def test_nothing_of_tools_that_are_gone_is_kept():
+    made = Postings(named_tools(pairs([PlainTool("stays", "A walrus.")])))
+    sizes: list[dict[str, int]] = []
+    for n in range(6):
+        gone = PlainTool(f"gone{n}", f"Orders number{n}.", {"properties": {"n": {}}})
+        tools = [PlainTool("stays", "A walrus."), gone]
+        made = Postings(named_tools(pairs(tools)), made)
+        kept = {**vars(made), "known": vars(made.known)["_counts"]}
+        sizes.append({name: len(one) for name, one in kept.items()})
+    assert sizes == sizes[:1] * 6
+    assert sizes[0]["by_plain"] == 2
 
 
 def test_updates_during_searches_from_several_threads_tear_no_answer():

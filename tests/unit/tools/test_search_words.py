@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codemode.tools.search import meanings, readings
+from codemode.tools.search import meanings, readings, stems
 from codemode.tools.search.idioms import plainly
 from codemode.tools.search.known_words import MAX_CORRECTIONS, KnownWords
 from codemode.tools.search.query import read_query
@@ -159,3 +160,11 @@ def test_stems_are_those_of_a_second_implementation():
         stems = {words[at]: stem for stem, at in database.execute("SELECT term, doc FROM v")}
     assert len(stems) > 10_000
     assert {word: stem_of(word) for word in stems} == stems
+
+
+def test_a_long_word_is_its_own_stem_and_is_not_kept():
+    kept: Any = vars(stems)["_stem"].cache_info
+    before = kept().currsize
+    words = [str(number) + "x" * 10_000 for number in range(3)]
+    assert [stems.stem_of(word) for word in words] == words
+    assert kept().currsize == before

@@ -162,8 +162,10 @@ def test_a_parameter_that_pydantic_cannot_describe_is_refused_when_prepared():
     def f(x: Opaque) -> int:
         return 1
 
-    with pytest.raises(ValueError, match="input_schema of tool 'f'"):
+    with pytest.raises(ValueError, match="input_schema of tool 'f'") as raised:
         prepared(tool(f)).compile()
+    assert "Opaque'>. Annotate it with" in str(raised.value)
+    assert "\n" not in str(raised.value)
 
 
 def test_the_decorator_takes_settings():

@@ -23,6 +23,7 @@ from .signed import Clock, Signed
 
 COOKIE = "codemode_console"
 LIFETIME_SECONDS = 12 * 3600
+_MOST_ENDED = 1000  # that are known without the store, which knows all of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +76,9 @@ class Sessions:
 
     def _remember(self, session: Session) -> None:
         now = self._clock()
-        self._ended = {one: until for one, until in self._ended.items() if until > now}
         self._ended[session.id] = now + LIFETIME_SECONDS + 1
+        while len(self._ended) > _MOST_ENDED or next(iter(self._ended.values())) <= now:
+            del self._ended[next(iter(self._ended))]
 
 
 def _name(session: Session) -> str:

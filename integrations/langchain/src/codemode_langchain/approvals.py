@@ -68,7 +68,7 @@ class Approvals:
         self.are_declared = rules == DESTRUCTIVE  # by the tools themselves
         if not (rules is None or self.are_declared or callable(rules) or isinstance(cast("Any", rules), Mapping)):
             raise ValueError(
-                "approve must map names of tools to rules, or be a function,"
+                'approve must map names of tools to rules, such as {"delete_file": True}, or be a function,'
                 f" {DESTRUCTIVE!r} (what tools declare of themselves) or None, got {rules!r}"
             )
         self._ask_all = rules if callable(rules) else None

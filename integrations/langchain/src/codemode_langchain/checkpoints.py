@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 from uuid import UUID
 
@@ -10,9 +12,27 @@ from langchain_core.runnables import RunnableConfig
 
 from .pregel import CHECKPOINTER, CHECKPOINTS, NAMESPACE, RETURN, TASK_ID, inside
 
+_log = logging.getLogger("codemode.approvals")
+
 # Checkpoints are named by UUIDs of version 6, which count ticks of 100 ns from 1582.
 _UUID_WITH_TIME = 6
 _UUID_EPOCH = 0x01B21DD213814000
+
+
+def warn_if_unanswerable(config: RunnableConfig) -> None:
+    """Log a warning, once in a process, where a person is asked in a graph that LangGraph cannot go on with."""
+    # A graph inside of another has that one's here, also where it was made with none of its own.
+    if config.get("configurable", {}).get(CHECKPOINTER) is None:
+        _warn_of_no_checkpointer()
+
+
+@cache
+def _warn_of_no_checkpointer() -> None:
+    _log.warning(
+        "a person is asked in a graph without a checkpointer: the answer cannot be given, for LangGraph keeps nothing"
+        " to go on with. Add one, create_agent(..., checkpointer=InMemorySaver()) or one of a database, and call the"
+        ' agent with {"configurable": {"thread_id": ...}}'
+    )
 
 
 def time_of_step_ms(config: RunnableConfig) -> int | None:

@@ -126,13 +126,15 @@ class ExecWaitMiddleware(HidingMiddleware):
     def _offered(self, face: Face) -> Sequence[BaseTool]:
         return () if cast("ExecWaitFace", face).is_empty else face.offered()
 
-    def _shown(self, request: ModelRequest[Any]) -> tuple[ModelRequest[Any], dict[str, Any]]:
+    def _shown(
+        self, request: ModelRequest[Any], registered: Iterable[BaseTool]
+    ) -> tuple[ModelRequest[Any], dict[str, Any]]:
         own = [one for one in request.tools if not isinstance(one, BaseTool)]
         if unnamed := [name for name in map(offered_name, own) if name not in self._chosen.kept_names]:
             raise InvalidConfigError(
                 f"{unnamed[0]!r} is a tool of the model's provider, which no program can call: name it in direct"
             )
-        shown, update = super()._shown(request)
+        shown, update = super()._shown(request, registered)
         if not any(map(self._is_of_pair, shown.tools)):
             return shown, update
         return CheckedRequest.of(shown, Offer(shown.tools, request.response_format, self.words.kind)), update

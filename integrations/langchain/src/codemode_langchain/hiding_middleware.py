@@ -34,7 +34,7 @@ from .chosen import Chosen, InPrograms
 from .conversion import Capture, convert, tool_call
 from .faces import Face, OuterTool, as_tools
 from .known_faces import KnownFaces
-from .limits import END, Limits, end_in, limits_among, passed_on
+from .limits import END, Limit, Limits, end_in, limits_among, passed_on
 from .neighbours import HidingWords, refuse_second, reviewed_by_neighbours, warn_of_sub_agents
 from .pregel import AgentParts, inside
 from .server_tools import annotations_of
@@ -94,7 +94,9 @@ class HidingMiddleware(AgentMiddleware[Any, Any, Any]):
         self._known: OrderedDict[int, tuple[BaseTool, PreparedTool]] = OrderedDict()
         self._lock = threading.Lock()
         self._look = threading.Lock()
-        self._agents: weakref.WeakKeyDictionary[Any, AgentParts] = weakref.WeakKeyDictionary()  # by their tool nodes
+        # Of each agent, by the node of its tools. Nothing else of it is kept: its tools may know the agent, which
+        # then would never go.
+        self._limits: weakref.WeakKeyDictionary[Any, list[Limit]] = weakref.WeakKeyDictionary()
         # Known to the agent by their names; what they run depends on the agent's tools.
         self._registered = {one.name: one for one in self._made_face([]).offered()}
 
@@ -131,22 +133,22 @@ class HidingMiddleware(AgentMiddleware[Any, Any, Any]):
             self._seen_alone(beside)
         return [*self._registered.values()]
 
-    def _look_around(self, config: RunnableConfig) -> AgentParts | None:
+    def _look_around(self, config: RunnableConfig) -> tuple[Sequence[BaseTool], Sequence[Limit]]:
         """Look at the agent that runs, once: what its other middleware reviews, and whether that sees nested calls.
 
-        Raises `ValueError` for middleware that does not see what it is there to see, and `UnknownVersionError` where
-        nobody can tell.
+        Returns its tools and its limits, none outside of an agent. Raises `ValueError` for middleware that does not see
+        what it is there to see, and `UnknownVersionError` where nobody can tell.
         """
         node = inside(config)
         if node is None:
-            return None
+            return (), ()
         with self._look:
-            known = next((self._agents[one] for one in node.tool_nodes() if one in self._agents), None)
-            if known is None:
-                tool_node, known = node.agent_of(self)
-                self._take_in(known)
-                self._agents[tool_node] = known
-            return known
+            tool_node = next((one for one in node.tool_nodes() if one in self._limits), None)
+            if tool_node is None:
+                tool_node, agent = node.agent_of(self)
+                self._take_in(agent)
+                self._limits[tool_node] = limits_among(agent.listed)
+            return [*tool_node.tools_by_name.values()], self._limits[tool_node]
 
     def _take_in(self, agent: AgentParts) -> None:
         refuse_second([one.words for one in agent.listed if isinstance(one, HidingMiddleware)])
@@ -197,28 +199,29 @@ class HidingMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def _asked(self, request: ModelRequest[Any]) -> tuple[ModelRequest[Any], dict[str, Any], AIMessage | None]:
         """Return what the model is asked, an update of the state, and what is said in its place after a last call."""
-        agent = self._look_around(ensure_config())
-        shown, update = self._shown(request)
-        if agent is not None:
-            update = {**update, **passed_on(request.state, limits_among(agent.listed))}
+        registered, limits = self._look_around(ensure_config())
+        shown, update = self._shown(request, registered)
+        update = {**update, **passed_on(request.state, limits)}
         if (said := end_in(request.state)) is None:
             return shown, update, None
         return shown, {**update, END: None}, AIMessage(said)
 
-    def _shown(self, request: ModelRequest[Any]) -> tuple[ModelRequest[Any], dict[str, Any]]:
+    def _shown(
+        self, request: ModelRequest[Any], registered: Iterable[BaseTool]
+    ) -> tuple[ModelRequest[Any], dict[str, Any]]:
         self._refuse_others_of_its_names(request.tools)
         hidden = self._hidden(one for one in request.tools if isinstance(one, BaseTool))
         face = self._face(hidden)
         native = [one for one in request.tools if not isinstance(one, BaseTool) or self._stays(one, face)]
         shown = request.override(tools=[*native, *self._offered(face)])
-        return shown, cast("Any", self._shown_tools.note(hidden, native))
+        known = {one.name for one in registered if not self._is_own(one)}
+        return shown, cast("Any", self._shown_tools.note(hidden, native, known))
 
     def _bound(self, request: ToolCallRequest, handler: Handler) -> ToolCallRequest:
         registered, hidden = self._called_from(request)
         face = self._face(hidden)
         self._require_known(registered, hidden, face)
-        agent, node = self._look_around(_config_of(request)), inside(_config_of(request))
-        listed = limits_among(() if agent is None else agent.listed)
+        (_, listed), node = self._look_around(_config_of(request)), inside(_config_of(request))
         limits = Limits(listed, node, request.state) if node is not None and listed else None
         caller = cast("Caller", HandlerCaller(request, handler, limits))
         return request.override(tool=self._own_tool(face, request, caller))

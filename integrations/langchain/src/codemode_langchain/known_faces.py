@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from langchain_core.tools import BaseTool
@@ -12,6 +12,7 @@ from langchain_core.tools import BaseTool
 from .faces import Face
 
 _MAX_FACES = 32
+_MAX_TOOLS = 8192  # of all together, about 12 kB each: a server that is listed for every request may have any number
 Key = tuple[Any, ...]
 
 
@@ -40,7 +41,7 @@ class KnownFaces:
                 faces, made = self._faces, self._make(tools)
                 with self._lock:
                     faces[key] = made
-                    while len(faces) > _MAX_FACES:
+                    while len(faces) > 1 and (len(faces) > _MAX_FACES or _tools_of(faces) > _MAX_TOOLS):
                         faces.popitem(last=False)
             return face
 
@@ -60,3 +61,7 @@ class KnownFaces:
             if face is not None:
                 self._faces.move_to_end(key)
             return face
+
+
+def _tools_of(faces: Mapping[Key, Face]) -> int:
+    return sum(len(one.given) for one in faces.values())

@@ -10,7 +10,7 @@ import threading
 import weakref
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from langchain.agents.middleware import ToolCallLimitMiddleware
 from langchain.agents.middleware.tool_call_limit import ToolCallLimitExceededError
@@ -28,6 +28,7 @@ _THREAD = "thread_tool_call_count"
 _RUN = "run_tool_call_count"
 _ALL = "__all__"
 
+Limit: TypeAlias = ToolCallLimitMiddleware[Any, Any]
 _lock = threading.Lock()
 _steps: weakref.WeakKeyDictionary[Any, tuple[int, _Step]] = weakref.WeakKeyDictionary()
 
@@ -43,7 +44,7 @@ class _Step:
 class Limits:
     """The limits of an agent, for the nested calls of one program."""
 
-    def __init__(self, limits: Sequence[ToolCallLimitMiddleware[Any, Any]], node: Inside, state: Any) -> None:
+    def __init__(self, limits: Sequence[Limit], node: Inside, state: Any) -> None:
         self._limits = limits
         self._node = node
         self._before = {
@@ -136,7 +137,7 @@ class Limits:
         return {key: tool for calls in earlier for key, tool in calls.items()} | step.calls
 
 
-def passed_on(state: Any, limits: Sequence[ToolCallLimitMiddleware[Any, Any]]) -> dict[str, Any]:
+def passed_on(state: Any, limits: Sequence[Limit]) -> dict[str, Any]:
     """Return the update of the state that passes nested calls on to the counts of these limits."""
     calls = _in(state, CALLS)
     if not calls or not limits:
@@ -156,7 +157,7 @@ def end_in(state: Any) -> str | None:
     return _value(state, END) or None
 
 
-def limits_among(listed: Iterable[Any]) -> list[ToolCallLimitMiddleware[Any, Any]]:
+def limits_among(listed: Iterable[Any]) -> list[Limit]:
     """Return the limits among the middleware of an agent."""
     return [one for one in listed if isinstance(one, ToolCallLimitMiddleware)]
 

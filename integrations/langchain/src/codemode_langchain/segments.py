@@ -29,7 +29,7 @@ from .approvals import Approvals, Question
 from .batches import batched, taken_apart, waiting_of
 from .beginnings import Beginning
 from .callers import Caller
-from .checkpoints import time_of_step_ms
+from .checkpoints import time_of_step_ms, warn_if_unanswerable
 from .content import shown_block
 from .graph import awaited, binding_in_node, number_of, start_task
 from .graph_state import left_by
@@ -156,6 +156,8 @@ class Segments:
         new = {one.key: one for one in questions if not self._questions.is_answered(one)}
         alone = [one for key, one in new.items() if key not in self._waiting]
         asked = batched(alone) if self.approvals.is_batched else alone
+        if asked:
+            warn_if_unanswerable(self.config)
         collected: Collected = yield Ask(questions=tuple(asked))
         self._questions.answer(taken_apart(asked, collected.answers))
         self._waiting.update(waiting_of(asked, collected.waiting))

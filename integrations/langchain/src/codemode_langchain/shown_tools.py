@@ -8,7 +8,7 @@ from __future__ import annotations
 import secrets
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any, NotRequired, cast
 
 from langchain.agents.middleware.types import AgentState, PrivateStateAttr
@@ -43,17 +43,24 @@ class CodeModeState(AgentState[Any]):
 
 
 class ShownTools:
-    """Remembers for each step what its model was shown."""
+    """Remembers for each step what its model was shown, and those tools that its agent does not have."""
 
     def __init__(self) -> None:
         self._steps: OrderedDict[str, dict[str, BaseTool]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def note(self, programs: Sequence[BaseTool], native: Sequence[Any]) -> dict[str, Shown]:
-        """Return the update of the agent's state for a step that shows these tools."""
+    def note(
+        self, programs: Sequence[BaseTool], native: Sequence[Any], registered: Collection[str]
+    ) -> dict[str, Shown]:
+        """Return the update of the agent's state for a step that shows these tools.
+
+        ``registered`` are the names of the agent's own, which it brings along when they are called.
+        """
         step = secrets.token_hex(8)
+        made = {one.name: one for one in programs if one.name not in registered}
         with self._lock:
-            self._steps[step] = {one.name: one for one in programs}
+            if made:
+                self._steps[step] = made
             while len(self._steps) > _MAX_STEPS:
                 self._steps.popitem(last=False)
         names = [name for one in native if (name := name_of(one)) is not None]

@@ -35,7 +35,7 @@ class Approvals:
         known = rules is None or self._is_declared or callable(rules) or isinstance(cast("Any", rules), Mapping)
         if not known:
             raise ValueError(
-                "approve must map names of tools to rules, or be a function,"
+                'approve must map names of tools to rules, such as {"delete_file": True}, or be a function,'
                 f" {DESTRUCTIVE!r} (what tools declare of themselves) or None, got {rules!r}"
             )
         self._ask_all = rules if callable(rules) else None

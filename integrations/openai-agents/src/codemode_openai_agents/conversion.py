@@ -45,6 +45,8 @@ def tools_of(given: Iterable[Any]) -> list[FunctionTool]:
 
     Raises `ValueError` for what is neither, and for two of one name.
     """
+    if not isinstance(given, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - a tool, or an agent
+        raise ValueError(f"tools must be a list of tools, got {type(given).__name__}")  # noqa: TRY004 - as below
     found: dict[str, FunctionTool] = {}
     for one in given:
         tool = one if isinstance(one, FunctionTool) else _of_function(one)

@@ -7,6 +7,7 @@ are the SDK's own for agents behind tools. The calls that it asks for are not ma
 
 from __future__ import annotations
 
+import copy
 import json
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
@@ -29,6 +30,7 @@ from agents import (
     UserError,
     tool_namespace,
 )
+from agents.tool_context import ToolContext
 from openai.types.responses import (
     ResponseFunctionToolCall,
     ResponseOutputMessage,
@@ -98,6 +100,9 @@ class Hooks(RunHooks[Any]):
         """Note the context of the turn that begins."""
         holding = CURRENT.get()
         holding.context, holding.agent = context, agent
+        if isinstance(context, ToolContext) and context.tool_call is not None:
+            # The SDK keeps a run that pauses until the very call is gone which it is of: so the run must not know it.
+            context.tool_call = copy.copy(context.tool_call)
 
 
 class ProgramModel(Model):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, AsyncIterator
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any, Self, cast
 
 from pydantic_ai import RunContext
 from pydantic_ai.agent import UserPromptNode
@@ -49,6 +49,12 @@ class HidingCapability(AbstractCapability[AgentDepsT]):
     _made_face: Face | None = field(default=None, init=False, repr=False)
     _kept: KeptPauses = field(default_factory=KeptPauses, init=False, repr=False)
     _run: RunState = field(default_factory=RunState, init=False, repr=False)
+
+    def __new__(cls, *given: Any, **_named: Any) -> Self:
+        """Refuse what the framework does with a class: it calls it with the context of each run."""
+        if given and isinstance(given[0], RunContext):
+            raise UserError(f"an agent's capabilities are objects: write {cls.__name__}() in place of {cls.__name__}")
+        return super().__new__(cls)
 
     @property
     def _face(self) -> Face:

@@ -63,9 +63,10 @@ class FactWalk:
         self._ahead = {wants_names: self._listeners(wants_names) for wants_names in (False, True)}
 
     def listeners(self, data: bytes, wants_names: bool, is_rehearsal: bool = False) -> Listeners:
-        """Return those for one program; a rehearsal leaves what was made ahead."""
-        ahead = None if is_rehearsal else self._ahead.pop(wants_names, None)
-        listeners = ahead or self._listeners(wants_names)
+        """Return those for one program. A rehearsal makes others ahead, in memory that it has written to itself."""
+        listeners = self._ahead.pop(wants_names, None) or self._listeners(wants_names)
+        if is_rehearsal:
+            self._ahead[wants_names] = self._listeners(wants_names)
         listeners.begin(data)
         return listeners
 

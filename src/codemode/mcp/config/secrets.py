@@ -11,6 +11,7 @@ import logging
 import threading
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any, cast
 
 from ...data.narrowing import is_array, is_mapping
@@ -24,6 +25,8 @@ HIDDEN = "[secret]"
 
 # Tokens that were refreshed stay secret, as they may still be valid; a gateway that runs for a year keeps the last.
 _MOST_ADDED = 2_000
+_MOST_OF_ONE = 16  # owner: a server that gives new ones all the time drives out its own
+_CONFIGURATION = ""
 _CHARACTERS_OF_A_STEP = 7  # as a power of two
 # "client" is the name of a logger of the SDK.
 _OURS = {"codemode", "mcp", "client"}
@@ -38,23 +41,37 @@ class Secrets:
 
     def __init__(self, texts: Iterable[str] = ()) -> None:
         self._lock = threading.Lock()
-        self._added: dict[str, None] = {}
+        self._added: dict[str, dict[str, None]] = {}  # by owner, whoever has got one last at the end
         self._fixed = frozenset(texts)
         self._search = Search(forms_of(self._fixed))
 
     def __repr__(self) -> str:
-        return f"<Secrets: {len(self._fixed) + len(self._added)}>"
+        return f"<Secrets: {len(self._all())}>"
 
-    def add(self, *texts: str) -> None:
-        """Take these out as well from now on: tokens that were just given."""
+    def add(self, *texts: str, owner: str = _CONFIGURATION) -> None:
+        """Take these out as well from now on: tokens that were just given.
+
+        Of an ``owner``, some user's sign-in at some server, the last 16 are kept; of the configuration 2,000.
+        """
         with self._lock:
             new = [text for text in texts if text not in self._fixed]
-            if all(text in self._added for text in new):
+            own = self._added.pop(owner, {})
+            is_known = all(text in own for text in new)
+            self._added[owner] = own = {text: None for text in own if text not in new} | dict.fromkeys(new)
+            if is_known:
                 return
-            self._added.update(dict.fromkeys(new))
-            while len(self._added) > _MOST_ADDED:
-                del self._added[next(iter(self._added))]
-            self._search = Search(forms_of({*self._fixed, *self._added}))
+            while len(own) > (_MOST_ADDED if owner == _CONFIGURATION else _MOST_OF_ONE):
+                del own[next(iter(own))]
+            others = [one for one in self._added if one not in (owner, _CONFIGURATION)]
+            count = sum(len(self._added[one]) for one in (*others, owner))
+            for one in others:
+                if count <= _MOST_ADDED:
+                    break
+                count -= len(self._added.pop(one))
+            self._search = Search(forms_of(self._all()))
+
+    def _all(self) -> set[str]:
+        return {*self._fixed, *chain.from_iterable(self._added.values())}
 
     def text(self, text: str) -> str:
         """Return the text with ``[secret]`` wherever a secret stood."""

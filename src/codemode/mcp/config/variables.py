@@ -12,7 +12,7 @@ from typing import Any, cast
 from ...trace.visible_text import one_line
 from .mistakes import MistakeError, short
 from .places import home
-from .secret_rules import says_secret
+from .secret_rules import is_secret_name, says_secret
 
 KEYRING_SERVICE = "codemode"
 _DESCRIBED_CHARACTERS = 120
@@ -80,9 +80,9 @@ class Variables:
             return found
         if given:
             return default
-        raise MistakeError(
-            path, f"the variable {name} is not set; set it, or write ${{{name}:-default}}", lacks_value=True
-        )
+        # A default stands in the file for all who read it.
+        way = f"${{keyring:{name}}}" if is_secret_name(name) else f"${{{name}:-default}}"
+        raise MistakeError(path, f"the variable {name} is not set; set it, or write {way}", lacks_value=True)
 
     def _predefined(self, said: str) -> str | None:
         known = {

@@ -16,6 +16,8 @@ PRINCIPAL_KEY = "codemode.principal"
 """Where in the ASGI scope of a request the door has put the id of whoever sent it."""
 ID_KEY = "codemode.request-id"
 """Where the id of the request in its body is, None where it holds none."""
+METHOD_KEY = "codemode.method"
+"""Where the method of the request in its body is, None where it holds none."""
 SESSION_HEADER = "mcp-session-id"
 _LEFT_KEY = "codemode.left"
 _LEFT: ContextVar[asyncio.Event | None] = ContextVar("codemode_mcp_left", default=None)

@@ -12,10 +12,10 @@ from mcp.server.lowlevel import Server
 from starlette.types import Receive, Scope, Send
 
 from ..config.values import ConfigError, GatewayConfig
-from .callers import ID_KEY, PRINCIPAL_KEY
+from .callers import PRINCIPAL_KEY
 from .health import Health
 from .http_answers import Refused, answer, refuse
-from .http_bodies import Incoming, read_body
+from .http_bodies import Incoming
 from .http_console import CONSOLE_PATH, MountedConsole, mounted_console
 from .http_door import METADATA_PATH, Door
 from .http_server_pages import server_page
@@ -186,14 +186,21 @@ class HttpApp:
         return getattr(self._gateway, "sign_ins", None)
 
     async def _called(self, scope: Scope, receive: Receive, send: Send) -> None:
-        name, user = await self._door.caller(scope)
+        name, user = await self._caller(scope)
         if scope["method"] not in _METHODS:
             raise Refused(405, "Messages are sent by POST", {"allow": ", ".join(_METHODS)})
         # Whom a server around this one knows is somebody else's word.
         scope["user"] = user
         scope[PRINCIPAL_KEY] = name
-        receive, scope[ID_KEY] = await read_body(scope, receive, self._limits)
         await self._mcp(scope, receive, send)
+
+    async def _caller(self, scope: Scope) -> tuple[str, Any]:
+        while True:
+            door = self._door
+            found = await door.caller(scope)
+            self._follow()
+            if door is self._door:  # else those who may call have changed while one was verified
+                return found
 
     async def _in_session(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._sessions.handle(scope[PRINCIPAL_KEY], scope, receive, send)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic_core import from_json
 from starlette.types import Message, Receive, Scope
@@ -18,6 +18,13 @@ _DRAIN_SECONDS = 1.0
 _MOST_DRAINED_BYTES = 1 << 20
 _READ_AT_ONCE_BYTES = 1 << 16
 _MOST_ID = 1 << 63
+
+
+class Head(NamedTuple):
+    """What a body asks for, as far as it is looked at here. Both are None where it holds no request."""
+
+    id: str | int | None = None
+    method: str | None = None
 
 
 class Incoming:
@@ -40,8 +47,8 @@ class Incoming:
                     left -= len((await self()).get("body", b""))
 
 
-async def read_body(scope: Scope, receive: Receive, limits: HttpLimits) -> tuple[Receive, str | int | None]:
-    """Return a ``receive`` that gives the whole body at once, and the id of the request in it, None where it has none.
+async def read_body(scope: Scope, receive: Receive, limits: HttpLimits) -> tuple[Receive, Head]:
+    """Return a ``receive`` that gives the whole body at once, and what is known of the request in it.
 
     Raises `Refused` for what is too long, large or slow, and for an id that JSON-RPC does not have.
     """
@@ -57,23 +64,24 @@ async def read_body(scope: Scope, receive: Receive, limits: HttpLimits) -> tuple
     if body.count(b"[") + body.count(b"{") + body.count(b",") > limits.body_items:
         raise Refused(413, f"A message has at most {limits.body_items} values")
     if len(body) <= _READ_AT_ONCE_BYTES:
-        return _again(body, receive), _id_in(body)
-    return _again(body, receive), await off_loop(lambda: _id_in(body))
+        return _again(body, receive), _head_of(body)
+    return _again(body, receive), await off_loop(lambda: _head_of(body))
 
 
-def _id_in(body: bytes) -> str | int | None:
-    """Return the id of a request. One that is none would be read as a notification, to which there is no answer."""
+def _head_of(body: bytes) -> Head:
+    """Return what is asked for. An id that is none would be read as a notification, to which there is no answer."""
     try:
         message: Any = from_json(body)
     except (ValueError, RecursionError):
-        return None  # refused where it is read
+        return Head()  # refused where it is read
     if not is_object(message) or "method" not in message or "id" not in message:
-        return None
+        return Head()
     found: Any = message["id"]
     is_number = isinstance(found, int) and not isinstance(found, bool) and abs(found) < _MOST_ID
     if not is_number and not isinstance(found, str):
         raise Refused(400, "The id of a request is a text or a whole number of at most 64 bits")
-    return found
+    method: Any = message["method"]
+    return Head(found, method if isinstance(method, str) else None)
 
 
 async def _whole(receive: Receive, most_bytes: int) -> bytes:

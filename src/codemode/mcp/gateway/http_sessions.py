@@ -13,8 +13,10 @@ from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.types import Message, Receive, Scope, Send
 
-from .callers import ID_KEY, SESSION_HEADER, answering
+from .callers import ID_KEY, METHOD_KEY, answering
 from .http_answers import Refused
+from .http_bodies import read_body
+from .http_open_sessions import OpenSessions, session_in
 from .http_settings import VERIFIED, HttpLimits
 from .principals import LOCAL
 
@@ -67,13 +69,12 @@ class Sessions:
             raise Refused(503, "The gateway is stopping, or has not started", _BUSY)
         managed = self._managed.get(name) or await self._started(name)
         answer = _Answer(send)
-        with (
-            managed.one_more(self._limits.requests) as until_ended,
-            managed.only_one(scope),
-            self._counted(scope),
-            answering(scope),
-        ):
-            await managed.manager.handle_request(scope, receive, answer)
+        # Its body is counted, and ends, with its user's requests: many that come slowly would hold all memory there is.
+        with managed.one_more(self._limits.requests) as until_ended:
+            receive, head = await read_body(scope, receive, self._limits)
+            scope[ID_KEY], scope[METHOD_KEY] = head.id, head.method
+            with managed.only_one(scope), self._counted(scope), answering(scope):
+                await managed.sessions(scope, receive, answer)
         if until_ended.cancelled_caught:
             await answer.end()
 
@@ -107,8 +108,8 @@ class Sessions:
         if len(self._managed) < self._limits.principals:
             return
         since = time.monotonic() - self._limits.idle_seconds
-        # None of these has a session any more: each ends when it was idle for as long.
-        for name in [name for name, one in self._managed.items() if not one.answering and one.used_at < since]:
+        # None of these has a session, or none any more: each ends when it was idle for as long.
+        for name in [name for name, one in self._managed.items() if one.has_no_session(since)]:
             await self._managed.pop(name).end()
         if len(self._managed) >= self._limits.principals:
             raise Refused(503, "Too many users at once", _BUSY)
@@ -142,11 +143,16 @@ class _Managed:
             max_request_body_size=limits.body_bytes,
             max_sessions=limits.sessions,
         )
+        self.sessions = OpenSessions(self.manager.handle_request, limits.sessions)
         self.answering: set[anyio.CancelScope] = set()
-        self._ids: set[tuple[bytes, str]] = set()
+        self._ids: set[tuple[str, str]] = set()
         self.used_at = time.monotonic()
         self._ready, self._over = asyncio.Event(), asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+
+    def has_no_session(self, since: float) -> bool:
+        """Tell whether nothing is lost with it: there never was a session, or all were idle ``since`` then."""
+        return not self.answering and (not len(self.sessions) or self.used_at < since)
 
     @contextlib.contextmanager
     def one_more(self, most: int) -> Generator[anyio.CancelScope]:
@@ -165,7 +171,7 @@ class _Managed:
     def only_one(self, scope: Scope) -> Generator[None]:
         """Let a session have one request of an id at a time: the first of two would never be answered."""
         request_id = scope.get(ID_KEY)
-        session = next((value for name, value in scope["headers"] if name == SESSION_HEADER.encode()), None)
+        session = session_in(scope)
         if request_id is None or session is None:
             yield
             return

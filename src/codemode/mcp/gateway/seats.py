@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 
 from ..config.values import GatewayConfig
@@ -86,7 +86,12 @@ class Seats:
         while (config := self._config()) is not seat.config:  # which has changed meanwhile
             await seat.take(config)
         self._seats[principal] = seat
-        idle = [other for other, one in self._seats.items() if not one.runs and other != principal]
-        for other in idle[: max(0, len(self._seats) - self._most)]:
+        while len(self._seats) > self._most and (other := self._in_the_way(principal)) is not None:
             await self._seats.pop(other).aclose()
         return seat
+
+    def _in_the_way(self, principal: Principal) -> Principal | None:
+        """Return whose seat goes for this one: idle longest, of the users with most. So nobody drives others out."""
+        most = Counter(one.id for one in self._seats)
+        idle = [other for other, one in self._seats.items() if not one.runs and other != principal]
+        return max(idle, key=lambda one: most[one.id], default=None)

@@ -17,7 +17,7 @@ from .pages import CursorError
 from .passed import Passed
 from .questions import connection_of
 from .shelves import PROMPTS, RESOURCES, TEMPLATES, Kind, capability_of
-from .watching import NotWatched
+from .watching import NotWatched, require_short
 from .worded import Declined, worded
 
 PassedOf = Callable[[Any], Awaitable[Passed]]
@@ -174,9 +174,13 @@ class _Handlers:
 
     async def listen(self, ctx: Any, params: types.SubscriptionsListenRequestParams) -> types.SubscriptionsListenResult:
         passed = await self._passed_of(ctx)
-        watcher = object()
+        watcher, wanted = object(), dict.fromkeys(params.notifications.resource_subscriptions or ())
         try:
-            for public in dict.fromkeys(params.notifications.resource_subscriptions or ()):
+            require_short(wanted)
+        except NotWatched as why:
+            raise MCPError(types.INVALID_PARAMS, str(why)) from None
+        try:
+            for public in wanted:
                 found = await passed.resource(public)
                 if found is not None:  # of what nobody has nothing is ever told
                     await _watch(passed, *found, public, watcher)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, TypeVar
-from weakref import WeakKeyDictionary
 
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
@@ -89,8 +89,11 @@ class Held:
                 answer.set_exception(Declined("the client did not answer in time"))
 
 
-HELD: WeakKeyDictionary[CallOrigin, Held] = WeakKeyDictionary()
-"""The request of each origin that is served in rounds: servers that several users share ask by its origin alone."""
+HELD: dict[CallOrigin, Held] = {}
+"""The request of each origin that is served in rounds: servers that several users share ask by its origin alone.
+
+Each is taken out when its task ends: the task's context knows its origin, so that neither would ever go by itself.
+"""
 
 
 class HeldRequests:
@@ -118,7 +121,7 @@ class HeldRequests:
         else:
             held = Held(asyncio.ensure_future(run()))
             self._running.add(held.task)
-            held.task.add_done_callback(self._ended)
+            held.task.add_done_callback(partial(self._ended, origin))
             HELD[origin] = held
         return await self._round(held)
 
@@ -153,7 +156,8 @@ class HeldRequests:
         self._waiting.pop(held.id, None)
         held.give_up()
 
-    def _ended(self, task: asyncio.Task[Any]) -> None:
+    def _ended(self, origin: CallOrigin, task: asyncio.Task[Any]) -> None:
+        HELD.pop(origin, None)
         self._running.discard(task)
         for held in [one for one in self._waiting.values() if one.task is task]:
             if held.expiry is not None:

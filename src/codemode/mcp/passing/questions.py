@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -14,6 +15,7 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.message import ServerMessageMetadata
 from pydantic import ValidationError
 
+from ...data.json_shape import weigh
 from ...trace.visible_text import clipped
 from ..upstreams.origins import CallOrigin
 from .held import ANSWER_SECONDS, HELD
@@ -21,8 +23,11 @@ from .worded import Declined, refusal, worded
 
 MAX_PER_CALL: Mapping[str, int] = {"elicitation/create": 8, "sampling/createMessage": 32, "roots/list": 32}
 MAX_WAITING = 16
+MAX_OPEN_CHARACTERS = 16_000_000
+"""Of all that one principal is asked at a time: eight of the longest questions."""
 MAX_ROOTS_A_MINUTE = 30
 _MAX_ELICITATIONS = 1_000
+_MAX_ID_CHARACTERS = 1_000  # of which a completion is passed on: a longer one is not kept
 _MAX_ERROR_CHARACTERS = 1_000
 
 
@@ -39,6 +44,7 @@ class Questions:
         self._counts: WeakKeyDictionary[Any, Counter[str]] = WeakKeyDictionary()
         self._turns: WeakKeyDictionary[Any, asyncio.Semaphore] = WeakKeyDictionary()
         self._waiting: Counter[int] = Counter()
+        self._open_characters = 0
         self._unasked: list[float] = []
         self._opened: dict[tuple[str, str], tuple[str, Any]] = {}
 
@@ -55,13 +61,14 @@ class Questions:
             raise Declined(f"the client behind this gateway {why}")
         self._count(origin, method)
         self._hide_in(request)
-        held = HELD.get(origin)
-        if held is not None:
-            return await held.ask(self._named(request, server, session))
-        if not session.can_send_request:
-            raise Declined("the client behind this gateway cannot be asked within this request")
-        async with self._turn(connection_of(session) or session):
-            return await self._sent(session, self._named(request, server, session))
+        with self._room(weigh(params, MAX_OPEN_CHARACTERS)):
+            held = HELD.get(origin)
+            if held is not None:
+                return await held.ask(self._named(request, server, session))
+            if not session.can_send_request:
+                raise Declined("the client behind this gateway cannot be asked within this request")
+            async with self._turn(connection_of(session) or session):
+                return await self._sent(session, self._named(request, server, session))
 
     async def roots(self, connections: list[Any]) -> types.InputResponse:
         """Ask for roots outside any call: of the one client that is there. Raises `Declined`."""
@@ -88,6 +95,17 @@ class Questions:
         if counts[method] > MAX_PER_CALL[method]:
             raise Declined(f"{method} came too often in one call")
 
+    @contextmanager
+    def _room(self, characters: int) -> Generator[None]:
+        """Count what is asked for as long as it is open: calls and connections of one user may be many."""
+        if self._open_characters + characters > MAX_OPEN_CHARACTERS:
+            raise Declined("the questions that wait for this user are too long already")
+        self._open_characters += characters
+        try:
+            yield
+        finally:
+            self._open_characters -= characters
+
     def _turn(self, client: Any) -> _Turn:
         turn = self._turns.get(client)
         if turn is None:
@@ -103,7 +121,7 @@ class Questions:
         params = request.params
         if isinstance(params, types.ElicitRequestURLParams):
             own = secrets.token_urlsafe(12)
-            if params.elicitation_id is not None:
+            if params.elicitation_id is not None and len(params.elicitation_id) <= _MAX_ID_CHARACTERS:
                 while len(self._opened) >= _MAX_ELICITATIONS:
                     del self._opened[next(iter(self._opened))]
                 self._opened[server, params.elicitation_id] = own, session

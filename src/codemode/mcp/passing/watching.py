@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 from weakref import WeakSet
 
@@ -22,6 +22,8 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from .keeping import Keeper
 
 MAX_WATCHED = 1_000
+MAX_URI_CHARACTERS = 8_192
+"""Of a resource that is watched: they are kept for as long as somebody does."""
 MAX_CLIENTS = 1_000
 TELL_SECONDS = 5.0
 BETWEEN_SECONDS = 0.25
@@ -66,6 +68,7 @@ class Watching:
         Raises `NotWatched` for a resource too many, and where the server refuses.
         """
         key = upstream.config.name, uri
+        require_short([public])
         if key not in self._watched and len(self._watched) >= MAX_WATCHED:
             raise NotWatched(f"at most {MAX_WATCHED:,} resources can be subscribed to")
         self._watched.setdefault(key, {}).setdefault(public, set()).add(watcher)
@@ -152,6 +155,14 @@ class Watching:
             return set(self._listed.get(type(event), ()))
         found = (told.get(event.uri, ()) for told in self._watched.values())
         return {one for watchers in found for one in watchers if hasattr(one, "notify")}
+
+
+def require_short(uris: Collection[str]) -> None:
+    """Raise `NotWatched` for more, or longer ones, than anybody may watch."""
+    if len(uris) > MAX_WATCHED:
+        raise NotWatched(f"at most {MAX_WATCHED:,} resources can be subscribed to")
+    if any(len(uri) > MAX_URI_CHARACTERS for uri in uris):
+        raise NotWatched(f"a URI that is subscribed to has at most {MAX_URI_CHARACTERS:,} characters")
 
 
 async def _tell(connection: Any, event: ServerEvent) -> None:

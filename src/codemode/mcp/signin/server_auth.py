@@ -197,11 +197,11 @@ class ServerAuth(httpx2.Auth):
         self._record = record = await self._store.read(self.key)
         self._was_read = True
         if record is not None:
-            self._secrets.add(*record.secrets)
+            self._secrets.add(*record.secrets, owner=self.key)
         return record
 
     async def _write(self, record: TokenRecord) -> str:
-        self._secrets.add(*record.secrets)
+        self._secrets.add(*record.secrets, owner=self.key)
         self._record, self._was_read = record, True  # the old refresh token is used up, even where this cannot be kept
         await self._store.write(self.key, record)
         if record.access_token is not None:

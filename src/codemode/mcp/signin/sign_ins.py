@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+from weakref import WeakValueDictionary
 
 from ...data.narrowing import mapping_or_empty
 from ...host.threads import off_loop
@@ -21,7 +22,11 @@ if TYPE_CHECKING:
 KIND = "connection-auth"
 """The kind of the pause in which a program waits for somebody to sign in; its payload has ``server`` and ``url``."""
 
+MOST_KEPT = 256
+"""So many principals' sign-ins are known without reading them again, and how so many attempts have ended."""
+
 _URL_S = 60.0
+KeptT = TypeVar("KeptT")
 
 
 class SignIns:
@@ -46,7 +51,9 @@ class SignIns:
         self.callback_url = callback_url
         self.page_of: Callable[[str, str], str | None] = _no_page
         """Returns the page on which a principal signs in to a server, by both their names, where there is one."""
-        self._auths: dict[str, ServerAuth] = {}
+        # Of users there is no end: connections hold those in use, and some are kept for the next one.
+        self._auths: WeakValueDictionary[str, ServerAuth] = WeakValueDictionary()
+        self._recent: dict[str, ServerAuth] = {}
         self._attempts: dict[str, Attempt] = {}
 
     async def __aenter__(self) -> Self:
@@ -58,7 +65,7 @@ class SignIns:
     async def aclose(self) -> None:
         """Give up the sign-ins that are under way, and wait for renewals."""
         await asyncio.gather(*(one.aclose() for one in self._attempts.values()))
-        await asyncio.gather(*(one.aclose() for one in self._auths.values()))
+        await asyncio.gather(*(one.aclose() for one in [*self._auths.values()]))
 
     def hook(self, principal: str = "local") -> Callable[[ServerConfig], ServerAuth | None]:
         """Return what `UpstreamHooks.sign_in` is for one principal."""
@@ -107,11 +114,12 @@ class SignIns:
 
         settings = AuthSettings.of(server)
         key = settings.key(server, principal)
-        if key not in self._auths:
+        auth = self._auths.get(key)
+        if auth is None:
             if settings.client_secret is not None:
                 self.secrets.add(settings.client_secret)
             store = TokenStore(keeping(settings.storage, self.folder))
-            self._auths[key] = ServerAuth(
+            auth = self._auths[key] = ServerAuth(
                 server,
                 settings,
                 principal,
@@ -120,7 +128,10 @@ class SignIns:
                 self.secrets,
                 lambda: self.page_of(server.name, principal),
             )
-        return self._auths[key]
+        _keep_last(self._recent, key, auth)
+        while len(self._recent) > MOST_KEPT:
+            del self._recent[next(iter(self._recent))]
+        return auth
 
     def begun(self, server: ServerConfig, principal: str = "local", *, is_asked_for: bool = False) -> Attempt:
         """Return the sign-in that is under way, begun here where there is none. Raises `SignInError`."""
@@ -131,9 +142,11 @@ class SignIns:
 
         attempt = self._attempts.get(auth.key)
         if attempt is None or attempt.is_over:
-            attempt = self._attempts[auth.key] = Attempt(
-                auth, self.folder, self._open_browser, self.callback_url, is_asked_for=is_asked_for
-            )
+            attempt = Attempt(auth, self.folder, self._open_browser, self.callback_url, is_asked_for=is_asked_for)
+            _keep_last(self._attempts, auth.key, attempt)
+            over = [key for key, one in self._attempts.items() if one.is_over]
+            for key in over[: max(0, len(self._attempts) - MOST_KEPT)]:
+                del self._attempts[key]
         return attempt
 
     async def pending(self, server: ServerConfig, principal: str = "local") -> str:
@@ -186,6 +199,11 @@ class SignIns:
         if said is None:
             return None
         return DECLINED if "error" in said else SIGNED_IN
+
+
+def _keep_last(kept: dict[str, KeptT], key: str, one: KeptT) -> None:
+    kept.pop(key, None)
+    kept[key] = one
 
 
 def _no_page(_server: str, _principal: str) -> None:

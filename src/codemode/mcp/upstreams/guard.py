@@ -115,6 +115,8 @@ class Guard:
                 return
             if self._process is not None:  # somebody has ended it
                 await off_loop(partial(_wait, self._process))
+            from ...workers.process import loader_variables  # late: lists are told without what runs programs
+
             ours, theirs = socket.socketpair()
             command = [sys.executable, "-I", "-S", str(Path(__file__).with_name("guard_main.py"))]
             starting = asyncio.ensure_future(
@@ -126,6 +128,7 @@ class Guard:
                         stdout=subprocess.DEVNULL,
                         stderr=subprocess.DEVNULL,
                         cwd="/",
+                        env=loader_variables(),  # servers can read of their parent what it was started with
                         pass_fds=(theirs.fileno(),),
                         start_new_session=True,
                     )

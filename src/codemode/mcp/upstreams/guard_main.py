@@ -29,7 +29,7 @@ _KILL_ROUNDS = 200
 _ROUND_SECONDS = 0.01
 _ORPHAN_ROUNDS = 20
 _MARK = "CODEMODE_MCP_SERVER"
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36
 
 
 class Guard:
@@ -50,6 +50,7 @@ class Guard:
 
                 self._prctl = ctypes.CDLL(None).prctl
                 self._prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+                self._prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)  # no server reads or traces its own guard
             except (ImportError, OSError, AttributeError):
                 self._prctl = None
         waker, woken = os.pipe()

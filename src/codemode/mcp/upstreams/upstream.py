@@ -6,7 +6,7 @@ import asyncio
 import contextvars
 import logging
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import Any, cast
 
 import mcp_types as types
@@ -229,7 +229,9 @@ class Upstream:
             if self._is_stale or self._listed_on is not connection:
                 await self._look(connection)
         while connection.is_open:
-            await asyncio.sleep(self._poll_seconds())
+            with suppress(TimeoutError):  # whoever slept would hold what has ended for as long as its server has said
+                async with asyncio.timeout(self._poll_seconds()):
+                    await connection.requests.ended.wait()
             if connection.is_open and self._is_polled(connection):
                 await self._look(connection)
 

@@ -38,6 +38,10 @@ _NOT_PAIRED = (
     "line {line}, column {column}: the script ends here before it is complete, or a bracket too many has closed it:"
     " pair all brackets, braces and parentheses"
 )
+_UNDEFINED_HINT = (
+    "a script has the language itself and what the description names: it calls a tool with"
+    " `await callTool(name, input)`, by the name that search has given"
+)
 _OPEN = "calls that had begun when the script ended may have happened, or may yet"
 _MOST_SHOWN = 8
 _LINE_END = re.compile("\r\n|[\n\r\u2028\u2029]")
@@ -177,6 +181,8 @@ def _runtime_error(error: CodeModeError) -> dict[str, Any]:
     thrown = string_or_empty(error.details.get("name")) if type(error) in _GUESTS else ""
     message = without_paths(message) if thrown else _of_limit(error) or message
     said = {"source": "script", "name": thrown or name, "message": message}
+    if thrown == "ReferenceError":
+        said["hint"] = _UNDEFINED_HINT
     stack = string_or_empty(error.details.get("stack"))
     return {**said, "stack": stack} if stack else said
 

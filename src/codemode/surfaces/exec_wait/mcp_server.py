@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ...host.threads import HostThreads
+from ...host.threads import check_alone
 from ...schemas.patterns import foreign_patterns
 from ...trace.failures import log_failure
 from .mcp_lookups import PROMPTS, RESOURCES, Lookups, lookups_of
@@ -112,9 +112,8 @@ class McpServer:
             async with asyncio.timeout(seconds):
                 tools, is_whole = await pages(self._session.list_tools, "tools", most=MAX_TOOLS)
                 lookups = await lookups_of(self._session, self._id, self._making)
-            # In a thread of its own, where it takes turns with other work: schemas may be a stranger's.
             work = partial(self._listed, tools, lookups, is_whole=is_whole)
-            made = await HostThreads().of_invocation().run_check(work)
+            made = await check_alone(work)  # schemas may be a stranger's
         except Exception as error:  # noqa: BLE001 - it is host code, and may work the next time
             log_failure(_log, "the tools of server %r cannot be listed", (self.owner,), error)
             return

@@ -23,7 +23,7 @@ from .results import RUNTIME_UNAVAILABLE
 MAX_RECORDED = 256
 _MAX_INPUT_BYTES = 4 << 20
 _Key: TypeAlias = tuple[str, str, str]
-_Call: TypeAlias = tuple[str, Future[Any], int]  # input, result, when it was made
+_Call: TypeAlias = tuple[str, Future[Any], int]  # digest of the input, result, when it was made
 _GONE = object()
 
 
@@ -54,40 +54,40 @@ class Recorded:
         owe: Callable[[Any], None] | None = None,
     ) -> Any:
         """Return what this call has come to, or do it. ``owe`` takes what comes when its caller has been cancelled."""
-        text = _text(given) if scope and tool_call_id else None
-        if text is None or tool_call_id is None:
+        digest = _digest(given) if scope and tool_call_id else None
+        if digest is None or tool_call_id is None:
             return await work()
-        return await self._shared((scope, tool, tool_call_id), text, work, owe)
+        return await self._shared((scope, tool, tool_call_id), digest, work, owe)
 
     async def once_for(self, scope: str, told: Callable[[], Any], work: Callable[[], Awaitable[Any]]) -> Any:
         """Return what work on exactly this, a JSON value, has come to in this scope, or do it."""
         try:
-            text = _text(told())
+            digest = _digest(told())
         except Exception:  # noqa: BLE001 - what is none is refused by whoever reads it
-            text = None
-        if text is None:
+            digest = None
+        if digest is None:
             return await work()
-        return await self._shared((scope, hashlib.sha256(text.encode()).hexdigest(), ""), "", work)
+        return await self._shared((scope, digest, ""), "", work)
 
     async def _shared(
-        self, key: _Key, text: str, work: Callable[[], Awaitable[Any]], owe: Callable[[Any], None] | None = None
+        self, key: _Key, digest: str, work: Callable[[], Awaitable[Any]], owe: Callable[[Any], None] | None = None
     ) -> Any:
         while True:
-            known, is_mine = self._begun(key, text)
+            known, is_mine = self._begun(key, digest)
             if is_mine:
                 return await self._done(key, known, work, owe)
             result = await asyncio.shield(asyncio.wrap_future(known[1]))
             if result is not _GONE:
                 return await _copied(result)
 
-    def _begun(self, key: _Key, text: str) -> tuple[_Call, bool]:
+    def _begun(self, key: _Key, digest: str) -> tuple[_Call, bool]:
         """Return the same call, and whether it is this one: somebody else may have made it before."""
         with self._lock:
             self._forget()
             found = self._calls.get(key)
-            if found is not None and found[0] == text:
+            if found is not None and found[0] == digest:
                 return found, False
-            mine = self._calls[key] = (text, Future(), now_ms())
+            mine = self._calls[key] = (digest, Future(), now_ms())
             self._calls.move_to_end(key)
             return mine, True
 
@@ -136,8 +136,10 @@ async def _copied(result: Any) -> Any:
     return await run_check(weigh(result, LARGE_CHARACTERS), partial(copy.deepcopy, result))
 
 
-def _text(given: Any) -> str | None:
+def _digest(given: Any) -> str | None:
+    """Return what an input is known by, however large it is; None for what is no JSON."""
     try:
-        return encode_json(given, max_bytes=_MAX_INPUT_BYTES, what="the input")
+        text = encode_json(given, max_bytes=_MAX_INPUT_BYTES, what="the input")
     except Exception:  # noqa: BLE001 - what is no JSON is refused by whoever reads it
         return None
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

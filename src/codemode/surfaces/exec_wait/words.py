@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,8 @@ PERSON_ASKED = (
     "A person has been asked to decide. Asking again does not help: call wait with this runId later, or do something"
     " else meanwhile."
 )
+_CALLED = re.compile(r"\btools\.([A-Za-z_$][\w$]{0,127})\(")
+_NEAR = 140  # characters, in which such a call has its place, on its dot or its name
 STORE_AWAY = "The store cannot be used now, and no program goes on without it. Call this again later."
 
 
@@ -87,7 +90,7 @@ class Words:
         return self.failed(self._text(one, error, code), code, output, telemetry)
 
     def _text(self, one: WaitingRun, error: CodeModeError, code: str) -> str:
-        text, cause = failure_text(error, one.code), error.__cause__
+        text, cause = failure_text(error, one.code) + _no_tool(error, one.code), error.__cause__
         if code == MEMORY_LIMIT:
             text = f"{text}\nmemoryLimitBytes is {self._options.memory_limit_bytes}"
         if self._options.host_error_detail != "message" or error.code not in HIDDEN_CODES or cause is None:
@@ -196,3 +199,20 @@ def _is_no_program(error: CodeModeError) -> bool:
     details = error.details
     is_at_first_word = (details.get("line"), details.get("column")) == (1, 1)
     return details.get("name") == "ReferenceError" and is_at_first_word and not error.calls
+
+
+def _no_tool(error: CodeModeError, code: str) -> str:
+    """Return what to do instead where a program has called a tool by a name that it does not have, else nothing."""
+    line, column = error.details.get("line"), error.details.get("column")
+    if error.details.get("name") != "TypeError" or error.message != "not a function":
+        return ""
+    if type(line) is not int or type(column) is not int or not 1 <= line <= len(lines := code.split("\n")):
+        return ""
+    near = _CALLED.finditer(lines[line - 1], max(0, column - _NEAR), column + _NEAR)
+    called = next((one for one in near if one.start() < column <= one.end()), None)
+    if called is None:
+        return ""
+    return (
+        f"\ntools.{called[1]} is no tool, or a name that several have: find ids with `await tools.search(query)`,"
+        " and call one with `await tools.call(id, input)`."
+    )

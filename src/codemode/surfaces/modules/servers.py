@@ -17,7 +17,7 @@ from ...data.narrowing import is_listing, is_mapping, is_sequence
 from ...errors import CodeModeAuthenticationError, CodeModeError
 from ...host import steps
 from ...host.cancellation import is_ended_from_outside
-from ...host.threads import HostThreads
+from ...host.threads import check_alone
 from ...options.checked_fields import WrongTypeError, string_or_none, strings
 from ...schemas.patterns import foreign_patterns
 from ...tools.server_texts import MAX_DESCRIPTION_CHARACTERS, MAX_NAME_CHARACTERS, plain_text, plain_texts
@@ -210,8 +210,7 @@ class Source:
                 given = await tools if inspect.isawaitable(tools) else tools
         except SystemExit as error:  # which would end the loop
             raise RuntimeError("the server raised SystemExit") from error
-        # In threads of its own, where it takes turns with other work, and stops once nobody waits for it.
-        return revision, learned, await HostThreads().of_invocation().run_check(partial(self._of, given))
+        return revision, learned, await check_alone(partial(self._of, given))
 
     def _of(self, tools: Any) -> ListedServer:
         server = self._server

@@ -143,6 +143,8 @@ class Postings:
         self.kept[slot] = self.tools[slot] = None
         self.known.remove(words.split())
         self.by_plain[plain] = tuple(other for other in self.by_plain[plain] if other != slot)
+        if not self.by_plain[plain]:
+            del self.by_plain[plain]
         for stem in stems:
             of_stem = self._own(stem)
             del of_stem[slot]

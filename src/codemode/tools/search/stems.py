@@ -30,10 +30,15 @@ _STEP_4 = dict.fromkeys(
 ) | {"sion": "s", "tion": "t"}  # fmt: skip
 
 
-@lru_cache(_CACHED_WORDS)
 def stem_of(word: str) -> str:
     """Return what a word in small letters has in common with its other forms; what is not English stays as it is."""
-    if not _MIN_CHARACTERS <= len(word) <= _MAX_CHARACTERS or not (word.isascii() and word.isalpha()):
+    # Nothing is kept for longer ones: a stranger writes them.
+    return _stem(word) if _MIN_CHARACTERS <= len(word) <= _MAX_CHARACTERS else word
+
+
+@lru_cache(_CACHED_WORDS)
+def _stem(word: str) -> str:
+    if not (word.isascii() and word.isalpha()):
         return word
     first = word[0]
     # A "y" at the beginning is a consonant.

@@ -69,20 +69,6 @@ def test_another_users_session_is_as_unknown_as_one_that_never_was():
     asyncio.run(main())
 
 
-def test_one_user_has_a_bounded_number_of_sessions_and_takes_none_of_anothers():
-    async def main() -> None:
-        async with served({"tokens": TOKENS}, sessions=2) as (_, url, client):
-            first = await opened(client, url, ANA)
-            await opened(client, url, ANA)
-            refused = await client.post(url, json=initialize(), headers={**ACCEPTS, **bearer(ANA)})
-            assert refused.status_code == 503
-            await opened(client, url, BOB)
-            assert (await client.delete(url, headers=first)).status_code == 200
-            await opened(client, url, ANA)
-
-    asyncio.run(main())
-
-
 def test_one_user_has_a_bounded_number_of_requests_at_a_time():
     async def main() -> None:
         async with served({"tokens": TOKENS}, requests=1) as (gateway, url, client):
@@ -101,15 +87,28 @@ def test_one_user_has_a_bounded_number_of_requests_at_a_time():
     asyncio.run(main())
 
 
-def test_users_who_are_gone_make_room_for_others():
+def test_users_without_a_session_make_room_at_once_and_others_only_when_theirs_are_over():
     async def main() -> None:
         call = modern_call()
+        async with asking({"tokens": TOKENS}, limits=HttpLimits(principals=1)) as client:
+            for token in (ANA, BOB, ANA, BOB):
+                answer = await client.post("/mcp", json=call["json"], headers={**call["headers"], **bearer(token)})
+                assert answer.status_code == 200
+            await opened(client, "/mcp", ANA)
+            answer = await client.post("/mcp", json=call["json"], headers={**call["headers"], **bearer(BOB)})
+            assert answer.status_code == 503
+
+    asyncio.run(main())
+
+
+def test_users_who_are_gone_make_room_for_others():
+    async def main() -> None:
         async with asking({"tokens": TOKENS}, limits=HttpLimits(principals=1, idle_seconds=0.001)) as client:
             for token in (ANA, BOB, ANA):
-                headers, status = {**call["headers"], **bearer(token)}, 503
+                headers, status = {**ACCEPTS, **bearer(token)}, 503
                 async with asyncio.timeout(BOUND):
                     while status == 503:  # until whoever was there has been idle for a millisecond
-                        status = (await client.post("/mcp", json=call["json"], headers=headers)).status_code
+                        status = (await client.post("/mcp", json=initialize(), headers=headers)).status_code
                 assert status == 200
 
     asyncio.run(main())

@@ -190,6 +190,20 @@ def test_seats_are_bounded_and_those_that_run_stay():
     run(main)
 
 
+def test_a_user_with_many_sessions_drives_nobody_else_out():
+    async def main() -> None:
+        world = World(server(sharing="session"), most=4)
+        bobs = await world.seats.of(Principal("bob", "1"))
+        for at in range(20):
+            await world.seats.of(Principal("ana", str(at)))
+        assert await world.seats.of(Principal("bob", "1")) is bobs
+        assert len(world.seats) == 4
+        assert {scope.owner for _, scope in world.closed} == {"ana"}
+        await world.seats.aclose()
+
+    run(main)
+
+
 def test_what_one_session_is_allowed_is_asked_for_in_another():
     async def main() -> None:
         world = World(server())

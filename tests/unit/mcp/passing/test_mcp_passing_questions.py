@@ -173,6 +173,19 @@ async def test_what_no_person_should_be_shown_is_declined(ask: Any, why: str) ->
     assert person.asked == []
 
 
+@in_loop
+async def test_of_a_huge_id_nothing_is_kept() -> None:
+    async def ask(session: Any) -> Any:
+        return await session.elicit_url("Sign in", "https://bank.example/x", "1" * 100_000, related_request_id="")
+
+    upstream = FakeUpstream("s", asking(ask))
+    person = Person(types.ElicitResult(action="accept"))
+    async with reached(upstream, LEGACY, elicitation_callback=person) as (client, passed):
+        assert await said_of(client) == '{"action":"accept"}'
+        assert len(person.asked[0].elicitation_id) < 100
+        assert passed.questions.completed("s", "1" * 100_000) is None
+
+
 @ERAS
 @in_loop
 async def test_a_url_says_where_it_leads_and_its_end_is_told_to_the_client(mode: str) -> None:
@@ -237,6 +250,21 @@ async def test_a_client_asked_in_rounds_is_not_asked_for_ever() -> None:
     async with reached(upstream, elicitation_callback=person) as (client, _):
         assert "asked too often in this call" in await said_of(client)
     assert len(person.asked) == held.MAX_ROUNDS
+
+
+@in_loop
+async def test_what_one_user_is_asked_at_a_time_has_room_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    upstream = FakeUpstream("s", asking(form("a" * 2_000)))
+    async with reached(upstream, elicitation_callback=Person()) as (client, _):
+        monkeypatch.setattr(questions, "MAX_OPEN_CHARACTERS", 3_000)
+        first = await client.session.call_tool("codemode_run", {}, allow_input_required=True)
+        assert isinstance(first, types.InputRequiredResult)
+        assert "too long already" in await said_of(client)
+        (key,) = first.input_requests or {}
+        answer: Any = {key: types.ElicitResult(action="decline")}
+        state = first.request_state
+        await client.session.call_tool("codemode_run", {}, input_responses=answer, request_state=state)
+        assert "accept" in await said_of(client)
 
 
 @in_loop

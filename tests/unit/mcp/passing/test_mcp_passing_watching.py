@@ -168,6 +168,25 @@ async def test_what_a_server_refuses_is_refused_and_what_nobody_has_too(monkeypa
 
 
 @in_loop
+async def test_what_a_client_watches_is_bounded_in_number_and_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "MAX_WATCHED", 2)
+    watched = Watched()
+    long = "t://" + "x" * watching.MAX_URI_CHARACTERS
+    async with gateway(FakeUpstream("a", watched.server)) as (server, passed):
+        async with Client(server, mode=LEGACY) as client:
+            with pytest.raises(MCPError, match="at most 8,192 characters"):
+                await subscribe(client, long)
+            await subscribe(client, long[:-4])
+            assert watched.log == [f"+{long[:-4]}"]
+        async with Client(server, mode=MODERN) as client:
+            for wanted in ([long], ["t://1", "t://2", "t://3"]):
+                with pytest.raises(MCPError, match="at most"):
+                    async with client.listen(resource_subscriptions=wanted):
+                        pass
+        assert not passed.watching._watched
+
+
+@in_loop
 async def test_subscriptions_outlive_their_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keeping, "LOOK_SECONDS", 0.01)
     watched = Watched("t://1")

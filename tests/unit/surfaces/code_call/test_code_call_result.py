@@ -87,6 +87,12 @@ def test_all_else_that_a_script_comes_to_is_a_status(error: CodeModeError, statu
     assert answer.exception is error
 
 
+def test_a_name_that_no_script_has_is_answered_with_how_tools_are_called():
+    missing = CodeModeError("tools is not defined", details={"name": "ReferenceError", "stack": "s"})
+    assert "`await callTool(name, input)`" in answer_to(missing)["error"]["hint"]
+    assert "hint" not in answer_to(CodeModeError("not a function", details={"name": "TypeError"}))["error"]
+
+
 @pytest.mark.parametrize("kind", ALL)
 def test_the_error_of_a_call_is_its_own_status_whatever_class_it_has(kind: type[CodeModeError]):
     answer = answer_to(kind("m", details={"call": {**CALL, "details": {"a": 1}}, "ran": object()}))

@@ -119,3 +119,11 @@ def test_what_was_done_is_kept_though_its_caller_was_cancelled_while_it_was_copi
         with pytest.raises(asyncio.CancelledError):
             once(recorded, work)
     assert once(recorded, work) == {"value": 1}
+
+
+def test_of_a_large_input_a_digest_is_kept():
+    recorded: Any = Recorded(900)
+    for number in range(3):
+        once(recorded, Work(number), call=f"call_{number}", given={"code": f"\ud800{number}" + "x" * 100_000})
+    assert len(recorded._calls) == 3
+    assert all(len(digest) == 64 for digest, _, _ in recorded._calls.values())

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from types import SimpleNamespace
 from typing import Annotated, Any
 
 import pydantic
@@ -315,11 +316,21 @@ def test_a_server_with_more_tools_than_anybody_reads_fails_alone(make: Callable[
 
 def test_a_listing_that_nobody_waits_for_any_more_ends(monkeypatch: pytest.MonkeyPatch):
     """A thread that went on would take the others' time, and each run would begin one more."""
-    monkeypatch.setattr(listing_of_servers, "LISTING_SECONDS", 0.05)
+    begun, ended = threading.Event(), threading.Event()
+
+    async def wait_until_begun(work: Awaitable[Any], _seconds: float) -> None:
+        task = asyncio.ensure_future(work)
+        await until(begun.is_set)
+        task.cancel()
+        await asyncio.wait([task])
+        raise TimeoutError
+
+    ours = SimpleNamespace(**{**vars(asyncio), "wait_for": wait_until_begun})
+    monkeypatch.setattr(listing_of_servers, "asyncio", ours)
     monkeypatch.setattr(listing_of_servers, "MAX_TOOLS", 1 << 60)
-    ended = threading.Event()
 
     def slow() -> Iterator[Any]:
+        begun.set()
         for one in endless():
             try:
                 steps.take(steps.STEPS_BETWEEN_LOOKS + 1)

@@ -1,0 +1,41 @@
+"""What a console remembers of sessions that have ended, beside what its store has."""
+
+from __future__ import annotations
+
+import pytest
+from codemode_console import sessions as module
+from codemode_console.sessions import Sessions
+from console_visitors import run
+
+from codemode import ALL_TENANTS, MemoryInterruptStore
+
+
+def test_whoever_signs_out_for_ever_fills_nothing_and_no_session_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MOST_ENDED", 3)
+
+    async def work() -> None:
+        sessions = Sessions([b"x" * 32], lambda: 1_000.0, MemoryInterruptStore())
+        cookies: list[str] = []
+        for _ in range(8):
+            session, cookie = sessions.start("ana")
+            assert await sessions.read(cookie) == session
+            await sessions.end(session, actor="ana", tenant=ALL_TENANTS, address=None)
+            cookies.append(cookie)
+        assert [await sessions.read(cookie) for cookie in cookies] == [None] * 8
+        assert len(sessions._ended) == 3
+
+    run(work)
+
+
+def test_what_is_over_by_itself_is_not_remembered() -> None:
+    now = [1_000.0]
+
+    async def work() -> None:
+        sessions = Sessions([b"x" * 32], lambda: now[0], MemoryInterruptStore())
+        for _ in range(4):
+            session, _ = sessions.start("ana")
+            await sessions.end(session, actor="ana", tenant=ALL_TENANTS, address=None)
+            now[0] += module.LIFETIME_SECONDS * 0.6
+        assert len(sessions._ended) == 2
+
+    run(work)

@@ -1,0 +1,60 @@
+"""Counts what of a process is alive, to find what every call leaves behind."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import heapq
+from collections import Counter
+from collections.abc import Callable, Collection
+from typing import Any
+
+_BESIDE = ("mcp.server.", "starlette.")
+_A_WHILE = (".Patient",)  # uvicorn's own: a connection that its client resets is held for as long as it might be used
+
+
+def census(*beside: str) -> Counter[str]:
+    """Return how many objects there are of each class of ours, and of those that requests are made of.
+
+    ``beside`` is how the names of other classes begin that are counted.
+    """
+    _forget_timers()
+    gc.collect()
+    found: Counter[str] = Counter()
+    for one in gc.get_objects():
+        kind = type(one)
+        name = f"{kind.__module__}.{kind.__qualname__}"
+        if name.startswith(("codemode", *_BESIDE, *beside)) and not name.endswith(_A_WHILE):
+            found[name] += 1
+    return found
+
+
+def left_by_each(run: Callable[[], object], runs: int, *beside: str, bounded: Collection[str] = ()) -> dict[str, int]:
+    """Make these runs, after a first one, and return what each has left behind, by class: see `census` and `left_by`.
+
+    ``bounded`` are classes of which some are kept on purpose, and no more than some number.
+    """
+    gc.freeze()  # all that is there before is passed over, which takes its time in a process that has run many tests
+    try:
+        run()
+        before = census(*beside)
+        for _ in range(runs):
+            run()
+        return {name: more for name, more in left_by(runs, before, census(*beside)).items() if name not in bounded}
+    finally:
+        gc.unfreeze()
+
+
+def _forget_timers() -> None:
+    """Let go of timers that were cancelled: asyncio keeps them, with their contexts, until there are a hundred."""
+    try:
+        loop: Any = asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    loop._scheduled = [one for one in loop._scheduled if not one.cancelled()]
+    heapq.heapify(loop._scheduled)
+
+
+def left_by(calls: int, before: Counter[str], after: Counter[str]) -> dict[str, int]:
+    """Return what each of ``calls`` has left behind, by class: how many more there are, one for each call or more."""
+    return {name: more for name, more in (after - before).items() if more >= calls}

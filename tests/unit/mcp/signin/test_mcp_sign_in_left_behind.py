@@ -1,0 +1,37 @@
+"""What a gateway keeps of the sign-ins of its users: of the last ones, and of those that connections use."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from pathlib import Path
+
+import pytest
+
+from codemode.mcp.config.values import GatewayConfig, GatewaySettings, ServerConfig
+from codemode.mcp.signin import sign_ins as module
+from codemode.mcp.signin.errors import SignInError
+from codemode.mcp.signin.sign_ins import SignIns
+
+KEPT = 3
+USERS = 12
+
+
+def test_of_users_without_end_the_last_are_kept_and_those_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(module, "MOST_KEPT", KEPT)
+    server = ServerConfig("notes", "http", url="http://127.0.0.1:9/mcp")  # where nobody listens
+
+    async def work() -> None:
+        async with SignIns(GatewayConfig((server,), GatewaySettings(state_folder=tmp_path))) as sign_ins:
+            used = sign_ins.auth(server, "in use")
+            for n in range(USERS):
+                with pytest.raises(SignInError):
+                    await sign_ins.pending(server, f"user {n}")
+                with pytest.raises(SignInError):
+                    await sign_ins.wait(server, f"user {n}")
+            gc.collect()
+            assert len(sign_ins._attempts) == KEPT
+            assert len(sign_ins._auths) <= KEPT + 1
+            assert sign_ins.auth(server, "in use") is used
+
+    asyncio.run(work())
