@@ -11,11 +11,13 @@ import pytest
 from waiting import within
 
 from codemode import CodeModeSyntaxError, CodeModeTimeoutError, Tool, create_code_mode_tool
+from codemode.data import similar_names
 from codemode.host import steps
 from codemode.host.threads import HostThreads
 from codemode.run import programs
 from codemode.source import checks
 from codemode.source.checks import check_program
+from codemode.source.result_fields import check_results
 from codemode.tools.catalog import Catalog
 from codemode.tools.collecting import collect_tools
 from codemode.tools.search import index as tool_index
@@ -181,3 +183,73 @@ def test_loop_a_schema_that_refers_to_itself_everywhere_is_looked_at_a_bounded_n
     monkeypatch.setattr(checks.steps, "take", lambda count=1: taken.append(count))
     check_program(facts, {"t"}, lambda _name: schema)
     assert sum(taken) <= checks.MAX_VISITS + 2000
+
+
+WIDE = 8000
+NAMES = {f"property{number}": {} for number in range(WIDE)}
+LAST = {f"lastOne{number}": {} for number in range(8)}
+CLOSED = {"type": "object", "properties": {**NAMES, **LAST}, "additionalProperties": False}
+# A schema, and keys that are aliases in it at best: nothing is certainly wrong, and each look goes through all of it.
+WIDE_SCHEMAS = {
+    "properties": (CLOSED, [f"last_one_{number}" for number in range(8)]),
+    "required": ({"type": "object", "properties": {"a": {}}, "required": ["a"] * WIDE}, ["a"]),
+    "aliases": ({"required": [f"a{'_' * number}b" for number in range(1, 200)] * (WIDE // 200)}, ["ab"]),
+    "types": ({"type": [*["string"] * WIDE, "object"], "properties": {}}, ["a"]),
+}
+
+
+def call_facts(keys: list[str], count: int, *, is_open: bool) -> dict[str, Any]:
+    known = {"type": "object", "open": is_open, "keys": {key: {"type": "unknown"} for key in keys}}
+    return {"calls": [{"name": "t", "line": 1, "column": 1, "input": known}] * count}
+
+
+@pytest.mark.parametrize(("schema", "keys"), WIDE_SCHEMAS.values(), ids=WIDE_SCHEMAS)
+def test_loop_a_look_at_a_wide_schema_counts_for_as_much_as_it_is(schema, keys):
+    facts = call_facts(keys, 20, is_open="required" not in schema)
+    with pytest.raises(steps.TooLongForTheLoop):
+        steps.run_on_the_loop(lambda: check_program(facts, {"t"}, lambda _name: schema))
+    assert check_program(facts, {"t"}, lambda _name: schema) == []
+
+
+def test_loop_a_name_as_long_as_a_schema_is_read_once(monkeypatch):
+    folded: list[str] = []
+    real = checks._folded
+    monkeypatch.setattr(checks, "_folded", lambda name: folded.append(name) or real(name))
+    name = f"a{'_' * 10_000}b"
+    schema = {"properties": {name: {}}, "required": [name], "additionalProperties": False}
+    assert check_program(call_facts(["ab"], 20, is_open=False), {"t"}, lambda _name: schema) == []
+    assert folded.count(name) == 1
+
+
+WIDE_OUTPUTS = {
+    "properties": {"type": "object", "properties": NAMES, "additionalProperties": False},
+    "types": {"type": ["null"] * WIDE + ["object"], "properties": {}, "additionalProperties": False},
+}
+
+
+@pytest.mark.parametrize("output", WIDE_OUTPUTS.values(), ids=WIDE_OUTPUTS)
+def test_loop_a_look_at_a_wide_output_counts_for_as_much_as_it_is(output):
+    schema = {"anyOf": [*[{"$ref": "#/$defs/wide"}] * 9, {}], "$defs": {"wide": output}}
+    facts = {"reads": [{"tool": "t", "name": "zzz", "line": 1, "column": 1}] * 10}
+    with pytest.raises(steps.TooLongForTheLoop):
+        steps.run_on_the_loop(lambda: check_results(facts, {"t"}, lambda _name: schema))
+    assert check_results(facts, {"t"}, lambda _name: schema) == []
+
+
+def test_loop_a_name_that_is_far_too_long_is_not_compared(monkeypatch):
+    read: list[str] = []
+    real = similar_names._pairs_of_known
+    monkeypatch.setattr(similar_names, "_pairs_of_known", lambda name: read.append(name) or real(name))
+    assert similar_names.nearest_names("ab", ["ab" * 100_000, "abc"]) == ["abc"]
+    assert read == ["abc"]
+
+
+BRANCHES = (("anyOf", "oneOf"), ("oneOf", "anyOf"))
+
+
+@pytest.mark.parametrize(("first", "second"), BRANCHES)
+def test_loop_what_a_schema_expects_that_is_a_branch_of_itself_is_said_all_the_same(first: str, second: str):
+    schema: dict[str, Any] = {"properties": {"a": {first: [{"type": "string"}], second: [{"$ref": "#/properties/a"}]}}}
+    code_mode = create_code_mode_tool([Tool("t", execute=_one, input_schema=schema)])
+    with pytest.raises(CodeModeSyntaxError, match=r"input\.a is an object, expected"):
+        within(code_mode.execute({"js": "return await tools.t({ a: {} })"}))

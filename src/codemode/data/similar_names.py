@@ -11,6 +11,8 @@ from ..host import steps
 MAX_NEAREST = 3
 _MAX_COMPARED = 16
 _CUTOFF = 0.6
+# How many times as long a name may be and be near: what is less alike than 0.4 never is.
+_MOST_TIMES_AS_LONG = 4
 
 
 def nearest_names(name: str, known: Iterable[str], cutoff: float = _CUTOFF) -> list[str]:
@@ -18,10 +20,12 @@ def nearest_names(name: str, known: Iterable[str], cutoff: float = _CUTOFF) -> l
 
     ``cutoff`` is how like they must be, as `difflib` has it: from 0.8 on, one letter in five may be another.
     """
-    pairs = _pairs(name)
+    pairs, most = _pairs(name), _MOST_TIMES_AS_LONG * len(name)
 
     def shared(other: str) -> float:
         steps.take()
+        if len(other) > most:
+            return 0.0
         others = _pairs_of_known(other)
         return len(pairs & others) / (len(pairs) + len(others) or 1)
 

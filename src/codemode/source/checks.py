@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ..data.narrowing import is_array, is_mapping, is_object, list_or_empty, mapping_or_empty
 from ..data.references import LocalReferences
@@ -26,6 +26,8 @@ MAX_KEYS = 256
 MAX_POSITION = 2**31
 # A schema that refers to itself from several places has more ways through it than anybody can go.
 MAX_VISITS = 20_000
+# Of a server's schema any list may be as long as the whole: so many names are one visit more.
+NAMES_A_VISIT = 16
 MAX_SHOWN_NAMES = 10
 # Comparing a name with a thousand others takes milliseconds of the host's event loop.
 MAX_SUGGESTIONS = 8
@@ -89,7 +91,7 @@ def _call_problems(
 ) -> Iterator[ProgramProblem]:
     unknown: dict[str, str] = {}
     roots: dict[str, Root] = {}
-    visits = iter(range(MAX_VISITS))
+    visits = Visits()
     for call in placed_items(facts, "calls"):
         name = call.get("name")
         steps.take()
@@ -103,21 +105,45 @@ def _call_problems(
                 yield problem_at(call, unknown[name])
             continue
         if name not in roots:
-            roots[name] = Root(schema := get_input_schema(name), LocalReferences(schema), visits)
+            roots[name] = Root(get_input_schema(name), visits)
         for message in _mistakes(call.get("input"), roots[name].schema, roots[name], "input", 0):
             yield problem_at(call, f"{shown_tool(name)}: {message}")
 
 
-class Root(NamedTuple):
-    """A tool's whole schema, and how often schemas may still be looked at before nothing more is certain."""
+class Visits:
+    """How often schemas may still be looked at before nothing more is certain."""
 
-    schema: Any
-    local: LocalReferences
-    visits: Iterator[int]
+    def __init__(self) -> None:
+        self._left = MAX_VISITS
 
-    def take_visit(self) -> bool:
-        steps.take()
-        return next(self.visits, None) is not None
+    def take(self, count: int = 1) -> bool:
+        steps.take(count)
+        self._left -= count
+        return self._left >= 0
+
+
+class Root:
+    """A tool's whole schema, and the visits that are left for it and others."""
+
+    def __init__(self, schema: Any, visits: Visits) -> None:
+        self.schema, self.visits = schema, visits
+        self.local = LocalReferences(schema)
+        self._folded: dict[str, str] = {}  # a name may be as long as the whole schema
+
+    def may_look(self, schema: Mapping[str, Any]) -> bool:
+        return self.visits.take(1 + _names_in(schema.get("type")) + _names_in(schema.get("required")))
+
+    def may_list(self, properties: Mapping[str, Any]) -> bool:
+        return self.visits.take(len(properties) // NAMES_A_VISIT)
+
+    def folded(self, name: str) -> str:
+        if name not in self._folded:
+            self._folded[name] = _folded(name)
+        return self._folded[name]
+
+
+def _names_in(value: Any) -> int:
+    return len(value) // NAMES_A_VISIT if is_array(value) else 0
 
 
 def placed_items(facts: Any, key: str) -> list[dict[str, Any]]:
@@ -201,26 +227,25 @@ def _object_mistakes(
     properties = mapping_or_empty(schema.get("properties"))
     unknown = [key for key in given if key not in properties]
     if literal.get("open") is False:
-        for key in _missing(given, unknown, schema):
+        for key in _missing(given, unknown, schema, root):
             yield f"{path}.{key} is required"
-    if is_closed(schema):
+    if unknown and is_closed(schema) and root.may_list(properties):
+        folded = set(map(root.folded, properties))
         for key in unknown:
-            if _folded(key) not in map(_folded, properties):
+            if _folded(key) not in folded:
                 yield f"{path}.{key} does not exist{known_keys(properties)}"
     for key, value in given.items():
         if key in properties:
             yield from _mistakes(value, properties[key], root, f"{path}.{key}", depth + 1)
 
 
-def _missing(given: Mapping[str, Any], unknown: list[str], schema: Mapping[str, Any]) -> list[str]:
+def _missing(given: Mapping[str, Any], unknown: list[str], schema: Mapping[str, Any], root: Root) -> Iterator[str]:
     # A model that is also populated by name takes `from_date` where its schema says `fromDate`.
     aliases = {_folded(key) for key in unknown}
     required: Any = schema.get("required")
-    return [
-        key
-        for key in list_or_empty(required)
-        if isinstance(key, str) and key not in given and _folded(key) not in aliases
-    ]
+    for key in list_or_empty(required):
+        if isinstance(key, str) and key not in given and root.folded(key) not in aliases:
+            yield key
 
 
 def is_closed(schema: Mapping[str, Any]) -> bool:
@@ -238,7 +263,7 @@ def known_keys(properties: Mapping[str, Any]) -> str:
 def resolved(schema: Any, root: Root) -> Mapping[str, Any] | None:
     """The schema behind local references; None when nothing certain is known of it."""
     for _ in range(MAX_DEPTH):
-        if not is_mapping(schema) or not root.take_visit():
+        if not is_mapping(schema) or not root.may_look(schema):
             return None
         reference = schema.get("$ref")
         if reference is None:
@@ -302,7 +327,7 @@ def _described(literal: dict[str, Any]) -> str:
     return "null" if given == "null" else f"{article} {given}"
 
 
-def _expected(schema: Mapping[str, Any], root: Root) -> str:
+def _expected(schema: Mapping[str, Any], root: Root, depth: int = 0) -> str:
     allowed = schema.get("type")
     if isinstance(allowed, str):
         return allowed
@@ -310,7 +335,7 @@ def _expected(schema: Mapping[str, Any], root: Root) -> str:
         return " or ".join(str(kind) for kind in allowed)
     for keyword in ("anyOf", "oneOf"):
         branches: Any = schema.get(keyword)
-        if is_array(branches):
+        if is_array(branches) and depth < MAX_DEPTH:  # one of them may be the schema itself
             known = [resolved(branch, root) for branch in branches]
-            return " or ".join(dict.fromkeys(_expected(branch or {}, root) for branch in known))
+            return " or ".join(dict.fromkeys(_expected(branch or {}, root, depth + 1) for branch in known))
     return "another type"

@@ -11,7 +11,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ..data.narrowing import is_array, list_or_empty, mapping_or_empty
-from ..data.references import LocalReferences
 from ..data.similar_names import nearest_names
 from ..host import steps
 from .checks import (
@@ -20,8 +19,8 @@ from .checks import (
     MAX_NAME_LENGTH,
     MAX_PROBLEMS,
     MAX_SUGGESTIONS,
-    MAX_VISITS,
     Root,
+    Visits,
     is_closed,
     known_keys,
     placed_items,
@@ -52,7 +51,7 @@ def check_results(
 
 def _problems(facts: Any, names: Collection[str], get_output_schema: Callable[[str], Any]) -> Iterator[ProgramProblem]:
     roots: dict[str, Root] = {}
-    visits = iter(range(MAX_VISITS))
+    visits = Visits()
     suggestions = iter(range(MAX_SUGGESTIONS))
     for read in placed_items(facts, "reads"):
         tool, name = read.get("tool"), read.get("name")
@@ -62,7 +61,7 @@ def _problems(facts: Any, names: Collection[str], get_output_schema: Callable[[s
         if not 0 < len(name) <= MAX_NAME_LENGTH or name in INHERITED_NAMES or name.startswith("__"):
             continue
         if tool not in roots:
-            roots[tool] = Root(schema := get_output_schema(tool), LocalReferences(schema), visits)
+            roots[tool] = Root(get_output_schema(tool), visits)
         known: dict[str, Any] = {}
         if _lacks(name, roots[tool].schema, roots[tool], known, 0) and known:
             is_sure = _is_sure(read, roots[tool])
@@ -98,7 +97,7 @@ def _lacks(name: str, schema: Any, root: Root, known: dict[str, Any], depth: int
     if "object" not in kinds:
         return True
     properties = mapping_or_empty(found.get("properties"))
-    if not is_closed(found) or name in properties:
+    if not is_closed(found) or name in properties or not root.may_list(properties):
         return False
     known.update(properties)
     return True
