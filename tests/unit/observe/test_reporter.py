@@ -26,7 +26,8 @@ def told(scenario, *, listeners=(), **hooks):
     """Run a scenario over events with these hooks, and return what it returns."""
 
     async def run():
-        # Not `wait_for`: on Python 3.11 it is a second task, which asyncio complains of when what ends the host went through it.
+        # Not `wait_for`: on Python 3.11 it is a second task, which asyncio complains of when what ends the host went
+        # through it.
         async with asyncio.timeout(60):
             return await scenario(Reporter(Lifecycle(**hooks), "invocation", "outer", listeners))
 
