@@ -17,6 +17,7 @@ from wrong_worker_host import (
     WAIT_SECONDS,
     Host,
     call,
+    encoded,
     says,
     says_bytes,
     start,
@@ -31,6 +32,7 @@ from codemode import (
     CodeModeToolError,
     run_code_mode,
 )
+from codemode.host import steps
 from codemode.testing.fake_worker import FakeWorker, Script
 
 IDLE = {"in_flight": 0}
@@ -148,6 +150,26 @@ def test_facts_of_any_shape_harm_nobody(host: Host, facts: Any, monkeypatch: Any
     with suppress(CodeModeProtocolError):
         assert host.run(script) == 1
     forget_programs(monkeypatch)
+
+
+def test_a_flood_of_analyses_is_checked_no_more_than_once(host: Host, monkeypatch: Any):
+    checked: list[bool] = []
+
+    def check(*_given: Any) -> list[Any]:
+        steps.take(steps.STEPS_ON_THE_LOOP + 1)  # it is for a thread: the loop reads on meanwhile
+        checked.append(True)
+        return []
+
+    def script(worker: FakeWorker) -> None:
+        worker.say_hello()
+        worker.receive()
+        worker.send_bytes(encoded([(b"a", {"js": "1", "facts": {"calls": []}})] * 50))
+        worker.pause()
+
+    forget_programs(monkeypatch)
+    monkeypatch.setattr("codemode.run.programs.check_program", check)
+    assert type(host.error(script)) is CodeModeProtocolError
+    assert len(checked) <= 1
 
 
 def forget_programs(monkeypatch: Any) -> None:

@@ -59,6 +59,7 @@ class Invocation:
         self._identify = identify  # by the program, once it is known what the engine is given
         self.ledger = Ledger(sidecar=sidecar_of(settings.profile, recorded), contents=contents_of(settings, recorded))
         self.js: str | None = None
+        self._is_asked = False  # the worker, what the program is
         self.ending: events.Ending | None = None
         self._draft: messages.Draft | None = None
         self.host_errors: dict[int, CodeModeError] = {}
@@ -88,6 +89,7 @@ class Invocation:
             return self.receive(events.ProgramAccepted(source))
         if known is not None:
             return [CheckProgram(known.js, known.facts)]
+        self._is_asked = True
         return [Send(messages.AnalyseProgram(source, analysis_ms, analysis_face(self.settings.profile)))]
 
     def receive(self, event: messages.WorkerMessage | events.HostEvent) -> list[events.Effect]:
@@ -119,8 +121,9 @@ class Invocation:
     # -- the program before it runs
 
     def _analysed(self, event: messages.ProgramAnalysed) -> None:
-        if self.js is not None:
-            raise CodeModeProtocolError("the worker analysed a program that already runs")
+        if not self._is_asked:  # each answer is checked, which may take long
+            raise CodeModeProtocolError("the worker analysed a program that it was not asked about, or twice")
+        self._is_asked = False
         if event.js is None:
             self._refused(events.ProgramRefused(event.problems))
         else:

@@ -22,6 +22,7 @@ from invocation_events import (
 
 from codemode.errors import (
     CodeModeError,
+    CodeModeProtocolError,
     CodeModeSyntaxError,
 )
 from codemode.protocol import events, messages
@@ -168,6 +169,19 @@ def test_what_is_known_of_a_source_is_checked_and_the_worker_analyses_nothing():
     invocation.start("ts", analysis_ms=50, known=known)
     invocation.receive(events.ProgramRefused(({"message": "no", "line": 1, "column": 1},)))
     assert isinstance(error_of(invocation), CodeModeSyntaxError)
+
+
+@pytest.mark.parametrize("known", [None, AnalysedProgram("js", None)])
+def test_a_program_is_analysed_once_and_by_whoever_was_asked(known: AnalysedProgram | None):
+    """Else each answer of a worker would be checked while the first still is."""
+    invocation = Invocation(SETTINGS)
+    invocation.start("ts", analysis_ms=50, known=known)
+    analysed = messages.ProgramAnalysed("other", {"calls": []}, ())
+    if known is None:
+        assert invocation.receive(analysed) == [events.CheckProgram("other", {"calls": []})]
+    (ended,) = invocation.receive(analysed)
+    assert isinstance(ended, Finish)
+    assert isinstance(error_of(invocation), CodeModeProtocolError)
 
 
 @pytest.mark.parametrize("refusal", [messages.ProgramAnalysed, events.ProgramRefused])
