@@ -82,7 +82,7 @@ class HostileProgram:
         """Short where the clock is meant to end the program, generous where it is not."""
         if self.expect.timeout_ms is not None:
             return self.expect.timeout_ms
-        return 400 if "timeout" in self.expect.ends else 30_000
+        return 400 if "timeout" in self.expect.ends else 60_000
 
 
 def load_program(path: Path, face: str | None = None) -> HostileProgram:
