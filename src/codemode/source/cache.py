@@ -6,14 +6,12 @@ import hashlib
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
-from ..data.plain_json import plain_encoder
+from ..data.json_shape import weigh
 from ..data.sized_cache import SizedCache
 from ..dataclass import dataclass
 
 if TYPE_CHECKING:
     from ..data.program_facts import Facts
-
-_write = plain_encoder(allow_nan=True)
 
 
 @dataclass(slots=True)
@@ -44,7 +42,7 @@ class Fitted:
 class ProgramCache:
     """Least recently used programs by SHA-256 of their source. Safe to use from several threads.
 
-    Sizes count characters of the stripped text; larger programs are not kept (requirement A35).
+    Sizes count characters of the stripped text, and what the facts weigh; larger ones are not kept (requirement A35).
     """
 
     def __init__(
@@ -61,9 +59,10 @@ class ProgramCache:
 
     def put(self, source: str, program: AnalysedProgram, profile: str) -> None:
         """Keep a program, forgetting the least recently used ones beyond the bounds."""
-        # A worker chose text and facts: they may be any size, whatever the source's.
-        size = len(program.js) + (len(_write(program.facts)) if program.facts else 0)
-        if len(source) <= self._max_entry_characters:
+        # A worker chose text and facts: they may be any size, whatever the source's, and are weighed on the event loop.
+        most = self._max_entry_characters
+        if max(len(source), len(program.js)) <= most:
+            size = len(program.js) + (weigh(program.facts, most + 1) if program.facts else 0)
             self._entries.put(_key(source, profile), program, size)
 
 

@@ -59,6 +59,16 @@ def test_facts_count_too_for_a_worker_chose_them():
     assert cache.get("b", "codeMode") is None
 
 
+def test_facts_of_any_size_are_looked_at_no_further_than_they_may_be_kept():
+    class Untouched:
+        """What no encoder writes."""
+
+    cache = ProgramCache(max_entry_characters=1000)
+    cache.put("a", AnalysedProgram("", {"calls": [0.5] * 1000 + [Untouched()]}), "codeMode")
+    cache.put("b", AnalysedProgram("y" * 1001, {"calls": [Untouched()]}), "codeMode")
+    assert (cache.get("a", "codeMode"), cache.get("b", "codeMode")) == (None, None)
+
+
 def test_a_program_put_again_counts_once():
     cache = ProgramCache(max_characters=10)
     for _ in range(5):

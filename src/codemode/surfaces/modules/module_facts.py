@@ -11,7 +11,7 @@ from ...data.narrowing import is_array, list_or_empty, mapping_or_empty
 from .names import MODULE_OF_DISCOVERY, path_of
 
 _MAX_ITEMS = 4_096
-_MAX_NAMES = 16_384
+_MAX_NAMES = 16_384  # of all imports together
 _MAX_TEXT_CHARACTERS = 1_024
 _MAX_PLACE = 2**31
 
@@ -88,10 +88,12 @@ def read_module_facts(facts: Any) -> ModuleFacts:
 
 
 def _imports(items: Any) -> Iterator[ImportFact]:
+    left = _MAX_NAMES
     for item in islice(list_or_empty(items), _MAX_ITEMS):
         said = mapping_or_empty(item)
         # Every one of them has its place in the list, whatever it says.
-        names = tuple(_exported(pair) for pair in islice(list_or_empty(said.get("names")), _MAX_NAMES))
+        names = tuple(_exported(pair) for pair in islice(list_or_empty(said.get("names")), left))
+        left -= len(names)
         pairs = [one if is_array(one) else () for one in islice(list_or_empty(said.get("places")), len(names))]
         places = tuple(_place(dict(zip(("line", "column"), pair, strict=False))) for pair in pairs)
         yield ImportFact(_text(said.get("from")) or "", names, _place(said), places)

@@ -192,6 +192,13 @@ def test_the_same_program_is_given_the_very_same():
     assert one is two
 
 
+def test_of_very_many_names_the_first_are_read_and_every_import_keeps_its_place():
+    many = [{"from": f"@codemode/servers/s{number}", "names": [["x", "x"]] * 4000} for number in range(20)]
+    read = read_module_facts({"module": {"imports": many}}).imports
+    assert [one.specifier for one in read] == [one["from"] for one in many]
+    assert 0 < sum(len(one.names) for one in read) < 20_000
+
+
 @given(members("prefix", "take", "imports", "dynamic", "namespace_calls", of=ANYTHING))
 def test_no_facts_make_the_host_raise(module: Any):
     read_module_facts({"module": module})
