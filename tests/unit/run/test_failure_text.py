@@ -25,7 +25,7 @@ JS = "const a = 1;\nreturn a.b.c;\nlast"
 CLASSES = sorted(
     (  # of programs: what a store refuses is for whoever asked it
         value
-        for value in vars(codemode).values()
+        for value in (getattr(codemode, name) for name in codemode.__all__)
         if isinstance(value, type) and issubclass(value, CodeModeError) and value.__module__ == CodeModeError.__module__
     ),
     key=lambda cls: cls.__name__,
