@@ -21,6 +21,7 @@ from codemode import (
 from codemode.continuations import renewal
 from codemode.options.parts import CodeModeOptions
 from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
+from codemode.run import resume_claim
 from codemode.run.resume import verified
 from codemode.run.resume_claim import claim_of_answers
 from codemode.surfaces.code_mode.profile import CODE_MODE
@@ -242,10 +243,17 @@ def test_10_a_simple_guard_of_somebodys_own_will_do(spy):
     assert spy.ran == [("refund", 1)]
 
 
-def test_10_no_call_begins_where_a_host_stood_still_and_its_claim_is_anothers(spy, made, monkeypatch):
+@pytest.fixture
+def passed(monkeypatch):
+    """What hosts take for the seconds that have passed."""
+    seconds = [0.0]
+    for module in (renewal, resume_claim):
+        monkeypatch.setattr(module, "passed_seconds", lambda: seconds[0])
+    return seconds
+
+
+def test_10_no_call_begins_where_a_host_stood_still_and_its_claim_is_anothers(spy, made, passed):
     guard, _ = made
-    passed = [0.0]
-    monkeypatch.setattr(renewal, "passed_seconds", lambda: passed[0])
 
     async def scenario():
         async def stand_still(value, context):
@@ -263,3 +271,22 @@ def test_10_no_call_begins_where_a_host_stood_still_and_its_claim_is_anothers(sp
 
     assert within(scenario()) == ["what stands", {"done": "notify"}]
     assert spy.ran == [("refund", "lost"), ("refund", "kept"), ("notify", "kept")]
+
+
+@pytest.mark.parametrize("is_anothers", [True, False])
+def test_10_no_call_begins_where_a_host_stood_still_as_it_claimed(spy, made, passed, monkeypatch, is_anothers):
+    guard, _ = made
+    claim = guard.claim
+
+    async def stand_still(claimed):
+        standing = await claim(claimed)
+        passed[0] += 61
+        if is_anothers:
+            await guard.record(claimed.key, json.dumps({"value": "what stands"}))
+        return standing
+
+    interrupt = start("return await tools.refund(1)", [spy.guarded()], having(guard))
+    with monkeypatch.context() as patch:
+        patch.setattr(guard, "claim", stand_still)
+        value = go_on(interrupt, [spy.guarded()], OK, options=having(guard))
+    assert (value, spy.ran) == (("what stands", []) if is_anothers else ({"done": "refund"}, [("refund", 1)]))

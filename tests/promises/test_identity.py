@@ -27,6 +27,7 @@ from codemode import (
     run_code_mode_sync,
     set_continuation_signing_key,
 )
+from codemode.continuations.journal import MemoryJournal
 from codemode.protocol.continuation import REPLAY_VERSION
 from codemode.run.identity import derived_identity
 
@@ -112,9 +113,23 @@ def test_13_types_are_stripped_before_a_program_names_itself(spy):
     assert ids(same[0]) == ids(same[1])
 
 
-def test_13_an_old_key_names_a_program_for_as_long_as_it_is_known(spy):
+@pytest.mark.parametrize(
+    ("keys", "is_same"),
+    [(["old", "new", "old"], True), (["old", "new"], True), (["new", "old"], False), (["new"], False)],
+)
+def test_13_the_first_key_names_a_program_for_as_long_as_it_stays_the_first(spy, keys, is_same):
     old = paused(spy, continuation={"keys": ["old"]}, **THREAD)
-    assert ids(old) == ids(paused(spy, continuation={"keys": ["old", "new"]}, **THREAD))
+    assert (ids(old) == ids(paused(spy, continuation={"keys": keys}, **THREAD))) is is_same
+
+
+def test_13_a_step_that_is_run_again_while_keys_are_rotated_makes_no_call_again(spy):
+    journal, noted = MemoryJournal(), []
+    tools = [Tool("note", execute=lambda value, context: noted.append(value) or "noted"), spy.guarded()]
+    js = "const one = await tools.note(1); return [one, await tools.refund({ order: 'a' })]"
+    keyed = [{"keys": keys, "journal": journal} for keys in (["old"], ["old", "new", "old"], ["old", "new"])]
+    first, *again = [paused(spy, js, continuation=one, tools=tools, **THREAD) for one in keyed]
+    assert [ids(one) for one in again] == [ids(first)] * 2
+    assert noted == [1]
 
 
 def test_13_the_same_call_with_another_input_is_another_question(spy):

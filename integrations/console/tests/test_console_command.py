@@ -75,9 +75,10 @@ def test_the_printed_url_signs_in_and_an_approved_program_goes_on(tmp_path: Path
         assert (process.returncode, out, err) == (0, "", "")
 
 
-def test_without_tools_the_key_shows_what_a_program_has_done(tmp_path: Path) -> None:
+@pytest.mark.parametrize("key", [KEY, json.dumps([KEY, "another key, of 32 bytes or more", KEY])])
+def test_without_tools_the_key_shows_what_a_program_has_done(tmp_path: Path, key: str) -> None:
     record_id = asyncio.run(pause(tmp_path / "approvals.db"))
-    with command(tmp_path, "--database", "sqlite:///approvals.db") as (_, line):
+    with command(tmp_path, "--database", "sqlite:///approvals.db", key=key) as (_, line):
         url, _, token = line.split()[-1].partition("/sign-in#token=")
         with httpx.Client(base_url=url, headers=OWN, timeout=60) as browser:
             assert browser.post("/sign-in", data={"token": token}).status_code == 303

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from codemode_console import sessions as module
+from codemode_console.csrf import FormTokens
 from codemode_console.sessions import Sessions
 from console_visitors import run
 
@@ -37,5 +38,21 @@ def test_what_is_over_by_itself_is_not_remembered() -> None:
             await sessions.end(session, actor="ana", tenant=ALL_TENANTS, address=None)
             now[0] += module.LIFETIME_SECONDS * 0.6
         assert len(sessions._ended) == 2
+
+    run(work)
+
+
+@pytest.mark.parametrize(("behind_seconds", "is_known"), [(-3600, True), (0, True), (1, True), (60, True), (61, False)])
+def test_what_one_console_has_signed_is_known_to_one_whose_clock_is_not_more_than_a_minute_behind(
+    behind_seconds: int, *, is_known: bool
+) -> None:
+    now, keys = 1_000_000.0, [b"x" * 32]
+
+    async def work() -> None:
+        session, cookie = Sessions(keys, lambda: now).start("ana")
+        token = FormTokens(keys, lambda: now).token(session, "it")
+        behind = Sessions(keys, lambda: now - behind_seconds), FormTokens(keys, lambda: now - behind_seconds)
+        assert (await behind[0].read(cookie) == session) is is_known
+        assert behind[1].holds(token, session, "it") is is_known
 
     run(work)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 from importlib import import_module
 from pathlib import Path
@@ -29,8 +30,8 @@ def console(options: argparse.Namespace) -> int:
     """Serve the console until the process is told to end."""
     tell_seldom()
     package = _package()
-    if key := os.environ.get(_KEY):
-        set_continuation_signing_key(key)  # also without tools: what programs have done is read with it
+    if keys := _keys():
+        set_continuation_signing_key(keys)  # also without tools: what programs have done is read with it
     store = _store(options.database)
     auth = None if options.tokens is None else _auth(package, options.tokens)
     resume = None if options.tools is None else _resume(options.tools, options.app, store)
@@ -82,11 +83,25 @@ def _auth(package: Any, path: str) -> Any:
         raise UsageError(f"{path} is no file of tokens: {error}") from error
 
 
+def _keys() -> str | list[str | bytes] | None:
+    """Return the key of the environment, or its keys where it has an array of them, as while keys are rotated."""
+    said = os.environ.get(_KEY)
+    if not said or not said.startswith("["):
+        return said or None
+    try:
+        found = json.loads(said)
+    except ValueError:
+        return said
+    if not found or not all(isinstance(one, str) and one for one in found):
+        raise UsageError(f"{_KEY} is an array, and not one of keys: each must be a text that is not empty")
+    return found
+
+
 def _resume(path: str, app: str | None, store: InterruptStore) -> Any:
     """Return what lets programs go on; a file that sets the key itself needs none in the environment."""
     continuation: dict[str, object] = {"guard": store.guard}
-    if key := os.environ.get(_KEY):
-        continuation["keys"] = key
+    if keys := _keys():
+        continuation["keys"] = keys
     code_mode = tool_over(path, {"approval": {"mode": "interrupt"}, "continuation": continuation})
     return code_mode.resume if app is None else {app: code_mode.resume}
 

@@ -24,6 +24,7 @@ def set_continuation_signing_key(
 ) -> None:
     """Set the secrets of this process: the last one signs, any of them verifies. None: a random one, as at the start.
 
+    The first one names the programs that an engine runs again, and stays the first while keys are rotated.
     ``max_age_ms`` is how long a continuation holds (one hour by default). Raises `ValueError` for an empty key.
     """
     from ..options.parts import ContinuationOptions

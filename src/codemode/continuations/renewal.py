@@ -25,12 +25,14 @@ class ClaimLost(Exception):  # noqa: N818 - tells what happened to the claim, is
 class Renewal:
     """The claim of a resume that runs in a task: renewed, and asked for anew where its host may have stood still."""
 
-    def __init__(self, renew: Callable[[str], Awaitable[bool]], key: str, owner: asyncio.Task[Any]) -> None:
+    def __init__(
+        self, renew: Callable[[str], Awaitable[bool]], key: str, owner: asyncio.Task[Any], asked_at: float
+    ) -> None:
         self._renew = renew
         self._key = key
         self._owner = owner
         self._turn = asyncio.Lock()
-        self._renewed_at = passed_seconds()
+        self._renewed_at = asked_at
         self.is_lost = False
 
     async def keep(self) -> None:
@@ -66,14 +68,17 @@ class Renewal:
 
 
 @asynccontextmanager
-async def renewed(guard: ResumeGuard, key: str) -> AsyncGenerator[Renewal | None]:
-    """Keep a claim alive while the block runs. Cancels the block and raises `ClaimLost` when it is lost."""
+async def renewed(guard: ResumeGuard, key: str, asked_at: float) -> AsyncGenerator[Renewal | None]:
+    """Keep a claim alive while the block runs. Cancels the block and raises `ClaimLost` when it is lost.
+
+    ``asked_at`` is when the guard was asked for it, by `passed_seconds`: this host may have stood still since.
+    """
     renew = getattr(guard, "renew", None)
     owner = asyncio.current_task()
     if renew is None or owner is None:
         yield None
         return
-    renewal = Renewal(renew, key, owner)
+    renewal = Renewal(renew, key, owner, asked_at)
     async with alongside(renewal.keep()):
         try:
             yield renewal

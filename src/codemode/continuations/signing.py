@@ -38,7 +38,7 @@ class Auth:
 
 
 class KeyRing:
-    """Secrets in order of age: the last one signs, any of them verifies.
+    """Secrets: the last one signs, any of them verifies. One may stand there twice.
 
     ``purpose`` keeps uses of one key apart, ``binding`` (plain JSON) values that were signed for different owners.
     """

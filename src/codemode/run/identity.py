@@ -36,8 +36,8 @@ def derived_identity(
 
     They follow from profile, bindings, outer id, stripped program, what it is given, the settings that a replay depends
     on and the time that an engine has recorded, if one has: a model may make the same call under the same id once more,
-    and what was said of the first is no answer to the second. The key is the oldest: it is known for as long as what it
-    signed can go on.
+    and what was said of the first is no answer to the second. The key is the first, which stays while keys are
+    rotated: see docs/deployment.md.
     """
     if not tool_call_id or (options.context_binding is None and context_binding is None):
         return None

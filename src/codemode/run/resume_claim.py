@@ -12,9 +12,9 @@ from ..continuations.renewal import Renewal, renewed
 from ..continuations.sealing import answers_digest
 from ..continuations.signing import Auth
 from ..data.json_values import canonical_json, encode_json
-from ..data.records import record
 from ..host import steps
 from ..host.cancellation import to_its_end
+from ..host.clock import passed_seconds
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..options.parts import ContinuationOptions
 from .content_keeping import complete
@@ -26,16 +26,18 @@ _ENDED = '"ended"'  # no answers read so: those are an object
 _process_guard = MemoryResumeGuard()
 
 
-@record
 class ResumeClaim:
     """A claim, where it is kept, and how its outcome is written. Nothing is claimed before `take`."""
 
-    guard: ResumeGuard
-    claim: Claim
-    outcomes: RecordedOutcomes
+    def __init__(self, guard: ResumeGuard, claim: Claim, outcomes: RecordedOutcomes) -> None:
+        self.guard = guard
+        self.claim = claim
+        self.outcomes = outcomes
+        self._asked_at = passed_seconds()
 
     async def take(self) -> Any:
         """Claim the continuation. Returns None when it is ours now, else what stands: see `ResumeGuard.claim`."""
+        self._asked_at = passed_seconds()
         return await self.guard.claim(self.claim)
 
     async def release(self) -> None:
@@ -49,7 +51,7 @@ class ResumeClaim:
             if not renews:
                 yield None
                 return
-            async with renewed(self.guard, self.claim.key) as renewal:
+            async with renewed(self.guard, self.claim.key, self._asked_at) as renewal:
                 yield renewal
 
     async def settle(self, write: Callable[[RecordedOutcomes], str]) -> str | None:

@@ -10,6 +10,7 @@ import pytest
 from waiting import within
 
 from codemode.continuations.renewal import renewed
+from codemode.host.clock import passed_seconds
 from codemode.stores import applying
 
 
@@ -21,7 +22,7 @@ class Guard:
 
 
 RENEWALS = {
-    "claim": lambda: renewed(Guard(), "key"),
+    "claim": lambda: renewed(Guard(), "key", passed_seconds()),
     "lease": lambda: applying.renewed(Guard(), SimpleNamespace(lease_ms=30_000)),  # type: ignore[arg-type]
 }
 

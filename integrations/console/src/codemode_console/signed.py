@@ -13,12 +13,14 @@ Clock: TypeAlias = Callable[[], float]
 """Unix time in seconds."""
 Secret: TypeAlias = str | bytes | Sequence[str | bytes]
 _LEAST_SECRET_BYTES = 16
+_MAX_CLOCK_SKEW_SECONDS = 60  # of two consoles before one database, as continuations have it
 
 
 class Signed:
     """Signs JSON values for one purpose, and reads what it has signed. ``secret``: signs with the last of several."""
 
     def __init__(self, secret: Sequence[bytes], purpose: str, clock: Clock) -> None:
+        self._clock = clock
         self._serializer: Any = URLSafeTimedSerializer(
             list(secret),
             salt=f"codemode-console/{purpose}",
@@ -33,9 +35,12 @@ class Signed:
     def value(self, text: str, *, max_age_seconds: int) -> Any:
         """Return what was signed; None for what was not, was for another purpose, or is too old."""
         try:
-            return self._serializer.loads(text, max_age=max_age_seconds)
+            value, signed_at = self._serializer.loads(text, return_timestamp=True)
         except BadSignature:
             return None
+        # Not by the library's own check: to that what a clock a second ahead has signed is no longer good.
+        age_seconds = int(self._clock()) - signed_at.timestamp()
+        return value if -_MAX_CLOCK_SKEW_SECONDS <= age_seconds <= max_age_seconds else None
 
 
 def require_secret(secret: Secret | None) -> list[bytes]:

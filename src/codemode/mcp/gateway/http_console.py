@@ -43,8 +43,8 @@ class MountedConsole:
         self.token = secrets.token_urlsafe(32) if settings.console is None and not settings.tokens else None
         self._auth = console_users(package, door)(self._users(settings))
         keys = keys_of(gateway.config.settings.keys, gateway.folder)
-        # Of the same key on all hosts, and of no use for what else the key does.
-        secret = hmac.new(keys[-1], b"codemode mcp console", hashlib.sha256).digest()
+        # Of the same keys on all hosts, the last of which signs, and of no use for what else they do.
+        secret = [hmac.new(key, b"codemode mcp console", hashlib.sha256).digest() for key in keys]
         base_url = None if settings.url is None else settings.url + CONSOLE_PATH
         later = LaterAnswers(gateway.folder, gateway.store)
         options = {"secret": secret, "inspect": _inspecting(keys), "later": later}
