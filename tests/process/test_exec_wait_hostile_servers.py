@@ -60,6 +60,20 @@ class Stranger:
         return {"contents": [{"uri": uri, "blob": "aGVsbG8gd29ybGQ="}, {"uri": uri, "text": "t"}], "_meta": {"a": 1}}
 
 
+def threads_of(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> set[threading.Thread]:
+    """In which threads something runs to its end."""
+    seen: set[threading.Thread] = set()
+    real = getattr(owner, name)
+
+    def watched(*given: Any) -> Any:
+        made = real(*given)
+        seen.add(threading.current_thread())
+        return made
+
+    monkeypatch.setattr(owner, name, watched)
+    return seen
+
+
 @pytest.fixture
 def over(within, pool):
     """Do some work with a pair over sessions by their owners."""
@@ -293,18 +307,7 @@ def test_thousands_of_tools_are_read_off_the_loop_and_their_file_is_bounded(over
     }
     session = Stranger(listed(f"tool-{n}", description="d" * 900, inputSchema=schema) for n in range(2500))
 
-    threads: dict[str, set[threading.Thread]] = {"listed": set(), "declared": set()}
-
-    def noting(name: str, work: Callable[..., Any]) -> Callable[..., Any]:
-        def noted(*given: Any) -> Any:
-            made = work(*given)
-            threads[name].add(threading.current_thread())
-            return made
-
-        return noted
-
-    monkeypatch.setattr(mcp_server, "tool_of", noting("listed", mcp_server.tool_of))
-    monkeypatch.setattr(mcp_files, "declared", noting("declared", mcp_files.declared))
+    threads = [threads_of(monkeypatch, mcp_server, "tool_of"), threads_of(monkeypatch, mcp_files, "declared")]
 
     async def work(pair: ExecWaitTools) -> Any:
         code = """const {content} = await API.read("mcp/hub.d.ts"), {files} = await API.list();
@@ -315,7 +318,28 @@ def test_thousands_of_tools_are_read_off_the_loop_and_their_file_is_bounded(over
     length, is_cut, called, files = result["value"]
     assert (is_cut, called, len(files)) == (True, "tool-1999", 2)
     assert length < 3_000_000
-    assert all(threading.main_thread() not in found and found for found in threads.values())
+    assert all(threading.main_thread() not in found and found for found in threads)
+
+
+PROPERTIES = {f"property{number}": {"type": "string"} for number in range(2000)}
+ASKED = {
+    "a wide tool": ([listed("tool", inputSchema={"type": "object", "properties": PROPERTIES})], "$api('tool')"),
+    "a wide output": ([listed("tool", outputSchema={"type": "object", "properties": PROPERTIES})], "$api('tool')"),
+    "many tools": ([listed(f"tool-{n}", description=f"Does {n}.") for n in range(300)], None),
+}
+
+
+@pytest.mark.parametrize(("tools", "asked"), ASKED.values(), ids=ASKED)
+def test_declarations_that_take_long_are_written_off_the_loop(ran, monkeypatch, tools, asked):
+    written = threads_of(monkeypatch, mcp_files, "_index" if asked is None else "call_types")
+    code = (
+        'return (await API.read("mcp/index.d.ts")).content'
+        if asked is None
+        else f"return (await MCP.hub.{asked}).header"
+    )
+    assert len(ran(Stranger(tools), code)["value"]) > 1000
+    assert threading.main_thread() not in written
+    assert written
 
 
 @pytest.mark.parametrize(

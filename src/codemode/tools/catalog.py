@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from ..data.json_shape import weigh
 from ..data.narrowing import mapping_or_empty
 from ..errors import CodeModeToolError
 from ..host import steps
@@ -22,7 +21,6 @@ MAX_RESULTS = 50
 MAX_NAME_CHARACTERS = 100
 LANGUAGE_NAMES = frozenset({"constructor", "prototype", "toJSON", "toLocaleString", "toString", "valueOf"})
 """What the language reads of an object. A name is passed on only when there is such a tool (and ``then`` never)."""
-_LARGE_SCHEMA_CHARACTERS = 1 << 11  # whose declaration may take a millisecond
 
 ToolT = TypeVar("ToolT", bound=DescribedTool)
 ToolT_co = TypeVar("ToolT_co", bound=DescribedTool, covariant=True)
@@ -200,8 +198,6 @@ class Catalog(Generic[ToolT]):
         found = self.get(name)
         if found is None:
             raise self.unknown_tool(name)
-        # A large schema leaves the loop.
-        steps.take(weigh((found.input_json_schema, found.output_json_schema), _LARGE_SCHEMA_CHARACTERS) >> 3)
         return declare_tools([found])
 
     def _made_index(self) -> ToolIndex:
