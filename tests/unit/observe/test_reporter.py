@@ -8,6 +8,7 @@ import time
 from dataclasses import fields
 
 import pytest
+from waiting import within
 
 from codemode import CodeModeAbortedError, Lifecycle
 from codemode.interrupts.interrupt import InterruptRequested
@@ -26,12 +27,9 @@ def told(scenario, *, listeners=(), **hooks):
     """Run a scenario over events with these hooks, and return what it returns."""
 
     async def run():
-        # Not `wait_for`: on Python 3.11 it is a second task, which asyncio complains of when what ends the host went
-        # through it.
-        async with asyncio.timeout(60):
-            return await scenario(Reporter(Lifecycle(**hooks), "invocation", "outer", listeners))
+        return await scenario(Reporter(Lifecycle(**hooks), "invocation", "outer", listeners))
 
-    return asyncio.run(run())
+    return within(run())
 
 
 async def one_call(events):
