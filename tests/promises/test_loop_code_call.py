@@ -16,6 +16,7 @@ from codemode.host import steps
 from codemode.observe import notifications
 from codemode.run import execution
 from codemode.surfaces.code_call import describe, index, meta_calls, requests
+from codemode.surfaces.code_call.catalog import CodeCallCatalog
 from codemode.surfaces.code_call.inputs import MOST_TEXTS
 
 MANY = 50_000
@@ -156,6 +157,15 @@ def test_loop_a_large_definition_is_copied_and_sent_from_elsewhere(where):
     assert copied == {False}
     script = "return Object.keys(getTool('large').inputSchema.properties).length"
     assert within(code_call.execute({"script": script}))["result"] == len(PROPERTIES)
+
+
+def test_loop_definitions_are_weighed_elsewhere_also_where_they_are_too_large_to_go_along(where):
+    wide = {"type": "object", "properties": {f"property{number}": {"title": "x" * 40} for number in range(20_000)}}
+    code_call = create_code_call_tools([Tool(f"wide{n}", execute=id, input_schema=wide) for n in range(3)])
+    seen = where(CodeCallCatalog, "_named_definitions")
+    script = "return ['wide0', 'wide1'].length + typeof getTool('wide0')"
+    assert within(code_call.execute({"script": script}))["status"] == "runtime_error"
+    assert seen == {False}
 
 
 # --- the tools that there are ---

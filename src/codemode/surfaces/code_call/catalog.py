@@ -13,6 +13,7 @@ from ...data.json_shape import weigh
 from ...data.json_values import WrittenObject, encode_json, utf8_length
 from ...data.narrowing import is_array, mapping_or_empty
 from ...errors import CodeModeToolError
+from ...host import steps
 from ...source.rules import literal_definitions
 from ...tools.catalog import MAX_NAME_CHARACTERS, Catalog, asked
 from ...tools.prepared import PreparedTool
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 MAX_DEFINITIONS_BYTES = 64 * 1024
 MAX_NAMED_DEFINITIONS_CHARACTERS = 1 << 20
+_LARGE_CHARACTERS = 1 << 14
+_CHARACTERS_OF_A_STEP = 1 << 6
 _READS_DEFINITIONS = frozenset({"getTool", "globalThis"})
 
 
@@ -133,7 +136,7 @@ class CodeCallCatalog:
             if tool is None:
                 definitions[name] = None
                 continue
-            size = weigh((tool.description, tool.input_json_schema, tool.output_json_schema), left + 1)
+            size = _size_of(tool, left + 1)
             if size <= left:
                 left -= size
                 definitions[name] = self._definition(name)
@@ -166,6 +169,14 @@ class CodeCallCatalog:
 
 def _is_variable(name: str) -> bool:
     return name.replace("$", "_").isidentifier()
+
+
+def _size_of(tool: PreparedTool, enough: int) -> int:
+    """Weigh a definition, a large one off the event loop."""
+    parts = (tool.description, tool.input_json_schema, tool.output_json_schema)
+    size = weigh(parts, min(enough, _LARGE_CHARACTERS))
+    steps.take(size // _CHARACTERS_OF_A_STEP)
+    return size if size < _LARGE_CHARACTERS else weigh(parts, enough)
 
 
 def _refusal(message: str, name: str, reason: str) -> CodeModeToolError:
