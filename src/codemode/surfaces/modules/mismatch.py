@@ -9,6 +9,7 @@ import ast
 import json
 import re
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from ...data.json_values import NOT_GIVEN, encode_json
@@ -135,7 +136,7 @@ def _alternatives(local: LocalReferences, schemas: list[Any]) -> list[Mapping[An
         rules = mapping_or_empty(local.followed(pending.pop(0)))
         found.append(rules)
         for keyword in ("anyOf", "oneOf"):
-            pending += list_or_empty(rules.get(keyword))
+            pending += islice(list_or_empty(rules.get(keyword)), _MAX_ALTERNATIVES)  # more are never come to
     return found
 
 

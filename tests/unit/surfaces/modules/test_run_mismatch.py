@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any, Literal
 
 import pytest
@@ -129,3 +130,15 @@ def test_m30_examples_are_the_schemas_own_first():
     examples = [example_of(ServerTool(one, "s.t")) for one in (own, given_by_author, made, large)]
     assert examples == [{"title": "own"}, {"title": "x"}, {"title": "text"}, {"title": "text"}]
     assert example_of(ServerTool(Tool("t", execute=None, input_schema={"const": "x" * 10_000}), "s.t")) is NOT_GIVEN
+
+
+def test_of_alternatives_without_end_no_more_are_kept_than_are_looked_at():
+    schema: dict[str, Any] = {"anyOf": [{"$ref": "#"}] * 20_000, "properties": {"a": {"$ref": "#"}}}
+    tracemalloc.start()
+    try:
+        found = mismatch({"path": ".".join("a" * 30), "message": "Field required"}, schema, None)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found["expected"] == "a value"
+    assert peak_bytes < 500_000
