@@ -103,6 +103,20 @@ def test_a_wrong_answer_is_refused_as_a_whole_and_can_be_given_again(answer: Any
     assert content(output) == '["paid a", "paid b", "dropped c"]'
 
 
+@pytest.mark.parametrize(
+    ("mode", "said"), [("batched", r'\{"decisions": \[\.\.\.\]\}'), ("per_call", '"type": "approve"')]
+)
+@pytest.mark.parametrize("answer", [True, "yes", [APPROVE], 1])
+def test_an_answer_that_is_no_decision_is_told_what_one_is(mode: Any, said: str, answer: Any):
+    till = Till()
+    own = CodeModeMiddleware(approve={"pay": True}, interrupt_mode=mode)
+    session = Session(agent(["return await tools.pay({ to: 'a' })"], till.tools, own))
+    session.start()
+    with pytest.raises(ValidationError, match=said):
+        session.send(Command(resume=answer))
+    assert till.done == []
+
+
 def test_what_waits_later_is_another_interrupt(is_async: bool):
     till = Till()
     js = "return [await tools.pay({ to: 'a' }), ...await Promise.all(['b', 'c'].map((to) => tools.pay({ to })))]"

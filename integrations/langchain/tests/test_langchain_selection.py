@@ -95,6 +95,12 @@ def test_one_text_is_no_list(given: Any):
         CodeModeMiddleware(**given)
 
 
+@pytest.mark.parametrize("own", [CodeModeMiddleware, CodeCallMiddleware, ExecWaitMiddleware])
+def test_who_gives_an_agent_the_class_is_told_to_write_an_object(own: Any):
+    with pytest.raises(TypeError, match=r"middleware are objects: write CodeModeMiddleware\(\)"):
+        create_agent(model(), TOOLS, middleware=[own])
+
+
 def test_codemode_itself_is_in_no_program():
     with pytest.raises(ValueError, match="tools names 'codeMode'"):
         CodeModeMiddleware(tools=["codeMode"])

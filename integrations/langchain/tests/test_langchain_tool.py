@@ -10,7 +10,7 @@ import threading
 from typing import Annotated, Any
 
 import pytest
-from codemode_langchain import create_code_mode_tool
+from codemode_langchain import create_code_call_tools, create_code_mode_tool, create_exec_wait_tools
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.tools import BaseTool, InjectedToolCallId, StructuredTool, ToolException, tool
@@ -261,6 +261,46 @@ def test_wrong_rules_are_refused(approve: Any):
 def test_wrong_options_are_refused():
     with pytest.raises(ValueError, match=r"execution_policy\.timeout_ms"):
         create_code_mode_tool([add], {"execution_policy": {"timeout_ms": 0}})
+
+
+def undescribed(a: int) -> int:
+    return a
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (add, "tools must be a list of tools, or a toolkit, got StructuredTool"),
+        (undescribed, "got function"),
+        ("add", "got str"),
+        ({"add": add}, "got dict"),
+        (["add"], "tools must be LangChain tools and functions, got str"),
+        ([undescribed], "'undescribed' cannot be a tool: Function must have a docstring"),
+    ],
+)
+@pytest.mark.parametrize("make", [create_code_mode_tool, create_code_call_tools, create_exec_wait_tools])
+def test_what_is_no_list_of_tools_is_told_at_once(make: Any, given: Any, said: str):
+    with pytest.raises(ValueError, match=said):
+        make(given)
+
+
+def test_a_coroutine_that_nobody_awaits_is_a_failure(is_async: bool, caplog: pytest.LogCaptureFixture):
+    async def later() -> int:
+        return 1
+
+    @tool
+    def forgetful() -> int:
+        """Forget to wait."""
+        return later()  # type: ignore[return-value]
+
+    js = "try { return await tools.forgetful({}) } catch (error) { return error.message }"
+    assert run(create_code_mode_tool([forgetful]), js, is_async=is_async) == "the tool failed"
+    assert "tool 'forgetful' returned a coroutine: await it inside, in an async function" in caplog.text
+
+
+def test_an_async_tool_in_a_blocking_call_says_how_to_call():
+    with pytest.raises(CodeModeToolError, match=r"tool 'shout' is an async function, .* use ainvoke or astream"):
+        run(create_code_mode_tool([shout]), "return await tools.shout({ text: 'a' })", is_async=False)
 
 
 def test_the_core_takes_langchain_tools_as_they_are():

@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from codemode_pydantic_ai import CodeCall, CodeMode, CodeModeToolset, ExecWait, create_code_mode_tool
+from codemode_pydantic_ai import (
+    CodeCall,
+    CodeCallToolset,
+    CodeMode,
+    CodeModeToolset,
+    ExecWait,
+    create_code_mode_tool,
+)
 from mcp.server.mcpserver import MCPServer
 from mcp_types import ToolAnnotations
 from opentelemetry.sdk.trace import TracerProvider
@@ -233,6 +240,16 @@ def test_a_program_cannot_catch_the_end_of_the_run() -> None:
         ran(Script(program(js), "done"), [refuse])
 
 
+def test_a_limit_of_the_run_is_no_failure_of_a_tool(caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(UsageLimitExceeded):
+        ran(
+            Script(program("return await tools.double({ n: 1 })")),
+            [double],
+            usage_limits=UsageLimits(tool_calls_limit=1),
+        )
+    assert [one.getMessage() for one in caplog.records if one.name.startswith("codemode")] == []
+
+
 def test_a_failed_program_is_told_what_it_has_done() -> None:
     script = Script(program("await tools.double({ n: 1 }); throw new TypeError('oh')"), "done")
     ran(script, [double])
@@ -356,3 +373,28 @@ def test_who_gives_an_agent_the_class_is_told_to_write_an_object(capability: Any
     agent = Agent(TestModel(), tools=[double], capabilities=[capability])
     with pytest.raises(UserError, match=rf"write {capability.__name__}\(\) in place of"):
         within(agent.run("go"))
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (double, "tools must be a toolset, or a list of tools and functions, got function"),
+        ("double", "got str"),
+        ({"double": double}, "got dict"),
+        (Agent(TestModel(), tools=[double]), "got Agent"),
+        (["double"], r"tools must be pydantic_ai\.Tool objects and functions, got str"),
+        ([FunctionToolset([double])], r"FunctionToolset is no tool: give a toolset alone, several as CombinedToolset"),
+    ],
+)
+def test_what_is_no_list_of_tools_is_told_at_once(given: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        create_code_mode_tool(given)
+
+
+@pytest.mark.parametrize("wrapped", [[double], double, None])
+@pytest.mark.parametrize("kind", [CodeModeToolset, CodeCallToolset])
+def test_what_is_no_toolset_is_told_at_once(kind: Any, wrapped: Any) -> None:
+    with pytest.raises(
+        ValueError, match=r"what is wrapped must be a toolset, such as FunctionToolset\(\[\.\.\.\]\), got"
+    ):
+        kind(wrapped)

@@ -100,14 +100,17 @@ def _without_partials(function: Any) -> Any:
     return function
 
 
+def _path_of(function: Any) -> str:
+    return getattr(function, "__qualname__", repr(function))
+
+
 def _type_hints(function: Any, context_type: type) -> Mapping[str, Any]:
     target = function if inspect.isroutine(function) else type(function).__call__
     names = {context_type.__name__: context_type}
     try:
         return typing.get_type_hints(target, localns=names, include_extras=True)
     except NameError as error:
-        name = getattr(function, "__qualname__", repr(function))
-        raise ValueError(f"an annotation of {name} cannot be resolved: {error}") from None
+        raise ValueError(f"an annotation of {_path_of(function)} cannot be resolved: {error}") from None
     except TypeError:
         # Built-in callables carry no annotations.
         return {}
@@ -124,6 +127,8 @@ def _parameters(
             takes_any_keyword = True
         elif parameter.kind is parameter.POSITIONAL_ONLY:
             raise ValueError(f"parameter {name!r} of {function!r} cannot be given by name")
+        elif name == "self" and name not in hints:
+            raise ValueError(f"{_path_of(function)} is a method without its object: make the tool of a bound method")
         elif _is_context(hints.get(name), context_type):
             context_name = name
         elif parameter.kind is not parameter.VAR_POSITIONAL:

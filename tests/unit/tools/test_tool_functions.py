@@ -117,15 +117,16 @@ def test_an_instance_reaches_a_parameter_annotated_with_a_model():
     assert validated.json_value == {"order": {"customer": "c", "lines": [{"sku": "s", "count": 1}]}}
 
 
+class Shop:
+    def price(self, sku: str) -> int:
+        return len(sku)
+
+    def __call__(self, sku: str) -> int:
+        """Sell."""
+        return len(sku) + 1
+
+
 def test_a_method_a_partial_and_a_callable_object_are_functions():
-    class Shop:
-        def price(self, sku: str) -> int:
-            return len(sku)
-
-        def __call__(self, sku: str) -> int:
-            """Sell."""
-            return len(sku) + 1
-
     tools = collect_tools({"price": Shop().price, "sell": Shop(), "again": functools.partial(search, limit=2)})
     assert [one.call(one.validate_input({"sku": "abc"}).value, CONTEXT) for one in (tools["price"], tools["sell"])] == [
         3,
@@ -140,6 +141,7 @@ def test_a_method_a_partial_and_a_callable_object_are_functions():
     [
         (len, "cannot be given by name"),
         (lambda x: x, "has no name"),
+        (Shop.price, r"Shop\.price is a method without its object"),
     ],
 )
 def test_functions_that_make_no_tool(function, said):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, cast
 
-from pydantic import AfterValidator, BaseModel, create_model
+from pydantic import AfterValidator, BaseModel, BeforeValidator, create_model
 
 from codemode.plugins import with_texts, without_texts
 
@@ -94,7 +94,13 @@ def _decisions(members: Sequence[Question]) -> Any:
     each = [one.response_schema if _is_own(one) else dict[str, Any] for one in members for _ in _actions_of(one)]
     in_order: Any = cast("Any", tuple).__class_getitem__(tuple(each))
     response = create_model("HITLResponse", decisions=(in_order, ...))
-    return Annotated[response, AfterValidator(_plain)]
+    return Annotated[response, BeforeValidator(_many), AfterValidator(_plain)]
+
+
+def _many(answer: Any) -> Any:
+    if not isinstance(answer, Mapping | BaseModel):
+        raise ValueError('an answer is {"decisions": [...]}, one for each call')  # noqa: TRY004 - pydantic reports those
+    return cast("Any", answer)
 
 
 def _plain(response: BaseModel) -> dict[str, Any]:

@@ -7,11 +7,19 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from types import FrameType
 from typing import Any, cast
 
 from langchain.agents.middleware import AgentMiddleware
+
+
+class OfAnObject(property):
+    """The tools of a middleware; `create_agent` that is given its class goes through those of the class first."""
+
+    def __iter__(self) -> Iterator[Any]:
+        """Say what is wrong, in place of Python, which has no name for it."""
+        raise TypeError("an agent's middleware are objects: write CodeModeMiddleware() in place of CodeModeMiddleware")
 
 
 def tools_beside(own: object) -> list[Any] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -196,6 +197,10 @@ class Capture:
         return answer_of(content, artifact) if is_of_server(self.original) else content
 
     def _keep(self, given: Any) -> Any:
+        """Note what the tool gave. Raises `TypeError` for a coroutine, which LangChain would give as its text."""
+        if inspect.iscoroutine(given):
+            given.close()
+            raise TypeError(f"tool {self.original.name!r} returned a coroutine: await it inside, in an async function")
         self._given.append(given)
         return given
 
@@ -217,6 +222,12 @@ def told(error: ToolException, tool_name: str) -> CodeModeToolError:
     """
     text = str(error.args[0]) if error.args else "Tool execution error"  # as LangChain words it
     return CodeModeToolError(text, details={"tool_name": tool_name})
+
+
+def is_only_awaited(tool: BaseTool) -> bool:
+    """Tell whether a tool is an async function and nothing else, which LangChain does not run in a blocking call."""
+    fields: Any = tool
+    return getattr(fields, "func", tool) is None and getattr(fields, "coroutine", None) is not None
 
 
 def _says(message: ToolMessage, content: Any) -> bool:

@@ -5,7 +5,7 @@ Asks nobody.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, NotRequired, Union, cast
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Discriminator, WithJsonSchema, create_model
@@ -114,6 +114,8 @@ def _single_decision(answer: Any) -> Any:
         decisions = cast("dict[str, Any]", answer)["decisions"]
         if isinstance(decisions, list) and len(cast("list[Any]", decisions)) == 1:
             return _of_inbox(cast("list[Any]", decisions)[0])
+    if not isinstance(answer, Mapping | BaseModel):
+        raise ValueError('an answer is a decision, such as {"type": "approve"}')  # noqa: TRY004 - pydantic reports those
     return _of_inbox(answer)
 
 

@@ -14,6 +14,7 @@ from codemode import CodeModeOptions, ExecWaitOptions, InvalidConfigError, ToolS
 from codemode.plugins import configured
 
 from .approvals import ApprovalRules, InterruptMode
+from .being_built import OfAnObject
 from .callers import Caller
 from .exec_wait import EXEC, NAMES, ExecWaitFace, ExecWaitTool, PairRules, require_known
 from .faces import Face
@@ -78,7 +79,7 @@ class ExecWaitMiddleware(HidingMiddleware):
         if not self.is_enabled:
             self.state_schema = AgentState
 
-    @property
+    @OfAnObject
     def tools(self) -> Sequence[BaseTool]:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The tools that the agent gets from here."""
         return super().tools if self.is_enabled else []

@@ -21,7 +21,7 @@ from langchain_core.tools import BaseTool, tool
 from pydantic import PrivateAttr
 
 from codemode import CodeModeOptions, ToolCallContext
-from codemode.plugins import ImpossibleNameError, Listing, can_be_called, check_name, log_left_out
+from codemode.plugins import ImpossibleNameError, Listing, WrongTypeError, can_be_called, check_name, log_left_out
 
 from .approvals import Approvals
 from .arguments import Arguments, call_ids
@@ -183,10 +183,10 @@ def tools_of(
 ) -> list[BaseTool]:
     """Return LangChain tools, or a toolkit's, without those that no program could call, by ``checked`` names.
 
-    Raises `ValueError` for a rule about none of them, for two of one name, and for one that needs injected state, which
-    ``middleware`` is for.
+    Raises `ValueError` for what is no tool, for a rule about none of them, for two of one name, and for one that needs
+    injected state, which ``middleware`` is for.
     """
-    collected = [_as_tool(one) for one in (given.get_tools() if isinstance(given, Toolkit) else given)]
+    collected = [_as_tool(one) for one in _listed(given)]
     for one in collected:
         _refuse_injection(one, middleware)
     if approvals is not None:
@@ -221,8 +221,24 @@ def for_agents(
     return given.having(approval=approval, continuation=continuation, execution_policy=policy, model_output=output)
 
 
+def _listed(given: Any) -> Iterable[Any]:
+    if isinstance(given, Toolkit):
+        return given.get_tools()
+    # A tool is an iterable too: of its own fields.
+    if isinstance(given, BaseTool | Mapping | str | bytes) or not isinstance(given, Iterable):
+        raise WrongTypeError(f"tools must be a list of tools, or a toolkit, got {type(cast('Any', given)).__name__}")
+    return cast("Iterable[Any]", given)
+
+
 def _as_tool(given: Any) -> BaseTool:
-    return given if isinstance(given, BaseTool) else cast("BaseTool", tool(given))
+    if isinstance(given, BaseTool):
+        return given
+    if isinstance(given, type) or not callable(given):
+        raise WrongTypeError(f"tools must be LangChain tools and functions, got {type(given).__name__}")
+    try:
+        return tool(given)
+    except ValueError as error:  # LangChain does not say which function has no docstring
+        raise ValueError(f"{getattr(given, '__name__', given)!r} cannot be a tool: {error}") from error
 
 
 def _reachable(tools: Iterable[BaseTool], checked: Callable[[str], str]) -> list[BaseTool]:

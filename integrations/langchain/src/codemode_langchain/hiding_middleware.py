@@ -27,7 +27,7 @@ from codemode import CodeModeToolError
 from codemode.plugins import PreparedTool, can_be_called, off_loop, prepared
 
 from .approvals import ApprovalRules, Approvals, InterruptMode
-from .being_built import listed_with, may_get_others, tools_beside
+from .being_built import OfAnObject, listed_with, may_get_others, tools_beside
 from .callers import Caller
 from .channels import state_now
 from .chosen import Chosen, InPrograms
@@ -120,7 +120,7 @@ class HidingMiddleware(AgentMiddleware[Any, Any, Any]):
         """Return the names of tools for programs that are called as the surface's own."""
         return ()
 
-    @property
+    @OfAnObject
     def tools(self) -> Sequence[BaseTool]:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The tools that the agent gets from here. Read while it is built: the moment for words about names."""
         refuse_second([one.words for one in listed_with(self) if isinstance(one, HidingMiddleware)])

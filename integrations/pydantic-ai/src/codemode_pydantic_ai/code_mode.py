@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from pydantic import TypeAdapter
 from pydantic_ai import RunContext, Tool
 from pydantic_ai.tools import AgentDepsT, ToolDefinition
-from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, ToolsetTool
+from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 from typing_extensions import TypedDict
 
 import codemode
@@ -25,6 +25,7 @@ from .content import object_of
 from .conversation_state import ConversationStates
 from .faces import MAX_RETRIES, Face, FaceTool, ShownTools, agent_settings, code_argument
 from .failures import OWN_WORDS
+from .given_tools import toolset_of
 from .hidden_tools import CompiledTools
 from .hiding_toolset import HidingToolset
 from .nested import NestedCalls
@@ -160,10 +161,9 @@ def create_code_mode_tool(
 
     The model is shown the tools that the toolset has at each step. A toolset that must be entered, as some MCP ones
     must, is for you to enter. ``pool``: the `WorkerPool` that runs the programs. ``listing``: what the model is told of
-    the tools. A pause defers the call of this tool; see `answer`.
+    the tools. A pause defers the call of this tool; see `answer`. Raises `ValueError` for what is no tool.
     """
-    wrapped = tools if isinstance(tools, AbstractToolset) else FunctionToolset[AgentDepsT](list(tools))
-    toolset = CodeModeToolset(wrapped, options, max_retries=max_retries, pool=pool, listing=listing)
+    toolset = CodeModeToolset(toolset_of(tools), options, max_retries=max_retries, pool=pool, listing=listing)
 
     shown = _ShownSteps()
 

@@ -19,6 +19,7 @@ from codemode.plugins import places
 from .changed_results import as_declared
 from .chosen import Chosen, InPrograms, Kept
 from .faces import MAX_RETRIES, Face, FaceTool, check_settings
+from .given_tools import require_toolset
 from .hidden_tools import stays_native
 from .outer_calls import OuterCall, RunState
 from .workflows import require_place_for_programs
@@ -49,6 +50,7 @@ class HidingToolset(WrapperToolset[AgentDepsT]):
 
     def __post_init__(self) -> None:
         """Check the options now, not in the first run."""
+        require_toolset(self.wrapped)
         check_settings(self.keep, self.max_retries, self.pool, self.tools)
         if self.face is None:
             self.face = self._own_face()

@@ -128,7 +128,8 @@ class NestedCalls:
         except _ENDS_THE_RUN as error:
             self.fatal = error
             self.stop()
-            raise
+            # The run raises it; raised from here it would be logged as a failure of the tool, which it is not.
+            raise self._words.failure(call, "the run of the agent has ended") from None
 
     def add(self, name: str, tool: ToolsetTool[Any]) -> None:
         """Let one more tool be called, which was not known before."""
