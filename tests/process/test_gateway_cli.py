@@ -105,7 +105,8 @@ def test_a_client_is_taken_over_and_given_back(run: Run, home: dict[str, str]):
     theirs.parent.mkdir()
     theirs.write_text(json.dumps({"mcpServers": {"log": server("logbook")}}, indent=3))
     before = theirs.read_bytes()
-    assert run("import", "--from", "cursor")[0] == 0
+    said = [run("import", "--from", "cursor") for _ in range(2)]
+    assert [(code, "nothing was added" in out) for code, out, _ in said] == [(0, False), (0, True)]
     assert theirs.read_bytes() == before
     assert [one["name"] for one in json.loads(run("list", "--json")[1])["servers"]] == ["log"]
     code, out, _ = run("install", "--client", "cursor", "--dry-run")

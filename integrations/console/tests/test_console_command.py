@@ -142,4 +142,4 @@ def test_it_says_how_to_install_what_is_missing(
                 patched.delitem(sys.modules, name)
             patched.setitem(sys.modules, missing, None)
             assert main(["console", "--database", f"sqlite:///{tmp_path}/a.db"]) == 2
-        assert "pip install codemode-console" in capsys.readouterr().err
+        assert "in a clone of the repository pip install ./integrations/console" in capsys.readouterr().err

@@ -21,7 +21,7 @@ from .seldom import tell_seldom
 PACKAGE = "codemode_console"
 _KEY = "CODE_MODE_KEY"
 _HOW_TO_INSTALL = (
-    "the console is a distribution of its own, which is not installed: pip install codemode-console, in a clone"
+    "the console is a distribution of its own, codemode-console, which is not installed: in a clone of the repository"
     " pip install ./integrations/console"
 )
 

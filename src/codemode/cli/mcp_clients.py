@@ -39,11 +39,13 @@ def _import(options: argparse.Namespace) -> int:
     before = file.text if file.is_there else initial()
     text, names = with_servers(before, found.servers, options.client)
     text = with_inputs(text, found.inputs, found.servers)
-    if text != before or not file.is_there:
+    is_new = text != before or not file.is_there
+    if is_new:
         file.write(text)
     for name, ours in names.items():
         print(f"  {visible(ours)}" + ("" if ours == name else f", which {options.client} calls {visible(name)}"))
-    print(f"{counted(len(names), 'server')} in {visible(str(file.path))}; {options.client} is as it was")
+    found_there = "" if is_new else " already, nothing was added"
+    print(f"{counted(len(names), 'server')} in {visible(str(file.path))}{found_there}; {options.client} is as it was")
     return DONE
 
 

@@ -281,6 +281,6 @@ def require_same_answers(kept_answers: str, claim: Claim, outcome: str | None) -
     """Raise `CodeModeProtocolError` when a continuation was resumed with other answers."""
     if kept_answers != claim.answers:
         raise CodeModeProtocolError(
-            "the continuation has already been resumed with other answers",
+            "the continuation has already been resumed with other answers: those count, and these have run nothing",
             details={"superseded": True, "outcome": outcome},
         )
