@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+import tracemalloc
 from typing import Any
 
 import pytest
 
-from codemode import Tool, create_code_mode_tool, run_code_mode_sync
+from codemode import CodeModeToolError, Tool, create_code_mode_tool, run_code_mode_sync
 from codemode.schemas import patterns
 from codemode.schemas import undeclared_dialect as dialects
 from codemode.schemas.compiled import MAX_SCHEMA_CHARACTERS, MAX_SCHEMA_VALUES
@@ -83,3 +84,32 @@ def test_loop_a_wrong_use_of_a_usual_keyword_is_still_told(wrong):
     assert not is_surely_valid(wrong)
     with pytest.raises(ValueError, match="input_schema of tool 't'"):
         prepared(Tool("t", execute=lambda _: 1, input_schema={"$schema": NEWEST, "properties": {"a": wrong}})).compile()
+
+
+TEXT = "\u00e9" * 500_000
+LONG_RULES: dict[str, tuple[dict[str, Any], Any, str]] = {
+    "const": ({"const": TEXT}, 1, 'a: must satisfy const: "\\u00e9'),
+    "const in an object": ({"const": {"b": [TEXT]}}, 1, 'a: must satisfy const: {"b": ["\\u00e9'),
+    "a key": ({"const": {TEXT: 1}}, 1, 'a: must satisfy const: {"\\u00e9'),
+    "enum": ({"enum": [TEXT]}, 1, 'a: must be one of "\\u00e9'),
+    "required": ({"required": [TEXT]}, {}, 'a: missing required "\\u00e9'),
+    "anyOf": ({"anyOf": [{"const": TEXT}, {"const": 2}]}, 1, 'a: must satisfy anyOf: [{"const": "\\u00e9'),
+    "deep": ({"const": [[[[1] * 100] * 100] * 2] * 2}, 1, "a: must satisfy const: [[[[1, 1, 1, 1"),
+}
+
+
+@pytest.mark.parametrize(("rule", "value", "said"), LONG_RULES.values(), ids=LONG_RULES)
+def test_loop_what_a_value_breaks_is_said_with_no_more_of_the_rule_than_is_shown(rule, value, said):
+    tool = prepared(Tool("t", execute=lambda _: 1, input_schema={"type": "object", "properties": {"a": rule}}))
+    tool.compile()
+    for _ in range(2):  # the first time modules are imported
+        tracemalloc.start()
+        try:
+            with pytest.raises(CodeModeToolError) as caught:
+                tool.validate_input({"a": value})
+            _, peak_bytes = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert said in caught.value.message
+    assert len(caught.value.message) < 300
+    assert peak_bytes < 200_000

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, TypeAlias, cast
 
+from ...data.narrowing import is_array, is_object
 from ..compiled import Problem, clip, json_type, path_text
 
 Path: TypeAlias = "tuple[Path, str | int] | None"
@@ -14,6 +15,7 @@ Path: TypeAlias = "tuple[Path, str | int] | None"
 _NOT_SAID = ""
 _MAX_NAMES = 8
 _MAX_CHOICES = 64
+_MAX_SHOWN = 200  # values of a rule, and characters of a text, as many as are shown of the whole
 _ALTERNATIVES = ("anyOf", "oneOf")
 
 
@@ -95,11 +97,11 @@ def _expectation(failure: Failure) -> str:
     if name is None:
         return "is not allowed"
     if name == "type":
-        types = [rule] if isinstance(rule, str) else [one for one in rule if isinstance(one, str)]
-        return f"expected {' or '.join(types)}, got {json_type(value)}"
+        types = [rule] if isinstance(rule, str) else dict.fromkeys(one for one in rule if isinstance(one, str))
+        return f"expected {' or '.join(islice(types, _MAX_NAMES))}, got {json_type(value)}"
     if name == "required" and isinstance(rule, list):
         missing = (item for item in cast("list[Any]", rule) if item not in value)
-        return clip(f"missing required {', '.join(json.dumps(item) for item in islice(missing, _MAX_NAMES))}")
+        return clip(f"missing required {', '.join(map(_shown, islice(missing, _MAX_NAMES)))}")
     if failure.names is not None:
         return clip(f"does not take {', '.join(map(repr, failure.names[:_MAX_NAMES]))}")
     if name == "enum":
@@ -109,4 +111,17 @@ def _expectation(failure: Failure) -> str:
 
 def _shown(rule: Any) -> str:
     # A rule may be large too, and no more than its beginning is shown.
-    return "".join(islice(json.JSONEncoder().iterencode(rule), 256))
+    return "".join(islice(json.JSONEncoder().iterencode(_beginning(rule, iter(range(_MAX_SHOWN)))), 256))
+
+
+def _beginning(rule: Any, left: Iterator[int]) -> Any:
+    """Return as much of a rule as may be shown: so many values, and so much of each text."""
+    if next(left, None) is None:
+        return None
+    if isinstance(rule, str):
+        return rule[:_MAX_SHOWN]
+    if is_array(rule):
+        return [_beginning(one, left) for one in islice(rule, _MAX_SHOWN)]
+    if is_object(rule):
+        return {key[:_MAX_SHOWN]: _beginning(one, left) for key, one in islice(rule.items(), _MAX_SHOWN)}
+    return rule
