@@ -8,11 +8,8 @@ from typing import Any
 
 import pytest
 from codemode_pydantic_ai import (
-    CodeCall,
-    CodeCallToolset,
     CodeMode,
     CodeModeToolset,
-    ExecWait,
     create_code_mode_tool,
 )
 from mcp.server.mcpserver import MCPServer
@@ -23,7 +20,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from pydantic import BaseModel
 from pydantic_ai import Agent, ModelRetry, RunContext, Tool, ToolReturn, UsageLimits
 from pydantic_ai.capabilities import Hooks, Instrumentation, PrepareTools
-from pydantic_ai.exceptions import ToolFailed, UnexpectedModelBehavior, UsageLimitExceeded, UserError
+from pydantic_ai.exceptions import ToolFailed, UnexpectedModelBehavior, UsageLimitExceeded
 from pydantic_ai.mcp import MCPToolset
 from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.models.instrumented import InstrumentationSettings
@@ -361,40 +358,3 @@ def test_streaming() -> None:
     script = Script(program("return await tools.double({ n: 2 })"), "done")
     assert within(main()) == "done"
     assert script.returned() == 4
-
-
-def test_wrong_options_are_told_at_once() -> None:
-    with pytest.raises(ValueError, match=r"execution_policy\.timeout_ms"):
-        CodeMode({"execution_policy": {"timeout_ms": 0}})
-
-
-@pytest.mark.parametrize("capability", [CodeMode, CodeCall, ExecWait])
-def test_who_gives_an_agent_the_class_is_told_to_write_an_object(capability: Any) -> None:
-    agent = Agent(TestModel(), tools=[double], capabilities=[capability])
-    with pytest.raises(UserError, match=rf"write {capability.__name__}\(\) in place of"):
-        within(agent.run("go"))
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        (double, "tools must be a toolset, or a list of tools and functions, got function"),
-        ("double", "got str"),
-        ({"double": double}, "got dict"),
-        (Agent(TestModel(), tools=[double]), "got Agent"),
-        (["double"], r"tools must be pydantic_ai\.Tool objects and functions, got str"),
-        ([FunctionToolset([double])], r"FunctionToolset is no tool: give a toolset alone, several as CombinedToolset"),
-    ],
-)
-def test_what_is_no_list_of_tools_is_told_at_once(given: Any, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        create_code_mode_tool(given)
-
-
-@pytest.mark.parametrize("wrapped", [[double], double, None])
-@pytest.mark.parametrize("kind", [CodeModeToolset, CodeCallToolset])
-def test_what_is_no_toolset_is_told_at_once(kind: Any, wrapped: Any) -> None:
-    with pytest.raises(
-        ValueError, match=r"what is wrapped must be a toolset, such as FunctionToolset\(\[\.\.\.\]\), got"
-    ):
-        kind(wrapped)

@@ -18,7 +18,7 @@ from codemode import CodeCallOptions, CodeModeOptions, Interrupt, WorkerPool, cr
 from codemode import CodeCallToolset as CoreToolset
 from codemode.plugins import OpenedContinuation, looks_like_meta_tool
 
-from .faces import Face, FaceTool, ShownTools, agent_settings, code_argument
+from .faces import Face, FaceTool, ShownTools, agent_settings, code_argument, refuse_callback
 from .failures import ErrorWords
 from .hidden_tools import CompiledTools
 from .hiding_toolset import HidingToolset
@@ -54,6 +54,7 @@ def call_options(
     below = CodeCallOptions.of(_with_embed_function(options) if isinstance(options, Mapping) else options)
     # Neither OpenAI nor Anthropic accepts a dot or a colon in the name of a tool.
     given = CodeCallOptions.of(_with_embed_function(fields)).over(below).with_defaults(names="underscore")
+    refuse_callback(given.settings)
     return given.replaced(settings=agent_settings(given.settings, pool))
 
 

@@ -23,7 +23,7 @@ from codemode.plugins import Listing, OpenedContinuation
 
 from .content import object_of
 from .conversation_state import ConversationStates
-from .faces import MAX_RETRIES, Face, FaceTool, ShownTools, agent_settings, code_argument
+from .faces import MAX_RETRIES, Face, FaceTool, ShownTools, agent_settings, code_argument, refuse_callback
 from .failures import OWN_WORDS
 from .given_tools import toolset_of
 from .hidden_tools import CompiledTools
@@ -52,6 +52,7 @@ class CodeModeFace:
 
     def __init__(self, options: Options, pool: WorkerPool | None, listing: Listing | None = None) -> None:
         given = CodeModeOptions.of(options).with_listing(listing)
+        refuse_callback(given)
         if given.state is None:
             given = given.having(state=ConversationStates(TOOL_NAME, "js"))
         self._states = given.state if isinstance(given.state, ConversationStates) else None

@@ -116,6 +116,14 @@ def agent_settings(given: CodeModeOptions, pool: WorkerPool | None, clock: str |
     return given.having(continuation=sealed, execution_policy=policy, model_output=output)
 
 
+def refuse_callback(given: CodeModeOptions) -> None:
+    """Raise `ValueError` for a function that decides at once: what waits is the framework's to decide."""
+    if given.approval.on_approval_required is not None:
+        raise ValueError(
+            "approval.on_approval_required would never be called: give the agent a HandleDeferredToolCalls capability"
+        )
+
+
 def code_argument(name: str, language: str = "javascript") -> dict[str, str]:
     """Return the metadata of a tool that tells who shows its calls, as tracing does, where the program is."""
     return {"code_arg_name": name, "code_arg_language": language}
