@@ -13,7 +13,7 @@ import pytest
 from waiting import until
 
 from codemode import ExecWaitTools, Tool, ToolSource, create_exec_wait_tools
-from codemode.surfaces.exec_wait import mcp_files, mcp_server
+from codemode.surfaces.exec_wait import mcp_files, mcp_server, mcp_session
 from codemode.surfaces.exec_wait.mcp_names import tool_names
 from codemode.surfaces.exec_wait.sources import INHERITED
 
@@ -319,6 +319,18 @@ def test_thousands_of_tools_are_read_off_the_loop_and_their_file_is_bounded(over
     assert (is_cut, called, len(files)) == (True, "tool-1999", 2)
     assert length < 3_000_000
     assert all(threading.main_thread() not in found and found for found in threads)
+
+
+@pytest.mark.parametrize("content", [[{"type": "text", "text": "a"}] * 5000, [{"x": 1}] * 5000])
+def test_an_answer_of_very_many_blocks_is_put_together_off_the_loop(ran, monkeypatch, content):
+    async def call(_name: str, _arguments: Any) -> Any:
+        return {"content": content}
+
+    made = threads_of(monkeypatch, mcp_session, "_result")
+    code = "try { return (await MCP.hub.tool({})).content.length } catch (error) { return error.message }"
+    assert ran(Stranger([listed("tool")], call_tool=call), code)["status"] == "completed"
+    assert threading.main_thread() not in made
+    assert made
 
 
 PROPERTIES = {f"property{number}": {"type": "string"} for number in range(2000)}

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from ...data.json_values import NOT_GIVEN
 from ...data.narrowing import is_mapping, is_sequence, string_or_empty
 from ...errors import CodeModeToolError
 from ...host import steps
-from ...host.threads import run_check
+from ...host.threads import LARGE_CHARACTERS, run_check
 from ...tools.tool_result import ToolResult
 
 MAX_PAGES = 1000
 MAX_ITEMS = 10_000
+_MANY_BLOCKS = LARGE_CHARACTERS
 _MAX_SAID_CHARACTERS = 500
 _ERRORS_OF_SERVERS = frozenset({"MCPError", "McpError"})
 _BINARY = ("data", "blob")
@@ -86,11 +88,18 @@ async def asked(answer: Awaitable[Any]) -> Any:
         raise CodeModeToolError(f"the server says: {said[:_MAX_SAID_CHARACTERS]}") from error
 
 
-def result_of(answer: Any) -> ToolResult:
-    """Return what a called tool has answered."""
-    content = read(answer, "content")
-    structured = read(answer, "structured_content", "structuredContent")
-    is_error = read(answer, "is_error", "isError") is True
+async def result_of(answer: Awaitable[Any]) -> ToolResult:
+    """Return what a called tool answers; what is of very many blocks is put together off the loop."""
+    told = await asked(answer)
+    content = read(told, "content")
+    if is_sequence(content) and len(content) > _MANY_BLOCKS:
+        return await run_check(len(content), partial(_result, told, content))
+    return _result(told, content)
+
+
+def _result(told: Any, content: Any) -> ToolResult:
+    structured = read(told, "structured_content", "structuredContent")
+    is_error = read(told, "is_error", "isError") is True
     blocks = tuple(map(_Block, content)) if is_sequence(content) else ()
     return ToolResult(blocks, NOT_GIVEN if structured is None else structured, is_error)
 

@@ -18,7 +18,7 @@ from ...tools.foreign_schemas import foreign_schemas
 from ...tools.prepared import MISSING, PreparedTool
 from ...tools.server_texts import plain_annotations, plain_text
 from ...tools.tool import Tool
-from .mcp_session import asked, plain, read, result_of
+from .mcp_session import plain, read, result_of
 
 MAX_NAME_CHARACTERS = 128
 MAX_DESCRIPTION_CHARACTERS = 4000
@@ -97,7 +97,7 @@ def tool_of(session: Any, name: str, listed: Any, tool_id: str, making: Making) 
     """Return what a server lists as a tool of a program."""
 
     async def execute(value: Any, _context: Any) -> Any:
-        return result_of(await asked(session.call_tool(name, dict(value))))
+        return await result_of(session.call_tool(name, dict(value)))
 
     asks = making.asks
     made = Tool(

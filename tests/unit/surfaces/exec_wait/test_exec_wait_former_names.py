@@ -69,5 +69,9 @@ def test_an_error_for_templates_is_told_to_the_developer(caplog: pytest.LogCaptu
 
 def test_pages_and_results_are_read_by_the_names_of_today():
     answer = Today(content=[], structured_content={"a": 1}, is_error=False)
-    assert result_of(answer).structured_content == {"a": 1}
+
+    async def asked() -> Any:
+        return answer
+
+    assert asyncio.run(result_of(asked())).structured_content == {"a": 1}
     assert asyncio.run(pages(Session().list_resource_templates, "resource_templates", "resourceTemplates"))[1]
