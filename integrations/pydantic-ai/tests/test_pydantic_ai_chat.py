@@ -139,3 +139,11 @@ def test_a_program_in_a_chat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
             await journey(await visitor.page(), url, shop)
 
         hall.run(visit())
+
+
+def test_what_the_chat_needs_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(EXAMPLE)
+    import chat_server
+
+    with pytest.raises(SystemExit, match="make demo-chat"):
+        chat_server.bundled(tmp_path, tmp_path / "page.js")

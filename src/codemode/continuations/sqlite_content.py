@@ -9,8 +9,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ..options.checked_fields import WrongTypeError
-from .sqlite_guard import make_private
+from .sqlite_guard import file_named, make_private
 
 _TABLE = """CREATE TABLE IF NOT EXISTS content (run TEXT NOT NULL, id TEXT NOT NULL, description TEXT NOT NULL,
  data BLOB NOT NULL, kept_at_ms INTEGER NOT NULL, PRIMARY KEY (run, id))"""
@@ -27,13 +26,10 @@ class SqliteContentStore:
     """
 
     def __init__(self, path: str | Path, *, max_age_ms: int = _MAX_AGE_MS) -> None:
-        if not isinstance(path, str | Path):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise WrongTypeError(f"path must be a string or a path, got {path!r}")
-        if str(path) in ("", ":memory:"):
-            raise ValueError(f"path must name a file, got {str(path)!r}")
+        named = file_named(path)
         if max_age_ms < 1:
             raise ValueError(f"max_age_ms must be positive, got {max_age_ms}")
-        self._path = str(path)
+        self._path = named
         self._max_age_ms = max_age_ms
 
     async def put_content(self, run: str, part_id: str, description: str, data: bytes) -> None:

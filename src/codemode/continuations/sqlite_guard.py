@@ -16,6 +16,7 @@ from .sql_guard import SqlResumeGuard, Statements, make_table
 _DATABASE_TIME = "SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
 _FILES = ("", "-journal", "-wal", "-shm")
 _PRIVATE = 0o600
+_SCHEMES = ("sqlite", "postgresql", "postgres")
 
 
 class SqliteResumeGuard(SqlResumeGuard):
@@ -30,12 +31,9 @@ class SqliteResumeGuard(SqlResumeGuard):
     table = "resumes"
 
     def __init__(self, path: str | Path, *, clock: GuardClock | None = None) -> None:
-        if not isinstance(path, str | Path):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise WrongTypeError(f"path must be a string or a path, got {path!r}")
-        if str(path) in ("", ":memory:"):
-            raise ValueError(f"path must name a file, got {str(path)!r}: for one process there is MemoryResumeGuard")
+        named = file_named(path, ": for one process there is MemoryResumeGuard")
         super().__init__(clock)
-        self._path = str(path)
+        self._path = named
         self._file = OwnFile(self._path)
         self._is_open = False
 
@@ -77,6 +75,20 @@ class SqliteResumeGuard(SqlResumeGuard):
             raise
         finally:
             connection.close()
+
+
+def file_named(path: str | Path, instead: str = "") -> str:
+    """Return a path as text. Raises `ValueError` for what names no file; ``instead`` ends what is said of memory."""
+    if not isinstance(path, str | Path):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise WrongTypeError(f"path must be a string or a path, got {path!r}")
+    named = str(path)
+    if named in ("", ":memory:"):
+        raise ValueError(f"path must name a file, got {named!r}{instead}")
+    scheme = named.partition(":")[0]
+    if scheme in _SCHEMES and ":" in named:
+        # Not the whole: the URL of another database has a password in it.
+        raise ValueError(f"path must name a file, got a URL ({scheme}:...): write the path alone, as in 'approvals.db'")
+    return named
 
 
 class OwnFile:

@@ -40,7 +40,7 @@ def test_what_is_old_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_wrong_settings_and_files_are_told(tmp_path: Path):
-    for path in ("", ":memory:"):
+    for path in ("", ":memory:", "sqlite:///content.db", Path("sqlite:///content.db")):
         with pytest.raises(ValueError, match="must name a file"):
             SqliteContentStore(path)
     with pytest.raises(ValueError, match="max_age_ms"):

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from stored_pauses import HOUR_MS, paused
@@ -21,6 +22,7 @@ from codemode import (
     CodeModeError,
     MemoryInterruptStore,
     SqliteInterruptStore,
+    SqliteResumeGuard,
     StoreUnavailable,
 )
 from codemode.continuations.guard import LAPSED, Claim
@@ -463,3 +465,11 @@ def test_a_host_that_stands_still_while_it_opens_the_store_does_not_keep_others_
 def test_a_store_without_a_file_is_told_of_the_one_in_memory():
     with pytest.raises(ValueError, match="MemoryInterruptStore"):
         SqliteInterruptStore(":memory:")
+
+
+@pytest.mark.parametrize("kind", [SqliteInterruptStore, SqliteResumeGuard])
+@pytest.mark.parametrize("url", ["sqlite:///approvals.db", "postgresql://ana:secret@db/desk", "postgres://db"])
+def test_a_url_is_no_path(kind: Any, url: str):
+    with pytest.raises(ValueError, match=r"got a URL .* write the path alone") as raised:
+        kind(url)
+    assert "secret" not in str(raised.value)

@@ -104,10 +104,12 @@ def application(agent: Agent[Any, Any], bundle: Path) -> Starlette:
 
 
 def bundled(folder: Path, bundle: Path) -> Path:
-    """Write the page's script with everything that it imports. Raises `CalledProcessError`, `StopIteration`."""
+    """Write the page's script with everything that it imports. Raises `CalledProcessError`, and `SystemExit`."""
     packages = folder / "node_modules"
     names = ("bin/esbuild", "esbuild.exe")
-    esbuild = next(found for one in names for found in packages.glob(f"@esbuild/*/{one}"))
+    esbuild = next((found for one in names for found in packages.glob(f"@esbuild/*/{one}")), None)
+    if esbuild is None:
+        raise SystemExit(f"the packages of the page are not in {folder}: `make demo-chat` installs them, and serves it")
     command = [esbuild, HERE / "page.jsx", "--bundle", "--format=esm", "--jsx=automatic", "--log-level=warning"]
     settings = ["--define:process.env.NODE_ENV='production'", f"--outfile={bundle}"]
     subprocess.run([*command, *settings], check=True, env={**os.environ, "NODE_PATH": str(packages)})
@@ -117,6 +119,10 @@ def bundled(folder: Path, bundle: Path) -> Path:
 if __name__ == "__main__":
     import uvicorn
 
+    if not sys.argv[1:]:
+        raise SystemExit(
+            "usage: python chat_server.py FOLDER [MODEL]; `make demo-chat` installs what it needs, and serves it"
+        )
     installed = Path(sys.argv[1])
     chosen = sys.argv[2] if sys.argv[2:] else None
     served = application(support_agent(chosen), bundled(installed, installed / "page.js"))
