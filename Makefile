@@ -75,8 +75,8 @@ prepare: $(TYPESCRIPT) $(OIDC) $(CHAT) $(LOWEST)/.installed $(SERVERS)/.installe
 
 # Six side by side, on two cores too: each waits for much of its time. What takes longest begins first, and no part is so
 # long that it is the last one alone.
-PARTS := test-gateways test-other-processes test-other-plugins test-units test-hostile test-others \
-  test-langchain-promises test-other-langchain test-lowest
+PARTS := test-other-processes test-units test-gateways test-other-plugins test-lowest test-hostile \
+  test-others test-langchain-promises test-other-langchain
 
 test-processes: test-gateways test-other-processes
 
