@@ -228,9 +228,8 @@ class ContinuationOptions(OptionPart):
     """How continuations are signed and resumed. None means the process-wide setting.
 
     ``keys`` are bytes or text; the last signs, any verifies, the first names programs that an engine runs again.
-    ``context_binding`` is signed, not stored. ``seal`` encrypts (extra ``sealed``), and then only sealed ones are
-    taken; ``compress`` makes them smaller. ``any_engine`` takes those that another version of the engine has made,
-    whose programs may go another way.
+    ``context_binding`` is signed, not stored. ``seal`` encrypts (extra ``sealed``), and takes sealed ones alone;
+    ``compress`` makes them smaller. ``any_engine`` takes what another engine's version made, which may go another way.
 
     ``journal`` keeps each call before it begins, and each outcome before the program sees it: after the death of its
     host the same call, made again on any host, goes on from there. It needs ``keys`` and a ``context_binding``, here or

@@ -46,6 +46,9 @@ DIALECT = Dialect(
     sharing=" FOR SHARE",
     clustered="",
     blob="BYTEA",
+    # psycopg asks for a flush behind its pipeline, and from there to the next statement Postgres minds no limit of how
+    # long a transaction may stand still.
+    behind_many="SELECT 1",
     notify=f"NOTIFY {_CHANNEL}",
     find_tables="SELECT to_regclass('codemode_store')",
     append_only=(

@@ -35,6 +35,7 @@ class Dialect:
     sharing: str
     clustered: str
     blob: str
+    behind_many: str | None
     notify: str | None
     find_tables: str
     append_only: tuple[str, ...]
@@ -132,6 +133,8 @@ class Session:
         every = list(values)
         if every:
             self._cursor.executemany(written(statement, self.dialect), every)
+            if self.dialect.behind_many:
+                self._cursor.execute(self.dialect.behind_many)
 
     @property
     def now_ms(self) -> int:

@@ -23,6 +23,7 @@ DIALECT = Dialect(
     sharing="",
     clustered=" WITHOUT ROWID",
     blob="BLOB",
+    behind_many=None,
     notify=None,
     find_tables="SELECT (SELECT name FROM sqlite_master WHERE name = 'codemode_store')",
     append_only=tuple(

@@ -403,8 +403,19 @@ def test_a_change_wakes_whoever_waits_in_another_process(kind, make, tmp_path):
     through(make, scenario)
 
 
+AN_UPDATE = "UPDATE codemode_records SET state = state WHERE id = ?"
+
+
 @pytest.mark.parametrize("kind", ["postgres"])
-def test_a_host_that_stands_still_in_a_transaction_does_not_keep_others_from_writing(kind, make, monkeypatch):
+@pytest.mark.parametrize(
+    "last",
+    [
+        pytest.param(lambda session: None, id="none"),
+        pytest.param(lambda session: session.run(AN_UPDATE, "a"), id="one statement"),
+        pytest.param(lambda session: session.each(AN_UPDATE, [("a",)]), id="one for each row"),
+    ],
+)
+def test_a_host_that_stands_still_in_a_transaction_does_not_keep_others_from_writing(kind, last, make, monkeypatch):
     from codemode.stores import postgres
 
     monkeypatch.setattr(postgres, "_STANDSTILL_MS", 200)
@@ -413,6 +424,7 @@ def test_a_host_that_stands_still_in_a_transaction_does_not_keep_others_from_wri
         other, begun, go_on = make(), threading.Event(), threading.Event()
 
         def stand_still(session):
+            last(session)
             begun.set()
             assert go_on.wait(60)
             return keeping.put(session, keeping.kept(paused("slow")))

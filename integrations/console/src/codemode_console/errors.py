@@ -79,7 +79,8 @@ def _facts(error: CodeModeError) -> dict[str, str]:
 
 def _words(error: CodeModeError) -> str:
     if isinstance(error, StoreUnavailable):
-        return "Nothing has changed. Try again in a moment."  # the database's own words may name hosts and users
+        # The database's own words may name hosts and users. Where it went away as it committed, nobody knows yet.
+        return "What was just decided may be kept or not. Look again in a moment."
     if isinstance(error, AlreadyDecided):
         actor: Any = error.details.get("actor")
         return f"{actor or 'Somebody'} was first."
