@@ -32,10 +32,15 @@ def living_children(pid: int) -> set[int]:
 
 
 def kill_workers() -> None:
-    """Kill the workers of this process's zygotes; one that was closed just now may be gone already."""
+    """Kill the workers of this process's zygotes, and wait until they are dead: one of them may be a pool's spare.
+
+    One that was closed just now may be gone already.
+    """
     workers = {worker for zygote in children() for worker in children(zygote)}
     assert workers
     kill_all(workers)
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    assert all(_await_death(worker, deadline) for worker in workers)
 
 
 def kill_all(pids: set[int], number: int = signal.SIGKILL) -> None:

@@ -8,6 +8,7 @@ import functools
 import importlib
 import json
 import sys
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -132,6 +133,34 @@ def test_31_limits_of_programs_and_of_kept_tools_hold():
     scripted = ScriptedModel(messages=iter([AIMessage("", tool_calls=asked), AIMessage("done")]), shown=[])
     output = Session(agent((), [add], CodeModeMiddleware(keep=["add"]), *limits, model=scripted)).start()
     assert [one.status for one in results(output)] == ["success", "error", "success", "error"]
+
+
+class Judge:
+    """A decision model that finds every call as risky as it is told."""
+
+    def __init__(self, risk: float) -> None:
+        self._risk = risk
+
+    def invoke(self, asked: Any) -> Any:
+        return SimpleNamespace(nouls={name: SimpleNamespace(noul=self._risk) for name in asked["questions"]})
+
+    async def ainvoke(self, asked: Any) -> Any:
+        return self.invoke(asked)
+
+
+def judging(risk: float, *named: Any) -> Any:
+    middleware = pytest.importorskip("langchain.agents.middleware.auto_mode", reason="LangChain has it since 1.5")
+    return middleware.AutoModeMiddleware(tools=[*named], classifier=Judge(risk))
+
+
+@pytest.mark.parametrize("named", ["add", " add ", add], ids=["named", "padded", "given"])
+def test_31_what_judges_named_tools_is_listed_after(named: Any, is_async: bool):
+    with pytest.raises(ValueError, match=r"add.*nobody would judge them"):
+        Session(agent([], [add], judging(0.9, named), CodeModeMiddleware()), is_async).start()
+    js = f"try {{ {ADDS} }} catch (error) {{ return error.message }}"
+    blocked = Session(agent([js], [add], CodeModeMiddleware(), judging(0.9, named)), is_async).start()
+    assert "classified as risky" in content(blocked)
+    assert content(Session(agent([js], [add], CodeModeMiddleware(), judging(0.1, named)), is_async).start()) == "3"
 
 
 @pytest.mark.parametrize(

@@ -8,14 +8,14 @@ from typing import Annotated, Any
 
 import pytest
 from codemode_langchain import CodeModeMiddleware
-from langchain.agents.middleware import AgentMiddleware
+from langchain.agents.middleware import AgentMiddleware, ToolCallLimitMiddleware
 from langchain_core.messages import AIMessage
 from langchain_core.tools import BaseTool, StructuredTool
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Secret
 from pydantic.v1 import BaseModel as ModelV1
 from pydantic.v1 import Field as FieldV1
 from pydantic.v1 import root_validator
-from scripted_agent import APPROVE, ScriptedModel, Session, agent, results
+from scripted_agent import APPROVE, ScriptedModel, Session, agent, asking, calls, results
 
 
 @pytest.fixture(params=[False, True], ids=["sync", "async"])
@@ -243,14 +243,17 @@ def test_01_an_agent_has_the_rules_of_one_middleware(got: list[Any], is_gated_fi
         agent((), [pay_tool(got, Euros)], *(both if is_gated_first else both[::-1]), model=directly("pay"))
 
 
-class Trimming(AgentMiddleware[Any, Any, Any]):
-    """Takes a tool out of the request, and the rest of the state out of each call."""
+class Forgetting(AgentMiddleware[Any, Any, Any]):
+    """Takes all but the messages out of the state that models and calls are given."""
 
     def _without(self, request: Any) -> Any:
-        return request.override(tools=[one for one in request.tools if one.name != "pay"])
+        return request.override(state=self._messages(request))
 
     def _trimmed(self, request: Any) -> Any:
-        return request.override(state={"messages": request.state["messages"]})
+        return request.override(state=self._messages(request))
+
+    def _messages(self, request: Any) -> dict[str, Any]:
+        return {"messages": request.state["messages"]}
 
     def wrap_model_call(self, request: Any, handler: Any) -> Any:
         return handler(self._without(request))
@@ -265,11 +268,44 @@ class Trimming(AgentMiddleware[Any, Any, Any]):
         return await handler(self._trimmed(request))
 
 
+class Trimming(Forgetting):
+    """Takes a tool out of the request too."""
+
+    def _without(self, request: Any) -> Any:
+        tools = [one for one in request.tools if one.name != "pay"]
+        return super()._without(request).override(tools=tools)
+
+
 def test_03_a_call_with_a_state_of_its_own_has_the_tools_of_its_step(got: list[Any], is_async: bool):
     js = "try { return await tools['p' + 'ay']({ euros: 6 }) } catch (error) { return error.message }"
     graph = agent([js], [pay_tool(got, Euros)], Trimming(), CodeModeMiddleware())
     assert "pay" in results(Session(graph, is_async).start())[0].content
     assert got == []
+
+
+def test_03_limits_count_whatever_state_calls_and_models_are_given(got: list[Any], is_async: bool):
+    js = "try { return await tools.pay({ euros: 6 }) } catch (error) { return error.message }"
+    limit = ToolCallLimitMiddleware(tool_name="pay", thread_limit=1)
+    graph = agent(
+        [], [pay_tool(got, Euros)], limit, Forgetting(), CodeModeMiddleware(), model=asking(calls(js), calls(js))
+    )
+    first, second = results(Session(graph, is_async).start())
+    assert (first.content, got) == ("paid", [{"euros": 6}])
+    assert "limit exceeded" in second.content
+
+
+def test_03_a_limit_ends_the_run_whatever_state_models_are_given(got: list[Any], is_async: bool):
+    js = "await tools.pay({ euros: 6 }); return await tools.pay({ euros: 7 })"
+    limit = ToolCallLimitMiddleware(tool_name="pay", thread_limit=1, exit_behavior="end")
+    output = Session(agent([js], [pay_tool(got, Euros)], limit, Forgetting(), CodeModeMiddleware()), is_async).start()
+    assert "limit" in output["messages"][-1].content
+    assert got == [{"euros": 6}]
+
+
+def test_programs_find_what_others_left_whatever_state_calls_are_given(is_async: bool):
+    asked = asking(calls("await state.set('n', 1)"), calls("return await state.get('n')"))
+    output = Session(agent([], [], Forgetting(), CodeModeMiddleware(), model=asked), is_async).start()
+    assert results(output)[1].content == "1"
 
 
 def test_03_tools_of_one_name_made_for_each_step_are_those_of_that_step(got: list[Any]):

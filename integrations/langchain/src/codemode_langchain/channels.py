@@ -12,7 +12,8 @@ from typing import Any, cast
 
 from langchain_core.runnables import RunnableConfig
 
-from .pregel import OVERWRITE, READ, RESUME, SEND, TASKS, Inside, inside
+from .graph_state import SHOWN
+from .pregel import INTERNAL, OVERWRITE, READ, RESUME, SEND, TASKS, Inside, inside
 from .state_updates import Pairs
 
 
@@ -33,6 +34,18 @@ def state_now(config: RunnableConfig, state: Any) -> Any:
     written = {channel for channel, _ in task.own} & task.channels.keys()
     now: dict[str, Any] = node.read(sorted(written), True) if written else {}
     return {**cast("dict[str, Any]", state), **now}
+
+
+def graph_state(config: RunnableConfig, state: Any) -> Any:
+    """Return what the graph itself holds before a node, where ``state`` is what other middleware has made of it.
+
+    Since langgraph-prebuilt 1.1.3 a call that is given another state has the graph's own nowhere about it. Outside of
+    an agent it is ``state``.
+    """
+    node = inside(config)
+    if node is None or SHOWN not in node.channels:
+        return state
+    return node.read([name for name in node.channels if not name.startswith(INTERNAL)])
 
 
 def write_earlier(config: RunnableConfig, channel: str, values: list[Any]) -> Any:
@@ -88,7 +101,7 @@ def _kept_writes(
         for channel, value in writes:
             if channel == TASKS:
                 keep(Command(goto=[value]))
-            elif channel in channels and not channel.startswith(("__", "branch:")):
+            elif channel in channels and not channel.startswith(INTERNAL):
                 keep(Command(update={channel: value}))
             elif channel != RESUME:  # the node counts its own answers by order too
                 others.append((channel, value))

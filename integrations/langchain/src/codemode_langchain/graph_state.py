@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from codemode.plugins import LatePlace
 
+SHOWN = "code_mode_shown"
 _KEY = "code_mode_state"
 
 

@@ -29,7 +29,7 @@ from codemode.plugins import PreparedTool, can_be_called, off_loop, prepared
 from .approvals import ApprovalRules, Approvals, InterruptMode
 from .being_built import OfAnObject, listed_with, may_get_others, tools_beside
 from .callers import Caller
-from .channels import state_now
+from .channels import graph_state, state_now
 from .chosen import Chosen, InPrograms
 from .conversion import Capture, convert, tool_call
 from .faces import Face, OuterTool, as_tools
@@ -199,10 +199,12 @@ class HidingMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def _asked(self, request: ModelRequest[Any]) -> tuple[ModelRequest[Any], dict[str, Any], AIMessage | None]:
         """Return what the model is asked, an update of the state, and what is said in its place after a last call."""
-        registered, limits = self._look_around(ensure_config())
+        config = ensure_config()
+        registered, limits = self._look_around(config)
         shown, update = self._shown(request, registered)
-        update = {**update, **passed_on(request.state, limits)}
-        if (said := end_in(request.state)) is None:
+        state = graph_state(config, request.state)
+        update = {**update, **passed_on(state, limits)}
+        if (said := end_in(state)) is None:
             return shown, update, None
         return shown, {**update, END: None}, AIMessage(said)
 
@@ -221,8 +223,9 @@ class HidingMiddleware(AgentMiddleware[Any, Any, Any]):
         registered, hidden = self._called_from(request)
         face = self._face(hidden)
         self._require_known(registered, hidden, face)
-        (_, listed), node = self._look_around(_config_of(request)), inside(_config_of(request))
-        limits = Limits(listed, node, request.state) if node is not None and listed else None
+        config = _config_of(request)
+        (_, listed), node = self._look_around(config), inside(config)
+        limits = Limits(listed, node, graph_state(config, request.state)) if node is not None and listed else None
         caller = cast("Caller", HandlerCaller(request, handler, limits))
         return request.override(tool=self._own_tool(face, request, caller))
 

@@ -14,6 +14,7 @@ from codemode.plugins import Listing
 
 from .approvals import ApprovalRules, InterruptMode
 from .callers import Caller
+from .channels import graph_state
 from .chosen import InPrograms, Kept
 from .faces import Face, for_agents
 from .graph_state import in_graph, place_in
@@ -73,7 +74,8 @@ class CodeModeMiddleware(HidingMiddleware):
 
     def _own_tool(self, face: Face, request: ToolCallRequest, caller: Caller) -> BaseTool:
         is_in_graph = self._options.state is in_graph
-        place = place_in(request.state, request.tool_call["id"] or "") if is_in_graph else None
+        state = graph_state(cast("Any", request).runtime.config, request.state) if is_in_graph else None
+        place = place_in(state, request.tool_call["id"] or "") if is_in_graph else None
         return CodeModeTool(cast("CodeModeFace", face), caller, place)
 
     def _refused(self, request: ToolCallRequest, names: set[str]) -> ToolMessage | None:

@@ -21,6 +21,7 @@ _log = logging.getLogger("codemode.tools")
 
 # What each of them does to the tools that it names, by its class; not every version of LangChain has all.
 _WRAPPING = {
+    "AutoModeMiddleware": "nobody would judge them",
     "LLMToolEmulator": "they would run for real",
     "ToolRetryMiddleware": "they would not be tried again",
     "ToolErrorMiddleware": "their errors would not be handled",
@@ -147,13 +148,17 @@ def _refuse_limit(limit: Any, seen: _Seen, words: HidingWords) -> None:
 
 def _check_wrapping(one: Any, seen: _Seen, words: HidingWords) -> None:
     for name, loss in _WRAPPING.items():
-        if isinstance(one, getattr(built_in, name, ())):
-            named = getattr(one, "tools_to_emulate", None) or getattr(one, "_tool_filter", None) or ()
-            if missed := seen.missing(named):
-                raise ValueError(
-                    f"{name} is listed before {words.kind}, where it never sees calls of {', '.join(missed)}"
-                    f" made by a program: {loss}. List it after."
-                )
+        if isinstance(one, getattr(built_in, name, ())) and (missed := seen.missing(_named_in(one))):
+            raise ValueError(
+                f"{name} is listed before {words.kind}, where it never sees calls of {', '.join(missed)}"
+                f" made by a program: {loss}. List it after."
+            )
+
+
+def _named_in(one: Any) -> Iterable[str]:
+    judged = getattr(getattr(one, "config", None), "tools", ())  # as they were given
+    names = {(name if isinstance(name, str) else name.name).strip() for name in cast("Iterable[Any]", judged)}
+    return names or getattr(one, "tools_to_emulate", None) or getattr(one, "_tool_filter", None) or ()
 
 
 def warn_of_sub_agents(listed: Sequence[Any], may_ask: Callable[..., bool], words: HidingWords, kind: type) -> None:

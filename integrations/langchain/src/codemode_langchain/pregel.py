@@ -21,7 +21,7 @@ from langchain_core.runnables import RunnableConfig
 
 _log = logging.getLogger("codemode.tools")
 
-KNOWN = {"langgraph": ((1, 2, 20), (1, 3)), "langchain": ((1, 4, 6), (1, 5))}
+KNOWN = {"langgraph": ((1, 2, 20), (1, 3)), "langchain": ((1, 4, 6), (1, 6))}
 """The lowest version of each that looks like this, and the first one that nobody has tried."""
 
 CALL = "__pregel_call"
@@ -38,6 +38,7 @@ OVERWRITE = "__overwrite__"
 NAMESPACE = "checkpoint_ns"
 CHECKPOINTS = "checkpoint_map"
 HIDDEN = "langsmith:hidden"
+INTERNAL = ("__", "branch:")  # how the names of channels begin that are no part of the state
 
 _MOST_STEPS = 10_000
 

@@ -15,9 +15,9 @@ from langchain.agents.middleware.types import AgentState, PrivateStateAttr
 from langchain_core.tools import BaseTool
 from typing_extensions import TypedDict
 
-from .graph_state import merged, newest
+from .channels import graph_state
+from .graph_state import SHOWN, merged, newest
 
-_KEY = "code_mode_shown"
 _MAX_STEPS = 256
 
 
@@ -64,7 +64,7 @@ class ShownTools:
             while len(self._steps) > _MAX_STEPS:
                 self._steps.popitem(last=False)
         names = [name for one in native if (name := name_of(one)) is not None]
-        return {_KEY: Shown(step=step, programs=[one.name for one in programs], native=names)}
+        return {SHOWN: Shown(step=step, programs=[one.name for one in programs], native=names)}
 
     def callable_tools(self, request: Any, registered: Mapping[str, BaseTool]) -> list[BaseTool]:
         """Return the tools that a program of the last step may call; all that are registered when nothing was shown.
@@ -81,14 +81,9 @@ class ShownTools:
 
 
 def shown_to(request: Any) -> Shown | None:
-    """Return what was shown before a call, also when other middleware gave the call another state."""
-    return shown_in(request.state) or shown_in(getattr(request.runtime, "state", None))
-
-
-def shown_in(state: Any) -> Shown | None:
-    """Return what the last step of an agent showed, None where no step of an agent came before."""
-    found: Any = cast("Any", state).get(_KEY) if isinstance(state, dict) else getattr(state, _KEY, None)
-    return found
+    """Return what the last step of an agent showed before a call, None where no step came before."""
+    state = graph_state(request.runtime.config, request.state)
+    return cast("Any", state).get(SHOWN) if isinstance(state, Mapping) else getattr(state, SHOWN, None)
 
 
 def name_of(one: Any) -> str | None:
