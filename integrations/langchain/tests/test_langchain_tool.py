@@ -258,6 +258,14 @@ def test_wrong_rules_are_refused(approve: Any):
         create_code_mode_tool([add], approve=approve)
 
 
+def test_rules_for_functions_themselves_are_told_to_name_them():
+    def refund() -> None:
+        """Give back."""
+
+    with pytest.raises(ValueError, match=r"approve names tools by text, got .*: write \{'refund': \.\.\.\}"):
+        create_code_mode_tool([refund], approve={refund: True})  # type: ignore[dict-item]
+
+
 def test_wrong_options_are_refused():
     with pytest.raises(ValueError, match=r"execution_policy\.timeout_ms"):
         create_code_mode_tool([add], {"execution_policy": {"timeout_ms": 0}})

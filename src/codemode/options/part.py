@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self, cast
 from ..dataclass import dataclass
 from .checked_fields import Check
 
+_SHORT = 40
 # What a dataclass compiles to be shown, compared and hashed stands here once: it would be half of this import.
 
 
@@ -61,9 +62,11 @@ class OptionPart:
         if value is None:
             return cls()
         if not isinstance(value, Mapping):
-            path = cls.path or "options"
+            path, article = cls.path or "options", "an" if cls.__name__[0] in "AEIOU" else "a"
             told = f"{value!r:.80}"  # it may be anything, such as the whole state of a framework's run
-            raise ValueError(f"{path} must be a {cls.__name__} or a mapping, got {told}")  # noqa: TRY004 - as above
+            raise ValueError(  # noqa: TRY004 - as above
+                f"{path} must be {article} {cls.__name__} or a mapping such as {cls._example(value)}, got {told}"
+            )
         return cls(**cls._keywords(value))
 
     def with_defaults(self, **defaults: Any) -> Self:
@@ -100,7 +103,7 @@ class OptionPart:
             name = _snake_case(key)
             if name not in known:
                 elsewhere = cls._elsewhere(name)
-                hint = f"; did you mean {elsewhere!r}?" if elsewhere else _nearest(name, known)
+                hint = _written(elsewhere) if elsewhere else _nearest(name, known)
                 raise ValueError(f"{cls._path_of(str(key))} is not an option{hint}")
             if name in keywords:
                 raise ValueError(f"{cls._path_of(name)} is given twice")
@@ -115,8 +118,35 @@ class OptionPart:
         return next((f"{path}.{name}" for path in having), None)
 
     @classmethod
+    def _example(cls, value: object) -> str:
+        """Return a mapping as it is written: with a short text that one of the options takes, where it was given."""
+        first, *_ = options = fields(cls)
+        said = value if isinstance(value, str) and len(value) <= _SHORT else None
+        taken = (option.name for option in options if said is not None and _takes(option.metadata.get("check"), said))
+        name = next(taken, None)
+        return f"{{{first.name!r}: ...}}" if name is None else f"{{{name!r}: {said!r}}}"
+
+    @classmethod
     def _path_of(cls, name: str) -> str:
         return f"{cls.path}.{name}" if cls.path else name
+
+
+def _written(path: str) -> str:
+    """Return how the option at a path is written."""
+    part, _, name = path.rpartition(".")
+    if part == "pool":
+        return f"; it is one of pools: write pool=WorkerPool({{{name!r}: ...}})"
+    mapping = "..."
+    for key in reversed(path.split(".")):
+        mapping = f"{{{key!r}: {mapping}}}"
+    return f"; did you mean {path!r}? Write {mapping}" if part else f"; did you mean {path!r}?"
+
+
+def _takes(check: Check | None, value: object) -> bool:
+    try:
+        return check is not None and check(value, "") == value
+    except ValueError:
+        return False
 
 
 def _has(part: type[OptionPart], name: str) -> bool:

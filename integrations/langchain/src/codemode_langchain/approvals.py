@@ -236,7 +236,10 @@ def _asks(when: ApprovalCheck, arguments: Arguments) -> bool:
     return when(arguments.copy())
 
 
-def _check_rule(name: str, rule: Any) -> None:
+def _check_rule(name: Any, rule: Any) -> None:
+    if not isinstance(name, str):
+        known = getattr(name, "name", None) or getattr(name, "__name__", None) or "delete_file"
+        raise ValueError(f"approve names tools by text, got {name!r}: write {{{known!r}: ...}}")  # noqa: TRY004 - as below
     if isinstance(rule, bool) or callable(rule):
         return
     if not isinstance(rule, Mapping) or not set(cast("Any", rule)) <= {"allowed_decisions", "description", "when"}:

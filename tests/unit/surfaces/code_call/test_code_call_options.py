@@ -162,7 +162,7 @@ def test_metadata_that_is_wrong_is_told_with_its_path(metadata: Any, path: str):
 
 @pytest.mark.parametrize(("key", "path"), ELSEWHERE)
 def test_an_option_at_the_wrong_place_is_told_the_right_one(key: str, path: str):
-    with pytest.raises(ValueError, match=rf"^{key} is not an option; did you mean '{path}'\?$"):
+    with pytest.raises(ValueError, match=rf"^{key} is not an option; did you mean '{path}'\?"):
         CodeCallOptions.of({key: {}})
 
 
