@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,8 +16,14 @@ from thoroughness import IS_THOROUGH, rounds
 settings.register_profile("untimed", deadline=None, max_examples=rounds(40, 100), derandomize=not IS_THOROUGH)
 settings.load_profile("untimed")
 
+# While tests are collected hardly anything is garbage, and a third of that time went into looking for it.
+gc.disable()
+
 PATIENCE_MS = 60_000
 
+# Whoever runs the tests in the background may ignore Ctrl-C, and all that they start would do so too.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 PROGRAMS_PER_WORKER = int(os.environ.get("CODEMODE_PROGRAMS_PER_WORKER", "1"))
 
@@ -35,6 +42,7 @@ def pytest_collection_finish() -> None:
     """Leave the thousands of tests out of every full collection of garbage: a third of the time went into those."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture

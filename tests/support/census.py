@@ -5,9 +5,18 @@ from __future__ import annotations
 import asyncio
 import gc
 import heapq
+import sys
+import threading
+import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Collection
+from types import FrameType
 from typing import Any
+
+from codemode.host.job_threads import JobThreads
+
+PATIENCE_SECONDS = 60.0
 
 _COLLECTIONS = 10
 _BESIDE = ("mcp.server.", "starlette.")
@@ -20,6 +29,7 @@ def census(*beside: str) -> Counter[str]:
     ``beside`` is how the names of other classes begin that are counted.
     """
     _forget_timers()
+    _await_idle_threads()
     # What goes may have been all that kept something else: a table that forgets a thing when it is gone.
     for _ in range(_COLLECTIONS):
         if not gc.collect():
@@ -57,6 +67,23 @@ def _forget_timers() -> None:
         return
     loop._scheduled = [one for one in loop._scheduled if not one.cancelled()]
     heapq.heapify(loop._scheduled)
+
+
+def _await_idle_threads() -> None:
+    """Wait until no thread has a job: it lets go of one a moment after it has told what came of it."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    for one in threading.enumerate():
+        loop: Any = getattr(one, "loop", None)  # anyio's know whose they are, and nobody waits for their end
+        if loop is not None and loop.is_closed():
+            one.join(PATIENCE_SECONDS)
+    while any(map(_has_job, sys._current_frames().values())):
+        assert time.monotonic() < deadline, [one.name for one in threading.enumerate()]
+        time.sleep(0.001)
+
+
+def _has_job(frame: FrameType) -> bool:
+    running = {one.f_code for one, _ in traceback.walk_stack(frame)}
+    return JobThreads._work.__code__ in running and JobThreads._next.__code__ not in running
 
 
 def left_by(calls: int, before: Counter[str], after: Counter[str]) -> dict[str, int]:
