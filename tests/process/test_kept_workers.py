@@ -32,16 +32,22 @@ from codemode.workers.tenure import Tenure
 MOST = 3
 NO_MEMORY = MemoryInUse(0, 0)
 FACTS = {"calls": [], "modules": [], "shadowed": False, "lists": False, "reads": []}
-SHARES = ("", "a", "b")
+SHARES = ("", "a", "b", "a/b", "b/b", "b/b/b")  # the parts of a share behind it
 
 
 def program(share: str, end: str) -> str:
     return f'return ["{share}", "{end}"]'
 
 
+def part(pool: WorkerPool, share: str) -> WorkerPool:
+    for name in filter(None, share.split("/")):
+        pool = pool.share(name, max_workers=2)
+    return pool
+
+
 async def run_all(pool: WorkerPool, batches: list[list[tuple[str, str]]]) -> None:
     """Run the programs of each batch at once."""
-    shares = {name: pool.share(name, max_workers=2) if name else pool for name in SHARES}
+    shares = {name: part(pool, name) for name in SHARES}
 
     async def run(share: str, end: str) -> None:
         with suppress(CodeModeError):
@@ -141,12 +147,13 @@ def test_a_share_that_is_closed_leaves_no_worker_waiting() -> None:
     seen = Seen()
     options = {"spare_workers": 0, "programs_per_worker": MOST}
     with WorkerPool(options, source=lambda: FakeSource(seen.script)) as pool:
-        share = pool.share("a", max_workers=1)
-        within(run_code_mode(program("a", "good"), (), pool=share))
-        within(run_code_mode(program("", "good"), (), pool=pool))
-        assert len(pool.supply.stock.kept) == 2
-        share.close()
-        assert [worker.tenure and worker.tenure.share for worker in pool.supply.stock.kept] == [None]
+        shares = [part(pool, name) for name in SHARES]
+        for name, share in zip(SHARES, shares, strict=True):
+            within(run_code_mode(program(name, "good"), (), pool=share))
+        assert len(pool.supply.stock.kept) == len(SHARES)
+        part(pool, "b").close()
+        left = ["/".join(worker.tenure.share) for worker in pool.supply.stock.kept if worker.tenure is not None]
+        assert left == ["", "a", "a/b"]
 
 
 def test_options_of_kept_workers_are_checked() -> None:
@@ -160,14 +167,14 @@ def test_options_of_kept_workers_are_checked() -> None:
 def test_time_and_memory_end_a_tenure(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr(tenure, "time", SimpleNamespace(monotonic=lambda: now))
-    one = Tenure(None, 50)
+    one = Tenure((), 50)
     for _ in range(3):
         assert one.end(b"", MemoryInUse(20 << 20, 40 << 20))
         one.begin()
     assert not one.end(b"", MemoryInUse(1 << 30, 1 << 30))
-    assert not Tenure(None, 50).end(b"", None)
-    assert not Tenure(None, 1).end(b"", NO_MEMORY)
-    one = Tenure(None, 50)
+    assert not Tenure((), 50).end(b"", None)
+    assert not Tenure((), 1).end(b"", NO_MEMORY)
+    one = Tenure((), 50)
     now += 599
     assert one.end(b"", NO_MEMORY)
     now += 3600  # between programs nothing is counted
@@ -178,8 +185,8 @@ def test_time_and_memory_end_a_tenure(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_next_program_may_have_the_largest_heap() -> None:
     most = tenure._MOST_ADDRESS_BYTES
-    assert Tenure(None, 50).end(b"", MemoryInUse(0, most))
-    assert not Tenure(None, 50).end(b"", MemoryInUse(0, most + 1))
+    assert Tenure((), 50).end(b"", MemoryInUse(0, most))
+    assert not Tenure((), 50).end(b"", MemoryInUse(0, most + 1))
     lockdown = Path(tenure.__file__).parent.parent / "guest" / "lockdown_linux.py"
     limit = re.search(r"^_ADDRESS_SPACE_BYTES = (\d+) << (\d+)", lockdown.read_text(), re.MULTILINE)
     assert limit is not None

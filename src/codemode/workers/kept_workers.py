@@ -9,6 +9,7 @@ from .process import is_readable
 
 if TYPE_CHECKING:
     from .generations import PooledWorker
+    from .tenure import Share
 
 # So many that are not ready yet are waited for rather than a spare worker taken, which then has to be replaced.
 _MOST_UNREADY = 2
@@ -32,7 +33,7 @@ class KeptWorkers:
         self._waiting[worker] = None
         return self._removed(next(iter(self._waiting))) if len(self._waiting) > self._most else None
 
-    def take(self, share: str | None, *, has_spare: bool) -> PooledWorker | None:
+    def take(self, share: Share, *, has_spare: bool) -> PooledWorker | None:
         """Return the worker of a share that has waited longest, None when there is none.
 
         None too while it is still getting ready and there is a spare worker, unless others do so already.
@@ -43,9 +44,10 @@ class KeptWorkers:
         first = of_share[0]
         return None if has_spare and len(of_share) < _MOST_UNREADY and not _is_ready(first) else self._removed(first)
 
-    def remove(self, share: str | None) -> list[PooledWorker]:
-        """Return those of a share, which wait no more."""
-        found = [worker for worker in self._waiting if worker.tenure is not None and worker.tenure.share == share]
+    def remove(self, share: Share) -> list[PooledWorker]:
+        """Return those of a share and of its parts, which wait no more."""
+        part = slice(len(share))
+        found = [worker for worker in self._waiting if worker.tenure is not None and worker.tenure.share[part] == share]
         return [self._removed(worker) for worker in found]
 
     def clear(self) -> list[PooledWorker]:

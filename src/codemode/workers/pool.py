@@ -27,6 +27,7 @@ from .image import DEFAULT_MEMORY_LIMIT_BYTES
 from .kept_leases import KeptLeases
 from .lease import Lease
 from .supply import Supply
+from .tenure import Share
 
 if TYPE_CHECKING:
     from .isolation import IsolationReport
@@ -55,7 +56,7 @@ class WorkerPool:
     ) -> None:
         self.options = PoolOptions.of(options)
         self._make_source = source
-        self._share_name: str | None = None
+        self.share_path: Share = ()
         self._available_memory = AvailableMemory()
         # A share that nobody holds has no invocation either, and is made anew when it is next asked for.
         self._shares: weakref.WeakValueDictionary[str, PoolShare] = weakref.WeakValueDictionary()
@@ -104,7 +105,7 @@ class WorkerPool:
         At most ``max_workers`` invocations of the share have a slot of the pool or stand in its queue; the others
         queue in the share, or are refused, as ``on_saturation`` says. Shares that add up to no more than the pool's
         ``max_workers`` never wait for one another. The workers are the pool's own: a tenant that is to have a zygote
-        of its own gets a `WorkerPool` of its own. Closing a share closes that share alone.
+        of its own gets a `WorkerPool` of its own. Closing a share closes that share and its own.
         Raises `ValueError` when the share is in use with another ``max_workers``.
         """
         if text_or_none(name, "name") is None:
@@ -148,7 +149,7 @@ class WorkerPool:
         wanted = Wanted(memory_limit_bytes, on_saturation or self.options.on_saturation, nesting.depth())
         admissions = await self.enter(wanted, self.options.wait_timeout_ms)
         try:
-            worker = await self.supply.ready_worker(self._share_name)
+            worker = await self.supply.ready_worker(self.share_path)
         except BaseException:
             _leave(admissions)
             raise
@@ -224,7 +225,7 @@ class PoolShare(WorkerPool):
     def __init__(self, whole: WorkerPool, name: str, max_workers: int) -> None:
         self._whole = whole
         super().__init__(replace(whole.options, max_workers=max_workers))
-        self._share_name = name
+        self.share_path = (*whole.share_path, name)
 
     @property
     def supply(self) -> Supply:
@@ -260,10 +261,10 @@ class PoolShare(WorkerPool):
         self._whole.keep_no_more(lease)
 
     def close(self) -> None:
-        """Close this share alone, with the workers that were kept for it: the others are those of the whole pool."""
+        """Close this share and its parts, with the workers that were kept for them: the others are the whole pool's."""
         self._is_closed = True
         self.threads.end_idle()
-        self.supply.end_kept(self._share_name)
+        self.supply.end_kept(self.share_path)
 
     def forget(self) -> None:
         """In a forked child of the host: start afresh. The whole pool forgets its workers itself."""

@@ -18,6 +18,7 @@ from ..host.imports import importing
 from ..host.threads import Errands
 from .generations import Generation, PooledWorker, WorkerSource
 from .kept_workers import KeptWorkers
+from .tenure import Share
 
 _CLOSING_THREADS = 4
 ResultT = TypeVar("ResultT")
@@ -93,7 +94,7 @@ class Stock:
         if in_the_way is not None:
             self.give_up(in_the_way)
 
-    def take_kept(self, share: str | None) -> PooledWorker | None:
+    def take_kept(self, share: Share) -> PooledWorker | None:
         """Return a worker that has waited for a program of this share, or None for a new one to be taken."""
         with self._lock:
             self._look_after_source()
@@ -102,8 +103,8 @@ class Stock:
                 self.in_use.add(worker)
             return worker
 
-    def end_kept(self, share: str | None) -> None:
-        """Close the workers that wait for programs of this share."""
+    def end_kept(self, share: Share) -> None:
+        """Close the workers that wait for programs of this share, and of its parts."""
         with self._lock:
             ended = self.kept.remove(share)
         for worker in ended:

@@ -16,7 +16,7 @@ from .hello import HelloCheck, read_hello
 from .image import KERNEL, WorkerImage, engine_version, engine_version_is_known
 from .process import is_readable
 from .stock import Stock
-from .tenure import Tenure
+from .tenure import Share, Tenure
 from .zygote import Zygote
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Supply:
         """Do something that may take a while in the thread that starts workers."""
         return await self.stock.off_loop(work)
 
-    async def ready_worker(self, share: str | None = None) -> PooledWorker:
+    async def ready_worker(self, share: Share = ()) -> PooledWorker:
         """Return a worker whose hello was right, kept or new. Raises `CodeModeWorkerError` when none starts."""
         if self._programs_per_worker == 1:
             return await self._new_worker()
@@ -97,7 +97,7 @@ class Supply:
         else:
             self.stock.keep(worker)
 
-    async def _kept_worker(self, share: str | None) -> PooledWorker | None:
+    async def _kept_worker(self, share: Share) -> PooledWorker | None:
         """Return a worker that has a fresh engine, as it says itself, and has said nothing else."""
         while (worker := self.stock.take_kept(share)) is not None and (tenure := worker.tenure) is not None:
             try:
@@ -142,8 +142,8 @@ class Supply:
         """Let a worker that is done be closed by the next refill, or whatever comes before it."""
         self.stock.give_up(worker)
 
-    def end_kept(self, share: str | None) -> None:
-        """Close the workers that are kept for this share."""
+    def end_kept(self, share: Share) -> None:
+        """Close the workers that are kept for this share, and for its parts."""
         self.stock.end_kept(share)
 
     def refill(self, wanted: int | None = None) -> None:

@@ -7,10 +7,13 @@ ready: one that an escaped program holds is only ever seen by later programs of 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from .process_memory import MemoryInUse
+
+Share: TypeAlias = tuple[str, ...]
+"""The name of a share behind those of the shares that it is a part of; none: the pool itself."""
 
 # Processor time counts up to the worker's limit (an hour) over all its programs, and no program takes more than this.
 _MOST_SECONDS = 600.0
@@ -22,9 +25,9 @@ _MOST_ADDRESS_BYTES = 192 << 20
 
 
 class Tenure:
-    """The programs of one worker. ``share`` is the only one that it serves, None that of the pool itself."""
+    """The programs of one worker. ``share`` is the only one that it serves."""
 
-    def __init__(self, share: str | None, most: int) -> None:
+    def __init__(self, share: Share, most: int) -> None:
         self.share = share
         self.programs = 0
         self.said = b""  # the one frame that it has sent since its last program
