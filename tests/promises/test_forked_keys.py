@@ -91,12 +91,12 @@ def paused(**continuation):
 
 path = sys.argv[1]
 paused()
-paused(keys="a" * 32, guard=SqliteResumeGuard(path))
-codemode.set_continuation_signing_key("b" * 32)
+paused(keys="one key of this test, 32 bytes", guard=SqliteResumeGuard(path))
+codemode.set_continuation_signing_key("two keys of this test, 32 bytes")
 paused(guard=SqliteResumeGuard(path))
 print("quiet", file=sys.stderr, flush=True)
 paused()
-paused(keys="c" * 32, guard=MemoryResumeGuard())
+paused(keys="a third key of it, 32 bytes or so", guard=MemoryResumeGuard())
 """
     command = [sys.executable, "-W", "error", "-c", script, str(tmp_path / "claims")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)

@@ -17,7 +17,7 @@ from mcp.server.lowlevel import Server
 
 from codemode import MemoryInterruptStore
 from codemode.mcp.config.values import GatewayConfig, GatewaySettings
-from codemode.mcp.gateway.callers import principal_of
+from codemode.mcp.gateway.callers import kept_in_place, principal_of
 from codemode.mcp.gateway.http_app import HttpApp, http_app
 from codemode.mcp.gateway.http_serving import serve_http
 from codemode.mcp.gateway.http_settings import HttpLimits, token_digest
@@ -40,6 +40,7 @@ class StandIn:
         self.store = MemoryInterruptStore()
         self.is_open, self.record_url = True, lambda _record_id: None
         self.server = Server("stand-in", on_list_tools=self._listed, on_call_tool=self._called)
+        self.server.middleware.insert(0, kept_in_place)
         self.held, self.let_go, self.cancelled = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def __aenter__(self) -> Self:

@@ -115,7 +115,7 @@ def test_both_have_one_configuration_which_the_gateway_takes(monkeypatch: pytest
     for name in ("CODEMODE_STORE", "CODEMODE_KEY", "CODEMODE_URL", "TICKETS_URL"):
         assert name in COMPOSE["services"]["gateway-1"]["environment"]
     monkeypatch.setenv("CODEMODE_STORE", "postgresql://codemode:secret@postgres/codemode")
-    monkeypatch.setenv("CODEMODE_KEY", 32 * "k")
+    monkeypatch.setenv("CODEMODE_KEY", "5f1c0a7e93d24b68a1e7c05d9b3f8462")
     monkeypatch.setenv("CODEMODE_URL", "http://localhost:8080")
     monkeypatch.setenv("TICKETS_URL", "https://tickets.example.com/mcp")
     monkeypatch.setenv("TICKETS_TOKEN", "token")

@@ -9,6 +9,8 @@ from functools import cache, partial
 from os import PathLike
 from typing import Any, cast
 
+from .guessable_keys import HOW_TO_MAKE, is_of_our_documents, is_placeholder
+
 Check = Callable[[Any, str], Any]
 LEAST_KEY_BYTES = 16
 """Of a signing key that nobody can guess; a shorter one is warned of."""
@@ -125,6 +127,13 @@ def having(*methods: str) -> Check:
     return check
 
 
+def guard_or_none(value: Any, path: str) -> Any:
+    """Take a guard or None. A store has methods of these names too, and none of them is what a guard's is."""
+    if callable(getattr(value, "settle", None)):
+        raise WrongTypeError(f"{path} must be the guard of the store, not the store: write store.guard")
+    return having("claim", "record", "release")(value, path)
+
+
 def mapping_or_none(value: Any, path: str) -> Any:
     if value is None or isinstance(value, Mapping):
         return cast("Any", value)
@@ -158,6 +167,10 @@ def keys_or_none(value: Any, path: str) -> tuple[bytes, ...] | None:
     keys = tuple(item.encode() if isinstance(item, str) else item for item in items)
     if min(map(len, keys)) < LEAST_KEY_BYTES:
         _warn_of_short_key()
+    elif any(map(is_placeholder, keys)):
+        _tell_of_placeholder(logging.WARNING)
+    elif any(map(is_of_our_documents, keys)):
+        _tell_of_placeholder(logging.INFO)  # our examples run with such a key, and have nothing to hide
     return keys
 
 
@@ -166,8 +179,19 @@ def _warn_of_short_key() -> None:
     # No error: what an older release has signed with such a key would wait for ever.
     logging.getLogger("codemode.continuations").warning(
         "a signing key has fewer than %d bytes: whoever guesses it can forge approvals. Take 32 random bytes, the same"
-        ' for all processes: python -c "import secrets; print(secrets.token_urlsafe(32))"',
+        " for all processes: %s",
         LEAST_KEY_BYTES,
+        HOW_TO_MAKE,
+    )
+
+
+@cache
+def _tell_of_placeholder(level: int) -> None:
+    logging.getLogger("codemode.continuations").log(
+        level,
+        "a signing key is evidently that of an example, or has hardly any different characters: whoever guesses it can"
+        " forge approvals. Take 32 random bytes, the same for all processes: %s",
+        HOW_TO_MAKE,
     )
 
 

@@ -13,6 +13,7 @@ from .checked_fields import (
     checked,
     command_or_none,
     flag,
+    guard_or_none,
     having,
     keys_or_none,
     limit,
@@ -30,7 +31,6 @@ from .checked_fields import (
 from .part import OptionPart
 
 MIB = 1024 * 1024
-
 MAX_SOURCE_BYTES = 1_000_000
 """Guest line numbers must stay below those of the kernel, which start at 2**20."""
 
@@ -243,7 +243,7 @@ class ContinuationOptions(OptionPart):
     context_binding: str | None = checked(None, text_or_none)
     seal: bool = flag(default=False)
     compress: bool = flag(default=False)
-    guard: Any = field(default=None, metadata={"check": having("claim", "record", "release")})
+    guard: Any = field(default=None, metadata={"check": guard_or_none})
     content_store: Any = field(default=None, metadata={"check": having("put_content", "get_content")})
     journal: Any = field(default=None, metadata={"check": having("open", "write", "renew", "end", "release")})
     any_engine: bool = flag(default=False)

@@ -174,7 +174,7 @@ def test_with_a_bad_configuration_nothing_starts(tmp_path: Any, capfd: Any, text
     ("own", "said"),
     [
         ({}, "XDG_STATE_HOME"),
-        ({"keys": ["k" * 32]}, "codemode.store"),
+        ({"keys": ["a key of the tests, of 32 bytes."]}, "codemode.store"),
         ({"store": "sqlite:///mcp.json/it"}, "mcp.json"),
     ],
 )

@@ -43,6 +43,7 @@ def problem_of(entry: Any, **how: Any) -> str:
     return told
 
 
+KEY = "a key of the tests, of 32 bytes."
 STDIO = ["stdio", "STDIO", "local", "command"]
 HTTP = [
     "http",
@@ -211,12 +212,12 @@ def test_our_settings_at_the_top(tmp_path: Path):
         "clients": {"some-client": {"toolName": "x"}},
         "approvalWaitMs": 5,
     }
-    found = load_config({"codemode": said}, environ={"KEY": "k" * 32}, state_folder=tmp_path).settings
-    assert (found.store, found.keys, found.journal, found.learn) == (said["store"], ("k" * 32,), True, False)
+    found = load_config({"codemode": said}, environ={"KEY": KEY}, state_folder=tmp_path).settings
+    assert (found.store, found.keys, found.journal, found.learn) == (said["store"], (KEY,), True, False)
     assert (found.tool_name, found.output, found.pass_through) == ("run", "text", False)
     assert (found.limits, found.clients, found.approval_wait_ms) == (said["limits"], said["clients"], 5)
     assert found.state_folder == tmp_path
-    expected = {"k" * 32, "token-of-console", "pass%20word", "pass word"}
+    expected = {KEY, "token-of-console", "pass%20word", "pass word"}
     assert {*found.secrets} == expected
 
 
@@ -299,10 +300,16 @@ MISTAKES_AT_THE_TOP: list[tuple[Any, str]] = [
     ({"store": "mysql://x"}, "codemode.store: this must be a URL"),
     ({"keys": []}, "codemode.keys: this must hold a key"),
     (
-        {"keys": ["k" * 32, "short-and-secret"]},
+        {"keys": [KEY, "short-and-secret"]},
         "codemode.keys[1]: a key has at least 32 characters; make one with python",
     ),
     ({"keys": "${SHORT:-short-and-secret}"}, "codemode.keys: a key has at least 32 characters"),
+    (
+        {"keys": [KEY, "change-me-" * 4]},
+        "codemode.keys[1]: this stands for a key, and everybody can guess it; make one with",
+    ),
+    ({"keys": "32 random bytes, the same on every host"}, "codemode.keys: this stands for a key"),
+    ({"keys": 32 * "0"}, "codemode.keys: this stands for a key"),
     ({"keys": ["${MISSING}"]}, "codemode.keys[0]: the variable MISSING is not set"),
     ({"limits": {"timeout": 1}}, "codemode.limits.timeout: there is no such key"),
     ({"limits": {"maxMemoryBytes": 9}}, "codemode.limits: "),
@@ -414,7 +421,7 @@ def test_the_source_is_left_as_it_was():
         "codemode": {"keys": ["${X}"]},
     }
     before = json.dumps(said)
-    load_config(said, environ={"X": "y" * 32})
+    load_config(said, environ={"X": KEY})
     assert json.dumps(said) == before
 
 

@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codemode.host import steps
+from codemode.mcp.config import secret_layers
 from codemode.mcp.config import secrets as secrets_of_config
 from codemode.mcp.config.secrets import HIDDEN, Secrets
 
@@ -262,6 +263,7 @@ def test_a_token_that_is_given_again_is_the_last_one():
 
 def test_what_many_owners_have_is_bounded_and_the_configurations_stays(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(secrets_of_config, "_MOST_ADDED", 40)
+    monkeypatch.setattr(secret_layers, "_MOST_FRESH", 100)  # what is forgotten is so at once
     secrets = Secrets()
     secrets.add("client-secret-1")
     for owner in range(30):

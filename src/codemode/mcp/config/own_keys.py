@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from ...options.guessable_keys import HOW_TO_MAKE, is_of_our_documents, is_placeholder
 from . import checks
 from .checks import Check
 from .mistakes import MistakeError, inside, near, one_of
@@ -50,11 +51,15 @@ def _keys(value: Any, path: str) -> tuple[str, ...]:
     if not found:
         raise MistakeError(path, "this must hold a key; without `keys` the gateway makes one of its own")
     for index, key in enumerate(found):
+        # Not how many it has, and nothing of it: it may be in use somewhere.
+        where = path if isinstance(value, str) else f"{path}[{index}]"
         if len(key) < _LEAST_KEY_CHARACTERS:
-            # Not how many it has, and nothing of it: it may be in use somewhere.
-            how = 'python -c "import secrets; print(secrets.token_urlsafe(32))"'
-            where = path if isinstance(value, str) else f"{path}[{index}]"
-            raise MistakeError(where, f"a key has at least {_LEAST_KEY_CHARACTERS} characters; make one with {how}")
+            words = f"a key has at least {_LEAST_KEY_CHARACTERS} characters; make one with {HOW_TO_MAKE}"
+            raise MistakeError(where, words)
+        said = key.encode("utf-8", "surrogatepass")
+        if is_placeholder(said) or is_of_our_documents(said):
+            words = f"this stands for a key, and everybody can guess it; make one with {HOW_TO_MAKE}"
+            raise MistakeError(where, words)
     return found
 
 

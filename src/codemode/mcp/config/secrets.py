@@ -17,7 +17,8 @@ from typing import Any, cast
 from ...data.narrowing import is_array, is_mapping
 from ...host import steps
 from ...host.threads import run_check
-from .secret_forms import alone, forms_of
+from .secret_forms import alone
+from .secret_layers import SecretLayers
 from .secret_search import Search
 from .unescaping import View, views_of
 
@@ -40,10 +41,10 @@ class Secrets:
     """
 
     def __init__(self, texts: Iterable[str] = ()) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._added: dict[str, dict[str, None]] = {}  # by owner, whoever has got one last at the end
         self._fixed = frozenset(texts)
-        self._search = Search(forms_of(self._fixed))
+        self._layers = SecretLayers(self._lock, self._all)
 
     def __repr__(self) -> str:
         return f"<Secrets: {len(self._all())}>"
@@ -57,7 +58,9 @@ class Secrets:
             new = [text for text in texts if text not in self._fixed]
             own = self._added.pop(owner, {})
             is_known = all(text in own for text in new)
-            self._added[owner] = own = {text: None for text in own if text not in new} | dict.fromkeys(new)
+            own = {text: None for text in own if text not in new} | dict.fromkeys(new)
+            if own:
+                self._added[owner] = own
             if is_known:
                 return
             while len(own) > (_MOST_ADDED if owner == _CONFIGURATION else _MOST_OF_ONE):
@@ -68,23 +71,23 @@ class Secrets:
                 if count <= _MOST_ADDED:
                     break
                 count -= len(self._added.pop(one))
-            self._search = Search(forms_of(self._all()))
+            self._layers.take(new)
 
     def _all(self) -> set[str]:
         return {*self._fixed, *chain.from_iterable(self._added.values())}
 
     def text(self, text: str) -> str:
         """Return the text with ``[secret]`` wherever a secret stood."""
-        search = self._search
+        searches, shortest, _ = self._layers.looked_for
         steps.take(1 + (len(text) >> _CHARACTERS_OF_A_STEP))
-        if not search.shortest or len(text) < search.shortest:
+        if not shortest or len(text) < shortest:
             return text
-        spans = sorted(span for view in views_of(text) for span in _spans(search, view))
+        spans = sorted(span for view in views_of(text) for one in searches for span in _spans(one, view))
         return "".join(_hidden(text, spans)) if spans else text
 
     def value(self, value: Any) -> Any:
         """Return the same JSON with texts, keys and whole numbers so treated: a copy where there are secrets at all."""
-        if not self._search.shortest:
+        if not self._layers.looked_for.shortest:
             return value
         root: list[Any] = []
         pending: list[tuple[Any, Any]] = [([value], root)]
@@ -149,7 +152,7 @@ class Secrets:
             pending.append((source, target))
             return target
         steps.take()
-        if self._search.has_digits and type(value) is int and value.bit_length() < _LONGEST_NUMBER:
+        if self._layers.looked_for.has_digits and type(value) is int and value.bit_length() < _LONGEST_NUMBER:
             number = str(value)
             found = self.text(number)
             return value if found == number else found

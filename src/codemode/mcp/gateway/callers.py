@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator, MutableMapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any
 
@@ -18,8 +18,11 @@ ID_KEY = "codemode.request-id"
 """Where the id of the request in its body is, None where it holds none."""
 METHOD_KEY = "codemode.method"
 """Where the method of the request in its body is, None where it holds none."""
+PLACE_KEY = "codemode.place"
+"""Where the `Place` of a request is, in which it counts as one of its user's."""
 SESSION_HEADER = "mcp-session-id"
 _LEFT_KEY = "codemode.left"
+_PLACE: ContextVar[Any] = ContextVar("codemode_mcp_place", default=None)
 _LEFT: ContextVar[asyncio.Event | None] = ContextVar("codemode_mcp_left", default=None)
 
 
@@ -47,6 +50,28 @@ def answering(scope: MutableMapping[str, Any]) -> Generator[None]:
         yield
     finally:
         left.set()
+
+
+async def kept_in_place(ctx: Any, call_next: Any) -> Any:
+    """Let a request count as its user's until its handler is done: a middleware of the SDK's server.
+
+    In a session the handler goes on when the client hangs up, and clients that come and go would have any number.
+    """
+    request = getattr(ctx, "request", None)
+    token = _PLACE.set(None if request is None else request.scope.get(PLACE_KEY))
+    try:
+        with in_place():
+            return await call_next(ctx)
+    finally:
+        _PLACE.reset(token)
+
+
+@contextmanager
+def in_place() -> Generator[None]:
+    """While the block runs the request that is served in this task counts as its user's, though it be answered."""
+    place = _PLACE.get()
+    with nullcontext() if place is None else place.in_use():
+        yield
 
 
 @contextmanager

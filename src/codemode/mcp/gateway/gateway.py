@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from ...errors import CodeModeError
+from ...host.threads import off_loop
 from ..config.places import state_folder
 from ..config.values import GatewayConfig, ServerConfig
 from ..passing.passed import Passed
@@ -154,7 +155,7 @@ class Gateway:
 
     async def changed(self, config: GatewayConfig) -> None:
         """Have another configuration: from its next run on, every seat has the servers of that one."""
-        self._wiring.secrets.add(*config.secrets)
+        await off_loop(lambda: self._wiring.secrets.add(*config.secrets))
         self.config = self._of(config)
         await self.seats.take(self.config)
 

@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from mcp.server.auth.middleware.auth_context import AuthContextMiddleware
 from mcp.server.lowlevel import Server
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..config.values import ConfigError, GatewayConfig
-from .callers import PRINCIPAL_KEY
+from .callers import PLACE_KEY, PRINCIPAL_KEY
 from .health import Health
 from .http_answers import Refused, answer, refuse
 from .http_bodies import Incoming
 from .http_console import CONSOLE_PATH, MountedConsole, mounted_console
 from .http_door import METADATA_PATH, Door
+from .http_places import Places, declared_bytes
 from .http_server_pages import server_page
 from .http_sessions import Sessions
 from .http_settings import HttpLimits, HttpSettings, http_settings
@@ -72,6 +73,7 @@ class HttpApp:
         self._verifier = self._given or verifier_of(settings.check)
         self._door = Door(settings, self._verifier)
         self._sessions = Sessions(gateway.server, limits)
+        self._places = Places(limits)
         self._health = Health(gateway)
         self._mcp = AuthContextMiddleware(self._in_session)
 
@@ -136,17 +138,22 @@ class HttpApp:
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
         elif scope["type"] == "http":
-            incoming = Incoming(receive)
-            try:
-                self._follow()
-                self._door.require_own_name(scope)
-                await self._answer(_path(scope), scope, incoming, send)
-            except Refused as refused:
-                await incoming.drain()
-                await refuse(refused, send)
-            except Exception:
-                _log.exception("a request failed")  # the server around it may say nothing of what it raised
-                raise
+            place = self._places.of(scope)
+            with place.in_use():
+                await self._http({**scope, PLACE_KEY: place}, Incoming(receive, place, self._limits.body_bytes), send)
+
+    async def _http(self, scope: Scope, incoming: Incoming, send: Send) -> None:
+        try:
+            scope[PLACE_KEY].read_ahead(declared_bytes(scope) or 0)
+            self._follow()
+            self._door.require_own_name(scope)
+            await self._answer(_path(scope), scope, incoming, send)
+        except Refused as refused:
+            await incoming.drain()
+            await refuse(refused, send)
+        except Exception:
+            _log.exception("a request failed")  # the server around it may say nothing of what it raised
+            raise
 
     def _follow(self) -> None:
         """Have the users of the gateway's configuration as it is now; those of before where it cannot be meant."""
@@ -166,18 +173,18 @@ class HttpApp:
         self._settings, self._door = settings, Door(settings, self._verifier, asks=self.asks)
         self._sessions.leave_all_but(settings.tokens.values(), verified=not is_other)
 
-    async def _answer(self, path: str, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _answer(self, path: str, scope: Scope, incoming: Incoming, send: Send) -> None:
         if path == MCP_PATH:
-            await self._called({**scope}, receive, send)
+            await self._called({**scope}, incoming, send)
         elif path in ("/healthz", "/readyz") and scope["method"] in ("GET", "HEAD"):
             status, said = await self._health.answer(path)
             await answer(send, status, said)
         elif path.startswith(METADATA_PATH) and (said := self._door.metadata(scope)) is not None:
             await answer(send, 200, said)
         elif path == CALLBACK_PATH and self._sign_ins is not None:
-            await self._sign_ins.callback_app(scope, receive, send)
+            await self._sign_ins.callback_app(scope, incoming, send)
         elif self._console is not None and (path == CONSOLE_PATH or path.startswith(f"{CONSOLE_PATH}/")):
-            await self._console(scope, receive, send)
+            await _in_room(self._console, scope, incoming, send)
         else:
             raise Refused(404, f"There is nothing here; the gateway is at {MCP_PATH}")
 
@@ -189,6 +196,8 @@ class HttpApp:
         name, user = await self._caller(scope)
         if scope["method"] not in _METHODS:
             raise Refused(405, "Messages are sent by POST", {"allow": ", ".join(_METHODS)})
+        # Counted before its body is here: many that come slowly would hold all memory there is.
+        scope[PLACE_KEY].belongs_to(name)
         # Whom a server around this one knows is somebody else's word.
         scope["user"] = user
         scope[PRINCIPAL_KEY] = name
@@ -216,6 +225,22 @@ class HttpApp:
             await send({"type": "lifespan.startup.complete"})
             await receive()
         await send({"type": "lifespan.shutdown.complete"})
+
+
+async def _in_room(app: ASGIApp, scope: Scope, incoming: Incoming, send: Send) -> None:
+    """Let an application answer that knows nothing of room: where there is none, its own answer is not sent."""
+
+    async def sent(message: Message) -> None:
+        if incoming.refused is None:
+            await send(message)
+
+    try:
+        await app(scope, incoming, sent)
+    except Exception:
+        if incoming.refused is None:
+            raise
+    if incoming.refused is not None:
+        raise incoming.refused
 
 
 def _path(scope: Mapping[str, Any]) -> str:

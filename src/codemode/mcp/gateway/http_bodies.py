@@ -11,11 +11,13 @@ from starlette.types import Message, Receive, Scope
 
 from ...data.narrowing import is_object
 from ...host.threads import off_loop
+from .callers import PLACE_KEY
 from .http_answers import Refused
+from .http_places import Place, declared_bytes
 from .http_settings import HttpLimits
 
 _DRAIN_SECONDS = 1.0
-_MOST_DRAINED_BYTES = 1 << 20
+_LEAST_DRAINED_BYTES = 1 << 20
 _READ_AT_ONCE_BYTES = 1 << 16
 _MOST_ID = 1 << 63
 
@@ -28,41 +30,63 @@ class Head(NamedTuple):
 
 
 class Incoming:
-    """The ``receive`` of a request, which knows whether its body has come to its end."""
+    """The ``receive`` of a request, which knows whether its body has come to its end.
 
-    def __init__(self, receive: Receive) -> None:
-        self._receive, self._is_whole = receive, False
+    What comes counts in its ``place``, up to ``most_bytes``, which nobody behind it keeps more of. ``refused`` is why
+    no more of it was given.
+    """
+
+    def __init__(self, receive: Receive, place: Place, most_bytes: int) -> None:
+        self._receive, self._place, self._most_bytes = receive, place, most_bytes
+        self._is_whole, self._bytes = False, 0
+        self.refused: Refused | None = None
 
     async def __call__(self) -> Message:
-        message = await self._receive()
-        self._is_whole = message["type"] != "http.request" or not message.get("more_body", False)
+        """Return what comes next. Raises `Refused` where there is no room for it."""
+        message = await self._next()
+        self._bytes += len(message.get("body", b""))
+        try:
+            self._place.hold(min(self._bytes, self._most_bytes))
+        except Refused as refused:
+            self.refused = refused
+            raise
         return message
 
     async def drain(self) -> None:
         """Take what is left of a body, within bounds: a connection closed before would take the answer with it."""
-        left = _MOST_DRAINED_BYTES
+        left = max(self._most_bytes, _LEAST_DRAINED_BYTES)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_DRAIN_SECONDS):
                 while not self._is_whole and left > 0:
-                    left -= len((await self()).get("body", b""))
+                    left -= len((await self._next()).get("body", b""))
+
+    async def _next(self) -> Message:
+        message = await self._receive()
+        self._is_whole = message["type"] != "http.request" or not message.get("more_body", False)
+        return message
 
 
 async def read_body(scope: Scope, receive: Receive, limits: HttpLimits) -> tuple[Receive, Head]:
     """Return a ``receive`` that gives the whole body at once, and what is known of the request in it.
 
-    Raises `Refused` for what is too long, large or slow, and for an id that JSON-RPC does not have.
+    It counts in the request's place. Raises `Refused` for what is too long, large or slow, for which there is no room,
+    and for an id that JSON-RPC does not have.
     """
-    declared = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
-    if not declared.isdigit() or len(declared) > 18 or int(declared) > limits.body_bytes:
+    place: Place = scope[PLACE_KEY]
+    declared = declared_bytes(scope)
+    if declared is None or declared > limits.body_bytes:
         raise Refused(413, f"A message is at most {limits.body_bytes} bytes")
+    place.hold(declared)  # who is let in has room for all of it
     try:
         async with asyncio.timeout(limits.body_seconds):
             body = await _whole(receive, limits.body_bytes)
     except TimeoutError:
         raise Refused(408, f"The message has not come within {limits.body_seconds:g} s") from None
     # Counted before it is read: what many small values cost grows far beyond their bytes.
-    if body.count(b"[") + body.count(b"{") + body.count(b",") > limits.body_items:
+    values = body.count(b"[") + body.count(b"{") + body.count(b",")
+    if values > limits.body_items:
         raise Refused(413, f"A message has at most {limits.body_items} values")
+    place.hold(len(body), values)
     if len(body) <= _READ_AT_ONCE_BYTES:
         return _again(body, receive), _head_of(body)
     return _again(body, receive), await off_loop(lambda: _head_of(body))

@@ -69,8 +69,7 @@ class Sessions:
             raise Refused(503, "The gateway is stopping, or has not started", _BUSY)
         managed = self._managed.get(name) or await self._started(name)
         answer = _Answer(send)
-        # Its body is counted, and ends, with its user's requests: many that come slowly would hold all memory there is.
-        with managed.one_more(self._limits.requests) as until_ended:
+        with managed.one_more() as until_ended:
             receive, head = await read_body(scope, receive, self._limits)
             scope[ID_KEY], scope[METHOD_KEY] = head.id, head.method
             with managed.only_one(scope), self._counted(scope), answering(scope):
@@ -155,10 +154,8 @@ class _Managed:
         return not self.answering and (not len(self.sessions) or self.used_at < since)
 
     @contextlib.contextmanager
-    def one_more(self, most: int) -> Generator[anyio.CancelScope]:
-        """Count a request among those that are answered, for as long as they may be."""
-        if len(self.answering) >= most:
-            raise Refused(429, f"At most {most} requests of one user are answered at a time", _BUSY)
+    def one_more(self) -> Generator[anyio.CancelScope]:
+        """Have a request among those that are answered, for as long as they may be."""
         with anyio.CancelScope() as until_ended:
             self.answering.add(until_ended)
             try:

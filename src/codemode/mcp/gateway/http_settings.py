@@ -23,11 +23,15 @@ VERIFIED = "oauth:"
 
 @dataclass(frozen=True, kw_only=True)
 class HttpLimits:
-    """Bounds on what callers may hold open. Times are in seconds, sizes in bytes."""
+    """Bounds on what callers may hold open. Times are in seconds, sizes in bytes.
+
+    ``held_bytes`` are those of all messages of one user that are not done with.
+    """
 
     body_bytes: int = 4 << 20
     body_items: int = 200_000
     body_seconds: float = 30.0
+    held_bytes: int = 32 << 20
     header_seconds: float = 15.0
     keep_alive_seconds: int = 15
     sessions: int = 200

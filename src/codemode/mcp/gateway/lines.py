@@ -23,7 +23,7 @@ class Lines:
 
     def __init__(self, most: int = MAX_LINE_BYTES) -> None:
         self._most = most
-        self._parts: list[bytes] = []
+        self._begun = bytearray()  # of a line; a list of its parts could cost many times their bytes
         self._size = 0
 
     def of(self, data: bytes) -> list[bytes | TooLong]:
@@ -32,17 +32,17 @@ class Lines:
         lines: list[bytes | TooLong] = []
         for part in ended:
             self._add(part)
-            lines.append(TooLong() if self._size > self._most else b"".join(self._parts))
-            self._parts, self._size = [], 0
+            lines.append(TooLong() if self._size > self._most else bytes(self._begun))
+            self._begun, self._size = bytearray(), 0
         self._add(rest)
         return lines
 
     def _add(self, part: bytes) -> None:
         self._size += len(part)
         if self._size <= self._most:
-            self._parts.append(part)
+            self._begun += part
         else:
-            self._parts.clear()
+            self._begun = bytearray()
 
 
 def said_by(line: bytes | TooLong) -> SessionMessage | types.JSONRPCError | None:

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from ...trace.failures import log_failure
 from ..passing.handlers import PassedOf, announcing, handlers, pass_logs
+from .callers import kept_in_place
 from .tool_shown import INSTRUCTIONS
 from .tracing import traced
 
@@ -33,7 +34,7 @@ def made_server(list_tools: Any, call_tool: Any, passed_of: PassedOf, *, passes:
         on_call_tool=call_tool,
         **(passing if passes else told),
     )
-    server.middleware[:] = [traced(server)]
+    server.middleware[:] = [kept_in_place, traced(server)]
     if passes:
         pass_logs(server, passed_of)
         announce = announcing(passed_of)

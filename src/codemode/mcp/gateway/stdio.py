@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 ANSWER_SECONDS = 30.0
 """For so long at most what is under way is answered once the input has ended."""
 
+MOST_REQUESTS = 1_000
+"""So many are answered at a time: a client that asks and does not read would hold all memory there is."""
+
 _LOOK_SECONDS = 0.2
 _WITHOUT_END = ("subscriptions/listen",)
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -56,11 +59,11 @@ async def _streams(pipes: Pipes) -> AsyncGenerator[tuple[Any, Any]]:
         async with to_server:
             with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
                 async for said in pipes.received():
-                    if isinstance(said, SessionMessage):
-                        under_way.take(said.message)
+                    refused = under_way.take(said.message) if isinstance(said, SessionMessage) else said
+                    if refused is not None:
+                        await pipes.send(_text(refused))
+                    elif isinstance(said, SessionMessage):
                         await to_server.send(said)
-                    else:
-                        await pipes.send(_text(said))
                 left.set()
                 await under_way.over(pipes)
 
@@ -81,18 +84,27 @@ async def _streams(pipes: Pipes) -> AsyncGenerator[tuple[Any, Any]]:
 
 
 class _UnderWay:
-    """The requests of the client that nobody has answered yet, of those that come to an answer by themselves."""
+    """The requests of the client that nobody has answered yet, by id as the SDK tells them apart.
+
+    With each stands whether it comes to an answer by itself.
+    """
 
     def __init__(self) -> None:
-        self._open: set[types.RequestId] = set()
+        self._open: dict[str, bool] = {}
         self._changed = asyncio.Event()
 
-    def take(self, message: types.JSONRPCMessage) -> None:
-        """See a request come, or be taken back."""
-        if isinstance(message, types.JSONRPCRequest) and message.method not in _WITHOUT_END:
-            self._open.add(message.id)
+    def take(self, message: types.JSONRPCMessage) -> types.JSONRPCError | None:
+        """See a request come, or be taken back. Returns the refusal of one that is not to be served."""
+        if isinstance(message, types.JSONRPCRequest):
+            if str(message.id) in self._open:
+                return _refusal(message.id, "A request of this id is being answered: take another")
+            if len(self._open) >= MOST_REQUESTS:
+                words = f"At most {MOST_REQUESTS} requests are answered at a time: send this once others are"
+                return _refusal(message.id, words)
+            self._open[str(message.id)] = message.method not in _WITHOUT_END
         elif isinstance(message, types.JSONRPCNotification) and message.method == "notifications/cancelled":
             self._forget((message.params or {}).get("requestId"))
+        return None
 
     def answered(self, message: types.JSONRPCMessage) -> None:
         """See an answer go."""
@@ -103,15 +115,20 @@ class _UnderWay:
         """Wait until all are answered, for a while, and while somebody reads the answers."""
         with suppress(TimeoutError):
             async with asyncio.timeout(ANSWER_SECONDS):
-                while self._open and pipes.has_reader:
+                while any(self._open.values()) and pipes.has_reader:
                     self._changed.clear()
                     with suppress(TimeoutError):
                         await asyncio.wait_for(self._changed.wait(), _LOOK_SECONDS)
 
     def _forget(self, request_id: Any) -> None:
         if isinstance(request_id, str | int):
-            self._open.discard(request_id)
+            self._open.pop(str(request_id), None)
             self._changed.set()
+
+
+def _refusal(request_id: types.RequestId, words: str) -> types.JSONRPCError:
+    error = types.ErrorData(code=types.INVALID_REQUEST, message=words)
+    return types.JSONRPCError(jsonrpc="2.0", id=request_id, error=error)
 
 
 def _text(message: types.JSONRPCMessage) -> bytes:

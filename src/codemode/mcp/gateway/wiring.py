@@ -24,7 +24,6 @@ from .scopes import Scope
 if TYPE_CHECKING:
     from ...surfaces.modules.run_tool import RunTool
     from ..approvals.resuming import Resuming, RunsOf
-    from ..known.hooks import Known
     from .seat import Seat
     from .seats import Seats
 
@@ -48,6 +47,7 @@ class Wiring:
         page_of: Callable[[str], str | None],
     ) -> None:
         from ..approvals.remembered import Remembered
+        from ..known.hooks import KnownOf
         from ..signin.sign_ins import SignIns
 
         self.secrets = Secrets(config.secrets)
@@ -55,7 +55,7 @@ class Wiring:
         self.sign_ins = SignIns(
             config, secrets=self.secrets, open_browser=options.open_browser, callback_url=options.callback_url
         )
-        self._known: dict[str, Known] = {}
+        self.known = KnownOf(folder)
         self._options = options
         self._store = store
         self._folder = folder
@@ -70,20 +70,15 @@ class Wiring:
 
     @asynccontextmanager
     async def _connected(self, config: GatewayConfig, scope: Scope) -> AsyncGenerator[Any]:
-        from ..known.hooks import Known
         from ..upstreams.connected import connect
 
-        known = self._known.get(scope.owner)
-        if known is None:
-            learning = learns(config, self._options)
-            known = self._known[scope.owner] = Known(self._folder, scope.owner, learns=learning)
-        await known.load()
-        hooks = replace(self.hooks(scope), **known.hooks)
         lists = self._folder / "lists"
-        async with connect(
-            config, hooks=hooks, cache_folder=lists, principal=scope.owner, secrets=self.secrets
-        ) as connected:
-            yield connected
+        async with self.known.of(scope.owner, learns=learns(config, self._options)) as known:
+            hooks = replace(self.hooks(scope), **known.hooks)
+            async with connect(
+                config, hooks=hooks, cache_folder=lists, principal=scope.owner, secrets=self.secrets
+            ) as connected:
+                yield connected
 
     def hooks(self, scope: Scope) -> UpstreamHooks:
         """Return what is decided about the servers that some share."""
@@ -163,8 +158,6 @@ class Wiring:
     async def aclose(self) -> None:
         """End what is under way beside programs."""
         await self.sign_ins.aclose()
-        for known in self._known.values():
-            await known.aclose()
 
     def _settings(self, config: GatewayConfig, principal: Principal) -> dict[str, Any]:
         continuation: dict[str, Any] = {

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -40,3 +42,34 @@ class Known:
         """Write down what was learned."""
         if self._shapes is not None:
             await self._shapes.aclose()
+
+
+class KnownOf:
+    """What is known for each principal, for as long as some connection of theirs has it: users come without end."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+        self._had: dict[str, Known] = {}
+        self._users: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._had)
+
+    @asynccontextmanager
+    async def of(self, principal: str, *, learns: bool) -> AsyncGenerator[Known]:
+        """Give what is known for a principal, the same to all who have it at a time; write it down behind the last."""
+        known = self._had.get(principal)
+        if known is None:
+            known = self._had[principal] = Known(self._folder, principal, learns=learns)
+        self._users[principal] = self._users.get(principal, 0) + 1
+        try:
+            await known.load()
+            yield known
+        finally:
+            try:
+                if self._users[principal] == 1:
+                    await known.aclose()  # before anybody reads it anew
+            finally:
+                self._users[principal] -= 1
+                if not self._users[principal]:
+                    del self._users[principal], self._had[principal]

@@ -16,6 +16,7 @@ import mcp_types as types
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from ..gateway.callers import in_place
 from ..upstreams.origins import CallOrigin
 from .worded import Declined
 
@@ -119,7 +120,7 @@ class HeldRequests:
         elif not _is_asked_in_rounds(origin.session) or len(self._running) >= MAX_HELD:
             return await run()
         else:
-            held = Held(asyncio.ensure_future(run()))
+            held = Held(asyncio.ensure_future(_counted(run)))
             self._running.add(held.task)
             held.task.add_done_callback(partial(self._ended, origin))
             HELD[origin] = held
@@ -165,6 +166,12 @@ class HeldRequests:
             del self._waiting[held.id]
         if not task.cancelled():
             task.exception()  # there may be nobody to hear how it ended
+
+
+async def _counted(run: Callable[[], Awaitable[ResultT]]) -> ResultT:
+    """Run what goes on behind the answer that asks the client: its request counts until then."""
+    with in_place():
+        return await run()
 
 
 def _is_asked_in_rounds(session: Any) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import secrets
 import stat
 import sys
@@ -12,9 +13,13 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
+from ..unused_files import is_unused, look_soon, note_use
+
 _IS_POSIX = os.name == "posix"
 _POLL_S = 0.05
 _LEFT_OVER_S = 60.0
+_LOCK = re.compile(r"[0-9a-f]{40}(\.browser)?\.lock")
+_OF_A_SIGN_IN = re.compile(r"[0-9a-f]{40}\.(url|brought)")
 
 
 class UnsafeFileError(OSError):
@@ -88,7 +93,7 @@ def _remove_left_over(folder: Path) -> None:
 async def locked(path: Path, timeout_s: float) -> AsyncGenerator[None]:
     """Hold a lock of all processes that use the same folder. Raises `TimeoutError` when it is not free in time.
 
-    The system frees the lock of a process that has died. The file stays: to remove it would let two hold it.
+    The system frees the lock of a process that has died. The file stays until nobody has used it for long.
     """
     until = time.monotonic() + timeout_s
     while (held := try_lock(path)) is None:
@@ -104,11 +109,53 @@ async def locked(path: Path, timeout_s: float) -> AsyncGenerator[None]:
 def try_lock(path: Path) -> Callable[[], None] | None:
     """Take the lock if nobody has it, and return what gives it back. Raises `OSError`."""
     private_folder(path.parent)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
-    if not _lock(descriptor):
-        os.close(descriptor)
-        return None
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+        if not _lock(descriptor):
+            os.close(descriptor)
+            return None
+        if _is_still_at(descriptor, path):
+            break
+        os.close(descriptor)  # it was removed as unused between the two: the next one takes another file
+    note_use(descriptor, path)
+    look_soon(path.parent, remove_unused)
     return lambda: os.close(descriptor)
+
+
+def remove_unused(folder: Path) -> None:
+    """Remove the locks that nobody has taken for long, and what a sign-in has left that never ended. Raises `OSError`.
+
+    Tokens stay: with them somebody would be signed out.
+    """
+    with os.scandir(folder) as found:
+        for one in found:
+            is_lock = _LOCK.fullmatch(one.name) is not None
+            if not is_lock and _OF_A_SIGN_IN.fullmatch(one.name) is None:
+                continue
+            with suppress(OSError):
+                if not is_unused(one.stat(follow_symlinks=False)):
+                    continue
+                if is_lock:
+                    _remove_lock(Path(one))
+                else:
+                    Path(one).unlink()
+
+
+def _remove_lock(path: Path) -> None:
+    """Remove a lock while holding it: who waits for it sees that it is gone, and nobody has it meanwhile."""
+    descriptor = os.open(path, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0))
+    try:
+        if _lock(descriptor) and _is_still_at(descriptor, path) and is_unused(os.fstat(descriptor)):
+            path.unlink()
+    finally:
+        os.close(descriptor)
+
+
+def _is_still_at(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.lstat())
+    except FileNotFoundError:
+        return False
 
 
 if sys.platform == "win32":  # pragma: no cover

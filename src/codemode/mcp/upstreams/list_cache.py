@@ -9,9 +9,11 @@ import hashlib
 import json
 import logging
 import os
+import re
 import secrets
 import stat
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, cast
@@ -20,6 +22,7 @@ from ...data.json_values import canonical_json, decode_json
 from ...data.narrowing import is_array, is_mapping
 from ...host.threads import off_loop
 from ..config.values import ServerConfig
+from ..unused_files import is_unused, look_soon, note_use
 from .listing import MAX_LIST_BYTES, Listing, listing_of
 
 _VERSION = 1
@@ -42,11 +45,17 @@ _OWN = frozenset(
         "secrets",
     ]
 )
+_KEPT = re.compile(r"[0-9a-f]{64}\.json")
+_BEING_WRITTEN = re.compile(r"\.[0-9a-f]{64}\.[0-9]+\.[0-9a-f]{8}")
+_WRITTEN_SECONDS = 3_600.0
 _log = logging.getLogger("codemode.mcp")
 
 
 class ListCache:
-    """The lists of one principal in one folder; without a folder nothing is kept."""
+    """The lists of one principal in one folder; without a folder nothing is kept.
+
+    Those of users and configurations that are gone are removed once nobody has read them for long.
+    """
 
     def __init__(self, folder: Path | None, principal: str) -> None:
         self._folder = folder
@@ -69,6 +78,7 @@ class ListCache:
         path = self._path(config)
         if path is not None:
             await _quietly(lambda: _replace(path, _written(listing)), config.name)
+            look_soon(path.parent, remove_unused)
 
     def _path(self, config: ServerConfig) -> Path | None:
         if self._folder is None:
@@ -103,6 +113,7 @@ def _text(path: Path) -> str | None:
         is_own = not hasattr(os, "getuid") or (found.st_uid == os.getuid() and not found.st_mode & 0o022)
         if not stat.S_ISREG(found.st_mode) or not is_own or found.st_size > _MAX_BYTES:
             return None
+        note_use(descriptor, path)
         return file.read(_MAX_BYTES + 1).decode("utf-8", "replace")
 
 
@@ -130,3 +141,19 @@ def _replace(path: Path, data: bytes) -> None:
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
+
+
+def remove_unused(folder: Path) -> None:
+    """Remove the lists that nobody has read for long, and what was left in the middle of writing. Raises `OSError`.
+
+    Whoever reads or writes one meanwhile loses nothing but time.
+    """
+    with os.scandir(folder) as found:
+        for one in found:
+            is_list = _KEPT.fullmatch(one.name) is not None
+            is_left = not is_list and _BEING_WRITTEN.fullmatch(one.name) is not None
+            with suppress(OSError):
+                if (is_list and is_unused(one.stat(follow_symlinks=False))) or (
+                    is_left and is_unused(one.stat(follow_symlinks=False), _WRITTEN_SECONDS)
+                ):
+                    Path(one).unlink()

@@ -156,8 +156,7 @@ class Output(asyncio.Protocol):
         self._name = name
         self._max_line_bytes = max_line_bytes
         self._transport: asyncio.ReadTransport | None = None
-        self._pieces: list[bytes] = []
-        self._length = 0
+        self._begun = bytearray()  # of a line; a list of its pieces could cost many times their bytes
         self._lines: deque[bytes] = deque()
         self._room = _Room()
         self._reading: asyncio.Task[None] | None = None
@@ -177,16 +176,13 @@ class Output(asyncio.Protocol):
         self._room = _Room()
         *ends, rest = data.split(b"\n")
         for end in ends:
-            self._take(b"".join((*self._pieces, end)) if self._pieces else end)
-            self._pieces.clear()
-            self._length = 0
-        if rest:
-            self._pieces.append(rest)
-            self._length += len(rest)
-            if self._length > self._max_line_bytes:
-                self.discard()
-                self._fail(f"it said a line of more than {self._max_line_bytes} bytes")
-                self.inbox.end()
+            begun, self._begun = self._begun, bytearray()
+            self._take(bytes(begun + end) if begun else end)
+        self._begun += rest
+        if len(self._begun) > self._max_line_bytes:
+            self.discard()
+            self._fail(f"it said a line of more than {self._max_line_bytes} bytes")
+            self.inbox.end()
 
     def eof_received(self) -> None:
         """Come to the end, behind what is still to be read."""
@@ -207,7 +203,7 @@ class Output(asyncio.Protocol):
         """Read on, so that a server that writes is not held up, and forget it."""
         self._is_discarding = True
         self._lines.clear()
-        self._pieces.clear()
+        self._begun = bytearray()
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 

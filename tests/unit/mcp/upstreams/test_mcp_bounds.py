@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import tracemalloc
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from codemode.mcp.config.secrets import Secrets
 from codemode.mcp.config.values import ServerConfig
+from codemode.mcp.gateway.lines import Lines
 from codemode.mcp.upstreams import connection, http_client, stdio
 from codemode.mcp.upstreams.http_client import BoundedClient, _Unbroken
 from codemode.mcp.upstreams.link import Link
@@ -83,6 +85,39 @@ def test_a_request_that_was_given_up_leaves_no_connection(begins: bytes):
                 assert (await asyncio.wait_for(posting, 60)).status_code == 503
                 await asyncio.wait_for(left.wait(), 60)
                 assert not client.broken.is_set()
+
+    asyncio.run(work())
+
+
+class Read(asyncio.ReadTransport):
+    def is_closing(self) -> bool:
+        return False
+
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+
+
+@pytest.mark.parametrize("length", [1, 2, 7, 50])
+def test_a_line_that_comes_in_pieces_takes_no_more_room_than_its_bytes(length: int):
+    """Whichever end of a pipe is read: a server's output, or what a client says to the gateway."""
+    said = 100_000
+
+    async def work() -> None:
+        failed: list[str] = []
+        output = stdio.Output(failed.append, "evil", said)
+        output.connection_made(Read())
+        for takes in (output.data_received, Lines().of):
+            tracemalloc.start()
+            try:
+                for number in range(said // length):
+                    takes((b"%050d" % number)[-length:])
+                held, _ = tracemalloc.get_traced_memory()
+            finally:
+                tracemalloc.stop()
+            assert said <= held < 1.5 * said
+        assert failed == []
+        output.data_received(b"x" * 50)
+        assert failed == [f"it said a line of more than {said} bytes"]
 
     asyncio.run(work())
 

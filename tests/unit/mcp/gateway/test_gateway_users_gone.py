@@ -1,0 +1,92 @@
+"""Users who came and went leave nothing in a gateway's memory that grows with their number."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from codemode.mcp import Gateway, load_config
+from codemode.mcp.config.secrets import Secrets
+from codemode.mcp.config.values import ServerConfig
+from codemode.mcp.gateway.principals import Principal
+from codemode.mcp.known import learning
+from codemode.mcp.known.hooks import KnownOf
+
+SERVER = ServerConfig("a", "stdio", command="x")
+
+
+def test_what_is_known_of_servers_goes_with_the_seats_of_their_users(tmp_path: Path):
+    said = {"a": {"command": "x"}, "b": {"command": "y"}}
+    config = load_config({"mcpServers": said}, state_folder=tmp_path)
+
+    async def main() -> None:
+        async with Gateway(config) as gateway:
+            gateway.seats._most = 3
+            for number in range(12):
+                await gateway.seat(Principal(f"user {number}"))
+            assert len(gateway.seats) == len(gateway._wiring.known) == 3
+        assert len(gateway._wiring.known) == 0
+
+    asyncio.run(main())
+
+
+def test_all_connections_of_one_user_know_the_same_and_the_last_writes_it_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(learning, "SAVE_SECONDS", 3_600.0)
+    tool: Any = type("Tool", (), {"name": "t"})
+
+    async def main() -> None:
+        known = KnownOf(tmp_path)
+        async with known.of("ana", learns=True) as one:
+            async with known.of("ana", learns=True) as two, known.of("bob", learns=True) as bobs:
+                assert one is two is not bobs
+                two.hooks["observed"](SERVER, tool)
+                for number in range(3):  # a name counts once it was seen twice
+                    two.hooks["returned"](SERVER, "t", {"found": number})
+            assert len(known) == 1
+            assert one.hooks["observed"](SERVER, tool) is not None
+        assert len(known) == 0
+        async with known.of("ana", learns=True) as again, known.of("bob", learns=True) as bobs:
+            assert again is not one
+            assert again.hooks["observed"](SERVER, tool) is not None
+            assert bobs.hooks["observed"](SERVER, tool) is None
+
+    asyncio.run(main())
+
+
+def test_who_comes_while_the_last_one_goes_knows_what_that_one_has_learned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async def main() -> None:
+        known, going, goes = KnownOf(tmp_path), asyncio.Event(), asyncio.Event()
+
+        async def aclose(_self: Any) -> None:
+            going.set()
+            await goes.wait()
+
+        monkeypatch.setattr(learning.Shapes, "aclose", aclose)
+        first = known.of("ana", learns=True)
+        one = await first.__aenter__()
+        leaving = asyncio.create_task(first.__aexit__(None, None, None))
+        await asyncio.wait_for(going.wait(), 30)
+        async with known.of("ana", learns=True) as two:
+            assert two is one
+            goes.set()
+            await leaving
+            async with known.of("ana", learns=True) as three:
+                assert three is one
+        assert len(known) == 0
+
+    asyncio.run(main())
+
+
+def test_nothing_is_kept_of_those_who_have_no_secrets():
+    secrets = Secrets(["token-of-everybody"])
+    for number in range(100):
+        secrets.add(owner=str(number))
+        secrets.add("token-of-everybody", owner=str(number))
+    assert not secrets._added
