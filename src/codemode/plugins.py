@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     )
     from .stores.agent_runs import AgentRun, agent_run
     from .stores.answers import edited_input
+    from .stores.guards import continuation_of, require_guard
     from .stores.values import Tenant, Tenants
     from .surfaces.code_call.names import looks_like_meta_tool
     from .surfaces.exec_wait.options import configured
@@ -107,6 +108,7 @@ __all__ = [
     "clip",
     "completed",
     "configured",
+    "continuation_of",
     "current",
     "decode_json",
     "direct_names",
@@ -135,6 +137,7 @@ __all__ = [
     "refuse_in_workflow",
     "refuse_too_many",
     "register_adapter",
+    "require_guard",
     "resolve_reference",
     "run_check",
     "same_json",
@@ -175,6 +178,7 @@ _LATE = {
     ),
     "stores.agent_runs": "AgentRun agent_run",
     "stores.answers": "edited_input",
+    "stores.guards": "continuation_of require_guard",
     "stores.values": "Tenant Tenants",
     "surfaces.code_call.names": "looks_like_meta_tool",
     "surfaces.exec_wait.options": "configured",

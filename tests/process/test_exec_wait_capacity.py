@@ -73,7 +73,7 @@ def test_200_waits_at_a_time_on_a_full_pair_lose_nothing(within, make_pool, warm
 def test_a_run_that_nobody_comes_back_for_is_ended_by_a_timer_and_its_place_is_free(
     within, make_pool, warm, monkeypatch
 ):
-    monkeypatch.setattr("codemode.surfaces.exec_wait.runs.now_ms", lambda: 0)  # what has ended is told apart for good
+    monkeypatch.setattr("codemode.surfaces.exec_wait.runs.passed_seconds", float)  # what has ended is not forgotten
     slow, pool = Slow(), make_pool(max_workers=2)
     options = {**warm, "maxWaitingRuns": 1, "snapshotTtlSeconds": 1, "waitTimeoutMs": 100}
     pair = create_exec_wait_tools([slow.tool], options, pool=pool)

@@ -196,6 +196,33 @@ def test_a_claim_of_a_host_without_a_journal_that_lapses_asks_what_became_of_the
     within(scenario())
 
 
+def test_a_host_that_cannot_go_on_does_not_forget_what_one_without_a_journal_may_have_begun(monkeypatch):
+    async def scenario():
+        shop, guard = GatedShop(), MemoryResumeGuard(clock=Fast())
+        journal = MemoryJournal()
+        paused, answers = await paused_at_refund(journal, shop)
+        began = asyncio.Event()
+
+        async def hang(value, context):
+            began.set()
+            await asyncio.Event().wait()
+
+        without = [shop.tools[0], Tool("refund", execute=hang, needs_approval=True)]
+        lost = asyncio.create_task(go_on(paused, answers, None, without, guard=DeadGuard(guard)))
+        await began.wait()
+        with monkeypatch.context() as patch:
+            patch.setattr("codemode.run.resume.engine_version", lambda: "0.1")
+            with pytest.raises(CodeModeProtocolError, match="engine"):
+                await go_on(paused, answers, journal, shop.tools, guard=guard)
+        result = await go_on(paused, answers, journal, shop.tools, guard=guard)
+        assert [request.payload["kind"] for request in result.requests] == [UNKNOWN]
+        assert 2 not in shop.paid
+        lost.cancel()
+        await asyncio.wait([lost])
+
+    within(scenario())
+
+
 def test_a_pause_that_has_expired_is_made_anew_by_the_same_call():
     async def scenario():
         journal, shop = MemoryJournal(), GatedShop()

@@ -18,10 +18,14 @@ from codemode import (
     CodeModeError,
     CodeModeProtocolError,
     MemoryInterruptStore,
+    ModuleServer,
     Resumer,
     SqliteInterruptStore,
     Tool,
+    create_code_call_tools,
     create_code_mode_tool,
+    create_exec_wait_tools,
+    create_run_tool,
 )
 
 SUPPORT = Path(__file__).parents[1] / "support"
@@ -183,11 +187,18 @@ def test_the_programs_error_is_the_records(spy):
 
 def test_a_tool_with_another_guard_is_refused(spy):
     store = MemoryInterruptStore()
-    for other in (MemoryInterruptStore(), None):
-        options = {"continuation": {} if other is None else {"guard": other.guard}}
-        code_mode = create_code_mode_tool([spy.guarded()], options)
-        with pytest.raises(ValueError, match="another guard"):
-            Resumer(store, tenant=ALL_TENANTS, resume=code_mode.resume)
+    faces = [
+        lambda options: create_code_mode_tool([spy.guarded()], options),
+        lambda options: create_code_call_tools([spy.guarded()], {"settings": options}),
+        lambda options: create_run_tool([ModuleServer("shop", [spy.guarded()])], settings=options),
+        lambda options: create_exec_wait_tools([spy.guarded()], settings=options),
+    ]
+    for face in faces:
+        for guard in (MemoryInterruptStore().guard, None):
+            made = face({"continuation": {"guard": guard}})
+            with pytest.raises(ValueError, match=r"another guard.*\{'guard': store\.guard\}"):
+                Resumer(store, tenant=ALL_TENANTS, resume=made.resume)
+        Resumer(store, tenant=ALL_TENANTS, resume=face({"continuation": {"guard": store.guard}}).resume)
 
 
 def test_what_a_resumer_cannot_work_with_is_refused_before_it_begins(spy):

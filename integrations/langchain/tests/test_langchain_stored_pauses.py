@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 import pytest
-from codemode_langchain import CodeModeMiddleware, ExecWaitMiddleware, StoredPauses, StoredRun, stored_pauses
+from codemode_langchain import (
+    CodeCallMiddleware,
+    CodeModeMiddleware,
+    ExecWaitMiddleware,
+    StoredPauses,
+    StoredRun,
+    create_code_mode_tool,
+    stored_pauses,
+)
 from exec_wait_agent import directed, runs, waits
 from langchain.agents import create_agent
 from langchain.agents.middleware import HumanInTheLoopMiddleware
@@ -20,7 +28,8 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
-from langgraph.graph import END, START, StateGraph
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode
 from langgraph.types import Command, interrupt
 from pydantic import AfterValidator
 from scripted_agent import ScriptedModel, asks, calls
@@ -59,6 +68,7 @@ class Desk:
         self.store, self.saver = store, saver
         self.did: list[Any] = []
         self.config = {"configurable": {"thread_id": "thread-7"}}
+        self.continuation = {"keys": KEYS, "guard": store.guard}
 
     def tools(self) -> list[Any]:
         @tool
@@ -78,8 +88,7 @@ class Desk:
     def agent(self, *messages: AIMessage, approve: Any = True, more: Any = (), tools: Any = ()) -> Any:
         """An agent as one process has it, whose model says these messages and then the end."""
         said = ScriptedModel(messages=iter([*messages, AIMessage("done")]), shown=[], disable_streaming=True)
-        continuation = {"keys": KEYS, "guard": self.store.guard}
-        own = CodeModeMiddleware(approve={"refund": approve}, options={"continuation": continuation})
+        own = CodeModeMiddleware(approve={"refund": approve}, options={"continuation": self.continuation})
         made = [*self.tools(), *tools]
         return create_agent(said, made, middleware=[own, *more], checkpointer=self.saver)
 
@@ -311,7 +320,7 @@ def test_an_edit_is_checked_by_the_schema_before_it_is_stored_and_by_the_tool_wh
 
         def graph(*messages: AIMessage) -> Any:
             said = ScriptedModel(messages=iter([*messages, AIMessage("done")]), shown=[], disable_streaming=True)
-            own = CodeModeMiddleware(approve={"pay": True})
+            own = CodeModeMiddleware(approve={"pay": True}, options={"continuation": desk.continuation})
             return create_agent(said, [pay], middleware=[own], checkpointer=desk.saver)
 
         run = await desk.ask(graph=graph(calls("return await tools.pay({ cents: 5 });")))
@@ -404,7 +413,7 @@ def test_calls_that_other_middleware_asks_about_together_are_decided_one_by_one(
 
         def graph(*messages: AIMessage) -> Any:
             said = ScriptedModel(messages=iter([*messages, AIMessage("done")]), shown=[], disable_streaming=True)
-            own = CodeModeMiddleware(keep=["close"])
+            own = CodeModeMiddleware(keep=["close"], options={"continuation": desk.continuation})
             reviews = HumanInTheLoopMiddleware(interrupt_on={"close": True})
             return create_agent(said, [*desk.tools(), close], middleware=[own, reviews], checkpointer=desk.saver)
 
@@ -458,6 +467,39 @@ def test_a_run_that_waits_for_nobody_is_no_record_and_a_graph_needs_a_checkpoint
     without = create_agent(ScriptedModel(messages=iter([])), [])
     with pytest.raises(ValueError, match="checkpointer"):
         stored_pauses(without, MemoryInterruptStore())
+
+
+def _outer(desk: Desk, how: str, continuation: Any) -> Any:
+    """A graph whose tools run programs that are resumed so."""
+    options: Any = {"continuation": continuation}
+    if how == "tool":
+        made = StateGraph(MessagesState)
+        made.add_node("tools", ToolNode([create_code_mode_tool(desk.tools(), options)]))
+        made.add_edge(START, "tools")
+        return made.compile(checkpointer=desk.saver)
+    middleware: Any = {
+        "CodeCall": lambda: CodeCallMiddleware(options={"settings": options}),
+        "exec": lambda: ExecWaitMiddleware(settings=options),
+    }.get(how, lambda: CodeModeMiddleware(options=options))()
+    agent: Any = create_agent(ScriptedModel(messages=iter([])), desk.tools(), middleware=[middleware])
+    if how != "within":
+        agent.checkpointer = desk.saver
+        return agent
+    made = StateGraph(MessagesState)
+    made.add_node("agent", agent)
+    made.add_edge(START, "agent")
+    return made.compile(checkpointer=desk.saver)
+
+
+@pytest.mark.parametrize("how", ["agent", "within", "tool", "CodeCall", "exec"])
+def test_programs_whose_claims_are_elsewhere_are_refused(how: str) -> None:
+    desk = Desk(MemoryInterruptStore(), InMemorySaver())
+    for continuation in ({}, {"guard": MemoryInterruptStore().guard}):
+        with pytest.raises(ValueError, match=r"another guard than the store's.*\{'guard': store\.guard\}"):
+            desk.pauses(graph=_outer(desk, how, continuation))
+    journal = desk.store.journal(tenant="acme", app="langgraph")
+    for enough in ({"guard": desk.store.guard}, {"keys": KEYS, "context_binding": "t", "journal": journal}):
+        assert isinstance(desk.pauses(graph=_outer(desk, how, enough)), StoredPauses)
 
 
 def test_settings_of_a_run_that_goes_on_are_those_its_record_calls_for() -> None:

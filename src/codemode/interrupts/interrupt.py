@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import field
 from math import isinf
 from typing import Any, NoReturn, cast
 
@@ -116,11 +117,13 @@ class Interrupt:
     """A paused invocation. ``requests`` are all calls that wait; the fields of the first are also the interrupt's own.
 
     ``continuation`` is signed by this host and opaque; keep the whole interrupt and give it to `continue_interrupt`.
+    ``is_stored``: a store has it, so that another host may go on where this one cannot. It is not in its JSON.
     """
 
     requests: tuple[PendingRequest, ...]
     outer_tool_call_id: str
     continuation: Mapping[str, Any]
+    is_stored: bool = field(default=False, compare=False, repr=False)
 
     @property
     def interrupt_id(self) -> str:

@@ -135,19 +135,16 @@ class JournaledResume:
         try:
             standing = await self._standing(is_repeat=is_repeat)
         except CodeModeProtocolError:  # what they have come to is not what the program comes to from here
-            journal.claims.remove(self._mine)
-            await journal.write(refused(self._mine))
+            await self._take_back(journal)
             raise
         if isinstance(standing, str):
             outcome = await self.claim.recorded(standing)
             if outcome.rest is None:
                 return outcome
             # Whoever had it at rest is gone, for the journal is free, and knows how far it has come.
+            self._require_tools(paused)
             return await self.made(paused).resume()
-        if not is_repeat:
-            await self._require_runnable()
-            if standing is LAPSED:  # by a host that kept no journal
-                paused = await self._as_begun(journal, paused)
+        paused = await self._runnable(journal, paused, standing, is_repeat=is_repeat)
         execution = self.made(paused)
         return await ClaimedResume(self.claim, execution, is_ours=standing is not _GONE).run()
 
@@ -173,12 +170,34 @@ class JournaledResume:
         await journal.write(from_here(ledger))
         return AnsweredPause(paused.interrupt, replace(kept, ledger=ledger), {}, {})
 
-    async def _require_runnable(self) -> None:
+    async def _runnable(
+        self, journal: InvocationJournal, paused: AnsweredPause, standing: Any, *, is_repeat: bool
+    ) -> AnsweredPause:
+        """Return the pause that goes on. Raises `CodeModeProtocolError` where it cannot here: as if nobody had tried.
+
+        What somebody else has begun with these answers stays said: a claim that has lapsed, and the line of a repeat.
+        """
         try:
-            await self.require_runnable()
+            if not is_repeat:
+                await self.require_runnable()
+                if standing is LAPSED:  # by a host that kept no journal
+                    paused = await self._as_begun(journal, paused)
+            self._require_tools(paused)
         except CodeModeProtocolError:
-            await self.claim.release()
+            if standing is None:
+                await self.claim.release()
+            if not is_repeat:
+                await self._take_back(journal)
             raise
+        return paused
+
+    def _require_tools(self, paused: AnsweredPause) -> None:
+        paused.require_tools(self.journaling.calls.catalog)
+
+    async def _take_back(self, journal: InvocationJournal) -> None:
+        """Write that the program does not go on with these answers after all."""
+        journal.claims.remove(self._mine)
+        await journal.write(refused(self._mine))
 
     async def _standing(self, *, is_repeat: bool) -> Any:
         """Claim the continuation. Of a repeat, whose owner kept the journal and is gone, nobody waits for the claim."""

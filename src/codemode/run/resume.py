@@ -137,14 +137,16 @@ async def _resume(
     require = partial(_require_runnable, continuation, auth, keeping)
     journaling = journaling_of(settings, outer_call, tools, own)
     if journaling is None:
-        return await _claimed(ClaimedResume(claim, execution), require)
+        return await _claimed(ClaimedResume(claim, execution), require, partial(answered.require_tools, tools))
     made = partial(_execution_of(own), own, tools, settings, outer_call, pool, journaling=journaling)
     with _refusals():
         more = (require, settings.approval, outer_call.wait_ms)
         return await JournaledResume(answered, claim, journaling, made, *more).run(execution)
 
 
-async def _claimed(resuming: ClaimedResume, require_runnable: Callable[[], Awaitable[None]]) -> RunOutcome:
+async def _claimed(
+    resuming: ClaimedResume, require_runnable: Callable[[], Awaitable[None]], require_tools: Callable[[], None]
+) -> RunOutcome:
     with _refusals():
         standing = await resuming.claim.take()
     if standing is not None:
@@ -152,6 +154,7 @@ async def _claimed(resuming: ClaimedResume, require_runnable: Callable[[], Await
     try:
         with _refusals():
             await require_runnable()
+            require_tools()
     except CodeModeProtocolError:
         await resuming.claim.release()
         raise

@@ -25,6 +25,7 @@ from .applying import (
     written,
 )
 from .away import AwayLog
+from .guards import require_guard
 from .keeping import require_lease
 from .owners import new_owner
 from .protocol import InterruptStore
@@ -61,7 +62,8 @@ class Resumer:
     ) -> None:
         if concurrency < 1:
             raise ValueError(f"concurrency must be at least 1, got {concurrency}")
-        _require_guard(store, require_resume(resume))
+        require_resume(resume)
+        require_guard(store, tool_of(resume))
         self._store = store
         self._tenant: Tenant = require_tenant(tenant)
         self._app = app if app is not None else app_of(resume)
@@ -171,13 +173,3 @@ class Resumer:
         else:
             _log.warning("a record could not be resumed, and is tried again", exc_info=error)
             await written(self._store.release(lease, delay_ms=_RETRY_MS))
-
-
-def _require_guard(store: InterruptStore, resume: Callable[..., Any]) -> None:
-    options = getattr(getattr(resume, "__self__", None), "options", None)
-    continuation = getattr(options, "continuation", None)
-    if continuation is not None and continuation.guard is not store.guard:
-        raise ValueError(
-            "the tool's options use another guard than the store's, and calls could run twice: make it with"
-            " continuation={'guard': store.guard}"
-        )

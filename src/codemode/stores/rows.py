@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence, Sized
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from typing import Any, cast
 
 from ..host import steps
@@ -147,7 +148,7 @@ def _record_of(row: Row, requests: list[StoredRequest], versions: list[RecordVer
 
 def interrupt_of(text: str) -> Interrupt:
     """Read a kept interrupt."""
-    return Interrupt.from_dict(_value(text))
+    return replace(Interrupt.from_dict(_value(text)), is_stored=True)
 
 
 def _value(text: str) -> Any:

@@ -78,8 +78,8 @@ class Record:
     """One invocation that has paused, or rests. Times are Unix time; ``outcome`` is None until it has ended.
 
     ``version`` counts its pauses. ``not_resumable`` says why the last host that was to resume it could not: another
-    key, or another version of codemode or of the engine; None once one could. `InterruptStore.list` leaves ``source``
-    and ``payload`` None.
+    key, another version of codemode or of the engine, or a tool that it lacks; None once one could.
+    `InterruptStore.list` leaves ``source`` and ``payload`` None.
     """
 
     id: str

@@ -78,6 +78,20 @@ def test_a_pause_is_kept_with_all_that_was_said_of_it(make):
     through(make, scenario)
 
 
+def test_what_comes_from_a_store_says_so_and_its_json_does_not(make):
+    async def scenario(store):
+        interrupt = paused("a")
+        await store.put(interrupt, tenant="acme")
+        kept = await store.get("a", tenant="acme")
+        await store.decide({"a": OK}, actor="ana", tenant="acme")
+        lease = await store.claim(owner="host", tenant="acme")
+        assert (interrupt.is_stored, kept.is_stored, lease.interrupt.is_stored) == (False, True, True)
+        assert kept == lease.interrupt == interrupt
+        assert kept.to_dict() == interrupt.to_dict()
+
+    through(make, scenario)
+
+
 def test_putting_twice_is_putting_once_and_a_later_pause_is_the_next_version(make):
     async def scenario(store):
         first = paused("a", "b")

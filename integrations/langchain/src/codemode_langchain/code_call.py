@@ -44,6 +44,11 @@ class CodeCallFace(Face):
         """The same, for callers that block."""
         return self.awaiting.over(self._for_blocking)
 
+    @property
+    def core(self) -> CodeCallToolset:
+        """See `Face.core`."""
+        return self.awaiting
+
     def offered(self) -> tuple[OuterTool, ...]:
         """See `Face.offered`."""
         return tuple(CodeCallTool(self, one) for one in self.awaiting.tools)

@@ -97,6 +97,11 @@ class ExecWaitFace(Face):
         """True where there is nothing that a program could call."""
         return not (len(self.pair.catalog) or self.pair.catalog.servers)
 
+    @property
+    def core(self) -> ExecWaitTools:
+        """See `Face.core`."""
+        return self.pair
+
     def offered(self) -> tuple[OuterTool, ...]:
         """See `Face.offered`."""
         return self.own_tool(EXEC, {}), self.own_tool(WAIT, {})

@@ -69,6 +69,11 @@ class Face:
         self._for_blocking = [one for one, _ in self.conversions.values()]
         self._for_awaiting = [one for _, one in self.conversions.values()]
 
+    @property
+    @abstractmethod
+    def core(self) -> Any:
+        """The tool of the core behind it, which has the options of its programs."""
+
     @abstractmethod
     def offered(self) -> Sequence[OuterTool]:
         """Return the tools that stand for the others, as a model is offered them."""
@@ -101,6 +106,11 @@ class OuterTool(BaseTool):
         super().__init__(**fields)
         self._face = face
         self._caller = caller if caller is not None else DirectCaller()
+
+    @property
+    def core(self) -> Any:
+        """The tool of the core behind it."""
+        return self._face.core
 
     def is_like(self, other: OuterTool) -> bool:
         """Tell whether it runs the same tools by the same rules, as a copy does."""

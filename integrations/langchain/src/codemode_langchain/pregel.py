@@ -110,6 +110,18 @@ class AgentParts:
     listed: tuple[Any, ...]
 
 
+def tool_nodes_in(graph: Any) -> list[Any]:
+    """Return the nodes that call tools, of a graph and of those in it. Those that a node's own code calls are not seen.
+
+    Raises `UnknownVersionError`.
+    """
+    from langgraph.prebuilt import ToolNode
+
+    with _known_shape("a graph"):
+        graphs = [graph, *(inner for _, inner in graph.get_subgraphs(recurse=True))]
+        return [one.bound for each in graphs for one in each.nodes.values() if isinstance(one.bound, ToolNode)]
+
+
 def is_in_node(config: RunnableConfig) -> bool:
     """True inside a LangGraph node, where results can be kept in the checkpoint."""
     return CALL in config.get("configurable", {})

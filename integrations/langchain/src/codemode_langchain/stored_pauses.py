@@ -30,14 +30,16 @@ from codemode.plugins import (
     ToolForms,
     agent_pause,
     agent_run,
+    continuation_of,
     joined_programs,
     read_end,
+    require_guard,
     stored_pause,
     written_end,
 )
 
-from .faces import MAX_AGE_MS
-from .pregel import NAMESPACE
+from .faces import MAX_AGE_MS, OuterTool
+from .pregel import NAMESPACE, tool_nodes_in
 from .stored_requests import Part, asked_by, plain, resume_values
 
 _log = logging.getLogger("codemode.stores")
@@ -71,6 +73,7 @@ class StoredPauses:
     ) -> None:
         if not getattr(graph, "checkpointer", None):
             raise ValueError("the graph has no checkpointer: nothing of it could be gone on with")
+        _require_guard(graph, store)
         more: dict[str, Any] = {"app": app, "labels": labels, "resume_with": resume_with}
         self._graph = graph
         self._records = AgentRecords(store, kept_by=_KEPT_BY, tenant=tenant, **more)
@@ -250,10 +253,19 @@ def stored_pauses(
     anew in each. ``tenant`` ALL_TENANTS: each run says its own. ``resume_with`` gives the settings of ``ainvoke`` for
     a record that goes on, such as ``config`` and ``context``, sync or async; ``outcome_of`` what of the last state is
     what the record comes to, by default all of it. A pause can be answered for ``max_age_ms``. Raises `ValueError` for
-    a graph without a checkpointer.
+    a graph without a checkpointer, and where its tools keep their claims in another place than ``store.guard``, without
+    a journal.
     """
     more: dict[str, Any] = {"labels": labels, "resume_with": resume_with, "max_age_ms": max_age_ms}
     return StoredPauses(graph, store, tenant=tenant, app=app, outcome_of=outcome_of or _all_of_it, **more)
+
+
+def _require_guard(graph: Any, store: InterruptStore) -> None:
+    """Raise `ValueError` where a host that stood still would make a call that another one has made meanwhile."""
+    for one in (tool for node in tool_nodes_in(graph) for tool in node.tools_by_name.values()):
+        continuation = continuation_of(one.core) if isinstance(one, OuterTool) else None
+        if continuation is not None and continuation.journal is None:  # a journal tells it of what was made
+            require_guard(store, one.core, f"the options of {one.name}")
 
 
 def _all_of_it(values: Any) -> Any:

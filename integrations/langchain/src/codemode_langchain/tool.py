@@ -39,6 +39,11 @@ class CodeModeFace(Face):
         self.blocking = Core(self._for_blocking, options, pool)
         self.awaiting = Core(self._for_awaiting, options, pool)
 
+    @property
+    def core(self) -> Core:
+        """See `Face.core`."""
+        return self.awaiting
+
     def offered(self) -> tuple[OuterTool, ...]:
         """See `Face.offered`."""
         return (CodeModeTool(self),)

@@ -36,6 +36,7 @@ from codemode.plugins import (
     agent_pause,
     agent_run,
     read_end,
+    require_guard,
     stored_pause,
     written_end,
 )
@@ -83,11 +84,7 @@ class StoredPauses(Generic[AgentDepsT, OutputDataT]):
         self._records = AgentRecords(store, kept_by=_KEPT_BY, tenant=tenant, **more)
         self._face = _face_of(agent)
         self._on_end = on_end
-        if self.options.continuation.guard is not store.guard:
-            raise ValueError(
-                "the agent's capability uses another guard than the store's, and calls could run twice: make it with"
-                " {'continuation': {'guard': store.guard}}"
-            )
+        require_guard(store, self, "the options of the agent's capability")
 
     @property
     def app(self) -> str:

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from ...data.json_shape import weigh
 from ...data.json_values import encode_json
 from ...data.narrowing import is_object
-from ...host.clock import now_ms
+from ...host.clock import passed_seconds
 from ...host.forks import begin_anew_in_forks, leave_to_the_parent
 from ...host.threads import LARGE_CHARACTERS, run_check
 from .results import RUNTIME_UNAVAILABLE
@@ -23,7 +23,7 @@ from .results import RUNTIME_UNAVAILABLE
 MAX_RECORDED = 256
 _MAX_INPUT_BYTES = 4 << 20
 _Key: TypeAlias = tuple[str, str, str]
-_Call: TypeAlias = tuple[str, Future[Any], int]  # digest of the input, result, when it was made
+_Call: TypeAlias = tuple[str, Future[Any], float]  # digest of the input, result, when it was made
 _GONE = object()
 
 
@@ -34,7 +34,7 @@ class Recorded:
     """
 
     def __init__(self, seconds: int) -> None:
-        self._kept_ms = seconds * 1000
+        self._kept_seconds = seconds
         self._calls: OrderedDict[_Key, _Call] = OrderedDict()
         self._lock = threading.Lock()
         begin_anew_in_forks(self)
@@ -87,7 +87,7 @@ class Recorded:
             found = self._calls.get(key)
             if found is not None and found[0] == digest:
                 return found, False
-            mine = self._calls[key] = (digest, Future(), now_ms())
+            mine = self._calls[key] = (digest, Future(), passed_seconds())
             self._calls.move_to_end(key)
             return mine, True
 
@@ -121,9 +121,9 @@ class Recorded:
                 del self._calls[key]
 
     def _forget(self) -> None:
-        before = now_ms() - self._kept_ms
-        for key, (_, future, at_ms) in [*self._calls.items()]:
-            if at_ms >= before and len(self._calls) < MAX_RECORDED:
+        before = passed_seconds() - self._kept_seconds
+        for key, (_, future, at) in [*self._calls.items()]:
+            if at >= before and len(self._calls) < MAX_RECORDED:
                 break
             if future.done():  # one that takes long keeps nobody's result but its own
                 del self._calls[key]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from ...host.clock import now_ms
+from ...host.clock import now_ms, passed_seconds
 from ...host.forks import begin_anew_in_forks, leave_to_the_parent
 from .options import ExecWaitOptions
 from .telemetry import Counts
@@ -250,7 +250,7 @@ class Runs:
         if one.rests == 0:  # nobody was told its id
             self._forget_one(one)
         elif self._runs.get(one.run_id) is one:
-            one.ended_at_ms = now_ms()
+            one.ended_at = passed_seconds()
             self._runs[one.run_id] = rest = one.remembered()
             self._over.append(rest)
             self._forget()
@@ -284,7 +284,7 @@ class Runs:
         self.stop(self._on_expired(one, None))
 
     def _end_parked(self, one: WaitingRun, state: str) -> None:
-        one.state, one.ended_at_ms, one.expires_at_ms = state, now_ms(), None
+        one.state, one.ended_at, one.expires_at_ms = state, passed_seconds(), None
         self._parked.pop(one.run_id, None)
         self._over.append(one)
         self._forget()
@@ -319,9 +319,9 @@ class Runs:
 
     def _forget(self) -> None:
         """Forget what ended longer ago than a run may wait; it was told apart until then."""
-        before = now_ms() - self._options.snapshot_ttl_seconds * 1000
+        before = passed_seconds() - self._options.snapshot_ttl_seconds
         over = self._over
-        while over and ((over[0].ended_at_ms or 0) < before or len(over) > MAX_ENDED):
+        while over and ((over[0].ended_at or 0.0) < before or len(over) > MAX_ENDED):
             self._forget_one(over.popleft())
 
     def _forget_one(self, one: WaitingRun) -> None:

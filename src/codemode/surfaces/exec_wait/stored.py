@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...data.narrowing import is_mapping, mapping_or_empty, string_or_empty
-from ...host.clock import now_ms
+from ...host.clock import now_ms, passed_seconds
 from ...interrupts.interrupt import Interrupt
 from ...stores.applying import written
 from ...stores.errors import (
@@ -149,7 +149,7 @@ class StoredRuns:
         Raises `RefusedInputError` for a run that is not this scope's, or is no more.
         """
         record = await self._record(run_id, scope)
-        until_ms = now_ms() + waits_ms
+        until = passed_seconds() + waits_ms / 1000
         with self._store.watch() as watch:
             while True:
                 try:
@@ -164,10 +164,10 @@ class StoredRuns:
                     return ended(await self._store.record(record.id, tenant=self._tenant))
                 if lease is not None:
                     return await self._in_time(lease)
-                now, left_ms = await self._store.record(record.id, tenant=self._tenant), until_ms - now_ms()
-                if left_ms <= 0 or _waits_for_people(now):
+                now, left = await self._store.record(record.id, tenant=self._tenant), until - passed_seconds()
+                if left <= 0 or _waits_for_people(now):
                     return now
-                await watch.wait(min(_LOOK_SECONDS, left_ms / 1000))
+                await watch.wait(min(_LOOK_SECONDS, left))
 
     async def _record(self, run_id: str, scope: str) -> Record:
         if RUN_ID.fullmatch(run_id) is None:

@@ -60,7 +60,7 @@ class WaitingRun:
     rests: int = 0
     size: int = 0
     expires_at_ms: int | None = None
-    ended_at_ms: int | None = None
+    ended_at: float | None = None  # by `passed_seconds`
     ended_as: str = ""  # what a wait for it is told, where somebody has ended it
     timers: list[asyncio.TimerHandle] = field(default_factory=list[asyncio.TimerHandle])
     aborting: str | None = None
@@ -136,7 +136,7 @@ class WaitingRun:
     def remembered(self) -> WaitingRun:
         """Return what is kept of it when it has ended: what became of it, and nothing of its program."""
         kept: dict[str, Any] = {"reason": self.reason, "rests": self.rests, "size": self.size}
-        ended: dict[str, Any] = {"ended_at_ms": self.ended_at_ms, "ended_as": self.ended_as}
+        ended: dict[str, Any] = {"ended_at": self.ended_at, "ended_as": self.ended_as}
         return WaitingRun(self.scope, "", self.run_id, self.state, **ended, **kept)
 
     def info(self) -> RunInfo:
