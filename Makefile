@@ -199,7 +199,8 @@ docs: $(STAMP)
 	$(BIN)/zensical build --strict
 
 # Wheels and sdists of all distributions, checked, and installed together with no index: their dependencies come from a
-# folder that is filled before, with wheels alone. The doctor and the demo run from what was installed.
+# folder that is filled before, with wheels alone. Ours are named as files there: an index may have others of their names.
+# The doctor and the demo run from what was installed.
 INSTALLED := build/installed
 dist: $(STAMP)
 	rm -rf dist build/wheels $(INSTALLED)
@@ -207,7 +208,10 @@ dist: $(STAMP)
 	for project in . $(wildcard integrations/*/pyproject.toml); do \
 	  $(BIN)/python -m build --quiet --outdir dist $${project%/pyproject.toml} || exit 1; done
 	$(BIN)/python -m twine check --strict dist/*
-	$(BIN)/python -m pip download --quiet --only-binary :all: --dest build/wheels --find-links dist $(DISTRIBUTIONS)
+	$(BIN)/python -m pip download --quiet --only-binary :all: --dest build/wheels \
+	  "$$(echo dist/codemode_toolkit-*.whl)[fetch,keyring,mcp,postgres,sealed,telemetry]" \
+	  "$$(echo dist/codemode_langchain-*.whl)[agents]" dist/codemode_console-*.whl dist/codemode_openai_agents-*.whl \
+	  dist/codemode_pydantic_ai-*.whl
 	$(PYTHON) -m venv $(INSTALLED)
 	$(INSTALLED)/bin/python -m pip install --quiet --no-index --find-links build/wheels $(DISTRIBUTIONS)
 	$(INSTALLED)/bin/codemode doctor

@@ -97,10 +97,32 @@ def test_what_files_name_is_there():
 
 def test_the_driver_of_postgres_brings_its_library_into_an_image_that_has_none():
     image = (DEPLOY / "Containerfile").read_text(encoding="utf-8")
-    assert re.search(r"codemode-toolkit\[[^\]]*\bpostgres\b", image)
+    assert re.search(r"codemode_toolkit-\*\.whl\)\[[^\]]*\bpostgres\b", image)
     project = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     drivers = [one for one in project["optional-dependencies"]["postgres"] if re.match(r"psycopg\[", one)]
     assert "apt-get" in image or any("binary" in one.partition("]")[0] for one in drivers)
+
+
+def test_where_an_index_is_asked_ours_are_files():
+    """Of what is named alone the highest version is taken, whoever has put that into the index."""
+    root = DEPLOY.parent
+    files = [DEPLOY / "Containerfile", DEPLOY / "check_image.sh", root / "Makefile", root / "docs" / "deployment.md"]
+    text = "\n".join(file.read_text(encoding="utf-8") for file in files).replace("\\\n", " ")
+    asking = [line for line in text.splitlines() if re.search(r"\bpip (install|download)\b", line)]
+    assert len(asking) >= 6
+    assert [one for one in asking if re.search(r"codemode-|\$\(DISTRIBUTIONS\)", one) and "--no-index" not in one] == []
+
+
+def test_the_proxy_tells_who_calls_and_reaches_no_database():
+    services, networks = COMPOSE["services"], COMPOSE["networks"]
+    assert "X-Forwarded-For $proxy_add_x_forwarded_for" in (DEPLOY / "nginx.conf").read_text(encoding="utf-8")
+    (where,) = networks["front"]["ipam"]["config"]
+    for name in GATEWAYS:
+        assert services[name]["environment"]["CODEMODE_PROXY"] == where["subnet"]
+        assert services[name]["networks"] == ["front", "back"]
+    assert (services["proxy"]["networks"], services["postgres"]["networks"]) == (["front"], ["back"])
+    assert [one for one in services.values() if one["cap_drop"] != ["ALL"]] == []
+    assert [one for one in services.values() if one["security_opt"] != ["no-new-privileges:true"]] == []
 
 
 def test_the_proxy_knows_all_gateways():

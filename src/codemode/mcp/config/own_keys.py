@@ -119,7 +119,7 @@ DOWNSTREAM: Mapping[str, Check] = {
     "tokens": checks.an_object,
     "console": _token_or_users,
     **dict.fromkeys(("issuer", "url"), checks.some_text),
-    **dict.fromkeys(("scopes", "audience", "origins", "hosts"), _scopes),
+    **dict.fromkeys(("scopes", "audience", "origins", "hosts", "proxies"), _scopes),
     **dict.fromkeys(("jwt", "introspection"), checks.an_object),
 }
 """Keys of ``auth`` at the top: how clients sign in to the gateway over HTTP, which checks what they hold."""

@@ -19,6 +19,7 @@ from .http_bodies import Incoming
 from .http_console import CONSOLE_PATH, MountedConsole, mounted_console
 from .http_door import METADATA_PATH, Door
 from .http_places import Places, declared_bytes
+from .http_proxies import Proxies
 from .http_server_pages import server_page
 from .http_sessions import Sessions
 from .http_settings import HttpLimits, HttpSettings, http_settings
@@ -74,6 +75,7 @@ class HttpApp:
         self._door = Door(settings, self._verifier)
         self._sessions = Sessions(gateway.server, limits)
         self._places = Places(limits)
+        self._proxies = Proxies(settings.proxies)
         self._health = Health(gateway)
         self._mcp = AuthContextMiddleware(self._in_session)
 
@@ -138,6 +140,7 @@ class HttpApp:
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
         elif scope["type"] == "http":
+            scope = self._proxies.told(scope)
             place = self._places.of(scope)
             with place.in_use():
                 await self._http({**scope, PLACE_KEY: place}, Incoming(receive, place, self._limits.body_bytes), send)
@@ -171,6 +174,7 @@ class HttpApp:
         if is_other:
             self._verifier = verifier_of(settings.check)
         self._settings, self._door = settings, Door(settings, self._verifier, asks=self.asks)
+        self._proxies = Proxies(settings.proxies)
         self._sessions.leave_all_but(settings.tokens.values(), verified=not is_other)
 
     async def _answer(self, path: str, scope: Scope, incoming: Incoming, send: Send) -> None:

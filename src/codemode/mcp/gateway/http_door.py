@@ -14,6 +14,7 @@ from mcp.server.auth.provider import AccessToken, TokenVerifier, principal_compo
 from starlette.types import Scope
 
 from .http_answers import Refused
+from .http_proxies import PEER_KEY
 from .http_settings import VERIFIED, HttpSettings, token_digest
 from .http_token_checks import is_loopback
 from .http_verifiers import UnverifiableError
@@ -61,7 +62,8 @@ class Door:
         """Return the id of the principal that calls, and the user as the SDK knows one. Raises `Refused`."""
         if not self.asks:
             client = scope.get("client")
-            if client is None or not is_loopback(client[0]):
+            # Who is at the other end has to be of this machine too: a proxy elsewhere may tell what it was told.
+            if client is None or not all(is_loopback(one[0]) for one in (client, scope.get(PEER_KEY, client))):
                 raise Refused(403, "Without sign-in the gateway answers to its own machine alone")
             return LOCAL.id, None
         token = self._token(scope)

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from ipaddress import ip_address, ip_network
+from ipaddress import IPv6Address, ip_network
 from typing import Any
 
 from .http_answers import Refused
+from .http_proxies import read_address
 from .http_settings import HttpLimits
 
 _BUSY = {"retry-after": "1"}
@@ -106,10 +107,5 @@ def declared_bytes(scope: Mapping[str, Any]) -> int | None:
 def _address(scope: Mapping[str, Any]) -> str:
     """Return where a request comes from: of IPv6 the network, whose addresses are one caller's to choose from."""
     said = (scope.get("client") or ("",))[0]
-    try:
-        found = ip_address(said)
-    except ValueError:
-        return str(said)
-    if found.version == 4 or found.ipv4_mapped is not None:
-        return str(found)
-    return str(ip_network((int(found), 64), strict=False))
+    found = read_address(said)
+    return str(ip_network((int(found), 64), strict=False)) if isinstance(found, IPv6Address) else str(found or said)

@@ -9,11 +9,15 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 from ..config.values import ConfigError
+from .http_proxies import Proxies
 from .http_token_checks import TokenCheck, token_check
 from .principals import LOCAL
 
 _PATH = "codemode.auth"
-_KEYS = ("tokens", "issuer", "scopes", "audience", "jwt", "introspection", "url", "origins", "hosts", "console")
+_KEYS = (
+    *("tokens", "issuer", "scopes", "audience", "jwt", "introspection"),
+    *("url", "origins", "hosts", "proxies", "console"),
+)
 _HASH = "sha256:"
 _HEX = frozenset("0123456789abcdef")
 _MOST_NAME_CHARACTERS = 200
@@ -47,7 +51,8 @@ class HttpSettings:
     """Who may call. ``tokens`` are names by the SHA-256 of their tokens (64 hexadecimal digits).
 
     ``url`` is where the gateway is for others (``https://tools.acme.com``), without a slash at its end. ``origins`` are
-    those of pages that may call it, beside its own. ``hosts`` are names by which it is called. ``console`` is
+    those of pages that may call it, beside its own. ``hosts`` are names by which it is called, ``proxies`` addresses
+    and networks of those that say for whom they call. ``console`` is
     ``auth.console`` as it is: a token, or users by the hashes of theirs. ``check`` says by what other tokens are
     verified, those of ``issuer``.
     """
@@ -58,6 +63,7 @@ class HttpSettings:
     url: str | None = None
     origins: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
+    proxies: tuple[str, ...] = ()
     console: str | Mapping[str, Any] | None = None
     check: TokenCheck | None = None
 
@@ -75,6 +81,7 @@ def http_settings(auth: Mapping[str, Any]) -> HttpSettings:
         check=token_check(auth, issuer=issuer, url=url, audiences=_texts(auth.get("audience", ()), "audience")),
         origins=tuple(_origin(one) for one in _texts(auth.get("origins", ()), "origins")),
         hosts=tuple(_host(one) for one in _texts(auth.get("hosts", ()), "hosts")),
+        proxies=_proxies(_texts(auth.get("proxies", ()), "proxies")),
         console=_console(auth.get("console")),
     )
 
@@ -144,6 +151,15 @@ def _url(said: Any, key: str) -> str | None:
     if parts is None or parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
         raise ConfigError(f"{_PATH}.{key} must be a URL such as https://tools.example.com")
     return cast("str", said).rstrip("/")
+
+
+def _proxies(named: tuple[str, ...]) -> tuple[str, ...]:
+    try:
+        Proxies(named)
+    except ValueError as error:
+        said = f"{_PATH}.proxies must be addresses or networks such as 10.0.0.7 and 10.1.0.0/16: {error}"
+        raise ConfigError(said) from error
+    return named
 
 
 def _origin(text: str) -> str:
