@@ -137,6 +137,36 @@ def test_a_syntax_error_keeps_its_place(fails):
     assert (details["line"], details["column"]) == (2, 13)
 
 
+WHOLE = """const names: string[] = ["ä", `b${1 + 1}`];
+for (const [at, name] of names.entries()) {
+  if (at > 0) await tools.echo({ name, at: (at + 1) * 2 });
+}
+return { names };
+"""
+
+
+@pytest.mark.parametrize("end", range(1, len(WHOLE), 2))
+def test_a_program_that_was_cut_off_breaks_at_a_place_of_its_own(end):
+    cut = WHOLE[:end]
+    try:
+        asyncio.run(run_code_mode(cut, [ECHO]))
+    except CodeModeSyntaxError as error:
+        line, column = error.details["line"], error.details["column"]
+        assert column <= len(cut.split("\n")[line - 1]) + 1
+        assert "'}'" not in error.message
+        assert "')'" not in error.message
+    except CodeModeError as error:
+        assert "not defined" in error.message  # the beginning of a name
+
+
+@pytest.mark.parametrize("ending", ["", "\n", "  \n\n // no more", "\u2028"])
+@pytest.mark.parametrize("js", ["return await tools.echo({ a: 'nut'}", "if (true) {\n  return 1", "return 1 +"])
+def test_what_is_not_closed_ends_too_early(fails, js, ending):
+    error = fails(CodeModeSyntaxError, js + ending, [ECHO])
+    assert "the program ends too early" in error.message
+    assert error.details["line"] == (js + ending.rstrip()).count("\n") + 1
+
+
 @pytest.mark.parametrize("fence", ["```", "```js", "\n  ```typescript"])
 def test_a_markdown_fence_is_refused_before_anything_runs(fails, fence):
     details = fails(

@@ -35,6 +35,7 @@ def test_errors_are_the_same():
     with pytest.raises(CodeModeError, match="mine") as caught:
         run_code_mode_sync("throw new Error('mine')", [])
     assert caught.value.trace.status == "failed"
+    assert caught.value.__context__ is None  # the traceback begins with it, and with nothing of ours
     with pytest.raises(CodeModeTimeoutError):
         run_code_mode_sync("for (;;);", [], options={"execution_policy": {"timeout_ms": 100}})
     with pytest.raises(ValueError, match=r"execution_policy\.timeout_ms"):

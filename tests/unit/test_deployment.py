@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from codemode.mcp import load_config
+from codemode.mcp.gateway import health
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 KUBERNETES = "1.33"  # the first in which hostUsers is on by default
@@ -53,6 +54,7 @@ def test_pods_have_no_right_that_a_gateway_does_not_need():
             "capabilities": {"drop": ["ALL"]},
         }
         assert {"readinessProbe", "livenessProbe", "startupProbe"} <= container.keys()
+        assert container["readinessProbe"]["timeoutSeconds"] > health._CHECK_SECONDS + 1
 
 
 def test_services_and_budgets_find_the_pods():

@@ -44,6 +44,8 @@ class Clock:
         self._started = 0.0
         self._began: float | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self.late_seconds = 0.0
+        """By how much it rang too late: the loop did something else."""
 
     def start(self) -> None:
         """Run, or go on."""
@@ -96,6 +98,7 @@ class Clock:
         if self._remaining > _SLACK_SECONDS:
             self.start()
         else:
+            self.late_seconds = max(0.0, -self._remaining)
             on_passed, self._on_passed = self._on_passed, _nothing  # once, whatever goes on after it
             on_passed()
 

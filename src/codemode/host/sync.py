@@ -26,16 +26,24 @@ def run_sync(work: Coroutine[Any, Any, ResultT]) -> ResultT:
     with importing:
         import asyncio
 
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(work)
+    if not _has_loop():
+        return asyncio.run(work)  # in no `except`: what it raises would be told as having come of that
     try:
         refuse_in_workflow()  # here: nothing tells it in another thread
     except RuntimeError:
         work.close()
         raise
     return _run_in_thread(work)
+
+
+def _has_loop() -> bool:
+    import asyncio
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _run_in_thread(work: Coroutine[Any, Any, ResultT]) -> ResultT:

@@ -38,6 +38,7 @@ _OWN_LIMITS = {
     "max_yields": ("yield", MAX_YIELDS, f"yielded more than {MAX_YIELDS} times"),
 }
 OUTPUT_LIMIT = "max_output_bytes"
+_LATE_MS = 250  # a busy machine is that late
 _MAX_LISTED = 8  # violations in a message
 _POSITION = re.compile(r"program\.js:(\d{1,9}):(\d{1,9})")
 
@@ -135,15 +136,18 @@ def request_text(request: LedgerEntry | CallRequested) -> str:
     return f"{request.kind} {request.name}({text if len(text) <= 200 else text[:200] + '...'})"
 
 
-def timeout_error(settings: Settings) -> CodeModeError:
-    """Return the error for a program whose clock has run out."""
+def timeout_error(settings: Settings, late_ms: int = 0) -> CodeModeError:
+    """Return the error for a program whose clock has run out, and that was told of so much later."""
     timeout_ms, clock = settings.limits.timeout_ms, settings.limits.clock
     did = "did not end within" if clock == "wall" else "ran, not counting its calls, for more than"
     text = f"the program {did} {timeout_ms} ms"
     if settings.profile.at_deadline == "rest":
         name = _shown_name("timeout_ms", settings)
         text = f"the program computed for more than {timeout_ms} ms without an end ({name} is {timeout_ms})"
-    return CodeModeTimeoutError(text, details={"timeout_ms": timeout_ms})
+    if late_ms < max(_LATE_MS, timeout_ms // 2):
+        return CodeModeTimeoutError(text, details={"timeout_ms": timeout_ms})
+    held = f"the host's event loop stood still for {late_ms} ms beyond that, as with an async tool that blocks"
+    return CodeModeTimeoutError(f"{text}; {held}", details={"timeout_ms": timeout_ms, "late_ms": late_ms})
 
 
 def limit_error(limit: str, refused: str | None, settings: Settings) -> CodeModeError:
@@ -289,7 +293,7 @@ def cut_short(
     """Return the error for an invocation that something outside its program has ended."""
     match event:
         case DeadlinePassed():
-            return timeout_error(settings)
+            return timeout_error(settings, event.late_ms)
         case AbortRequested():
             return CodeModeAbortedError("the invocation was aborted")
         case WorkerEnded(reason):

@@ -105,7 +105,9 @@ class PersonAnswered:
 
 @record
 class DeadlinePassed:
-    """The clock passed ``timeout_ms``."""
+    """The clock passed ``timeout_ms``, and told of it so much later, for the host's event loop did something else."""
+
+    late_ms: int = 0
 
 
 @record

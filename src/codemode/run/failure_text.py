@@ -73,6 +73,7 @@ _CODE_HINTS = {
     HOST_FETCH_ERROR: "The server did not answer as expected, or could not be reached. Go on without it, or try later.",
 }
 _UNDECIDED_HINT = "This is not the program's fault: the host could not decide about the call. Go on without it."
+_HELD_HINT = "This may not be the program's fault: the host was busy with something else. Try fewer calls, or say so."
 _WRONG_OUTPUT_HINT = "This is not the program's fault: the tool broke its own output schema. Go on without it."
 _UNDEFINED_HINT = (
     "A program has the language itself and what the description names, and calls a tool on `tools`."
@@ -260,4 +261,6 @@ def _closer_hint(error: CodeModeError) -> str:
         return _LARGE_VALUE_HINT if "kind" in error.details else _LARGE_RESULT_HINT
     if type(error) is CodeModeError and error.details.get("name") == "ReferenceError":
         return _UNDEFINED_HINT
+    if isinstance(error, CodeModeTimeoutError) and "late_ms" in error.details:
+        return _HELD_HINT
     return _CODE_HINTS.get(error.code, "")

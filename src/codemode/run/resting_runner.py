@@ -181,7 +181,7 @@ class RestingRunner(Runner):
 
     def _guests_clock(self) -> Clock:
         limit_ms = self.machine.settings.limits.timeout_ms
-        return self._clock_of(limit_ms, lambda: self.feed(events.DeadlinePassed()))
+        return self._clock_of(limit_ms, self._too_late)
 
     def _replays_clock(self) -> Clock:
         limit_ms = 2 * int(self.own_seconds * 1000) + _MORE_FOR_A_REPLAY_MS

@@ -56,17 +56,19 @@ class Runner:
         self._journaling = journaling
         self._journal: InvocationJournal | None = None
         self._effects: deque[events.Effect] = deque()
-        self._performing = False
+        self._performing = self._is_preparing = False
         self._errors = KeptErrors()
         self._timers: Timers | None = None
         stops_itself = machine.settings.profile.guest.stops_itself and machine.settings.limits.clock == "wall"
         self._worker_time = 0.0 if stops_itself else None  # in which the clock stood still, as far as its worker knows
-        self._is_preparing = False
         self._tasks: dict[int, asyncio.Future[Any]] = {}  # by request id
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[events.Ending] = self._loop.create_future()
-        self._clock = self._clock_of(machine.settings.limits.timeout_ms, lambda: self.feed(events.DeadlinePassed()))
+        self._clock = self._clock_of(machine.settings.limits.timeout_ms, self._too_late)
         self._channel = self._channel_to(lease)
+
+    def _too_late(self) -> None:
+        self.feed(events.DeadlinePassed(round(self._clock.late_seconds * 1000)))
 
     def _channel_to(self, lease: Seat) -> Channel:
         return lease.channel(

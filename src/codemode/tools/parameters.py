@@ -121,17 +121,20 @@ def _parameters(
 ) -> Parameters:
     given: list[Parameter] = []
     context_name = None
+    rest = None
     takes_any_keyword = False
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind is parameter.VAR_KEYWORD:
             takes_any_keyword = True
+        elif parameter.kind is parameter.VAR_POSITIONAL:
+            rest = name
         elif parameter.kind is parameter.POSITIONAL_ONLY:
             raise ValueError(f"parameter {name!r} of {function!r} cannot be given by name")
         elif name == "self" and name not in hints:
             raise ValueError(f"{_path_of(function)} is a method without its object: make the tool of a bound method")
         elif _is_context(hints.get(name), context_type):
             context_name = name
-        elif parameter.kind is not parameter.VAR_POSITIONAL:
+        else:
             annotation = hints.get(name, Any)
             given.append(
                 Parameter(
@@ -141,6 +144,8 @@ def _parameters(
                     description=_own_description(annotation) or docs.get(name, ""),
                 )
             )
+    if rest is not None and not takes_any_keyword:  # a wrapper that passes all on has both
+        raise ValueError(f"*{rest} of {function!r} cannot be given by name: make it a list, {rest}: list[...]")
     return Parameters(given=tuple(given), takes_any_keyword=takes_any_keyword, context_name=context_name)
 
 

@@ -26,6 +26,19 @@ class Told:
         """Set no timer."""
 
 
+@given(st.integers(1, 50), st.integers(0, 50), st.integers(0, 50))
+def test_it_tells_how_late_it_has_rung_and_no_time_that_does_not_count(limit: int, late: int, hooks: int):
+    told, passed = Told(), list[float]()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(asyncio, "get_running_loop", lambda: told)
+        measured = clock.Clock(limit, lambda: passed.append(measured.late_seconds), uncounted=told)
+    measured.start()
+    told.at += limit + late + hooks
+    told.seconds += hooks
+    measured._ring()
+    assert passed == [late]
+
+
 @given(st.lists(st.tuples(st.sampled_from(["run", "stand", "hooks"]), st.integers(0, 50)), max_size=12))
 def test_it_adds_up_what_it_stood_and_what_hooks_took_while_it_ran(steps: list[tuple[str, int]]):
     told = Told()

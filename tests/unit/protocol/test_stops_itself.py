@@ -11,6 +11,7 @@ from codemode.protocol import events
 from codemode.protocol.events import Failed, Finish, GiveGrace
 from codemode.protocol.invocation import Invocation
 from codemode.protocol.messages import EngineFailed, TurnEnded
+from codemode.run.failure_text import failure_text
 
 
 def running(*, stops_itself: bool) -> Invocation:
@@ -35,6 +36,13 @@ def test_the_deadline_passes_twice_in_a_turn():
 
 def test_the_deadline_passes_once_where_nothing_stops_by_itself():
     assert isinstance(ending(running(stops_itself=False).receive(events.DeadlinePassed())), CodeModeTimeoutError)
+
+
+@pytest.mark.parametrize(("late_ms", "is_told"), [(0, False), (499, False), (500, True)])
+def test_a_loop_that_stood_still_for_long_is_told_beside_the_time_that_is_over(late_ms: int, is_told: bool):
+    error = ending(running(stops_itself=False).receive(events.DeadlinePassed(late_ms)))
+    assert ("event loop stood still for 500 ms beyond that" in str(error)) is is_told
+    assert ("may not be the program's fault" in failure_text(error, "for (;;) {}")) is is_told
 
 
 @pytest.mark.parametrize(("stops_itself", "is_timeout"), [(True, True), (False, False)])

@@ -103,6 +103,24 @@ const compileUnlessUnclear = (source, draft) => {
   throw error;
 };
 
+// Behind the last line of a program the engine reads what closes its function, which its author has not written.
+const ENDS_EARLY = "the program ends too early: something in it, such as a bracket or a block, is not closed";
+const PROGRAM_ROW = /program\.js:(\d+)/;
+const lastPlace = (text) => {
+  let row = 1, start = 0;
+  for (let end; (end = indexOf(text, "\n", start)) >= 0; start = end + 1) row++;
+  return { row, column: text.length - start + 1 };
+};
+const withoutOurs = (error) => {
+  const found = matchIn(PROGRAM_ROW, guestStack(safeRead(error, "stack", MAX_STACK)));
+  if (found === null || parseInteger(found[1], 10) <= lastPlace(programText).row) return error;
+  let length = programText.length;
+  while (length > 0 && charCodeAt(programText, length - 1) <= 0x20) length--;
+  const { row, column } = lastPlace(slice(programText, 0, length)), early = new SyntaxErr(ENDS_EARLY);
+  method(early, "stack", "program.js:" + row + ":" + column);
+  return early;
+};
+
 const run = (config) => {
   limits = config;
   seed = config.seed;
@@ -124,7 +142,7 @@ const run = (config) => {
     program = compileUnlessUnclear(config.js, config.draft);
   } catch (error) {
     outbox = ""; // what ran before the text turned out not to be one function does not count
-    endFenced(error, ',"origin":"syntax"');
+    endFenced(withoutOurs(error), ',"origin":"syntax"');
     return "ok";
   }
   if (config.compile_only === true) end("V", resultJson(undefined));

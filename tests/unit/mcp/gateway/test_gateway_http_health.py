@@ -11,6 +11,7 @@ from gateway_doors import TOKENS, StandIn
 
 from codemode import WorkerPool
 from codemode.errors import CodeModeConcurrencyError, CodeModeWorkerError
+from codemode.mcp.gateway import health
 from codemode.mcp.gateway.http_app import http_app
 
 
@@ -66,6 +67,29 @@ def test_what_fails_is_named_and_nothing_else_is_told(how: dict[str, Any], faile
     (answer,), _ = answers(**how)
     assert answer.status_code == 503
     assert answer.json() == {"status": "not ready", "store": "ok", "workers": "ok", failed: "failed"}
+
+
+def test_both_are_looked_at_side_by_side_so_that_a_probe_has_its_answer_in_time():
+    both = asyncio.Barrier(2)
+
+    class Slow(Pool):
+        async def acquire(self, memory_limit_bytes: int, on_saturation: str | None = None) -> Any:
+            await both.wait()
+            return Lease()
+
+    class Store:
+        async def list(self, **_: Any) -> None:
+            await both.wait()
+
+    async def main() -> int:
+        gateway = StandIn({"tokens": TOKENS})
+        gateway.options.pool = pool = Slow({"max_workers": 1})
+        gateway.store = Store()
+        status, _ = await health.Health(gateway).answer("/readyz")
+        pool.close()
+        return status
+
+    assert asyncio.run(main()) == 200
 
 
 def test_however_many_ask_it_is_looked_at_once():
