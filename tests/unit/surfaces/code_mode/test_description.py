@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
+import textwrap
 
 import pytest
 from plain_tool import PlainTool
@@ -69,7 +70,7 @@ def test_a_search_is_one_text_whatever_tools_there_are() -> None:
     assert "only the tools that `tools.$search` finds exist" in text
     assert "described below" not in text
     assert len(text) < 3000
-    code_mode = create_code_mode_tool([print], {"execution_policy": {"listing": "search"}})
+    code_mode = create_code_mode_tool([textwrap.dedent], {"execution_policy": {"listing": "search"}})
     assert code_mode.description == text
 
 
