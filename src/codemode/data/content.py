@@ -11,9 +11,9 @@ import re
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import field
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar, cast, get_args
 
+from ..cached_property import cached_property
 from ..dataclass import dataclass
 from ..host import steps
 from ..host.imports import importing

@@ -23,6 +23,7 @@ _LONG_INTEGER = 1 << _BITS_OF_A_VALUE
 _TOO_LONG = 10**MAX_INT_DIGITS
 _STEPS_FOR_A_PIECE = 500
 _LOOKED_AT = 1 << 18
+_LOOKS_AT_ONCE = 1 << 10
 _CONTAINERS = dict, list, tuple  # written out, a union would be made anew for each value
 _SHORT_SCALARS = frozenset({float, bool, type(None)})
 
@@ -42,7 +43,9 @@ def is_long_integer(value: int) -> bool:
 def holds_itself(value: Any) -> bool:
     """Tell whether a container holds itself, at any depth, as far as a look at a quarter of a million values tells."""
     open_ones = {id(value): iter(members(value))}
-    for _ in range(_LOOKED_AT):
+    for number in range(_LOOKED_AT):
+        if not number % _LOOKS_AT_ONCE:
+            steps.take()
         inside = open_ones[next(reversed(open_ones))]
         item = next(inside, inside)
         if item is inside:

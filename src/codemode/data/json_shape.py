@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sized
 from dataclasses import fields, is_dataclass
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import Any, Literal, cast
 
 from ..host import steps
@@ -120,6 +120,9 @@ def _structure(text: str) -> Iterator[bytes]:
 # --- values of the host ---
 
 SCALARS = frozenset({str, int, float, bool, type(None), bytes})
+AT_ONCE = 1 << 12
+"""So many members of a container are looked at in one call into C."""
+
 _TEXTS = str, bytes  # written out, a union would be made anew for each value
 _type_of: Callable[[Any], type[Any]] = type
 _keys_of: Callable[[Any], Iterator[Any]] = iter
@@ -135,10 +138,22 @@ def holds_more_values_than(value: Any, maximum: int) -> bool:
         count += len(inside)
         if count > maximum:
             return True
+        if len(inside) > AT_ONCE:
+            pending += _containers_of(inside)
+            continue
         steps.take(1 + (len(inside) >> 5))
         if not SCALARS.issuperset(map(type, inside)):
             pending += [item for item in inside if type(item) not in SCALARS]
     return False
+
+
+def _containers_of(inside: Iterable[Any]) -> Iterator[Any]:
+    """Yield what is no scalar, of a wide container: in one call into C it would keep the interpreter."""
+    items = iter(inside)
+    while piece := [*islice(items, AT_ONCE)]:
+        steps.take(1 + (len(piece) >> 5))
+        if not SCALARS.issuperset(map(type, piece)):
+            yield from (item for item in piece if type(item) not in SCALARS)
 
 
 def count_values(value: Any, enough: int) -> int:

@@ -7,9 +7,9 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from functools import cached_property
 from typing import Any, NoReturn, cast
 
+from ..cached_property import cached_property
 from ..errors import CodeModeSerializationError
 from ..host import steps
 from .json_pieces import MAX_INT_DIGITS, encode_in_pieces, holds_itself

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
-from ..host.forks import begin_anew_in_forks
+from ..host.forks import begin_anew_in_forks, forkable_lock
 
 KeyT = TypeVar("KeyT", bound=Hashable)
 ValueT = TypeVar("ValueT")
@@ -25,12 +24,12 @@ class SizedCache(Generic[KeyT, ValueT]):
         self._most_of_one = most if most_of_one is None else most_of_one
         self._entries: OrderedDict[KeyT, tuple[ValueT, int]] = OrderedDict()
         self._size = 0
-        self._lock = threading.Lock()
+        self._lock = forkable_lock()
         begin_anew_in_forks(self)
 
     def after_fork(self) -> None:
-        """In a forked child: a thread that is not in it may hold the lock, and have changed half of this."""
-        self._entries, self._size, self._lock = OrderedDict(), 0, threading.Lock()
+        """In a forked child: a thread that is not in it may have changed half of this."""
+        self._entries, self._size = OrderedDict(), 0
 
     def __len__(self) -> int:
         return len(self._entries)

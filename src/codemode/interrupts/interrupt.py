@@ -229,21 +229,26 @@ def same_json(left: Any, right: Any) -> bool:
 
     Ends at the first difference: a hostile value costs no more than the one it is compared with.
     """
-    pending, seen = [(left, right)], set[tuple[int, int]]()
+    # Iterators, and numbers for pairs: very many tuples would bring the collector, which looks at all there is.
+    pending, seen = [iter([(left, right)])], set[int]()
     while pending:
-        one, other = pending.pop()
+        pair = next(pending[-1], None)
+        if pair is None:
+            pending.pop()
+            continue
+        one, other = pair
         if not isinstance(one, dict | list | tuple):
             if not _same_scalar(one, other):
                 return False
             continue
         container = cast("Collection[Any]", one)
-        both = id(container), id(other)
+        both = id(container) << 64 | id(other)
         steps.take(1 + (len(container) >> 3))
         pairs = () if both in seen else _pairs(container, other)  # a host's own value may hold itself
         if pairs is None:
             return False
         seen.add(both)
-        pending.extend(pairs)
+        pending.append(iter(pairs))
     return True
 
 

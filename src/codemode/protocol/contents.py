@@ -129,13 +129,17 @@ class Contents:
         return re.sub(f'("{re.escape(self.tag)}":")({_NUMBER}[0-9]+)"', named, text)
 
     def _admit(self, part: Content) -> None:
+        self.require_room(part, self._bytes + part.size, len(self._parts) + 1)
+
+    def require_room(self, part: Content, all_bytes: int, count: int) -> None:
+        """Raise `CodeModeSerializationError` for a part that is too large, or with which others are too many."""
         limits = self._limits
         if limits is None:
             return
         for option, size, maximum, what in (
             ("max_content_part_bytes", part.size, limits.max_content_part_bytes, "one part of content has {} bytes"),
-            ("max_content_bytes", self._bytes + part.size, limits.max_content_bytes, "all content has {} bytes"),
-            ("max_content_parts", len(self._parts) + 1, limits.max_content_parts, "there are {} parts of content"),
+            ("max_content_bytes", all_bytes, limits.max_content_bytes, "all content has {} bytes"),
+            ("max_content_parts", count, limits.max_content_parts, "there are {} parts of content"),
         ):
             if size > maximum:
                 raise CodeModeSerializationError(

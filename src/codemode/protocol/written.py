@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any, TypeAlias
 
+from ..cached_property import cached_property
 from ..data.json_values import decode_json
 from ..data.narrowing import is_object
 from ..errors import CodeModeProtocolError

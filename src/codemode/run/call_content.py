@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ..data.content import Content, current, places_for, with_parts
+from ..cached_property import cached_property
+from ..data.content import Content, Distinct, current, places_for, with_parts
 from ..data.json_shape import SCALARS, UNLIMITED
+from ..host import steps
 from ..host.steps import TooMuchWork
 from ..host.threads import run_check
 from ..options.parts import ContinuationOptions
@@ -66,13 +67,10 @@ class CallContent:
         return output
 
     async def _without_parts(self, output: Any, contents: Contents) -> Any:
-        most = UNLIMITED if contents.limits is None else contents.limits.max_values
-        parts = await run_check(0, lambda: _parts_in(output, most))
+        parts = await run_check(0, lambda: _new_parts(output, contents))
         if not parts:
             return output
         for part in parts:
-            for one in contents.looked_at(part):  # a digest takes its time
-                await run_check(len(one.data), lambda one=one: one.id)
             contents.take(part)
         return await run_check(0, lambda: places_for(output, contents))
 
@@ -91,7 +89,7 @@ class _Search:
     tag = ""
 
     def __init__(self, most: int) -> None:
-        self.found: list[Content] = []
+        self.found: dict[int, Content] = {}  # by their identity: one may stand in a hundred thousand places
         self._left = most
 
     def look(self, _one: Any) -> None:
@@ -107,18 +105,32 @@ class _Search:
         return text
 
     def take(self, part: Content) -> dict[str, Any]:
-        self.found.append(part)
+        self.found[id(part)] = part
         return {}
 
 
-def _parts_in(output: Any, most: int) -> list[Content]:
-    """Return the parts; none of an output that is too large, or in a circle, which whoever writes it then refuses."""
-    search = _Search(most)
+def _new_parts(output: Any, contents: Contents) -> list[Content]:
+    """Return the parts, each once, ready to be taken; of more than there may be one more, which is then refused.
+
+    None of an output that is too large, or in a circle, which whoever writes it then refuses.
+    """
+    limits = contents.limits
+    search = _Search(UNLIMITED if limits is None else limits.max_values)
     try:
         places_for(output, search, search.look)
     except TooMuchWork:
         return []
-    return search.found
+    distinct, new = Distinct[int](), list[Content]()
+    for part in search.found.values():
+        steps.take()
+        if distinct.name_of(part) is None:
+            distinct.add(part, len(new))
+            new.append(part)
+            for one in contents.looked_at(part):
+                _ = one.id  # a digest takes its time
+            if limits is not None and len(new) > limits.max_content_parts:
+                break
+    return new
 
 
 @contextmanager

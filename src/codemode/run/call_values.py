@@ -92,11 +92,10 @@ async def output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy) 
 def _large_output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy) -> str:
     runs, is_declared = runs_of(output, max_values=policy.max_values), tool.output_json_schema is not None
     if runs is None:
+        # Counted first: a validator would build what it is given anew, and what is too much is not looked at any more.
+        refuse_too_many(output, policy.max_values, _of_output(tool))
         # Of a small one, and of plain JSON, it is known that there is none in it.
         refuse_iterators(output, is_declared=is_declared)
-        if is_declared:
-            # Counted first: a validator would build what it is given anew.
-            refuse_too_many(output, policy.max_values, _of_output(tool))
     return _output_text(tool, output, policy, runs=runs)
 
 

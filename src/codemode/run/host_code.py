@@ -11,11 +11,20 @@ from collections.abc import Awaitable
 from functools import partial
 from typing import Any
 
-from ..errors import HOST_BRIDGE_ERROR, HOST_FETCH_ERROR, HOST_TOOL_ERROR, CodeModeError, CodeModeToolError
+from ..data.content import current
+from ..errors import (
+    HOST_BRIDGE_ERROR,
+    HOST_FETCH_ERROR,
+    HOST_TOOL_ERROR,
+    CodeModeError,
+    CodeModeSerializationError,
+    CodeModeToolError,
+)
 from ..host.cancellation import FAILURES, is_ended_from_outside
 from ..host.threads import let_go, run_check
 from ..interrupts import approval
 from ..interrupts.interrupt import InterruptRequested, interrupt_within
+from ..protocol.contents import Contents
 from ..protocol.ledger import LedgerEntry
 from ..tools.context import ToolCallContext
 from ..tools.prepared import PreparedTool, tool_failed
@@ -121,11 +130,18 @@ def hidden_hook(entry: LedgerEntry, error: BaseException) -> CodeModeToolError:
 
 
 async def unwrapped_output(entry: LedgerEntry, result: ToolResult) -> Any:
-    """Return the value of what a tool has answered as an MCP server would. Raises `HostRaised` where it has failed."""
+    """Return the value of what a tool has answered as an MCP server would.
+
+    Raises `HostRaised` where it has failed, and `CodeModeSerializationError` for more content than there may be.
+    """
     try:
         if not result.is_error:
-            return await run_check(0, partial(unwrapped, result))
+            parts = current.get()
+            room = parts.require_room if isinstance(parts, Contents) else None
+            return await run_check(0, partial(unwrapped, result, room))
         text, blocks = await run_check(0, partial(_failure, result, entry.name))
+    except CodeModeSerializationError:
+        raise
     except Exception as error:
         raise HostRaised(hidden(entry, error)) from error
     details = {"tool_name": entry.name, "tool_call_id": entry.tool_call_id, "content": blocks}

@@ -6,7 +6,6 @@ Knows no ledger: a replay is answered without it.
 from __future__ import annotations
 
 import asyncio
-import threading
 from json import JSONDecoder
 from typing import cast
 from weakref import WeakValueDictionary
@@ -15,7 +14,7 @@ from ..data.content import current
 from ..data.json_values import check_size, check_values, decode_json, encode_json, utf8_length
 from ..data.narrowing import is_array
 from ..errors import CodeModeProtocolError, CodeModeSerializationError, CodeModeToolError
-from ..host.forks import begin_anew_in_forks
+from ..host.forks import forkable_lock
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..options.parts import ExecutionPolicy
 from ..protocol.ledger import Fulfilled, LedgerEntry
@@ -103,12 +102,7 @@ class _Room:
         self._sizes: dict[str, int] | None = None
         self._writing: dict[str, list[int]] = {}  # the sizes that are being written
         self._at_once: set[str] = set()
-        self._lock = threading.Lock()
-        begin_anew_in_forks(self)
-
-    def after_fork(self) -> None:
-        """In a forked child: a thread that is not in it may hold the lock."""
-        self._lock = threading.Lock()
+        self._lock = forkable_lock()
 
     def know(self, sizes: dict[str, int], looked_at: int) -> None:
         """Take what somebody has found who ``looked_at`` the place then, unless something has happened since."""

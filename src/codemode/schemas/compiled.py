@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from functools import cached_property
 from typing import Any, Protocol, TypedDict
 
+from ..cached_property import cached_property
 from ..data.json_shape import holds_more_values_than, weigh
 from ..data.narrowing import is_array, is_object
 from ..data.references import resolve_reference
 from ..dataclass import dataclass
+from ..host import steps
 
 JsonSchema = dict[str, Any] | bool
 
@@ -28,6 +29,7 @@ MAX_SCHEMA_CHARACTERS = 4_000_000
 TOO_DEEP: Problem = {"path": "", "message": "nests too deeply to be checked"}
 TOO_MUCH: Problem = {"path": "", "message": "is too large or too intricate to be checked"}
 _MAX_MESSAGE_CHARACTERS = 200
+_LARGE_TEXT = 1 << 16
 
 
 class SchemaMismatch(Exception):  # noqa: N818 - never leaves this package
@@ -62,7 +64,8 @@ def plain_input(value: Any) -> ValidatedInput:
 
 def plain_copy(value: Any) -> Any:
     """Copy plain JSON; unlike `copy.deepcopy` it does not run out of stack within the depth cap."""
-    return json.loads(json.dumps(value))
+    text = json.dumps(value)
+    return json.loads(text) if len(text) < _LARGE_TEXT else steps.without_collector(lambda: json.loads(text))
 
 
 def completed(given: Any, shown: Any) -> Any:

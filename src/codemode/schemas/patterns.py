@@ -15,6 +15,7 @@ from typing import Any
 
 from ..data.narrowing import is_array, is_mapping, mapping_or_empty
 from ..data.sized_cache import SizedCache
+from ..dataclass import dataclass
 from ..host import steps
 from .compiled_size import compiled_bytes
 from .json_schema.walk import RESTRICTIVE, SCHEMA_MAPS, subschemas
@@ -30,7 +31,17 @@ _is_foreign: ContextVar[bool] = ContextVar("codemode_foreign_patterns", default=
 
 Match = Callable[[str], bool]
 
-_kept: SizedCache[str, tuple[str, Match]] = SizedCache(64 << 20, most_entries=256)
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """A pattern as the linear engine writes it, what finds it in a text, and at how many places a match may be."""
+
+    text: str
+    match: Match
+    places: int
+
+
+_kept: SizedCache[tuple[str, bool], Linear] = SizedCache(64 << 20, most_entries=256)
 """Compiled patterns. A stranger's may take megabytes each, and two more once it has met texts that are meant for it."""
 
 
@@ -53,35 +64,40 @@ def are_foreign() -> bool:
     return _is_foreign.get()
 
 
-def compile_linear(pattern: str) -> Match:
-    """Return what finds the pattern anywhere in a text. Raises `PatternRefused`."""
-    return _compiled(pattern)[1]
+def compile_linear(pattern: str, *, is_rusts: bool = False) -> Match:
+    """Return what finds the pattern anywhere in a text; ``is_rusts`` is one as the engine itself reads it.
+
+    Raises `PatternRefused`.
+    """
+    return linear(pattern, is_rusts=is_rusts).match
 
 
 def linear_text(pattern: str) -> str:
     """Return the pattern as the linear engine writes it. Raises `PatternRefused`."""
-    return _compiled(pattern)[0]
+    return linear(pattern).text
 
 
-def _compiled(pattern: str) -> tuple[str, Match]:
-    known = _kept.get(pattern)
+def linear(pattern: str, *, is_rusts: bool = False) -> Linear:
+    """Return a pattern as it is run; ``is_rusts`` is as in `compile_linear`. Raises `PatternRefused`."""
+    known = _kept.get((pattern, is_rusts))
     if known is None:
-        size = max(map(compiled_bytes, {_in_rust(pattern), pattern}))
+        # What compiles as it is may mean something else there: sets in a class, and what is done with them.
+        spellings = (pattern,) if is_rusts else tuple(dict.fromkeys((_in_rust(pattern), pattern)))
+        size = max(map(compiled_bytes, spellings))
         steps.take(1 + size // _BYTES_OF_A_STEP)
-        known = _compile(pattern)
-        _kept.put(pattern, known, size)
+        known = _compile(pattern, spellings)
+        _kept.put((pattern, is_rusts), known, size)
     return known
 
 
-def _compile(pattern: str) -> tuple[str, Match]:
+def _compile(pattern: str, spellings: tuple[str, ...]) -> Linear:
     from pydantic_core import SchemaError, SchemaValidator, core_schema
 
     reason = ""
-    # What compiles as it is may mean something else there: sets in a class, and what is done with them.
-    for text in dict.fromkeys((_in_rust(pattern), pattern)):
+    for text in spellings:
         schema = core_schema.str_schema(pattern=text, regex_engine="rust-regex", strict=True)
         try:
-            return text, SchemaValidator(schema).isinstance_python
+            return Linear(text, SchemaValidator(schema).isinstance_python, automaton_size(pattern))
         except SchemaError as error:
             reason = reason or _reason(error)
     raise _refusal(pattern, reason)

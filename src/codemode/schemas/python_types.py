@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from functools import cache, cached_property
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from ..cached_property import cached_property
 from ..data.json_values import encode_json
 from ..host.steps import TooMuchWork
 from .compiled import (
@@ -20,7 +21,8 @@ from .compiled import (
     unique,
 )
 from .patterns import refusal_of
-from .type_guards import GuardedValidator, Refuse, raise_refusal
+from .type_guards import GuardedValidator
+from .type_patterns import Refuse, raise_refusal
 from .type_pieces import PieceSerializer, is_same
 from .type_traits import hiding_keys, may_give_once, read_again, rewind, varies
 
@@ -93,6 +95,8 @@ class TypeSchema:
             return self._settled(validator.validate_json(encode_json(value, what="The input")))
         except self._mismatch as error:
             raise SchemaMismatch(_type_problems(error)) from None
+        except TooMuchWork:
+            raise SchemaMismatch([TOO_MUCH]) from None
 
     def show(self, instance: Any, given: Any) -> Any:
         """Return plain JSON that stands for an instance: its own form if that tells all, else with what was given."""

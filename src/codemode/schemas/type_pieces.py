@@ -6,7 +6,7 @@ whole, the whole is one piece. Knows core schemas, no tools.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, cast
 
@@ -165,9 +165,14 @@ class _Writing:
 
 def is_same(one: Any, other: Any) -> bool:
     """Compare as ``==`` does, a step for each part of lists, dicts and models."""
-    pending = [(one, other)]
+    # Iterators: very many tuples would bring the collector, which looks at all there is.
+    pending: list[Iterator[tuple[Any, Any]]] = [iter([(one, other)])]
     while pending:
-        left, right = pending.pop()
+        pair = next(pending[-1], None)
+        if pair is None:
+            pending.pop()
+            continue
+        left, right = pair
         steps.take()
         if left is right:
             continue
@@ -175,20 +180,28 @@ def is_same(one: Any, other: Any) -> bool:
         if kind is type(right) and kind in (list, tuple):
             if len(left) != len(right):
                 return False
-            pending += zip(left, right, strict=True)
+            pending.append(zip(left, right, strict=True))
         elif kind is type(right) and kind is dict:
             if left.keys() != right.keys():
                 return False
-            pending += [(item, right[key]) for key, item in left.items()]
+            pending.append(_members_of(left, right))
         elif kind is type(right) and _is_plain_model(kind):
-            pending += [(getattr(left, name, None), getattr(right, name, None)) for name in _PARTS_OF_MODELS]
+            pending.append(zip(_parts_of_model(left), _parts_of_model(right), strict=True))
         elif not left == right:  # noqa: SIM201 - whoever defines one need not define the other
             return False
     return True
 
 
+def _members_of(left: dict[Any, Any], right: dict[Any, Any]) -> Iterator[tuple[Any, Any]]:
+    return ((item, right[key]) for key, item in left.items())
+
+
 # As pydantic compares them.
 _PARTS_OF_MODELS = ("__dict__", "__pydantic_private__", "__pydantic_extra__")
+
+
+def _parts_of_model(model: Any) -> list[Any]:
+    return [getattr(model, name, None) for name in _PARTS_OF_MODELS]
 
 
 def _is_plain_model(kind: type[Any]) -> bool:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ..host.forks import forkable_lock, forkable_rlock
+from ..host.imports import forks_wait_for
 from ..schemas.patterns import foreign_patterns
 
 if TYPE_CHECKING:
     from .tool import Tool
 
 ENTRY_POINT_GROUP = "codemode.adapters"
+
+# Of plugins, which takes seconds: a module that a fork cuts in two can never be imported in the child.
+_loading = forkable_rlock()
+forks_wait_for(_loading, 10.0)
 
 Matches = Callable[[Any], bool]
 Convert = Callable[[Any], "Tool"]
@@ -25,7 +30,7 @@ class AdapterRegistry:
         self._adapters: list[tuple[Matches, Convert]] = []
         self._failures: list[str] = []
         self._discovered = False
-        self._lock = threading.RLock()
+        self._lock = forkable_lock()
 
     def register(self, matches: Matches, convert: Convert) -> None:
         """Let ``convert`` make a `Tool` of every object for which ``matches`` is true."""
@@ -55,7 +60,7 @@ class AdapterRegistry:
 
     def _discover(self) -> None:
         # Another thread that needs a plugin waits here until all are loaded.
-        with self._lock:
+        with _loading:
             if self._discovered:
                 return
             self._discovered = True

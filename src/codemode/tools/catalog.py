@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Awaitable, Iterable, Iterator, Mapping
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from ..cached_property import cached_property
 from ..data.narrowing import mapping_or_empty
 from ..errors import CodeModeToolError
 from ..host import steps
+from ..host.forks import forkable_lock
 from ..signatures.described_tool import DescribedTool
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class Catalog(Generic[ToolT]):
         self._tools = dict(tools)
         self._names = list(tools)
         self._index: ToolIndex | None = None
-        self._lock = threading.Lock()
+        self._lock = forkable_lock()
 
     def __len__(self) -> int:
         return len(self._tools)

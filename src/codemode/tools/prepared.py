@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from functools import cached_property
 from typing import Any, Final
 
+from ..cached_property import cached_property
 from ..errors import HOST_TOOL_ERROR, CodeModeError, CodeModeToolError
 from ..schemas.compiled import CompiledSchema, JsonSchema, SchemaMismatch, ValidatedInput, plain_input, takes_object
 from .context import ToolCallContext

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import threading
 from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from ..data.json_shape import SCALARS
+from ..host.forks import forkable_lock
 from ..trace.failures import log_late_failure
 from .context import ToolCallContext
 from .parameters import execute_kind
@@ -92,7 +92,7 @@ class _ThreadCall:
         self._tool_name = tool_name
         self._call_id = call_id
         self._work = work
-        self._lock = threading.Lock()
+        self._lock = forkable_lock()
         self._is_abandoned = False
         self._raised: BaseException | None = None
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import binascii
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import repeat
 from typing import Any, cast
 
 from ..data.content import Content, current
@@ -13,6 +14,11 @@ from ..host import steps
 
 _WITH_BYTES = ("image", "audio", "resource")
 _MAX_TOLD = 20_000  # characters of what a failed call says
+_PIECE_CHARACTERS = 1 << 18  # of four characters for three bytes
+_STEPS_OF_A_PIECE = 64
+_KEY_CHARACTERS = 1 << 10
+
+RequireRoom = Callable[[Content, int, int], None]
 
 
 class ToolResult:
@@ -56,27 +62,75 @@ class ToolResult:
         return self.content, self.has_structured_content, self.structured_content, self.is_error
 
 
-def unwrapped(result: ToolResult) -> Any:
-    """Return the value that a program gets of a result that is no failure. Raises `TypeError` for what is no block."""
+def unwrapped(result: ToolResult, require_room: RequireRoom | None = None) -> Any:
+    """Return the value that a program gets of a result that is no failure.
+
+    ``require_room`` raises for a part of content that is more than there may be: itself, or with others of so many
+    bytes, so many parts. Raises `TypeError` for what is no block.
+    """
     if result.has_structured_content:
         return result.structured_content
     blocks = blocks_of(result)
     if len(blocks) == 1 and blocks[0]["type"] == "text" and isinstance(blocks[0].get("text"), str):
         return blocks[0]["text"]
-    return {"content": blocks if current.get() is None else [_content_of(block) or block for block in blocks]}
+    if current.get() is None:
+        return {"content": blocks}
+    contents = _Contents(require_room)
+    return {"content": [contents.of(block) or block for block in blocks]}
 
 
-def _content_of(block: dict[str, Any]) -> Content | None:
-    """Return the content that a block has the bytes of; None for any other."""
-    held = block.get("resource") if block["type"] == "resource" else block
-    text = None if not is_mapping(held) else held.get("blob" if held is not block else "data")
-    mime_type = None if not is_mapping(held) else held.get("mimeType")
-    if block["type"] not in _WITH_BYTES or not isinstance(text, str) or not isinstance(mime_type, str):
-        return None
+class _Contents:
+    """The content of one result. What is there many times over is decoded once, and what is too much ends it."""
+
+    def __init__(self, require_room: RequireRoom | None) -> None:
+        self._require_room = require_room
+        self._count = self._bytes = 0
+        self._same: dict[tuple[int, str], Content | None] = {}  # by the identity of the text
+        self._alike: dict[tuple[int, str, str], list[tuple[str, Content | None]]] = {}
+
+    def of(self, block: dict[str, Any]) -> Content | None:
+        """Return the content that a block has the bytes of; None for any other."""
+        held = block.get("resource") if block["type"] == "resource" else block
+        text = None if not is_mapping(held) else held.get("blob" if held is not block else "data")
+        mime_type = None if not is_mapping(held) else held.get("mimeType")
+        if block["type"] not in _WITH_BYTES or not isinstance(text, str) or not isinstance(mime_type, str):
+            return None
+        steps.take()
+        same = id(text), mime_type
+        if same not in self._same:
+            self._same[same] = self._known_or_new(text, mime_type)
+        return self._same[same]
+
+    def _known_or_new(self, text: str, mime_type: str) -> Content | None:
+        alike = self._alike.setdefault((len(text), mime_type, text[:_KEY_CHARACTERS]), [])
+        for other, content in alike:
+            steps.take(1 + len(text) // _PIECE_CHARACTERS)
+            if other == text:
+                return content
+        content = _content(text, mime_type)
+        if content is not None:
+            self._count += 1
+            self._bytes += content.size
+            if self._require_room is not None:
+                self._require_room(content, self._bytes, self._count)
+        alike.append((text, content))
+        return content
+
+
+def _content(text: str, mime_type: str) -> Content | None:
     try:
-        return Content(binascii.a2b_base64(text, strict_mode=True), mime_type)
+        return Content(b"".join(map(_decoded, range(0, len(text) or 1, _PIECE_CHARACTERS), repeat(text))), mime_type)
     except ValueError:  # a server may call anything an image
         return None
+
+
+def _decoded(start: int, text: str) -> bytes:
+    """Return the bytes of a piece of base64. Raises `ValueError` for what is none."""
+    steps.take(_STEPS_OF_A_PIECE if len(text) > _PIECE_CHARACTERS else 1 + (len(text) >> 12))
+    piece = text[start : start + _PIECE_CHARACTERS]
+    if piece.endswith("=") and start + len(piece) < len(text):
+        raise ValueError("there is more behind the end")
+    return binascii.a2b_base64(piece, strict_mode=True)
 
 
 def blocks_of(result: ToolResult) -> list[dict[str, Any]]:

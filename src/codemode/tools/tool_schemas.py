@@ -6,9 +6,10 @@ import logging
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, Literal, TypeAlias, cast
 
+from ..cached_property import cached_property
 from ..data.narrowing import is_mapping
 from ..dataclass import dataclass
 from ..options.checked_fields import WrongTypeError
@@ -43,12 +44,13 @@ class FrameworkSchema(ABC):
     def compiled(self, compiled: Compile) -> CompiledSchema | None:
         """Return the validator; None takes anything. ``compiled`` makes one of a type or a JSON Schema.
 
-        Called once for each tool that has it, when its schema is first asked for. Raises `ValueError`.
+        Called for each tool that has it when its schema is first asked for; twice where two threads ask at once, and
+        the tool keeps one of both. Raises `ValueError`.
         """
 
 
 class ToolSchemas:
-    """The two schemas of a tool as validators, each compiled when it is first asked for, and once."""
+    """The two schemas of a tool as validators, each compiled when it is first asked for."""
 
     def __init__(self, tool_name: str, input_schema: Any, output_schema: Any, *, is_foreign: bool) -> None:
         self._given: dict[Mode, Any] = {"input": input_schema, "output": output_schema}

@@ -7,10 +7,11 @@ import io
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import fields, is_dataclass
+from itertools import islice
 from types import GeneratorType
 from typing import Any, cast
 
-from ..data.json_shape import SCALARS, members
+from ..data.json_shape import AT_ONCE, SCALARS, members
 from ..data.narrowing import is_mapping
 from ..errors import CodeModeSerializationError
 from ..host import steps
@@ -23,17 +24,20 @@ class UnreadOutput(Exception):  # noqa: N818 - never leaves this package
 
 def refuse_iterators(output: Any, *, is_declared: bool) -> None:
     """Raise `UnreadOutput` for an iterator anywhere in an output; without a schema only generators are read."""
-    pending, seen = [output], set[int]()
+    pending, seen = [iter([output])], set[int]()
     while pending:
-        item = pending.pop()
-        if _is_iterator(item, is_declared=is_declared):
-            raise UnreadOutput
-        inside = members(item)
-        steps.take(1 + (len(inside) >> 5))
-        if not SCALARS.issuperset(map(type, inside)):
-            new = [one for one in inside if type(one) not in SCALARS and id(one) not in seen]
-            seen.update(map(id, new))
-            pending += new
+        items = [*islice(pending[-1], AT_ONCE)]
+        steps.take(1 + (len(items) >> 5))
+        if not items:
+            pending.pop()
+        elif not SCALARS.issuperset(map(type, items)):
+            for item in items:
+                if type(item) not in SCALARS and id(item) not in seen:
+                    seen.add(id(item))
+                    if _is_iterator(item, is_declared=is_declared):
+                        raise UnreadOutput
+                    if inside := members(item):
+                        pending.append(iter(inside))
 
 
 def without_iterators(output: Any, policy: ExecutionPolicy, what: str, *, is_declared: bool) -> Any:

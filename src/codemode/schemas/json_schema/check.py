@@ -8,10 +8,10 @@ no pattern runs on an engine that backtracks. Nothing is ever fetched.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import cached_property
 from itertools import islice
 from typing import Any, cast
 
+from ...cached_property import cached_property
 from ...data.narrowing import is_array, is_mapping, is_object
 from ...host import steps
 from ...host.steps import TooMuchWork

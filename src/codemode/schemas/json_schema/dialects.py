@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache, cached_property
+from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
+from ...cached_property import cached_property
 from . import keywords
 from .checking import Draft, Keyword
 from .unevaluated import unevaluated_items, unevaluated_properties

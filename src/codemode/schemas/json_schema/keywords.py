@@ -11,12 +11,10 @@ from typing import Any
 
 from ...data.json_values import canonical_json
 from ...data.narrowing import is_array, is_object
-from ..patterns import PatternRefused, automaton_size, compile_linear
+from ..match_cost import find
+from ..patterns import PatternRefused
 from .checking import Checking, Keyword, Rules
 from .failures import Failure, Path
-
-# A match takes up to a nanosecond for each step of the automaton on each character, a step here a microsecond.
-_MATCHES_PER_STEP = 2000
 
 
 def _asks(breaks: Callable[[Any, Any], bool]) -> Keyword:
@@ -108,10 +106,9 @@ def pattern(check: Checking, _node: Rules, rule: Any, value: Any, path: Path) ->
 
 
 def matches(check: Checking, rule: str, text: str) -> bool:
-    """Tell whether a text holds what a pattern describes."""
-    check.take(1 + automaton_size(rule) * len(text) // _MATCHES_PER_STEP)
+    """Tell whether a text holds what a pattern describes. Raises `TooMuchWork` where that may take too long."""
     try:
-        return compile_linear(rule)(text)
+        return find(rule, text, check.take)
     except PatternRefused:
         # Only a reference into what is no schema for anybody leads to one: all others were looked at before.
         return False

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import threading
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from ...host.cancellation import FAILURES
+from ...host.forks import begin_anew_in_forks, forkable_lock, leave_to_the_parent
 from ...host.threads import Errands
 from .vectors import Vector, vectors_of
 
@@ -40,7 +40,7 @@ class Embeddings:
         self._embed = embed
         self._is_async = is_async(embed)
         self._threads = Errands("codemode-embed", 1)
-        self._lock = threading.Lock()
+        self._lock = forkable_lock()
         self._vectors: dict[bytes, Vector] = {}
         self._queries: OrderedDict[str, Vector] = OrderedDict()
         self._dimension: int | None = None
@@ -49,6 +49,12 @@ class Embeddings:
         self._has_errand = False
         self._problem: str | None = None
         self._quiet_until = 0.0
+        begin_anew_in_forks(self)
+
+    def after_fork(self) -> None:
+        """In a forked child: neither the thread nor the loop that asks is in it."""
+        leave_to_the_parent(self._job)
+        self._job, self._has_errand = None, False
 
     def of_texts(self, digests: list[bytes]) -> list[Vector] | None:
         """Return the vectors of all these texts, once each of them has one."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Collection, Generator, Iterable
 from contextlib import contextmanager
 from typing import NamedTuple
 
 from ...host import steps
+from ...host.forks import forkable_lock
 from ...signatures.described_tool import DescribedTool
 from .doubts import FIRST_TOOLS, NO_WORD, doubt_of, is_foreign
 from .named_tools import NamedTools, named_tools
@@ -44,7 +44,7 @@ class ToolIndex:
     def __init__(self, tools: Iterable[tuple[str, DescribedTool]], base: Postings | None = None) -> None:
         self._tools = named_tools(tools)
         self._base = base  # what an earlier index has done already
-        self._lock = threading.Lock()
+        self._lock = forkable_lock()
         self._index: TextIndex | None = None
 
     def updated(self, tools: Iterable[tuple[str, DescribedTool]]) -> ToolIndex:

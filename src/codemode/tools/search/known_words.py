@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
+from ...cached_property import cached_property
 from ...host import steps
 
 MAX_CORRECTIONS = 2

@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
-from functools import cached_property
 from itertools import pairwise
 from operator import attrgetter
 from typing import NamedTuple
 
+from ...cached_property import cached_property
 from ...host import steps
 from .meanings import GENERAL
 from .postings import Postings

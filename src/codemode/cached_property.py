@@ -1,0 +1,44 @@
+"""`cached_property` that holds no lock while it computes.
+
+That of `functools` has, before Python 3.12, one lock for all objects of a class. What computes may take steps, and so
+hand on its turn to a thread that waits for that very lock; and a fork meanwhile leaves it locked in the child for ever.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ValueT = TypeVar("ValueT")
+
+
+class cached_property(Generic[ValueT]):  # noqa: N801 - so called in functools
+    """A value that is computed when it is first asked for, and kept in the ``__dict__`` of its object.
+
+    Two threads that ask at once may both compute it: all get, and keep, what was done first. It must harm nobody.
+    """
+
+    def __init__(self, compute: Callable[[Any], ValueT]) -> None:
+        self._compute = compute
+        self._name = ""
+        self.__doc__ = compute.__doc__
+
+    def __set_name__(self, owner: type[Any], name: str) -> None:
+        """Learn what it is called."""
+        self._name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type[Any] | None = None) -> Self: ...
+    @overload
+    def __get__(self, instance: object, owner: type[Any] | None = None) -> ValueT: ...
+    def __get__(self, instance: Any, owner: type[Any] | None = None) -> Any:
+        """Compute it. What is kept comes before this descriptor, which is asked no more."""
+        if instance is None:
+            return self
+        return instance.__dict__.setdefault(self._name, self._compute(instance))
+
+    if TYPE_CHECKING:
+
+        def __set__(self, instance: object, value: Any) -> None: ...  # as of any attribute

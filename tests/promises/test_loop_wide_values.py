@@ -1,0 +1,221 @@
+"""No container is gone through in one step, however wide it is, and one that is too wide is not gone through at all."""
+
+from __future__ import annotations
+
+import gc
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from in_loop import in_loop
+from pydantic import BaseModel
+
+from codemode import CodeModeSerializationError, ExecutionPolicy, Tool
+from codemode.data.json_shape import AT_ONCE, UNLIMITED, holds_more_values_than
+from codemode.data.json_values import refuse_too_many
+from codemode.host import steps
+from codemode.interrupts.interrupt import same_json
+from codemode.run.call_values import output_text
+from codemode.schemas.compiled import plain_copy
+from codemode.schemas.type_pieces import is_same
+from codemode.tools.prepared import prepared
+from codemode.tools.unread_outputs import UnreadOutput, refuse_iterators
+
+WIDTH = 20 * AT_ONCE
+
+
+class Watch:
+    """Counts what is taken out of containers between two steps."""
+
+    def __init__(self) -> None:
+        self.now = self.most = 0
+
+    def over(self, items: Iterator[Any]) -> Iterator[Any]:
+        for item in items:
+            self.now += 1
+            self.most = max(self.most, self.now)
+            yield item
+
+    def look(self) -> int:
+        self.now = 0
+        return 0
+
+
+watch = Watch()
+
+
+class Rows(list[Any]):
+    def __iter__(self) -> Iterator[Any]:
+        return watch.over(super().__iter__())
+
+
+class Names(dict[Any, Any]):
+    def values(self) -> Any:
+        return Rows(super().values())
+
+
+class Row(tuple[Any, ...]):
+    __slots__ = ()
+
+    def __iter__(self) -> Iterator[Any]:
+        return watch.over(super().__iter__())
+
+
+class Kept(BaseModel):
+    rows: Any
+
+
+@dataclass
+class Held:
+    rows: Any
+
+
+ITEMS: dict[str, Callable[[int], Any]] = {
+    "lists": lambda _: [],
+    "sets": lambda number: {number},
+    "numbers": lambda number: number,
+    "texts": lambda _: "x",
+    "models": lambda number: Kept.model_construct(rows=number),
+    "mixed": lambda number: number if number % 2 else (number,),
+}
+AROUND: dict[str, Callable[[list[Any]], Any]] = {
+    "list": Rows,
+    "tuple": Row,
+    "dict": lambda items: Names(enumerate(items)),
+    "in a model": lambda items: Kept.model_construct(rows=Rows(items)),
+    "in a data class": lambda items: [Held(Rows(items))],
+    "twice": lambda items: [Rows(items), Row(items)],
+}
+
+
+def refused(value: Any) -> None:
+    with pytest.raises(CodeModeSerializationError):
+        refuse_too_many(value, 5, "it")
+
+
+WORKS: dict[str, Callable[[Any], Any]] = {
+    "iterators": lambda value: refuse_iterators(value, is_declared=True),
+    "counting": lambda value: holds_more_values_than(value, UNLIMITED),
+    "refusing": lambda value: refused(value),
+}
+
+
+@pytest.mark.parametrize("work", WORKS.values(), ids=WORKS)
+@pytest.mark.parametrize("around", AROUND.values(), ids=AROUND)
+@pytest.mark.parametrize("item", ITEMS.values(), ids=ITEMS)
+def test_loop_a_wide_container_is_gone_through_a_part_at_a_time(item, around, work):
+    value = around([item(number) for number in range(WIDTH)])
+    watch.now = watch.most = 0
+    steps.run_metered(lambda: work(value), 0, watch.look)
+    assert watch.most <= 2 * AT_ONCE
+
+
+class Untouched(list[Any]):
+    def __iter__(self) -> Iterator[Any]:
+        raise AssertionError("it was gone through")
+
+
+@pytest.mark.parametrize("schema", [None, list[Any], {"type": "array"}])
+@pytest.mark.parametrize(
+    "around", [lambda one: one, lambda one: {"a": one}, lambda one: Kept.model_construct(rows=one)]
+)
+@in_loop
+async def test_loop_an_output_that_is_too_wide_is_not_gone_through(around, schema, monkeypatch):
+    tool = prepared(Tool("give", execute=None, output_schema=schema))
+    value = around(Untouched([[]] * 5000))
+    monkeypatch.setattr("codemode.data.json_values.holds_itself", lambda _: False)
+    with pytest.raises(CodeModeSerializationError, match="more than 4000 values"):
+        await output_text(tool, value, ExecutionPolicy(max_values=4000))
+
+
+NESTED = st.recursive(
+    st.integers() | st.text(max_size=2) | st.just(iter),
+    lambda inside: (
+        st.lists(inside, max_size=4)
+        | st.lists(inside, max_size=3).map(tuple)
+        | st.lists(inside, max_size=3).map(deque)
+        | st.dictionaries(st.text(max_size=2), inside, max_size=3)
+        | inside.map(lambda one: Kept.model_construct(rows=one))
+        | inside.map(Held)
+    ),
+    max_leaves=20,
+)
+
+
+def with_iterators(value: Any) -> tuple[Any, bool]:
+    """Return the value with an iterator for each mark, and whether there was one."""
+    if value is iter:
+        return iter([1]), True
+    if isinstance(value, Kept | Held):
+        inside, found = with_iterators(value.rows)
+        return (Kept.model_construct(rows=inside) if isinstance(value, Kept) else Held(inside)), found
+    if isinstance(value, dict):
+        made = {key: with_iterators(one) for key, one in value.items()}
+        return {key: one for key, (one, _) in made.items()}, any(found for _, found in made.values())
+    if isinstance(value, list | tuple | deque):
+        each = [with_iterators(one) for one in value]
+        return type(value)(one for one, _ in each), any(found for _, found in each)
+    return value, False
+
+
+@given(NESTED, st.integers(1, 3))
+def test_loop_an_iterator_is_found_wherever_it_is(marked, at_once):
+    value, found = with_iterators(marked)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("codemode.tools.unread_outputs.AT_ONCE", at_once)
+        try:
+            refuse_iterators(value, is_declared=True)
+            refused = False
+        except UnreadOutput:
+            refused = True
+    assert refused == found
+
+
+def test_loop_a_look_for_iterators_ends_in_a_circle():
+    circle: list[Any] = [[]]
+    circle[0].append(circle)
+    circle.append({"a": circle})
+    refuse_iterators(circle, is_declared=True)
+
+
+# --- the collector ---
+
+
+class Node(BaseModel):
+    rows: list[Any] = []
+
+
+PLAIN = [{"a": [number]} for number in range(30_000)]
+COPIES: dict[str, Callable[[], Any]] = {
+    "copying": lambda: plain_copy(PLAIN),
+    "comparing plain JSON": lambda: same_json(PLAIN, OTHER),
+    "comparing lists": lambda: is_same(PLAIN, OTHER),
+    "comparing dicts": lambda: is_same(dict(enumerate(PLAIN)), dict(enumerate(OTHER))),
+    "comparing models": lambda: is_same(MODELS, OTHER_MODELS),
+}
+OTHER = plain_copy(PLAIN)
+MODELS, OTHER_MODELS = ([Node(rows=[number]) for number in range(20_000)] for _ in range(2))
+
+
+@pytest.mark.parametrize("work", COPIES.values(), ids=COPIES)
+def test_loop_what_goes_through_much_does_not_bring_the_collector(work):
+    """It looks at all there is, with the interpreter to itself, once for each seven hundred objects that stay."""
+    came: list[str] = []
+
+    def note(phase: str, _info: Any) -> None:
+        came.append(phase)
+
+    before = gc.get_threshold()
+    gc.collect()
+    gc.callbacks.append(note)
+    gc.set_threshold(700, 10, 10)
+    try:
+        assert work()
+    finally:
+        gc.set_threshold(*before)
+        gc.callbacks.remove(note)
+    assert came.count("start") <= 10
