@@ -16,6 +16,7 @@ _HIDDEN = "..."
 _PRIVATE = re.compile(r"(?<!\w)_\w")
 _DATACLASS = "dataclasses.dataclass"
 _PACKAGES_OWN = "codemode.dataclass.dataclass"  # which makes the same: griffe knows the other
+_OWN_PROPERTY = "codemode.cached_property.cached_property"  # likewise
 
 
 class PublicDefaults(griffe.Extension):
@@ -42,12 +43,28 @@ def _go_over(where: griffe.Module | griffe.Class) -> None:
                 member.value = _shown(member.value)
             elif field.init and member.value is not None:
                 member.value = _default(field)
+        elif isinstance(member, griffe.Function) and _is_computed_once(member):
+            where.set_member(name, _property(member))
         elif isinstance(member, griffe.Function):
             for parameter in member.parameters:
                 parameter.default = _shown(parameter.default)
                 parameter.name = parameter.name.lstrip("_")  # so called where it is not used: nobody gives it by name
         elif isinstance(member, griffe.Module | griffe.Class):
             _go_over(member)
+
+
+def _is_computed_once(one: griffe.Function) -> bool:
+    return any(
+        decorator.callable_path in (_OWN_PROPERTY, "codemode.plugins.cached_property") for decorator in one.decorators
+    )
+
+
+def _property(one: griffe.Function) -> griffe.Attribute:
+    """Return what griffe makes of one of functools."""
+    places = {"lineno": one.lineno, "endlineno": one.endlineno}
+    made = griffe.Attribute(one.name, annotation=one.returns, docstring=one.docstring, runtime=one.runtime, **places)
+    made.labels |= {"cached", "property"}
+    return made
 
 
 def _fields(of: griffe.Class) -> dict[str, Field[Any]]:

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 from .host.imports import late_names
 
 if TYPE_CHECKING:
+    from .cached_property import cached_property
     from .data.content import CONTENT_SCHEMA, apart, current, places_for, with_parts
     from .data.exact_integers import integers_as_in, with_texts, without_texts
     from .data.json_shape import weigh
     from .data.json_values import canonical_json, decode_json, refuse_too_many
     from .data.references import resolve_reference
+    from .host.forks import forkable_lock
     from .host.threads import LARGE_CHARACTERS, off_loop, run_check
     from .host.workflows import refuse_in_workflow
     from .interrupts.agent_pauses import agent_pause
@@ -102,6 +104,7 @@ __all__ = [
     "agent_run",
     "apart",
     "binding_of",
+    "cached_property",
     "can_be_called",
     "canonical_json",
     "check_name",
@@ -114,6 +117,7 @@ __all__ = [
     "direct_names",
     "edited_input",
     "end_continuation",
+    "forkable_lock",
     "heard_by",
     "integers_as_in",
     "is_read_once",
@@ -151,11 +155,13 @@ __all__ = [
 
 # Where each of them lives; the imports above tell type checkers the same.
 _LATE = {
+    "cached_property": "cached_property",
     "data.content": "CONTENT_SCHEMA apart current places_for with_parts",
     "data.exact_integers": "integers_as_in with_texts without_texts",
     "data.json_shape": "weigh",
     "data.json_values": "canonical_json decode_json refuse_too_many",
     "data.references": "resolve_reference",
+    "host.forks": "forkable_lock",
     "host.threads": "LARGE_CHARACTERS off_loop run_check",
     "host.workflows": "refuse_in_workflow",
     "interrupts.agent_pauses": "agent_pause",

@@ -36,9 +36,23 @@ def test_fork_in_the_middle_of_a_run(ending: str, start_method: str) -> None:
     assert_fine(run_host("forks_during_run.py", ending, start_method))
 
 
+_WORKERS = [(programs, start_method) for programs in ("1", "20") for start_method in ("fork", "exec")]
+
+
+@pytest.mark.parametrize(("programs", "start_method"), _WORKERS)
+def test_fork_while_another_thread_has_every_lock(programs: str, start_method: str) -> None:
+    assert_fine(run_host("forks_with_locks_held.py", programs, start_method))
+
+
+@pytest.mark.parametrize(("programs", "start_method"), _WORKERS)
+def test_pools_that_nobody_closed(programs: str, start_method: str) -> None:
+    assert_fine(run_host("drops_pools.py", programs, start_method))
+
+
 @pytest.mark.parametrize(
     "script",
     [
+        "checks_of_two_tenants.py",
         "closed_loop.py",
         "forks_during_start.py",
         "forks_in_first_import.py",

@@ -46,9 +46,9 @@ def test_available_memory_is_read_and_kept_for_a_moment(monkeypatch: pytest.Monk
     assert available() == first
 
 
-def test_default_limit_follows_memory(make_pool: PoolMaker) -> None:
+def test_default_limit_follows_memory(make_pool: PoolMaker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("codemode.workers.available_memory.read_available_bytes", lambda: 0)
     pool = make_pool()
-    pool._available_memory = lambda: 0  # type: ignore[assignment]
 
     async def main() -> None:
         hold = Hold()

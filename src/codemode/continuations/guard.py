@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-import threading
 import time
 from collections import deque
 from enum import Enum
@@ -21,7 +20,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from ..dataclass import dataclass
 from ..errors import CodeModeProtocolError
 from ..host.clock import now_ms
-from ..host.forks import begin_anew_in_forks
+from ..host.forks import forkable_lock
 
 LAPSE_SECONDS = 60.0
 """How long a claim holds that nobody renews."""
@@ -141,12 +140,7 @@ class MemoryResumeGuard:
         self._kept: dict[str, _Kept] = {}
         self._by_expiry: list[tuple[int, str]] = []  # a heap; what was released stays in it for a while
         self._with_outcome: deque[_Kept] = deque()
-        self._lock = threading.Lock()
-        begin_anew_in_forks(self)
-
-    def after_fork(self) -> None:
-        """In a forked child: a thread that is not in it may hold the lock."""
-        self._lock = threading.Lock()
+        self._lock = forkable_lock()
 
     async def claim(self, claim: Claim) -> str | ClaimState | None:
         """See `ResumeGuard.claim`."""

@@ -7,13 +7,12 @@ and what an earlier owner still writes is refused. Time is judged by the journal
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Protocol
 
-from ..host.forks import begin_anew_in_forks
+from ..host.forks import forkable_lock
 from .guard import GuardClock, Pauses
 from .memory_content import MemoryContent
 
@@ -113,12 +112,7 @@ class MemoryJournal(MemoryContent):
         self._clock = clock if clock is not None else GuardClock()
         super().__init__(self._clock)
         self._kept: dict[str, _Kept] = {}
-        self._lock = threading.Lock()
-        begin_anew_in_forks(self)
-
-    def after_fork(self) -> None:
-        """In a forked child: a thread that is not in it may hold the lock."""
-        self._lock = threading.Lock()
+        self._lock = forkable_lock()
 
     async def open(self, key: str, head: str, *, again: bool = False) -> OpenedJournal:
         """See `Journal.open`."""

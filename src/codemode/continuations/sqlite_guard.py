@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import threading
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from ..host.forks import forkable_lock
 from ..options.checked_fields import WrongTypeError
 from .guard import GuardClock
 from .sql_guard import SqlResumeGuard, Statements, make_table
@@ -135,13 +135,4 @@ def make_private(path: str) -> None:
                 file.chmod(_PRIVATE)
 
 
-_making = threading.Lock()
-
-
-def _forget_lock() -> None:  # in a forked child of the host: a thread that is not in it may hold the lock
-    global _making  # noqa: PLW0603 - one lock for the process
-    _making = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_lock)
+_making = forkable_lock()

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from ..dataclass import dataclass
 from . import steps
+from .forks import forkable_lock
 
 _TURN_SECONDS = 0.01
 _SECONDS_BETWEEN_PAUSES = 0.0015
@@ -53,7 +54,7 @@ class _Turns:
     """Lets one thread at a time run checks, in order of arrival."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = forkable_lock()
         self._holder: _Turn | None = None
         self._waiting: deque[_Turn] = deque()
 

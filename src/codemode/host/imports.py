@@ -12,6 +12,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
@@ -24,6 +25,20 @@ importing = threading.RLock()
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=importing.acquire, after_in_parent=importing.release, after_in_child=importing.release)
+
+
+def forks_wait_for(lock: threading.RLock, seconds: float) -> None:
+    """Let a fork wait until nobody has this lock, before it waits for `importing`, which who has it may need.
+
+    It is for what loads code of others, and waits for so long at most: nobody knows what that code waits for.
+    """
+
+    def go_on() -> None:
+        with suppress(RuntimeError):  # it was not free in time
+            lock.release()
+
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(before=lambda: lock.acquire(timeout=seconds), after_in_parent=go_on, after_in_child=go_on)
 
 
 def late_names(module: str, places: Mapping[str, str]) -> Callable[[str], Any]:

@@ -7,7 +7,7 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
-from .forks import begin_anew_in_forks, leave_to_the_parent
+from .forks import begin_anew_in_forks, forkable_rlock, leave_to_the_parent
 
 if TYPE_CHECKING:
     import asyncio
@@ -46,14 +46,14 @@ class JobThreads:
         self._count = 0
         self._idle: list[threading.Lock] = []  # what each of them waits for
         self._is_called = False  # one that has not looked yet; it is not in that list any more
-        self._lock = threading.RLock()
+        self._lock = forkable_rlock()
         begin_anew_in_forks(self)
 
     def after_fork(self) -> None:
-        """In a forked child: none of the threads is in it, and one of them may have held the lock."""
+        """In a forked child: none of the threads is in it."""
         leave_to_the_parent(self._jobs)
         self._jobs = type(self._jobs)()
-        self._count, self._idle, self._is_called, self._lock = 0, [], False, threading.RLock()
+        self._count, self._idle, self._is_called = 0, [], False
 
     def end_idle(self) -> None:
         """Let the threads end that have nothing to do, and the others when they have none: hardly any job will come."""

@@ -6,6 +6,7 @@ Knows nothing of threads' owners or of what the work is.
 from __future__ import annotations
 
 import gc
+import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
@@ -76,6 +77,9 @@ def run_metered(work: Callable[[], ResultT], steps: int, on_spent: Callable[[], 
         meter.left, meter.on_spent = before
 
 
+_without_collector: set[object] = set()  # a mark for each that has switched it off
+
+
 def without_collector(work: Callable[[], ResultT]) -> ResultT:
     """Run what builds very many objects that are in no circle, in one call into C.
 
@@ -83,11 +87,14 @@ def without_collector(work: Callable[[], ResultT]) -> ResultT:
     """
     if not gc.isenabled():
         return work()
+    mine = object()
+    _without_collector.add(mine)
     gc.disable()
     try:
         return work()
     finally:
         gc.enable()
+        _without_collector.discard(mine)
 
 
 def run_on_the_loop(work: Callable[[], ResultT]) -> ResultT:
@@ -97,3 +104,14 @@ def run_on_the_loop(work: Callable[[], ResultT]) -> ResultT:
 
 def _leave_the_loop() -> int:
     raise TooLongForTheLoop
+
+
+def _collect_again() -> None:
+    """In a forked child: who has switched the collector off is not in it, or switches it on once more."""
+    if _without_collector:
+        _without_collector.clear()
+        gc.enable()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_collect_again)

@@ -11,7 +11,6 @@ import contextvars
 import inspect
 import logging
 import os
-import threading
 import traceback
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ..dataclass import dataclass
 from . import steps
 from .check_turns import HUNG_SECONDS, pass_over_hung, run_in_turn
+from .forks import forkable_lock
 from .job_threads import IDLE_SECONDS, ByOwner, JobThreads
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class InvocationThreads:
     def __init__(self, share: HostThreads, depth: int = 0) -> None:
         self._share = share
         self._depth = depth
-        self._lock = threading.Lock()
+        self._lock = forkable_lock()
         self._running = 0
         self._when_free: Callable[[], None] | None = None
 

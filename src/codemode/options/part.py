@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import fields, replace
-from functools import cached_property
 from typing import Any, ClassVar, Self, cast
 
+from ..cached_property import cached_property
 from ..dataclass import dataclass
 from .checked_fields import Check
 

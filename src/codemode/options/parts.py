@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import field, fields, replace
-from functools import cached_property
 from typing import Any, ClassVar, Literal
 
+from ..cached_property import cached_property
 from ..dataclass import dataclass
 from .checked_fields import (
     CALLABLE,

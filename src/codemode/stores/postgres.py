@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..continuations.guard import GuardClock
 from ..continuations.sql_guard import SqlResumeGuard, Statements, make_table
-from ..host.forks import begin_anew_in_forks, leave_to_the_parent
+from ..host.forks import begin_anew_in_forks, forkable_lock, leave_to_the_parent
 from ..options.checked_fields import WrongTypeError
 from .errors import StoreUnavailable
 from .listing_tables import CHANGED, FOLLOWED
@@ -135,7 +135,7 @@ class _Database:
         self._max_connections = max_connections
         self._clock = clock
         self._watches = watches_of(dsn)
-        self._lock = threading.Lock()
+        self._lock = forkable_lock()
         self._pool: Any = None
         self._is_made = False
         self._listener = _Listener(dsn, self._watches)
@@ -211,7 +211,6 @@ class _Database:
 
     def after_fork(self) -> None:
         """In a forked child: its threads and its side of the connections are not in it."""
-        self._lock = threading.Lock()
         leave_to_the_parent(self._pool, self._listener)
         self._pool, self._listener = None, _Listener(self._dsn, self._watches)
 
@@ -267,7 +266,7 @@ class _Listener:
         self._away, self._connect, _ = _driver()
         self._dsn = dsn
         self._watches = watches
-        self._lock = threading.Lock()
+        self._lock = forkable_lock()
         self._count = 0
         self._is_running = False
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import threading
 import weakref
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, closing, contextmanager
@@ -12,7 +11,7 @@ from typing import TypeVar
 
 from ..continuations.guard import GuardClock
 from ..continuations.sqlite_guard import OwnFile, make_private
-from ..host.forks import begin_anew_in_forks
+from ..host.forks import begin_anew_in_forks, forkable_lock
 from .schema import bring_up_to_date
 from .session import Row, Session, making, time_of, transaction
 from .sqlite_dialect import (
@@ -67,7 +66,7 @@ class SqliteFile:
         self._path = path
         self._clock = clock
         self._watches = watches_of(str(Path(path).absolute()), Looks(path))
-        self._making = threading.Lock()
+        self._making = forkable_lock()
         self._is_made = False
         self._file = OwnFile(path)
         self._free = Free()
@@ -163,9 +162,7 @@ class SqliteFile:
         self._watches.close()
 
     def after_fork(self) -> None:
-        """In a forked child: a thread that is not in it may hold a lock."""
-        self._making = threading.Lock()
-        self._journals.after_fork()
+        """In a forked child: connections are their process's alone."""
         leave_free(self._free)
         leave_free(self._journals.free)
         leave_free(self._glances.free)

@@ -15,6 +15,7 @@ from contextlib import closing, contextmanager, suppress
 from importlib import import_module
 from typing import TypeVar
 
+from ..host.forks import forkable_lock
 from .session import Row
 from .sqlite_dialect import PATIENCE_SECONDS, Free, close_free, connected, lent
 
@@ -37,7 +38,7 @@ class JournalConnections:
         self._is_synced = is_synced
         self._off_until = 0.0
         self._writes = 0
-        self._bringing_home = threading.Lock()
+        self._bringing_home = forkable_lock()
 
     def run_at_once(self, statement: str, values: Row) -> int | None:
         """Run a statement and return how many rows it has changed; None, and nothing was done, if it had to wait."""
@@ -84,10 +85,6 @@ class JournalConnections:
         if self._writes >= _WRITES_TO_A_CHECKPOINT:
             self._bring_home_beside()
 
-    def after_fork(self) -> None:
-        """In a forked child: a thread that is not in it may hold the lock."""
-        self._bringing_home = threading.Lock()
-
     def _new(self) -> sqlite3.Connection:
         synchronous = "FULL" if self._is_synced else "NORMAL"
         return connected(self._path, f"synchronous = {synchronous}", _NO_CHECKPOINTS)
@@ -102,14 +99,13 @@ class JournalConnections:
 
     def _bring_home(self) -> None:
         """Copy SQLite's log into its file; where it grows faster than that, keep writers away for a moment."""
-        lock = self._bringing_home
         try:
             with suppress(sqlite3.Error), closing(connected(self._path)) as connection:
                 _, pages, _ = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
                 if pages > _LONG_LOG_PAGES:
                     connection.execute("PRAGMA wal_checkpoint(RESTART)")
         finally:
-            lock.release()
+            self._bringing_home.release()
 
 
 def _waits_of_this_thread() -> Callable[[], float]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from typing import Protocol
 from weakref import WeakValueDictionary
 
-from ..host.forks import begin_anew_in_forks
+from ..host.forks import begin_anew_in_forks, forkable_lock
 
 _LOOK_SECONDS = 0.05
 
@@ -53,7 +52,7 @@ class LocalWatches:
 
     def __init__(self, look: Look | None = None) -> None:
         self._watches: set[LocalWatch] = set()
-        self._lock = threading.Lock()
+        self._lock = forkable_lock()
         self._look = look
         self._is_looking = False
         begin_anew_in_forks(self)
@@ -86,8 +85,8 @@ class LocalWatches:
             watch.wake()
 
     def after_fork(self) -> None:
-        """In a forked child: those that wait and the thread that looks are not in it, nor who may hold the lock."""
-        self._watches, self._lock, self._is_looking = set(), threading.Lock(), False
+        """In a forked child: those that wait and the thread that looks are not in it."""
+        self._watches, self._is_looking = set(), False
 
     def _look_on(self, look: Look) -> None:
         pause, seen = threading.Event(), object()
@@ -114,14 +113,5 @@ def watches_of(database: str, look: Look | None = None) -> LocalWatches:
         return known
 
 
-_sharing = threading.Lock()
+_sharing = forkable_lock()
 _shared: WeakValueDictionary[str, LocalWatches] = WeakValueDictionary()
-
-
-def _after_fork() -> None:
-    global _sharing  # noqa: PLW0603 - one lock for the process
-    _sharing = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

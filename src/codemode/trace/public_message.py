@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from functools import cached_property
 
+from ..cached_property import cached_property
 from .visible_text import one_line
 
 MAX_PUBLIC_CHARACTERS = 200

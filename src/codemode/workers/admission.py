@@ -6,11 +6,11 @@ before what none does.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..errors import CodeModeConcurrencyError
+from ..host.forks import forkable_lock
 
 if TYPE_CHECKING:
     import asyncio
@@ -36,7 +36,7 @@ class Admission:
 
     def __init__(self, maximum: Callable[[int, int], int]) -> None:
         self._maximum = maximum  # (active, memory_limit_bytes) -> how many may be active
-        self._lock = threading.Lock()
+        self._lock = forkable_lock()
         self._waiting = _Queue()
         self._beyond = 0  # how many slots more are taken than were free
         self.active = 0

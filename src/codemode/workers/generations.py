@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Protocol
 
 from ..errors import CodeModeWorkerError
+from ..host.forks import forkable_lock
 from .image import WorkerImage
 from .process import WorkerProcess, spawn_exec
 from .tenure import Tenure
@@ -99,7 +99,7 @@ class Generation:
         self._spawned = 0
         self._open = 0
         self._retired = False
-        self._lock = threading.Lock()
+        self._lock = forkable_lock()
 
     def spawn(self, *, rehearsed: bool) -> PooledWorker:
         """Return a worker that is starting. Raises `CodeModeWorkerError` when the source has ended."""
@@ -161,7 +161,7 @@ class PooledWorker:
         self.process = process
         self.generation = generation
         self.tenure: Tenure | None = None  # of one that may run more than one program
-        self._closing = threading.Lock()
+        self._closing = forkable_lock()
         self._is_closed = False
 
     def closes_at_once(self) -> bool:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import socket
-from functools import cached_property
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from ..cached_property import cached_property
 from ..data.json_values import decode_json
 from ..data.narrowing import is_object
 from ..errors import CodeModeProtocolError, CodeModeWorkerError

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-
+from ..host.forks import forkable_lock
 from .lease import Lease
 
 
@@ -11,7 +10,7 @@ class KeptLeases:
     """In the order in which they came. Safe to use from several threads."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = forkable_lock()
         self._leases: dict[Lease, None] = {}
 
     def __len__(self) -> int:

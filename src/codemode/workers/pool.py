@@ -7,21 +7,23 @@ from __future__ import annotations
 
 import atexit
 import os
-import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from ..dataclass import dataclass
 from ..errors import CodeModeWorkerError
+from ..host.forks import forkable_lock
 from ..host.threads import HostThreads, off_loop
 from ..options.checked_fields import WrongTypeError, text_or_none
 from ..options.parts import PoolOptions
 from . import nesting
 from .admission import Admission, memory_based_limit
 from .available_memory import AvailableMemory
+from .dropped_pools import end_when_dropped
 from .generations import WorkerSource
 from .image import DEFAULT_MEMORY_LIMIT_BYTES
 from .kept_leases import KeptLeases
@@ -46,7 +48,10 @@ class Wanted:
 
 
 class WorkerPool:
-    """Workers of one kind. Processes start with the first invocation; `close`, or leaving a ``with``, ends them."""
+    """Workers of one kind. Processes start with the first invocation; `close`, or leaving a ``with``, ends them.
+
+    Those of a pool that nobody has any more end by themselves, a moment later.
+    """
 
     def __init__(
         self,
@@ -57,7 +62,6 @@ class WorkerPool:
         self.options = PoolOptions.of(options)
         self._make_source = source
         self.share_path: Share = ()
-        self._available_memory = AvailableMemory()
         # A share that nobody holds has no invocation either, and is made anew when it is next asked for.
         self._shares: weakref.WeakValueDictionary[str, PoolShare] = weakref.WeakValueDictionary()
         self._reset()
@@ -195,28 +199,25 @@ class WorkerPool:
 
     def forget(self) -> None:
         """In a forked child of the host: start afresh, touching no process of the parent's."""
+        self._ending.detach()
         self._supply.abandon()
         self._reset()
 
     def _reset(self) -> None:
         self._open()
-        self._supply = Supply(self.options, lambda: self._admission.active <= 1, self._make_source)
+        admission = self._admission
+        self._supply = Supply(self.options, lambda: admission.active <= 1, self._make_source)
+        self._ending = end_when_dropped(self, self._supply)
 
     def _open(self) -> None:
-        self._lock = threading.Lock()
-        self._admission = Admission(self._maximum)
+        self._lock = forkable_lock()
+        self._admission = Admission(partial(_most_workers, self.options, AvailableMemory()))
         self._kept = KeptLeases()
         self._is_closed = False
         self.threads = HostThreads()
 
     def _spares(self) -> int:
         return len(self._supply.stock.spares)
-
-    def _maximum(self, active: int, memory_limit_bytes: int) -> int:
-        fixed = self.options.max_workers or _max_workers
-        if fixed or not active:
-            return fixed or 1  # there is always one: no need to read how much memory there is
-        return memory_based_limit(active, memory_limit_bytes, self._available_memory())
 
 
 class PoolShare(WorkerPool):
@@ -277,13 +278,20 @@ class PoolShare(WorkerPool):
         return 0  # they are the whole pool's
 
 
+def _most_workers(options: PoolOptions, available: AvailableMemory, active: int, memory_limit_bytes: int) -> int:
+    fixed = options.max_workers or _max_workers
+    if fixed or not active:
+        return fixed or 1  # there is always one: no need to read how much memory there is
+    return memory_based_limit(active, memory_limit_bytes, available())
+
+
 def _leave(admissions: tuple[Admission, ...]) -> None:
     for admission in reversed(admissions):
         admission.leave()
 
 
 _POOLS: weakref.WeakSet[WorkerPool] = weakref.WeakSet()
-_default_lock = threading.Lock()
+_default_lock = forkable_lock()
 _default: WorkerPool | None = None
 _max_workers: int | None = None
 
@@ -322,8 +330,6 @@ def _close_all() -> None:
 
 
 def _forget_all() -> None:
-    global _default_lock  # noqa: PLW0603 - a thread that is not in the child may hold it
-    _default_lock = threading.Lock()
     for pool in list(_POOLS):
         pool.forget()
 

@@ -12,13 +12,13 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
 from ..errors import CodeModeWorkerError
+from ..host.forks import forkable_lock
 from .command import STARTED_AS_WORKER, command_to_start
 from .image import WorkerImage
 from .process_memory import MemoryInUse, ProcessMemory
@@ -71,7 +71,7 @@ class WorkerProcess:
         self._life = life
         self._closed = False
         # A descriptor number closed under a thread that is about to kill would name another process.
-        self._guard = threading.Lock()
+        self._guard = forkable_lock()
 
     def __repr__(self) -> str:
         return f"<WorkerProcess {'closed' if self._closed else 'open'} fd={self.channel.fileno()}>"
@@ -119,8 +119,6 @@ class WorkerProcess:
 
     def abandon(self) -> None:
         """Give up the descriptors without touching the process, in a forked child of the host."""
-        # A thread that does not exist in this process may hold the guard.
-        self._guard = threading.Lock()
         self._closed = True
         self.channel.close()
         self._life.abandon()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-import threading
 from typing import NamedTuple
+
+from ..host.forks import forkable_lock
 
 _READ_BYTES = 4096
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
@@ -26,7 +27,7 @@ class ProcessMemory:
     def __init__(self) -> None:
         self._file = -1
         self._is_closed = False
-        self._lock = threading.Lock()
+        self._lock = forkable_lock()
 
     def in_use(self, pidfd: int) -> MemoryInUse | None:
         """Return what the process behind ``pidfd`` has, shared pages too; None where that is not told."""

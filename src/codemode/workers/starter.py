@@ -14,10 +14,11 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from ..errors import CodeModeWorkerError
+from ..host.forks import forkable_lock
 
 ResultT = TypeVar("ResultT")
 
-_lock = threading.Lock()
+_lock = forkable_lock()
 _requests: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] | None = None
 
 
@@ -53,8 +54,8 @@ def _serve(requests: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]]) -
 
 def _forget() -> None:
     """In a forked child of the host, where the thread does not exist."""
-    global _lock, _requests
-    _lock, _requests = threading.Lock(), None
+    global _requests  # noqa: PLW0603 - one thread for the process
+    _requests = None
 
 
 if hasattr(os, "register_at_fork"):

@@ -7,13 +7,13 @@ of the stock's own does it. Safe to use from several threads and loops. Knows no
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
 from ..errors import CodeModeWorkerError
+from ..host.forks import forkable_lock, forkable_rlock
 from ..host.imports import importing
 from ..host.threads import Errands
 from .generations import Generation, PooledWorker, WorkerSource
@@ -40,8 +40,8 @@ class Stock:
         self._make_source = make_source
         self._most_spares = most_spares
         self._is_quiet = is_quiet
-        self._lock = threading.RLock()  # never held while something is waited for: loops take it
-        self._starting = threading.RLock()  # held by who starts processes and may wait: no loop takes it
+        self._lock = forkable_rlock()  # never held while something is waited for: loops take it
+        self._starting = forkable_rlock()  # held by who starts processes and may wait: no loop takes it
         self._starts = Errands("codemode-start", 1)
         self._closings = Errands("codemode-close", _CLOSING_THREADS)
         self.spares: deque[PooledWorker] = deque()
@@ -156,6 +156,18 @@ class Stock:
             self._close(worker)
         for worker in list(self.in_use):
             worker.process.kill()
+
+    @property
+    def has_processes(self) -> bool:
+        """False when none of its processes is left, as far as it has not been told to end them."""
+        is_retired = any(not old.has_ended for old in self._retired)
+        return bool(self._generation or is_retired or self.in_use or self._closing)
+
+    def end(self) -> None:
+        """Do what `close` does, and close the workers in use too: for when nobody can be using them."""
+        self.close()
+        for worker in list(self.in_use):
+            self._close(worker)
 
     def abandon(self) -> None:
         """In a forked child of the host: give up every descriptor, and touch no process of the parent's."""
@@ -293,7 +305,7 @@ class _Handover:
 
     def __init__(self, close: Callable[[PooledWorker], None]) -> None:
         self._close = close
-        self._lock = threading.Lock()
+        self._lock = forkable_lock()
         self._worker: PooledWorker | None = None
         self._is_refused = False
 

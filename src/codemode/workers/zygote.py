@@ -9,12 +9,12 @@ import os
 import select
 import socket
 import struct
-import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import CodeModeWorkerError
+from ..host.forks import forkable_lock, forkable_rlock
 from .image import WorkerImage
 from .process import (
     REAP_TIMEOUT_MS,
@@ -58,8 +58,8 @@ class Zygote:
         test_hook_path: str | None = None,
         programs_per_worker: int = 1,
     ) -> None:
-        self._lock = threading.RLock()  # never held while something is waited for
-        self._reaping = threading.Lock()
+        self._lock = forkable_rlock()  # never held while something is waited for
+        self._reaping = forkable_lock()
         self._workers: dict[int, _ForkedLife] = {}
         self._next_sequence = 1
         self._failure = ""
@@ -133,8 +133,6 @@ class Zygote:
 
     def abandon(self) -> None:
         """Give up the descriptors without touching the process, in a forked child of the host."""
-        # A thread that does not exist in this process may hold the locks.
-        self._lock, self._reaping = threading.RLock(), threading.Lock()
         self._control.close()
         self._process.abandon()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+from forked_children import held_elsewhere, in_a_child
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,11 +34,15 @@ def test_the_bounds_hold_whatever_happens(steps: list[tuple[bool, int, int]], en
 def test_a_forked_child_begins_with_nothing_and_may_use_it():
     cache: Any = SizedCache[Any, Any](10, most_entries=10)
     cache.put("a", 1, 10)
-    cache._lock.acquire()  # by a thread that is not in the child
-    cache.after_fork()
-    assert cache.get("a") is None
-    cache.put("b", 2, 10)
-    assert cache.get("b") == 2
+
+    def use() -> None:
+        assert cache.get("a") is None
+        cache.put("b", 2, 10)
+        assert cache.get("b") == 2
+
+    with held_elsewhere([cache._lock]):
+        in_a_child(use)
+    assert cache.get("a") == 1
 
 
 def test_threads_may_share_it():

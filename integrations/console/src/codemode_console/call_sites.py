@@ -8,10 +8,11 @@ from __future__ import annotations
 import re
 import time
 from bisect import bisect_right
-from functools import cached_property
 from typing import Any
 
 from pygments.token import Comment, Keyword, Name, String
+
+from codemode.plugins import cached_property
 
 from .program import LEXER, LEXER_SECONDS, MOST_HIGHLIGHTED, UNUSUAL_ENDS
 

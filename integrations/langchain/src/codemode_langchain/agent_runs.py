@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-import threading
 import weakref
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, ExitStack
@@ -17,12 +16,14 @@ from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 
+from codemode.plugins import forkable_lock
+
 from .pregel import CHECKPOINTER, inside, is_in_node
 
 End = Callable[[], Awaitable[Any]]
 Block = Callable[[Any], Any]
 _log = logging.getLogger("codemode.tools")
-_lock = threading.Lock()
+_lock = forkable_lock()
 _runs: weakref.WeakKeyDictionary[Any, AgentRun] = weakref.WeakKeyDictionary()
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, cast, get_type_hints
 
 from langchain_core.runnables import RunnableConfig
@@ -23,6 +22,7 @@ from codemode.plugins import (
     SchemaMismatch,
     TypeSchema,
     ValidatedInput,
+    cached_property,
     completed,
     plain_copy,
 )

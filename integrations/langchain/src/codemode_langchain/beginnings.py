@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import threading
 from collections.abc import Callable
 from concurrent.futures import wait
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
+
+from codemode.plugins import forkable_lock
 
 from .checkpoints import checkpoint_being_saved, save_now, save_now_async
 from .graph import binding_in_node, start_task
@@ -34,7 +35,7 @@ class Beginning:
         self._number = number
         self._is_journaled = is_journaled
         self._own = f"{_JOURNALED if is_journaled else ''}{secrets.token_hex(8)}"
-        self._lock = threading.Lock()
+        self._lock = forkable_lock()
         self._is_kept = binding_in_node(config) is not None
         self._noted: bool | None = None
         self._work: asyncio.Task[bool] | None = None

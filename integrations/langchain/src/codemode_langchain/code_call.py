@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import cached_property
 from typing import Any, TypeAlias, cast
 
 from langchain_core.runnables.config import ensure_config
@@ -12,7 +11,7 @@ from pydantic import PrivateAttr
 
 import codemode
 from codemode import CodeCallOptions, CodeCallToolset, CodeModeError, Content, Interrupt, WorkerPool
-from codemode.plugins import PreparedTool, prepared
+from codemode.plugins import PreparedTool, cached_property, prepared
 
 from .approvals import ApprovalRules, Approvals, InterruptMode
 from .callers import Caller

@@ -7,7 +7,7 @@ import inspect
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial, wraps
+from functools import partial, wraps
 from typing import Any, cast, get_args, get_origin, get_type_hints
 
 from langchain_core.messages import ToolCall, ToolMessage
@@ -18,7 +18,7 @@ from langchain_core.tools import Tool as SingleInputTool
 from pydantic import BaseModel
 
 from codemode import CodeModeError, CodeModeToolError, Tool, ToolCallContext, ToolResult
-from codemode.plugins import Compile, CompiledSchema, FrameworkSchema, ValidatedInput, prepared
+from codemode.plugins import Compile, CompiledSchema, FrameworkSchema, ValidatedInput, cached_property, prepared
 
 from .arguments import Arguments, ArgumentsSchema, without_settings
 from .content import taken

@@ -6,7 +6,6 @@ Knows no surface of the core.
 from __future__ import annotations
 
 import dataclasses
-import threading
 import weakref
 from abc import abstractmethod
 from collections import OrderedDict
@@ -24,7 +23,7 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 
 from codemode import CodeModeToolError
-from codemode.plugins import PreparedTool, can_be_called, off_loop, prepared
+from codemode.plugins import PreparedTool, can_be_called, forkable_lock, off_loop, prepared
 
 from .approvals import ApprovalRules, Approvals, InterruptMode
 from .being_built import OfAnObject, listed_with, may_get_others, tools_beside
@@ -92,8 +91,8 @@ class HidingMiddleware(AgentMiddleware[Any, Any, Any]):
         self._shown_tools = ShownTools()
         self._faces = KnownFaces(self._made_face)
         self._known: OrderedDict[int, tuple[BaseTool, PreparedTool]] = OrderedDict()
-        self._lock = threading.Lock()
-        self._look = threading.Lock()
+        self._lock = forkable_lock()
+        self._look = forkable_lock()
         # Of each agent, by the node of its tools. Nothing else of it is kept: its tools may know the agent, which
         # then would never go.
         self._limits: weakref.WeakKeyDictionary[Any, list[Limit]] = weakref.WeakKeyDictionary()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from langchain_core.tools import BaseTool
+
+from codemode.plugins import forkable_lock
 
 from .faces import Face
 
@@ -25,8 +26,8 @@ class KnownFaces:
     def __init__(self, make: Callable[[Sequence[BaseTool]], Face]) -> None:
         self._make = make
         self._faces: OrderedDict[Key, Face] = OrderedDict()
-        self._lock = threading.Lock()
-        self._making = threading.Lock()
+        self._lock = forkable_lock()
+        self._making = forkable_lock()
 
     def __contains__(self, key: Key) -> bool:
         return key in self._faces

@@ -6,7 +6,6 @@ called, by their ids, so that none is counted twice; when the model is asked nex
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,6 +16,7 @@ from langchain.agents.middleware.tool_call_limit import ToolCallLimitExceededErr
 from langgraph.types import Command
 
 from codemode import CodeModeToolError, Interrupt, request_interrupt
+from codemode.plugins import forkable_lock
 
 from .pregel import Inside
 
@@ -29,7 +29,7 @@ _RUN = "run_tool_call_count"
 _ALL = "__all__"
 
 Limit: TypeAlias = ToolCallLimitMiddleware[Any, Any]
-_lock = threading.Lock()
+_lock = forkable_lock()
 _steps: weakref.WeakKeyDictionary[Any, tuple[int, _Step]] = weakref.WeakKeyDictionary()
 
 

@@ -6,7 +6,6 @@ Knows no agent and no checkpoint.
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from langchain_core.runnables.config import ensure_config
 from langchain_core.tools import BaseTool
 
 from codemode import ToolCallContext
+from codemode.plugins import forkable_lock
 
 from .arguments import Arguments
 from .callers import DirectCaller
@@ -36,7 +36,7 @@ class Program:
         self._run: NestedRun | None = None
         self._home: asyncio.AbstractEventLoop | None = None
         self._is_busy = False
-        self._lock = threading.Lock()
+        self._lock = forkable_lock()
 
     @property
     def config(self) -> RunnableConfig:
@@ -107,7 +107,7 @@ class WaitingPrograms:
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, Waiting] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = forkable_lock()
 
     def keep(self, run_id: str, face: Any, scope: str, program: Program, seconds: float) -> None:
         """Note a program that waits for at most so long."""

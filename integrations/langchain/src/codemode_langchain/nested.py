@@ -18,7 +18,7 @@ from langchain_core.runnables.config import set_config_context
 from langchain_core.tools import BaseTool, ToolException
 
 from codemode import CodeModeToolError, ToolCallContext, request_interrupt
-from codemode.plugins import with_texts
+from codemode.plugins import forkable_lock, with_texts
 
 from .arguments import Arguments
 from .beginnings import Beginning
@@ -90,7 +90,7 @@ class NestedRun:
     can_ask: bool = True
     made: dict[str, Made] = field(default_factory=dict[str, Made], init=False)
     _next: NestedRun | None = field(default=None, init=False)
-    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _lock: threading.Lock = field(default_factory=forkable_lock, init=False)
 
     def run(self, tool: BaseTool, arguments: Arguments, context: ToolCallContext) -> Any:
         """Make one call; it may block."""

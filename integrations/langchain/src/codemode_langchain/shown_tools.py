@@ -6,7 +6,6 @@ Tools that other middleware made for one step are known by name there, and in th
 from __future__ import annotations
 
 import secrets
-import threading
 from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any, NotRequired, cast
@@ -14,6 +13,8 @@ from typing import Annotated, Any, NotRequired, cast
 from langchain.agents.middleware.types import AgentState, PrivateStateAttr
 from langchain_core.tools import BaseTool
 from typing_extensions import TypedDict
+
+from codemode.plugins import forkable_lock
 
 from .channels import graph_state
 from .graph_state import SHOWN, merged, newest
@@ -47,7 +48,7 @@ class ShownTools:
 
     def __init__(self) -> None:
         self._steps: OrderedDict[str, dict[str, BaseTool]] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = forkable_lock()
 
     def note(
         self, programs: Sequence[BaseTool], native: Sequence[Any], registered: Collection[str]

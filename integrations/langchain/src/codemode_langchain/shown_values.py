@@ -12,14 +12,13 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from enum import Enum
-from functools import cached_property
 from typing import Any, cast
 
 from pydantic import AliasChoices, BaseModel, RootModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from codemode.plugins import SchemaMismatch, canonical_json
+from codemode.plugins import SchemaMismatch, cached_property, canonical_json
 
 from .content import place_of
 

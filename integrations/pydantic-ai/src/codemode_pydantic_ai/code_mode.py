@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from typing_extensions import TypedDict
 import codemode
 from codemode import CodeModeOptions, CodeModeTool, Interrupt, WorkerPool
 from codemode import create_code_mode_tool as create_core_tool
-from codemode.plugins import Listing, OpenedContinuation
+from codemode.plugins import Listing, OpenedContinuation, forkable_lock
 
 from .content import object_of
 from .conversation_state import ConversationStates
@@ -134,7 +133,7 @@ class _ShownSteps:
 
     def __init__(self) -> None:
         self._steps: OrderedDict[str, tuple[int, ToolsetTool[Any]]] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = forkable_lock()
 
     def put(self, ctx: RunContext[Any], made: ToolsetTool[Any]) -> None:
         if ctx.run_id is not None:

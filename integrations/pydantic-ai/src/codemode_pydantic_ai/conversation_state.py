@@ -7,7 +7,6 @@ alone may be chosen by whoever sends a history in, and must not open what others
 from __future__ import annotations
 
 import hashlib
-import threading
 from collections import OrderedDict
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ from typing import Any
 from pydantic_ai import RunContext
 from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
 
-from codemode.plugins import TextPlace
+from codemode.plugins import TextPlace, forkable_lock
 
 _here: ContextVar[TextPlace | None] = ContextVar("codemode_pydantic_ai_state", default=None)
 MAX_CONVERSATIONS = 1024
@@ -44,7 +43,7 @@ class ConversationStates:
         self._arguments = arguments
         self._kept: OrderedDict[int, _Kept] = OrderedDict()
         self._by_mark: dict[bytes, _Kept | None] = {}  # None: several conversations have made this call
-        self._lock = threading.Lock()
+        self._lock = forkable_lock()
 
     def __call__(self, _context_binding: str | None) -> TextPlace | None:
         """Give the place of the call that is being made; None where each call brings its own."""

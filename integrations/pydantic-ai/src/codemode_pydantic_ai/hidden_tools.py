@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -22,6 +21,7 @@ from codemode.plugins import (
     JsonSchema,
     ValidatedInput,
     can_be_called,
+    forkable_lock,
     prepared,
 )
 
@@ -92,7 +92,7 @@ class CompiledTools(Generic[MadeT]):
     def __init__(self, make: Callable[[Mapping[str, Tool], MadeT | None], MadeT]) -> None:
         self._make = make
         self._made: OrderedDict[str, MadeT] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = forkable_lock()
 
     async def of(self, tools: Mapping[str, ToolsetTool[Any]]) -> MadeT:
         """Return what is made of these tools."""

@@ -5,7 +5,6 @@ All that comes back, from a database or a browser, is opened with this host's ke
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -22,7 +21,7 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.tools import DeferredToolResults, ToolDenied
 
-from codemode.plugins import outer_id_of
+from codemode.plugins import forkable_lock, outer_id_of
 
 from .faces import Face
 from .nested import CALL_KIND
@@ -41,7 +40,7 @@ class KeptPauses:
         self._max_bytes = max_bytes
         self._bytes = 0
         self._kept: OrderedDict[str, tuple[Mapping[str, Any], int]] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = forkable_lock()
 
     def put(self, pause: Pause) -> None:
         """Keep a pause under each of its waiting calls."""

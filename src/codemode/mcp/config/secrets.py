@@ -8,7 +8,6 @@ hexadecimal digits. What it takes is linear in the text, however many secrets th
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain
@@ -16,6 +15,7 @@ from typing import Any, cast
 
 from ...data.narrowing import is_array, is_mapping
 from ...host import steps
+from ...host.forks import forkable_rlock
 from ...host.threads import run_check
 from .secret_forms import alone
 from .secret_layers import SecretLayers
@@ -41,7 +41,7 @@ class Secrets:
     """
 
     def __init__(self, texts: Iterable[str] = ()) -> None:
-        self._lock = threading.RLock()
+        self._lock = forkable_rlock()
         self._added: dict[str, dict[str, None]] = {}  # by owner, whoever has got one last at the end
         self._fixed = frozenset(texts)
         self._layers = SecretLayers(self._lock, self._all)

@@ -7,10 +7,10 @@ import logging
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from ...cached_property import cached_property
 from ...errors import CodeModeError
 from ...host.threads import off_loop
 from ..config.places import state_folder

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...cached_property import cached_property
 from ..config.settings import SQLITE
 from ..config.values import ConfigError, GatewaySettings
 

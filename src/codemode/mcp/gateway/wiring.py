@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...cached_property import cached_property
 from ...observe.request_telemetry import is_recorded
 from ..config.secrets import Secrets
 from ..config.values import GatewayConfig, ServerConfig

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import threading
 import weakref
 from collections.abc import Generator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
+from ...host.forks import forkable_lock
 from ..own_files import folder_not_private, not_private
 
 _BUSY_SECONDS = 5.0
@@ -22,7 +22,7 @@ class PrivateTables:
     def __init__(self, path: Path | None, *statements: str) -> None:
         self._path = path
         self._statements = statements
-        self._lock = threading.Lock()
+        self._lock = forkable_lock()
         self._memory = sqlite3.connect(":memory:", check_same_thread=False) if path is None else None
         if self._memory is not None:  # Python 3.13 and later warn of a connection that nobody closed
             weakref.finalize(self, self._memory.close).atexit = False

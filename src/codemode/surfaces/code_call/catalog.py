@@ -6,9 +6,9 @@ Whatever is outside the index has one answer, that of a name that nobody has reg
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from ...cached_property import cached_property
 from ...data.json_shape import weigh
 from ...data.json_values import WrittenObject, encode_json, utf8_length
 from ...data.narrowing import is_array, mapping_or_empty

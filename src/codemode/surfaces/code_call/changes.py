@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import copy
 import logging
-import threading
 from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+from ...host.forks import begin_anew_in_forks, forkable_lock
 from ...options.checked_fields import WrongTypeError
 from .index import ToolSet
 from .known_tool import KnownTool
@@ -21,9 +21,14 @@ class Listeners:
     """Functions that hear of changes, in the order in which they came. What they raise is logged, no more."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = forkable_lock()
         self._listeners: dict[object, Listener] = {}
         self._untold: deque[dict[str, Any]] = deque()
+        self._is_telling = False
+        begin_anew_in_forks(self)
+
+    def after_fork(self) -> None:
+        """In a forked child: a thread that is not in it may have been telling. What it had not told is told next."""
         self._is_telling = False
 
     def add(self, listener: Listener) -> Callable[[], None]:

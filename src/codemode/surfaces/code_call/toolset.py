@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
+from ...cached_property import cached_property
 from ...data.json_values import NOT_GIVEN
 from ...errors import Resumable
+from ...host.forks import forkable_lock
 from ...host.sync import run_sync
 from ...host.threads import off_loop
 from ...run.starting import started
@@ -34,7 +35,7 @@ class CodeCallToolset(MetaCalls):
     ) -> None:
         super().__init__(tools, options, pool)
         self._listeners = Listeners()
-        self._updating = threading.Lock()
+        self._updating = forkable_lock()
 
     def __repr__(self) -> str:
         return f"<CodeCallToolset over {len(self._tools.indexed)} tools>"
@@ -89,7 +90,7 @@ class CodeCallToolset(MetaCalls):
         own = {"_tools": ToolSet.of(tools, self.options, self._tools), "_listeners": Listeners()}
         other = copy(self)
         other.__dict__.pop("tools", None)
-        other.__dict__.update(own, _updating=threading.Lock())
+        other.__dict__.update(own, _updating=forkable_lock())
         return other
 
     def on_tools_changed(self, listener: Listener) -> Callable[[], None]:

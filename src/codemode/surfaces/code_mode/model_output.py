@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
@@ -12,6 +11,7 @@ from ...data.content import Content, apart
 from ...data.json_values import decode_json, encode_json
 from ...dataclass import dataclass
 from ...errors import CodeModeProtocolError
+from ...host.forks import begin_anew_in_forks, forkable_lock
 from ...options.parts import ModelOutput
 from ...run.large_results import is_beyond, too_large_text
 from ...run.printed import printed
@@ -46,7 +46,12 @@ class ModelOutputs:
         self._kept: deque[_Run] = deque()
         self._kept_bytes = 0
         self._forgotten: OrderedDict[tuple[str, type, Any], None] = OrderedDict()  # results that a run once gave
-        self._lock = threading.Lock()
+        self._lock = forkable_lock()
+        begin_anew_in_forks(self)
+
+    def after_fork(self) -> None:
+        """In a forked child: a thread that is not in it may have kept a run, or let go of one, that is not counted."""
+        self._kept_bytes = sum(run.size for run in self._kept)
 
     def keep(
         self,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ...cached_property import cached_property
 from ...data.json_values import NOT_GIVEN
 from ...errors import CodeModeToolError, Resumable
 from ...host.sync import run_sync

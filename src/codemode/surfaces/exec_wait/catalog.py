@@ -6,9 +6,9 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from ...cached_property import cached_property
 from ...data.json_values import WrittenObject, encode_json, utf8_length
 from ...data.narrowing import is_array, is_mapping, mapping_or_empty
 from ...data.similar_names import did_you_mean, nearest_names

@@ -7,7 +7,6 @@ import json
 import logging
 import math
 import re
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -16,6 +15,7 @@ from ...data.json_values import encode_json
 from ...data.narrowing import is_mapping, is_sequence, list_or_empty
 from ...errors import CodeModeError, CodeModeToolError
 from ...host.cancellation import FAILURES
+from ...host.forks import begin_anew_in_forks, forkable_lock
 from ...schemas.compiled import ValidatedInput
 from ...tools.prepared import PreparedTool, tool_failed
 from ...trace.failures import log_failure
@@ -103,8 +103,13 @@ class NamespaceRegistry:
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[str, Namespace]] = {}
-        self._lock = threading.Lock()
+        self._lock = forkable_lock()
         self.version = 0
+        begin_anew_in_forks(self)
+
+    def after_fork(self) -> None:
+        """In a forked child: a thread that is not in it may have changed what is known and not told so."""
+        self.version += 1
 
     def register(self, plugin_id: str, namespace: Namespace) -> None:
         """Add a namespace of a plugin. Raises `InvalidConfigError` for an id or a global name that there is already."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
+
+from ...host.forks import begin_anew_in_forks, forkable_lock, leave_to_the_parent
 
 
 @dataclass
@@ -25,8 +26,14 @@ class Once:
 
     def __init__(self, work: Callable[..., Awaitable[None]]) -> None:
         self._work = work
-        self._lock = threading.Lock()
+        self._lock = forkable_lock()
         self._under_way: _UnderWay | None = None
+        begin_anew_in_forks(self)
+
+    def after_fork(self) -> None:
+        """In a forked child: the loop that does the work is not in it, and nobody is to wait for it."""
+        leave_to_the_parent(self._under_way)
+        self._under_way = None
 
     async def run(self, *given: Any) -> None:
         """Do the work, or wait for whoever does it. A loop that ends, or a last waiter that leaves, hands it on.

@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ...host.forks import begin_anew_in_forks, leave_to_the_parent
+from ...host.forks import begin_anew_in_forks, forkable_lock, leave_to_the_parent
 from ...host.workflows import refuse_in_workflow
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ class OwnLoop:
     """A loop that is started when somebody needs it, and ends with the pair or the process."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = forkable_lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         begin_anew_in_forks(self)
@@ -28,7 +28,7 @@ class OwnLoop:
     def after_fork(self) -> None:
         """In a forked child: the thread that runs it is not in it."""
         leave_to_the_parent(self._loop)
-        self._loop, self._thread, self._lock = None, None, threading.Lock()
+        self._loop, self._thread = None, None
 
     def run(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
         """Run a coroutine on the loop, and wait for it in this thread. Raises `RuntimeError` on the loop itself."""

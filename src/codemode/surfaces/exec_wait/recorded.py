@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import copy
 import hashlib
-import threading
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
@@ -16,7 +15,7 @@ from ...data.json_shape import weigh
 from ...data.json_values import encode_json
 from ...data.narrowing import is_object
 from ...host.clock import passed_seconds
-from ...host.forks import begin_anew_in_forks, leave_to_the_parent
+from ...host.forks import begin_anew_in_forks, forkable_lock, leave_to_the_parent
 from ...host.threads import LARGE_CHARACTERS, run_check
 from .results import RUNTIME_UNAVAILABLE
 
@@ -36,13 +35,13 @@ class Recorded:
     def __init__(self, seconds: int) -> None:
         self._kept_seconds = seconds
         self._calls: OrderedDict[_Key, _Call] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = forkable_lock()
         begin_anew_in_forks(self)
 
     def after_fork(self) -> None:
         """In a forked child: what is under way is its parent's alone."""
         leave_to_the_parent(self._calls)
-        self._calls, self._lock = OrderedDict(), threading.Lock()
+        self._calls = OrderedDict()
 
     async def once(
         self,

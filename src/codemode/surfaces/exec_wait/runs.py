@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ...host.clock import now_ms, passed_seconds
-from ...host.forks import begin_anew_in_forks, leave_to_the_parent
+from ...host.forks import begin_anew_in_forks, forkable_lock, leave_to_the_parent
 from .options import ExecWaitOptions
 from .telemetry import Counts
 from .waiting_run import ABORTED, COMPLETED, EXPIRED, LIVE, RUNNING, WAITING, RunInfo, WaitingRun
@@ -43,6 +42,7 @@ class Runs:
         self._options = options
         self._counts = counts
         self._on_expired = on_expired
+        self._lock = forkable_lock()
         self._begin()
         begin_anew_in_forks(self)
 
@@ -52,7 +52,6 @@ class Runs:
         self._warm: set[WaitingRun] = set()  # those that may keep their workers, and some that have none any more
         self._over: deque[WaitingRun] = deque()  # what is known of those that have ended, in that order
         self._parked: dict[str, WaitingRun] = {}  # those that wait for a person, the oldest first
-        self._lock = threading.Lock()
         self._stopping: set[asyncio.Future[Any]] = set()  # a loop alone holds no task
 
     def after_fork(self) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...data.narrowing import mapping_or_empty
+from ...host.forks import forkable_lock
 from ...options.parts import Telemetry
 from .options import InvalidConfigError
 
@@ -43,7 +43,7 @@ class Counts:
     def __init__(self, visible: tuple[str, ...] = (), record: Metrics | None = None) -> None:
         self._counts: Counter[str] = Counter()
         self._caps: Counter[str] = Counter()
-        self._lock = threading.Lock()
+        self._lock = forkable_lock()
         self._record = record
         self._called: Counter[str] = Counter()
         self._catalog: Mapping[str, int] = {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,7 @@ from ...data.json_values import WrittenObject
 from ...data.narrowing import is_array
 from ...errors import CodeModeError, CodeModeToolError
 from ...host import steps
+from ...host.forks import forkable_lock
 from ...schemas.compiled import json_type
 from ...tools.prepared import PreparedTool
 from ...trace.visible_text import clipped
@@ -49,7 +49,7 @@ class ModuleCatalog:
         self.index: ToolIndex = search_index(servers, None if before is None else before.index)
         self._entries: dict[str, dict[str, Any]] = {}
         self._given: dict[Any, WrittenObject] = {}
-        self._lock = threading.Lock()
+        self._lock = forkable_lock()
 
     def __len__(self) -> int:
         return len(self._tools)

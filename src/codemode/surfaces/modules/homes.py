@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
+from ...cached_property import cached_property
 from ...continuations.keys import process_keys
 from ...errors import CodeModeProtocolError
 from ...options.parts import ContinuationOptions

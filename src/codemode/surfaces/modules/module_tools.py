@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from functools import cached_property
 from typing import Any
 
+from ...cached_property import cached_property
 from ...data.narrowing import is_mapping
 from ...errors import CodeModeToolError
 from ...host import steps

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ...data.similar_names import nearest_names
+from ...host.forks import forkable_lock
 from ...host.imports import importing
 from ...host.threads import off_loop
 from .listing import ListedServer
@@ -28,7 +28,7 @@ class ServerSet:
         self.is_static = all(one.is_static for one in self.sources)
         self._by_path = {one.path: one for one in self.sources}
         self._by_id = {one.server_id: one for one in reversed(self.sources)}  # of equal ones the first
-        self._lock = threading.Lock()
+        self._lock = forkable_lock()
         self._made: tuple[Any, ModuleCatalog] | None = None
 
     @property

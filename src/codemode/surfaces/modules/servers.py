@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-import threading
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, InvalidStateError
@@ -17,6 +16,7 @@ from ...data.narrowing import is_listing, is_mapping, is_sequence
 from ...errors import CodeModeAuthenticationError, CodeModeError
 from ...host import steps
 from ...host.cancellation import is_ended_from_outside
+from ...host.forks import begin_anew_in_forks, forkable_lock, leave_to_the_parent
 from ...host.threads import check_alone
 from ...options.checked_fields import WrongTypeError, string_or_none, strings
 from ...schemas.patterns import foreign_patterns
@@ -86,7 +86,7 @@ class Source:
         self.path = path
         self._server = server
         self._live: Any = server.live if isinstance(server, ModuleServer) else server
-        self._lock = threading.Lock()
+        self._lock = forkable_lock()
         self._revision: Any = None
         self._learned: Any = None
         self._under_way: Future[None] | None = None
@@ -97,6 +97,13 @@ class Source:
         self.is_static = self._live is None
         if self.is_static:
             self.listed = self._of(server.tools)
+        else:
+            begin_anew_in_forks(self)
+
+    def after_fork(self) -> None:
+        """In a forked child: the loop that lists is not in it, and nobody is to wait for it."""
+        leave_to_the_parent(self._under_way, self._tasks)
+        self._under_way, self._tasks = None, set()
 
     @property
     def is_unchanged(self) -> bool:
