@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import os
+import pickle
 import signal
 from typing import Any
 
@@ -14,6 +16,7 @@ from pool_driver import Hold, PoolMaker, one, run, zygotes
 from waiting import until
 
 from codemode import (
+    CodeModeConcurrencyError,
     CodeModeTimeoutError,
     CodeModeWorkerError,
     WorkerPool,
@@ -194,3 +197,50 @@ def test_leaving_the_block_closes_the_pool(run):
         assert run("return 1", pool=pool) == 1
     with pytest.raises(CodeModeWorkerError, match="closed"):
         run("return 1", pool=pool)
+
+
+def test_a_share_that_was_closed_is_another_the_next_time(make_pool: PoolMaker) -> None:
+    pool = make_pool()
+    first = pool.share("nightly", max_workers=1)
+    assert one(first) == 2
+    first.close()
+    with pytest.raises(CodeModeWorkerError, match="the share 'nightly' of the worker pool is closed"):
+        one(first)
+    again = pool.share("nightly", max_workers=2)
+    assert one(again) == 2
+    assert pool.share("nightly", max_workers=2) is again
+
+
+def test_who_finds_no_room_is_told_where_and_why(make_pool: PoolMaker) -> None:
+    pool = make_pool(max_workers=2)
+
+    async def within_a_run(where: WorkerPool) -> str:
+        async def inner() -> str:
+            with pytest.raises(CodeModeConcurrencyError) as caught:
+                await asyncio.create_task(run_code_mode("return 1", [], pool=where), context=contextvars.Context())
+            return str(caught.value)
+
+        return await run_code_mode("return await tools.inner()", [inner], pool=where)
+
+    share = pool.share("a", max_workers=1)
+    said = asyncio.run(within_a_run(share))
+    assert said == """all 1 code mode workers of the share 'a' are busy, and on_saturation is "fail\""""
+    assert pool.active == 0
+
+
+def test_what_runs_in_a_pool_that_is_closed_is_told_so(make_pool: PoolMaker) -> None:
+    pool = make_pool()
+
+    async def close() -> None:
+        await pool.aclose()
+        await asyncio.Event().wait()
+
+    with pytest.raises(CodeModeWorkerError, match="the worker ended without a result: its pool was closed"):
+        run_code_mode_sync("return await tools.close()", [close], pool=pool)
+
+
+@pytest.mark.parametrize("is_share", [False, True])
+def test_a_pool_is_of_one_process(make_pool: PoolMaker, is_share: bool) -> None:
+    pool = make_pool()
+    with pytest.raises(TypeError, match="a WorkerPool belongs to one process"):
+        pickle.dumps(pool.share("a", max_workers=1) if is_share else pool)

@@ -34,8 +34,9 @@ class Admission:
     taken so: of the deepest that have slots none can be waiting in vain.
     """
 
-    def __init__(self, maximum: Callable[[int, int], int]) -> None:
+    def __init__(self, maximum: Callable[[int, int], int], whose: str = "") -> None:
         self._maximum = maximum  # (active, memory_limit_bytes) -> how many may be active
+        self._whose = whose
         self._lock = forkable_lock()
         self._waiting = _Queue()
         self._beyond = 0  # how many slots more are taken than were free
@@ -56,11 +57,13 @@ class Admission:
     ) -> CodeModeConcurrencyError:
         """Return the error for an invocation that got no slot."""
         maximum = self._maximum(self.active, memory_limit_bytes)
-        message = f"all {maximum} code mode workers are busy"
+        message = f"all {maximum} code mode workers{self._whose} are busy"
         if waited_ms is not None:
             message += f" after waiting {waited_ms} ms"
         if depth > MAX_BEYOND:
             message += f", and a program more than {MAX_BEYOND} deep in nested calls of others does not wait for them"
+        elif waited_ms is None:
+            message += ', and on_saturation is "fail"'
         details = {"max_workers": maximum, **({"depth": depth} if depth else {})}
         return CodeModeConcurrencyError(message, details=details)
 

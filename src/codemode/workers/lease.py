@@ -69,7 +69,12 @@ class Lease:
     def channel(self, max_frame_bytes: int, **heard: Any) -> WorkerChannel:
         """Return a channel to the worker; ``heard`` are its callbacks."""
         first = None if self._worker is None else self._supply.first_message(self._worker)
-        return _channels()(self.worker, max_frame_bytes, first=first, **heard)
+        on_end: Callable[[str], None] = heard.pop("on_end")
+
+        def told(reason: str) -> None:
+            on_end("its pool was closed" if self._owner is not None and self._owner.is_closed else reason)
+
+        return _channels()(self.worker, max_frame_bytes, first=first, on_end=told, **heard)
 
     def refill(self, wanted: int | None = None) -> None:
         """Let the next spare be started; meant for a moment when nobody waits for it."""

@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
 from ..dataclass import dataclass
 from ..errors import CodeModeWorkerError
@@ -53,6 +53,8 @@ class WorkerPool:
     Those of a pool that nobody has any more end by themselves, a moment later.
     """
 
+    share_path: Share = ()
+
     def __init__(
         self,
         options: PoolOptions | Mapping[str, Any] | None = None,
@@ -61,7 +63,6 @@ class WorkerPool:
     ) -> None:
         self.options = PoolOptions.of(options)
         self._make_source = source
-        self.share_path: Share = ()
         # A share that nobody holds has no invocation either, and is made anew when it is next asked for.
         self._shares: weakref.WeakValueDictionary[str, PoolShare] = weakref.WeakValueDictionary()
         self._reset()
@@ -70,6 +71,10 @@ class WorkerPool:
     def __repr__(self) -> str:
         kept = f", {count} kept" if (count := len(self.supply.stock.kept)) else ""
         return f"<WorkerPool {self._admission.active} active, {self._spares()} spare{kept}>"
+
+    def __reduce__(self) -> NoReturn:
+        """Raise `TypeError`: its processes are children of this one."""
+        raise TypeError("a WorkerPool belongs to one process, and so does what was made with it: make one in each")
 
     def __enter__(self) -> Self:
         return self
@@ -109,14 +114,15 @@ class WorkerPool:
         At most ``max_workers`` invocations of the share have a slot of the pool or stand in its queue; the others
         queue in the share, or are refused, as ``on_saturation`` says. Shares that add up to no more than the pool's
         ``max_workers`` never wait for one another. The workers are the pool's own: a tenant that is to have a zygote
-        of its own gets a `WorkerPool` of its own. Closing a share closes that share and its own.
+        of its own gets a `WorkerPool` of its own. Closing a share closes that share and its own; the next one of its
+        name is another.
         Raises `ValueError` when the share is in use with another ``max_workers``.
         """
         if text_or_none(name, "name") is None:
             raise ValueError("name must be a non-empty string, got None")
         with self._lock:
             known = self._shares.get(name)
-            if known is None:
+            if known is None or known.is_closed:
                 known = self._shares[name] = PoolShare(self, name, max_workers)
             elif known.options.max_workers != max_workers:
                 raise ValueError(f"share {name!r} has max_workers={known.options.max_workers}, not {max_workers}")
@@ -211,7 +217,8 @@ class WorkerPool:
 
     def _open(self) -> None:
         self._lock = forkable_lock()
-        self._admission = Admission(partial(_most_workers, self.options, AvailableMemory()))
+        whose = f" of the share {self.share_path[-1]!r}" if self.share_path else ""
+        self._admission = Admission(partial(_most_workers, self.options, AvailableMemory()), whose)
         self._kept = KeptLeases()
         self._is_closed = False
         self.threads = HostThreads()
@@ -225,8 +232,8 @@ class PoolShare(WorkerPool):
 
     def __init__(self, whole: WorkerPool, name: str, max_workers: int) -> None:
         self._whole = whole
-        super().__init__(replace(whole.options, max_workers=max_workers))
         self.share_path = (*whole.share_path, name)
+        super().__init__(replace(whole.options, max_workers=max_workers))
 
     @property
     def supply(self) -> Supply:
@@ -237,7 +244,7 @@ class PoolShare(WorkerPool):
         """Take a slot of the share and then one of the whole pool, both within ``wait_timeout_ms``."""
         started = time.monotonic()
         if self._is_closed:
-            raise CodeModeWorkerError("the worker pool is closed")
+            raise CodeModeWorkerError(f"the share {self.share_path[-1]!r} of the worker pool is closed")
         admissions = await super().enter(wanted, wait_timeout_ms)
         try:
             if wait_timeout_ms is not None:
