@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections import Counter
 from datetime import timedelta
@@ -20,6 +21,7 @@ _METRICS = {
 }
 # Histories are asked for one after the other, and each third is refused once.
 _REFUSED_EVERY = 3
+_RETRIED_SECONDS = 0.05
 
 
 class Alarms:
@@ -52,6 +54,8 @@ class Alarms:
         self._asked[name] += 1
         at = list(self._histories).index(name)
         if at % _REFUSED_EVERY == _REFUSED_EVERY - 1 and self._asked[name] == 1:
+            # Retried by the server itself, each longer than the one before: which calls are done by then is no chance.
+            await asyncio.sleep(_RETRIED_SECONDS * (at + 1))
             raise CodeModeToolError(
                 "Error in get_alarm_history: An error occurred (ThrottlingException) when calling the "
                 "DescribeAlarmHistory operation (reached max retries: 4): Rate exceeded"
