@@ -32,7 +32,7 @@ def test_what_is_not_complete_has_its_place_in_the_script(script: str, line: int
     said, error = status(script)
     assert said == "syntax_error"
     assert error["location"] == {"line": line, "column": column}
-    assert error["message"].startswith(f"line {line}, column {column}: the script ends here")
+    assert error["message"].startswith(f"line {line}, column {column}: this ends here")
 
 
 @pytest.mark.parametrize(("script", "line", "column"), [("return )\n\n", 1, 8), ("return 1\nlet = = 2\n", 2, 5)])

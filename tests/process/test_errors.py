@@ -161,9 +161,9 @@ def test_a_program_that_was_cut_off_breaks_at_a_place_of_its_own(end):
 
 @pytest.mark.parametrize("ending", ["", "\n", "  \n\n // no more", "\u2028"])
 @pytest.mark.parametrize("js", ["return await tools.echo({ a: 'nut'}", "if (true) {\n  return 1", "return 1 +"])
-def test_what_is_not_closed_ends_too_early(fails, js, ending):
+def test_what_is_not_closed_is_told_at_its_end(fails, js, ending):
     error = fails(CodeModeSyntaxError, js + ending, [ECHO])
-    assert "the program ends too early" in error.message
+    assert "this ends here before it is complete" in error.message
     assert error.details["line"] == (js + ending.rstrip()).count("\n") + 1
 
 

@@ -192,7 +192,7 @@ def pasted(run: Run, home: dict[str, str]) -> list[str]:
     theirs.parent.mkdir()
     theirs.write_text(json.dumps({"mcpServers": {"log": server("logbook")}}))
     readme = (TREE / "README.md").read_text(encoding="utf-8")
-    (command,) = re.findall(r"^\$ codemode mcp (import .*?)  #", readme, re.MULTILINE)
+    (command,) = re.findall(r"^\$ .venv/bin/codemode mcp (import .*?)  #", readme, re.MULTILINE)
     (block,) = re.findall(r'^```json\n(.*"codemode".*)\n```', readme, re.MULTILINE)
     assert run(*command.split())[0] == 0
     (entry,) = json.loads(block)["mcpServers"].values()

@@ -104,19 +104,21 @@ const compileUnlessUnclear = (source, draft) => {
 };
 
 // Behind the last line of a program the engine reads what closes its function, which its author has not written.
-const ENDS_EARLY = "the program ends too early: something in it, such as a bracket or a block, is not closed";
+const NOT_PAIRED =
+  "this ends here before it is complete, or a bracket too many has closed it: pair all brackets, braces and parentheses";
 const PROGRAM_ROW = /program\.js:(\d+)/;
 const lastPlace = (text) => {
   let row = 1, start = 0;
   for (let end; (end = indexOf(text, "\n", start)) >= 0; start = end + 1) row++;
   return { row, column: text.length - start + 1 };
 };
+const isSpace = (unit) => unit <= 0x20 || unit === 0x2028 || unit === 0x2029;
 const withoutOurs = (error) => {
   const found = matchIn(PROGRAM_ROW, guestStack(safeRead(error, "stack", MAX_STACK)));
   if (found === null || parseInteger(found[1], 10) <= lastPlace(programText).row) return error;
   let length = programText.length;
-  while (length > 0 && charCodeAt(programText, length - 1) <= 0x20) length--;
-  const { row, column } = lastPlace(slice(programText, 0, length)), early = new SyntaxErr(ENDS_EARLY);
+  while (length > 0 && isSpace(charCodeAt(programText, length - 1))) length--;
+  const { row, column } = lastPlace(slice(programText, 0, length)), early = new SyntaxErr(NOT_PAIRED);
   method(early, "stack", "program.js:" + row + ":" + column);
   return early;
 };

@@ -23,7 +23,7 @@ from .names import META_TOOLS, meta_name, meta_tool_of
 from .options import CodeCallOptions
 from .profile import profile_of
 from .requests import asked_to_execute, asked_to_invoke, script_in
-from .result import placed, told
+from .result import told
 from .search import read_search, searched
 
 _MAX_NAME_CHARACTERS = 128
@@ -123,7 +123,7 @@ class MetaCalls:
         run = load_execution()
         outer = self._outer(tool_call_id, messages, context, started_at_ms, context_binding, clock_ms)
         execution = run.Execution(self._profile, catalog, self._of_new_runs, outer, pool, given=given)
-        return placed(told(await execution.start(script), self._most), script)
+        return told(await execution.start(script), self._most)
 
     async def invoke(
         self,

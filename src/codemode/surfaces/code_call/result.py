@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -34,17 +33,12 @@ if TYPE_CHECKING:
 WORKER_ENDED = "worker"
 """``details["origin"]`` of an error: the worker that ran the program ended without a result."""
 _DEAD_WORKER = "the sandbox ended without a result: a script that uses less memory may work"
-_NOT_PAIRED = (
-    "line {line}, column {column}: the script ends here before it is complete, or a bracket too many has closed it:"
-    " pair all brackets, braces and parentheses"
-)
 _UNDEFINED_HINT = (
     "a script has the language itself and what the description names: it calls a tool with"
     " `await callTool(name, input)`, by the name that search has given"
 )
 _OPEN = "calls that had begun when the script ended may have happened, or may yet"
 _MOST_SHOWN = 8
-_LINE_END = re.compile("\r\n|[\n\r\u2028\u2029]")
 _HOSTS_OWN = (CodeModeAbortedError, CodeModeConcurrencyError, CodeModeProtocolError)
 _GUESTS = (CodeModeError, CodeModeSerializationError)  # what a script throws, or cannot return
 
@@ -100,18 +94,6 @@ def _left_open(error: CodeModeError | None) -> list[str]:
         return []
     more = f" and {len(names) - _MOST_SHOWN} more" if len(names) > _MOST_SHOWN else ""
     return [f"{_OPEN}: {', '.join(map(repr, names[:_MOST_SHOWN]))}{more}. Find out before repeating them"]
-
-
-def placed(answer: Any, script: str) -> Any:
-    """Return the answer to a script with a place inside of it: the parser goes on into what stands around it."""
-    if not isinstance(answer, CodeCallResult) or answer["status"] != "syntax_error":
-        return answer
-    place = mapping_or_empty(answer["error"].get("location"))
-    if place and place.get("line", 0) > len(_LINE_END.split(script)):
-        written = _LINE_END.split(script.rstrip())
-        end = {"line": len(written), "column": len(written[-1]) + 1}
-        answer["error"] |= {"message": _NOT_PAIRED.format(**end), "location": end}
-    return answer
 
 
 def _is_hosts_own(error: CodeModeError) -> bool:
