@@ -82,7 +82,7 @@ def test_28_the_wish_to_wait_goes_with_each_invocation(said: str | None, pools: 
             options = {"execution_policy": {"on_saturation": said}}
             other = asyncio.create_task(run_code_mode("return 1", [], pool=pool, options=options))
             if (said or pools) == "fail":
-                with pytest.raises(CodeModeConcurrencyError, match="all 1 code mode workers .*are busy"):
+                with pytest.raises(CodeModeConcurrencyError, match=r"all 1 code mode workers .*are busy"):
                     await other
             else:
                 await asyncio.wait([other], timeout=0.2)
