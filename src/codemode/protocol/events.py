@@ -168,10 +168,11 @@ class Send:
 
 @record
 class CheckProgram:
-    """Compare what the worker found in the program with the tools."""
+    """Compare what the worker found in the program with the tools. ``size``: in so many bytes, 0 of what was known."""
 
     js: str
     facts: Facts | None
+    size: int = 0
 
 
 @record

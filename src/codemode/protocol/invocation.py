@@ -128,7 +128,7 @@ class Invocation:
             self._refused(events.ProgramRefused(event.problems))
         else:
             self._draft = event.draft
-            self._effects.append(CheckProgram(event.js, event.facts))
+            self._effects.append(CheckProgram(event.js, event.facts, event.size))
 
     def _accepted(self, event: events.ProgramAccepted) -> None:
         if self.js is not None:

@@ -226,12 +226,16 @@ def _json(payload: Mapping[str, Any]) -> bytes:
 
 @record
 class ProgramAnalysed:
-    """The stripped program and facts about it (None: unknown), or the problems that forbid running it."""
+    """The stripped program and facts about it (None: unknown), or the problems that forbid running it.
+
+    ``size`` is how many bytes the worker has said it in.
+    """
 
     js: str | None
     facts: Facts | None
     problems: tuple[ProgramProblem, ...]
     draft: Draft | None = None
+    size: int = 0
 
 
 @record

@@ -66,7 +66,7 @@ def read_message(kind: bytes, payload: bytes) -> WorkerMessage:
         raise CodeModeProtocolError(f"the worker sent a frame {kind!r} that is not JSON") from error
     if not is_object(body):
         _violation(f"a frame {kind!r} that is not an object")
-    return reader(body)
+    return _read_analysed(body, len(payload)) if kind == b"a" else reader(body)
 
 
 def _decode_short(kind: bytes, text: str) -> Any:
@@ -120,7 +120,7 @@ def _optional_count(body: dict[str, Any], key: str) -> int | None:
     return None if body.get(key) is None else _count(body[key], key)
 
 
-def _read_analysed(body: dict[str, Any]) -> ProgramAnalysed:
+def _read_analysed(body: dict[str, Any], size: int = 0) -> ProgramAnalysed:
     facts = body.get("facts")
     if facts is not None and not is_object(facts):
         _violation("bad facts")
@@ -133,6 +133,7 @@ def _read_analysed(body: dict[str, Any]) -> ProgramAnalysed:
         cast("Facts | None", facts),
         tuple(_read_problem(problem) for problem in problems),
         _read_draft(body.get("draft")),
+        size,
     )
 
 

@@ -15,7 +15,7 @@ from ..protocol.endings import syntax_error
 from ..protocol.events import ProgramAccepted, ProgramRefused
 from ..protocol.ledger import LedgerEntry
 from ..protocol.rejections import read_fields, rejection
-from ..source.cache import AnalysedProgram, Fitted, ProgramCache
+from ..source.cache import AnalysedProgram, Fitted, ProgramCache, program_key
 from ..source.checks import check_program, fence_problems
 from ..source.result_fields import check_results
 from ..source.rules import first_refused, is_analysable, is_module, violations
@@ -81,7 +81,8 @@ class ProgramChecker:
         self._rules = (profile.static_rules, compares, alters)
         self._doing: Awaitable[None] | None = None  # what the tools have to do before they are compared
         self._changes = False  # the tools by that
-        self.known = _programs.get(source, profile.name)
+        self._key = program_key(source, profile.name)
+        self.known = _programs.get(self._key)
 
     def accepted_before(self) -> ProgramAccepted | None:
         """Return what `check` found of this very text and these very tools; None where there is more to do."""
@@ -90,14 +91,17 @@ class ProgramChecker:
             self._doing = self._catalog.preparation(self.known.facts, self._given)
         return found if self._doing is None else None
 
-    def check(self, js: str, facts: Facts | None) -> ProgramAccepted | ProgramRefused:
-        """Return that the program may run, with all that it is given, or what is certainly wrong with it."""
+    def check(self, js: str, facts: Facts | None, size: int = 0) -> ProgramAccepted | ProgramRefused:
+        """Return that the program may run, with all that it is given, or what is certainly wrong with it.
+
+        ``size`` is how many bytes the worker has said it in.
+        """
         if js == self._source:
             js = self._source  # nothing was stripped of it, and it is kept once
         if (found := self._found()) is not None:
             return found
         if self.known is None and facts is not None and self._keeps:
-            _programs.put(self._source, AnalysedProgram(js, facts), self._profile.name)
+            _programs.put(self._key, AnalysedProgram(js, facts), size)
         if self._profile.guest.is_module and not is_module(facts):
             return ProgramRefused(is_unclear=True)
         if self._profile.static_rules.is_in_force and not is_analysable(facts):
@@ -183,6 +187,6 @@ class ProgramChecker:
         return None if tool is None else tool.output_json_schema
 
 
-def is_checked(js: str, _facts: Facts | None) -> ProgramAccepted:
+def is_checked(js: str, _facts: Facts | None, _size: int) -> ProgramAccepted:
     """Find nothing wrong with a program that was checked before it paused."""
     return ProgramAccepted(js)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import CodeModeError, CodeModeProtocolError
@@ -24,7 +25,6 @@ from .seat import Channel, Preparation, ProgramCheck, Seat, max_frame_bytes, sai
 from .timers import Timers
 
 if TYPE_CHECKING:
-    from ..data.program_facts import Facts
     from .journaled import InvocationJournal
     from .journaling import Journaling
 
@@ -142,8 +142,8 @@ class Runner:
                 self._clock.start()
             case events.Finish(ending):
                 self._finish(ending)
-            case events.CheckProgram(js, facts):
-                self._check_program(js, facts)
+            case events.CheckProgram():
+                self._check_program(effect)
             case events.WriteConsole(level, text):
                 self._write(level, text)
             case events.TellNotice(kind, payload_json):
@@ -174,12 +174,12 @@ class Runner:
             self._worker_time = told + milliseconds / 1000
             self._channel.send(TimeStoodStill(milliseconds), hold=len(self._tasks) > 1)
 
-    def _check_program(self, js: str, facts: Facts | None) -> None:
-        doing = None if self._prepare is None else self._prepare(facts)
+    def _check_program(self, found: events.CheckProgram) -> None:
+        doing = None if self._prepare is None else self._prepare(found.facts)
         if doing is None:
-            self._check_now(js, facts)
+            self._check_now(found)
         else:
-            self._await(doing, lambda _: self._check_now(js, facts), "the tools were not made ready")
+            self._await(doing, lambda _: self._check_now(found), "the tools were not made ready")
 
     def _await(self, doing: Awaitable[ResultT], then: Callable[[ResultT], None], otherwise: str) -> None:
         """Do something that is no part of the program's time, and go on ``then``."""
@@ -204,15 +204,16 @@ class Runner:
             except Exception as error:  # noqa: BLE001 - the loop would only log it, and the program would wait for ever
                 self._fail(error)
 
-    def _check_now(self, js: str, facts: Facts | None) -> None:
+    def _check_now(self, found: events.CheckProgram) -> None:
+        check = partial(self._check, found.js, found.facts, found.size)
         try:
-            self._checked(steps.run_on_the_loop(lambda: self._check(js, facts)))
+            self._checked(steps.run_on_the_loop(check))
         except steps.TooLongForTheLoop:
-            self._tasks[_PROGRAM] = self._loop.create_task(self._check_elsewhere(js, facts))
+            self._tasks[_PROGRAM] = self._loop.create_task(self._check_elsewhere(check))
 
-    async def _check_elsewhere(self, js: str, facts: Facts | None) -> None:
+    async def _check_elsewhere(self, check: Callable[[], events.ProgramAccepted | events.ProgramRefused]) -> None:
         try:
-            self._checked(await run_check(LARGE_CHARACTERS, lambda: self._check(js, facts)))
+            self._checked(await run_check(LARGE_CHARACTERS, check))
         except Exception as error:  # noqa: BLE001 - whoever waits for the end gets it, as if the loop had raised it
             self._fail(error)
         finally:

@@ -23,7 +23,7 @@ _FRAME_SLACK_BYTES = 1 << 20
 class ProgramCheck(Protocol):
     """Compares an analysed program with the tools."""
 
-    def __call__(self, js: str, facts: Facts | None, /) -> events.ProgramAccepted | events.ProgramRefused:
+    def __call__(self, js: str, facts: Facts | None, size: int, /) -> events.ProgramAccepted | events.ProgramRefused:
         """Return that it may run, or what is certainly wrong with it."""
         ...
 

@@ -6,7 +6,6 @@ import hashlib
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
-from ..data.json_shape import weigh
 from ..data.sized_cache import SizedCache
 from ..dataclass import dataclass
 
@@ -42,29 +41,24 @@ class Fitted:
 class ProgramCache:
     """Least recently used programs by SHA-256 of their source. Safe to use from several threads.
 
-    Sizes count characters of the stripped text, and what the facts weigh; larger ones are not kept (requirement A35).
+    Sizes are bytes of what the worker has said of a program, its text and facts: those it chose, and what they take in
+    memory grows with them. Larger ones are not kept (requirement A35).
     """
 
-    def __init__(
-        self, *, max_entries: int = 256, max_characters: int = 4 << 20, max_entry_characters: int = 64 << 10
-    ) -> None:
-        self._max_entry_characters = max_entry_characters
+    def __init__(self, *, max_entries: int = 256, max_bytes: int = 4 << 20, max_entry_bytes: int = 64 << 10) -> None:
         self._entries: SizedCache[bytes, AnalysedProgram] = SizedCache(
-            max_characters, most_entries=max_entries, most_of_one=max_entry_characters
+            max_bytes, most_entries=max_entries, most_of_one=max_entry_bytes
         )
 
-    def get(self, source: str, profile: str) -> AnalysedProgram | None:
-        """Return what is known about this source under a profile of this name."""
-        return self._entries.get(_key(source, profile))
+    def get(self, key: bytes) -> AnalysedProgram | None:
+        """Return what is known about a program."""
+        return self._entries.get(key)
 
-    def put(self, source: str, program: AnalysedProgram, profile: str) -> None:
-        """Keep a program, forgetting the least recently used ones beyond the bounds."""
-        # A worker chose text and facts: they may be any size, whatever the source's, and are weighed on the event loop.
-        most = self._max_entry_characters
-        if max(len(source), len(program.js)) <= most:
-            size = len(program.js) + (weigh(program.facts, most + 1) if program.facts else 0)
-            self._entries.put(_key(source, profile), program, size)
+    def put(self, key: bytes, program: AnalysedProgram, size: int) -> None:
+        """Keep a program of this size, forgetting the least recently used ones beyond the bounds."""
+        self._entries.put(key, program, size)
 
 
-def _key(source: str, profile: str) -> bytes:
+def program_key(source: str, profile: str) -> bytes:
+    """Return what names a program here: its source under a profile of this name."""
     return hashlib.sha256(f"{profile}\n{source}".encode("utf-8", "surrogatepass")).digest()

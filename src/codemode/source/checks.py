@@ -131,7 +131,9 @@ class Root:
         self._folded: dict[str, str] = {}  # a name may be as long as the whole schema
 
     def may_look(self, schema: Mapping[str, Any]) -> bool:
-        return self.visits.take(1 + _names_in(schema.get("type")) + _names_in(schema.get("required")))
+        kinds, required = schema.get("type"), schema.get("required")
+        many = (len(kinds) if is_array(kinds) else 0) + (len(required) if is_array(required) else 0)
+        return self.visits.take(1 + many // NAMES_A_VISIT)
 
     def may_list(self, properties: Mapping[str, Any]) -> bool:
         return self.visits.take(len(properties) // NAMES_A_VISIT)
@@ -142,18 +144,14 @@ class Root:
         return self._folded[name]
 
 
-def _names_in(value: Any) -> int:
-    return len(value) // NAMES_A_VISIT if is_array(value) else 0
-
-
 def placed_items(facts: Any, key: str) -> list[dict[str, Any]]:
     items = list_or_empty(mapping_or_empty(facts).get(key))
-    return [item for item in items[:MAX_CHECKED_CALLS] if is_object(item) and _is_placed(item)]
+    return [item for item in items[:MAX_CHECKED_CALLS] if is_object(item) and _is_placed(item)] if items else items
 
 
 def _is_placed(item: dict[str, Any]) -> bool:
-    places = (item.get("line"), item.get("column"))
-    return all(type(place) is int and 0 < place < MAX_POSITION for place in places)
+    line, column = item.get("line"), item.get("column")
+    return type(line) is int and type(column) is int and 0 < line < MAX_POSITION and 0 < column < MAX_POSITION
 
 
 def problem_at(item: dict[str, Any], message: str) -> ProgramProblem:

@@ -68,6 +68,12 @@ def test_past_the_deadline_nothing_is_concluded():
     assert late(source, 50) == {"js": source, "facts": None}
 
 
+def test_a_short_text_with_which_the_parser_comes_to_no_end_is_left_to_the_engine(analyser):
+    source = "function*?import<<else`<!--[c}m.{.."  # found by random words of the grammar; no error recovery ends it
+    assert analyser(source, 50) == {"js": source, "facts": None}
+    assert analyser("return 1", LONG_MS)["facts"] is not None
+
+
 def test_a_cancelled_parse_leaves_nothing_behind():
     ticks = count()
     analyser = analyse.load(SITE_PATHS, lambda: next(ticks) * 0.01)

@@ -42,8 +42,8 @@ def test_text_inside_a_message_may_hold_any_structure():
     assert returned == ProgramReturned(text, is_undefined=False, value_bytes=None, unobserved=(1,))
     assert read_message(b"L", (LINE + "}").encode()) == ConsoleWritten("log", "")
     facts = {"calls": [{"name": "a", "input": {"keys": {"b": {"type": "null"}}}}] * 512, "modules": []}
-    analysed = read_message(b"a", json.dumps({"js": "{" * 50_000, "facts": facts}).encode())
-    assert analysed == ProgramAnalysed("{" * 50_000, facts, ())
+    said = json.dumps({"js": "{" * 50_000, "facts": facts}).encode()
+    assert read_message(b"a", said) == ProgramAnalysed("{" * 50_000, facts, (), size=len(said))
 
 
 VALUES = st.recursive(st.text('[]{}"\\ab'), lambda inner: st.lists(inner) | st.dictionaries(st.text('[{"\\'), inner))

@@ -22,9 +22,13 @@ THREW = {"name": "Error", "message": "m", "code": "", "stack": "at program.js:1:
 
 # kind, body, the message; every key of the body is required unless it is in OPTIONAL.
 GOOD: list[tuple[bytes, dict[str, Any], messages.WorkerMessage]] = [
-    (b"a", {"js": "x", "facts": {"calls": []}, "problems": []}, messages.ProgramAnalysed("x", {"calls": []}, ())),
-    (b"a", {"js": "x", "facts": None}, messages.ProgramAnalysed("x", None, ())),
-    (b"a", {"js": None, "problems": [PROBLEM]}, messages.ProgramAnalysed(None, None, (PROBLEM,))),
+    (
+        b"a",
+        {"js": "x", "facts": {"calls": []}, "problems": []},
+        messages.ProgramAnalysed("x", {"calls": []}, (), size=51),
+    ),
+    (b"a", {"js": "x", "facts": None}, messages.ProgramAnalysed("x", None, (), size=26)),
+    (b"a", {"js": None, "problems": [PROBLEM]}, messages.ProgramAnalysed(None, None, (PROBLEM,), size=69)),
     (b"C", {"id": 1, "kind": "tool", "name": "t", "input": "{}"}, messages.CallRequested(1, "tool", "t", "{}", None)),
     (b"C", {"id": 2, "kind": "catalog", "name": "t"}, messages.CallRequested(2, "catalog", "t", None, None)),
     (

@@ -57,6 +57,12 @@ def known(source: str, tools: Tools, given: Any = None) -> ProgramAccepted:
     return accepted
 
 
+@pytest.mark.parametrize(("size", "is_kept"), [(64 << 10, True), ((64 << 10) + 1, False)])
+def test_what_a_worker_says_at_length_of_a_program_is_not_kept(source: str, size: int, is_kept: bool):
+    checker(source, Tools()).check(source, FACTS, size)
+    assert (checker(source, Tools()).known is not None) is is_kept
+
+
 @pytest.mark.parametrize("given", [None, WrittenObject({"a": 1})])
 def test_a_program_that_fits_is_accepted_as_it_was(source: str, given: Any):
     tools = Tools()

@@ -24,7 +24,6 @@ MAX_ARGUMENTS_BYTES = 2048
 VARIANCE = re.compile(rb"([<,]\s*(?:const[ \t]+)?)(in[ \t]+out|in|out)(?=[ \t]+[A-Za-z_$])")
 # The grammar takes `x as A.B.C` for a member of `x as A.B`, and `x as A | B.C.D` for one of a union.
 _NAME = rb"[\w$\x80-\xff]+(?:[ \t]*\.[ \t]*[\w$\x80-\xff]+)*"
-CASTS = (b"as ", b"as\t", b"satisfies")
 CAST_TO_NAMES = re.compile(rb"\b(?:as|satisfies)[ \t]+" + _NAME + rb"(?:\s*[|&]\s*" + _NAME + rb")*")
 DOT = re.compile(rb"[ \t]*\.[ \t]*")
 # Names that the grammar has for words of its own: a variable, and a member of a class.
@@ -43,9 +42,9 @@ def reread(data: bytes, tree: Tree, parse: Parse) -> tuple[Tree, list[tuple[int,
 
     ``parse`` gives None when there is no time left; the first tree is as good as any then.
     """
-    places = list(_type_arguments(data, tree, parse))
+    places = list(_type_arguments(data, tree, parse)) if b">" in data else []
     text = data
-    if any(word in data for word in CASTS):
+    if b"as" in data or b"satisfies" in data:  # most programs say neither
         text = CAST_TO_NAMES.sub(lambda found: DOT.sub(_underlined, found.group()), data)
     for start, end in places:
         text = text[:start] + NOT_BREAK.sub(b" ", text[start:end]) + text[end:]
