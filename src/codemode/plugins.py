@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from .tools.selection import Places, Selection, places
     from .tools.tool_schemas import Compile, FrameworkSchema
     from .trace.failures import log_left_out
-    from .workers.pool import pool_or_default
+    from .workers.given_pools import check_pool
 
 __all__ = [
     "APPROVAL_KIND",
@@ -108,6 +108,7 @@ __all__ = [
     "can_be_called",
     "canonical_json",
     "check_name",
+    "check_pool",
     "clip",
     "completed",
     "configured",
@@ -133,7 +134,6 @@ __all__ = [
     "places",
     "places_for",
     "plain_copy",
-    "pool_or_default",
     "prepared",
     "read_again",
     "read_end",
@@ -197,6 +197,6 @@ _LATE = {
     "tools.selection": "Places Selection places",
     "tools.tool_schemas": "Compile FrameworkSchema",
     "trace.failures": "log_left_out",
-    "workers.pool": "pool_or_default",
+    "workers.given_pools": "check_pool",
 }
 __getattr__ = late_names(__name__, _LATE)

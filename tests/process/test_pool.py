@@ -20,6 +20,10 @@ from codemode import (
     CodeModeTimeoutError,
     CodeModeWorkerError,
     WorkerPool,
+    create_code_call_tools,
+    create_code_mode_tool,
+    create_exec_wait_tools,
+    create_run_tool,
     run_code_mode,
     run_code_mode_sync,
 )
@@ -209,6 +213,20 @@ def test_a_share_that_was_closed_is_another_the_next_time(make_pool: PoolMaker) 
     again = pool.share("nightly", max_workers=2)
     assert one(again) == 2
     assert pool.share("nightly", max_workers=2) is again
+
+
+@pytest.mark.parametrize(
+    "create", [create_code_mode_tool, create_code_call_tools, create_run_tool, create_exec_wait_tools]
+)
+@pytest.mark.parametrize("closed", ["pool", "share", "pool of the share"])
+def test_nothing_is_made_with_a_pool_that_is_closed(make_pool: PoolMaker, create: Any, closed: str) -> None:
+    pool = make_pool()
+    given = pool if closed == "pool" else pool.share("nightly", max_workers=1)
+    create([], pool=given)
+    (given if closed == "share" else pool).close()
+    assert given.is_closed
+    with pytest.raises(ValueError, match=r"pool is closed, .* WorkerPool\(options\) or a share"):
+        create([], pool=given)
 
 
 def test_who_finds_no_room_is_told_where_and_why(make_pool: PoolMaker) -> None:

@@ -115,7 +115,7 @@ def loaded(then: str) -> set[str]:
     "then",
     [
         "",
-        "plugins.check_name, plugins.CompiledSchema, plugins.run_check, plugins.pool_or_default",
+        "plugins.check_name, plugins.CompiledSchema, plugins.run_check, plugins.check_pool",
         "import codemode; codemode.create_code_mode_tool([codemode.Tool('a', execute=len)])",
     ],
 )

@@ -9,7 +9,14 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from codemode_langchain import CodeModeMiddleware, create_code_mode_tool
+from codemode_langchain import (
+    CodeCallMiddleware,
+    CodeModeMiddleware,
+    ExecWaitMiddleware,
+    create_code_call_tools,
+    create_code_mode_tool,
+    create_exec_wait_tools,
+)
 from langchain.agents import create_agent
 from langchain_core.tools import ToolException, tool
 from scripted_agent import START, Session, agent, content, model, results
@@ -213,6 +220,17 @@ def test_28_so_they_do_with_the_slots_of_two(is_async: bool):
         assert crowd(12, is_async=is_async, pool=pool) == ["3"] * 12
         assert crowd(6, is_async=is_async, pool=pool.share("tenant", max_workers=1)) == ["3"] * 6
         assert pool.active == 0
+
+
+def test_28_nothing_is_made_with_a_pool_that_is_closed():
+    with WorkerPool() as closed:
+        pass
+    for middleware in (CodeModeMiddleware, CodeCallMiddleware, ExecWaitMiddleware):
+        with pytest.raises(ValueError, match="pool is closed"):
+            middleware(pool=closed)
+    for create in (create_code_mode_tool, create_code_call_tools, create_exec_wait_tools):
+        with pytest.raises(ValueError, match="pool is closed"):
+            create([], pool=closed)
 
 
 @pytest.mark.parametrize("tool_alone", [False, True])

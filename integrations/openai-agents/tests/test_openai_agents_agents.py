@@ -13,6 +13,8 @@ from mcp.types import CallToolResult, ImageContent, TextContent, ToolAnnotations
 from mcp.types import Tool as ServerTool
 from scripted_model import QUIET, Script, agent, outputs, program
 
+from codemode import WorkerPool
+
 DID: list[Any] = []
 
 
@@ -66,6 +68,10 @@ def test_what_is_no_agent() -> None:
 
     with pytest.raises(ValueError, match="takes an Agent"):
         with_code_mode(Own(name="own"))
+    with WorkerPool() as closed:
+        pass
+    with pytest.raises(ValueError, match="pool is closed"):
+        with_code_mode(Agent(name="desk"), pool=closed)
     with pytest.raises(ValueError, match="keep must be a list"):
         with_code_mode(Agent(name="own"), keep="clock")
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from codemode_pydantic_ai import CodeMode, CodeModeToolset, create_code_mode_tool
+from codemode_pydantic_ai import CodeCall, CodeCallToolset, CodeMode, CodeModeToolset, ExecWait, create_code_mode_tool
 from pydantic_ai import Agent, RunContext, Tool
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
@@ -180,6 +180,18 @@ def test_28_so_they_do_in_a_tenants_share() -> None:
     with WorkerPool(PoolOptions(max_workers=4, on_saturation="wait")) as pool:
         share = pool.share("tenant", max_workers=1)
         assert within(crowd(family("capability", share), CROWD)) == [str(n * 2) for n in range(CROWD)]
+
+
+@WAYS
+def test_28_nothing_is_made_with_a_pool_that_is_closed(how: str) -> None:
+    with WorkerPool() as closed:
+        pass
+    with pytest.raises(ValueError, match="pool is closed"):
+        made(how, [never], pool=closed)
+    makers: list[Any] = [CodeCall, ExecWait, lambda pool: CodeCallToolset(FunctionToolset(), pool=pool)]
+    for make in makers:
+        with pytest.raises(ValueError, match="pool is closed"):
+            make(pool=closed)
 
 
 @WAYS

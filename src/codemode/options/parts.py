@@ -253,6 +253,9 @@ class ContinuationOptions(OptionPart):
 class PoolOptions(OptionPart):
     """How many workers run and how they start. ``max_workers`` None follows the available memory.
 
+    ``wait_timeout_ms`` bounds the wait of every invocation that waits: with ``on_saturation`` "fail" of those whose
+    ``execution_policy.on_saturation`` is "wait".
+
     ``programs_per_worker`` above 1 lets a worker run so many programs of one share, each in a fresh engine (on Linux);
     with ``isolation`` "required" it takes ``allow_kept_workers`` too.
     """

@@ -30,8 +30,9 @@ from ..tools.catalog import ToolCatalog
 from ..tools.prepared import PreparedTool
 from ..trace.events import ConsoleEvent
 from ..workers import nesting
+from ..workers.given_pools import pool_or_default
 from ..workers.lease import Lease
-from ..workers.pool import WorkerPool, pool_or_default
+from ..workers.pool import WorkerPool
 from .answered_pause import AnsweredPause
 from .call_content import CallContent
 from .direct_call import DirectCall, DirectSeat

@@ -28,8 +28,9 @@ from ..protocol.ledger import called_names
 from ..protocol.replay import with_references
 from ..tools.catalog import ToolCatalog
 from ..tools.prepared import PreparedTool
+from ..workers.given_pools import pool_or_default
 from ..workers.image import engine_version, engine_version_is_known
-from ..workers.pool import WorkerPool, pool_or_default
+from ..workers.pool import WorkerPool
 from .allowed_input import CheckedInput, check_answers
 from .answered_pause import AnsweredPause
 from .call_content import knowing

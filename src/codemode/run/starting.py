@@ -8,7 +8,8 @@ from ..errors import CodeModeWorkerError
 from ..host.imports import importing
 from ..host.workflows import refuse_in_workflow
 from ..options.parts import CodeModeOptions
-from ..workers.pool import WorkerPool, pool_or_default
+from ..workers.given_pools import pool_or_default
+from ..workers.pool import WorkerPool
 from .optional_parts import load_optional_parts, optional_parts_are_loaded
 
 

@@ -18,7 +18,7 @@ from ..dataclass import dataclass
 from ..errors import CodeModeWorkerError
 from ..host.forks import forkable_lock
 from ..host.threads import HostThreads, off_loop
-from ..options.checked_fields import WrongTypeError, text_or_none
+from ..options.checked_fields import text_or_none
 from ..options.parts import PoolOptions
 from . import nesting
 from .admission import Admission, memory_based_limit
@@ -113,7 +113,8 @@ class WorkerPool:
 
         At most ``max_workers`` invocations of the share have a slot of the pool or stand in its queue; the others
         queue in the share, or are refused, as ``on_saturation`` says. Shares that add up to no more than the pool's
-        ``max_workers`` never wait for one another. The workers are the pool's own: a tenant that is to have a zygote
+        ``max_workers`` never wait for one another; one that is larger than the pool bounds how many of its invocations
+        stand in the pool's queue. The workers are the pool's own: a tenant that is to have a zygote
         of its own gets a `WorkerPool` of its own. Closing a share closes that share and its own; the next one of its
         name is another.
         Raises `ValueError` when the share is in use with another ``max_workers``.
@@ -236,6 +237,11 @@ class PoolShare(WorkerPool):
         super().__init__(replace(whole.options, max_workers=max_workers))
 
     @property
+    def is_closed(self) -> bool:
+        """True once nothing more can be run: the share was closed, or the whole pool."""
+        return self._is_closed or self._whole.is_closed
+
+    @property
     def supply(self) -> Supply:
         """What gives the workers of the whole pool."""
         return self._whole.supply
@@ -310,16 +316,6 @@ def default_pool() -> WorkerPool:
         if _default is None:
             _default = WorkerPool()
         return _default
-
-
-def pool_or_default(pool: object) -> WorkerPool:
-    """Return the pool that was given, the process-wide one for None. Raises `ValueError` for what is no pool."""
-    if isinstance(pool, WorkerPool):
-        return pool
-    if pool is None:
-        return default_pool()
-    hint = ": make one of them, WorkerPool(options)" if isinstance(pool, PoolOptions | Mapping) else ""
-    raise WrongTypeError(f"pool must be a WorkerPool or None, got {pool!r}{hint}")
 
 
 def set_max_workers(count: int | None) -> None:

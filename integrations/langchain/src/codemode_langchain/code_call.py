@@ -201,7 +201,7 @@ def no_tools(options: CodeCallOptions | Mapping[str, Any] | None, pool: WorkerPo
     given = CodeCallOptions.of(_with_embed_function(options) if isinstance(options, Mapping) else options)
     # Neither OpenAI nor Anthropic accepts a dot or a colon in the name of a tool.
     given = given.with_defaults(names="underscore")
-    settings = for_agents(given.settings, has_pool=pool is not None)
+    settings = for_agents(given.settings, pool=pool)
     return codemode.create_code_call_tools([], given.replaced(settings=settings), pool=pool)
 
 

@@ -56,7 +56,7 @@ class PairRules:
         if wrong := [one for one in self.sources if not isinstance(cast("Any", one), ToolSource)]:
             raise ValueError(f"sources must be ToolSource, got {wrong[0]!r}")
         self.waiting = WaitingPrograms()
-        self._settings = for_agents(settings, has_pool=pool is not None, has_clock=False)
+        self._settings = for_agents(settings, pool=pool, has_clock=False)
         self._more: dict[str, Any] = {"pool": pool, **kept}
         self._first: ExecWaitTools | None = None
 

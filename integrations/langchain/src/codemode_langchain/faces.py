@@ -20,8 +20,16 @@ from langchain_core.runnables.config import ensure_config
 from langchain_core.tools import BaseTool, tool
 from pydantic import PrivateAttr
 
-from codemode import CodeModeOptions, ToolCallContext
-from codemode.plugins import ImpossibleNameError, Listing, WrongTypeError, can_be_called, check_name, log_left_out
+from codemode import CodeModeOptions, ToolCallContext, WorkerPool
+from codemode.plugins import (
+    ImpossibleNameError,
+    Listing,
+    WrongTypeError,
+    can_be_called,
+    check_name,
+    check_pool,
+    log_left_out,
+)
 
 from .approvals import Approvals
 from .arguments import Arguments, call_ids
@@ -207,15 +215,16 @@ def tools_of(
 def for_agents(
     options: CodeModeOptions | Mapping[str, Any] | None,
     *,
-    has_pool: bool,
+    pool: WorkerPool | None,
     has_clock: bool = True,
     listing: Listing | None = None,
 ) -> CodeModeOptions:
     """Return the options with the defaults of an agent: approvals pause the graph, unless a callback decides at once.
 
     Only the program's own time counts, where there is one clock, and it waits for a worker; a pool that is given does
-    as it was told.
+    as it was told. Raises `ValueError` for wrong options, and for a pool that is closed.
     """
+    check_pool(pool)
     given = CodeModeOptions.of(options).with_listing(listing)
     continuation = given.continuation
     if continuation.max_age_ms is None:
@@ -226,7 +235,7 @@ def for_agents(
         approval = dataclasses.replace(approval, mode="interrupt", show_denial_reason=True)
     # An agent's tools take their time, and its runs come in crowds: neither is the fault of a program.
     clock = {"clock": "program"} if has_clock else {}
-    policy = given.execution_policy.with_defaults(**clock, **({} if has_pool else {"on_saturation": "wait"}))
+    policy = given.execution_policy.with_defaults(**clock, **({"on_saturation": "wait"} if pool is None else {}))
     output = given.model_output.with_defaults(max_model_characters=MAX_MODEL_CHARACTERS)
     return given.having(approval=approval, continuation=continuation, execution_policy=policy, model_output=output)
 

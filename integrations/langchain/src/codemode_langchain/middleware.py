@@ -64,7 +64,7 @@ class CodeModeMiddleware(HidingMiddleware):
         interrupt_mode: InterruptMode = "per_call",
         listing: Listing | None = None,
     ) -> None:
-        given = for_agents(options, has_pool=pool is not None, listing=listing)
+        given = for_agents(options, pool=pool, listing=listing)
         self._options = given.having(state=in_graph) if given.state is None else given
         self._pool = pool
         super().__init__(_WORDS, keep, approve, interrupt_mode, tools)

@@ -131,5 +131,5 @@ def create_code_mode_tool(
     """
     approvals = Approvals(approve, interrupt_mode)
     wrapped = tools_of(tools, approvals, "CodeModeMiddleware")
-    settings = for_agents(options, has_pool=pool is not None, listing=listing)
+    settings = for_agents(options, pool=pool, listing=listing)
     return CodeModeTool(CodeModeFace(wrapped, settings, approvals, pool))

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from codemode import CodeModeOptions, Tool, ToolCallContext, WorkerPool
 from codemode import create_code_mode_tool as create_core_tool
-from codemode.plugins import Listing
+from codemode.plugins import Listing, check_pool
 
 from . import sdk
 from .approvals import ApprovalRules, Approvals
@@ -71,6 +71,7 @@ def code_mode(
 
 def settings_of(options: Options, pool: WorkerPool | None, listing: Listing | None, state: Any) -> CodeModeOptions:
     """Return the options of programs that agents run: approvals pause the run, and tools take time of their own."""
+    check_pool(pool)
     given = CodeModeOptions.of(options).with_listing(listing)
     continuation, approval = given.continuation, given.approval
     if continuation.max_age_ms is None:

@@ -12,7 +12,7 @@ from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import ToolsetTool
 
 from codemode import CodeModeOptions, ContinuationOptions, Interrupt, WorkerPool
-from codemode.plugins import OpenedContinuation, not_negative, pool_or_default
+from codemode.plugins import OpenedContinuation, check_pool, not_negative
 
 from .chosen import Chosen
 from .failures import ErrorWords
@@ -133,5 +133,4 @@ def check_settings(keep: Any, max_retries: int, pool: WorkerPool | None, tools: 
     """Raise `ValueError` for what a toolset cannot be made with."""
     Chosen(tools, keep)
     not_negative(max_retries, "max_retries")
-    if pool is not None:
-        pool_or_default(pool)
+    check_pool(pool)

@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from ...errors import CodeModeConcurrencyError
-from ...workers.pool import pool_or_default
+from ...workers.given_pools import pool_or_default
 from .principals import LOCAL
 
 _log = logging.getLogger("codemode.mcp")

@@ -13,7 +13,8 @@ from ...host.threads import run_check
 from ...run.optional_parts import require_optional_parts
 from ...run.outer_call import OuterCall
 from ...run.starting import load_continuations, load_execution, prepared
-from ...workers.pool import WorkerPool, pool_or_default
+from ...workers.given_pools import check_pool
+from ...workers.pool import WorkerPool
 from .describe import described, read_describe
 from .direct_calls import is_direct
 from .index import ToolSet
@@ -43,8 +44,7 @@ class MetaCalls:
         settings = self.options.settings
         # What is wrong with options is told of here, not in the first run.
         require_optional_parts(settings)
-        if pool is not None:
-            pool_or_default(pool)
+        check_pool(pool)
         self._pool = pool
         self._profile = profile_of(self.options)
         self._settings = settings.having(execution_policy=settings.execution_policy.without(*_LIMITS_OF_VM))

@@ -22,7 +22,8 @@ from ...run.state_places import StatePlace, place_of
 from ...tools.catalog import Catalog
 from ...tools.collecting import collect_tools
 from ...tools.undeclared import compile_all
-from ...workers.pool import WorkerPool, pool_or_default
+from ...workers.given_pools import check_pool
+from ...workers.pool import WorkerPool
 from .model_output import ModelOutputs, OneCallOutputs
 from .outcome import told, with_value
 from .profile import CODE_MODE
@@ -58,8 +59,7 @@ class CodeModeTool:
         self.options = CodeModeOptions.of(options)
         # A wrong origin and a missing extra are told of here, not in the first run.
         require_optional_parts(self.options)
-        if pool is not None:
-            pool_or_default(pool)
+        check_pool(pool)
         self._pool = pool
         collected = collect_tools(tools)
         compile_all(collected.items())

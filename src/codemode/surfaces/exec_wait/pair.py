@@ -11,7 +11,8 @@ from ...continuations.keys import set_keys
 from ...data.json_values import NOT_GIVEN
 from ...errors import Resumable
 from ...options.parts import CodeModeOptions
-from ...workers.pool import WorkerPool, pool_or_default
+from ...workers.given_pools import check_pool
+from ...workers.pool import WorkerPool
 from .catalog import ExecCatalog
 from .description import WAIT_DESCRIPTION, describe_exec, exec_schema, wait_schema
 from .kinds import EXEC_KIND, WAIT_KIND, Kinds
@@ -53,8 +54,7 @@ class ExecWaitTools:
             raise InvalidConfigError(f"namespaces must be a NamespaceRegistry or None, got {namespaces!r}")
         self.options = ExecWaitOptions.of(options)
         self.settings = kept.settings(_settings(settings))
-        if pool is not None:
-            pool_or_default(pool)
+        check_pool(pool)
         if self.options.approvals == "park" and kept.store is None:
             raise InvalidConfigError(f"{CONFIG_PATH}.approvals 'park' needs a store: that is where the questions go")
         asks = self.settings.approval

@@ -56,9 +56,9 @@ class RunTool:
         # What is wrong with settings is told of here, not in the first run.
         require_optional_parts(self.settings)
         if pool is not None:
-            from ...workers.pool import pool_or_default
+            from ...workers.given_pools import check_pool
 
-            pool_or_default(pool)
+            check_pool(pool)
         self._pool = pool
         self._servers = ServerSet(servers)
         self._descriptions = Descriptions(self._servers, self.options)
