@@ -148,9 +148,29 @@ def test_what_is_signed_with_a_key_that_a_replica_has_not_waits_for_one_that_has
         kept = asyncio.run(told(one.url, **notes("kept")))["waiting"]["id"]
         one.end(signal.SIGKILL)
         asyncio.run(approve(database, kept))
-        assert "signed with a key that is not known here" in asyncio.run(why_not(database, kept))
+        assert "signed with a key that this gateway has not" in asyncio.run(why_not(database, kept))
         two.end(signal.SIGKILL)
         assert calls(tmp_path) == 1
         three = start(ahead)
         assert asyncio.run(ended(three.url, kept))["result"] == "kept"
         assert calls(tmp_path) == 2
+
+
+def test_what_was_paused_before_the_second_step_is_told_after_the_third_what_would_help(tmp_path: Path, database: str):
+    first, second, third = (configured(tmp_path, database, keys) for keys in STEPS[1:])
+    with hosts(tmp_path) as start:
+        one = start(first)
+        kept = asyncio.run(told(one.url, **notes("kept")))["waiting"]["id"]
+        one.end(signal.SIGKILL)
+        three = start(third)
+        asyncio.run(approve(database, kept))
+        assert "codemode.keys" in asyncio.run(why_not(database, kept))
+        (said,) = asyncio.run(told(three.url, resume=kept))["diagnostics"]
+        assert said["message"].endswith(
+            "codemode.keys, and a key that was taken out of them has to stand there again, before the last one"
+        )
+        assert "waiting alone does not help" in said["hint"]
+        assert not re.search("set_continuation|continuation=|CODE_MODE_KEY", str(said))
+        three.end(signal.SIGKILL)  # what it refused again and again is left alone for longer each time
+        assert asyncio.run(ended(start(second).url, kept))["result"] == "kept"
+        assert calls(tmp_path) == 1

@@ -32,16 +32,13 @@ from .keeping import APP, Keeping
 from .legs import Leg, Pause
 from .questions import Question
 from .remembered import Remembered
-from .responses import bad_request, not_resumed, store_away, unknown_run, waiting, waiting_of
+from .responses import OTHER_KEYS, bad_request, not_resumed, store_away, unknown_run, waiting, waiting_of
 from .resuming import Resuming, RunsOf
 from .sealed_state import MAX_STATE_CHARACTERS, SealedState
 from .ways import Way, facts_of, way_of
 
 Answer = RunResponse | types.InputRequiredResult
 _ASK_SECONDS = 600.0
-_OTHER_KEYS = (
-    "it was signed with a key that this gateway has not; gateways that share a store need the same codemode.keys"
-)
 
 
 class Asking:
@@ -100,7 +97,7 @@ class Asking:
         except StoreUnavailable:
             return store_away()
         except CodeModeProtocolError as error:
-            return not_resumed(_OTHER_KEYS if error.details.get("unknown_key") else error.message)
+            return not_resumed(OTHER_KEYS if error.details.get("unknown_key") else error.message)
 
     async def aclose(self) -> None:
         """Go on with nothing more by itself, and wait a while for what runs."""

@@ -14,7 +14,11 @@ from .questions import Question
 
 WAITING, UNKNOWN_OUTCOME = "WAITING_FOR_APPROVAL", "OUTCOME_UNKNOWN"
 MOST_CALLS = 50
-_MAX_NAME_CHARACTERS = 200
+OTHER_KEYS = (
+    "it was signed with a key that this gateway has not: gateways that share a store need the same codemode.keys, and a"
+    " key that was taken out of them has to stand there again, before the last one"
+)
+_MAX_NAME_CHARACTERS, _MAX_REASON_CHARACTERS = 200, 400
 
 
 def waiting(
@@ -38,8 +42,8 @@ def waiting(
         message = f"the program waits for somebody to {does} {names}"
         said = diagnostic("warning", WAITING, message, hint=f"{_where(record_id, asked, url)} {again}")
     elif stuck:
-        message = f"the program cannot go on at present: {one_line(stuck, _MAX_NAME_CHARACTERS)}"
-        said = diagnostic("warning", WAITING, message, hint=f"Tell the user. {again}")
+        message = f"the program cannot go on at present: {one_line(stuck, _MAX_REASON_CHARACTERS)}"
+        said = diagnostic("warning", WAITING, message, hint=_how_it_goes_on(record_id, url))
     else:
         said = diagnostic("warning", WAITING, "the program goes on, and has not ended yet", hint=again)
     response = refused([said])
@@ -63,6 +67,15 @@ def _where(record_id: str, asked: Sequence[Question], url: str | None) -> str:
         return f"Tell the user to run `codemode mcp login {_short(asked[0].server)}` in a terminal."
     command = "show" if any(one.kind == "unknown" for one in asked) else "approve"
     return f"Tell the user to run `codemode mcp approvals {command} {record_id[:8]}` in a terminal."
+
+
+def _how_it_goes_on(record_id: str, url: str | None) -> str:
+    """Return what is to be told of a run that was decided about, and that no gateway can go on with now."""
+    given_up = f"is closed at {url}" if url else "has expired"
+    return (
+        "Tell the user: waiting alone does not help. It goes on by itself once the gateway's operator has mended that;"
+        f' {{"resume": "{record_id}"}} then gives its outcome. The program can be sent again once this run {given_up}.'
+    )
 
 
 def unknown_run() -> RunResponse:

@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, cast
 
 from ...data.json_values import canonical_json
-from ...errors import CodeModeError
+from ...errors import CodeModeError, CodeModeProtocolError
 from ...interrupts.interrupt import Interrupt
 from ...observe.request_telemetry import in_no_trace
 from ...stores.applying import end_of
@@ -21,6 +21,7 @@ from ...surfaces.modules.run_tool import RunTool
 from ..gateway.principals import Principal
 from ..upstreams.origins import CallOrigin
 from .keeping import APP
+from .responses import OTHER_KEYS
 
 
 class RunsOf:
@@ -44,10 +45,17 @@ class RunsOf:
     async def go_on(
         self, interrupt: Interrupt, resolutions: Mapping[str, Any], origin: CallOrigin | None = None
     ) -> RunResponse | Interrupt:
-        """Go on with answers. Raises `CodeModeProtocolError` for what cannot go on."""
+        """Go on with answers. Raises `CodeModeProtocolError` for what cannot go on, in words for who has a gateway."""
         binding = self._principal.id
         served = origin or CallOrigin(principal=self._principal, outer_id=interrupt.outer_tool_call_id)
-        return await self._run_tool.resume(interrupt, resolutions=resolutions, context=served, context_binding=binding)
+        given: Any = {"resolutions": resolutions, "context": served, "context_binding": binding}
+        try:
+            return await self._run_tool.resume(interrupt, **given)
+        except CodeModeProtocolError as error:
+            if not error.details.get("unknown_key"):
+                raise
+            # The record, the log and the model have it from here: none of them knows options of Python.
+            raise CodeModeProtocolError(OTHER_KEYS, details=error.details) from None
 
     async def resume(self, interrupt: Interrupt, resolutions: Mapping[str, Any]) -> Any:
         """Do so for a `Resumer`: what was cut off in doubt asks anew, and what could not begin is tried again."""

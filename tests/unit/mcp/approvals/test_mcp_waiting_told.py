@@ -3,7 +3,7 @@
 import pytest
 
 from codemode.mcp.approvals.questions import Question
-from codemode.mcp.approvals.responses import waiting
+from codemode.mcp.approvals.responses import OTHER_KEYS, waiting
 
 ID = "0123456789abcdef0123456789abcdef"
 
@@ -29,3 +29,16 @@ def test_the_hint_says_where_a_person_decides_and_how_the_outcome_is_had(kinds, 
     [told] = response["diagnostics"]
     assert said in told["hint"]
     assert f'{{"resume": "{ID}"}} later' in told["hint"]
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [(None, "has expired"), ("http://127.0.0.1:1/console/records/1", "is closed at http://127.0.0.1:1/")],
+)
+def test_of_a_run_that_no_gateway_goes_on_with_is_told_why_and_what_people_can_do(url, said):
+    [told] = waiting(ID, [], 0, url, OTHER_KEYS)["diagnostics"]
+    assert told["message"] == f"the program cannot go on at present: {OTHER_KEYS}"
+    assert "waiting alone does not help" in told["hint"]
+    assert f'{{"resume": "{ID}"}} then gives its outcome' in told["hint"]
+    assert said in told["hint"]
+    assert "later" not in told["hint"]
