@@ -16,6 +16,9 @@ TREE = Path(__file__).parents[1]
 _SOURCES = [TREE / "src", *sorted(TREE.glob("integrations/*/src"))]
 _LANGUAGES = {".py": "python", ".json": "json", ".js": "javascript", ".yml": "yaml", ".yaml": "yaml", ".toml": "toml"}
 _SHOWN_AS_THEY_ARE = (".md", ".png")
+_PUBLIC_MEMBERS = {  # of classes that have others too, which only the package calls
+    "codemode.WorkerPool": ("active", "is_closed", "isolation", "share", "close", "aclose"),
+}
 _FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(?<=\]\()([^()\s#:]+)(?=(#[^()\s]*)?\))")
 
@@ -54,18 +57,31 @@ def modules() -> dict[str, Path]:
 
 
 def reference(module: str, file: Path) -> str:
-    """Return the page of a module: its docstring, and each name where it is defined, for most are imported late."""
+    """Return the page of a module: its docstring, and each name as it is imported from there."""
     tree = ast.parse(file.read_text(encoding="utf-8"))
-    parent = module if file.name == "__init__.py" else module.rpartition(".")[0]
     places = {
-        alias.name: f"{parent}.{statement.module}.{alias.name}"
+        alias.name: f"{statement.module}.{alias.name}"
         for statement in ast.walk(tree)
         if isinstance(statement, ast.ImportFrom) and statement.level == 1
         for alias in statement.names
         if alias.name not in ("late_names", "*")
     }
-    entries = [f"::: {places[name]}\n" for name in sorted(places, key=lambda name: (name[0].isupper(), name))]
+    entries = [
+        _entry(module, name, places[name] if _is_module(file, name) else name)
+        for name in sorted(places, key=lambda name: (name[0].isupper(), name))
+    ]
     return "\n".join([f"# {module}\n", ast.get_docstring(tree) or "", "", *entries])
+
+
+def _is_module(init: Path, name: str) -> bool:
+    """Tell whether a module stands under the name: it would be shown, and what it defines has the longer one."""
+    return init.name == "__init__.py" and (init.parent / f"{name}.py").exists()
+
+
+def _entry(module: str, name: str, place: str) -> str:
+    members = _PUBLIC_MEMBERS.get(f"{module}.{name}")
+    options = "" if members is None else f"    options:\n      members: [{', '.join(members)}]\n"
+    return f"::: {module}.{place}\n{options}"
 
 
 def _outside_of_fences(text: str, page: Path, shown: set[Path]) -> str:

@@ -67,10 +67,21 @@ def test_each_page_of_the_repository_has_its_place(folder: Path):
     assert {str(page.relative_to(pages)) for page in expected} - places == {"LICENSE.md"}
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_each_public_name_has_an_entry(folder: Path, module: str):
+def anchors(folder: Path, module: str) -> set[str]:
+    """Return what can be linked to of a module's page, without the module's name."""
     text = (folder / SITE["site_dir"] / "reference" / module / "index.html").read_text(encoding="utf-8")
-    assert {name for name in import_module(module).__all__ if f'.{name}"' not in text} == set()
+    return {found.removeprefix(f"{module}.") for found in re.findall(r'\bid="(codemode\w*\.[^"]*)"', text)}
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_each_public_name_has_an_entry_and_nothing_else_has(folder: Path, module: str):
+    entries = {anchor.partition(".")[0] for anchor in anchors(folder, module)}
+    assert entries == {*import_module(module).__all__}
+
+
+def test_of_a_pool_only_what_is_public_is_shown(folder: Path):
+    members = {one.partition(".")[2] for one in anchors(folder, "codemode") if one.startswith("WorkerPool.")}
+    assert members == {"active", "is_closed", "isolation", "share", "close", "aclose"}
 
 
 @pytest.mark.parametrize("module", MODULES)
