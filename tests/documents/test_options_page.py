@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterator
 from dataclasses import fields
@@ -20,7 +21,10 @@ from codemode import (
     Pipeline,
     PoolOptions,
     Telemetry,
+    Tool,
+    create_exec_wait_tools,
 )
+from codemode.surfaces.exec_wait.profile import OWN_LIMITS
 
 DOCS = Path(__file__).parents[2] / "docs"
 OPTIONS, OPERATION = ((DOCS / name).read_text(encoding="utf-8") for name in ("options.md", "operations.md"))
@@ -53,6 +57,42 @@ def test_the_page_names_every_option(part: type[Any]):
     names = [option.name.removeprefix(shared) for option in fields(part)]
     text = "\n".join(line for line in OPTIONS.splitlines() if f"`{part.path}" in line)
     assert [name for name in names if not re.search(rf"\b{name}`", text)] == []
+
+
+def test_the_page_says_what_exec_and_wait_do_not_read():
+    said = re.search(r"Of them `execution_policy\.(.*?); `execution_policy\.clock`", OPTIONS, re.DOTALL)
+    described = {"listing": "names", "max_description_characters": 300}
+    assert said
+    assert {*re.findall(r"(\w+)`(?=[ ,])", said[1])} == {*OWN_LIMITS, *described}
+
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    pairs = [create_exec_wait_tools([add], settings={"execution_policy": one}) for one in ({}, described)]
+    assert pairs[0].exec.description == pairs[1].exec.description
+
+
+def test_what_a_run_that_waits_takes_for_a_call_is_as_the_page_says():
+    (said,) = re.findall(r"some (\d+) for a small call", OPERATION)
+    pair = create_exec_wait_tools({"add": lambda: 1, "slow": Tool("slow", execute=_never)}, {"waitTimeoutMs": 100})
+
+    async def taken(calls: int) -> int:
+        code = f"for (let at = 0; at < {calls}; at++) await tools.add(); await tools.slow();"
+        assert (await pair.exec.execute({"code": code}))["status"] == "waiting"
+        (run,) = (one for one in pair.runs() if one.state == "waiting")
+        await pair.abort(run_id=run.run_id)
+        return run.bytes
+
+    async def main() -> float:
+        few, many = await taken(1), await taken(101)
+        await pair.aclose()
+        return (many - few) / 100
+
+    assert int(said) == pytest.approx(asyncio.run(main()), rel=0.25)
+
+
+async def _never(_input: Any) -> None:
+    await asyncio.Event().wait()
 
 
 def test_the_page_of_pools_names_every_option_of_one():

@@ -113,7 +113,9 @@ class OptionPart:
     @classmethod
     def _elsewhere(cls, name: str, /) -> str | None:
         """Return the path of an option that is looked for here and stands somewhere else."""
-        parts = {*(option.name for option in fields(cls)), "pool"} if not cls.path else set[str]()
+        names = {option.name for option in fields(cls)}
+        # Where one option of pools stands too, the others are looked for beside it.
+        parts = {*names, "pool"} if not cls.path or "on_saturation" in names else set[str]()
         having = (one.path for one in OptionPart.__subclasses__() if one.path in parts and _has(one, name))
         return next((f"{path}.{name}" for path in having), None)
 

@@ -65,9 +65,9 @@ class ExecutionPolicy(OptionPart):
     ``max_values`` bounds the containers and scalars of each value that crosses: input, output, answer, result.
     ``clock`` is what ``timeout_ms`` measures: "wall" all time but that in which only a person's decision is awaited;
     "program" only the program's own, none of that in which it waits for the host. ``tool_timeout_ms`` bounds each tool
-    call by itself. ``on_saturation`` None does as the pool does when no worker is free. ``listing`` is what the
-    description of codeMode says of the tools: all declarations that fit, their names alone, or how to search them,
-    which is one text whatever tools there are.
+    call by itself. ``on_saturation`` None does as the pool does when no worker is free; "wait" waits for the pool's
+    ``wait_timeout_ms`` at most, whatever the pool does. ``listing`` is what the description of codeMode says of the
+    tools: all declarations that fit, their names alone, or how to search them, one text whatever tools there are.
 
     What is told to the worker, and what a continuation keeps, follows from the fields.
     """
@@ -252,9 +252,6 @@ class ContinuationOptions(OptionPart):
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class PoolOptions(OptionPart):
     """How many workers run and how they start. ``max_workers`` None follows the available memory.
-
-    ``wait_timeout_ms`` bounds the wait of every invocation that waits: with ``on_saturation`` "fail" of those whose
-    ``execution_policy.on_saturation`` is "wait".
 
     ``programs_per_worker`` above 1 lets a worker run so many programs of one share, each in a fresh engine (on Linux);
     with ``isolation`` "required" it takes ``allow_kept_workers`` too.

@@ -133,6 +133,10 @@ def test_a_signing_key_that_can_be_guessed_is_warned_of_once(caplog):
         ({"timeout_ms": 5}, "'execution_policy.timeout_ms'? Write {'execution_policy': {'timeout_ms': ...}}"),
         ({"onApprovalRequired": len}, "is not an option; did you mean 'approval.on_approval_required'"),
         ({"max_workers": 2}, "is not an option; it is one of pools: write pool=WorkerPool({'max_workers': ...})"),
+        (
+            {"execution_policy": {"waitTimeoutMs": 2}},
+            "it is one of pools: write pool=WorkerPool({'wait_timeout_ms': ...})",
+        ),
         ({"approval": {"max_workers": 2}}, "approval.max_workers is not an option; known are"),
         ({"approval": "interrupt"}, "must be an ApprovalPolicy or a mapping such as {'mode': 'interrupt'}, got"),
         ({"approval": "x" * 200}, "or a mapping such as {'mode': ...}, got 'xxx"),
