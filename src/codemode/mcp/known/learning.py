@@ -7,6 +7,7 @@ import json
 import logging
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from ...data.json_values import decode_json
 from ...data.narrowing import is_array, is_object
 from ...host.threads import off_loop
 from ..config.values import ServerConfig
+from . import principals
 from .private_tables import PrivateTables
 from .shapes import Shape, bounded, from_json, join, schema_of, settled, shape_of, to_json
 
@@ -56,7 +58,7 @@ class Shapes:
     """
 
     def __init__(self, folder: Path | None, principal: str = "local") -> None:
-        self._tables = PrivateTables(None if folder is None else folder / FILE, _TABLE)
+        self._tables = PrivateTables(None if folder is None else folder / FILE, _TABLE, principals.TABLE)
         self._principal = principal
         self._seen: dict[tuple[str, str], _Seen] = {}
         self._wanted: set[tuple[str, str]] = set()
@@ -151,6 +153,8 @@ class Shapes:
     def _write(self, rows: list[tuple[str, ...]]) -> None:
         with self._tables.open(writes=True) as file:
             file.executemany("INSERT OR REPLACE INTO shapes VALUES (?, ?, ?, ?)", rows)
+            if not principals.is_noted(file, self._principal):
+                principals.note_use(file, self._principal, "shapes")
 
     def _read(self) -> dict[tuple[str, str], _Seen]:
         statement = "SELECT server, tool, shape FROM shapes WHERE principal = ? AND length(shape) <= ? LIMIT ?"
@@ -161,6 +165,10 @@ class Shapes:
                     found[server, tool] = _seen_of(decode_json(text, max_depth=64))
                 except Exception as error:  # noqa: BLE001 - the file is as hostile as a server
                     _log.warning("what was learned of %r of %r is no shape: %s", tool, server, type(error).__name__)
+            is_noted = principals.is_noted(file, self._principal)
+        if found and not is_noted:
+            with suppress(OSError):  # what can be read and not be written is read
+                self._write([])
         return found
 
 

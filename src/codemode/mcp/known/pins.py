@@ -1,7 +1,8 @@
 """Tools as they were when their server was first used: what is another one later is told, or kept from programs.
 
 Names, descriptions, schemas and annotations count. Only a person's approval takes a difference away; a server that
-changes back has none. What is kept is in one file of the state folder, for each principal by itself.
+changes back has none. What is kept is in one file of the state folder, for each principal by itself, until that one
+has not been there for 90 days.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from ...host.threads import LARGE_CHARACTERS, off_loop, run_check
 from ...trace.visible_text import clipped, visible
 from ..approvals.remembered import definition_of
 from ..config.values import ServerConfig
+from . import principals
 from .differences import Difference
 from .private_tables import PrivateTables
 
@@ -39,6 +41,7 @@ _TABLES = (
         " tool TEXT NOT NULL, digest TEXT NOT NULL, said TEXT NOT NULL,"
         " PRIMARY KEY (principal, server, state, tool)) WITHOUT ROWID"
     ),
+    principals.TABLE,
 )
 _PINNED, _WAITING = "pinned", "waiting"  # as first used or approved; as last listed, where that is not the same
 _DELETE = "DELETE FROM tools WHERE principal = ? AND server = ? AND state = ?"
@@ -84,6 +87,7 @@ class Pins:
         self._changes: dict[str, int] = {}
         self._wholes: dict[str, str | None] = {}
         self._wholes_stamp: object = ()
+        self._noted_day: int | None = None
 
     # --- hooks ---
 
@@ -106,6 +110,7 @@ class Pins:
                 raise
             _log.warning("the tools of server %r are not compared with those first used: %s", config.name, error)
             return tools
+        await self._note_use()
         self._stamps[config.name] = self._tables.stamp
         self._note(config, different)
         return tools if config.pin == "warn" else [tool for tool in tools if tool.name not in different]
@@ -179,6 +184,21 @@ class Pins:
             self._wholes = await off_loop(self._read_wholes)
             self._wholes_stamp = stamp
         return stamp is not None and self._wholes.get(server) == whole
+
+    async def _note_use(self) -> None:
+        """Keep once a day that this principal is there: pins of those who are gone would fill the file."""
+        if self._noted_day == (today := principals.today()):
+            return
+        self._noted_day = today
+        try:
+            await off_loop(self._write_use)
+        except OSError as error:
+            _log.info("pins of users who are gone are not removed: %s", error)
+
+    def _write_use(self) -> None:
+        with self._tables.open(writes=True) as file:
+            file.execute("BEGIN IMMEDIATE")
+            principals.note_use(file, self._principal, "servers", "tools")
 
     def _read_wholes(self) -> dict[str, str | None]:
         with self._tables.open() as file:
