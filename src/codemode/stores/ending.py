@@ -13,6 +13,7 @@ from .leasing import end, end_all, mark_lost
 from .outcomes import end_text
 from .rows import clause, marks, unknown
 from .session import Session
+from .set_back import bring_home
 from .states import RecordEvent, RecordState, record_after, request_after
 from .values import Tenant
 
@@ -71,6 +72,7 @@ def run_again(session: Session, record_id: str, by: By, tenant: Tenant) -> None:
 
 def sweep(session: Session, deny_before_expiry_ms: int | None) -> int:
     """Mark at most `AT_ONCE` of each kind, and return how many were marked."""
+    bring_home(session)
     now_ms = session.now_ms
     expired = session.rows(
         "SELECT id, tenant, state FROM codemode_records WHERE state IN ('pending', 'resting') AND expires_at_ms <= ?"

@@ -21,6 +21,7 @@ from ..host.own_thread import in_own_thread
 from .content import SqlContent, purge_of_journals
 from .keeping import require_lease, require_text
 from .session import Database, Row, Session
+from .set_back import left_of_lease
 
 ResultT = TypeVar("ResultT")
 MOST_PURGED = 100
@@ -168,15 +169,17 @@ def purge(session: Session, older_than_ms: int) -> int:
 def _take(session: Session, place: Row, lease_ms: int, *, again: bool) -> OpenedJournal | float | None:
     """Return the journal; the seconds that somebody else has it, at most; None when there is none."""
     found = session.one(
-        f"SELECT id, number, head, until_ms, outcome, is_final FROM codemode_journals"
+        f"SELECT id, number, head, until_ms, outcome, is_final, changed_at_ms FROM codemode_journals"
         f" WHERE tenant = ? AND app = ? AND key = ?{session.dialect.locking}",
         *place,
     )
     if found is None:
         return None
-    journal, number, head, until_ms, outcome, is_final = found
+    journal, number, head, until_ms, outcome, is_final, changed_at_ms = found
     if outcome is not None and (is_final or not again):
         return _Opened(place[2], 0, json.loads(head), _lines(session, journal), json.loads(outcome), False, journal)
+    if until_ms is not None:
+        until_ms = left_of_lease(session, journal, until_ms, changed_at_ms)
     if until_ms is not None and until_ms > session.now_ms:
         session.run("UPDATE codemode_journals SET is_awaited = 1 WHERE id = ?", journal)
         return (until_ms - session.now_ms) / 1000
