@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,6 +22,9 @@ from codemode import (
 )
 
 _RETRY_SECONDS = 5
+_TELL_SECONDS = 60.0
+_log = logging.getLogger("codemode.console")
+_told: dict[str, float] = {}
 _TABLE: tuple[tuple[type[CodeModeError], int, str], ...] = (
     (UnknownRequest, 404, "There is no such request or record"),
     (RecordExpired, 410, "It has expired"),
@@ -62,9 +67,20 @@ def problem_of(error: CodeModeError) -> Problem | None:
     """Return what is to be said of an error of the store; None for one that is no such thing."""
     for kind, status, title in _TABLE:
         if isinstance(error, kind):
+            if status == 503:
+                _tell(error.message)
             headers = {"Retry-After": str(_RETRY_SECONDS)} if status == 503 else None
             return Problem(status, title, _words(error), headers=headers, facts=_facts(error))
     return None
+
+
+def _tell(message: str) -> None:
+    """Say in the log why, once a minute: pages keep it to themselves, and on a full disk nothing else fails."""
+    now = time.monotonic()
+    if now - _told.get(message, -_TELL_SECONDS) >= _TELL_SECONDS:
+        _told.clear()
+        _told[message] = now
+        _log.warning("people are told that the database is away: %s", message)
 
 
 def unknown() -> Problem:
