@@ -226,10 +226,7 @@ def _json(payload: Mapping[str, Any]) -> bytes:
 
 @record
 class ProgramAnalysed:
-    """The stripped program and facts about it (None: unknown), or the problems that forbid running it.
-
-    ``size`` is how many bytes the worker has said it in.
-    """
+    """The stripped program and facts about it (None: unknown) in ``size`` bytes, or the problems that forbid it."""
 
     js: str | None
     facts: Facts | None

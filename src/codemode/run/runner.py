@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import CodeModeError, CodeModeProtocolError
@@ -205,15 +204,15 @@ class Runner:
                 self._fail(error)
 
     def _check_now(self, found: events.CheckProgram) -> None:
-        check = partial(self._check, found.js, found.facts, found.size)
         try:
-            self._checked(steps.run_on_the_loop(check))
+            self._checked(steps.run_on_the_loop(lambda: self._check(found.js, found.facts, found.size)))
         except steps.TooLongForTheLoop:
-            self._tasks[_PROGRAM] = self._loop.create_task(self._check_elsewhere(check))
+            self._tasks[_PROGRAM] = self._loop.create_task(self._check_elsewhere(found))
 
-    async def _check_elsewhere(self, check: Callable[[], events.ProgramAccepted | events.ProgramRefused]) -> None:
+    async def _check_elsewhere(self, found: events.CheckProgram) -> None:
         try:
-            self._checked(await run_check(LARGE_CHARACTERS, check))
+            checked = await run_check(LARGE_CHARACTERS, lambda: self._check(found.js, found.facts, found.size))
+            self._checked(checked)
         except Exception as error:  # noqa: BLE001 - whoever waits for the end gets it, as if the loop had raised it
             self._fail(error)
         finally:
