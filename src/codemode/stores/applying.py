@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from ..errors import CUT_OFF_ERRORS, CodeModeAbortedError, CodeModeError, CodeModeProtocolError
 from ..host.cancellation import alongside, to_its_end
 from ..options.checked_fields import WrongTypeError
+from .away import AwayLog
 from .errors import StoreUnavailable
 from .values import Lease
 
@@ -38,13 +39,16 @@ async def renewed(store: Renewing, lease: Lease) -> AsyncGenerator[None]:
 
 
 async def _keep(store: Renewing, lease: Lease) -> None:
+    away = AwayLog("the lease of a record is not renewed")
     while True:
         await asyncio.sleep(lease.lease_ms / 3000)
         try:
             if not await store.renew(lease):
                 return
-        except Exception:  # noqa: BLE001 - the database may be back before the lease is over
-            _log.warning("the lease of a record could not be renewed", exc_info=True)
+        except Exception as error:  # noqa: BLE001 - the database may be back before the lease is over
+            away.failed(error)
+        else:
+            away.worked()
 
 
 async def written(work: Coroutine[Any, Any, Any]) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from codemode import ALL_TENANTS, Lease, MemoryInterruptStore, Resumer, StoreUnavailable
 from codemode.stores import resumer as resumers
+from codemode.stores.applying import renewed
 
 TRIES = 5
 
@@ -79,4 +81,31 @@ def test_another_reason_is_told_and_what_is_no_error_of_a_store_with_its_traceba
     assert [(text, is_traced) for text, is_traced in found if text.startswith("nothing")] == [
         ("nothing is resumed until the store can be used: away", False),
         ("nothing is resumed until the store can be used: broken", True),
+    ]
+
+
+def test_a_lease_that_cannot_be_renewed_for_long_is_one_line(caplog: pytest.LogCaptureFixture):
+    class Store:
+        def __init__(self) -> None:
+            self.left: list[Exception | None] = [*[StoreUnavailable("away")] * TRIES, None]
+            self.is_done = asyncio.Event()
+
+        async def renew(self, lease: Lease) -> bool:
+            if not self.left:
+                self.is_done.set()
+                return False
+            if (error := self.left.pop(0)) is not None:
+                raise error
+            return True
+
+    async def scenario() -> None:
+        store, lease = Store(), SimpleNamespace(lease_ms=3)
+        async with renewed(store, lease), asyncio.timeout(60):  # type: ignore[arg-type]
+            await store.is_done.wait()
+
+    with caplog.at_level(logging.WARNING, "codemode.stores"):
+        asyncio.run(scenario())
+    assert [record.getMessage() for record in caplog.records] == [
+        "the lease of a record is not renewed until the store can be used: away",
+        "the store can be used again",
     ]
