@@ -15,7 +15,8 @@ import pytest
 from controlling_terminal import Person, PersonHere
 
 from codemode import ModuleServer, SqliteInterruptStore, Tool, create_run_tool
-from codemode.cli import main, mcp_terminal
+from codemode.cli import main, mcp_approvals, mcp_terminal
+from codemode.cli.exits import UsageError
 from codemode.mcp.approvals.remembered import Remembered
 
 COMMAND = [sys.executable, "-W", "error", "-m", "codemode"]
@@ -232,3 +233,43 @@ def test_what_cannot_be_meant_is_refused_before_the_question(
     code, _, err = at.end()
     assert (code, said in err) == (2, True)
     assert waiting.decided() == [None, None]
+
+
+def _decided_by_another(waiting: Waiting, *calls: str) -> None:
+    async def decide() -> None:
+        async with SqliteInterruptStore(waiting.path) as store:
+            await store.decide({one: {"approved": False} for one in calls}, actor="ana", tenant="local")
+
+    asyncio.run(decide())
+
+
+def test_what_another_has_decided_meanwhile_stands_and_is_told_with_the_way_out(
+    waiting: Waiting, person_here: Callable[..., PersonHere]
+):
+    someone = person_here("approvals", "approve", waiting.record_id)
+    someone.read_until("Allow these 2 calls?")
+    _decided_by_another(waiting, waiting.calls[0])
+    someone.type("yes\n")
+    code, _, errors = someone.end()
+    assert code == 1
+    assert "ana has decided about it; `codemode mcp approvals` lists what still waits" in errors
+    assert waiting.decided() == [{"approved": False}, None]
+
+
+def test_nobody_is_asked_about_what_was_decided_while_it_was_looked_up(
+    waiting: Waiting, monkeypatch: pytest.MonkeyPatch
+):
+    listed = mcp_approvals._all_waiting
+
+    async def decided_then(store: Any) -> Any:
+        found = await listed(store)
+        await store.decide({one: {"approved": False} for one in waiting.calls}, actor="ana", tenant="local")
+        return found
+
+    async def found() -> None:
+        async with SqliteInterruptStore(waiting.path) as store:
+            await mcp_approvals._found(store, waiting.record_id)
+
+    monkeypatch.setattr(mcp_approvals, "_all_waiting", decided_then)
+    with pytest.raises(UsageError, match=r"nothing waits under .*lists what does"):
+        asyncio.run(found())

@@ -103,7 +103,7 @@ async def _written(store: InterruptStore, record: Record, decisions: dict[str, A
     try:
         await store.decide(decisions, actor=_actor(), tenant=record.tenant, seen=seen)
     except CodeModeError as error:
-        warn(f"nothing was decided: {error.message}")
+        warn(f"nothing was decided: {error.message}; `codemode mcp approvals` lists what still waits")
         return FAILED
     print(f"decided {counted(len(decisions), 'call')} of run {visible(record.id)}; a gateway that runs goes on with it")
     return DONE
@@ -186,7 +186,9 @@ async def _found(store: InterruptStore, given: str) -> tuple[Record, list[Stored
         if meant:
             record = await store.record(listed.id, tenant=listed.tenant)
             now = {one.interrupt_id: one for one in waiting(record)}
-            return record, [now[one.interrupt_id] for one in meant if one.interrupt_id in now]
+            left = [now[one.interrupt_id] for one in meant if one.interrupt_id in now]
+            if left:
+                return record, left
     raise UsageError(f"nothing waits under {visible(given)}: `codemode mcp approvals` lists what does")
 
 
