@@ -120,6 +120,10 @@ def _of_host(error: CodeModeError) -> Diagnostic:
     if isinstance(error, CodeModeConcurrencyError):
         return diagnostic("error", "BUSY", "no sandbox was free in time", hint="Run the same program again later.")
     if isinstance(error, CodeModeAbortedError):
+        if error.details.get("origin") == "continuation":  # its claim was lost
+            message = "this host stood still, and another one goes on with the program"
+            hint = "Do not run the program again: tell the user, or send the same answers again for what it comes to."
+            return diagnostic("error", "CANCELLED", message, hint=hint)
         return diagnostic(
             "error", "CANCELLED", "the run was cancelled", hint="Run the program again if it is still wanted."
         )

@@ -45,6 +45,10 @@ _KINDS: Mapping[str, tuple[str, str, str]] = {
     "output": (TOOL_CALL, "INVALID_OUTPUT", "Go on without this tool: what it gives is not what it promises."),
     "execution": (TOOL_CALL, FAILED, "Change the call as the message says."),
 }
+_RAISED_HINTS: Mapping[str, str] = {
+    "OUTCOME_UNKNOWN": "Do not make this call again before it is known whether it has happened: look, or ask the user.",
+    "TIMEOUT": "Ask the tool for less at once.",
+}
 _HIDDEN_HINT = "Go on without this call, or tell the user that the tool fails."
 _SIGN_IN = "Tell the user to sign in to {server}."
 _REMOVED = "[secret]"
@@ -109,7 +113,9 @@ def _kind_of(error: CodeModeError, *, is_raised: bool) -> tuple[str, str, str]:
     if error.code in HIDDEN_CODES:
         return error_class, code, _HIDDEN_HINT
     is_own = is_raised and error.code != type(error).default_code
-    return error_class, clipped(error.code, _MAX_CODE_CHARACTERS) if is_own else code, hint
+    if not is_own:
+        return error_class, code, hint
+    return error_class, clipped(error.code, _MAX_CODE_CHARACTERS), _RAISED_HINTS.get(error.code, hint)
 
 
 def _is_undecided(error: CodeModeError) -> bool:

@@ -98,6 +98,14 @@ TABLE: dict[str, tuple[CodeModeError, dict[str, Any]]] = {
     "result": (CodeModeSerializationError("the program's result is not JSON: a cycle"), {"code": "RESULT_NOT_JSON"}),
     "deadlock": (CodeModeError("waits", code="CODE_MODE_DEADLOCK"), {"code": "DEADLOCK"}),
     "cancelled": (CodeModeAbortedError("no"), {"code": "CANCELLED"}),
+    "a claim that was lost": (
+        CodeModeAbortedError("no", details={"origin": "continuation"}),
+        {
+            "code": "CANCELLED",
+            "message": "this host stood still, and another one goes on with the program",
+            "hint": "Do not run the program again: tell the user, or send the same answers again for what it comes to.",
+        },
+    ),
     "worker": (CodeModeWorkerError(SENTENCES["worker"]), {"code": "WORKER_FAILED"}),
     "protocol": (CodeModeProtocolError("frame at /x"), {"code": "WORKER_FAILED"}),
     "busy": (CodeModeConcurrencyError("no"), {"code": "BUSY"}),

@@ -115,6 +115,12 @@ def test_what_a_server_says_of_its_failure_is_shown_without_secrets():
     assert words(CodeModeToolError("gone", code="hunter2"), raised=True)["code"] == "[secret]"
 
 
+def test_a_call_that_may_have_happened_is_not_to_be_changed_and_made_again():
+    hints = [words(CodeModeToolError("no answer", code=one), raised=True)["hint"] for one in ("OUTCOME_UNKNOWN", "X")]
+    assert hints[0].startswith("Do not make this call again")
+    assert hints[1] == "Change the call as the message says."
+
+
 def test_what_a_server_says_is_bounded_and_no_secret_is_cut_open():
     for size in (3_990, 3_995, 4_000, 5_000_000, (1 << 20) - 3):
         message = words(CodeModeToolError("x" * size + "hunter2" * 3 + "y" * 100), raised=True)["message"]
