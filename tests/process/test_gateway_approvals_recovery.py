@@ -8,7 +8,7 @@ from typing import Any
 
 import mcp_types as types
 import pytest
-from approval_world import IMPORT, RESULT, Shop, accept, answer_of, codes, hosts, mute
+from approval_world import IMPORT, RESULT, Shop, accept, answer_of, codes, hosts, kept, mute
 from leftovers import kill_workers
 from mcp import Client
 from waiting import within
@@ -120,6 +120,41 @@ def test_a_run_that_is_cut_off_after_an_approval_asks_what_happened_and_runs_not
             await store.decide({doubt.interrupt_id: {"value": "done"}}, actor="ana", tenant=ALL_TENANTS)
             await store.outcome(record.id, tenant="local", timeout_ms=60_000)
             assert (await call(client, resume=waits["id"]))["result"] == "done"
+            assert shop.done == ["stock", "lose"]
+
+    within(scenario())
+
+
+@pytest.mark.parametrize("journal", [False, True])
+def test_a_client_that_leaves_while_what_it_has_approved_is_under_way_leaves_the_question_to_the_store(
+    journal: bool, pool: WorkerPool
+) -> None:
+    async def person(_ctx: Any, _params: Any) -> Any:
+        return accept()
+
+    async def scenario() -> None:
+        under_way = asyncio.Event()
+        shop = Shop(on_lose=under_way.set)
+        shop.tools["lose"].annotations = types.ToolAnnotations(destructive_hint=True)
+        async with hosts(pool=pool, shop=shop, wait_ms=1, journal=journal) as (_, store, host):
+
+            async def leaving() -> None:
+                async with Client(host.server, elicitation_callback=person) as client:
+                    await call(client, code=CODE)
+
+            left = asyncio.create_task(leaving())
+            await under_way.wait()
+            left.cancel()
+            await asyncio.wait([left])
+            record = await kept(store)
+            async with mute(host) as other:
+                # Whoever sends the same program again is told of it, and does not begin a second one.
+                told = await call(other, code=CODE)
+                assert (codes(told), told["waiting"]["id"]) == (["OUTCOME_UNKNOWN"], record.id)
+                (doubt,) = record.requests
+                await store.decide({doubt.interrupt_id: {"value": "done"}}, actor="ana", tenant=ALL_TENANTS)
+                await store.outcome(record.id, tenant="local", timeout_ms=60_000)
+                assert (await call(other, resume=record.id))["result"] == "done"
             assert shop.done == ["stock", "lose"]
 
     within(scenario())

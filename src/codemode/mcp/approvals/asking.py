@@ -194,8 +194,17 @@ class Asking:
             return interrupt
 
     async def _with_answers(self, leg: Leg, interrupt: Interrupt, said: Said) -> Any:
-        """Go on with answers. Where no worker is free that is left to the store, which goes on once there is one."""
-        outcome = await self.runs.go_on(interrupt, said.resolutions, leg.origin)
+        """Go on with answers. Where no worker is free that is left to the store, which goes on once there is one.
+
+        So is what is cut off because the client has left: what was approved may have been under way.
+        """
+        try:
+            outcome = await self.runs.go_on(interrupt, said.resolutions, leg.origin)
+        except asyncio.CancelledError as cancelled:
+            way_on = getattr(cancelled.__cause__, "recovery", None)
+            if isinstance(way_on, Interrupt) and not _is_cancelled_by_client(leg):
+                await to_its_end(self._keep(leg, way_on, self._bundles.questions(way_on)))
+            raise
         if not isinstance(outcome, RunResponse) or not isinstance(outcome.exception, CodeModeConcurrencyError):
             return outcome
         record_id = await self._keep(leg, interrupt, self._bundles.questions(interrupt, leg.said))
