@@ -104,6 +104,7 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self._app = app
         self.on_ready: Callable[[], None] | None = None
+        self._is_told = False
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -112,6 +113,10 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await self._app.stop()
+        if self._is_told:
+            # In its place stands sse_starlette's, by which all streams of this process end: those of pages do so now,
+            # and those of calls have had their moment.
+            self.handle_exit(signal.SIGTERM, None)
         await super().shutdown(sockets)
 
     @contextlib.contextmanager
@@ -121,9 +126,13 @@ class _Server(uvicorn.Server):
         with contextlib.ExitStack() as stack:
             for one in (signal.SIGINT, signal.SIGTERM):
                 with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):  # no loop of the main thread
-                    loop.add_signal_handler(one, self.handle_exit, one, None)
+                    loop.add_signal_handler(one, self._end, one)
                     stack.callback(loop.remove_signal_handler, one)
             yield
+
+    def _end(self, number: signal.Signals) -> None:
+        self.force_exit = self.should_exit and number == signal.SIGINT
+        self.should_exit = self._is_told = True
 
 
 def _patient(seconds: float) -> type[asyncio.Protocol]:

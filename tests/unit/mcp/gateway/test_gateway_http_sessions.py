@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from gateway_doors import ANA, BOB, BOUND, MODERN, TOKENS, StandIn, asking, bearer, modern_call, serving, who
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
+from sse_starlette.sse import AppStatus
 
 from codemode.mcp import GatewayConfig
 from codemode.mcp.gateway.http_app import http_app
@@ -254,6 +256,48 @@ def test_a_call_that_ends_in_time_is_answered_while_the_gateway_stops():
                 await asyncio.wait_for(gateway.held.wait(), BOUND)
                 asyncio.get_running_loop().call_soon(gateway.let_go.set)
             assert (await waiting).status_code == 200
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+def test_a_signal_lets_calls_end_that_run(mode: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(AppStatus, "should_exit", False)  # stays True behind a signal, for the whole process
+
+    async def main() -> None:
+        async with served(stop_seconds=BOUND) as (gateway, url, client), asyncio.timeout(BOUND / 2):
+            session, held = await opened(client, url), modern_call("held")
+            if mode == "legacy":
+                params = {"name": "held", "arguments": {}}
+                held = {"json": {**listed(), "method": "tools/call", "params": params}, "headers": session}
+            waiting = asyncio.create_task(client.post(url, **held))
+            await gateway.held.wait()
+            signal.raise_signal(signal.SIGTERM)
+            while (await client.post(url, json=listed() | {"id": 2}, headers=session)).status_code != 503:
+                pass
+            # What cuts off streams looks at this twice a second: here the call may have ended before.
+            assert not AppStatus.should_exit
+            gateway.let_go.set()
+            answer = await waiting
+            assert answer.status_code == 200
+            assert '"result":' in answer.text
+            assert not gateway.cancelled.is_set()
+
+    asyncio.run(main())
+
+
+def test_a_signal_ends_what_pages_listen_to(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(AppStatus, "should_exit", False)
+
+    async def main() -> None:
+        async with served({"tokens": TOKENS}, stop_seconds=BOUND) as (_, url, client), asyncio.timeout(BOUND / 2):
+            console = url.removesuffix("/mcp") + "/console"
+            own = {"sec-fetch-site": "same-origin"}
+            assert (await client.post(f"{console}/sign-in", data={"token": ANA}, headers=own)).status_code == 303
+            async with client.stream("GET", f"{console}/events", headers=own) as listening:
+                assert listening.status_code == 200
+                signal.raise_signal(signal.SIGTERM)
+                assert b"open" in b"".join([part async for part in listening.aiter_bytes()])
 
     asyncio.run(main())
 
