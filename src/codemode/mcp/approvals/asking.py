@@ -6,6 +6,7 @@ Nothing that a model writes decides: answers come from the client's person, or f
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -23,6 +24,7 @@ from ...stores.protocol import InterruptStore
 from ...stores.values import Record
 from ...surfaces.modules.response import RunResponse
 from ...surfaces.modules.run_tool import RunTool
+from ...trace.visible_text import one_line
 from ..config.values import GatewaySettings, ServerConfig
 from ..gateway.principals import Principal
 from ..upstreams.origins import CallOrigin
@@ -39,6 +41,8 @@ from .ways import Way, facts_of, way_of
 
 Answer = RunResponse | types.InputRequiredResult
 _ASK_SECONDS = 600.0
+_MAX_NAMES_CHARACTERS = 500
+_log = logging.getLogger("codemode.mcp")
 
 
 class Asking:
@@ -170,7 +174,7 @@ class Asking:
                 responses = await asked_in_session(leg, questions, self._ask_seconds)
         except asyncio.CancelledError:
             if not _is_cancelled_by_client(leg):  # it has left: people may still decide
-                await to_its_end(self._keep(leg, interrupt, questions))
+                await self._left(leg, interrupt, questions)
             raise
         if len(responses) < len(questions):
             leg.facts = replace(leg.facts, has_channel=False)
@@ -203,7 +207,7 @@ class Asking:
         except asyncio.CancelledError as cancelled:
             way_on = getattr(cancelled.__cause__, "recovery", None)
             if isinstance(way_on, Interrupt) and not _is_cancelled_by_client(leg):
-                await to_its_end(self._keep(leg, way_on, self._bundles.questions(way_on)))
+                await self._left(leg, way_on, self._bundles.questions(way_on))
             raise
         if not isinstance(outcome, RunResponse) or not isinstance(outcome.exception, CodeModeConcurrencyError):
             return outcome
@@ -296,6 +300,19 @@ class Asking:
         )
         await self._goes_on()
         return record_id
+
+    async def _left(self, leg: Leg, interrupt: Interrupt, questions: list[Question]) -> None:
+        """Keep a run whose client is gone: of what cannot be kept, the log alone is left to tell."""
+
+        async def kept() -> None:
+            try:
+                await self._keep(leg, interrupt, questions)
+            except Exception:  # noqa: BLE001 - whatever it is, the client can no longer be told
+                names = ", ".join(dict.fromkeys(f"{one.server}.{one.tool}" for one in questions)) or "its calls"
+                said = one_line(names, _MAX_NAMES_CHARACTERS)
+                _log.exception("a client left, and its program cannot be kept: nobody is asked about %s", said)
+
+        await to_its_end(kept())
 
     async def _waited(self, leg: Leg, record_id: str, servers: set[str]) -> Answer:
         """Wait as long as the servers say, and answer what there is then. Meanwhile the client may show the page."""

@@ -25,9 +25,10 @@ from approval_world import (
     mute,
 )
 from mcp import Client
+from mcp.shared.exceptions import MCPError
 from waiting import within
 
-from codemode import ALL_TENANTS, ToolCallContext, request_interrupt
+from codemode import ALL_TENANTS, StoreUnavailable, ToolCallContext, request_interrupt
 from codemode.mcp.approvals.later_calls import AUDIT_KIND, LaterCalls
 from codemode.mcp.approvals.remembered import Remembered
 from codemode.mcp.gateway.principals import LOCAL, Principal
@@ -237,6 +238,37 @@ def test_a_client_that_leaves_in_the_middle_of_a_question_loses_nothing() -> Non
                 await store.outcome(waits["id"], tenant="local", timeout_ms=30_000)
                 assert (await call(later, resume=waits["id"]))["result"] == "refunded 500 for a"
             assert shop.done == [("a", 500)]
+
+    within(scenario())
+
+
+def test_a_run_of_a_client_that_left_is_told_in_the_log_where_it_cannot_be_kept(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        asked, ended = asyncio.Event(), asyncio.Event()
+
+        async def person(_ctx: Any, _params: Any) -> Any:
+            asked.set()
+            await asyncio.Event().wait()
+
+        async with hosts(wait_ms=SOON) as (shop, store, host):
+
+            async def away(*_: Any, **__: Any) -> str:
+                ended.set()
+                raise StoreUnavailable("the disk is full")
+
+            monkeypatch.setattr(store, "put", away)
+            async with Client(host.server, mode="legacy", elicitation_callback=person) as client:
+                running = asyncio.create_task(client.call_tool("codemode_run", {"code": ONE}))
+                await asked.wait()
+            await asyncio.wait([running])
+            await ended.wait()
+            assert isinstance(running.exception(), MCPError)
+            assert ("a", 500) not in shop.done
+        (line,) = (one for one in caplog.records if "cannot be kept" in one.message)
+        assert line.message.endswith("nobody is asked about shop.refund")
+        assert "the disk is full" in str(line.exc_info)
 
     within(scenario())
 
