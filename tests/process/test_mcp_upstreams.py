@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from waiting import until, within
 from codemode import ToolCallContext, create_run_tool
 from codemode.errors import CodeModeToolError
 from codemode.mcp import GatewayConfig, UpstreamHooks, connect
+from codemode.mcp.upstreams import calls
 from codemode.mcp.upstreams import upstream as upstreams
 from codemode.mcp.upstreams.origins import CallOrigin
 
@@ -151,6 +153,45 @@ def test_a_call_ends_in_its_time_and_the_server_is_told(tmp_path, tool, code):
             await until(lambda: "cancelled" in (tmp_path / "log").read_text())
 
     within(work())
+
+
+def test_a_server_that_stands_still_is_ended_after_two_calls_and_started_for_the_next(monkeypatch, caplog):
+    monkeypatch.setattr(calls, "_PING_SECONDS", 0.2)
+
+    async def pid_of(upstream):
+        while True:
+            try:
+                return (await upstream.call("pid", {})).structured_content["pid"]
+            except CodeModeToolError as error:  # a busy machine may take longer too
+                assert error.code == "TIMEOUT"
+
+    async def work():
+        async with connect(of(quick(timeout_ms=500))) as connected:
+            upstream = connected.upstream("quick")
+            await upstream.tools()
+            before = await pid_of(upstream)
+            os.kill(before, signal.SIGSTOP)
+            assert await pid_of(upstream) != before
+            await until(lambda: not Path(f"/proc/{before}").exists())
+
+    within(work())
+    assert "server 'quick' was asked and has said nothing for" in caplog.text
+
+
+def test_a_server_that_is_late_and_answers_otherwise_is_left_running(tmp_path, monkeypatch):
+    monkeypatch.setattr(calls, "_PING_SECONDS", 60.0)
+
+    async def work():
+        async with connect(of(quick(f"marks={tmp_path}", timeout_ms=100))) as connected:
+            upstream = connected.upstream("quick")
+            await upstream.tools()
+            for _ in range(5):
+                with pytest.raises(CodeModeToolError, match="did not answer within 100 ms"):
+                    await upstream.call("slow_read", {})
+            assert upstream.state == "ready"
+
+    within(work())
+    assert sum(line.startswith("start") for line in (tmp_path / "log").read_text().splitlines()) == 1
 
 
 def test_who_cancels_a_call_cancels_it_at_the_server(tmp_path):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -32,9 +34,12 @@ from .origins import CallOrigin, origin_of
 
 MAX_ROUNDS = 10
 _MAX_ATTEMPTS = 3
+_STILL_TIMEOUTS = 2
+_PING_SECONDS = 5.0
 _MAX_PROGRESS_CHARACTERS = 500
 _MAX_READ_CHARACTERS = 20_000
 _MAX_PROGRESS_A_SECOND = 20
+_log = logging.getLogger("codemode.mcp")
 _InputRequest: TypeAdapter[types.InputRequest] = TypeAdapter(types.InputRequest)
 
 
@@ -119,7 +124,7 @@ class Calls:
                     headers = mirrored(connection, tool, arguments)
                     return await self._rounds(connection, name, arguments, context, clock, headers)
             except Lost as lost:
-                if lost.is_over:
+                if lost.is_over or (lost.is_late and await self._stands_still(connection)):
                     self._link.lost(connection)
                 if lost.needs_sign_in:
                     raise self._link.error(lost.reason, UpstreamFailure.of(lost)) from None
@@ -132,6 +137,25 @@ class Calls:
                 self._ask_to_open(page_to_open(error), context)
                 raise self._hidden(refused(self._config, name, error)) from None
         raise AssertionError
+
+    async def _stands_still(self, connection: Connection) -> bool:
+        """Tell whether a server's process has said nothing for two calls' time, and no longer answers anything at all.
+
+        A server over HTTP is somebody else's, and another connection is no help to it.
+        """
+        silence, least = connection.requests.silence, _STILL_TIMEOUTS * self._config.timeout_ms / 1000
+        if not connection.tells_sending or silence.seconds < least:
+            return False
+        params: dict[str, Any] = {}
+        opts = self.stamp(connection, "ping", params)
+        with suppress(TimeoutError, MCPError, OSError, RuntimeError):  # a refusal is an answer too
+            async with asyncio.timeout(_PING_SECONDS):
+                await connection.requests.send_raw_request("ping", params, opts)
+        if silence.seconds < least:
+            return False
+        said = "server %r was asked and has said nothing for %.0f seconds: it is ended, and started when it is needed"
+        _log.warning(said, self._config.name, silence.seconds)
+        return True
 
     def _ask_to_open(self, url: str | None, context: Any) -> None:
         """Pause the program until its user has opened a page, where the server wants that and nobody was asked yet.

@@ -6,10 +6,9 @@ import asyncio
 import contextvars
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from dataclasses import dataclass
+from typing import Any, Literal
 
-import anyio
 import mcp_types as types
 from mcp.client.session import ClientSession
 from mcp.shared.dispatcher import CallOptions
@@ -20,17 +19,15 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from ...data.json_shape import holds_more_values_than
 from ...errors import CodeModeAuthenticationError
 from ...trace.failures import members_of
-from .lines import MAX_ASKED_VALUES
+from .bounds import Refusal, Told, Watched
 from .log_levels import with_level
 from .losses import Lost, NotStartedError, UpstreamFailure
+from .silence import Silence
 from .streams import SENDING, Sending
 
 Era = Literal["handshake", "modern"]
 MAX_ANSWER_VALUES = 50_000
 """Of what the SDK reads of a server on the event loop: all but lists and results of tools."""
-
-MAX_UNREAD = 4_096
-"""Of what waits to be said to a server: calls in flight are fewer."""
 
 _CLOSE_SECONDS = 15.0
 
@@ -41,12 +38,13 @@ class Requests(JSONRPCDispatcher):
     def __init__(self, read: Any, write: Any) -> None:
         self.in_flight = 0
         self.last_used = 0.0
+        self.silence = Silence()
         self.ended = asyncio.Event()
         self.hide: Callable[[Any], Awaitable[Any]] | None = None
         """Takes secrets out of what the server gives; out of lists and results of tools others do, who know more."""
         self.log_level: Callable[[], str | None] = lambda: None
-        watched: Any = _Watched(read, self.ended)
-        told: Any = _Told(write, self.ended)
+        watched: Any = Watched(read, self.ended, self.silence)
+        told: Any = Told(write, self.ended)
         super().__init__(watched, told)
 
     async def send_raw_request(
@@ -56,6 +54,7 @@ class Requests(JSONRPCDispatcher):
         if method == "subscriptions/listen":
             return await self._in_its_words(method, params, opts, **more)
         self.in_flight += 1
+        self.silence.asked()
         known = SENDING.get()
         sending = Sending() if known is None or known.is_begun else known
         sending.is_begun = True
@@ -66,7 +65,7 @@ class Requests(JSONRPCDispatcher):
                 given = await super().send_raw_request(method, asked, opts, **more)
             except MCPError as error:
                 said = error.error.data
-                if not isinstance(said, _Refusal):
+                if not isinstance(said, Refusal):
                     raise
                 raise MCPError(said.error.code, said.error.message, said.error.data) from None
             if method.startswith("tools/"):
@@ -87,98 +86,9 @@ class Requests(JSONRPCDispatcher):
             return await super().send_raw_request(method, *request, **more)
         except MCPError as error:
             said = error.error.data
-            if not isinstance(said, _Refusal):
+            if not isinstance(said, Refusal):
                 raise
             raise MCPError(said.error.code, said.error.message, said.error.data) from None
-
-
-@dataclass(frozen=True)
-class _Refusal:
-    """What a server says in refusing a request, on its way past the SDK, which would write it into a span."""
-
-    error: types.ErrorData
-
-
-def in_bounds(item: Any) -> Any:
-    """Return what a server has said; what it asks or tells with too many values goes on without them, to be refused.
-
-    The SDK reads such a message on the event loop. The words of a refusal, which may quote inputs and secrets, are
-    given to whoever has asked and to nobody else.
-    """
-    message = getattr(item, "message", None)
-    if isinstance(message, types.JSONRPCError):
-        refusal: Any = types.ErrorData(code=message.error.code, message="")
-        refusal.data = _Refusal(message.error)
-        return replace(item, message=message.model_copy(update={"error": refusal}))
-    if not isinstance(message, types.JSONRPCRequest | types.JSONRPCNotification):
-        return item
-    if not holds_more_values_than(message.params, MAX_ASKED_VALUES):
-        return item
-    return replace(item, message=message.model_copy(update={"params": {}}))
-
-
-class _Told:
-    """A stream to a server that reads: one who asks without end and reads no answer is given up."""
-
-    def __init__(self, stream: Any, ended: asyncio.Event) -> None:
-        self._stream = stream
-        self._ended = ended
-        self._waiting = 0
-
-    async def send(self, item: Any) -> None:
-        if self._waiting >= MAX_UNREAD:
-            self._ended.set()
-        if self._ended.is_set():
-            raise anyio.ClosedResourceError
-        self._waiting += 1
-        try:
-            await self._stream.send(item)
-        finally:
-            self._waiting -= 1
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
-
-class _Watched:
-    """A stream whose end is known before anybody hears of it who waits for an answer."""
-
-    def __init__(self, stream: Any, ended: asyncio.Event) -> None:
-        self._stream = stream
-        self._ended = ended
-
-    async def receive(self) -> Any:
-        try:
-            return in_bounds(await self._stream.receive())
-        except BaseException:
-            self._ended.set()
-            raise
-
-    async def aclose(self) -> None:
-        self._ended.set()
-        await self._stream.aclose()
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Any:
-        try:
-            return in_bounds(await self._stream.__anext__())
-        except BaseException:
-            self._ended.set()
-            raise
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import pytest
 from codemode.mcp.config.secrets import Secrets
 from codemode.mcp.config.values import ServerConfig
 from codemode.mcp.gateway.lines import Lines
-from codemode.mcp.upstreams import connection, http_client, stdio
+from codemode.mcp.upstreams import bounds, http_client, stdio
 from codemode.mcp.upstreams.http_client import BoundedClient, _Unbroken
 from codemode.mcp.upstreams.link import Link
 from codemode.mcp.upstreams.losses import UpstreamFailure
@@ -22,12 +22,12 @@ from codemode.mcp.upstreams.streams import SENDING, Sending
 
 
 def test_a_server_that_reads_no_answers_is_given_up(monkeypatch: Any):
-    monkeypatch.setattr(connection, "MAX_UNREAD", 3)
+    monkeypatch.setattr(bounds, "MAX_UNREAD", 3)
 
     async def work():
         write, read = anyio.create_memory_object_stream[str](0)
         ended = asyncio.Event()
-        told = connection._Told(write, ended)
+        told = bounds.Told(write, ended)
         waiting = [asyncio.ensure_future(told.send("pong")) for _ in range(3)]
         await asyncio.sleep(0)
         assert not ended.is_set()

@@ -9,8 +9,8 @@ import pytest
 from mcp.shared.message import SessionMessage
 
 from codemode.mcp.config.values import ServerConfig
+from codemode.mcp.upstreams.bounds import in_bounds
 from codemode.mcp.upstreams.calling import failed_call, mirrored, result_of, stamped, unknown_outcome
-from codemode.mcp.upstreams.connection import in_bounds
 from codemode.mcp.upstreams.lines import MAX_ASKED_VALUES, parsed, unreadable_answer
 from codemode.mcp.upstreams.losses import Lost
 from codemode.tools.tool_result import ToolResult
