@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from typing import Any
 
 from codemode_pydantic_ai import CodeMode, CodeModeToolset, ExecWait, create_code_mode_tool
@@ -100,8 +101,10 @@ async def main() -> None:
         }
         for name in AGENTS
     }
-    print("said", json.dumps({"told": told, "asked": asked, "has_begun": pool.has_begun}))
+    print("said", json.dumps({"told": told, "asked": asked, "has_begun": pool.has_begun}), flush=True)
 
 
 if __name__ == "__main__":
     asyncio.run(main())
+    # A thread of the SDK's core that looks for Python while that is going down ends the process with SIGABRT.
+    os._exit(0)
