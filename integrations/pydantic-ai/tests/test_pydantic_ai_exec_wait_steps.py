@@ -287,7 +287,9 @@ def test_o68_timeouts_aborts_and_expiry_leave_nothing_and_the_nested_calls_can_b
     with_servers(work)
 
 
-def test_o68_an_expired_program_says_so_and_its_place_is_free() -> None:
+def test_o68_an_expired_program_says_so_and_its_place_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("codemode.surfaces.exec_wait.runs.passed_seconds", float)  # what has ended is not forgotten
+
     async def main() -> None:
         async def sits(ctx: RunContext[Any], request_context: Any) -> Any:
             if ctx.run_step == 2:  # the timer of the program is on this loop too, and comes first
