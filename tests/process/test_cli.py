@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -54,6 +55,29 @@ def test_text_is_printed_as_text_and_nothing_moves_the_cursor(run):
     assert (code, out) == (0, "ünï\n\\u001b[31mred\\u202e\n")
     _, _, err = run("console.log('\\x1b[2J'); const n = '\\x1b]0;x'; await tools[n]().catch(() => 0)")
     assert "\x1b" not in err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["describe", "--tools", "shop.py"],
+        ["run", "-", "--tools", "shop.py"],
+        ["mcp", "list", "--config", "mcp.json"],
+    ],
+)
+def test_nothing_is_said_of_output_that_nobody_reads_any_more(folder, arguments):
+    (folder / "mcp.json").write_text('{"mcpServers": {"none": {"command": "none"}}}', encoding="utf-8")
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            [*COMMAND, *arguments], input=b"return 1", stdout=writer, stderr=subprocess.PIPE, timeout=60, check=False
+        )
+    finally:
+        os.close(writer)
+    assert done.returncode == 141, done.stderr
+    assert b"pipe" not in done.stderr.lower()
+    assert b"Traceback" not in done.stderr
 
 
 def test_json_is_one_object(run):

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from importlib import metadata
 from typing import Any
 
-from .exits import BAD_USAGE, INTERRUPTED_BY_USER, UsageError
+from .exits import BAD_USAGE, INTERRUPTED_BY_USER, OUTPUT_CLOSED, UsageError
 from .mcp_arguments import NO_COMMAND, add_mcp, split_command
+from .output import drop_output, flush_output, output_is_closed
 
 _RUN_EXITS = """\
 exit codes:
@@ -36,12 +37,19 @@ a file of tokens: {"sha256:<hex of the token's SHA-256>": {"name": "ana", "tenan
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
     try:
-        return _run_command(_options(sys.argv[1:] if arguments is None else arguments))
+        code = _run_command(_options(sys.argv[1:] if arguments is None else arguments))
+        flush_output()
     except UsageError as error:
         print(f"codemode: {error}", file=sys.stderr)
         return BAD_USAGE
+    except BrokenPipeError:
+        if not output_is_closed():
+            raise
+        drop_output()
+        return OUTPUT_CLOSED
     except KeyboardInterrupt:
         return INTERRUPTED_BY_USER
+    return code
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:

@@ -7,6 +7,8 @@ FAILED = 1
 BAD_USAGE = 2
 PAUSED = 3
 INTERRUPTED_BY_USER = 130
+OUTPUT_CLOSED = 141
+"""What a shell says of a command that SIGPIPE has ended, as it ends most."""
 
 
 class UsageError(Exception):

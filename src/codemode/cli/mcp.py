@@ -12,6 +12,7 @@ from typing import cast
 from ..errors import CodeModeError
 from ..trace.visible_text import visible
 from .exits import UsageError
+from .output import output_is_closed
 
 _MODULES = {
     None: "mcp_serve",
@@ -52,7 +53,7 @@ def one_message() -> Generator[None]:
         yield
     except Exception as error:
         cause = _first(error)
-        if isinstance(cause, UsageError):
+        if isinstance(cause, UsageError) or (isinstance(cause, BrokenPipeError) and output_is_closed()):
             raise cause from error
         if isinstance(cause, CodeModeError):
             raise UsageError(visible(cause.message)) from error

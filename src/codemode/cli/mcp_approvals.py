@@ -51,6 +51,9 @@ def _list(config: GatewayConfig) -> int:
     calls = sum(len(waiting(one)) for one in found)
     if calls:
         print(table(found))
+    else:
+        said = "" if config.path is None else f" with the configuration {visible(str(config.path))}"
+        warn(f"this is of the gateway{said}; --config names another one's")
     print(f"{counted(calls, 'call')} of {counted(len(found), 'run')} {'waits' if calls == 1 else 'wait'} for a person")
     return DONE
 
@@ -189,7 +192,10 @@ async def _found(store: InterruptStore, given: str) -> tuple[Record, list[Stored
             left = [now[one.interrupt_id] for one in meant if one.interrupt_id in now]
             if left:
                 return record, left
-    raise UsageError(f"nothing waits under {visible(given)}: `codemode mcp approvals` lists what does")
+    what = "`codemode mcp approvals` lists what does, of the gateway whose configuration is given by --config"
+    if len(given) < _LEAST_CHARACTERS:
+        what = f"say at least {_LEAST_CHARACTERS} characters of an id"
+    raise UsageError(f"nothing waits under {visible(given)}: {what}")
 
 
 async def _all_waiting(store: InterruptStore) -> list[Record]:

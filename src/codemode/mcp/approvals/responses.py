@@ -80,7 +80,7 @@ def _how_it_goes_on(record_id: str, url: str | None) -> str:
 
 def unknown_run() -> RunResponse:
     """Return the answer to an id that is none of this principal's."""
-    hint = "Run the program again, if it is still wanted."
+    hint = "Send the whole `id` of `waiting`. If that was it, run the program again, if it is still wanted."
     return refused([diagnostic("error", "UNKNOWN_RUN", "there is no run with this id", hint=hint)])
 
 
