@@ -141,6 +141,18 @@ def test_a_program_hears_that_an_outcome_is_unknown():
     assert within(work())["result"] == ["ToolCallError", "OUTCOME_UNKNOWN"]
 
 
+def test_a_program_whose_server_dies_of_each_call_is_told_to_go_on_without_it(tmp_path):
+    async def work():
+        async with connect(of(quick(f"marks={tmp_path}", "die_of=echo"))) as connected:
+            code = """import { echo } from "@codemode/servers/quick";
+            try { await echo({ text: "x" }) }
+            catch (error) { globalThis.__codemode_result__ = [error.code, error.hint] }"""
+            return await create_run_tool(connected).execute({"code": code})
+
+    assert within(work())["result"] == ["SERVER_LOST", "Go on without this server, or tell the user."]
+    assert (tmp_path / "log").read_text().splitlines().count("call echo") == 3
+
+
 @pytest.mark.parametrize(("tool", "code"), [("slow", "OUTCOME_UNKNOWN"), ("slow_read", "TIMEOUT")])
 def test_a_call_ends_in_its_time_and_the_server_is_told(tmp_path, tool, code):
     async def work():

@@ -95,6 +95,8 @@ def log(line):
 
 def call(one, name, given, meta):  # noqa: C901 - a row for each tool
     log(f"call {name}")
+    if name == OPTIONS.get("die_of"):
+        os._exit(3)
     if name == "echo" or name == "note":
         return text(given["text"])
     if name == "structured":

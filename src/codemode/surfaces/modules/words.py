@@ -48,6 +48,8 @@ _KINDS: Mapping[str, tuple[str, str, str]] = {
 _RAISED_HINTS: Mapping[str, str] = {
     "OUTCOME_UNKNOWN": "Do not make this call again before it is known whether it has happened: look, or ask the user.",
     "TIMEOUT": "Ask the tool for less at once.",
+    "SERVER_LOST": WITHOUT_SERVER_HINT,
+    "SERVER_UNAVAILABLE": WITHOUT_SERVER_HINT,
 }
 _HIDDEN_HINT = "Go on without this call, or tell the user that the tool fails."
 _SIGN_IN = "Tell the user to sign in to {server}."
