@@ -47,7 +47,8 @@ def test_every_subcommand_is_shown():
     }
     for part in ("import", "init", "install", "undo", "add", "list", "check", "types", "run", "login", "logout"):
         assert part in shown
-    assert {"approvals", "approvals show", "approvals approve", "approvals deny", "pins", "pins approve"} <= shown
+    deciding = {f"approvals {action}" for action in ("show", "approve", "deny", "remembered", "forget")}
+    assert {"approvals", *deciding, "pins", "pins approve"} <= shown
 
 
 # What is pasted into a client is no configuration of the gateway, which would start itself.

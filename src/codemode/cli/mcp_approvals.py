@@ -1,6 +1,7 @@
 """``codemode mcp approvals``: the calls that wait in the gateway's store, and a person's decision about them.
 
 Deciding is writing it down: the gateway that holds the program, or the next one on the same store, goes on with it.
+What was remembered of answers is `mcp_remembered`'s to show and take back.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from ..protocol.ledger import UNKNOWN_OUTCOME_KIND
 from ..stores.errors import UnknownRequest
 from ..stores.values import ALL_TENANTS
 from ..trace.visible_text import counted, visible
+from . import mcp_remembered
 from .exits import DONE, FAILED, UsageError
 from .mcp_cards import card, table, waiting, whole_record
 from .mcp_setup import configuration, warn
@@ -37,7 +39,9 @@ _NOT_GIVEN: Any = object()
 
 
 def run(options: argparse.Namespace) -> int:
-    """List what waits, show one run, or decide after asking at the terminal."""
+    """List what waits, show one run, decide after asking at the terminal, or do what is about remembered answers."""
+    if options.action in ("remembered", "forget"):
+        return mcp_remembered.run(options)
     config = configuration(options)
     if options.action is None:
         return _list(config)

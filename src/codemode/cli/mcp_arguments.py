@@ -170,13 +170,28 @@ def _add_approvals(parts: Any) -> None:
             long.add_argument(
                 "--session", action="store_true", help="later calls of the tool too, until its client leaves"
             )
-            long.add_argument("--always", action="store_true", help="later calls too, while the tool stays as it is")
+            long.add_argument(
+                "--always", action="store_true", help="later calls too, while the tool stays as it is, until `forget`"
+            )
             how = parser.add_mutually_exclusive_group()
             how.add_argument("--input", metavar="JSON", help="run it with this input instead; of one call")
             how.add_argument("--happened", metavar="JSON", help="of a call in doubt: it has happened, and gave this")
             how.add_argument("--run-again", action="store_true", help="of a call in doubt: it has not happened")
         if name != "show":
             parser.add_argument("--reason", default="", help="why, for the record")
+    _add_remembered(doing)
+
+
+def _add_remembered(doing: Any) -> None:
+    listed = _part(doing, "remembered", "show the answers that always hold, of all users")
+    _add_user(listed, None)
+    listed.add_argument("--json", action="store_true", help="as one JSON object")
+    forgotten = _part(
+        doing, "forget", "take back answers that always hold: people are asked again, from the next call on"
+    )
+    _add_user(forgotten, "local")
+    forgotten.add_argument("server", help="the server")
+    forgotten.add_argument("tool", nargs="?", help="this tool alone")
 
 
 def _add_pins(parts: Any) -> None:
@@ -188,5 +203,5 @@ def _add_pins(parts: Any) -> None:
     approve.add_argument("name", help="the server")
 
 
-def _add_user(parser: argparse.ArgumentParser, default: str) -> None:
+def _add_user(parser: argparse.ArgumentParser, default: str | None) -> None:
     parser.add_argument("--user", metavar="NAME", default=default, help="of this user of a gateway over HTTP")

@@ -46,8 +46,8 @@ def card(record: Record, request: StoredRequest) -> str:
 
 def whole_record(record: Record) -> str:
     """Return a record with its program and all its calls."""
-    rows = [("run", record.id), ("state", record.state), ("since", _time(record.created_at_ms))]
-    rows += [("until", _time(record.expires_at_ms)), ("principal", record.tenant)]
+    rows = [("run", record.id), ("state", record.state), ("since", shown_time(record.created_at_ms))]
+    rows += [("until", shown_time(record.expires_at_ms)), ("principal", record.tenant)]
     if record.not_resumable:
         rows.append(("cannot go on because", record.not_resumable))
     parts = ["\n".join(aligned([(label, visible(value)) for label, value in rows]))]
@@ -66,6 +66,11 @@ def server_and_tool(name: str) -> tuple[str, str]:
     return (server, tool) if dot else ("", name)
 
 
+def shown_time(at_ms: int) -> str:
+    """Return a moment of Unix time, to the second."""
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
 def _row(record: Record, request: StoredRequest) -> tuple[str, ...]:
     server, tool = server_and_tool(request.tool_name)
     return (
@@ -75,7 +80,7 @@ def _row(record: Record, request: StoredRequest) -> tuple[str, ...]:
         one_line(tool, 40),
         "" if request.line is None else str(request.line),
         one_line(_json(request.input), _MAX_INPUT_CHARACTERS),
-        _time(record.expires_at_ms),
+        shown_time(record.expires_at_ms),
     )
 
 
@@ -104,7 +109,3 @@ def _indented(text: str) -> str:
 
 def _json(value: Any, indent: int | None = None) -> str:
     return json.dumps(value, ensure_ascii=False, indent=indent)
-
-
-def _time(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")

@@ -33,6 +33,9 @@ PARTS: list[list[str]] = [
     ["approvals", "approve", "a1"],
     ["approvals", "deny", "a1"],
     ["approvals", "show", "a1"],
+    ["approvals", "remembered"],
+    ["approvals", "forget", "git"],
+    ["approvals", "forget", "git", "push"],
     ["pins"],
     ["pins", "approve", "git"],
 ]

@@ -1,0 +1,176 @@
+"""Answers that always hold, seen and taken back on the command line, while a gateway runs too."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from approval_world import accept, answer_of
+from gateway_clients import client_over_stdio
+from in_loop import in_loop
+from mcp_servers.configured import quick
+
+from codemode.cli import main
+from codemode.mcp.approvals.remembered import FILE, KnownTool, Remembered
+
+HIDES = "look\u202e\x1b[2J"
+CODE = 'import { note } from "@codemode/servers/quick";\nglobalThis.__codemode_result__ = await note({ text: "a" });'
+
+
+class Kept:
+    """A gateway's folder in which four answers of two users are remembered."""
+
+    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.state, self._capsys = folder / "codemode", capsys
+        config = folder / "mcp.json"
+        config.write_text(json.dumps({"mcpServers": {"shop": {"command": "none"}}}))
+        self._arguments = ["mcp", "--config", str(config), "approvals"]
+        self.remembered = Remembered(self.state)
+        for user, server, tool in (
+            ("local", "shop", "refund"),
+            ("local", "shop", HIDES),
+            ("local", "mail", "send"),
+            ("ana", "desk", "close"),
+        ):
+            self.remembered.answered_elsewhere(user, "", KnownTool(server, tool, "as it was"), "always")
+
+    def run(self, *arguments: str) -> tuple[int, str, str]:
+        """Run a subcommand of ``approvals``: its code, and what it has said."""
+        code = main([*self._arguments, *arguments])
+        said = self._capsys.readouterr()
+        assert all(char.isprintable() or char == "\n" for char in said.out + said.err)
+        return code, said.out, said.err
+
+    @property
+    def left(self) -> list[tuple[str, str, str]]:
+        """What always holds, as gateways of the folder read it."""
+        return [(one.principal, one.server, one.tool) for one in self.remembered.always()]
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Kept:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    return Kept(tmp_path, capsys)
+
+
+def test_what_is_remembered_is_listed_with_nothing_that_hides(kept: Kept):
+    code, out, err = kept.run("remembered")
+    first, *rows, last = out.splitlines()
+    assert (code, err, first.split()) == (0, "", ["principal", "server", "tool", "since"])
+    assert [row.split()[:3] for row in rows] == [
+        ["ana", "desk", "close"],
+        ["local", "mail", "send"],
+        ["local", "shop", "look\\u202e\\u001b[2J"],
+        ["local", "shop", "refund"],
+    ]
+    assert all(re.search(r" \d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ$", row) for row in rows)
+    assert last == "4 answers hold while their tools stay as they were"
+    assert kept.run("remembered", "--user", "ana")[1].count("\n") == 3
+
+
+def test_as_json_it_has_the_very_names(kept: Kept):
+    code, out, _ = kept.run("remembered", "--json", "--user", "local")
+    listed = json.loads(out)["remembered"]
+    assert (code, [(one["server"], one["tool"]) for one in listed]) == (
+        0,
+        [("mail", "send"), ("shop", HIDES), ("shop", "refund")],
+    )
+    assert listed[0].keys() == {"principal", "server", "tool", "since"}
+
+
+@pytest.mark.parametrize("has_file", [True, False])
+def test_where_nothing_is_remembered_it_is_told(kept: Kept, has_file: bool):
+    if has_file:
+        for user, server in (("local", "shop"), ("local", "mail"), ("ana", "desk")):
+            assert kept.run("forget", server, "--user", user)[0] == 0
+    else:
+        (kept.state / FILE).unlink()
+    assert kept.run("remembered") == (0, "no answer is remembered\n", "")
+    assert json.loads(kept.run("remembered", "--json")[1]) == {"remembered": []}
+    assert kept.run("forget", "shop")[0] == 2
+    assert (kept.state / FILE).exists() == has_file
+
+
+@pytest.mark.parametrize(
+    ("arguments", "gone"),
+    [
+        (["shop"], {("local", "shop", "refund"), ("local", "shop", HIDES)}),
+        (["shop", "refund"], {("local", "shop", "refund")}),
+        (["shop", HIDES], {("local", "shop", HIDES)}),
+        (["shop", "look\\u202e\\u001b[2J"], {("local", "shop", HIDES)}),
+        (["desk", "--user", "ana"], {("ana", "desk", "close")}),
+    ],
+)
+def test_what_is_named_is_taken_back_and_nothing_else(kept: Kept, arguments: list[str], gone: set[Any]):
+    before = set(kept.left)
+    code, out, _ = kept.run("forget", *arguments)
+    answers = "1 answer" if len(gone) == 1 else "2 answers"
+    assert (code, out.startswith(f"took back {answers} about {arguments[0]}")) == (0, True)
+    assert set(kept.left) == before - gone
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["shop", "refnd"], "did you mean refund?"),
+        (["shop", "look\\u202e"], r"did you mean look\u202e\u001b[2J?"),
+        (["Shop"], "did you mean shop?"),
+        (["shpo", "refund"], "did you mean shop?"),
+        (["desk"], "did you mean --user ana?"),
+        (["shop", "--user", "ana"], "did you mean --user local?"),
+        (["nothing like it"], "`codemode mcp approvals remembered` lists what is"),
+        (["\u202e", "x"], r"no answer of local about \u202e.x is remembered: "),
+    ],
+)
+def test_what_is_not_remembered_is_told_with_what_was_meant(kept: Kept, arguments: list[str], said: str):
+    before = kept.left
+    code, out, err = kept.run("forget", *arguments)
+    assert (code, out) == (2, "")
+    assert said in err
+    assert kept.left == before
+
+
+@pytest.mark.parametrize("action", [["remembered"], ["forget", "shop"]], ids=" ".join)
+def test_a_file_that_others_may_have_written_is_named(kept: Kept, action: list[str]):
+    (kept.state / FILE).chmod(0o666)
+    code, out, err = kept.run(*action)
+    assert (code, out, f"{FILE} is not used" in err) == (2, "", True)
+
+
+@in_loop
+async def test_a_gateway_that_runs_asks_again_once_an_answer_was_taken_back(tmp_path: Path):
+    server, config = quick(), tmp_path / "mcp.json"
+    config.write_text(json.dumps({"mcpServers": {"quick": {"command": server.command, "args": [*server.args]}}}))
+    command = ["-W", "error", "-m", "codemode", "mcp", "--config", str(config)]
+    state = {"XDG_STATE_HOME": str(tmp_path)}
+    asked: list[str] = []
+
+    async def person(_ctx: Any, params: Any) -> Any:
+        asked.append(params.message)
+        return accept("always")
+
+    def run(*arguments: str) -> str:
+        """Run a subcommand beside the gateway, and return what it has printed."""
+        return subprocess.run(
+            [sys.executable, *command, "approvals", *arguments], env={**os.environ, **state},
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=True,
+        ).stdout  # fmt: skip
+
+    async with client_over_stdio(command, environment=state, elicitation_callback=person) as client:
+
+        async def asked_in_all() -> int:
+            answer = answer_of(await client.call_tool("codemode_run", {"code": CODE}))
+            assert answer["diagnostics"] == []
+            return len(asked)
+
+        assert [await asked_in_all(), await asked_in_all()] == [1, 1]
+        assert "local      quick   note" in await asyncio.to_thread(run, "remembered")
+        assert "took back 1 answer about quick.note" in await asyncio.to_thread(run, "forget", "quick", "note")
+        assert [await asked_in_all(), await asked_in_all()] == [2, 2]
