@@ -84,7 +84,8 @@ def test_27_waiting_for_a_tool_takes_none_of_the_programs_time(taking: Any, js: 
 def test_27_a_program_that_does_not_end_is_ended(taking: Any, js: str):
     error = failure(js, [taking(0)], clock="program", timeout_ms=300)
     assert type(error) is CodeModeTimeoutError
-    assert error.message == "the program ran, not counting its calls, for more than 300 ms"
+    # More is told where this machine has let the host stand still.
+    assert error.message.startswith("the program ran, not counting its calls, for more than 300 ms")
     assert error.details["timeout_ms"] == 300
 
 
