@@ -16,7 +16,7 @@ from console_visitors import ANA, EVE, run
 from record_desk import Page
 from stored_pauses import HOUR_MS, NO, OK, Clock, paused, request
 
-from codemode import ALL_TENANTS, MemoryInterruptStore, SqliteInterruptStore
+from codemode import ALL_TENANTS, MemoryInterruptStore, SqliteInterruptStore, StoreUnavailable
 from codemode.stores.session import Session
 
 LOOKS = "looks at all, and decides nothing"
@@ -395,6 +395,30 @@ def test_what_is_listed_is_read_with_as_many_statements_however_many_are_chosen(
         assert costs[0][0] == costs[1][0] <= 5
         assert costs[1][1] <= costs[0][1] <= 20
         await house.store.aclose()
+
+    run(work)
+
+
+def test_a_database_that_is_away_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work() -> None:
+        house = house_of()
+        for number in range(5):
+            await house.store.put(paused(f"n{number}"), tenant="acme")
+        asked: list[str] = []
+        record = house.store.record
+
+        async def away(record_id: str, **settings: Any) -> Any:
+            asked.append(record_id)
+            if len(asked) > 1:
+                raise StoreUnavailable("the database is away")
+            return await record(record_id, **settings)
+
+        async with house.browser() as ana:
+            looked = await (await Many(ana).open()).look()
+            monkeypatch.setattr(house.store, "record", away)
+            done = await Many(ana).decide(looked)
+        assert len(asked) == 2
+        assert Page(done.text).all("h1")[0].text == "1 approved, 4 not"
 
     run(work)
 

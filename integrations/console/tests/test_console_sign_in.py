@@ -227,6 +227,17 @@ def test_the_throttle_keeps_little_and_forgets_nobody_within_a_minute(steps: lis
         assert len(throttle) <= 20
 
 
+def test_a_clock_that_is_set_back_keeps_nobody_out() -> None:
+    throttle = Throttle()
+    for _ in range(10):
+        throttle.failed("here", 7200.0)
+    assert throttle.wait_seconds("here", 7200.0) == 60
+    assert throttle.wait_seconds("here", 3600.0) == 0
+    for _ in range(10):
+        throttle.failed("here", 3600.0)
+    assert throttle.wait_seconds("here", 3601.0) == 59
+
+
 ELSEWHERE = [
     "https://evil.test/", "//evil.test", "///evil.test", "/\\evil.test", "\\\\evil.test", "/\t/evil.test",
     "/\n/evil.test", "javascript:alert(1)", "data:text/html,x", "evil.test", "", " /x", "http:evil.test",

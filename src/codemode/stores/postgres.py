@@ -31,7 +31,16 @@ _TABLES, _GUARD = 1, 2
 _FIND = "SELECT to_regclass(?)"
 _CLAIMS = "codemode_resumes"
 _AWAY_SECONDS = 10.0
-_SETTINGS: Any = {"autocommit": True, "connect_timeout": 10}
+_SETTINGS: Any = {
+    "autocommit": True,
+    "connect_timeout": 10,
+    # What nobody acknowledges is given up as soon: where the other end is gone without a word (its machine, or a
+    # firewall that has forgotten the connection), the kernel alone would try for a quarter of an hour.
+    "tcp_user_timeout": 10_000,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 2,
+}
 # A host that stands still in a transaction, or whose machine is gone, keeps everybody from writing no longer than this.
 _STANDSTILL_MS = 10_000
 _LOOK_SECONDS = 0.5

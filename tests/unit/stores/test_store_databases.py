@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import secrets
 import stat
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from postgres_cluster import new_database
 from stored_pauses import HOUR_MS, paused
 from test_store_contract import decided, through
 from waiting import until, within
@@ -485,3 +487,18 @@ def test_a_url_is_no_path(kind: Any, url: str):
     with pytest.raises(ValueError, match=r"got a URL .* write the path alone") as raised:
         kind(url)
     assert "secret" not in str(raised.value)
+
+
+def test_a_connection_whose_other_end_is_gone_without_a_word_is_given_up(postgres_folder):
+    from codemode.stores.postgres import PostgresInterruptStore
+
+    store = PostgresInterruptStore(new_database(postgres_folder, f"t{secrets.token_hex(6)}"))
+
+    async def scenario():
+        await store.put(paused("a"))
+        with store._database.connection() as connection:
+            found = connection.info.get_parameters()
+        await store.aclose()
+        return found["tcp_user_timeout"], found["keepalives_idle"]
+
+    assert within(scenario()) == ("10000", "10")

@@ -41,7 +41,8 @@ class Throttle:
         failures = self._failures.get(address)
         if failures is None:
             return deque(maxlen=MOST_FAILURES)
-        while failures and failures[0] + WINDOW_SECONDS <= now:
+        # What lies ahead was counted before the clock was set back.
+        while failures and not now - WINDOW_SECONDS < failures[0] <= now:
             failures.popleft()
         if not failures:
             del self._failures[address]

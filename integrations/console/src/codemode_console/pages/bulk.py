@@ -65,7 +65,14 @@ def routes(desk: Desk) -> list[BaseRoute]:
         if len(reason) > MOST_REASON_CHARACTERS:
             raise Problem(422, "The reason is too long", f"It may have {MOST_REASON_CHARACTERS:,} characters.")
         records: dict[str, Record] = {}
-        told = [await _decided(desk, request, one, decision, reason, records) for one in chosen]
+        told: list[_Told] = []
+        for one in chosen:
+            last = told[-1].problem if told else None
+            # Once the database is away, nobody waits for it again for each of the rest.
+            is_away = last is not None and last.status == 503
+            told.append(
+                _Told(one, problem=last) if is_away else await _decided(desk, request, one, decision, reason, records)
+            )
         return _answer(request, decision, told)
 
     return [Route("/many", look, methods=["POST"]), Route("/many/decide", decide, methods=["POST"])]
