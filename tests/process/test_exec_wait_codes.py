@@ -115,6 +115,9 @@ MANY = "await Promise.all(Array.from({length: 4}, () => tools.echo({a: 1})))"
         ("await tools.echo({a: 1}); for (;;);", {"timeoutMs": 100}, "timeout", "timeoutMs is 100"),
         ("const a = []; for (;;) a.push([])", {"memoryLimitBytes": 2 << 20}, "memory_limit_exceeded",
          f"memoryLimitBytes is {2 << 20}"),
+        # Here the engine has nothing left to say it with.
+        ("for (let i = 0; ; i++) globalThis['g' + i] = i", {"memoryLimitBytes": 8 << 20}, "memory_limit_exceeded",
+         f"memoryLimitBytes is {8 << 20}"),
         (f"text('{LARGE}')", {"maxOutputBytes": 1024}, "output_limit_exceeded", "1024 bytes .*maxOutputBytes"),
         (f"json(['{LARGE}'])", {"maxOutputBytes": 1024}, "output_limit_exceeded", "1024 bytes .*maxOutputBytes"),
         (f"console.log('{LARGE}')", {"maxOutputBytes": 1024}, "output_limit_exceeded", "1024 bytes .*maxOutputBytes"),

@@ -160,6 +160,7 @@ SMALL = {"memory_limit_bytes": 8 << 20, "timeout_ms": 60_000}
         "return 'x'.repeat(1 << 28)",
         "const m = new Map(); for (let i = 0; ; i++) m.set(i, [i])",
         "return 'x'.repeat(3 << 20).split('')",
+        "for (let i = 0; ; i++) globalThis['g' + i] = i",  # where the engine has none left to say it with
     ],
 )
 def test_memory_that_runs_out_is_an_error_of_the_program(fails, run, js):

@@ -82,7 +82,7 @@ const writtenInput = (input) => {
     text = toSent(input);
     if (text === undefined) problem = "must be a JSON value, not " + typeof input;
   } catch (error) {
-    if (error === null) throw error; // no memory
+    if (saysNothing(error)) throw error; // no memory
     problem = "is no JSON value: " + thrownText(error);
   }
   return { __proto__: null, text, problem };

@@ -10,7 +10,7 @@ const askCatalog = (name, args) => {
     args.length = count;
     text = toSent(args);
   } catch (error) {
-    if (error === null) throw error; // no memory
+    if (saysNothing(error)) throw error; // no memory
     return refuseInput({ message: name + ": the arguments are no JSON: " + thrownText(error), received: "no JSON" });
   }
   return sendModule("catalog", name, text);

@@ -31,7 +31,8 @@ const unsaid = (failed) => (tellsOfMemory && (failed === null || isEnginesOwn(fa
 const endFenced = (error, origin, line) => {
   try {
     const isMemory = tellsOfMemory && isOutOfMemory(error);
-    endWithError(error !== null ? error : isMemory ? outOfMemory : outOfMemoryOrNull, isMemory ? MEMORY_ORIGIN : origin);
+    const told = isMemory || isNothing(error) ? outOfMemory : outOfMemoryOrNull;
+    endWithError(saysNothing(error) ? told : error, isMemory ? MEMORY_ORIGIN : origin);
   } catch (failed) {
     if (finished) return;
     outbox = line === undefined ? unsaid(failed) : line;
@@ -60,7 +61,7 @@ const programReturned = (value) => {
     text = resultRule === undefined ? toSent(saysInText ? textOfResult(value) : value) : boundedJson(value);
     if (text === undefined && value !== undefined) throw new TypeErr("a " + typeof value + " is not a JSON value");
   } catch (error) {
-    return endFenced(error, error === null ? "" : ',"origin":"result"');
+    return endFenced(error, saysNothing(error) ? "" : ',"origin":"result"');
   }
   try {
     if (text !== undefined && limits.max_output_bytes !== undefined) admitOutput(utf8Length(text));

@@ -36,8 +36,12 @@ const MEMORY_WORDS = freeze({
   __proto__: null, "": true, "out of memory": true, "out of memory in regexp execution": true, "string too long": true,
 });
 const isError = Err.isError;
+// What the engine throws where it had no memory to set anything: of this type no program has a value otherwise.
+const isNothing = (error) => typeof error === "unknown";
+const saysNothing = (error) => error === null || isNothing(error);
 const isEnginesOwn = (error) => {
   try {
+    if (isNothing(error)) return true;
     // A proxy has the prototype of what it stands for.
     return isError(error) && getPrototypeOf(error) === EnginePrototype && MEMORY_WORDS[error.message] === true;
   } catch {

@@ -62,7 +62,7 @@ const boundedJson = (value) => {
   try {
     return toSentBy(refusingReplacer(resultRule), value);
   } catch (error) {
-    if (error === null) throw error; // no memory
+    if (saysNothing(error)) throw error; // no memory
   }
   // What a getter threw it throws again here, or its second answer counts.
   const cut = { __proto__: null, rule: resultRule, left: resultRule.properties, open: [], keys: [], warnings: 0, unsaid: 0 };
