@@ -60,14 +60,7 @@ class Requests(JSONRPCDispatcher):
         sending.is_begun = True
         token = SENDING.set(sending)
         try:
-            try:
-                asked = with_level(params, self.log_level())
-                given = await super().send_raw_request(method, asked, opts, **more)
-            except MCPError as error:
-                said = error.error.data
-                if not isinstance(said, Refusal):
-                    raise
-                raise MCPError(said.error.code, said.error.message, said.error.data) from None
+            given = await self._in_its_words(method, with_level(params, self.log_level()), opts, **more)
             if method.startswith("tools/"):
                 return given
             if holds_more_values_than(given, MAX_ANSWER_VALUES):
