@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
 import threading
 from collections.abc import Callable
@@ -32,6 +33,8 @@ from codemode.run.failure_text import failure_text
 
 CAUGHT = "try { await (CALL); return 'answered' } catch (e) { return [e.name, e.code, e.message] }"
 LIMIT_MS, LATE_SECONDS = 60_000, 61
+# What is told beside a limit where this machine has let the host stand still.
+STOOD_STILL = r"; the host's event loop stood still for \d+ ms beyond that, as with an async tool that blocks$"
 EACH_CALL: dict[str, Any] = {"tool_timeout_ms": LIMIT_MS, "timeout_ms": 10 * LIMIT_MS}
 
 
@@ -84,8 +87,8 @@ def test_27_waiting_for_a_tool_takes_none_of_the_programs_time(taking: Any, js: 
 def test_27_a_program_that_does_not_end_is_ended(taking: Any, js: str):
     error = failure(js, [taking(0)], clock="program", timeout_ms=300)
     assert type(error) is CodeModeTimeoutError
-    # More is told where this machine has let the host stand still.
-    assert error.message.startswith("the program ran, not counting its calls, for more than 300 ms")
+    message = re.sub(STOOD_STILL, "", error.message)
+    assert message == "the program ran, not counting its calls, for more than 300 ms"
     assert error.details["timeout_ms"] == 300
 
 
