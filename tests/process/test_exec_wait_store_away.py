@@ -17,6 +17,7 @@ from waiting import until
 
 from codemode import ALL_TENANTS, Interrupt
 from codemode.stores import postgres, sqlite_dialect, sqlite_journal
+from codemode.stores.journal import SqlJournal
 
 LEASE_MS = 31_000
 AWAY = "runtime_unavailable"
@@ -198,3 +199,21 @@ def test_a_question_that_could_not_be_stored_is_asked_again(played, place, monke
     assert told["code"] == AWAY
     assert (parked["status"], "person" in parked["note"]) == ("waiting", True)
     assert (last["value"], ran) == ("refund 1", ["refund 1"])
+
+
+def test_a_journal_that_takes_longer_to_open_than_tools_are_waited_for_is_waited_for(played, place, monkeypatch):
+    opens = SqlJournal.open
+
+    async def slowly(*given: Any, **more: Any) -> Any:
+        opened = await opens(*given, **more)
+        await asyncio.sleep(0.3)
+        return opened
+
+    async def scenario(pair, _shop):
+        monkeypatch.setattr(SqlJournal, "open", slowly)
+        asked = await run(pair, "return await tools.refund(1)")
+        (request,) = asked.requests
+        return await pair.resume(asked, resolutions={request.interrupt_id: {"approved": True}}, scope=SCOPE)
+
+    last, ran = played(scenario, waitTimeoutMs=100)
+    assert (last.get("value"), ran) == ("refund 1", ["refund 1"]), last

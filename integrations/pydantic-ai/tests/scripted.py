@@ -64,7 +64,8 @@ class Script:
 
     def _after_wait(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         last: Any = messages[-1].parts[-1].content
-        return self.waits_to_the_end(messages, info) if last["status"] == "waiting" else self._step(messages, info)
+        is_on = last["status"] == "waiting" or last.get("error", "").endswith("call wait again.")
+        return self.waits_to_the_end(messages, info) if is_on else self._step(messages, info)
 
     def _respond(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         self.seen.append((list(messages), info))

@@ -10,6 +10,7 @@ from ..options.parts import ContinuationOptions
 from .outcome import RunOutcome
 
 ORIGIN = "journal"
+_LEAST_OPENING_SECONDS = 1.0
 
 
 class EndedBefore(Exception):  # noqa: N818 - tells what became of the program, and is no error of it
@@ -39,6 +40,14 @@ def require_journal_identity(options: ContinuationOptions, context_binding: str 
 def journal_error(message: str, *, is_lost: bool = False) -> CodeModeAbortedError:
     """Return the error of a run whose journal cannot be written, or is somebody else's by now."""
     return CodeModeAbortedError(message, details={"origin": ORIGIN, "is_lost": is_lost})
+
+
+def opening_seconds(wait_ms: int | None) -> float | None:
+    """Return how long a run that waits so long for its tools waits for its journal; None: as long as it takes.
+
+    A second at the least: its store takes time of its own, and a shorter wait would end programs nobody else has.
+    """
+    return None if wait_ms is None else max(wait_ms / 1000, _LEAST_OPENING_SECONDS)
 
 
 def held_elsewhere() -> CodeModeAbortedError:

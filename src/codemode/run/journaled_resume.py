@@ -25,7 +25,7 @@ from .answered_pause import AnsweredPause
 from .claimed_resume import ClaimedResume
 from .execution import Execution
 from .journal_access import EndedRun, JournalAccess
-from .journal_identity import held_elsewhere, is_of_journal
+from .journal_identity import held_elsewhere, is_of_journal, opening_seconds
 from .journaled import InvocationJournal
 from .journaling import Journaling, now_waiting
 from .outcome import RunOutcome
@@ -42,7 +42,7 @@ class JournaledResume:
     """A resume that was checked, its claim, and its journal.
 
     ``made`` gives the execution of a pause, and ``require_runnable`` raises where the continuation does not hold.
-    ``waits_ms`` is how long it waits at the most for a journal that another run has.
+    ``waits_ms`` is how long it waits for its tools, and for a journal that another run has.
     """
 
     answered: AnsweredPause
@@ -85,7 +85,7 @@ class JournaledResume:
 
     async def _opened(self, access: JournalAccess, engine: str) -> OpenedJournal:
         try:
-            async with asyncio.timeout(None if self.waits_ms is None else self.waits_ms / 1000):
+            async with asyncio.timeout(opening_seconds(self.waits_ms)):
                 return await access.open(engine=engine)
         except TimeoutError:
             raise held_elsewhere() from None

@@ -27,7 +27,7 @@ from .content_keeping import kept_contents
 from .genuine import restored_profile
 from .held_journal import HeldJournal, JournalHeld
 from .journal_access import JournalAccess
-from .journal_identity import ORIGIN, EndedBefore, held_elsewhere
+from .journal_identity import ORIGIN, EndedBefore, held_elsewhere, opening_seconds
 from .journaled import InvocationJournal
 from .kept_inputs import KeptInputs
 from .outcome import RunOutcome
@@ -102,7 +102,7 @@ class Journaling:
         self._key = ""
         self._held: HeldJournal | None = None
         self.waits_apart = False  # with no worker in its hands
-        self.waits_ms: int | None = None  # for so long at the most
+        self.waits_ms: int | None = None  # as long as its tools
 
     @property
     def key(self) -> str | None:
@@ -126,7 +126,7 @@ class Journaling:
                 try:
                     outcome = await work()
                 except JournalHeld as apart:
-                    if not await apart.held.wait(None if self.waits_ms is None else self.waits_ms / 1000):
+                    if not await apart.held.wait(opening_seconds(self.waits_ms)):
                         raise held_elsewhere() from None
                     begin_anew()
                     outcome = await work()
