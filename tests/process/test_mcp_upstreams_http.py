@@ -8,8 +8,10 @@ import pytest
 from mcp_servers.configured import of, served
 from waiting import within
 
+from codemode import ToolCallContext
 from codemode.errors import CodeModeAuthenticationError, CodeModeToolError
 from codemode.mcp import ServerConfig, UpstreamHooks, connect
+from codemode.mcp.upstreams.origins import CallOrigin
 
 
 def port_of(url: str) -> int:
@@ -36,12 +38,19 @@ def test_a_server_that_was_away_is_called_again_and_its_lost_session_opened_anew
 
 def test_a_call_that_was_cut_off_has_an_unknown_outcome():
     async def work():
+        arrived = asyncio.Event()
+
+        async def progress(_said):
+            arrived.set()
+
         with served("http") as (url, process):
             async with connect(of(ServerConfig("p", "http", url=url))) as connected:
                 upstream = connected.upstream("p")
                 await upstream.tools()
-                call = asyncio.create_task(upstream.call("slow", {}))
-                await upstream.call("echo", {"text": "the server has the call by now"})
+                origin = CallOrigin(progress=progress)
+                context = ToolCallContext(tool_call_id="1", outer_tool_call_id="0", context=origin)
+                call = asyncio.create_task(upstream.call("slow", {}, context))
+                await arrived.wait()  # what another call is answered says nothing of this one
                 process.kill()
                 with pytest.raises(CodeModeToolError) as raised:
                     await call
