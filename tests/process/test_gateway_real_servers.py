@@ -19,8 +19,10 @@ from http_server import HttpServer, response
 from in_loop import in_loop
 from mcp import Client
 from public_servers import node_server, python_server, require_servers
+from waiting import WAIT_SECONDS
 
 from codemode.mcp import Gateway, load_config
+from codemode.mcp.passing import shelves
 
 pytestmark = pytest.mark.usefixtures("_servers")
 READY = "on port"
@@ -188,7 +190,8 @@ async def test_an_image_in_a_result_is_a_block_of_its_own(tmp_path: Path):
 
 @pytest.mark.parametrize("era", USUAL_ERAS)
 @in_loop
-async def test_prompts_resources_and_completion_pass_through(tmp_path: Path, era: Era):
+async def test_prompts_resources_and_completion_pass_through(tmp_path: Path, era: Era, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(shelves, "WAIT_SECONDS", WAIT_SECONDS)  # a busy machine may start a server for longer
     async with client({"everything": node_server("everything")}, tmp_path, era) as found:
         prompts = (await found.list_prompts()).prompts
         resources = (await found.list_resources()).resources

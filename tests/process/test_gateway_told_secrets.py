@@ -12,8 +12,11 @@ import pytest
 from gateway_clients import ERAS, Era, client_of
 from in_loop import in_loop
 from mcp.shared.exceptions import MCPError
+from waiting import WAIT_SECONDS
 
 from codemode.mcp import Gateway, load_config
+from codemode.mcp.gateway import seat
+from codemode.mcp.passing import shelves
 
 SERVER = Path(__file__).parents[1] / "support" / "mcp_servers" / "telling_server.py"
 SECRET = "sk-very-secret-0123456789"
@@ -27,7 +30,12 @@ def kept_in(folder: Path) -> list[str]:
 
 @pytest.mark.parametrize("era", ERAS)
 @in_loop
-async def test_a_secret_that_a_server_tells_reaches_nobody(tmp_path: Path, era: Era, caplog: Any) -> None:
+async def test_a_secret_that_a_server_tells_reaches_nobody(
+    tmp_path: Path, era: Era, caplog: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A list waits for a server for a moment, in which a busy machine may not start it.
+    monkeypatch.setattr(seat, "LISTING_SECONDS", WAIT_SECONDS)
+    monkeypatch.setattr(shelves, "WAIT_SECONDS", WAIT_SECONDS)
     seen: list[str] = []
 
     async def person(_ctx: Any, params: Any) -> Any:
