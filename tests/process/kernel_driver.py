@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from worker_driver import read_hello, read_messages, send
+from worker_driver import WAIT_MS, read_hello, read_messages, send
 
 from codemode.protocol.messages import RunModule, RunProgram
 from codemode.workers.image import KERNEL, WorkerImage
@@ -93,7 +93,7 @@ class KernelDriver:
             return converse(worker, answer)
         finally:
             worker.kill()
-            assert worker.wait_dead(5000)
+            assert worker.wait_dead(WAIT_MS)
             worker.close()
 
     def run_code_call(self, js: str, answer: Answer = echo, given: Any = None, **config: Any) -> Said:

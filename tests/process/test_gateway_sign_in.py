@@ -78,7 +78,7 @@ def browse_with_cookies(url: str) -> None:
 
 async def answer(config: GatewayConfig) -> Any:
     server = config.servers[0]
-    async with SignIns(config) as sign_ins, httpx2.AsyncClient(auth=sign_ins.hook()(server)) as client:
+    async with SignIns(config) as sign_ins, httpx2.AsyncClient(auth=sign_ins.hook()(server), timeout=SECONDS) as client:
         return (await client.post(server.url or "", json={})).json()
 
 

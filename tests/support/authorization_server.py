@@ -216,7 +216,7 @@ def configured(url: str, folder: Path, **auth: Any) -> GatewayConfig:
 def browse(url: str) -> str:
     """Open a page as a browser does, to where it leads; return the last address."""
     try:
-        with urllib.request.urlopen(url, timeout=20) as response:
+        with urllib.request.urlopen(url, timeout=60) as response:
             response.read()
             return response.url
     except urllib.error.HTTPError as error:

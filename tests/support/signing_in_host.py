@@ -24,7 +24,7 @@ async def main(folder: str, url: str, *how: str) -> None:
         held = try_lock(sign_ins.folder / f"{auth.key}.lock") if how else None
         print("held" if held else "ready", flush=True)
         sys.stdin.readline()
-        async with httpx2.AsyncClient(auth=auth) as client:
+        async with httpx2.AsyncClient(auth=auth, timeout=60) as client:
             print((await client.post(url, json={"id": 1})).status_code, flush=True)
 
 
