@@ -148,9 +148,8 @@ class Seat:
             await asyncio.wait([outfit.listing], timeout=outfit.listed_by - now)
 
     async def _listed(self, outfit: Outfit) -> None:
-        began = asyncio.get_running_loop().time()
         await outfit.run_tool.prepare()
-        if asyncio.get_running_loop().time() - began > LISTING_SECONDS:
+        if asyncio.get_running_loop().time() >= outfit.listed_by:  # it may itself have begun late
             self.tools_changed()  # whoever has asked was answered without them
 
     def _end_unused(self, outfit: Outfit) -> None:

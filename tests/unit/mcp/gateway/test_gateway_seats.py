@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
@@ -12,6 +13,8 @@ import pytest
 
 from codemode.mcp import GatewayConfig, ServerConfig
 from codemode.mcp.config.secrets import Secrets
+from codemode.mcp.gateway import seat as seat_module
+from codemode.mcp.gateway import tool_shown
 from codemode.mcp.gateway.connections import Connections
 from codemode.mcp.gateway.principals import LOCAL, Principal
 from codemode.mcp.gateway.scopes import Scope, scope_of
@@ -251,6 +254,35 @@ def test_an_unhashable_configuration_is_compared_by_what_it_says():
         await world.settled()
         assert len(world.opened) == 2
         assert len(world.closed) == 1
+        await world.seats.aclose()
+
+    run(main)
+
+
+def test_who_was_answered_before_all_was_listed_is_told_though_the_listing_began_late(monkeypatch: pytest.MonkeyPatch):
+    told: list[str] = []
+    answered = asyncio.Event()
+
+    async def prepare(servers: Any = None) -> None:
+        if servers is None:
+            await answered.wait()
+
+    async def shown(*_: Any) -> Any:
+        told.append("answered")
+
+    async def main() -> None:
+        monkeypatch.setattr(seat_module, "LISTING_SECONDS", 0.05)
+        monkeypatch.setattr(tool_shown, "tool_shown", shown)
+        world = World(server())
+        seat = await world.seats.of(ANA)
+        monkeypatch.setattr(seat, "tools_changed", lambda: told.append("changed"))
+        seat.run_tool.prepare = prepare  # type: ignore[method-assign]
+        known: Any = None
+        asyncio.get_running_loop().call_soon(time.sleep, 0.1)  # nothing gets its turn meanwhile
+        await seat.shown(known)
+        answered.set()
+        await world.settled()
+        assert told == ["answered", "changed"]
         await world.seats.aclose()
 
     run(main)
