@@ -120,11 +120,11 @@ def person_here(waiting: Waiting, monkeypatch: pytest.MonkeyPatch) -> Iterator[C
     monkeypatch.setenv("XDG_STATE_HOME", str(waiting.folder))
     opened: list[PersonHere] = []
 
-    def at(*arguments: str) -> PersonHere:
+    def at(*arguments: str, typed: str = "") -> PersonHere:
         def open_there(path: str) -> None:
             monkeypatch.setattr(mcp_terminal, "TERMINAL", path)
 
-        opened.append(PersonHere(lambda: main([*waiting.arguments, *arguments]), open_there))
+        opened.append(PersonHere(lambda: main([*waiting.arguments, *arguments]), open_there, typed))
         return opened[-1]
 
     yield at
@@ -208,8 +208,7 @@ def test_anything_but_yes_decides_nothing(waiting: Waiting, person_here: Callabl
 
 
 def test_what_was_typed_before_the_question_is_no_answer(waiting: Waiting, person_here: Callable[..., PersonHere]):
-    at = person_here("approvals", "approve", waiting.record_id)
-    at.type("y\ny\n")
+    at = person_here("approvals", "approve", waiting.record_id, typed="y\ny\n")
     at.read_until("Allow these 2 calls? [y/N] ")
     at.type("n\n")
     assert at.end()[0] == 1

@@ -78,12 +78,14 @@ class Person(_AtTerminal):
 class PersonHere(_AtTerminal):
     """The same before a command that is a call in this process, which takes a twentieth of the time of another one.
 
-    ``opened`` is given the path of the terminal that the command is to open.
+    ``opened`` is given the path of the terminal that the command is to open. ``typed`` is what the person has typed
+    before the command begins: of what is typed while it runs, nobody knows whether its question came first.
     """
 
-    def __init__(self, command: Callable[[], int], opened: Callable[[str], object]) -> None:
+    def __init__(self, command: Callable[[], int], opened: Callable[[str], object], typed: str = "") -> None:
         super().__init__()
         opened(os.ttyname(self._terminal))
+        self.type(typed)
         self._out, self._err = io.StringIO(), io.StringIO()
         self._thread = ThreadPoolExecutor(1)
         self._code = self._thread.submit(self._run, command)
