@@ -13,6 +13,7 @@ import pytest
 from gateway_clients import ERAS, Era, client_over_stdio
 from in_loop import in_loop
 from mcp import Client
+from mcp.client import stdio
 
 from codemode.mcp.known import learning, pins
 
@@ -60,7 +61,10 @@ async def test_prompts_resources_and_questions_reach_a_client(tmp_path: Path, er
 
     options = {"elicitation_callback": person, "message_handler": heard, "log_level": "notice"}
     async with started(tmp_path, era, **options) as client:
-        assert [one.name for one in (await client.list_prompts()).prompts] == ["notes_review"]
+        async with asyncio.timeout(60):
+            while not (prompts := (await client.list_prompts()).prompts):
+                pass  # a list waits ten seconds for a server, which a busy machine may start for longer
+        assert [one.name for one in prompts] == ["notes_review"]
         (message,) = (await client.get_prompt("notes_review", {"x": "1"})).messages
         assert message.content == types.TextContent(text="Review {'x': '1'}")
         assert [one.uri for one in (await client.list_resources()).resources] == ["notes://today"]
@@ -88,7 +92,8 @@ async def test_prompts_resources_and_questions_reach_a_client(tmp_path: Path, er
 
 
 @in_loop
-async def test_what_tools_give_is_learned_without_a_value(tmp_path: Path) -> None:
+async def test_what_tools_give_is_learned_without_a_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stdio, "PROCESS_TERMINATION_TIMEOUT", 60.0)  # after two seconds it is killed while it writes
     async with started(tmp_path) as client:
         first = await run(client, "JSON.parse(await notes.list_issues({})).length")
         assert (first["result"], first.get("diagnostics", [])) == (2, [])
