@@ -11,6 +11,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Self
 
+from waiting import WAIT_SECONDS
+
 from codemode import Interrupt
 
 _FOLDER = Path(__file__).parent
@@ -33,7 +35,7 @@ class Process:
         pipe = asyncio.subprocess.PIPE
         command = (sys.executable, str(_FOLDER / "exec_wait_host.py"), json.dumps(given))
         made = cls(await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, cwd=_FOLDER, limit=1 << 24))
-        await asyncio.wait_for(made._is_ready.wait(), 30)
+        await asyncio.wait_for(made._is_ready.wait(), WAIT_SECONDS)
         return made
 
     def ask(self, tool: str, value: Any, **more: Any) -> asyncio.Future[Any]:
@@ -45,26 +47,26 @@ class Process:
         return self._answers[number]
 
     async def run(self, code: str, **more: Any) -> Any:
-        return await asyncio.wait_for(self.ask("exec", {"code": code}, **more), 30)
+        return await asyncio.wait_for(self.ask("exec", {"code": code}, **more), WAIT_SECONDS)
 
     async def wait(self, result: Any) -> Any:
-        return await asyncio.wait_for(self.ask("wait", {"runId": result["runId"]}), 30)
+        return await asyncio.wait_for(self.ask("wait", {"runId": result["runId"]}), WAIT_SECONDS)
 
     async def until_began(self, many: int = 1) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(WAIT_SECONDS):
             while len(self.began) < many:
                 self._news.clear()
                 await self._news.wait()
 
     async def gone(self) -> None:
         """Wait until it is gone."""
-        await asyncio.wait_for(self._child.wait(), 30)
+        await asyncio.wait_for(self._child.wait(), WAIT_SECONDS)
 
     async def kill(self) -> None:
         """End it as if the power had gone, and wait until it is gone."""
         if self._child.returncode is None:
             self._child.kill()
-        await asyncio.wait_for(self._child.wait(), 30)
+        await asyncio.wait_for(self._child.wait(), WAIT_SECONDS)
         await asyncio.wait([self._reading])
 
     def stop(self) -> None:

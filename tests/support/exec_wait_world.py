@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from waiting import WAIT_SECONDS
+
 from codemode import PostgresInterruptStore, SqliteInterruptStore, Tool
 from codemode.surfaces.exec_wait.pair import ExecWaitTools, create_exec_wait_tools
 
@@ -63,7 +65,7 @@ async def run(pair: ExecWaitTools, code: str, **more: Any) -> Any:
 
 async def opened(pair: ExecWaitTools) -> None:
     """Wait until the store is open: a first connection may take longer than a call of a test waits."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(WAIT_SECONDS):
         while (await run(pair, "return 1"))["status"] != "completed":
             continue
 
