@@ -360,7 +360,7 @@ def kept(store: Any, **options: Any) -> dict[str, Any]:
 def test_a_parked_program_waits_in_the_store_and_any_process_goes_on_with_it(tmp_path: Path) -> None:
     async def main() -> None:
         async with SqliteInterruptStore(tmp_path / "runs.sqlite") as store:
-            desk = Desk(**kept(store, approvals="park", waitTimeoutMs=100))
+            desk = Desk(**kept(store, approvals="park"))
             agent, script = desk.agent(execute(YIELDED), wait(), wait("again"), "asked")
             first = await agent.run("go")
             told = script.returned("waiting")
