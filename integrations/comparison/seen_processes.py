@@ -18,7 +18,8 @@ _TURN_SECONDS = 0.01
 def descendants() -> list[int]:
     """Return the processes below this one."""
     found, left = list[int](), [os.getpid()]
-    parents = {int(one.name): _stat(one)[1] for one in Path("/proc").iterdir() if one.name.isdigit() and _stat(one)}
+    stats = {int(one.name): _stat(one) for one in Path("/proc").iterdir() if one.name.isdigit()}
+    parents = {pid: stat[1] for pid, stat in stats.items() if stat}  # some end before they are looked at
     while left:
         parent = left.pop()
         children = [pid for pid, of in parents.items() if of == str(parent)]
