@@ -28,11 +28,11 @@ from stored_pauses import Clock
 from codemode import ALL_TENANTS, Record, SqliteInterruptStore, create_code_mode_tool
 
 if TYPE_CHECKING:
-    from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Dialog, Locator, Page, Request
+    from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Dialog, Locator, Page, Request, Response
 
 T = TypeVar("T")
-BOUND_SECONDS = 60
-WAIT_MS = 20_000
+BOUND_SECONDS = 180
+WAIT_MS = 60_000
 _APPROVAL = {"mode": "interrupt", "show_denial_reason": True}
 BOB = "bob's own 256 random bits"
 
@@ -122,7 +122,7 @@ async def _browser(path: str) -> AsyncGenerator[Browser]:
     expect.set_options(timeout=WAIT_MS)
     as_root = ["--no-sandbox"] if os.geteuid() == 0 else []
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=path, args=[*_ARGUMENTS, *as_root])
+        browser = await playwright.chromium.launch(executable_path=path, args=[*_ARGUMENTS, *as_root], timeout=WAIT_MS)
         try:
             yield browser
         finally:
@@ -197,6 +197,23 @@ async def _at_rest(context: BrowserContext) -> None:
 
 def button(where: Page | Locator, name: str) -> Locator:
     return where.get_by_role("button", name=name, exact=True)
+
+
+async def follow(page: Page, pressed: Locator) -> Response | None:
+    """Press a button or a link, and return what its page was answered with, once that has come.
+
+    What follows at once meets the page that was there before, or goes elsewhere while this one is still on its way.
+    """
+    async with page.expect_navigation() as led:
+        await pressed.click()
+    return await led.value
+
+
+async def refused(page: Page, pressed: Locator) -> int:
+    """Press a button, and return the status that its page came with."""
+    answer = await follow(page, pressed)
+    assert answer is not None
+    return answer.status
 
 
 def cards(page: Page) -> Locator:
