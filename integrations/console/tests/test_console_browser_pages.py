@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from browsing import Desk, Visitor, button, cards, shape_of
+from browsing import Desk, Visitor, button, cards, follow, shape_of
 from console_visitors import ANA
 from demonstration import demonstration
 from thoroughness import rounds
@@ -113,7 +113,7 @@ async def test_no_page_shuts_anybody_out(desk: Desk, visitor: Visitor, agent: An
         await page.set_viewport_size({"width": width, "height": 640})
         await require_nothing_serious(page)
     await page.locator('[name="/amount"]').first.fill("100")
-    await button(cards(page).first, "Approve with changes").click()
+    await follow(page, button(cards(page).first, "Approve with changes"))
     await desk.until(records[0].id, lambda record: any(one.state != "waiting" for one in record.requests))
     seen = await visit_all(page, desk.url)
     assert len([one for one in seen if "/records/" in one]) >= 4
@@ -202,11 +202,11 @@ async def test_images_of_the_console_are_small(desk: Desk, visitor: Visitor, age
     await page.get_by_role("table").first.wait_for()
     await cards(page).nth(1).scroll_into_view_if_needed()
     await keep(page, "changes")
-    await button(cards(page).nth(1), "Approve with changes").click()
+    await follow(page, button(cards(page).nth(1), "Approve with changes"))
     await desk.until(asked.id, lambda record: record.version == 2)
     await page.goto(f"{desk.url}/records/{asked.id}")
     await cards(page).locator("[name=reason]").fill("the parcel may still arrive")
-    await button(cards(page), "Deny").click()
+    await follow(page, button(cards(page), "Deny"))
     await desk.outcome(asked.id)
     await page.goto(f"{desk.url}/history")
     await keep(page, "history")
