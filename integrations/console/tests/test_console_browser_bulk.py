@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from browsing import BOB, Desk, Visitor, button
+from browsing import BOB, Desk, Visitor, button, follow
 from test_console_browser_pages import require_fitting, require_nothing_serious
 from thoroughness import rounds
 
@@ -44,8 +44,8 @@ async def test_many_are_approved_each_once_but_one_that_somebody_else_denied(
     await visitor.sign_in(desk.url, BOB)
     page = await visitor.page()
     await page.goto(desk.url)
-    await page.get_by_role("link", name="refund", exact=True).click()
-    await page.get_by_role("link", name="Select all on this page").click()
+    await follow(page, page.get_by_role("link", name="refund", exact=True))
+    await follow(page, page.get_by_role("link", name="Select all on this page"))
     await button(page, "Approve").click()
     await expect(page.get_by_role("heading", level=1)).to_have_text(f"Approve {count} calls of refund?")
     for number in range(count):
