@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from browsing import Desk, Visitor, button, cards, open_record
+from browsing import Desk, Visitor, button, cards, follow, open_record
 
 from codemode import Tool, ToolCallContext, request_interrupt
 
@@ -156,8 +156,7 @@ def field(page: Page, pointer: str) -> Locator:
 
 async def press(page: Page, name: str, pointer: str) -> None:
     """Press a button that shows the form again, and wait for it."""
-    async with page.expect_navigation():
-        await page.locator(f'button[name={name}][value="{pointer}"]').click()
+    await follow(page, page.locator(f'button[name={name}][value="{pointer}"]'))
 
 
 async def change_all(page: Page) -> None:

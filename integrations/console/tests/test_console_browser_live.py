@@ -7,7 +7,7 @@ from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from browsing import BOB, Desk, Hall, Visitor, button, cards, open_record, visiting
+from browsing import BOB, Desk, Hall, Visitor, button, cards, follow, open_record, visiting
 
 from codemode import ALL_TENANTS, tool
 
@@ -148,7 +148,7 @@ async def test_one_pause_after_the_other_is_decided_on_one_page(
     page = await open_record(visitor, desk, record_id)
     for order in ("a", "b", "c"):
         card = cards(page).filter(has=page.locator(f'[name="/order"][value="{order}"]'))
-        await button(card, "Approve").click()
+        await follow(page, button(card, "Approve"))
     assert await desk.outcome(record_id) == ["refunded 0 for a", "refunded 1 for b", "refunded 2 for c"]
     assert refunded == [("a", 0), ("b", 1), ("c", 2)]
 
