@@ -315,7 +315,7 @@ def test_one_that_is_killed_while_it_sends_is_followed_by_another_with_the_same_
             server.on(PATH, OK)
             await desk.rounds()
             assert len(server.requests) == 1  # its lease is not over
-            await desk.move(61)
+            await desk.move(61 + 120)  # its process has begun it later than the time at which the desk's stands still
             first, second = server.requests
             assert header(first, "Codemode-Notice-Id") == header(second, "Codemode-Notice-Id")
             assert json.loads(second.body)["record"]["id"] == record_id
