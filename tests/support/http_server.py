@@ -8,7 +8,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-START_SECONDS = 10.0
+START_SECONDS = 60.0
 
 
 @dataclass(frozen=True)

@@ -99,7 +99,7 @@ class CardDesk:
     async def outcome(self, record_id: str) -> Any:
         """Let it go on, and return what it comes to."""
         async with Resumer(self.store, tenant=ALL_TENANTS, resume=self.code_mode.resume):
-            return await self.store.outcome(record_id, tenant=ALL_TENANTS, timeout_ms=20_000)
+            return await self.store.outcome(record_id, tenant=ALL_TENANTS, timeout_ms=60_000)
 
     async def go_on(self, record_id: str) -> None:
         """Let it go on to its next pause."""

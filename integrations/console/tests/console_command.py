@@ -24,7 +24,7 @@ def command(folder: Path, *arguments: str, key: str = KEY) -> Generator[tuple[su
     ) as process:
         try:
             assert process.stdout is not None
-            ready, _, _ = select([process.stdout], [], [], 30)
+            ready, _, _ = select([process.stdout], [], [], 120)
             assert ready, "nothing was printed"
             yield process, process.stdout.readline()
         finally:

@@ -85,7 +85,7 @@ async def sign_in(browser: httpx.AsyncClient, token: str = ANA, **fields: str) -
 
 def run(work: Callable[[], Awaitable[None]]) -> None:
     """Run a test's own coroutine, for a bounded time."""
-    asyncio.run(asyncio.wait_for(work(), 60))
+    asyncio.run(asyncio.wait_for(work(), 180))
 
 
 def hidden(page: str, name: str) -> str:

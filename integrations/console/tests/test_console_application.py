@@ -117,7 +117,7 @@ def test_a_refund_is_found_edited_and_run_once() -> None:
         assert house.refunded == []
         console = approval_console(house.store, auth=AUTH, resume={"shop": house.code_mode.resume})
         async with console.running():
-            assert await house.store.outcome(record_id, tenant="acme", timeout_ms=20_000) == "done"
+            assert await house.store.outcome(record_id, tenant="acme", timeout_ms=60_000) == "done"
         assert house.refunded == [("A-17", 9000)]
         lines = [line async for line in house.store.audit(tenant="acme", record_id=record_id)]
         (decided,) = [line for line in lines if line.kind == "decided"]

@@ -42,7 +42,7 @@ async def pause(database: Path) -> str:
 
 async def outcome(database: Path, record_id: str) -> Any:
     async with SqliteInterruptStore(database) as store:
-        return await store.outcome(record_id, tenant="acme", timeout_ms=30_000)
+        return await store.outcome(record_id, tenant="acme", timeout_ms=60_000)
 
 
 def test_the_printed_url_signs_in_and_an_approved_program_goes_on(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def line_with(process: subprocess.Popen[str], text: str) -> str:
     """Read what is printed until a line holds a text."""
     assert process.stdout is not None
     while True:
-        ready, _, _ = select([process.stdout], [], [], 30)
+        ready, _, _ = select([process.stdout], [], [], 120)
         assert ready, f"{text} was not printed"
         line = process.stdout.readline()
         assert line, f"it ended before it printed {text}"

@@ -99,7 +99,7 @@ def test_a_lost_record_runs_again_or_is_closed_and_the_audit_says_who_from_where
             line = await last_line(desk, closed)
             assert (line.kind, line.actor, line.address) == ("closed", "ana", "192.0.2.1")
         async with desk.console.running():
-            assert await desk.store.outcome(again, tenant="acme", timeout_ms=20_000) == "done"
+            assert await desk.store.outcome(again, tenant="acme", timeout_ms=60_000) == "done"
         assert await state(desk, closed) == "failed"
 
     run(work)
