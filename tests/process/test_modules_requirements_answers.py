@@ -6,9 +6,10 @@ import json
 from typing import Any
 
 import pytest
-from module_servers import answer, codes, over, result_of
+from module_servers import answer, codes, drive, github, over, result_of
 from waiting import within
 
+from codemode import WorkerPool, create_run_tool
 from codemode.run import runner
 
 SET = "globalThis.__codemode_result__ = "
@@ -247,7 +248,9 @@ def test_m15_no_way_out_but_calls():
     assert codes(response) == ["IMPORT_FAILURE"]
 
 
-def test_m32_limits_are_errors_in_the_program_and_logs_are_kept(monkeypatch: pytest.MonkeyPatch):
+def test_m32_limits_are_errors_in_the_program_and_logs_are_kept(
+    computing_pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(runner, "_GRACE_MS", 60_000)  # a worker may be slow to say what it has written
     code = """
     import { ping } from "@codemode/servers/github";
@@ -262,7 +265,8 @@ def test_m32_limits_are_errors_in_the_program_and_logs_are_kept(monkeypatch: pyt
     assert response["result"] == [["fulfilled", "fulfilled", "rejected"], True, True, True]
     assert response["logs"][0]["message"] == "kept"
     for endless in (ENDLESS, "for (;;) await 1;"):
-        response = answer(f"console.log('kept'); {endless}", over(), limits={"timeoutMs": 300})
+        tool = create_run_tool([github(), drive()], pool=computing_pool)
+        response = answer(f"console.log('kept'); {endless}", tool, limits={"timeoutMs": 300})
         assert codes(response) == ["SANDBOX_LIMIT"]
         assert [entry["message"] for entry in response["logs"]] == ["kept"]
         assert response["result"] is None
