@@ -76,7 +76,9 @@ class Outcome:
         if self.end == "returns" and expect.value is not ... and self.value != expect.value:
             found.append(f"returned {self.value!r:.300}, expected {expect.value!r:.300}")
         found += self._error_problems()
-        if expect.calls is not None and self.calls != expect.calls:
+        # What the clock ends may not have come to all of its calls, on a busy machine.
+        calls = expect.calls if self.end != "timeout" or expect.calls is None else expect.calls[: len(self.calls)]
+        if calls is not None and self.calls != calls:
             found.append(f"tools saw {self.calls!r:.300}, expected {expect.calls!r:.300}")
         if expect.console is not None and self.console != expect.console:
             found.append(f"console has {self.console!r:.300}, expected {expect.console!r:.300}")

@@ -63,7 +63,7 @@ async def run_module(source: str, timeout_ms: int, pool: WorkerPool, **limits: i
 
 async def judged(program: module_program.HostileModule, pool: WorkerPool) -> list[str]:
     expect = program.expect
-    response, calls, found = await run_module(program.source, expect.timeout_ms, pool, **expect.limits)
+    response, calls, found = await run_module(program.source, program.timeout_ms, pool, **expect.limits)
     codes = [one["code"] for one in response["diagnostics"]]
     if not set(codes) <= set(expect.codes):
         found.append(f"said {response['diagnostics']!r:.400}")
