@@ -167,6 +167,7 @@ def test_an_end_that_one_host_has_come_to_says_no_more_that_another_could_not(ma
 
 def test_it_is_tried_less_and_less_often_and_at_once_where_somebody_says_so(make, clock):
     async def scenario(store):
+        clock.stop()
         record_id = await store.put(paused("a", age_ms=1000 * HOUR_MS))
         await store.decide({"a": OK}, actor="ana", tenant=ALL)
         waits = []

@@ -443,6 +443,7 @@ def test_leases_are_measured_by_the_clock_of_the_database(kind, make):
 
 def test_a_lease_is_given_back_with_why_an_answer_waits_again(make, clock):
     async def scenario(store):
+        clock.stop()
         record_id = await store.put(paused("a", "b"))
         await decided(store, "a", "b")
         assert await store.release(await claimed(store), refusals={"a": "its schema has changed"}, delay_ms=1000)

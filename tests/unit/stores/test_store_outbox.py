@@ -119,6 +119,7 @@ def test_a_claim_whose_lease_is_over_is_taken_again_under_the_same_id(make, cloc
 
 def test_what_failed_is_tried_again_when_it_was_said_and_then_shown_as_failed(make, clock):
     async def scenario(store):
+        clock.stop()
         record_id = await store.put(paused("a"), tenant="acme")
         outbox = store.outbox("t")
         for number in range(3):

@@ -100,6 +100,7 @@ async def first_changes(store, count):
 
 def test_a_program_is_taken_over_once_its_owner_is_gone(make, clock):
     async def scenario(store):
+        clock.stop()
         lease = await store.rest(interrupt := paused("a"), owner="o")
         record_id = lease.record.id
         clock.moved_ms = 29_000
@@ -241,6 +242,7 @@ def test_an_answer_to_what_is_not_asked_any_more_is_refused(make):
 
 def test_an_owner_that_leaves_lets_others_have_it_at_once(make, clock):
     async def scenario(store):
+        clock.stop()
         lease = await store.rest(paused(), owner="o")
         assert await store.release(lease)
         assert not await store.renew(lease)

@@ -35,6 +35,7 @@ def test_what_was_decided_is_ready_though_the_clock_was_set_back(make, clock):
 @pytest.mark.parametrize("back_ms", [HOUR_MS, LEASE_MS // 2])
 def test_a_lease_is_over_in_its_time_though_the_clock_was_set_back(make, clock, back_ms):
     async def scenario(store):
+        clock.stop()
         await decided(store)
         assert await claimed(store, owner="one") == "one"
         clock.moved_ms -= back_ms
@@ -51,6 +52,7 @@ def test_a_lease_is_over_in_its_time_though_the_clock_was_set_back(make, clock, 
 
 def test_who_lives_keeps_what_it_has_though_the_clock_was_set_back(make, clock):
     async def scenario(store):
+        clock.stop()
         record_id = await decided(store)
         lease = await store.claim(owner="one", tenant="acme", lease_ms=LEASE_MS)
         clock.moved_ms -= HOUR_MS

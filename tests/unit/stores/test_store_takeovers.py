@@ -63,6 +63,7 @@ def test_whoever_gives_a_takeover_back_leaves_its_answers_together(make, clock, 
 
 def test_the_very_pause_that_was_resumed_gives_the_record_back(make, clock):
     async def scenario(store):
+        clock.stop()
         interrupt = paused("a", "b")
         record_id = await store.put(interrupt)
         await store.decide({"a": OK}, actor="ana", tenant=ALL_TENANTS)
