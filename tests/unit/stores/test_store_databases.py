@@ -432,6 +432,7 @@ def test_a_host_that_stands_still_in_a_transaction_does_not_keep_others_from_wri
             return keeping.put(session, keeping.kept(paused("slow")))
 
         still = asyncio.create_task(store._write(stand_still))
+        still.add_done_callback(lambda _: begun.set())  # a slow machine may stand still sooner
         await asyncio.to_thread(begun.wait, 60)
         monkeypatch.setattr(postgres, "_STANDSTILL_MS", 60_000)  # the others do not stand still
         record_id = await other.put(paused("quick"))
@@ -463,6 +464,7 @@ def test_a_host_that_stands_still_while_it_opens_the_store_does_not_keep_others_
     async def scenario():
         store, other = make(), make()
         still = asyncio.create_task(store.list(tenant=ALL_TENANTS))
+        still.add_done_callback(lambda _: begun.set())  # likewise
         await asyncio.to_thread(begun.wait, 60)
         monkeypatch.setattr(postgres, "_STANDSTILL_MS", 60_000)  # the others do not stand still
         monkeypatch.setattr(postgres, "bring_up_to_date", bring_up_to_date)
