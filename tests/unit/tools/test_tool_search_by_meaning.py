@@ -151,7 +151,7 @@ def test_each_text_is_embedded_once_for_its_content(is_async):
 
 def test_sync_callers_get_there_too():
     search = search_of(embed=real)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while search._vectors is None and time.monotonic() < deadline:
         run_sync(search.answer("rain", 3))
     assert names(run_sync(search.answer("do I need an umbrella outdoors", 1))) == ["get_forecast"]
