@@ -87,14 +87,14 @@ def test_a_loop_that_ends_hands_the_work_on_to_who_waits_on_another_one():
         ran_on.append(asyncio.get_running_loop())
         if len(ran_on) == 1:
             begun.set()
-            await asyncio.get_running_loop().run_in_executor(None, joined.wait, 10)
+            await asyncio.get_running_loop().run_in_executor(None, joined.wait, 60)
             await asyncio.Event().wait()
 
     once = Once(work)
 
     async def first() -> None:
         asking = asyncio.ensure_future(once.run())
-        await asyncio.get_running_loop().run_in_executor(None, joined.wait, 10)
+        await asyncio.get_running_loop().run_in_executor(None, joined.wait, 60)
         asking.cancel()  # the other one still waits: the work goes on until this loop ends
 
     async def second() -> None:
