@@ -35,6 +35,13 @@ TOOLS = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let nothing be too slow that a test does not mean to be: on a busy machine a thread may begin seconds late."""
+    monkeypatch.setattr(embeddings, "WAIT_SECONDS", 60.0)
+    monkeypatch.setattr(tool_search, "STRATEGY_SECONDS", 60.0)
+
+
 def search_of(tools: list[PlainTool] = TOOLS, **given: Any) -> ToolSearch:
     return ToolSearch([(tool.name, tool) for tool in tools], **given)
 
