@@ -19,7 +19,7 @@ from typing import Any
 
 from required import missing
 
-_START_SECONDS, _STOP_SECONDS = "60", "30"
+_START_SECONDS, _STOP_SECONDS = "120", "120"
 
 
 def binaries() -> tuple[str, str]:
@@ -84,7 +84,7 @@ def _told(folder: str, *command: str) -> str:
         nobody = pwd.getpwnam("nobody")
         account = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
     settings = {"cwd": folder, "env": {"PATH": os.environ["PATH"], "LC_ALL": "C", "HOME": folder}, **account}
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, **settings)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False, **settings)
     return ended.stderr[-300:] or "it failed" if ended.returncode else ""
 
 
