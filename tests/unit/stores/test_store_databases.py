@@ -420,10 +420,10 @@ AN_UPDATE = "UPDATE codemode_records SET state = state WHERE id = ?"
 def test_a_host_that_stands_still_in_a_transaction_does_not_keep_others_from_writing(kind, last, make, monkeypatch):
     from codemode.stores import postgres
 
-    monkeypatch.setattr(postgres, "_STANDSTILL_MS", 200)
-
     async def scenario(store):
         other, begun, go_on = make(), threading.Event(), threading.Event()
+        await store.aclose()
+        monkeypatch.setattr(postgres, "_STANDSTILL_MS", 200)  # of what it opens anew, once its tables are made
 
         def stand_still(session):
             last(session)
