@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import html
 import re
+import time
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from codemode_console import program
+from codemode_console import call_sites, program
+from codemode_console.call_sites import CallSites
 from codemode_console.program import MOST_HIGHLIGHTED, Place, ProgramView, is_written_as, program_view
 from codemode_console.visible import visible_text
 from console_visitors import run
@@ -172,6 +177,23 @@ def test_of_a_long_program_the_beginning_and_the_lines_that_wait_are_shown() -> 
     (line,) = one_line.lines
     assert "tools.refund()" in line.code
     assert len(line.code) < 5_000
+
+
+def test_a_machine_that_stands_still_takes_neither_colours_nor_marks(monkeypatch: pytest.MonkeyPatch) -> None:
+    js = "const o = { id: 'x' };\nreturn await tools.refund({\n  order: o.id });"
+    lines, lexer = [str(one.code) for one in program_view(js).lines], program.LEXER
+    assert "tok-k" in lines[1]
+
+    def late(text: str) -> Iterator[Any]:
+        for one in lexer.get_tokens_unprocessed(text):
+            time.sleep(0.01)
+            yield one
+
+    for module in (program, call_sites):
+        monkeypatch.setattr(module, "LEXER", SimpleNamespace(get_tokens_unprocessed=late))
+        monkeypatch.setattr(module, "LEXER_SECONDS", 0.1)
+    assert [str(one.code) for one in program_view(js).lines] == lines
+    assert CallSites(js).line_of("refund", 3, 13) == 2
 
 
 @pytest.mark.parametrize("piece", ['\\"', "a?", "/*", "`${", "/[", "(super) ", "?", "1;", "a :", "\u0301"])

@@ -19,6 +19,7 @@ MOST_HIGHLIGHTED = 64 * 1024
 """A program of more characters is shown without colours, and of its lines those that matter."""
 MOST_LINES = 2_000
 LEXER_SECONDS = 0.5
+"""So long a thread may compute, which a machine that stands still makes no longer."""
 _FIRST_LINES, _LINES_AROUND, _LINE_CHARACTERS, _MOST_MARKED = 500, 10, 2_000, 100
 # The lexer knows JavaScript too: its types are what is beside that.
 LEXER: Any = TypeScriptLexer()
@@ -149,12 +150,12 @@ def _highlighted(text: str, spans: Sequence[tuple[int, int]]) -> Iterator[tuple[
 
 def _styled(text: str) -> Iterator[tuple[str, int, int]]:
     """Give the parts of a program, each with what it is. What takes too long to tell has no colours."""
-    until = time.monotonic() + LEXER_SECONDS
+    until = time.thread_time() + LEXER_SECONDS
     at = 0
     for start, kind, piece in LEXER.get_tokens_unprocessed(text.translate(_AS_ENDS)):
         at = start + len(piece)
         yield next((style for one, style in _CLASSES if kind in one), ""), start, at
-        if time.monotonic() > until:
+        if time.thread_time() > until:
             break
     yield "", at, len(text)
 
