@@ -48,7 +48,7 @@ class StaticRules:
     """What a program may not say. ``runs_unanalysed``: it runs though nothing is known of it.
 
     ``checks_tools``: what must fail for its tool's name or input is told of before anything runs. ``analysis_ms`` is
-    how long a worker may take to find out.
+    how long a worker may compute to find out.
     """
 
     disabled_builtins: tuple[str, ...] = ()

@@ -68,6 +68,12 @@ def test_past_the_deadline_nothing_is_concluded():
     assert late(source, 50) == {"js": source, "facts": None}
 
 
+def test_time_in_which_the_machine_does_something_else_counts_for_nothing(monkeypatch):
+    hours = count()
+    monkeypatch.setattr(time, "monotonic", lambda: next(hours) * 3600.0)
+    assert analyse.load(SITE_PATHS)("const x: number = 1;\n" * 20, LONG_MS)["facts"] is not None
+
+
 def test_a_short_text_with_which_the_parser_comes_to_no_end_is_left_to_the_engine(analyser):
     source = "function*?import<<else`<!--[c}m.{.."  # found by random words of the grammar; no error recovery ends it
     assert analyser(source, 50) == {"js": source, "facts": None}

@@ -44,7 +44,10 @@ PLAIN, WITH_NAMES, MODULE = range(3)
 
 
 def load(site_paths: list[str], clock: Callable[[], float] | None = None) -> Analyser:
-    """An analyser. ``site_paths`` hold the parser's packages; ``clock`` gives seconds. A rehearsal uses nothing up.
+    """An analyser. ``site_paths`` hold the parser's packages. A rehearsal uses nothing up.
+
+    ``clock`` gives seconds: of this thread's own computing, unless it is given. While others have the processor a busy
+    machine may let a worker stand still for longer than an innocent text may take.
 
     Its result is one of ``{"js", "facts"}``, ``{"js", "facts": None}`` with the text as it came (not parsed in time or
     not understood: nothing may be concluded; with a ``"draft"`` where types stand beside what was not understood) and
@@ -65,7 +68,7 @@ def load(site_paths: list[str], clock: Callable[[], float] | None = None) -> Ana
     symbols = parse.symbols_by_kind(parser)
     walk = parts["collecting"].FactWalk(symbols, parts)
     modules = parts["module_analysis"].ModuleAnalysis(parts, symbols)
-    now = clock or import_module("time").monotonic
+    now = clock or import_module("time").thread_time
 
     def analyse(
         text: str,
