@@ -23,7 +23,7 @@ from codemode.mcp.gateway.http_serving import serve_http
 from codemode.mcp.gateway.http_settings import HttpLimits, token_digest
 
 MODERN = "2026-07-28"
-BOUND = 60.0
+BOUND = 120.0
 ANA, BOB = "token-of-ana-0123456789", "token-of-bob-0123456789"
 TOKENS = {f"sha256:{token_digest(ANA)}": {"name": "ana"}, f"sha256:{token_digest(BOB)}": {"name": "bob"}}
 

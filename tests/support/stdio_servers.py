@@ -21,7 +21,7 @@ from codemode import ToolSource
 TRACKER = Path(__file__).with_name("tracker_server.py")
 NOTES = Path(__file__).with_name("notes_server.py")
 SLOW = "export_issues"
-_GATE_SECONDS = 60.0
+_GATE_SECONDS = 120.0
 
 
 @dataclass

@@ -18,7 +18,7 @@ FILES = sorted(path for folder in FOLDERS for path in folder.glob("*.py") if not
 
 def pyright(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, *arguments]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=240, check=False)
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=900, check=False)
 
 
 @pytest.fixture(scope="module", autouse=True)
