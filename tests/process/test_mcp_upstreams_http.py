@@ -5,6 +5,7 @@ import json
 
 import httpx2
 import pytest
+from free_ports import free_ports
 from mcp_servers.configured import of, served
 from waiting import within
 
@@ -14,14 +15,11 @@ from codemode.mcp import ServerConfig, UpstreamHooks, connect
 from codemode.mcp.upstreams.origins import CallOrigin
 
 
-def port_of(url: str) -> int:
-    return httpx2.URL(url).port or 0
-
-
 @pytest.mark.parametrize("transport", ["http", "sse"])
 def test_a_server_that_was_away_is_called_again_and_its_lost_session_opened_anew(transport):
     async def work():
-        with served(transport) as (url, process):
+        (port,) = free_ports(1)  # one that nobody else is given while the server is away
+        with served(transport, port) as (url, process):
             async with connect(of(ServerConfig("p", transport, url=url))) as connected:
                 upstream = connected.upstream("p")
                 assert {tool.name for tool in await upstream.tools()} >= {"echo", "write"}
@@ -29,7 +27,7 @@ def test_a_server_that_was_away_is_called_again_and_its_lost_session_opened_anew
                 process.wait()
                 with pytest.raises(CodeModeToolError, match=r"cannot be reached|connection was lost"):
                     await upstream.call("write", {"text": "x"})
-                with served(transport, port_of(url)):
+                with served(transport, port):
                     result = await upstream.call("write", {"text": "again"})
                     assert result.structured_content == {"result": "again"}
 
