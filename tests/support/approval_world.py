@@ -104,7 +104,7 @@ class Host:
         *,
         principal: Principal = LOCAL,
         remembered: Remembered | None = None,
-        wait_ms: int = 10_000,
+        wait_ms: int = 60_000,
         keys: str = KEY,
         limits: Mapping[str, Any] | None = None,
         by_console: bool = False,
