@@ -334,18 +334,18 @@ def test_o68_time_abort_and_expiry_leave_nothing(steps: Steps, monkeypatch: pyte
 
         leaving = asyncio.create_task(left_alone(world, model_waits))
         code = "await MCP.tracker.exportIssues({format: 'csv'})"
-        options = {"waitTimeoutMs": 20_000, "snapshotTtlSeconds": 1}
-        _, (left,) = await world.run(runs(code), thread="t", options=options)
+        _, (left,) = await world.run(runs(code), thread="t", options={"waitTimeoutMs": 20_000})
         await (await leaving).gone()  # the run of the agent has ended, and the call with it
         _, (told,) = await world.run(waits(left), thread="t")
         assert told["code"] == "aborted"
+        assert not world.waiting("t")
 
-        _, (idle,) = await world.run(runs("await yield_control()"), thread="u")
+        options = {"waitTimeoutMs": 20_000, "snapshotTtlSeconds": 1}  # for this one alone: the others take their time
+        _, (idle,) = await world.run(runs("await yield_control()"), thread="u", options=options)
         assert idle["reason"] == "yield"
         await until(lambda: not world.waiting("u"), seconds=SECONDS)
         _, (expired,) = await world.run(waits(idle), thread="u")
         assert expired["code"] == "snapshot_expired"
-        assert not world.waiting("t")
 
     steps(work)
 
