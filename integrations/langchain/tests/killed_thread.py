@@ -231,4 +231,7 @@ def main(given: dict[str, Any]) -> Any:
     host = Host(given)
     codemode.run_code_mode_sync("return 1", [])  # the first worker is there: what follows takes as long in every host
     kill_later(host.began, given["kill_after_ms"])
-    return asyncio.run(host.arun()) if given["mode"] == "async" else host.run()
+    value = asyncio.run(host.arun()) if given["mode"] == "async" else host.run()
+    if given["after"]:  # what kills it may begin late
+        threading.Event().wait()
+    return value
