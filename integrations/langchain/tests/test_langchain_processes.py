@@ -19,7 +19,7 @@ HOST = Path(__file__).with_name("killed_process.py")
 def run(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(HOST), str(directory), *arguments]
     environment = {**os.environ, "PYTHONPATH": str(HOST.parent)}
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment, check=False)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def test_29_no_call_blocks_the_loop(watched_by: str, tmp_path: Path):
         [sys.executable, str(SCRIPT), watched_by, str(tmp_path)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     assert done.stdout.strip() == "done", done.stdout[-4000:] + done.stderr[-4000:]

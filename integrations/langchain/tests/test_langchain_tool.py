@@ -353,4 +353,4 @@ def add(a: int) -> int:
 
 assert create_code_mode_tool([add]).invoke({"js": "return await tools.add({ a: 1 })"}) == 2
 """
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=240)
