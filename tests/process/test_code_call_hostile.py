@@ -72,7 +72,8 @@ def test_every_script_ends_in_a_status_and_none_raises(preset: str):
 
 
 def test_no_spelling_can_be_called():
-    tools = create_code_call_tools(TOOLS, {"direct_calls": {"enabled": True}, "vm": {"preset": "balanced"}})
+    vm = {"preset": "balanced", "timeoutMs": 60_000}  # for hundreds of calls a busy machine takes long
+    tools = create_code_call_tools(TOOLS, {"direct_calls": {"enabled": True}, "vm": vm})
     script = """
       const codes = [];
       for (const name of codecallContext.names)
