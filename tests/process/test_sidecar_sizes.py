@@ -134,6 +134,7 @@ def test_parts_and_passing_on_do_not_count():
 def test_very_many_references_are_refused_by_their_number():
     on = {
         "sidecar": {"enabled": True, "extraction_threshold": 1},
+        "vm": {"timeoutMs": 60_000},
         "settings": {"execution_policy": {"max_values": 200_000}},
     }
     code_call = create_code_call_tools({"many": lambda n: ["x"] * n}, on)

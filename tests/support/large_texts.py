@@ -38,8 +38,8 @@ class LargeTexts:
         ]
 
     def code_call(self, sidecar: Any = None, *, store: Any = None, **options: Any) -> CodeCallToolset:
-        """Return a set of them; loops are allowed."""
-        on = {"sidecar": {"enabled": True, **(sidecar or {})}, "vm": {"preset": "balanced"}}
+        """Return a set of them; loops are allowed, and so is to take long for much text."""
+        on = {"sidecar": {"enabled": True, **(sidecar or {})}, "vm": {"preset": "balanced", "timeoutMs": 60_000}}
         return create_code_call_tools(self.tools(**(store or {})), {**on, **options})
 
 
