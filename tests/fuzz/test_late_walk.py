@@ -26,5 +26,7 @@ print([call["name"] for call in facts["calls"]])
 
 
 def test_a_deadline_that_passes_after_the_parse_does_no_harm() -> None:
-    outcome = subprocess.run([sys.executable, "-c", LATE_WALK], capture_output=True, text=True, timeout=120, check=False)
+    outcome = subprocess.run(
+        [sys.executable, "-c", LATE_WALK], capture_output=True, text=True, timeout=120, check=False
+    )
     assert outcome.stdout == "['search']\n", outcome.stderr
