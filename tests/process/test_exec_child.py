@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 from leftovers import nothing_left
+from worker_driver import WAIT_MS
 
 from codemode.workers.image import KERNEL, WorkerImage
 from codemode.workers.process import UnreapedChild, WorkerProcess, spawn_exec
@@ -30,7 +31,7 @@ def test_a_child_without_a_pidfd_is_alive_until_it_is_killed(worker: WorkerProce
     assert worker.channel.recv(1)
     assert not worker.is_dead()
     worker.kill()
-    assert worker.wait_dead(5000)
+    assert worker.wait_dead(WAIT_MS)
     assert worker.describe_ending() == ""
     worker.kill()
 
@@ -38,7 +39,7 @@ def test_a_child_without_a_pidfd_is_alive_until_it_is_killed(worker: WorkerProce
 def test_how_a_child_without_a_pidfd_ended_is_told(worker: WorkerProcess) -> None:
     assert worker.channel.recv(1)
     os.kill(worker._life._process.pid, signal.SIGSEGV)  # type: ignore[attr-defined]
-    assert worker.wait_dead(5000)
+    assert worker.wait_dead(WAIT_MS)
     assert worker.describe_ending() == "killed by SIGSEGV"
 
 

@@ -13,7 +13,7 @@ import pytest
 from kernel_driver import LIMITS, MODULE, STRICT, Said, converse, echo
 from leftovers import await_state, descriptors
 from pool_driver import PoolMaker
-from worker_driver import frame, read_frame, read_hello
+from worker_driver import WAIT_MS, frame, read_frame, read_hello
 
 from codemode import CodeModeError, Interrupt, Tool, WorkerPool, request_interrupt, run_code_mode, run_code_mode_sync
 from codemode.protocol.messages import BeginProgram, RunModule, RunProgram
@@ -115,7 +115,7 @@ def kept(make: Callable[[], WorkerProcess]) -> Iterator[Kept]:
     worker = make()
     yield Kept(worker)
     worker.kill()
-    assert worker.wait_dead(5000)
+    assert worker.wait_dead(WAIT_MS)
     worker.close()
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import native_attempts
 import pytest
-from worker_driver import read_frame, read_hello, stub_image
+from worker_driver import WAIT_MS, read_frame, read_hello, stub_image
 
 from codemode.errors import CodeModeProtocolError, CodeModeWorkerError
 from codemode.workers.image import engine_location
@@ -217,7 +217,7 @@ def test_a_worker_refuses_to_run_without_a_required_layer(layer: str) -> None:
         kind, payload = read_frame(worker)
         assert kind == b"F"
         assert layer in json.loads(payload)["message"]
-        assert worker.wait_dead(5000)
+        assert worker.wait_dead(WAIT_MS)
     finally:
         worker.close()
         zygote.kill()
@@ -227,7 +227,7 @@ def test_a_worker_refuses_to_run_without_a_required_layer(layer: str) -> None:
 def test_a_zygote_refuses_to_serve_without_a_required_layer(layer: str) -> None:
     zygote = Zygote(stub_image(), skip_layers=[layer], isolation_required=True)
     try:
-        assert zygote._process.wait_dead(10_000)
+        assert zygote._process.wait_dead(WAIT_MS)
         assert layer in zygote.failure()
         with pytest.raises(CodeModeWorkerError, match=layer):
             zygote.spawn()

@@ -6,7 +6,7 @@ import json
 import sys
 
 import pytest
-from worker_driver import read_frame, read_hello
+from worker_driver import WAIT_MS, read_frame, read_hello
 
 from codemode.protocol.messages import AnalyseProgram
 from codemode.workers.image import KERNEL, WorkerImage
@@ -279,7 +279,7 @@ def ask(text: str) -> dict[str, object]:
         return json.loads(answer)
     finally:
         worker.kill()
-        assert worker.wait_dead(5000)
+        assert worker.wait_dead(WAIT_MS)
         worker.close()
         zygote.kill()
 
