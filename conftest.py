@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from halts import Halts
 from hypothesis import settings
 from thoroughness import IS_THOROUGH, rounds
 
@@ -27,6 +28,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 PROGRAMS_PER_WORKER = int(os.environ.get("CODEMODE_PROGRAMS_PER_WORKER", "1"))
 
+HALTS = Halts.of(os.environ["CODEMODE_HALTS"]) if "CODEMODE_HALTS" in os.environ else None
+if HALTS is not None:
+    HALTS.patch(setattr)
+
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave what is marked ``thorough`` to `make test-thorough`: each such test has a form that always runs."""
@@ -36,6 +41,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left:
         config.hook.pytest_deselected(items=left)
         items[:] = [item for item in items if not item.get_closest_marker("thorough")]
+
+
+def pytest_runtest_setup() -> None:
+    """Let each test stand still for as long as the one before, where CODEMODE_HALTS lets the machine stand still."""
+    if HALTS is not None:
+        HALTS.begin_test()
 
 
 def pytest_collection_finish() -> None:
