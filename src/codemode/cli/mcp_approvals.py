@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ..errors import CodeModeError
 from ..interrupts.interrupt import APPROVAL_KIND
 from ..protocol.ledger import UNKNOWN_OUTCOME_KIND
-from ..stores.errors import UnknownRequest
+from ..stores.answers import check_answers
+from ..stores.errors import AnswerRefused, UnknownRequest
 from ..stores.values import ALL_TENANTS
 from ..trace.visible_text import counted, visible
 from . import mcp_remembered
@@ -86,6 +87,10 @@ def _decide(config: GatewayConfig, options: argparse.Namespace) -> int:
         if edited is not _NOT_GIVEN and len(requests) != 1:
             raise UsageError(f"--input is for one call: {counted(len(requests), 'call')} of this run wait")
         decisions = {one.interrupt_id: _decision(one, options, edited) for one in requests}
+        try:
+            check_answers(requests, decisions)  # before somebody says yes to what the store would refuse
+        except AnswerRefused as refused:
+            return _nothing_decided(refused)
         for one in requests:
             terminal.say(f"\n{card(record, one)}")
         if edited is not _NOT_GIVEN:
@@ -110,10 +115,14 @@ async def _written(store: InterruptStore, record: Record, decisions: dict[str, A
     try:
         await store.decide(decisions, actor=_actor(), tenant=record.tenant, seen=seen)
     except CodeModeError as error:
-        warn(f"nothing was decided: {error.message}; `codemode mcp approvals` lists what still waits")
-        return FAILED
+        return _nothing_decided(error)
     print(f"decided {counted(len(decisions), 'call')} of run {visible(record.id)}; a gateway that runs goes on with it")
     return DONE
+
+
+def _nothing_decided(error: CodeModeError) -> int:
+    warn(f"nothing was decided: {error.message}; `codemode mcp approvals` lists what still waits")
+    return FAILED
 
 
 async def _kept(later: LaterCalls, config: GatewayConfig, store: InterruptStore, record: Record) -> None:
