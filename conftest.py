@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from halts import Halts
 from hypothesis import settings
 from thoroughness import IS_THOROUGH, rounds
 
@@ -28,8 +27,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 PROGRAMS_PER_WORKER = int(os.environ.get("CODEMODE_PROGRAMS_PER_WORKER", "1"))
 
-HALTS = Halts.of(os.environ["CODEMODE_HALTS"]) if "CODEMODE_HALTS" in os.environ else None
-if HALTS is not None:
+HALTS: Any = None
+if "CODEMODE_HALTS" in os.environ:
+    from halts import Halts
+
+    HALTS = Halts.of(os.environ["CODEMODE_HALTS"])
     HALTS.patch(setattr)
 
 

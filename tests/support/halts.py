@@ -1,4 +1,4 @@
-"""A machine that stands still now and then: callbacks of event loops, and work of threads, begin late at random.
+"""A machine that stands still now and then: callbacks of event loops, and work of threads, are late at random.
 
 Continuous integration runs many processes on two cores. A test that is right only where the next step comes at once
 falls there one time in hundreds, and here at once: `CODEMODE_HALTS=0.01,0.25,2 python -m pytest FILE`.
@@ -13,7 +13,9 @@ from asyncio import events
 from collections.abc import Callable
 from typing import Any
 
-_OF_THREADS = 8  # how much likelier it is for threads of executors, which begin seldom
+from codemode.host.job_threads import JobThreads
+
+_OF_THREADS = 8  # how much likelier it is for threads, which begin seldom
 
 
 class Halts:
@@ -40,9 +42,10 @@ class Halts:
         self._left = self._in_all
 
     def patch(self, patch: Callable[[Any, str, Any], object]) -> None:
-        """Put it into all event loops and executors of this process. ``patch`` sets attributes."""
+        """Put it into all event loops, executors and host threads of this process. ``patch`` sets attributes."""
         run_callback: Any = events.Handle._run
         run_work: Any = concurrent.futures.thread._WorkItem.run
+        next_job: Any = JobThreads._next
 
         def late_callback(handle: Any) -> None:
             self._halt(self._part)
@@ -53,7 +56,14 @@ class Halts:
             run_work(item, *given)
             self._halt(self._part * _OF_THREADS)
 
+        def late_job(threads: Any, *given: Any) -> Any:
+            job = next_job(threads, *given)
+            if job is not None:
+                self._halt(self._part * _OF_THREADS)
+            return job
+
         patch(events.Handle, "_run", late_callback)
+        patch(JobThreads, "_next", late_job)
         patch(concurrent.futures.thread._WorkItem, "run", late_work)
 
     def _halt(self, part: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
@@ -153,6 +154,21 @@ def test_the_end_is_said_in_the_place_of_the_model(is_async: bool):
 
 
 def test_the_end_stops_what_other_branches_and_programs_would_begin():
+    begun = threading.Event()
+
+    @tool("other")
+    def begins(name: str) -> str:
+        """Do something else, and tell that it has."""
+        said = other.invoke({"name": name})
+        begun.set()
+        return said
+
+    @tool("note")
+    def follows(name: str) -> str:
+        """Note a name once that has: one whose thread begins late is stopped too."""
+        assert begun.wait(60)
+        return note.invoke({"name": name})
+
     branch = """
     const first = tools.note({ name: "a" }).then(() => tools.note({ name: "b" }));
     const third = () => tools.other({ name: "e" });
@@ -160,7 +176,8 @@ def test_the_end_stops_what_other_branches_and_programs_would_begin():
     return await Promise.allSettled([first, second]);
     """
     limits = [limit(tool_name="note", run_limit=1, exit_behavior="end")]
-    output = started([calls(branch)], limits).start()
+    graph = agent((), [follows, begins], CodeModeMiddleware(), *limits, model=asking(calls(branch)))
+    output = Session(graph, is_async=False).start()
     assert sorted(done) == ["a", "other c"]
     assert output["messages"][-1].content.startswith("'note' tool call limit reached")
 
