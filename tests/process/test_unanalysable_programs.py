@@ -32,7 +32,8 @@ NO_PROGRAMS = (
 def statuses(script: str) -> tuple[str, str | None, int]:
     ran: list[object] = []
     tool = Tool("a", execute=lambda given, _context: ran.append(given), input_schema={"type": "object"})
-    answer = create_code_call_tools([tool]).execute_sync({"script": script})
+    # Before it gives up, a worker computes for a second, which on a busy machine takes several.
+    answer = create_code_call_tools([tool], {"vm": {"timeoutMs": 60_000}}).execute_sync({"script": script})
     assert isinstance(answer, dict)
     return answer["status"], answer.get("error", {}).get("kind"), len(ran)
 
