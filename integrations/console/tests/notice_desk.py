@@ -15,7 +15,6 @@ from http_server import HttpServer, Request, response
 from stored_pauses import Clock
 
 from codemode import InterruptStore, MemoryInterruptStore, SqliteInterruptStore
-from codemode.host.clock import now_ms
 
 BASE_URL = "https://desk.test/approvals"
 OK = response(b"ok")
@@ -30,22 +29,12 @@ def receiver(tls: ssl.SSLContext | None = None) -> Iterator[HttpServer]:
         server.stop()
 
 
-class StillClock(Clock):
-    """Time that stands still but where the test moves it: what the test itself takes brings nothing nearer."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._began_ms = now_ms()
-
-    def now_ms(self) -> int:
-        return self._began_ms + self.moved_ms
-
-
 class Desk:
     """One store and what sends from it; time is moved by the test."""
 
     def __init__(self, *targets: Target, path: Path | None = None) -> None:
-        self.clock = StillClock()
+        self.clock = Clock()
+        self.clock.stop()
         self.store: InterruptStore = MemoryInterruptStore(clock=self.clock)
         if path is not None:
             self.store = SqliteInterruptStore(path, clock=self.clock)

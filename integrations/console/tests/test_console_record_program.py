@@ -191,7 +191,7 @@ def test_a_machine_that_stands_still_takes_neither_colours_nor_marks(monkeypatch
 
     for module in (program, call_sites):
         monkeypatch.setattr(module, "LEXER", SimpleNamespace(get_tokens_unprocessed=late))
-        monkeypatch.setattr(module, "LEXER_SECONDS", 0.1)
+    monkeypatch.setattr(program, "LEXER_SECONDS", 0.1)
     assert [str(one.code) for one in program_view(js).lines] == lines
     assert CallSites(js).line_of("refund", 3, 13) == 2
 

@@ -6,7 +6,6 @@ The engine tells of a call the last place that it came by: with ``refund({⏎ or
 from __future__ import annotations
 
 import re
-import time
 from bisect import bisect_right
 from typing import Any
 
@@ -14,7 +13,7 @@ from pygments.token import Comment, Keyword, Name, String
 
 from codemode.plugins import cached_property
 
-from .program import LEXER, LEXER_SECONDS, MOST_HIGHLIGHTED, UNUSUAL_ENDS
+from .program import LEXER, MOST_HIGHLIGHTED, UNUSUAL_ENDS, lexer_deadline
 
 _OPENING, _CLOSING = frozenset({"(", "[", "{", "${"}), frozenset({")", "]", "}"})
 _MOST_AHEAD = 8
@@ -39,14 +38,14 @@ class CallSites:
     @cached_property
     def _tokens(self) -> list[_Token]:
         tokens: list[_Token] = []
-        until = time.thread_time() + LEXER_SECONDS
+        is_late = lexer_deadline()
         for start, kind, piece in LEXER.get_tokens_unprocessed(self._text):
             if kind in Keyword.Type:  # as which the lexer takes what follows a colon, in an object too
                 parts = _PART.finditer(piece)
                 tokens += [(start + part.start(), Name, part[0]) for part in parts]
             elif piece.strip() and kind not in Comment:
                 tokens.append((start, kind, piece.strip()))
-            if time.thread_time() > until:
+            if is_late():
                 return []
         return tokens
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -148,14 +148,19 @@ def _highlighted(text: str, spans: Sequence[tuple[int, int]]) -> Iterator[tuple[
     return ((number, Markup().join(found)) for number, found in enumerate(pieces, 1))
 
 
+def lexer_deadline() -> Callable[[], bool]:
+    """Return what tells whether this thread has computed for `LEXER_SECONDS` by then."""
+    until = time.thread_time() + LEXER_SECONDS
+    return lambda: time.thread_time() > until
+
+
 def _styled(text: str) -> Iterator[tuple[str, int, int]]:
     """Give the parts of a program, each with what it is. What takes too long to tell has no colours."""
-    until = time.thread_time() + LEXER_SECONDS
-    at = 0
+    at, is_late = 0, lexer_deadline()
     for start, kind, piece in LEXER.get_tokens_unprocessed(text.translate(_AS_ENDS)):
         at = start + len(piece)
         yield next((style for one, style in _CLASSES if kind in one), ""), start, at
-        if time.thread_time() > until:
+        if is_late():
             break
     yield "", at, len(text)
 
