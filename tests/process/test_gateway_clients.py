@@ -162,7 +162,8 @@ def test_an_agent_of_pydantic_ai_which_nobody_can_ask(gateway: Any, how: str):
     async def main() -> None:
         target = gateway(how)
         client: Any = target[0] if how == "http" else StdioTransport(target[0], target[1:], keep_alive=False)
-        async with Agent(FunctionModel(model), toolsets=[MCPToolset(client)]) as agent:
+        # By itself it waits five seconds, in which a busy machine may not have started the gateway.
+        async with Agent(FunctionModel(model), toolsets=[MCPToolset(client, init_timeout=BOUND)]) as agent:
             assert (await agent.run("write it")).output == "done"
         read, written = (one if isinstance(one, dict) else json.loads(one) for one in seen)
         assert read["result"] == "read"

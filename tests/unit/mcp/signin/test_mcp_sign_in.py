@@ -25,7 +25,7 @@ from codemode.tools.context import AnsweredInterrupt
 
 
 async def status_of(config: GatewayConfig, auth: Any) -> int:
-    async with httpx2.AsyncClient(auth=auth) as client:
+    async with httpx2.AsyncClient(auth=auth, timeout=60) as client:
         return (await client.post(config.servers[0].url or "", json={"id": 1})).status_code
 
 
@@ -183,7 +183,7 @@ def test_tokens_go_to_the_origin_of_their_server_alone(server: SignInServer, tmp
 
         async def elsewhere() -> int:
             auth = sign_in_hook(config)(config.servers[0])
-            async with httpx2.AsyncClient(auth=auth) as client:
+            async with httpx2.AsyncClient(auth=auth, timeout=60) as client:
                 return (await client.post(other.url)).status_code
 
         assert asyncio.run(elsewhere()) == 401

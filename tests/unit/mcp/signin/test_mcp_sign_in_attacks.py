@@ -252,7 +252,7 @@ def test_challenges_lead_nowhere_else(server: SignInServer, tmp_path: Path, chal
     config = configured(server.url, tmp_path)
 
     async def call() -> None:
-        async with httpx2.AsyncClient(auth=sign_in_hook(config)(config.servers[0])) as client:
+        async with httpx2.AsyncClient(auth=sign_in_hook(config)(config.servers[0]), timeout=60) as client:
             await client.post(server.url)
 
     with pytest.raises(SignInError, match="login notes"):
