@@ -68,15 +68,15 @@ demo-chat: $(CHAT)
 # What meets a framework runs once more with the lowest version that a plugin allows, all of it by `make test-lowest`.
 test: $(STAMP)
 	@$(MAKE) --no-print-directory --jobs=4 prepare
-	@$(MAKE) --no-print-directory --jobs=6 $(PARTS) ONLY="and ($(SEAMS))"
+	@$(MAKE) --no-print-directory --jobs=4 $(PARTS) ONLY="and ($(SEAMS))"
 
 # What the tests need beside the development tools.
 prepare: $(TYPESCRIPT) $(OIDC) $(CHAT) $(LOWEST)/.installed $(SERVERS)/.installed
 
-# Six side by side, on two cores too: each waits for much of its time. What takes longest begins first, and no part is so
-# long that it is the last one alone.
-PARTS := test-other-processes test-units test-gateways test-other-plugins test-exec-wait test-lowest test-hostile \
-  test-others test-langchain-promises test-other-langchain
+# Four side by side, on two cores too: each waits for a part of its time. More keep the processors no busier, and each
+# test waits longer for them. What takes longest begins first, and no part is so long that it is the last one alone.
+PARTS := test-other-processes test-others test-other-plugins test-gateways test-units test-hostile test-lowest \
+  test-exec-wait test-other-langchain test-langchain-promises
 
 test-processes: test-gateways test-exec-wait test-other-processes
 

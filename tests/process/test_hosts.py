@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from leftovers import no_orphan_left, nothing_left
+from thoroughness import more_of_the_same
 
 _HOSTS = Path(__file__).parent / "hosts"
 _HOST_SECONDS = 120
@@ -36,7 +37,7 @@ def test_fork_in_the_middle_of_a_run(ending: str, start_method: str) -> None:
     assert_fine(run_host("forks_during_run.py", ending, start_method))
 
 
-_WORKERS = [(programs, start_method) for programs in ("1", "20") for start_method in ("fork", "exec")]
+_WORKERS = [("1", "fork"), ("20", "exec"), *more_of_the_same(("20", "fork"), ("1", "exec"))]
 
 
 @pytest.mark.parametrize(("programs", "start_method"), _WORKERS)

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from in_loop import in_loop
 from pydantic import BaseModel
+from thoroughness import rounds
 
 from codemode import CodeModeSerializationError, ExecutionPolicy, Tool
 from codemode.data.json_shape import AT_ONCE, UNLIMITED, holds_more_values_than
@@ -25,7 +26,7 @@ from codemode.schemas.type_pieces import is_same
 from codemode.tools.prepared import prepared
 from codemode.tools.unread_outputs import UnreadOutput, refuse_iterators
 
-WIDTH = 20 * AT_ONCE
+WIDTH = rounds(8, 20) * AT_ONCE
 
 
 class Watch:
