@@ -3,7 +3,9 @@
 import asyncio
 import os
 import signal
+import socket
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -68,6 +70,29 @@ def test_what_cannot_be_started_says_what_stands_in_the_way(args, cwd, at):
         finally:
             await guard.release()
         assert guard._process is None
+
+    within(work())
+
+
+def test_a_server_that_has_ended_before_anybody_hears_that_it_began_says_why(monkeypatch):
+    read = Guard._read
+
+    def read_late(guard):
+        """Hear that a server has begun when it can be heard too that it has ended, as on a machine that stood still."""
+        until = time.monotonic() + 60
+        while time.monotonic() < until and guard._control is not None:
+            waiting = guard._control.recv(1 << 16, socket.MSG_PEEK)
+            if not waiting or b'"exit"' in waiting:
+                break
+            time.sleep(0.001)
+        read(guard)
+
+    monkeypatch.setattr(Guard, "_read", read_late)
+
+    async def work():
+        async with connect(of(quick("crash"))) as connected:
+            with pytest.raises(CodeModeToolError, match="it ended with exit code 4: cannot start"):
+                await connected.upstream("quick").tools()
 
     within(work())
 

@@ -128,6 +128,7 @@ class Effects:
         self._death = death
         self._case = case
         self._lasts = lasts
+        self.hanging = asyncio.Event()
 
     def tools(self) -> list[Tool]:
         """One that is asynchronous, one that runs in a thread, and one that only takes a worker."""
@@ -150,6 +151,7 @@ class Effects:
         return value["number"]
 
     async def _hang(self, value: Any, context: Any) -> Any:
+        self.hanging.set()
         await asyncio.sleep(30)
 
     def _happen(self, value: Any) -> None:
@@ -196,8 +198,8 @@ async def _live(case: Case, death: Death, kind: str, where: str, lines: Lines, g
     store = death.around(store_of(kind, where), "store")
     death.around(store.guard, "guard")
     pool = WorkerPool({"max_workers": 1 if case.flow == "full" else 2})
-    tools = Effects(lines, death, case, lasts=case.is_renewal).tools()
-    code_mode = code_mode_of(case, tools, store, death, pool, is_dying=True)
+    effects = Effects(lines, death, case, lasts=case.is_renewal)
+    code_mode = code_mode_of(case, effects.tools(), store, death, pool, is_dying=True)
     match case.flow:
         case "first" | "late":
             await code_mode.execute({"js": case.js}, tool_call_id=case.name)
@@ -212,8 +214,9 @@ async def _live(case: Case, death: Death, kind: str, where: str, lines: Lines, g
         case _:
             if case.flow == "full":
                 hanging = asyncio.create_task(code_mode.execute({"js": "await tools.hang()"}, tool_call_id="hanging"))
-                while not pool.active:  # noqa: ASYNC110 - a pool says nothing by itself
-                    await asyncio.sleep(0.001)
+                # Only then it keeps its worker: whoever waits for a journal that is slow to open gives it back.
+                called = asyncio.create_task(effects.hanging.wait())
+                await asyncio.wait([hanging, called], return_when=asyncio.FIRST_COMPLETED)
                 assert not hanging.done()
             lease_ms = LEASE_MS if case.is_renewal else 30_000
             async with Resumer(

@@ -57,7 +57,7 @@ class Guard:
         self._control: socket.socket | None = None
         self._starting: asyncio.Lock = asyncio.Lock()
         self._writing: asyncio.Lock = asyncio.Lock()
-        self._begun: dict[int, asyncio.Future[int]] = {}
+        self._begun: dict[int, asyncio.Future[Child]] = {}
         self._running: dict[int, Child] = {}
         self._unread = b""
 
@@ -88,19 +88,18 @@ class Guard:
         await self._start()
         self._next_id += 1
         one = self._next_id
-        begun: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        begun: asyncio.Future[Child] = asyncio.get_running_loop().create_future()
         self._begun[one] = begun
         try:
             asked = {"do": "spawn", "id": one, "args": list(args), "env": dict(env), "cwd": cwd}
             await self._ask(asked, descriptors)
-            await begun
+            return await begun
         except BaseException:
             if not begun.cancelled() and begun.done() and begun.exception() is None:
                 self.send_signal(one, signal.SIGKILL)
             raise
         finally:
             self._begun.pop(one, None)
-        return self._running[one]
 
     def send_signal(self, one: int, number: int) -> None:
         """Send a signal to the group of a server, if it still runs. SIGKILL reaches what has left the group too."""
@@ -185,11 +184,11 @@ class Guard:
             return
         begun = self._begun.get(one)
         if "pid" in said:
-            self._running[one] = Child(one, said["pid"], asyncio.get_running_loop().create_future())
+            child = self._running[one] = Child(one, said["pid"], asyncio.get_running_loop().create_future())
             if begun is None or begun.done():
                 self.send_signal(one, signal.SIGKILL)
             else:
-                begun.set_result(said["pid"])
+                begun.set_result(child)  # which may have ended before whoever waits is awake
         elif begun is not None and not begun.done():
             begun.set_exception(SpawnError(said["errno"], said["at"]))
 
