@@ -148,6 +148,22 @@ def test_check_says_of_each_server_what_is_wrong_and_how_large_the_tool_is(run: 
     assert run("check", "nonsense", "--config", str(path))[0] == 2
 
 
+@pytest.mark.parametrize("command", ["check", "types"])
+def test_a_server_that_has_failed_is_not_started_again_by_the_command(run: Run, tmp_path: Path, command: str):
+    path, starts = tmp_path / "mcp.json", tmp_path / "starts"
+
+    def starting(then: str, **settings: Any) -> dict[str, Any]:
+        return {"command": "sh", "args": ["-c", f'echo x >> "$0"; {then}', str(starts)], "codemode": settings}
+
+    servers = {"dies": starting("exit 3"), "silent": starting("while read x; do :; done", connectTimeoutMs=500)}
+    path.write_text(json.dumps({"mcpServers": servers}))
+    code, out, err = run(command, "--config", str(path))
+    assert (code, starts.read_text()) == (1, "x\n" * 2)
+    assert (out + err).count("it did not answer within 0.5 seconds") == 1
+    assert (out + err).count("exit code 3") == 1
+    assert "cannot be listed" not in err
+
+
 def test_types_are_printed_of_all_and_of_one(run: Run, config: Path):
     code, out, _ = run("types", "backups", "--config", str(config))
     assert (code, "export function delete_backups(" in out, "logbook" in out) == (0, True, False)

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Collection, Generator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
+from ..errors import CodeModeToolError
 from ..mcp.gateway.gateway import Gateway
 from .mcp_setup import warn
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from ..mcp.config.values import GatewayConfig
 
 _MORE_SECONDS = 10.0
+_LATE = "it does not answer in time: a larger connectTimeoutMs gives it more"
 _MOST_TEXTS = 200
 
 
@@ -53,12 +55,20 @@ class _Kept(logging.Handler):
 
 
 async def start(upstream: Any) -> str | None:
-    """Start a server and list its tools, no longer than it may take. Returns what is wrong, None where all is well."""
+    """Start a server and list its tools, no longer than it may take. Returns what is wrong, None where all is well.
+
+    One that has failed is given up: what the command lists afterwards would start it again, and wait as long.
+    """
     try:
         async with asyncio.timeout(upstream.config.connect_timeout_ms / 1000 + _MORE_SECONDS):
             await upstream.tools()
     except TimeoutError:
-        return upstream.problem or "it does not answer in time: a larger connectTimeoutMs gives it more"
+        return _given_up(upstream, CodeModeToolError(upstream.problem or _LATE))
     except Exception as error:  # noqa: BLE001 - whatever it is, it is told, and the others go on
-        return upstream.problem or str(error) or type(error).__name__
+        return _given_up(upstream, error)
     return None
+
+
+def _given_up(upstream: Any, error: Exception) -> str:
+    upstream.give_up(error)
+    return upstream.problem or str(error) or type(error).__name__

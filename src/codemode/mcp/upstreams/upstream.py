@@ -57,6 +57,7 @@ class Upstream:
         self._is_stale = True
         self._listed_on: Connection | None = None
         self._listing_now = asyncio.Lock()
+        self._given_up: Exception | None = None
         self._listening = Listening()
         self._log_level = LogLevel(lambda: hooks.log_level(config))
         self._background: set[asyncio.Task[None]] = set()
@@ -159,10 +160,16 @@ class Upstream:
         Raises `CodeModeToolError` where it cannot be used, `CodeModeAuthenticationError` where somebody must sign in.
         """
         self._link.require_loop()
+        if self._given_up is not None:
+            raise self._given_up
         if self._listing is None or self._is_stale:
             await self.refresh()
         shown = await self._hooks.listed(self.config, allowed(self.config, self.listed))
         return await offered_tools(self.config, shown, self._hooks, self._offered, self._now)
+
+    def give_up(self, error: Exception) -> None:
+        """Let `tools` raise this from now on, and start nothing: who has waited for it once waits for it no more."""
+        self._given_up = error
 
     async def refresh(self) -> None:
         """List its tools anew, whether or not they may have changed."""
