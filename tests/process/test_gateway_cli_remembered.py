@@ -17,6 +17,7 @@ from gateway_clients import client_over_stdio
 from in_loop import in_loop
 from mcp_servers.configured import quick
 
+from codemode import ALL_TENANTS, AuditLine, SqliteInterruptStore
 from codemode.cli import main
 from codemode.mcp.approvals.remembered import FILE, KnownTool, Remembered
 
@@ -114,6 +115,36 @@ def test_what_is_named_is_taken_back_and_nothing_else(kept: Kept, arguments: lis
     answers = "1 answer" if len(gone) == 1 else "2 answers"
     assert (code, out.startswith(f"took back {answers} about {arguments[0]}")) == (0, True)
     assert set(kept.left) == before - gone
+
+
+def test_the_audit_tells_who_has_taken_back_what(kept: Kept, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("LOGNAME", "rosa")
+    assert kept.run("forget", "nothing like it")[0] == 2
+    assert kept.run("forget", "shop")[::2] == (0, "")
+    assert kept.run("forget", "desk", "close", "--user", "ana")[::2] == (0, "")
+    lines = asyncio.run(audited(kept.state / "gateway.sqlite"))
+    assert {(one.kind, one.actor) for one in lines} == {("later_calls_forgotten", "rosa@terminal")}
+    assert [(one.tenant, one.details) for one in lines] == [
+        ("local", {"server": "shop", "tool": "look\\u202e\\u001b[2J"}),
+        ("local", {"server": "shop", "tool": "refund"}),
+        ("ana", {"server": "desk", "tool": "close"}),
+    ]
+
+
+async def audited(path: Path) -> list[AuditLine]:
+    store = SqliteInterruptStore(path)
+    try:
+        return [line async for line in store.audit(tenant=ALL_TENANTS)]
+    finally:
+        await store.aclose()
+
+
+def test_without_the_store_it_is_taken_back_all_the_same_and_told(kept: Kept):
+    (kept.state / "gateway.sqlite").mkdir()
+    code, out, err = kept.run("forget", "mail")
+    assert (code, out) == (0, "took back 1 answer about mail: gateways that run ask again\n")
+    assert err.startswith("codemode: that holds, but no line of it was written into the audit: ")
+    assert ("local", "mail", "send") not in kept.left
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import getpass
 import json
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from ..errors import CodeModeError
 from ..interrupts.interrupt import APPROVAL_KIND
@@ -24,6 +22,7 @@ from . import mcp_remembered
 from .exits import DONE, FAILED, UsageError
 from .mcp_cards import card, table, waiting, whole_record
 from .mcp_setup import configuration, warn
+from .mcp_store import actor, with_store
 from .mcp_terminal import controlling_terminal
 
 if TYPE_CHECKING:
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
     from ..mcp.config.values import GatewayConfig
     from ..stores.protocol import InterruptStore
     from ..stores.values import Record, StoredRequest
-
-Found = TypeVar("Found")
 
 _PAGE = 200
 _LEAST_CHARACTERS = 4
@@ -52,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _list(config: GatewayConfig) -> int:
-    found = asyncio.run(_with_store(config, _all_waiting))
+    found = asyncio.run(with_store(config, _all_waiting))
     calls = sum(len(waiting(one)) for one in found)
     if calls:
         print(table(found))
@@ -70,7 +67,7 @@ def _show(config: GatewayConfig, given: str) -> int:
         except UnknownRequest:
             return (await _found(store, given))[0]
 
-    print(whole_record(asyncio.run(_with_store(config, found))))
+    print(whole_record(asyncio.run(with_store(config, found))))
     return DONE
 
 
@@ -83,7 +80,7 @@ def _decide(config: GatewayConfig, options: argparse.Namespace) -> int:
         return record, requests, {one.interrupt_id: store.shown(one) for one in requests}
 
     with controlling_terminal(f"`approvals {options.action}`") as terminal:
-        record, requests, seen = asyncio.run(_with_store(config, found))
+        record, requests, seen = asyncio.run(with_store(config, found))
         if edited is not _NOT_GIVEN and len(requests) != 1:
             raise UsageError(f"--input is for one call: {counted(len(requests), 'call')} of this run wait")
         decisions = {one.interrupt_id: _decision(one, options, edited) for one in requests}
@@ -108,12 +105,12 @@ def _decide(config: GatewayConfig, options: argparse.Namespace) -> int:
             await _kept(later, config, store, record)
         return code
 
-    return asyncio.run(_with_store(config, written))
+    return asyncio.run(with_store(config, written))
 
 
 async def _written(store: InterruptStore, record: Record, decisions: dict[str, Any], seen: dict[str, str]) -> int:
     try:
-        await store.decide(decisions, actor=_actor(), tenant=record.tenant, seen=seen)
+        await store.decide(decisions, actor=actor(), tenant=record.tenant, seen=seen)
     except CodeModeError as error:
         return _nothing_decided(error)
     print(f"decided {counted(len(decisions), 'call')} of run {visible(record.id)}; a gateway that runs goes on with it")
@@ -130,13 +127,9 @@ async def _kept(later: LaterCalls, config: GatewayConfig, store: InterruptStore,
     from ..mcp.gateway.gateway import Gateway
 
     try:
-        await later.keep(Remembered(Gateway(config).folder), store, record, actor=_actor())
+        await later.keep(Remembered(Gateway(config).folder), store, record, actor=actor())
     except (OSError, CodeModeError) as error:
         warn(f"the call was decided, and later ones are asked about again: {error}")
-
-
-def _actor() -> str:
-    return f"{getpass.getuser()}@terminal"
 
 
 def _decision(request: StoredRequest, options: argparse.Namespace, edited: Any) -> dict[str, Any]:
@@ -220,13 +213,3 @@ async def _all_waiting(store: InterruptStore) -> list[Record]:
         after = page.next
         if after is None:
             return found
-
-
-async def _with_store(config: GatewayConfig, work: Callable[[InterruptStore], Awaitable[Found]]) -> Found:
-    from ..mcp.gateway.gateway import Gateway
-
-    store = Gateway(config).store
-    try:
-        return await work(store)
-    finally:
-        await store.aclose()

@@ -1,22 +1,27 @@
 """``codemode mcp approvals remembered`` and ``forget``: the answers of people that always hold, seen and taken back.
 
-Taking one back asks nobody: all that comes of it is that somebody is asked again.
+Taking one back asks nobody: all that comes of it is that somebody is asked again. The audit tells who has done it.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ..errors import CodeModeError
 from ..trace.visible_text import aligned, counted, one_line, visible
 from .exits import DONE, UsageError
 from .mcp_cards import shown_time
-from .mcp_setup import configuration
+from .mcp_setup import configuration, warn
+from .mcp_store import actor, with_store
 
 if TYPE_CHECKING:
     from ..mcp.approvals.remembered import Remembered, RememberedAnswer
+    from ..mcp.config.values import GatewayConfig
+    from ..stores.protocol import InterruptStore
 
 _MAX_NAME_CHARACTERS = 200
 
@@ -26,10 +31,11 @@ def run(options: argparse.Namespace) -> int:
     from ..mcp.approvals.remembered import Remembered
     from ..mcp.gateway.gateway import Gateway
 
-    remembered = Remembered(Gateway(configuration(options)).folder)
+    config = configuration(options)
+    remembered = Remembered(Gateway(config).folder)
     if options.action == "remembered":
         return _list(remembered.always(options.user), as_json=options.json)
-    return _forget(remembered, options)
+    return _forget(remembered, config, options)
 
 
 def _list(found: Sequence[RememberedAnswer], *, as_json: bool) -> int:
@@ -50,14 +56,29 @@ def _as_json(one: RememberedAnswer) -> dict[str, str]:
     return {"principal": one.principal, "server": one.server, "tool": one.tool, "since": shown_time(one.at_ms)}
 
 
-def _forget(remembered: Remembered, options: argparse.Namespace) -> int:
+def _forget(remembered: Remembered, config: GatewayConfig, options: argparse.Namespace) -> int:
     kept = remembered.always()
     meant = [one for one in kept if one.principal == options.user and _is_named(one, options)]
     if not meant:
         raise UsageError(_nothing_of_that_name(kept, options))
-    count = sum(remembered.revoke(one.principal, one.server, one.tool) for one in meant)
-    print(f"took back {counted(count, 'answer')} about {_named(options)}: gateways that run ask again")
+    gone = [one for one in meant if remembered.revoke(one.principal, one.server, one.tool)]
+    print(f"took back {counted(len(gone), 'answer')} about {_named(options)}: gateways that run ask again")
+    _write_down(gone, config)
     return DONE
+
+
+def _write_down(gone: Sequence[RememberedAnswer], config: GatewayConfig) -> None:
+    """Write into the audit what was taken back: behind it, for a store that is away is to keep nobody from that."""
+    from ..mcp.approvals.later_calls import note_forgotten
+
+    async def written(store: InterruptStore) -> None:
+        for one in gone:
+            await note_forgotten(one, store, actor=actor())
+
+    try:
+        asyncio.run(with_store(config, written))
+    except (CodeModeError, OSError, ValueError) as error:
+        warn(f"that holds, but no line of it was written into the audit: {error}")
 
 
 def _is_named(one: RememberedAnswer, options: argparse.Namespace) -> bool:

@@ -1,6 +1,7 @@
 """Approvals that hold for later calls of a tool too, given beside the client: at the terminal, or in the console.
 
-The one place that says of which calls they can be and what is kept of them. A gateway reads that at its next call.
+The one place that says of which calls they can be, what is kept of them, and what the audit tells, also where one was
+taken back. A gateway reads what is kept at its next call.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from ...interrupts.interrupt import APPROVAL_KIND
 from ...trace.visible_text import one_line, visible
 from ..gateway.kept_store import APP
 from .known_tools import known_tool, session_in
-from .remembered import KnownTool, Remembered, Scope
+from .remembered import KnownTool, Remembered, RememberedAnswer, Scope
 
 if TYPE_CHECKING:
     from ...stores.protocol import InterruptStore
@@ -28,6 +29,7 @@ SCOPES: Mapping[Scope, str] = MappingProxyType(
 )
 """For how long such an approval may hold, in words."""
 AUDIT_KIND = "later_calls_allowed"
+FORGOTTEN_KIND = "later_calls_forgotten"
 _MAX_NAME_CHARACTERS = 200
 
 
@@ -84,6 +86,12 @@ class LaterCalls:
                 record_id=record.id,
             )
             await off_loop(partial(remembered.answered_elsewhere, record.tenant, self.session, tool, scope=self.scope))
+
+
+async def note_forgotten(answer: RememberedAnswer, store: InterruptStore, *, actor: str) -> None:
+    """Write into the audit that an answer which always held was taken back. Raises what `InterruptStore.note` does."""
+    details = {"server": _named(answer.server), "tool": _named(answer.tool)}
+    await store.note(FORGOTTEN_KIND, actor=actor, tenant=answer.principal, details=details)
 
 
 def _named(text: str) -> str:
