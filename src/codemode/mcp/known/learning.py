@@ -17,6 +17,7 @@ import mcp_types as types
 from ...data.json_shape import weigh
 from ...data.json_values import decode_json
 from ...data.narrowing import is_array, is_object
+from ...host.cancellation import to_its_end
 from ...host.threads import off_loop
 from ..config.values import ServerConfig
 from . import principals
@@ -145,8 +146,8 @@ class Shapes:
         self._unsaved.clear()
         rows = [row for row in rows if len(row[-1]) <= MAX_SHAPE_CHARACTERS]
         if rows:
-            try:
-                await off_loop(lambda: self._write(rows))
+            try:  # whoever closes this meanwhile ends the process next, and with it the thread
+                await to_its_end(off_loop(lambda: self._write(rows)))
             except OSError as error:
                 _log.warning("what was learned of tools cannot be kept: %s", error)
 

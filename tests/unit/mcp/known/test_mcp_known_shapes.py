@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import stat
+import threading
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from in_loop import in_loop
 from jsonschema import Draft202012Validator
+from waiting import until
 
 from codemode.mcp.config.values import ServerConfig
 from codemode.mcp.known import learning, shapes
@@ -264,3 +266,33 @@ async def test_looking_gets_rarer_and_what_is_learned_is_saved_by_itself(
         await learned._saving
     assert (tmp_path / learning.FILE).exists()
     await learned.aclose()
+
+
+@in_loop
+async def test_who_closes_it_waits_for_what_is_just_being_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(learning, "SAVE_SECONDS", 0.0)
+    learned, began, goes_on = Shapes(tmp_path), threading.Event(), threading.Event()
+    write = learned._write
+
+    def slow(rows: list[tuple[str, ...]]) -> None:
+        began.set()
+        assert goes_on.wait(60)
+        write(rows)
+
+    monkeypatch.setattr(learned, "_write", slow)
+    learned.observed(SERVER, tool())
+    learned.returned(SERVER, "t", 1)
+    await until(began.is_set)
+    closing = asyncio.create_task(learned.aclose())
+    for _ in range(20):
+        await asyncio.sleep(0)
+    try:
+        assert not closing.done()
+    finally:
+        goes_on.set()
+    await closing
+    again = Shapes(tmp_path)
+    await again.load()
+    assert again.observed(SERVER, tool()) == {"schema": {"type": "number"}, "isText": False}
