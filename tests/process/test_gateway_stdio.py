@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from gateway_clients import USUAL_ERAS, Era, client_over_stdio
+from mcp_servers.configured import quick
+from waiting import until
 
 BOUND = 60.0
 GATEWAY = Path(__file__).parents[1] / "support" / "mcp_servers" / "sums_gateway.py"
@@ -67,11 +71,12 @@ class RawClient:
 
 
 @asynccontextmanager
-async def raw_client(folder: Path) -> AsyncGenerator[RawClient]:
+async def raw_client(folder: Path, *arguments: str) -> AsyncGenerator[RawClient]:
+    """Give a client of the gateway of sums, or of what these arguments of Python start."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
-        str(GATEWAY),
-        str(folder),
+        *(arguments or (str(GATEWAY), str(folder))),
+        env={**os.environ, "XDG_STATE_HOME": str(folder)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -201,6 +206,31 @@ def test_the_gateway_ends_with_its_client_and_when_it_is_told_to(tmp_path: Path,
             assert not alive(children)
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_while_servers_end_loses_nothing_that_was_learned(tmp_path: Path, number: signal.Signals):
+    server, config = quick("stubborn", f"marks={tmp_path}"), tmp_path / "mcp.json"
+    config.write_text(json.dumps({"mcpServers": {"quick": {"command": server.command, "args": [*server.args]}}}))
+    code = 'import { echo } from "@codemode/servers/quick";\nawait echo({ text: "a" });'
+    log = tmp_path / "log"
+
+    async def main() -> None:
+        async with raw_client(tmp_path, "-m", "codemode", "mcp", "--config", str(config)) as client:
+            said = await client.ask(1, "tools/call", name="codemode_run", arguments={"code": code})
+            assert said["result"]["structuredContent"]["diagnostics"] == []
+            client.close()
+            await until(lambda: "left\n" in log.read_text())  # and is waited for, which takes two seconds
+            with suppress(ProcessLookupError):  # which has ended meanwhile
+                client.process.send_signal(number)
+                while number == signal.SIGHUP:  # a terminal that goes may send it more than once
+                    await asyncio.sleep(0.05)
+                    client.process.send_signal(number)
+            await client.ended()
+
+    asyncio.run(main())
+    with closing(sqlite3.connect(tmp_path / "codemode" / "shapes.sqlite")) as file:
+        assert file.execute("SELECT server, tool FROM shapes").fetchall() == [("quick", "echo")]
 
 
 def test_what_was_asked_before_the_input_ended_is_answered(tmp_path: Path):

@@ -283,8 +283,9 @@ def main():
     for line in sys.stdin:
         if line.strip():
             answer(json.loads(line))
-    while "stubborn" in OPTIONS:
-        time.sleep(60)
+    if "stubborn" in OPTIONS:
+        log("left")
+        time.sleep(600)
 
 
 if __name__ == "__main__":

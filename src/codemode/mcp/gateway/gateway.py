@@ -58,7 +58,7 @@ class Gateway:
         self.record_url: Callable[[str], str | None] = _no_page
         """Returns the page on which people decide about a record, where whoever serves the gateway has one."""
         self._is_open = False
-        self._logs = ExitStack()
+        self._until_ended = ExitStack()
         self._warmed: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -71,7 +71,7 @@ class Gateway:
         )
         self.seats = wiring.seats = Seats(Connections(wiring.connect), wiring, lambda: self.config)
         self._wiring = wiring
-        self._logs.enter_context(wiring.secrets.guarding_logs())
+        self._until_ended.enter_context(wiring.secrets.guarding_logs())
         self._is_open = True
         if self.options.over_http:  # whoever has asked may come back when it is done
             await wiring.resuming.start()
@@ -81,15 +81,15 @@ class Gateway:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._is_open = False
-        if self._warmed is not None:
-            self._warmed.cancel()
-            await asyncio.wait([self._warmed])
-        await self._calls.aclose()
-        await self._wiring.go_on_no_more()
-        await self.seats.aclose()
-        await self._wiring.aclose()
-        await self._kept.aclose()
-        self._logs.close()
+        with self._until_ended:
+            if self._warmed is not None:
+                self._warmed.cancel()
+                await asyncio.wait([self._warmed])
+            await self._calls.aclose()
+            await self._wiring.go_on_no_more()
+            await self.seats.aclose()
+            await self._wiring.aclose()
+            await self._kept.aclose()
 
     @property
     def is_open(self) -> bool:
@@ -123,10 +123,13 @@ class Gateway:
         return await self.seats.of(principal)
 
     async def serve_stdio(self) -> None:
-        """Serve one client over standard input and output until it closes them, or this process is told to end."""
+        """Serve one client over standard input and output until it closes them, or this process is told to end.
+
+        Then leave the gateway: until that is done the first SIGTERM or SIGINT, and any SIGHUP, does no more than this.
+        """
         from .stdio import serve_stdio
 
-        await serve_stdio(self.server)
+        await serve_stdio(self.server, self._until_ended)
 
     def http_app(self) -> Any:
         """Return the ASGI application that serves many clients over streamable HTTP."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -34,15 +34,17 @@ _WITHOUT_END = ("subscriptions/listen",)
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
-async def serve_stdio(server: Server[Any]) -> None:
+async def serve_stdio(server: Server[Any], until_ended: ExitStack) -> None:
     """Serve one client until its end of the pipe is closed, or this process is told to end.
 
-    What it had asked by then is answered, as far as that takes no longer than `ANSWER_SECONDS`.
+    What it had asked by then is answered, as far as that takes no longer than `ANSWER_SECONDS`. Signals are taken until
+    ``until_ended`` is closed: what is behind the server is ended too, and clients send one where that takes long.
     """
     options = server.create_initialization_options(
         NotificationOptions(tools_changed=True, prompts_changed=True, resources_changed=True)
     )
-    with claimed() as pipes, _ended_by_signals(pipes):
+    with claimed() as pipes:
+        until_ended.enter_context(_ended_by_signals(pipes))
         async with _streams(pipes) as (read, write):
             await server.run(read, write, options)
 
@@ -137,11 +139,15 @@ def _text(message: types.JSONRPCMessage) -> bytes:
 
 @contextmanager
 def _ended_by_signals(pipes: Pipes) -> Generator[None]:
-    """Let a signal end what is served as the end of its input does; a second one does what it always did."""
+    """Let a signal end what is served as the end of its input does; behind that the first of a kind does nothing.
+
+    A second one does what it always did: somebody is impatient. But a terminal that goes may say so twice by itself.
+    """
     loop = asyncio.get_running_loop()
 
     def end(number: int) -> None:
-        loop.remove_signal_handler(number)
+        if number != signal.SIGHUP:
+            loop.remove_signal_handler(number)
         pipes.end()
 
     taken: list[int] = []
