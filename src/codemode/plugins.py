@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from .tools.adapters import register_adapter
     from .tools.names import ImpossibleNameError, can_be_called, check_name
     from .tools.prepared import PreparedTool, prepared
-    from .tools.selection import Places, Selection, places
+    from .tools.selection import Places, Selection, not_among_the_tools, places
     from .tools.tool_schemas import Compile, FrameworkSchema
     from .trace.failures import log_left_out
     from .workers.given_pools import check_pool
@@ -126,6 +126,7 @@ __all__ = [
     "listed",
     "log_left_out",
     "looks_like_meta_tool",
+    "not_among_the_tools",
     "not_negative",
     "off_loop",
     "open_continuation",
@@ -194,7 +195,7 @@ _LATE = {
     "tools.adapters": "register_adapter",
     "tools.names": "ImpossibleNameError can_be_called check_name",
     "tools.prepared": "PreparedTool prepared",
-    "tools.selection": "Places Selection places",
+    "tools.selection": "Places Selection not_among_the_tools places",
     "tools.tool_schemas": "Compile FrameworkSchema",
     "trace.failures": "log_left_out",
     "workers.given_pools": "check_pool",

@@ -308,9 +308,8 @@ def test_reviews_of_kept_tools_and_of_the_program_are_fine():
 
 
 def test_misspelt_rules_are_noticed():
-    graph = agent(["return 1"], [add], CodeModeMiddleware(approve={"ad": True}))
     with pytest.raises(ValueError, match="'ad'"):
-        Session(graph).start()
+        agent(["return 1"], [add], CodeModeMiddleware(approve={"ad": True}))
 
 
 def test_wrong_options_are_refused():

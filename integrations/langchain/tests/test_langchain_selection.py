@@ -89,6 +89,94 @@ def test_a_name_may_be_that_of_a_tool_which_other_middleware_adds(other: Any):
         create_agent(model(), TOOLS, middleware=[CodeModeMiddleware(keep=["added"]), ModelFallbackMiddleware(model())])
 
 
+# One call of each face that runs a program, and the name by which the model knows it.
+FACES = [
+    (CodeModeMiddleware, "keep", ("codeMode", {"js": "return await tools.late({ n: 1 })"})),
+    (CodeCallMiddleware, "keep", ("codecall_execute", {"script": "return await callTool('late', { n: 1 })"})),
+    (ExecWaitMiddleware, "direct", ("exec", {"code": "return await tools.late({ n: 1 })"})),
+]
+
+
+@pytest.mark.parametrize("kind", [CodeModeMiddleware, CodeCallMiddleware, ExecWaitMiddleware])
+def test_a_rule_about_no_tool_is_told_of_when_the_agent_is_built(kind: Any):
+    scripted = model()
+    with pytest.raises(ValueError, match=r"approve names 'refnd', which is not among the tools. Did you mean 'refund'"):
+        create_agent(scripted, TOOLS, middleware=[kind(approve={"refnd": True})])
+    assert create_agent(scripted, TOOLS, middleware=[kind(approve={"refund": True, "stock": False})])
+    assert create_agent(scripted, [*TOOLS, named("refnd")], middleware=[kind(approve={"refnd": True})])
+
+
+def test_a_rule_may_name_a_tool_of_exec_by_its_id():
+    own = ExecWaitMiddleware(approve={"host:core:refund": True})
+    assert create_agent(model(), TOOLS, middleware=[own])
+    with pytest.raises(ValueError, match=r"approve names 'host:core:refnd', .* Did you mean 'host:core:refund'"):
+        create_agent(model(), TOOLS, middleware=[ExecWaitMiddleware(approve={"host:core:refnd": True})])
+
+
+class Late(AgentMiddleware[Any, Any, Any]):
+    """Shows the model one more tool from the second step on, and serves its calls."""
+
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        return handler(_with_late(request))
+
+    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+        return await handler(_with_late(request))
+
+
+class Listening(AgentMiddleware[Any, Any, Any]):
+    """Notes how much was in the log whenever the model was about to be asked."""
+
+    def __init__(self, caplog: Any) -> None:
+        super().__init__()
+        self.caplog, self.logged = caplog, list[int]()
+
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        self.logged.append(len(self.caplog.records))
+        return handler(request)
+
+    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+        self.logged.append(len(self.caplog.records))
+        return await handler(request)
+
+
+def _with_late(request: Any) -> Any:
+    is_first = len(request.messages) == 1
+    return request if is_first else request.override(tools=[*request.tools, named("late")])
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize(("kind", "keep", "program"), FACES)
+def test_a_rule_about_a_tool_that_comes_later_is_told_of_once_and_holds(
+    kind: Any, keep: str, program: Any, is_async: bool, caplog: Any
+):
+    own, listening = kind(**{keep: ["stock"]}, approve={"late": True}), Listening(caplog)
+    scripted = asking(asks(("stock", {"n": 1})), asks(program))
+    session = Session(agent((), TOOLS, Late(), own, listening, model=scripted), is_async)
+    output = session.start()
+    assert [one.value["name"] for one in output["__interrupt__"]] == ["late"]
+    (said,) = [one.getMessage() for one in caplog.records if one.name.startswith("codemode")]
+    assert said.startswith("approve names 'late', which is not among the tools.")
+    assert listening.logged == [1, 1]  # before the first step, and never again
+
+
+def test_a_rule_about_a_misspelt_tool_beside_such_middleware_lets_no_program_run(caplog: Any):
+    scripted = asking(asks(("codeMode", {"js": "return await tools.refund({ n: 1 })"})))
+    session = Session(agent((), TOOLS, Late(), CodeModeMiddleware(approve={"refnd": True}), model=scripted))
+    with pytest.raises(ValueError, match=r"approve names 'refnd', .* Did you mean 'refund'"):
+        session.start()
+    assert "Did you mean 'refund'?" in caplog.text
+
+
+def test_a_middleware_of_ones_own_may_add_tools_itself():
+    class Own(CodeModeMiddleware):
+        def wrap_model_call(self, request: Any, handler: Any) -> Any:
+            return super().wrap_model_call(request.override(tools=[*request.tools, named("late")]), handler)
+
+    own = Own(approve={"late": True})
+    output = Session(agent(["return await tools.late({ n: 1 })"], TOOLS, own)).start()
+    assert [one.value["name"] for one in output["__interrupt__"]] == ["late"]
+
+
 @pytest.mark.parametrize("given", [{"tools": "stock"}, {"keep": "stock"}])
 def test_one_text_is_no_list(given: Any):
     with pytest.raises(ValueError, match=r"must be a list of tool names, got 'stock': write (tools|keep)=\['stock'\]"):

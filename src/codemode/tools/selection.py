@@ -54,8 +54,13 @@ class Selection:
     def require_known(self, there: Collection[str]) -> None:
         """Raise `ValueError` for a name that fits none of the tools that are there."""
         for name in sorted(self.names.difference(there)):
-            hint = did_you_mean(nearest_names(name, there))
-            raise ValueError(f"{self._path} names {name!r}, which is not among the tools.{hint or _listed(there)}")
+            raise ValueError(not_among_the_tools(self._path, name, there))
+
+
+def not_among_the_tools(path: str, name: str, there: Collection[str]) -> str:
+    """Return what is said of a name in an option ``path`` that fits none of the tools that are there."""
+    hint = did_you_mean(nearest_names(name, there))
+    return f"{path} names {name!r}, which is not among the tools.{hint or _listed(there)}"
 
 
 class Places(NamedTuple):

@@ -13,7 +13,7 @@ from typing import Any, Literal, NotRequired, TypeAlias, cast
 from typing_extensions import TypedDict
 
 from codemode import PendingRequest
-from codemode.plugins import PreparedTool, can_be_called, with_texts
+from codemode.plugins import PreparedTool, can_be_called, not_among_the_tools, with_texts
 
 from .arguments import Arguments
 from .conversion import NeedsApproval
@@ -76,15 +76,23 @@ class Approvals:
         for name, rule in self._rules.items():
             _check_rule(name, rule)
 
-    def require_known(self, names: Collection[str], may_be: Callable[[str], bool] | None = None) -> None:
-        """Raise `ValueError` for a rule about a tool that is not there: its name may be misspelt.
+    @property
+    def names(self) -> frozenset[str]:
+        """The names that there are rules for."""
+        return frozenset(self._rules)
+
+    def unknown(self, there: Collection[str], may_be: Callable[[str], bool] | None = None) -> list[str]:
+        """Return what is said of each rule about a tool that is not there: its name may be misspelt.
 
         ``may_be`` tells names that nobody knows yet.
         """
-        unknown = sorted(self._rules.keys() - set(names))
-        unknown = unknown if may_be is None else [one for one in unknown if not may_be(one)]
-        if unknown:
-            raise ValueError(f"approve names {unknown[0]!r}, which is not among the tools {', '.join(sorted(names))}")
+        missing = sorted(self.names.difference(there))
+        return [not_among_the_tools("approve", one, there) for one in missing if may_be is None or not may_be(one)]
+
+    def require_known(self, there: Collection[str], may_be: Callable[[str], bool] | None = None) -> None:
+        """Raise `ValueError` for a rule about a tool that is not there."""
+        for said in self.unknown(there, may_be):
+            raise ValueError(said)
 
     def refuse_kept(
         self,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Collection, Iterator, Sequence
+from itertools import takewhile
 from types import FrameType
 from typing import Any, cast
 
@@ -41,14 +42,20 @@ def tools_beside(own: object) -> list[Any] | None:
 
 
 def may_get_others(own: object) -> bool:
-    """Tell whether other middleware of the agent may give its model tools that nobody knows while it is built."""
-    kinds: list[type] = [type(one) for one in listed_with(own) if one is not own]
+    """Tell whether middleware of the agent may give its model tools that nobody knows while it is built."""
+    kinds: list[type] = [type(one) for one in listed_with(own)]
     return any(_wraps_models(kind) and not _is_published(kind) for kind in kinds)
 
 
 def _wraps_models(kind: type) -> bool:
+    """Tell whether a class may change requests, in what it adds to the framework's own or to one of this package."""
     names = ("wrap_model_call", "awrap_model_call")
-    return any(getattr(kind, name, None) is not getattr(AgentMiddleware, name, None) for name in names)
+    theirs = takewhile(lambda one: one is not AgentMiddleware and not _is_ours(one), kind.__mro__)
+    return any(name in vars(one) for one in theirs for name in names)
+
+
+def _is_ours(kind: type) -> bool:
+    return kind.__module__.partition(".")[0] == __name__.partition(".")[0]
 
 
 def _is_published(kind: type) -> bool:

@@ -58,10 +58,15 @@ class Chosen:
 
     def require_known(self, tools: Iterable[Any]) -> None:
         """Raise `ValueError` for a name that fits none of these tools."""
-        there = {name for one in tools for name in (name_of(one), offered_name(one)) if name is not None}
+        there = names_of(tools)
         for one in (self._tools, self._keep):
             if one is not None:
                 one.require_known(there)
+
+
+def names_of(tools: Iterable[Any]) -> set[str]:
+    """Return the names by which people and models know these tools."""
+    return {name for one in tools for name in (name_of(one), offered_name(one)) if name is not None}
 
 
 def _has(selection: Selection, one: BaseTool) -> bool:

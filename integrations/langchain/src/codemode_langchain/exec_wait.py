@@ -120,6 +120,10 @@ class ExecWaitFace(Face):
         entries = self.pair.catalog.entries
         return {*(one.id for one in entries), *(one.name for one in entries)}
 
+    def may_have(self, tool_id: str) -> bool:
+        """Tell whether an id may be that of a tool of a server: those are not known before they are asked for."""
+        return tool_id.startswith(tuple(f"{_MCP}:{one.owner}:" for one in self.pair.catalog.servers))
+
     def shown_name(self, name: str) -> str:
         """Return what people know a tool by that programs call by this id."""
         found = None if name.startswith(f"{_MCP}:") else self.pair.catalog.get(name)
@@ -340,11 +344,5 @@ def create_exec_wait_tools(
     rules = PairRules(options, sources, settings=settings, pool=pool, **kept)
     approvals = Approvals(approve, interrupt_mode)
     face = ExecWaitFace(tools_of(tools, None, "ExecWaitMiddleware", str), rules, approvals)
-    require_known(approvals, face)
+    approvals.require_known(face.known_names(), face.may_have)
     return [*face.offered()]
-
-
-def require_known(approvals: Approvals, face: ExecWaitFace, others: Iterable[str] = ()) -> None:
-    """Raise `ValueError` for a rule about a tool that is not there; those of servers are not known before they are."""
-    servers = tuple(f"{_MCP}:{one.owner}:" for one in face.pair.catalog.servers)
-    approvals.require_known({*face.known_names(), *others}, lambda name: name.startswith(servers))

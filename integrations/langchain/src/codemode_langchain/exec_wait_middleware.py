@@ -16,7 +16,7 @@ from codemode.plugins import configured
 from .approvals import ApprovalRules, InterruptMode
 from .being_built import OfAnObject
 from .callers import Caller
-from .exec_wait import EXEC, NAMES, ExecWaitFace, ExecWaitTool, PairRules, require_known
+from .exec_wait import EXEC, NAMES, ExecWaitFace, ExecWaitTool, PairRules
 from .faces import Face
 from .hiding_middleware import Handler, HidingMiddleware, Result
 from .neighbours import HidingWords
@@ -149,9 +149,11 @@ class ExecWaitMiddleware(HidingMiddleware):
     def _called_alike(self, tools: Iterable[Any]) -> Collection[str]:
         return {name for one in tools if not self._is_own(one) and (name := name_of(one)) in NAMES}
 
-    def _require_known(self, registered: Iterable[str], hidden: Iterable[BaseTool], face: Face) -> None:
-        others = {*registered, *(one.name for one in hidden)}
-        require_known(self._approvals, cast("ExecWaitFace", face), others)
+    def _unknown_rules(self, there: Collection[str], hidden: Sequence[BaseTool]) -> list[str]:
+        if self._approvals.names.issubset(there):
+            return []  # without a look at ids, for which a surface is made
+        face = cast("ExecWaitFace", self._face(hidden))
+        return self._approvals.unknown({*there, *face.known_names()}, face.may_have)
 
     def _refused(self, request: ToolCallRequest, names: set[str]) -> ToolMessage:  # noqa: ARG002 - as above
         # The tool node would list all that there is, hidden or not.

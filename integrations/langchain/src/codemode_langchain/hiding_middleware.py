@@ -29,13 +29,14 @@ from .approvals import ApprovalRules, Approvals, InterruptMode
 from .being_built import OfAnObject, listed_with, may_get_others, tools_beside
 from .callers import Caller
 from .channels import graph_state, state_now
-from .chosen import Chosen, InPrograms
+from .chosen import Chosen, InPrograms, names_of
 from .conversion import Capture, convert, tool_call
 from .faces import Face, OuterTool, as_tools
 from .known_faces import KnownFaces
 from .limits import END, Limit, Limits, end_in, limits_among, passed_on
 from .neighbours import HidingWords, refuse_second, reviewed_by_neighbours, warn_of_sub_agents
 from .pregel import AgentParts, inside
+from .rule_names import RuleNames
 from .server_tools import annotations_of
 from .shown_tools import CodeModeState, ShownTools, name_of
 
@@ -89,6 +90,7 @@ class HidingMiddleware(AgentMiddleware[Any, Any, Any]):
         self._approvals = Approvals(approve, interrupt_mode)
         self._approvals.refuse_kept(self._chosen.kept_names, words.is_own, words.is_callable, words.keep)
         self._shown_tools = ShownTools()
+        self._rule_names = RuleNames(self._unknown_rules)
         self._faces = KnownFaces(self._made_face)
         self._known: OrderedDict[int, tuple[BaseTool, PreparedTool]] = OrderedDict()
         self._lock = forkable_lock()
@@ -128,6 +130,7 @@ class HidingMiddleware(AgentMiddleware[Any, Any, Any]):
             self._refuse_others_of_its_names(beside)
             if not may_get_others(self):
                 self._chosen.require_known(beside)
+                self._rule_names.require(names_of(beside), self._hidden(as_tools(beside)))
             self._only_direct(beside)
             self._seen_alone(beside)
         return [*self._registered.values()]
@@ -213,6 +216,7 @@ class HidingMiddleware(AgentMiddleware[Any, Any, Any]):
         self._refuse_others_of_its_names(request.tools)
         hidden = self._hidden(one for one in request.tools if isinstance(one, BaseTool))
         face = self._face(hidden)
+        self._rule_names.warn(names_of([*registered, *request.tools]), hidden)
         native = [one for one in request.tools if not isinstance(one, BaseTool) or self._stays(one, face)]
         shown = request.override(tools=[*native, *self._offered(face)])
         known = {one.name for one in registered if not self._is_own(one)}
@@ -220,17 +224,16 @@ class HidingMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def _bound(self, request: ToolCallRequest, handler: Handler) -> ToolCallRequest:
         registered, hidden = self._called_from(request)
-        face = self._face(hidden)
-        self._require_known(registered, hidden, face)
-        config = _config_of(request)
+        self._rule_names.require({*registered, *(one.name for one in hidden)}, hidden)
+        face, config = self._face(hidden), _config_of(request)
         (_, listed), node = self._look_around(config), inside(config)
         limits = Limits(listed, node, graph_state(config, request.state)) if node is not None and listed else None
         caller = cast("Caller", HandlerCaller(request, handler, limits))
         return request.override(tool=self._own_tool(face, request, caller))
 
-    def _require_known(self, registered: Iterable[str], hidden: Iterable[BaseTool], face: Face) -> None:  # noqa: ARG002
-        """Raise `ValueError` for a rule about a tool that is not there."""
-        self._approvals.require_known({*registered, *(one.name for one in hidden)})
+    def _unknown_rules(self, there: Collection[str], hidden: Sequence[BaseTool]) -> list[str]:  # noqa: ARG002
+        """See `Unknown`."""
+        return self._approvals.unknown(there)
 
     def _offered(self, face: Face) -> Sequence[BaseTool]:
         """Return the tools that are shown in place of the others."""

@@ -44,9 +44,10 @@ class CodeModeMiddleware(HidingMiddleware):
     `create_code_mode_tool`. What a `HumanInTheLoopMiddleware` of the agent reviews by name, as that of ``interrupt_on``
     of a deep agent, waits for a person in programs too. List it before middleware that is to see the nested calls.
     Raises `ValueError` for wrong options and for a tool in both ``keep`` and ``approve`` now, and when the agent is
-    built for a name in ``keep`` or ``tools`` that fits no tool. A run raises it before its model is asked for other
-    middleware that would not see the nested calls it gates or stands in for, and `UnknownVersionError` where nobody can
-    tell. A `ToolCallLimitMiddleware` of the agent counts nested calls too.
+    built for a name in ``keep``, ``tools`` or ``approve`` that fits no tool. Where other middleware may add one, a
+    name in ``approve`` is told of in the log, and a program that begins without such a tool raises it. A run raises it
+    before its model is asked for other middleware that would not see the nested calls it gates or stands in for, and
+    `UnknownVersionError` where nobody can tell. A `ToolCallLimitMiddleware` of the agent counts nested calls too.
 
     Programs may call what the model was shown in the same step, and the model may call nothing else by itself than
     what is kept: it is told to call it from a program. An ``approve`` that is a function is asked about calls of kept

@@ -13,6 +13,7 @@ from agents import FunctionTool, RunState, ToolApprovalItem
 from agents.tool_context import ToolContext
 
 from codemode import PendingRequest
+from codemode.plugins import not_among_the_tools
 
 from . import sdk
 from .calls import made_call
@@ -48,7 +49,7 @@ class Approvals:
     def require_known(self, names: Collection[str]) -> None:
         """Raise `ValueError` for a rule about a tool that is not there: its name may be misspelt."""
         for name in sorted(self._rules.keys() - set(names)):
-            raise ValueError(f"approve names {name!r}, which is not among the tools {', '.join(sorted(names))}")
+            raise ValueError(not_among_the_tools("approve", name, names))
 
     def names(self, name: str) -> bool:
         """Tell whether there is a rule for a name."""
