@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .host.workflows import refuse_in_workflow
     from .interrupts.agent_pauses import agent_pause
     from .interrupts.interrupt import APPROVAL_KIND, same_json
+    from .interrupts.refusal_texts import was_answered, way_on, why_refused
     from .observe.overheard import heard_by
     from .options.checked_fields import WrongTypeError, not_negative
     from .options.parts import Listing
@@ -147,7 +148,10 @@ __all__ = [
     "run_check",
     "same_json",
     "stored_pause",
+    "was_answered",
+    "way_on",
     "weigh",
+    "why_refused",
     "with_parts",
     "with_texts",
     "without_texts",
@@ -167,6 +171,7 @@ _LATE = {
     "host.workflows": "refuse_in_workflow",
     "interrupts.agent_pauses": "agent_pause",
     "interrupts.interrupt": "APPROVAL_KIND same_json",
+    "interrupts.refusal_texts": "was_answered way_on why_refused",
     "observe.overheard": "heard_by",
     "options.checked_fields": "WrongTypeError not_negative",
     "options.parts": "Listing",

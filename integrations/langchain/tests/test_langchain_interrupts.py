@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Any
@@ -332,6 +333,20 @@ def test_another_key_is_told_of_and_nothing_is_lost(make: Make, till: Till):
         assert till.done == [("a", 500)]
     finally:
         set_continuation_signing_key()
+
+
+def test_other_answers_to_what_went_on_elsewhere_say_where_it_goes_on(till: Till):
+    own, saver, stale = CodeModeMiddleware(approve={"refund": True}), InMemorySaver(), InMemorySaver()
+    session = Session(agent(["return await tools.refund({ order: 'a' })"], till.tools, own, checkpointer=saver))
+    (one,) = session.start()["__interrupt__"]
+    for kept in ("storage", "writes", "blobs"):
+        getattr(stale, kept).update(copy.deepcopy(dict(getattr(saver, kept))))
+    assert content(session.answer({one.id: APPROVE})) == "refunded a"
+    late = Session(agent([], till.tools, own, checkpointer=stale))
+    with pytest.raises(CodeModeProtocolError, match="with other answers") as caught:
+        late.answer({one.id: {"type": "reject"}})
+    assert "Go on with the checkpoint of the thread that came of the first" in caught.value.__notes__[0]
+    assert till.done == [("a", 500)]
 
 
 def test_records_of_another_program_are_refused(till: Till):

@@ -249,6 +249,22 @@ def test_a_state_that_was_changed_does_not_go_on() -> None:
     assert desk.did == []
 
 
+def test_a_state_that_was_answered_goes_on_by_the_first_answers_alone() -> None:
+    desk = Desk()
+    made = agent(Script(program(TWO), "done"), code_mode(desk.tools))
+    kept = run(made, "go").to_state().to_json()
+    first, second = (asyncio.run(RunState.from_json(made, kept)) for _ in range(2))
+    for one, other in zip(first.get_interruptions(), second.get_interruptions(), strict=True):
+        first.approve(one)
+        second.reject(other)
+    run(made, first)
+    done = list(desk.did)
+    with pytest.raises(UserError, match=r"answered before: .* Go on with the state of the run that came") as caught:
+        run(made, second)
+    assert "Signing keys" not in str(caught.value)
+    assert desk.did == done
+
+
 def without_pauses(kept: Any) -> Any:
     """Return a state that says what waits, and not of what program."""
     if isinstance(kept, dict):

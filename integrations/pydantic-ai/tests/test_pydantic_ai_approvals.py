@@ -36,7 +36,13 @@ from pydantic_ai.toolsets import FunctionToolset
 from scripted import Script, program
 from warm_python import WarmPython
 
+from codemode import CodeModeProtocolError
+
 WAIT_SECONDS = 60.0
+ANSWERED_BEFORE = (
+    "This paused codeMode call cannot go on, for it was answered before: .* with other answers: .*"
+    "Go on with the message history that came of the first answers"
+)
 REFUNDS = """
 const stock = await tools.stock({ product: "nut" });
 const refunds = await Promise.allSettled(["a", "b"].map((order) => tools.refund({ order })));
@@ -209,15 +215,68 @@ def test_nothing_runs_twice_when_the_model_fails_after_the_resume() -> None:
 
 
 def test_other_answers_afterwards_are_refused() -> None:
-    desk, script = Desk(), Script(program(REFUNDS), "done")
+    desk, script = Desk(), Script(program(REFUNDS), "done", "more")
     agent = desk.agent(script)
     paused = within(agent.run("go"))
     history = stored(paused.all_messages())
-    within(agent.run(message_history=history, deferred_tool_results=edit_and_deny(paused.output)))
-    other = DeferredToolResults(approvals={call.tool_call_id: True for call in paused.output.approvals})
-    with pytest.raises(Exception, match=r"other answers|already|superseded"):
-        within(agent.run(message_history=stored(paused.all_messages()), deferred_tool_results=other))
+    first = within(agent.run(message_history=history, deferred_tool_results=edit_and_deny(paused.output)))
+    ids = [call.tool_call_id for call in paused.output.approvals]
+    for answers in (dict.fromkeys(ids, True), dict.fromkeys(ids[:1], False)):
+        other = DeferredToolResults(approvals=answers)
+        with pytest.raises(UserError, match=ANSWERED_BEFORE) as caught:
+            within(agent.run(message_history=stored(paused.all_messages()), deferred_tool_results=other))
+        assert isinstance(caught.value.__cause__, CodeModeProtocolError)
+        assert caught.value.__cause__.details["superseded"] is True
     assert desk.did == [("stock", "nut"), ("refund", "a", 300)]
+    assert within(agent.run("and now?", message_history=stored(first.all_messages()))).output == "more"
+
+
+def test_the_second_answer_is_refused_where_the_first_one_was_not_the_last() -> None:
+    desk, script = Desk(), Script(program(REFUNDS), "done")
+    agent = desk.agent(script)
+    paused = within(agent.run("go"))
+    first, second = (DeferredToolResults(approvals={call.tool_call_id: True}) for call in paused.output.approvals)
+    history = stored(
+        within(agent.run(message_history=paused.all_messages(), deferred_tool_results=first)).all_messages()
+    )
+    with pytest.raises(UserError, match=ANSWERED_BEFORE):  # that history is what goes on
+        within(agent.run(message_history=stored(paused.all_messages()), deferred_tool_results=second))
+    assert desk.did == [("stock", "nut"), ("refund", "a", 500)]
+    assert within(agent.run(message_history=history, deferred_tool_results=second)).output == "done"
+    assert desk.did == [("stock", "nut"), ("refund", "a", 500), ("refund", "b", 500)]
+
+
+def test_two_who_answer_differently_at_once_run_one_answer() -> None:
+    desk, script = Desk(), Script(program(REFUNDS), "done", "done")
+    agent = desk.agent(script)
+    paused = within(agent.run("go"))
+
+    async def race() -> list[Any]:
+        ids = [call.tool_call_id for call in paused.output.approvals]
+        results = [DeferredToolResults(approvals=dict.fromkeys(ids, said)) for said in (True, False)]
+        runs = [agent.run(message_history=stored(paused.all_messages()), deferred_tool_results=one) for one in results]
+        return await asyncio.gather(*runs, return_exceptions=True)
+
+    ended = within(race())
+    assert [one.output for one in ended if not isinstance(one, BaseException)] == ["done"]
+    (error,) = (one for one in ended if isinstance(one, BaseException))
+    assert isinstance(error, UserError)
+    assert "Go on with the message history" in str(error)
+    assert len(desk.did) in (1, 3)
+
+
+def test_what_was_answered_is_not_answered_otherwise_where_nothing_translates_it() -> None:
+    desk, script = Desk(), Script(program(REFUNDS), "done")
+    own = [CodeModeToolset(FunctionToolset(desk.tools()))]
+    agent: Any = Agent(script.model, output_type=[str, DeferredToolRequests], toolsets=own)
+    paused = within(agent.run("go"))
+    (metadata,) = paused.output.metadata.values()
+    ids = [one["toolCallId"] for one in metadata["codemode"]["requests"]]
+    yes, no = (answer(paused.output, dict.fromkeys(ids, said)) for said in (True, False))
+    within(agent.run(message_history=stored(paused.all_messages()), deferred_tool_results=yes))
+    with pytest.raises(UserError, match=ANSWERED_BEFORE):
+        within(agent.run(message_history=stored(paused.all_messages()), deferred_tool_results=no))
+    assert len(desk.did) == 3
 
 
 def test_answers_may_come_one_by_one() -> None:

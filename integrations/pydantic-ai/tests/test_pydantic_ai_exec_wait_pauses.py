@@ -15,7 +15,7 @@ from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelResponse, ToolCa
 from scripted import Script, execute, wait
 
 import codemode
-from codemode import CodeModeProtocolError, SqliteInterruptStore, ToolSource
+from codemode import SqliteInterruptStore, ToolSource
 
 WAIT_SECONDS = 60.0
 KEYS = {"continuation": {"keys": "k" * 32}}
@@ -113,7 +113,7 @@ def test_the_same_answers_again_give_the_recorded_result_and_others_are_refused(
             await agent.run(message_history=stored(paused), deferred_tool_results=approvals(paused))
             assert script.returned("waiting")["value"] == "refunded 500 for a"
         agent, _ = desk.agent("done")
-        with pytest.raises(CodeModeProtocolError, match="already been resumed"):
+        with pytest.raises(UserError, match=r"answered before: .* already been resumed"):
             await agent.run(message_history=stored(paused), deferred_tool_results=approvals(paused, answer=False))
         assert desk.done == [("a", 500)]
 
@@ -212,7 +212,7 @@ def test_a_denied_wait_ends_the_program_for_good() -> None:
         await agent.run(message_history=stored(paused), deferred_tool_results=denied)
         assert script.returned("waiting") == "stop it"
         agent, _ = desk.agent("done")
-        with pytest.raises(CodeModeProtocolError, match="already been resumed"):
+        with pytest.raises(UserError, match=r"answered before: .* already been resumed"):
             await agent.run(message_history=stored(paused), deferred_tool_results=approvals(paused))
         assert desk.done == []
 

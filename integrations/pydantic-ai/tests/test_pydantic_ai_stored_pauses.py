@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from codemode_pydantic_ai import CodeCall, CodeMode, ExecWait, StoredPauses, StoredRun, stored_pauses
 from pydantic import BaseModel
-from pydantic_ai import Agent, CallDeferred, DeferredToolRequests, RunContext, Tool
+from pydantic_ai import Agent, CallDeferred, DeferredToolRequests, DeferredToolResults, RunContext, Tool
 from pydantic_ai.exceptions import ModelHTTPError
 from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelResponse, TextPart, ToolCallPart
 from scripted import Script, execute, program, script, wait
@@ -263,6 +263,24 @@ def test_the_same_again_runs_nothing_and_gives_the_same(tmp_path: Path) -> None:
         with pytest.raises(CodeModeProtocolError, match="other answers"):
             await pauses.resume(record, {record.requests[0].interrupt_id: NO})
         assert desk.did == [("refund", "a", 500)]
+
+    on(tmp_path, scenario)
+
+
+def test_a_record_that_was_answered_beside_its_store_has_failed(tmp_path: Path) -> None:
+    async def scenario(desk: Desk) -> None:
+        agent = desk.agent(Script(program(REFUND), "done"))
+        run = await desk.pauses(agent=agent).run("go")
+        results = DeferredToolResults(approvals={one.tool_call_id: True for one in run.output.approvals})
+        beside = await agent.run(message_history=run.result.all_messages(), deferred_tool_results=results)
+        assert beside.output == "done"
+        await desk.decide(run, NO)
+        async with Resumer(desk.store, tenant="acme", resume=desk.pauses("never").resume):
+            with pytest.raises(CodeModeProtocolError, match="other answers"):
+                await desk.outcome(run)
+        record = await desk.store.record(run.record_id or "", tenant="acme")
+        assert (record.state, record.not_resumable) == ("failed", None)
+        assert len(desk.did) == 2
 
     on(tmp_path, scenario)
 

@@ -8,10 +8,16 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from codemode import CodeModeConcurrencyError, CodeModeError, CodeModeProtocolError, Interrupt, failure_text
+from codemode.plugins import was_answered, way_on
 
 from .approvals import Question
 from .leavings import Leavings
 from .nested import NestedRun
+
+_KEY_NOTE = (
+    "a program that goes on in another process needs the signing key of the first one; "
+    "give options={'continuation': {'keys': ...}} or call codemode.set_continuation_signing_key"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,10 +88,14 @@ def failure_of(error: CodeModeError, program: str) -> dict[str, str]:
     return {"name": type(error).__name__, "code": error.code, "text": failure_text(error, program)}
 
 
-def nothing_ran(error: CodeModeError) -> bool:
-    """Tell whether an error came before anything of the program ran."""
+def refusal_of(error: CodeModeError) -> CodeModeError | None:
+    """Return an error that came before anything of the program ran, with a note of what to do; None for any other."""
     is_refusal = isinstance(error, CodeModeProtocolError) and not error.calls
-    return is_refusal or isinstance(error, CodeModeConcurrencyError)
+    if not is_refusal and not isinstance(error, CodeModeConcurrencyError):
+        return None
+    is_late = isinstance(error, CodeModeProtocolError) and was_answered(error)
+    error.add_note(f"codemode-langchain: {way_on('the checkpoint of the thread') if is_late else _KEY_NOTE}")
+    return error
 
 
 def as_text(value: Any) -> str:

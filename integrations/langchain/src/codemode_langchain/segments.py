@@ -39,16 +39,11 @@ from .nested import NestedRun
 from .outer_calls import OuterCall
 from .pregel import is_in_node
 from .questions import Questions, digest
-from .segment_work import Ask, Collected, Outcome, Recall, RunSegment, Work, as_text, calls_in, failure_of, nothing_ran
+from .segment_work import Ask, Collected, Outcome, Recall, RunSegment, Work, as_text, calls_in, failure_of, refusal_of
 from .siblings import Sibling
 
 Record: TypeAlias = dict[str, Any]
 """What the checkpoint keeps of a segment: whose it is, which answers it was given, how it ended, what it left."""
-
-_KEY_NOTE = (
-    "codemode-langchain: a program that goes on in another process needs the signing key of the first one; "
-    "give options={'continuation': {'keys': ...}} or call codemode.set_continuation_signing_key"
-)
 
 
 @dataclass
@@ -309,10 +304,8 @@ class Segments:
         return self._record(todo, found | ({"content": [shown_block(part) for part in parts]} if parts else {}))
 
     def _failed(self, todo: RunSegment, error: CodeModeError) -> Record:
-        if todo.interrupt is not None and nothing_ran(error):
-            # Not recorded: the answers stand, and the same run can be tried again.
-            error.add_note(_KEY_NOTE)
-            raise error
+        if todo.interrupt is not None and (refusal := refusal_of(error)) is not None:
+            raise refusal  # not recorded: the answers stand, and the same run can be tried again
         if self._leavings is not None:
             if error.details.get("origin") == "journal":
                 raise error  # not recorded either: whoever invokes the graph again goes on

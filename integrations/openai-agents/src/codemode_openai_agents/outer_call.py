@@ -20,7 +20,15 @@ from codemode import (
     ToolCallContext,
     failure_text,
 )
-from codemode.plugins import LARGE_CHARACTERS, UNKNOWN_OUTCOME_KIND, heard_by, open_continuation, run_check, weigh
+from codemode.plugins import (
+    LARGE_CHARACTERS,
+    UNKNOWN_OUTCOME_KIND,
+    heard_by,
+    open_continuation,
+    run_check,
+    weigh,
+    why_refused,
+)
 
 from .agents_behind import AGENT_KIND
 from .approvals import Approvals, decide_for_all, decided_before, edited_input
@@ -171,8 +179,5 @@ def _inner_answer(decision: Decision | None) -> dict[str, Any]:
 
 
 def _cannot_go_on(error: CodeModeProtocolError) -> UserError:
-    return UserError(
-        f"This paused codeMode call cannot go on: {error.message}. Signing keys that outlive the process are set with"
-        " codemode.set_continuation_signing_key, how long a pause holds with continuation.max_age_ms; and a state goes"
-        " on once, with one set of decisions."
-    )
+    said, own = "This paused codeMode call cannot go on", "a state goes on once, with one set of decisions"
+    return UserError(why_refused(said, error, first="the state of the run", otherwise=own))

@@ -13,11 +13,11 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart, Tool
 from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 
 from codemode import CodeModeError, CodeModeProtocolError, Interrupt, failure_text
-from codemode.plugins import heard_by
+from codemode.plugins import heard_by, was_answered
 
 from .faces import Face, FaceTool
 from .nested import NestedCalls
-from .pauses import KEY, Pause, pause_metadata
+from .pauses import KEY, Pause, pause_metadata, refused
 from .turns import SharedTurns
 
 
@@ -74,11 +74,16 @@ class OuterCall:
         self._call = tool.new_call(is_repeated=self._calls.is_repeated)
 
     async def run(self, arguments: dict[str, Any]) -> Any:
-        """Return the answer. Raises `ApprovalRequired` for a pause, `ModelRetry` for a failure."""
+        """Return the answer.
+
+        Raises `ApprovalRequired` for a pause, `ModelRetry` for a failure, `UserError` for one that was answered before.
+        """
         resumed = await self._resumed() if self._ctx.tool_call_approved and self._tool.makes_calls else None
         try:
             answer = await self._until_fatal(arguments, resumed)
-        except CodeModeProtocolError:
+        except CodeModeProtocolError as error:
+            if was_answered(error):
+                raise refused(self._face, "go on", error) from error
             raise
         except CodeModeError as error:
             if error.details.get("origin") == "journal":

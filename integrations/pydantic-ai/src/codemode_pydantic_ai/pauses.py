@@ -12,7 +12,14 @@ from pydantic_ai.messages import ToolCallPart, ToolReturn, tool_return_ta
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolApproved, ToolDenied
 
 from codemode import CodeModeProtocolError, Interrupt, PendingRequest
-from codemode.plugins import UNKNOWN_OUTCOME_KIND, end_continuation, open_continuation, outer_id_of, run_check
+from codemode.plugins import (
+    UNKNOWN_OUTCOME_KIND,
+    end_continuation,
+    open_continuation,
+    outer_id_of,
+    run_check,
+    why_refused,
+)
 
 from .faces import Face
 from .framework_internals import mark_questions
@@ -60,11 +67,7 @@ class Pause:
             outer_id = opened.interrupt.outer_tool_call_id
             return cls(opened.interrupt, ToolCallPart(name, arguments, tool_call_id=outer_id), js=opened.js)
         except CodeModeProtocolError as error:
-            raise UserError(
-                f"This paused {face.title} call cannot go on: {error.message}. Signing keys that outlive the process "
-                "are set with codemode.set_continuation_signing_key, how long a pause holds with "
-                "continuation.max_age_ms; and a pause goes on in its own conversation (conversation_id) alone."
-            ) from error
+            raise refused(face, "go on", error) from error
 
     @property
     def outer_id(self) -> str:
@@ -88,11 +91,18 @@ class Pause:
         try:
             await end_continuation(self.interrupt.continuation, options=face.settings, context_binding=binding)
         except CodeModeProtocolError as error:
-            raise UserError(f"This paused {face.title} call cannot be denied: {error.message}.") from error
+            raise refused(face, "be denied", error) from error
 
     def resumed_by(self, answers: Mapping[str, Any]) -> dict[str, Any]:
         """Return the metadata with which the framework's approval of the outer call resumes the program."""
         return {KEY: {"continuation": self.kept, "answers": dict(answers)}}
+
+
+def refused(face: Face, what: str, error: CodeModeProtocolError) -> UserError:
+    """Return the error of a pause with which ``what`` cannot be done."""
+    said = f"This paused {face.title} call cannot {what}"
+    own = "a pause goes on in its own conversation (conversation_id) alone"
+    return UserError(why_refused(said, error, first="the message history", otherwise=own))
 
 
 def _with_call(continuation: dict[str, Any], call: ToolCallPart, program_id: str) -> dict[str, Any]:

@@ -38,6 +38,7 @@ from codemode.plugins import (
     read_end,
     require_guard,
     stored_pause,
+    was_answered,
     written_end,
 )
 
@@ -265,7 +266,8 @@ def _told(error: BaseException, run: AgentRun) -> BaseException:
     """Return what a store is told of an error: the end of a run that can go on no more, else it is tried again."""
     reason = error.__cause__
     if isinstance(error, UserError) and isinstance(reason, CodeModeProtocolError):
-        reason.details["not_resumable"] = True  # not here, with these keys: nothing has run
+        if not was_answered(reason):
+            reason.details["not_resumable"] = True  # not here, with these keys: nothing has run
         return reason
     is_own = isinstance(error, AgentRunError | UserError)
     is_final = is_own and not isinstance(error, ModelAPIError)
