@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import os
@@ -251,7 +252,8 @@ def test_what_another_has_decided_meanwhile_stands_and_is_told_with_the_way_out(
     someone.type("yes\n")
     code, _, errors = someone.end()
     assert code == 1
-    assert "ana has decided about it; `codemode mcp approvals` lists what still waits" in errors
+    again = " ".join(["codemode", *waiting.arguments, "approvals"])
+    assert f"ana has decided about it; `{again}` lists what still waits" in errors
     assert waiting.decided() == [{"approved": False}, None]
 
 
@@ -267,7 +269,7 @@ def test_nobody_is_asked_about_what_was_decided_while_it_was_looked_up(
 
     async def found() -> None:
         async with SqliteInterruptStore(waiting.path) as store:
-            await mcp_approvals._found(store, waiting.record_id)
+            await mcp_approvals._found(store, argparse.Namespace(id=waiting.record_id, config=None))
 
     monkeypatch.setattr(mcp_approvals, "_all_waiting", decided_then)
     with pytest.raises(UsageError, match=r"nothing waits under .*lists what does"):

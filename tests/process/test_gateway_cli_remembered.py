@@ -156,7 +156,7 @@ def test_without_the_store_it_is_taken_back_all_the_same_and_told(kept: Kept):
         (["shpo", "refund"], "did you mean shop?"),
         (["desk"], "did you mean --user ana?"),
         (["shop", "--user", "ana"], "did you mean --user local?"),
-        (["nothing like it"], "`codemode mcp approvals remembered` lists what is"),
+        (["nothing like it"], " approvals remembered` lists what is"),
         (["\u202e", "x"], r"no answer of local about \u202e.x is remembered: "),
     ],
 )

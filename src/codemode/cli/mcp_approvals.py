@@ -21,7 +21,7 @@ from ..trace.visible_text import counted, visible
 from . import mcp_remembered
 from .exits import DONE, FAILED, UsageError
 from .mcp_cards import card, table, waiting, whole_record
-from .mcp_setup import configuration, warn
+from .mcp_setup import configuration, typed, warn
 from .mcp_store import actor, with_store
 from .mcp_terminal import controlling_terminal
 
@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
     if options.action is None:
         return _list(config)
     if options.action == "show":
-        return _show(config, options.id)
+        return _show(config, options)
     return _decide(config, options)
 
 
@@ -60,12 +60,12 @@ def _list(config: GatewayConfig) -> int:
     return DONE
 
 
-def _show(config: GatewayConfig, given: str) -> int:
+def _show(config: GatewayConfig, options: argparse.Namespace) -> int:
     async def found(store: InterruptStore) -> Record:
         try:
-            return await store.record(given, tenant=ALL_TENANTS)
+            return await store.record(options.id, tenant=ALL_TENANTS)
         except UnknownRequest:
-            return (await _found(store, given))[0]
+            return (await _found(store, options))[0]
 
     print(whole_record(asyncio.run(with_store(config, found))))
     return DONE
@@ -76,7 +76,7 @@ def _decide(config: GatewayConfig, options: argparse.Namespace) -> int:
     edited = _json_of(options.input, "--input") if approves and options.input is not None else _NOT_GIVEN
 
     async def found(store: InterruptStore) -> tuple[Record, list[StoredRequest], dict[str, str]]:
-        record, requests = await _found(store, options.id)
+        record, requests = await _found(store, options)
         return record, requests, {one.interrupt_id: store.shown(one) for one in requests}
 
     with controlling_terminal(f"`approvals {options.action}`") as terminal:
@@ -87,7 +87,7 @@ def _decide(config: GatewayConfig, options: argparse.Namespace) -> int:
         try:
             check_answers(requests, decisions)  # before somebody says yes to what the store would refuse
         except AnswerRefused as refused:
-            return _nothing_decided(refused)
+            return _nothing_decided(refused, options)
         for one in requests:
             terminal.say(f"\n{card(record, one)}")
         if edited is not _NOT_GIVEN:
@@ -100,7 +100,7 @@ def _decide(config: GatewayConfig, options: argparse.Namespace) -> int:
             return FAILED
 
     async def written(store: InterruptStore) -> int:
-        code = await _written(store, record, decisions, seen)
+        code = await _written(store, record, decisions, seen, options)
         if code == DONE and later is not None:
             await _kept(later, config, store, record)
         return code
@@ -108,17 +108,23 @@ def _decide(config: GatewayConfig, options: argparse.Namespace) -> int:
     return asyncio.run(with_store(config, written))
 
 
-async def _written(store: InterruptStore, record: Record, decisions: dict[str, Any], seen: dict[str, str]) -> int:
+async def _written(
+    store: InterruptStore,
+    record: Record,
+    decisions: dict[str, Any],
+    seen: dict[str, str],
+    options: argparse.Namespace,
+) -> int:
     try:
         await store.decide(decisions, actor=actor(), tenant=record.tenant, seen=seen)
     except CodeModeError as error:
-        return _nothing_decided(error)
+        return _nothing_decided(error, options)
     print(f"decided {counted(len(decisions), 'call')} of run {visible(record.id)}; a gateway that runs goes on with it")
     return DONE
 
 
-def _nothing_decided(error: CodeModeError) -> int:
-    warn(f"nothing was decided: {error.message}; `codemode mcp approvals` lists what still waits")
+def _nothing_decided(error: CodeModeError, options: argparse.Namespace) -> int:
+    warn(f"nothing was decided: {error.message}; `{typed(options)} approvals` lists what still waits")
     return FAILED
 
 
@@ -183,8 +189,9 @@ def _json_of(text: str, what: str) -> Any:
         raise UsageError(f"{what} is no JSON: {error}") from error
 
 
-async def _found(store: InterruptStore, given: str) -> tuple[Record, list[StoredRequest]]:
+async def _found(store: InterruptStore, options: argparse.Namespace) -> tuple[Record, list[StoredRequest]]:
     """Return the run that is meant and which of its calls, all that wait for the id of a run, or its beginning."""
+    given = options.id
     records = await _all_waiting(store)
     begun = [one.id for one in records if len(given) >= _LEAST_CHARACTERS and one.id.startswith(given)]
     if len(begun) > 1:
@@ -198,7 +205,9 @@ async def _found(store: InterruptStore, given: str) -> tuple[Record, list[Stored
             left = [now[one.interrupt_id] for one in meant if one.interrupt_id in now]
             if left:
                 return record, left
-    what = "`codemode mcp approvals` lists what does, of the gateway whose configuration is given by --config"
+    what = f"`{typed(options)} approvals` lists what does"
+    if options.config is None:
+        what += ", of the gateway whose configuration is given by --config"
     if len(given) < _LEAST_CHARACTERS:
         what = f"say at least {_LEAST_CHARACTERS} characters of an id"
     raise UsageError(f"nothing waits under {visible(given)}: {what}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..trace.visible_text import aligned, counted, one_line, visible
 from .exits import DONE, FAILED
-from .mcp_setup import configuration, server_named, usable
+from .mcp_setup import configuration, server_named, typed, usable
 
 if TYPE_CHECKING:
     from ..mcp.config.values import GatewayConfig
@@ -25,7 +25,7 @@ def run(options: argparse.Namespace) -> int:
     if options.name is not None:
         name = server_named(config, options.name)
         config = replace(config, servers=tuple(one for one in config.servers if one.name == name), problems=())
-    found = asyncio.run(_found(config))
+    found = asyncio.run(_found(config, typed(options)))
     if options.json:
         print(json.dumps(found, indent=2, ensure_ascii=False))
     else:
@@ -33,13 +33,13 @@ def run(options: argparse.Namespace) -> int:
     return FAILED if found["problems"] or any(one["problem"] for one in found["servers"]) else DONE
 
 
-async def _found(config: GatewayConfig) -> dict[str, Any]:
+async def _found(config: GatewayConfig, command: str) -> dict[str, Any]:
     from ..mcp.own_client import listed_tool
     from .mcp_gateway import opened, start, told_once
 
     known: list[str] = []
     with told_once(known):
-        async with opened(config) as (gateway, seat):
+        async with opened(config, command) as (gateway, seat):
             upstreams = seat.connected.upstreams
             reasons = await asyncio.gather(*map(start, upstreams))
             known += [text for text in (*reasons, *(one.failure for one in upstreams)) if text]

@@ -9,7 +9,7 @@ from typing import Any
 from ..trace.visible_text import visible
 from .exits import DONE, UsageError
 from .mcp_arguments import NO_COMMAND
-from .mcp_setup import config_path, warn
+from .mcp_setup import config_path, typed, warn
 
 
 def run(options: argparse.Namespace) -> int:
@@ -25,12 +25,10 @@ def _init(options: argparse.Namespace) -> int:
     if file.is_there:
         raise UsageError(f"{visible(str(file.path))} is there already, and stays as it is")
     file.write(initial())
-    named = "" if options.config is None else f" --config {visible(options.config)}"
+    words = typed(options)
     print(f"wrote {visible(str(file.path))}")
-    print(
-        f"  codemode mcp add NAME{named} -- COMMAND...    adds a server; `import --from CLIENT` takes those of a client"
-    )
-    print(f"  codemode mcp check{named}                    starts them all, and says what a model would be given")
+    print(f"  {words} add NAME -- COMMAND...    adds a server; `import --from CLIENT` takes those of a client")
+    print(f"  {words} check                    starts them all, and says what a model would be given")
     return DONE
 
 

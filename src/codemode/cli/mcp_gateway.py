@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import CodeModeToolError
 from ..mcp.gateway.gateway import Gateway
+from ..mcp.gateway.options import GatewayOptions
 from .mcp_setup import warn
 
 if TYPE_CHECKING:
@@ -21,9 +22,9 @@ _MOST_TEXTS = 200
 
 
 @asynccontextmanager
-async def opened(config: GatewayConfig) -> AsyncGenerator[tuple[Gateway, Any]]:
-    """Give a gateway that runs, and the seat of its one local user."""
-    async with Gateway(config) as gateway:
+async def opened(config: GatewayConfig, command: str) -> AsyncGenerator[tuple[Gateway, Any]]:
+    """Give a gateway that runs, and the seat of its one local user, who reaches it by ``command``."""
+    async with Gateway(config, GatewayOptions(command=command)) as gateway:
         yield gateway, await gateway.seat()
 
 

@@ -15,7 +15,7 @@ from ..errors import CodeModeError
 from ..trace.visible_text import aligned, counted, one_line, visible
 from .exits import DONE, UsageError
 from .mcp_cards import shown_time
-from .mcp_setup import configuration, warn
+from .mcp_setup import configuration, typed, warn
 from .mcp_store import actor, with_store
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def _is_named(one: RememberedAnswer, options: argparse.Namespace) -> bool:
 
 def _nothing_of_that_name(kept: Sequence[RememberedAnswer], options: argparse.Namespace) -> str:
     said = f"no answer of {_name(options.user)} about {_named(options)} is remembered"
-    return f"{said}: `codemode mcp approvals remembered` lists what is{_suggestion(kept, options)}"
+    return f"{said}: `{typed(options)} approvals remembered` lists what is{_suggestion(kept, options)}"
 
 
 def _suggestion(kept: Sequence[RememberedAnswer], options: argparse.Namespace) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..trace.visible_text import visible
 from .approvals import TerminalApprovals
 from .exits import DONE, FAILED
-from .mcp_setup import configuration, usable, warn
+from .mcp_setup import configuration, typed, usable, warn
 from .run import program_text
 
 if TYPE_CHECKING:
@@ -21,18 +21,18 @@ def run(options: argparse.Namespace) -> int:
     """Run the program and print the response, all of it."""
     code = program_text(options.program)
     config = usable(configuration(options))
-    response = asyncio.run(_response(config, code, TerminalApprovals(options.approve)))
+    response = asyncio.run(_response(config, typed(options), code, TerminalApprovals(options.approve)))
     print(visible(json.dumps(response, indent=2, ensure_ascii=False), keep="\n"))
     wrong = [one for one in response.get("diagnostics", []) if one.get("severity") == "error"]
     return FAILED if wrong else DONE
 
 
-async def _response(config: GatewayConfig, code: str, approvals: TerminalApprovals) -> dict[str, Any]:
+async def _response(config: GatewayConfig, command: str, code: str, approvals: TerminalApprovals) -> dict[str, Any]:
     from ..mcp.own_client import response_to
     from .mcp_gateway import opened
 
     async def decide(shown: str) -> bool:
         return await approvals.decided(f"\n{visible(shown, keep=chr(10))}") == "approved"
 
-    async with opened(config) as (gateway, _):
+    async with opened(config, command) as (gateway, _):
         return await response_to(gateway, code, decide, warn)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from ..host.private_process import keep_private
 from .exits import DONE, UsageError
 from .mcp_setup import configuration, tell_problems, usable, warn
+from .mcp_words import gateway_command
 from .seldom import tell_seldom
 
 if TYPE_CHECKING:
@@ -70,9 +71,10 @@ async def _served(config: GatewayConfig, options: argparse.Namespace, address: t
     from ..mcp.gateway.options import GatewayOptions
     from ..mcp.signin.browser import open_in_browser
 
-    over_http = address is not None
-    # Whoever started a gateway over stdio sits before this machine.
-    made = GatewayOptions(over_http=over_http, open_browser=None if over_http else open_in_browser)
+    if address is None:  # whoever has started it sits before this machine, and users elsewhere learn no path of it
+        made = GatewayOptions(open_browser=open_in_browser, command=gateway_command(options))
+    else:
+        made = GatewayOptions(over_http=True)
     async with Gateway(config, made) as gateway:
         watching = asyncio.create_task(_watch(gateway, config, options))
         try:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..mcp.config.own_entry import COMMAND
 from ..trace.visible_text import visible
 from .exits import UsageError
 
@@ -24,6 +26,21 @@ def config_path(options: argparse.Namespace, environ: Mapping[str, str] | None =
     environment = os.environ if environ is None else environ
     if given := options.config or environment.get(CONFIG_VARIABLE):
         return Path(given).expanduser()
+    return _default_path(environment)
+
+
+def told_config(options: argparse.Namespace) -> Path | None:
+    """Return the whole path of the configuration, None where a terminal that names none takes the same."""
+    path = config_path(options).absolute()
+    return None if path == _default_path(os.environ) else path
+
+
+def typed(options: argparse.Namespace) -> str:
+    """Return what a subcommand goes behind for whoever has typed this one, about the same configuration."""
+    return COMMAND if options.config is None else f"{COMMAND} --config {visible(shlex.quote(options.config))}"
+
+
+def _default_path(environment: Mapping[str, str]) -> Path:
     folder = environment.get("XDG_CONFIG_HOME") or ""
     # The specification has a relative path ignored.
     home = Path(folder) if folder and Path(folder).is_absolute() else Path.home() / ".config"
@@ -79,7 +96,7 @@ def _missing(path: Path, options: argparse.Namespace) -> str:
         return f"{visible(str(path))} is a folder: name the file in it"
     said = f"there is no configuration {visible(str(path))}"
     if options.config is not None:
-        return f"{said}: `codemode mcp init --config {visible(options.config)}` writes one"
+        return f"{said}: `{typed(options)} init` writes one"
     near = next((one for one in _NEARBY if Path(one).is_file()), None)
     found = "" if near is None else f"; for {near} of this folder, if you trust it, say --config {near}"
     return f"{said}: write one with `codemode mcp init`, take over a client's with `codemode mcp import`{found}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..trace.visible_text import visible
 from .exits import DONE, FAILED
-from .mcp_setup import configuration, server_named, usable, warn
+from .mcp_setup import configuration, server_named, typed, usable, warn
 
 if TYPE_CHECKING:
     from ..mcp.config.values import GatewayConfig
@@ -21,7 +21,7 @@ def run(options: argparse.Namespace) -> int:
     name = None if options.name is None else server_named(config, options.name)
     if name is not None:
         config = replace(config, servers=tuple(one for one in config.servers if one.name == name))
-    text, failures = asyncio.run(_declared(config, name))
+    text, failures = asyncio.run(_declared(config, typed(options), name))
     if text:
         print(visible(text, keep="\n\t"))
     for failure in failures:
@@ -29,12 +29,12 @@ def run(options: argparse.Namespace) -> int:
     return FAILED if failures else DONE
 
 
-async def _declared(config: GatewayConfig, name: str | None) -> tuple[str, list[str]]:
+async def _declared(config: GatewayConfig, command: str, name: str | None) -> tuple[str, list[str]]:
     from .mcp_gateway import opened, start, told_once
 
     known: list[str] = []
     with told_once(known):
-        async with opened(config) as (_, seat):
+        async with opened(config, command) as (_, seat):
             upstreams = seat.connected.upstreams
             reasons = await asyncio.gather(*map(start, upstreams))
             known += [text for text in (*reasons, *(one.failure for one in upstreams)) if text]

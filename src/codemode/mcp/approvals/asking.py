@@ -25,6 +25,7 @@ from ...stores.values import Record
 from ...surfaces.modules.response import RunResponse
 from ...surfaces.modules.run_tool import RunTool
 from ...trace.visible_text import one_line
+from ..config.own_entry import COMMAND
 from ..config.values import GatewaySettings, ServerConfig
 from ..gateway.principals import Principal
 from ..upstreams.origins import CallOrigin
@@ -49,9 +50,9 @@ class Asking:
     """Runs and resumes programs of one principal, and asks people about calls that wait.
 
     ``store`` gives the store, which is opened when something is first kept. ``url`` gives the page on which people
-    decide about a record, without credentials, for models read it; None where there is none. ``servers`` say how long
-    a call waits there. ``goes_on``, `Resuming.start` of the gateway, is awaited once something waits there; without it
-    this goes on by itself with the runs of its principal, until `aclose`. ``runs`` are those that go on.
+    decide about a record, without credentials, for models read it; None: they type ``command`` and more. ``servers``
+    say how long a call waits there. ``goes_on``, the gateway's `Resuming.start`, is awaited once something waits there;
+    without it this goes on by itself with the runs of its principal, until `aclose`. ``runs`` are those that go on.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class Asking:
         goes_on: Callable[[], Awaitable[None]] | None = None,
         servers: Sequence[ServerConfig] = (),
         url: Callable[[str], str | None] | None = None,
+        command: str = COMMAND,
         app: str = APP,
         ask_seconds: float = _ASK_SECONDS,
     ) -> None:
@@ -72,7 +74,8 @@ class Asking:
         self._run_tool = run_tool
         self._wait_ms = settings.approval_wait_ms
         self._waits = {one.name: one.approval_wait_ms for one in servers if one.approval_wait_ms is not None}
-        self._url = url
+        self._page: Callable[[str], str | None] = url or (lambda _record_id: None)
+        self._command = command
         self._ask_seconds = ask_seconds
         self.runs = RunsOf(run_tool, principal)
         self._own = Resuming(store, lambda _: nullcontext(self.runs), app, tenant=principal.id)
@@ -327,14 +330,12 @@ class Asking:
                 found = await self._keeping.followed(record_id, wait_ms)
         if not isinstance(found, Record):
             return found or unknown_run()
-        return waiting(record_id, self._bundles.questions(found), found.expires_at_ms, page, found.not_resumable)
+        questions, stuck = self._bundles.questions(found), found.not_resumable
+        return waiting(record_id, questions, found.expires_at_ms, page, stuck, command=self._command)
 
     def _way(self, leg: Leg, questions: list[Question]) -> Way:
         forms = any(one.kind != "sign-in" for one in questions)
         return way_of(leg.facts, leg.pause, needs="form" if forms else "url")
-
-    def _page(self, record_id: str) -> str | None:
-        return None if self._url is None else self._url(record_id)
 
 
 def _is_under_way(response: RunResponse) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -10,6 +11,7 @@ from ...data.json_values import well_formed
 from ...surfaces.modules.diagnostic import diagnostic
 from ...surfaces.modules.response import RunResponse, refused
 from ...trace.visible_text import one_line
+from ..config.own_entry import COMMAND
 from .questions import Question
 
 WAITING, UNKNOWN_OUTCOME = "WAITING_FOR_APPROVAL", "OUTCOME_UNKNOWN"
@@ -22,9 +24,18 @@ _MAX_NAME_CHARACTERS, _MAX_REASON_CHARACTERS = 200, 400
 
 
 def waiting(
-    record_id: str, questions: Iterable[Question], expires_at_ms: int, url: str | None, stuck: str | None = None
+    record_id: str,
+    questions: Iterable[Question],
+    expires_at_ms: int,
+    url: str | None,
+    stuck: str | None = None,
+    *,
+    command: str = COMMAND,
 ) -> RunResponse:
-    """Return what says that a run waits for people, and how its outcome is had. ``stuck``: why it cannot go on now."""
+    """Return what says that a run waits for people, and how its outcome is had.
+
+    ``stuck``: why it cannot go on now. ``command``: what a subcommand goes behind in the user's terminal.
+    """
     asked = list(questions)
     doubts = [one for one in asked if one.kind == "unknown"]
     again = f'Call this tool with {{"resume": "{record_id}"}} later; sending the program again does not help.'
@@ -34,13 +45,13 @@ def waiting(
             "error",
             UNKNOWN_OUTCOME,
             f"cut off, and may have happened: {names}",
-            hint=f"A person must say. {_where(record_id, asked, url)} {again}",
+            hint=f"A person must say. {_where(record_id, asked, url, command)} {again}",
         )
     elif asked:
         names = ", ".join(_name(one) for one in asked[:5])
         does = "sign in for" if all(one.kind == "sign-in" for one in asked) else "approve"
         message = f"the program waits for somebody to {does} {names}"
-        said = diagnostic("warning", WAITING, message, hint=f"{_where(record_id, asked, url)} {again}")
+        said = diagnostic("warning", WAITING, message, hint=f"{_where(record_id, asked, url, command)} {again}")
     elif stuck:
         message = f"the program cannot go on at present: {one_line(stuck, _MAX_REASON_CHARACTERS)}"
         said = diagnostic("warning", WAITING, message, hint=_how_it_goes_on(record_id, url))
@@ -59,14 +70,15 @@ def waiting_of(record_id: str, questions: Iterable[Question], expires_at_ms: int
     return {**said, "url": url} if url else said
 
 
-def _where(record_id: str, asked: Sequence[Question], url: str | None) -> str:
+def _where(record_id: str, asked: Sequence[Question], url: str | None, command: str) -> str:
     """Return where the user decides: the page, or the command, which asks at a terminal, and only there."""
     if url:
         return f"Tell the user to open {url}."
     if all(one.kind == "sign-in" for one in asked):
-        return f"Tell the user to run `codemode mcp login {_short(asked[0].server)}` in a terminal."
-    command = "show" if any(one.kind == "unknown" for one in asked) else "approve"
-    return f"Tell the user to run `codemode mcp approvals {command} {record_id[:8]}` in a terminal."
+        does = f"login {shlex.quote(_short(asked[0].server))}"
+    else:
+        does = f"approvals {'show' if any(one.kind == 'unknown' for one in asked) else 'approve'} {record_id[:8]}"
+    return f"Tell the user to run `{command} {does}` in a terminal."
 
 
 def _how_it_goes_on(record_id: str, url: str | None) -> str:

@@ -1,4 +1,4 @@
-"""Tells the entry that starts the gateway from those of servers. Pure."""
+"""How the gateway is started: its words, and its entry in a client, told from those of servers. Pure."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 NAME = "codemode"
+COMMAND = f"{NAME} mcp"
+"""What its subcommands go behind, where nothing else is known of who types them."""
 
 
 def starts_gateway(command: str | None, args: Sequence[str]) -> bool:

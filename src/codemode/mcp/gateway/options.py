@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..config.own_entry import COMMAND
+
 if TYPE_CHECKING:
     from mcp.server.auth.provider import TokenVerifier
 
@@ -21,8 +23,9 @@ class GatewayOptions:
     programs, None is the process-wide one. ``over_http`` says how it will be served, which decides about the journal
     and about what is learnt where the configuration does not. ``verifier``, the SDK's ``TokenVerifier``, says over HTTP
     whose a token is. ``open_browser`` gets the URL of a
-    sign-in where a person is at this machine, ``callback_url`` is where their browser comes back to. ``servers`` are
-    for tests: they take the place of all that the configuration names.
+    sign-in where a person is at this machine, ``callback_url`` is where their browser comes back to. ``command`` is
+    what a user's terminal reaches this gateway with, for a shell: what a model is to tell them begins with it.
+    ``servers`` are for tests: they take the place of all that the configuration names.
     """
 
     store: InterruptStore | None = None
@@ -31,4 +34,5 @@ class GatewayOptions:
     verifier: TokenVerifier | None = None
     open_browser: Callable[[str], object] | None = None
     callback_url: str | None = None
+    command: str = COMMAND
     servers: Sequence[Any] | None = None

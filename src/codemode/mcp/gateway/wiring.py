@@ -53,7 +53,11 @@ class Wiring:
         self.secrets = Secrets(config.secrets)
         self.remembered = Remembered(folder)
         self.sign_ins = SignIns(
-            config, secrets=self.secrets, open_browser=options.open_browser, callback_url=options.callback_url
+            config,
+            secrets=self.secrets,
+            open_browser=options.open_browser,
+            callback_url=options.callback_url,
+            command=options.command,
         )
         self.known = KnownOf(folder)
         self._options = options
@@ -147,6 +151,7 @@ class Wiring:
             goes_on=self.resuming.start,
             servers=config.servers,
             url=self._page_of,
+            command=self._options.command,
             app=APP,
         )
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import shlex
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import TypeGuard
 
 import httpx2
 
+from ..config.own_entry import COMMAND
 from ..config.secrets import Secrets
 from ..config.values import ServerConfig
 from .errors import RefusedError, SignInError, UnreachableError
@@ -35,7 +37,7 @@ class ServerAuth(httpx2.Auth):
 
     ``failure`` is the one because of which the last request was not taken, else None.
     ``challenge`` is the server's last answer that asked for a sign-in. ``page`` gives where a person does that, None
-    where it is on the command line.
+    where it is on the command line, behind ``command``.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class ServerAuth(httpx2.Auth):
         folder: Path,
         secrets: Secrets,
         page: Callable[[], str | None] = lambda: None,
+        command: str = COMMAND,
     ) -> None:
         self.server = server
         self.settings = settings
@@ -59,6 +62,7 @@ class ServerAuth(httpx2.Auth):
         self._lock_file = folder / f"{self.key}.lock"
         self._secrets = secrets
         self._page = page
+        self._command = command
         self._record: TokenRecord | None = None
         self._was_read = False
         self._rejected: str | None = None
@@ -184,7 +188,7 @@ class ServerAuth(httpx2.Auth):
         if self.settings.flow == "client_credentials":
             return SignInError(f"{name!r} does not take the credentials of its auth settings")
         page = self._page()
-        way = f"codemode mcp login {name}" if page is None else f"open {page} in a browser"
+        way = f"{self._command} login {shlex.quote(name)}" if page is None else f"open {page} in a browser"
         return SignInError(f"somebody has to sign in to {name!r} first: {way}")
 
     def _failed(self, error: SignInError) -> SignInError:

@@ -9,6 +9,7 @@ from weakref import WeakValueDictionary
 
 from ...data.narrowing import mapping_or_empty
 from ...host.threads import off_loop
+from ..config.own_entry import COMMAND
 from ..config.places import state_folder
 from ..config.secrets import Secrets
 from ..config.values import GatewayConfig, ServerConfig
@@ -34,7 +35,8 @@ class SignIns:
 
     ``secrets`` is told of each token. ``open_browser`` gets the URL of a sign-in where a person is at this machine;
     the processes that share the state folder open one page for it. ``callback_url`` is where the browser comes back
-    to, which may be set later: without it, to a port on this machine's loopback address.
+    to, which may be set later: without it, to a port on this machine's loopback address. ``command`` is what ``login``
+    goes behind where people sign in on the command line.
     """
 
     def __init__(
@@ -44,10 +46,12 @@ class SignIns:
         secrets: Secrets | None = None,
         open_browser: Callable[[str], object] | None = None,
         callback_url: str | None = None,
+        command: str = COMMAND,
     ) -> None:
         self.secrets = Secrets(config.secrets) if secrets is None else secrets
         self.folder = (config.settings.state_folder or state_folder()) / "tokens"
         self._open_browser = open_browser
+        self._command = command
         self.callback_url = callback_url
         self.page_of: Callable[[str, str], str | None] = _no_page
         """Returns the page on which a principal signs in to a server, by both their names, where there is one."""
@@ -127,6 +131,7 @@ class SignIns:
                 self.folder,
                 self.secrets,
                 lambda: self.page_of(server.name, principal),
+                self._command,
             )
         _keep_last(self._recent, key, auth)
         while len(self._recent) > MOST_KEPT:

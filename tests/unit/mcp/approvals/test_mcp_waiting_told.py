@@ -1,5 +1,7 @@
 """What a model is told to tell the user of a run that waits: where it is decided, and nothing that decides."""
 
+from dataclasses import replace
+
 import pytest
 
 from codemode.mcp.approvals.questions import Question
@@ -29,6 +31,20 @@ def test_the_hint_says_where_a_person_decides_and_how_the_outcome_is_had(kinds, 
     [told] = response["diagnostics"]
     assert said in told["hint"]
     assert f'{{"resume": "{ID}"}} later' in told["hint"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("approval", "`/e/codemode mcp --config /a.json approvals approve 01234567` in a terminal"),
+        ("unknown", "`/e/codemode mcp --config /a.json approvals show 01234567` in a terminal"),
+        ("sign-in", "`/e/codemode mcp --config /a.json login 'my notes'` in a terminal"),
+    ],
+)
+def test_the_hint_has_the_words_by_which_a_terminal_reaches_this_gateway(kind, said):
+    one = replace(asked(kind), server="my notes")
+    [told] = waiting(ID, [one], 0, None, command="/e/codemode mcp --config /a.json")["diagnostics"]
+    assert said in told["hint"]
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ import pytest
 from authorization_server import SignInServer, as_json, browse, configured, sign_in_server
 
 from codemode.interrupts.interrupt import InterruptRequested
+from codemode.mcp import Gateway, GatewayOptions
 from codemode.mcp.config.values import ConfigError, GatewayConfig, GatewaySettings, ServerConfig
 from codemode.mcp.signin import token_store
 from codemode.mcp.signin.errors import SignInError
@@ -75,6 +76,22 @@ def test_without_a_sign_in_the_connection_fails_and_says_what_to_do(server: Sign
     with pytest.raises(SignInError, match="codemode mcp login notes"):
         asyncio.run(status_of(config, auth))
     assert server.counts["/register"] == 0
+
+
+def test_what_to_do_has_the_words_by_which_a_terminal_reaches_this_gateway(server: SignInServer, tmp_path: Path):
+    config = configured(server.url, tmp_path)
+    own = replace(config.servers[0], name="my notes")
+    for sign_ins in (SignIns(config, command="/e/codemode mcp"), _of_a_gateway(config, "/e/codemode mcp")):
+        with pytest.raises(SignInError, match="/e/codemode mcp login 'my notes'"):
+            asyncio.run(status_of(config, sign_ins.auth(own)))
+
+
+def _of_a_gateway(config: GatewayConfig, command: str) -> SignIns:
+    async def had() -> SignIns:
+        async with Gateway(config, GatewayOptions(command=command)) as gateway:
+            return gateway.sign_ins
+
+    return asyncio.run(had())
 
 
 def test_a_rejected_token_is_renewed_once_for_all_that_wait(server: SignInServer, tmp_path: Path):
