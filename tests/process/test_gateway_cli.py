@@ -18,6 +18,7 @@ import pytest
 from controlling_terminal import Person
 from gateway_clients import ERAS, Era, client_over_stdio
 from in_loop import in_loop
+from mcp_servers.configured import HERE
 
 TREE = Path(__file__).parents[2]
 SERVERS = TREE / "examples" / "servers"
@@ -162,6 +163,16 @@ def test_a_server_that_has_failed_is_not_started_again_by_the_command(run: Run, 
     assert (out + err).count("it did not answer within 0.5 seconds") == 1
     assert (out + err).count("exit code 3") == 1
     assert "cannot be listed" not in err
+
+
+def test_check_starts_a_server_of_which_a_list_is_kept_from_before(run: Run, tmp_path: Path):
+    path, script = tmp_path / "mcp.json", tmp_path / "server.py"
+    path.write_text(json.dumps({"mcpServers": {"x": {"command": sys.executable, "args": ["-I", str(script)]}}}))
+    script.write_bytes((HERE / "quick_server.py").read_bytes())
+    assert run("check", "--config", str(path))[0] == 0
+    script.write_text("raise SystemExit(3)")
+    code, out, _ = run("check", "--config", str(path))
+    assert (code, "exit code 3" in out) == (1, True)
 
 
 def test_types_are_printed_of_all_and_of_one(run: Run, config: Path):

@@ -17,7 +17,8 @@ from waiting import until, within
 from codemode import ToolCallContext, create_run_tool
 from codemode.errors import CodeModeToolError
 from codemode.mcp import GatewayConfig, UpstreamHooks, connect
-from codemode.mcp.upstreams import calls
+from codemode.mcp.config.values import ServerConfig
+from codemode.mcp.upstreams import calls, link
 from codemode.mcp.upstreams import upstream as upstreams
 from codemode.mcp.upstreams.origins import CallOrigin
 
@@ -441,3 +442,43 @@ def test_the_policy_of_a_configuration_holds_without_a_gateway_too(policy):
 
     reads, says_nothing = {"never": (False, False), "declared": (False, True), "always": (True, True)}[policy]
     assert within(work()) == [reads, says_nothing]
+
+
+ENDS_AS_IT_IS_ASKED = """
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    if asked["method"] == "tools/list":
+        sys.exit(3)
+    if asked["method"] == "initialize":
+        given = {"protocolVersion": asked["params"]["protocolVersion"], "capabilities": {"tools": {}}}
+        given["serverInfo"] = {"name": "x", "version": "1"}
+        print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": given}), flush=True)
+"""
+
+
+def test_a_server_that_starts_and_ends_again_is_not_looked_for_all_the_time(monkeypatch):
+    started: list[str] = []
+    start = link.Link._start
+
+    def counted(one):
+        started.append(one.state)
+        return start(one)
+
+    monkeypatch.setattr(link, "_BACKOFF_SECONDS", (0.0, 0.0, 30.0))
+    monkeypatch.setattr(link.Link, "_start", counted)
+
+    async def work():
+        server = ServerConfig("x", "stdio", command=sys.executable, args=("-I", "-S", "-c", ENDS_AS_IT_IS_ASKED))
+        async with connect(of(server)) as connected:
+            upstream = connected.upstream("x")
+            for failures in (1, 2):
+                with pytest.raises(CodeModeToolError, match="cannot be used now"):
+                    await upstream.tools()
+                await until(lambda failures=failures: upstream._link._failures == failures)
+            with pytest.raises(CodeModeToolError, match="it ended with exit code 3"):
+                await upstream.tools()
+            assert upstream.state == "failed"
+
+    within(work())
+    assert started == ["stopped"] * 3

@@ -35,13 +35,13 @@ def run(options: argparse.Namespace) -> int:
 
 async def _found(config: GatewayConfig, command: str) -> dict[str, Any]:
     from ..mcp.own_client import listed_tool
-    from .mcp_gateway import opened, start, told_once
+    from .mcp_gateway import listed, opened, told_once
 
     known: list[str] = []
     with told_once(known):
         async with opened(config, command) as (gateway, seat):
             upstreams = seat.connected.upstreams
-            reasons = await asyncio.gather(*map(start, upstreams))
+            reasons = await asyncio.gather(*(listed(one, anew=True) for one in upstreams))
             known += [text for text in (*reasons, *(one.failure for one in upstreams)) if text]
             tool = await listed_tool(gateway)
             problems = [str(one) for one in config.problems if one.server is not None]

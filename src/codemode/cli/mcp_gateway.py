@@ -55,13 +55,16 @@ class _Kept(logging.Handler):
             self.texts[record.getMessage()] = None
 
 
-async def start(upstream: Any) -> str | None:
-    """Start a server and list its tools, no longer than it may take. Returns what is wrong, None where all is well.
+async def listed(upstream: Any, *, anew: bool) -> str | None:
+    """List a server's tools, no longer than it may take. Returns what is wrong, None where all is well.
 
-    One that has failed is given up: what the command lists afterwards would start it again, and wait as long.
+    It is started for that where ``anew``, or where no list is kept from before. One that has failed is given up: what
+    the command lists afterwards would start it again, and wait as long.
     """
     try:
         async with asyncio.timeout(upstream.config.connect_timeout_ms / 1000 + _MORE_SECONDS):
+            if anew:
+                await upstream.refresh()
             await upstream.tools()
     except TimeoutError:
         return _given_up(upstream, CodeModeToolError(upstream.problem or _LATE))

@@ -30,13 +30,13 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _declared(config: GatewayConfig, command: str, name: str | None) -> tuple[str, list[str]]:
-    from .mcp_gateway import opened, start, told_once
+    from .mcp_gateway import listed, opened, told_once
 
     known: list[str] = []
     with told_once(known):
         async with opened(config, command) as (_, seat):
             upstreams = seat.connected.upstreams
-            reasons = await asyncio.gather(*map(start, upstreams))
+            reasons = await asyncio.gather(*(listed(one, anew=False) for one in upstreams))
             known += [text for text in (*reasons, *(one.failure for one in upstreams)) if text]
             await seat.run_tool.refresh()
             text = seat.run_tool.declarations(name)

@@ -88,7 +88,7 @@ class Link:
                 self._starting = self._spawn(self._start())
             await asyncio.wait([self._starting])  # which serves others too, and goes on without this caller
             if self.open_connection is None and self.state == "failed":
-                raise self.error(self.failure or "it cannot be reached now")
+                raise self.error(self.failure or "it was lost as soon as it had started; it is tried again in a while")
         return connection
 
     def require_loop(self) -> None:
@@ -153,7 +153,8 @@ class Link:
         try:
             wait = self._not_before - self._loop.time()
             if wait > _WAITED_SECONDS:
-                return  # the failure that is known stands
+                self.state = "failed"  # the failure that is known stands, also of one that had begun and was lost
+                return
             self.state = "starting"
             await asyncio.sleep(max(wait, 0))
             connection = Connection(
