@@ -65,8 +65,9 @@ class Lines:
         os.write(self._fd, (json.dumps(line) + "\n").encode())
 
     def read(self) -> list[Any]:
-        """Return all lines."""
-        return [json.loads(line) for line in self.path.read_text().splitlines()]
+        """Return all whole lines: of one that is just being written, a reader sees what fits on a page of memory."""
+        whole, _, _ = self.path.read_text().rpartition("\n")
+        return [json.loads(line) for line in whole.splitlines()]
 
     def close(self) -> None:
         """Write no more."""
