@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 from codemode_langchain import CodeModeMiddleware
 from langchain_core.tools import tool
+from langgraph.pregel._runner import FuturesDict
 from langgraph.types import Command
 from scripted_agent import APPROVE, CONFIG, START, Session, agent, content, results
 from thoroughness import more_of_the_same
@@ -179,3 +181,23 @@ def test_more_programs_of_one_turn_than_the_graph_has_threads(is_async: bool):
     programs = [f"return await tools.write({{ text: '{number}' }})" for number in range(40)]
     output = Session(agent(programs, tools.tools, CodeModeMiddleware()), is_async).start()
     assert {one.content for one in results(output)} == {str(number) for number in range(40)}
+
+
+def test_a_program_starts_while_others_of_its_turn_do_in_other_threads(monkeypatch: pytest.MonkeyPatch):
+    """LangGraph looks for a task among all those of its step, to which they add meanwhile."""
+    looked: list[str] = []
+
+    def growing(futures: Any) -> Any:
+        who = sys._getframe(1).f_code.co_name
+        if who in ("_call", "items"):
+            looked.append(who)
+            if len(looked) % 2:
+                raise RuntimeError("dictionary changed size during iteration")
+        return dict.items(futures)
+
+    monkeypatch.setattr(FuturesDict, "items", growing)
+    programs = [f"return await tools.write({{ text: '{number}' }})" for number in range(3)]
+    tools = Tools(dying=0)
+    output = Session(agent(programs, tools.tools, CodeModeMiddleware()), is_async=False).start()
+    assert {one.content for one in results(output)} == {"0", "1", "2"}
+    assert len(looked) >= 2 * len(programs)

@@ -98,8 +98,28 @@ def renumbered(
 
 def _with_own_threads(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Let tasks that block run beside the threads of the graph: its nodes hold those while they wait for tasks."""
-    is_blocking = "submit" in settings and "loop" not in settings
-    return {**settings, **({"submit": lambda: on_own_thread} if is_blocking else {})}
+    if "submit" not in settings or "loop" in settings:
+        return {**settings}
+    futures: Callable[[], Any] = settings["futures"]
+    return {**settings, "submit": lambda: on_own_thread, "futures": lambda: _Futures(futures())}
+
+
+@dataclass(frozen=True)
+class _Futures:
+    """The tasks of a step of a graph, to which several threads add: LangGraph goes through them without a lock."""
+
+    of: Any
+
+    def items(self) -> list[tuple[Any, Any]]:
+        """Return all there are at one time."""
+        while True:
+            try:
+                return [*self.of.items()]
+            except RuntimeError:  # one was added or taken away meanwhile
+                continue
+
+    def __setitem__(self, future: Any, task: Any) -> None:
+        self.of[future] = task
 
 
 def on_own_thread(function: Callable[..., Any], *args: Any, **settings: Any) -> Future[Any]:
