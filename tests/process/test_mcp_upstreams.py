@@ -17,7 +17,6 @@ from waiting import until, within
 from codemode import ToolCallContext, create_run_tool
 from codemode.errors import CodeModeToolError
 from codemode.mcp import GatewayConfig, UpstreamHooks, connect
-from codemode.mcp.config.values import ServerConfig
 from codemode.mcp.upstreams import calls, link
 from codemode.mcp.upstreams import upstream as upstreams
 from codemode.mcp.upstreams.origins import CallOrigin
@@ -444,19 +443,6 @@ def test_the_policy_of_a_configuration_holds_without_a_gateway_too(policy):
     assert within(work()) == [reads, says_nothing]
 
 
-ENDS_AS_IT_IS_ASKED = """
-import json, sys
-for line in sys.stdin:
-    asked = json.loads(line)
-    if asked["method"] == "tools/list":
-        sys.exit(3)
-    if asked["method"] == "initialize":
-        given = {"protocolVersion": asked["params"]["protocolVersion"], "capabilities": {"tools": {}}}
-        given["serverInfo"] = {"name": "x", "version": "1"}
-        print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": given}), flush=True)
-"""
-
-
 def test_a_server_that_starts_and_ends_again_is_not_looked_for_all_the_time(monkeypatch):
     started: list[str] = []
     start = link.Link._start
@@ -469,9 +455,8 @@ def test_a_server_that_starts_and_ends_again_is_not_looked_for_all_the_time(monk
     monkeypatch.setattr(link.Link, "_start", counted)
 
     async def work():
-        server = ServerConfig("x", "stdio", command=sys.executable, args=("-I", "-S", "-c", ENDS_AS_IT_IS_ASKED))
-        async with connect(of(server)) as connected:
-            upstream = connected.upstream("x")
+        async with connect(of(quick("die_of=tools/list"))) as connected:
+            upstream = connected.upstream("quick")
             for failures in (1, 2):
                 with pytest.raises(CodeModeToolError, match="cannot be used now"):
                     await upstream.tools()

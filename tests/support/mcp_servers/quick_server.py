@@ -256,6 +256,8 @@ def answer(message):
         )
     elif method == "tools/list":
         log("list")
+        if method == OPTIONS.get("die_of"):
+            os._exit(3)
         say({"jsonrpc": "2.0", "id": one, "result": page(params)})
     elif method == "tools/call":
         threading.Thread(target=serve_call, args=(one, params), daemon=True).start()

@@ -99,9 +99,9 @@ def test_the_configuration_that_a_terminal_takes_by_itself_is_not_named(user: Pa
 
 def test_another_is_named_by_its_whole_path_whoever_names_it(user: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(user)
-    monkeypatch.setenv("HOME", str(user / "home"))
+    monkeypatch.setenv("HOME", str(user / "own"))
     assert said("mine.json") == f"codemode mcp --config {user}/mine.json"
-    assert said("~/mine.json") == f"codemode mcp --config {user}/home/mine.json"
+    assert said("~/mine.json") == f"codemode mcp --config {user}/own/mine.json"
     monkeypatch.setenv(CONFIG_VARIABLE, "it's mine.json")
     assert shlex.split(said()) == ["codemode", "mcp", "--config", f"{user}/it's mine.json"]
     assert said("mine.json") == f"codemode mcp --config {user}/mine.json"

@@ -50,17 +50,18 @@ def may_get_others(own: object) -> bool:
 def _wraps_models(kind: type) -> bool:
     """Tell whether a class may change requests, in what it adds to the framework's own or to one of this package."""
     names = ("wrap_model_call", "awrap_model_call")
-    theirs = takewhile(lambda one: one is not AgentMiddleware and not _is_ours(one), kind.__mro__)
+    ours = __name__.partition(".")[0]
+    theirs = takewhile(lambda one: one is not AgentMiddleware and _package_of(one) != ours, kind.__mro__)
     return any(name in vars(one) for one in theirs for name in names)
 
 
-def _is_ours(kind: type) -> bool:
-    return kind.__module__.partition(".")[0] == __name__.partition(".")[0]
+def _package_of(kind: type) -> str:
+    return kind.__module__.partition(".")[0]
 
 
 def _is_published(kind: type) -> bool:
     """Tell whether it is one of LangChain's own, whose tools are registered; a decorated function is none."""
-    is_theirs = kind.__module__.partition(".")[0] in ("langchain", "deepagents")
+    is_theirs = _package_of(kind) in ("langchain", "deepagents")
     return is_theirs and getattr(sys.modules.get(kind.__module__), kind.__name__, None) is kind
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -11,7 +10,7 @@ from ...data.json_values import well_formed
 from ...surfaces.modules.diagnostic import diagnostic
 from ...surfaces.modules.response import RunResponse, refused
 from ...trace.visible_text import one_line
-from ..config.own_entry import COMMAND
+from ..config.own_entry import COMMAND, login_command
 from .questions import Question
 
 WAITING, UNKNOWN_OUTCOME = "WAITING_FOR_APPROVAL", "OUTCOME_UNKNOWN"
@@ -75,10 +74,11 @@ def _where(record_id: str, asked: Sequence[Question], url: str | None, command: 
     if url:
         return f"Tell the user to open {url}."
     if all(one.kind == "sign-in" for one in asked):
-        does = f"login {shlex.quote(_short(asked[0].server))}"
+        words = login_command(_short(asked[0].server), command)
     else:
-        does = f"approvals {'show' if any(one.kind == 'unknown' for one in asked) else 'approve'} {record_id[:8]}"
-    return f"Tell the user to run `{command} {does}` in a terminal."
+        does = "show" if any(one.kind == "unknown" for one in asked) else "approve"
+        words = f"{command} approvals {does} {record_id[:8]}"
+    return f"Tell the user to run `{words}` in a terminal."
 
 
 def _how_it_goes_on(record_id: str, url: str | None) -> str:

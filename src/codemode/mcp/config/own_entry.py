@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
 NAME = "codemode"
 COMMAND = f"{NAME} mcp"
 """What its subcommands go behind, where nothing else is known of who types them."""
+
+
+def login_command(server: str, command: str = COMMAND) -> str:
+    """Return what signs in to a server, typed in a shell."""
+    return f"{command} login {shlex.quote(server)}"
 
 
 def starts_gateway(command: str | None, args: Sequence[str]) -> bool:

@@ -14,6 +14,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...stores.values import ALL_TENANTS
+from ..config.own_entry import login_command
 from ..signin.errors import SignInError
 from ..signin.pages import PAGE_HEADERS, SIGNED_IN, page
 from .principals import Principal
@@ -59,7 +60,7 @@ class _Pages:
             )
         principal = self._principal(request.scope["user"])
         if scope_of(server, Principal(principal)).owner != principal:
-            words = f"Whoever runs the gateway signs in to it: codemode mcp login {name}"
+            words = f"Whoever runs the gateway signs in to it: {login_command(name)}"
             raise self._problem(403, "All users share this server", words)
         try:
             url = await sign_ins.pending(server, principal)

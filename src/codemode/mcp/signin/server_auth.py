@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import shlex
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import TypeGuard
 
 import httpx2
 
-from ..config.own_entry import COMMAND
+from ..config.own_entry import COMMAND, login_command
 from ..config.secrets import Secrets
 from ..config.values import ServerConfig
 from .errors import RefusedError, SignInError, UnreachableError
@@ -188,7 +187,7 @@ class ServerAuth(httpx2.Auth):
         if self.settings.flow == "client_credentials":
             return SignInError(f"{name!r} does not take the credentials of its auth settings")
         page = self._page()
-        way = f"{self._command} login {shlex.quote(name)}" if page is None else f"open {page} in a browser"
+        way = login_command(name, self._command) if page is None else f"open {page} in a browser"
         return SignInError(f"somebody has to sign in to {name!r} first: {way}")
 
     def _failed(self, error: SignInError) -> SignInError:
