@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-MOST_LINES_OF_A_FILE = 350
-MOST_LINES_OF_A_FUNCTION = 44
+MOST_LINES_OF_A_FILE = 600
+MOST_LINES_OF_A_FUNCTION = 60
 
 SOURCES = [
     path
