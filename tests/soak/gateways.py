@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from tests.process.leftovers import command_line, descriptors, living_children, no_orphan_left, nothing_left
-from tests.soak import gateway_clients, gateway_processes
-from tests.soak.gateway_clients import Gone, Lost, Visitor, is_up
+from tests.soak import gateway_processes, vanishing_clients
 from tests.soak.gateway_world import World, edited, key_of, verdict_on
 from tests.soak.nursery import Host, Nursery
 from tests.soak.pause_hosts import store_of
 from tests.soak.pauses import database_of
+from tests.soak.vanishing_clients import Gone, Lost, Visitor, is_up
 from tests.support.free_ports import free_ports
 from tests.support.waiting import until
 
@@ -78,7 +78,7 @@ def program(run: int, chance: random.Random) -> tuple[str, list[Call]]:
 class Chaos:
     """One reign over many runs. ``sent`` counts signals, ``answers`` what clients were told."""
 
-    modules: ClassVar[tuple[str, ...]] = (_PROCESSES, gateway_clients.__name__)
+    modules: ClassVar[tuple[str, ...]] = (_PROCESSES, vanishing_clients.__name__)
     gateways: ClassVar[int] = GATEWAYS
     eras: ClassVar[tuple[str, ...]] = ("auto", "legacy")
     runs_each = RUNS_EACH
