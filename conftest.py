@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
-from thoroughness import IS_THOROUGH, rounds
+from suite import IS_FULL, rounds
 
 # The examples are the same each time where a change is judged, and others whenever more of them are looked for.
-settings.register_profile("untimed", deadline=None, max_examples=rounds(40, 100), derandomize=not IS_THOROUGH)
+settings.register_profile("untimed", deadline=None, max_examples=rounds(40, 100), derandomize=not IS_FULL)
 settings.load_profile("untimed")
 
 # While tests are collected hardly anything is garbage, and a third of that time went into looking for it.
@@ -36,13 +36,13 @@ if "CODEMODE_HALTS" in os.environ:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave what is marked ``thorough`` to `make test-thorough`: each such test has a form that always runs."""
-    if IS_THOROUGH:
+    """Leave what is marked ``full`` to `make test-full`: each such test has a form that always runs."""
+    if IS_FULL:
         return
-    left = [item for item in items if item.get_closest_marker("thorough")]
+    left = [item for item in items if item.get_closest_marker("full")]
     if left:
         config.hook.pytest_deselected(items=left)
-        items[:] = [item for item in items if not item.get_closest_marker("thorough")]
+        items[:] = [item for item in items if not item.get_closest_marker("full")]
 
 
 def pytest_runtest_setup() -> None:

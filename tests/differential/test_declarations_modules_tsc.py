@@ -10,7 +10,7 @@ import pytest
 from listed_servers import listed, sample_servers
 from schema_zoo import FEATURES, ODDITIES
 from schema_zoo_models import python_schemas
-from thoroughness import rounds
+from suite import rounds
 from typescript_compiler import TypeScriptCompiler, problems_of
 
 from codemode.surfaces.modules.builtin_declarations import DISCOVERY, ERRORS

@@ -15,7 +15,7 @@ from module_engine import checked, evaluate
 from module_forms import EXPORTS, MISTAKES, MODULES, SAME_PLACE, STATEMENTS, program
 from node_answers import NodeAnswers
 from required import missing, node_path
-from thoroughness import rounds
+from suite import rounds
 
 from codemode.guest.analysis import analyse
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from program_pieces import BANNED, HARMLESS, HIDDEN_LOOPS, HIDDEN_NAMES, NESTINGS, TYPESCRIPT, soup
 from strip_corpus.corpus import SAME_AS_NODE, programs, types_in_contexts
-from thoroughness import rounds
+from suite import rounds
 
 from codemode.guest.analysis import analyse
 from codemode.profile import StaticRules

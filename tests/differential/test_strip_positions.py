@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strip_corpus.corpus import SAME_AS_NODE, programs, result_of
-from thoroughness import rounds
+from suite import rounds
 
 NEWLINES = "\n\r\u2028\u2029"
 ALL = {name: source for theme in (*SAME_AS_NODE, "deviations", "gaps") for name, source in programs(theme).items()}

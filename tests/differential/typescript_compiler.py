@@ -19,7 +19,7 @@ class TypeScriptCompiler(NodeAnswers):
     def __init__(self) -> None:
         node_path()
         if not TYPESCRIPT.exists():
-            missing("npm", "typescript is not installed: run `make test` with a network")
+            missing("npm", "typescript is not installed: run `make prepare` with a network")
         super().__init__(Path(__file__).with_suffix(".cjs"), arguments=(str(TYPESCRIPT),))
 
     def __call__(self, text: str) -> str:

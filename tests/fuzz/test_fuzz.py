@@ -7,10 +7,10 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from suite import rounds
 from tests.fuzz import seeds
 from tests.fuzz.mutation import mutated
 from tests.fuzz.targets import TARGETS, TOOLS, Target
-from thoroughness import rounds
 
 from codemode.protocol.continuation import Continuation
 from codemode.run.resume import verified

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from thoroughness import rounds
+from suite import rounds
 
 FOLDER = Path(__file__).parent / "programs"
 EXEC_FOLDER = FOLDER.parent / "exec_programs"
@@ -115,5 +115,5 @@ def load_group(group: str, face: str | None = None, folder: Path = FOLDER) -> li
 
 
 def sample(group: str, face: str | None = None) -> list[HostileProgram]:
-    """A quarter of a group, spread over it, for a face that is not the first: all of them where tests are thorough."""
+    """A quarter of a group, spread over it, for a face that is not the first: all of them in the full suite."""
     return load_group(group, face)[:: rounds(4, 1)]

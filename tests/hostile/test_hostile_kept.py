@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from thoroughness import rounds
+from suite import rounds
 
 from codemode import WorkerPool
 

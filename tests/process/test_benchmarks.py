@@ -15,7 +15,7 @@ from unittest.mock import AsyncMock
 
 import pytest
 from leftovers import read_line
-from thoroughness import IS_THOROUGH
+from suite import IS_FULL
 
 ROOT = Path(__file__).parents[2]
 WORKLOADS = [
@@ -68,7 +68,7 @@ main()
 
 
 def test_every_workload_gives_figures():
-    done = benchmark("--json", entry=("-m", "benchmarks.run") if IS_THOROUGH else ("-c", SMALL))
+    done = benchmark("--json", entry=("-m", "benchmarks.run") if IS_FULL else ("-c", SMALL))
     assert done.returncode == 0, done.stderr
     rows = json.loads(done.stdout)["rows"]
     assert list(dict.fromkeys(row["name"] for row in rows)) == WORKLOADS
@@ -165,7 +165,7 @@ def test_the_gateway_is_measured_against_direct_use(module: Any, monkeypatch: py
     monkeypatch.setattr(gateway, "PYTHON", tmp_path / "none")
     bench = gateway.Bench(tmp_path, calls=3, servers=2, seconds=0.0)
     left = ["by proxy"]
-    if not IS_THOROUGH:
+    if not IS_FULL:
         monkeypatch.setattr(bench, "_starting", lambda: None)
         monkeypatch.setattr(bench, "_resuming", AsyncMock())
         left += ["first tools/list", "servers that sleep", "resuming"]

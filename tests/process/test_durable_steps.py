@@ -15,8 +15,8 @@ import pytest
 from forked_hosts import ForkedHosts
 from postgres_cluster import cluster, new_database
 from required import missing, require_dbos_on_sqlite
+from suite import rounds
 from tests.soak.engines import Workflow, check
-from thoroughness import rounds
 
 if find_spec("dbos") is None:
     missing("dbos", "dbos is not installed")
@@ -45,7 +45,7 @@ def test_killed_at_random_moments_on_sqlite(hosts: ForkedHosts, tmp_path: Path) 
     assert "approval" in asked(workflow)
 
 
-@pytest.mark.thorough
+@pytest.mark.full
 def test_killed_at_random_moments_on_postgres(hosts: ForkedHosts, tmp_path: Path) -> None:
     """With the records of DBOS and the store in one database."""
     with cluster() as folder:

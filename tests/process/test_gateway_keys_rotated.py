@@ -16,7 +16,7 @@ from gateway_doors import ANA
 from gateway_hosts import BOUND, client_at, hosts, program, said_by, written
 from mcp_types import ElicitResult
 from postgres_cluster import cluster, new_url
-from thoroughness import more_of_the_same
+from suite import full_only
 
 from codemode import ALL_TENANTS, PostgresInterruptStore
 
@@ -117,7 +117,7 @@ async def is_signed_in(url: str, cookie: str) -> bool:
         return (await browser.get(url.removesuffix("/mcp") + "/console/")).status_code == 200
 
 
-@pytest.mark.parametrize("step", [1, *more_of_the_same(2), 3])
+@pytest.mark.parametrize("step", [1, *full_only(2), 3])
 def test_a_replica_that_has_taken_a_step_and_one_that_has_not_go_on_with_each_others(
     tmp_path: Path, database: str, step: int
 ):

@@ -60,7 +60,7 @@ def test_processes_that_share_a_folder_present_a_refresh_token_once(tmp_path: Pa
 def provider() -> Iterator[str]:
     folder = Path(sys.prefix) / "oidc"
     if not (folder / "node_modules" / "oidc-provider").exists():
-        missing("npm", "oidc-provider is not installed: run `make test` with a network")
+        missing("npm", "oidc-provider is not installed: run `make prepare-full` with a network")
     command = [node_path(), str(SUPPORT / "oidc_provider.mjs"), str(folder)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:

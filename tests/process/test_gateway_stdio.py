@@ -182,7 +182,7 @@ def test_what_of_a_request_does_not_fit_is_named_and_not_repeated(tmp_path: Path
     [
         "closed pipes",
         signal.SIGTERM,
-        *(pytest.param(one, marks=pytest.mark.thorough) for one in (signal.SIGINT, signal.SIGHUP)),
+        *(pytest.param(one, marks=pytest.mark.full) for one in (signal.SIGINT, signal.SIGHUP)),
     ],
 )
 def test_the_gateway_ends_with_its_client_and_when_it_is_told_to(tmp_path: Path, how: Any):

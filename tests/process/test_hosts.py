@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from leftovers import no_orphan_left, nothing_left
-from thoroughness import more_of_the_same
+from suite import full_only
 
 _HOSTS = Path(__file__).parent / "hosts"
 _HOST_SECONDS = 120
@@ -37,7 +37,7 @@ def test_fork_in_the_middle_of_a_run(ending: str, start_method: str) -> None:
     assert_fine(run_host("forks_during_run.py", ending, start_method))
 
 
-_WORKERS = [("1", "fork"), ("20", "exec"), *more_of_the_same(("20", "fork"), ("1", "exec"))]
+_WORKERS = [("1", "fork"), ("20", "exec"), *full_only(("20", "fork"), ("1", "exec"))]
 
 
 @pytest.mark.parametrize(("programs", "start_method"), _WORKERS)
@@ -99,7 +99,7 @@ _ORDINARY = ("sys.exit", "SIGKILL")
     [
         *((how, code, "fork") for how, code in _ENDS.items()),
         *(
-            pytest.param(how, code, "exec", marks=() if how in _ORDINARY else pytest.mark.thorough)
+            pytest.param(how, code, "exec", marks=() if how in _ORDINARY else pytest.mark.full)
             for how, code in _ENDS.items()
         ),
     ],

@@ -39,7 +39,7 @@ from codemode import (
 )
 
 CALLS = 3
-THOROUGH = pytest.mark.thorough
+FULL = pytest.mark.full
 # Until they expire, so that a continuation is resumed once; what is told of runs of exec that have ended.
 KEPT = ("guard._Kept", "guard.Claim", "waiting_run.WaitingRun")
 Call = Callable[[], Awaitable[Any]]
@@ -47,7 +47,7 @@ Call = Callable[[], Awaitable[Any]]
 
 def ways(*names: str) -> list[Any]:
     """Return what a test is for: all these ways in which a call goes, and each of them alone, to find which it was."""
-    return [pytest.param(names, id="every way"), *(pytest.param((one,), id=one, marks=THOROUGH) for one in names)]
+    return [pytest.param(names, id="every way"), *(pytest.param((one,), id=one, marks=FULL) for one in names)]
 
 
 class Desk:

@@ -9,6 +9,7 @@ import pydantic
 import pytest
 from pausing import Spy
 from pipeline_hooks import BOTH, CATCH, TOKEN, Token, echo, hooks, scrubbing
+from suite import each_row
 
 from codemode import PIPELINE_NULL, CodeModeSerializationError, CodeModeSyntaxError, PipelineCall, Tool
 
@@ -142,7 +143,7 @@ def test_a_replaced_input_that_is_no_input_runs_nothing(run, kind, wrong):
 
 
 @BOTH
-@pytest.mark.parametrize("wrong", [object(), {"a": object()}, 10**1001, "x" * 3000, list(range(600))], ids=repr)
+@each_row("wrong", [object(), {"a": object()}, 10**1001, "x" * 3000, list(range(600))])
 def test_a_replaced_input_that_is_no_json_or_too_much_fails_closed(run, kind, wrong):
     spy = Spy()
     options = hooks(lambda _call: wrong, kind=kind)
@@ -153,7 +154,7 @@ def test_a_replaced_input_that_is_no_json_or_too_much_fails_closed(run, kind, wr
 
 
 @BOTH
-@pytest.mark.parametrize("wrong", [object(), {"a": object()}, 10**1001, "x" * 3000, list(range(600))], ids=repr)
+@each_row("wrong", [object(), {"a": object()}, 10**1001, "x" * 3000, list(range(600))])
 def test_a_replaced_output_is_checked_and_counted_as_any(fails, kind, wrong):
     options = hooks(None, lambda _call, _output: wrong, kind)
     error = fails(

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from programs import TOOLS, Node, program_of
 from resting_world import Play, World
-from thoroughness import rounds
+from suite import rounds
 from waiting import within
 
 from codemode import WorkerPool

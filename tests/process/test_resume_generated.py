@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from leftovers import kill_workers
 from pausing import PAUSING, through_json
 from programs import TOOLS, answer_of, nodes, program_of
-from thoroughness import rounds
+from suite import rounds
 from waiting import within
 
 from codemode import (

@@ -153,7 +153,7 @@ def test_the_core_finds_its_adapter() -> None:
     assert asyncio.run(codemode.create_code_mode_tool([made(tool)]).execute(program)) == 4
 
 
-@pytest.mark.thorough  # the seconds of an environment for building
+@pytest.mark.full  # the seconds of an environment for building
 def test_it_is_built(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", str(tmp_path), str(FOLDER)]
     built = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False)

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from leftovers import no_orphan_left, read_line
 from postgres_cluster import cluster, new_database
-from thoroughness import more_of_the_same
+from suite import full_only
 from waiting import within
 
 from codemode import ALL_TENANTS, PostgresInterruptStore
@@ -95,7 +95,7 @@ async def came_to(store: Any, record_id: str, effects: Path) -> Any:
     return await store.outcome(record_id, tenant=ALL_TENANTS, timeout_ms=0)
 
 
-@pytest.mark.parametrize(("mode", "point"), [*product(MODES, USUAL), *more_of_the_same(*product(MODES, MORE))])
+@pytest.mark.parametrize(("mode", "point"), [*product(MODES, USUAL), *full_only(*product(MODES, MORE))])
 def test_what_another_has_taken_over_meanwhile_happens_once_and_whoever_wakes_up_leaves_it(
     tmp_path: Path, socket_folder: str, mode: str, point: str
 ):

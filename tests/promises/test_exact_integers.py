@@ -10,7 +10,7 @@ import pytest
 from exact_programs import ECHO, LONGEST, ORDER, giving, run, values
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from thoroughness import rounds
+from suite import rounds
 
 from codemode import (
     CodeModeError,

@@ -9,7 +9,7 @@ import pytest
 from exact_programs import ORDER, giving, numbers, run, values
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from thoroughness import rounds
+from suite import rounds
 
 from codemode import (
     CodeModeProtocolError,

@@ -17,9 +17,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 NO_KEYS = {key: value for key, value in os.environ.items() if not key.endswith("_API_KEY")}
 # Ray is in an environment of its own, and its example runs there: tests/soak/test_ray_short.py.
 RUNNING = [path for path in EXAMPLES if path.stem != "ray_rollouts"]
-CUT_OFF = [
-    pytest.param(path, id=path.stem, marks=() if path.stem == "demo" else pytest.mark.thorough) for path in RUNNING
-]
+CUT_OFF = [pytest.param(path, id=path.stem, marks=() if path.stem == "demo" else pytest.mark.full) for path in RUNNING]
 everyone = pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 
 

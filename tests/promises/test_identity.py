@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from invocation_settings import SETTINGS
 from pausing import PAUSING, Spy, start, through_json
-from thoroughness import rounds
+from suite import rounds
 from waiting import within
 
 from codemode import (

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pausing import PAUSING, Spy, start
-from thoroughness import rounds
+from suite import rounds
 from waiting import within
 
 from codemode import CodeModeError, Tool, create_code_mode_tool

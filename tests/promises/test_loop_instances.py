@@ -21,7 +21,7 @@ from pydantic import (
     field_serializer,
     model_serializer,
 )
-from thoroughness import rounds
+from suite import rounds
 
 from codemode import Tool, run_code_mode_sync
 from codemode.data.json_shape import count_values

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
-from thoroughness import rounds
+from suite import rounds
 from typing_extensions import TypedDict
 
 from codemode import CodeModeToolError, Tool

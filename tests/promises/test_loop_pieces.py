@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pausing import PAUSING, start
 from pydantic import BaseModel
-from thoroughness import rounds
+from suite import rounds
 from waiting import within
 
 from codemode import (

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from pydantic import BaseModel, Discriminator, Field, TypeAdapter, ValidationError
-from thoroughness import rounds
+from suite import each_row, rounds
 
 from codemode import CodeModeToolError, Tool, run_code_mode_sync
 from codemode.host import steps
@@ -241,15 +241,14 @@ Left.model_rebuild()
 Dog.model_rebuild()
 
 
-@pytest.mark.parametrize(
-    ("kind", "within"),
+@each_row(
+    "kind, within",
     [
         (Left, lambda node: node),
         (list[Left | Right], lambda node: [node]),
         (dict[str, Right], lambda node: {"a": node}),
         (tuple[int, Left], lambda node: [1, node]),
     ],
-    ids=str,
 )
 def test_loop_recursive_types_end(kind, within):
     one = Tool("walk", execute=lambda _: "walked", input_schema=kind)

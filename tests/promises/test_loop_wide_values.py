@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from in_loop import in_loop
 from pydantic import BaseModel
-from thoroughness import rounds
+from suite import rounds
 
 from codemode import CodeModeSerializationError, ExecutionPolicy, Tool
 from codemode.data.json_shape import AT_ONCE, UNLIMITED, holds_more_values_than

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pausing import OK, Spy, go_on, start
-from thoroughness import rounds
+from suite import rounds
 
 from codemode import (
     CodeModeProtocolError,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from thoroughness import rounds
+from suite import rounds
 
 from codemode import Interrupt, Tool, create_code_mode_tool, run_code_mode_sync
 from codemode.tools.catalog import LANGUAGE_NAMES

@@ -12,6 +12,7 @@ from typing import Annotated, Any, ForwardRef, Literal, NewType, TypeVar
 import pytest
 from fetching import run_with
 from pydantic import BaseModel, TypeAdapter
+from suite import each_row
 
 from codemode import (
     ContinuationOptions,
@@ -278,8 +279,8 @@ def test_23_a_name_that_is_known_here_is_still_checked(monkeypatch):
     assert len(seen) == 1
 
 
-@pytest.mark.parametrize("result", ["text", {"a": 1}, [], None, "pause", "its JSON"], ids=str)
-@pytest.mark.parametrize("other", [5, True, "text", [1], object(), PoolOptions()], ids=repr)
+@each_row("result", ["text", {"a": 1}, [], None, "pause", "its JSON"])
+@each_row("other", [5, True, "text", [1], object(), PoolOptions()])
 def test_23_whoever_reads_pauses_takes_no_other_options(result, other):
     if result in ("pause", "its JSON"):
         interrupt, _ = paused()
@@ -292,7 +293,7 @@ def test_23_whoever_reads_pauses_takes_no_other_options(result, other):
         refused("options", to_approval_messages, result, options=other)
 
 
-@pytest.mark.parametrize("other", [5, True, None, "text", {"a": 1}, object()], ids=repr)
+@each_row("other", [5, True, None, "text", {"a": 1}, object()])
 def test_23_messages_are_a_list_wherever_they_are_read(other):
     interrupt, _ = paused()
     refused("messages", get_approval_response, other, interrupt)

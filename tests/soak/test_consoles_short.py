@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 
 import pytest
+from suite import rounds
 from tests.soak.consoles import ConsoleChaos
 from tests.soak.pauses import run_chaos
-from thoroughness import rounds
 
 RECORDS = rounds(6, 9)
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")

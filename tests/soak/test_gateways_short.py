@@ -7,8 +7,8 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from suite import rounds
 from tests.soak.gateways import RUNS_EACH, VISITORS, run_chaos
-from thoroughness import rounds
 
 RUNS = rounds(10, 16)
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 from postgres_cluster import binaries
+from suite import rounds
 from tests.soak.pauses import run_chaos
-from thoroughness import rounds
 
 RECORDS = rounds(6, 9)
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at proces
     [
         ("sqlite", "guard"),
         ("sqlite", "journal"),
-        pytest.param("postgres", "journal", marks=pytest.mark.thorough),
+        pytest.param("postgres", "journal", marks=pytest.mark.full),
     ],
 )
 def test_whoever_is_killed_each_call_happens_once_and_each_decision_is_taken_once(kind: str, mode: str) -> None:

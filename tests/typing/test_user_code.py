@@ -36,7 +36,7 @@ def test_the_check_of_the_whole_tree_reads_these_folders() -> None:
     assert settings["typeCheckingMode"] == "strict"
 
 
-@pytest.mark.thorough  # `make check` reads the same files
+@pytest.mark.full  # `make check` reads the same files
 def test_it_type_checks_and_its_mistakes_are_found() -> None:
     assert len(FILES) >= 5
     done = pyright(*map(str, FILES))

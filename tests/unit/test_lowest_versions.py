@@ -1,4 +1,4 @@
-"""The lowest versions that `make test` runs the plugins with are those that their pyproject files name."""
+"""The lowest versions that `make test-lowest` runs the plugins with are those that their pyproject files name."""
 
 import re
 import runpy

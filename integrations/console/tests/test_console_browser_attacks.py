@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from browsing import BOB, Desk, Hall, Visitor, button, cards, follow, open_record, refused, serving, shape_of, visiting
-from thoroughness import more_of_the_same
+from suite import full_only
 
 from codemode import ALL_TENANTS, Tool, ToolCallContext, request_interrupt
 
@@ -226,7 +226,7 @@ async def fields_of(page: Page) -> tuple[str, dict[str, str]]:
 # Another port is the same site: the cookie comes along, and only where the form comes from tells it from one's own.
 @pytest.mark.parametrize(("host", "encoding"), [
     ("127.0.0.1", "application/x-www-form-urlencoded"),
-    *more_of_the_same(("localhost", "multipart/form-data")),
+    *full_only(("localhost", "multipart/form-data")),
 ])  # fmt: skip
 async def test_a_form_on_a_page_of_another_origin_decides_nothing(
     hall: Hall, desk: Desk, visitor: Visitor, recorder: Recorder, host: str, encoding: str
@@ -280,7 +280,7 @@ async def test_no_script_of_another_origin_reads_or_sends(desk: Desk, visitor: V
     assert recorder.given == []
 
 
-@pytest.mark.parametrize("host", ["localhost", *more_of_the_same("127.0.0.1")])
+@pytest.mark.parametrize("host", ["localhost", *full_only("127.0.0.1")])
 async def test_no_page_frames_the_console(desk: Desk, visitor: Visitor, host: str) -> None:
     record_id = await desk.pause(ASK)
     page = await open_record(visitor, desk, record_id)

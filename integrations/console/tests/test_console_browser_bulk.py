@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from browsing import BOB, Desk, Visitor, button, follow
+from suite import rounds
 from test_console_browser_pages import require_fitting, require_nothing_serious
-from thoroughness import rounds
 
 from codemode import ALL_TENANTS, tool
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from browsing import Desk, Visitor, button, open_record
-from thoroughness import more_of_the_same
+from suite import full_only
 
 from codemode import ALL_TENANTS, tool
 
@@ -64,7 +64,7 @@ async def test_what_is_asked_next_is_not_pressed_by_what_was_meant_for_the_last(
     assert (await desk.outcome(record_id)) == "refunded 200 for B-18"
 
 
-@pytest.mark.parametrize("selects", ["all", *more_of_the_same("one")])
+@pytest.mark.parametrize("selects", ["all", *full_only("one")])
 async def test_a_list_in_which_something_is_selected_stays(desk: Desk, visitor: Visitor, selects: str) -> None:
     from playwright.async_api import expect
 

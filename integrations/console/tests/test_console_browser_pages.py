@@ -11,7 +11,7 @@ import pytest
 from browsing import Desk, Visitor, button, cards, follow, shape_of
 from console_visitors import ANA
 from demonstration import demonstration
-from thoroughness import rounds
+from suite import rounds
 
 if TYPE_CHECKING:
     from playwright.async_api import Locator, Page

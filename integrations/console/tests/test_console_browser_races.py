@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from browsing import BOB, Desk, Hall, Visitor, button, cards, follow, open_record, visiting
 from console_visitors import ANA
-from thoroughness import more_of_the_same
+from suite import full_only
 
 from codemode import CodeModeAbortedError, tool
 
@@ -87,7 +87,7 @@ async def two_pages(ana: Visitor, bob: Visitor, desk: Desk, record_id: str) -> A
     yield await open_record(ana, desk, record_id), await open_record(bob, desk, record_id, BOB)
 
 
-@pytest.mark.parametrize("first", [1, *more_of_the_same(0)])
+@pytest.mark.parametrize("first", [1, *full_only(0)])
 async def test_two_cards_of_one_record_are_decided_on_two_pages(
     desk: Desk, visitor: Visitor, bob: Visitor, till: Till, first: int
 ) -> None:

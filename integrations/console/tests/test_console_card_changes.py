@@ -12,7 +12,7 @@ from card_pages import BOB, DAY_MS, JSON, CardDesk, CardForm, call, keeping
 from console_visitors import run
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from thoroughness import rounds
+from suite import rounds
 
 from codemode import ALL_TENANTS, Resumer, StoreUnavailable
 from codemode.continuations.guard import GuardClock

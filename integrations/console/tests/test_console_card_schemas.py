@@ -13,8 +13,8 @@ from codemode_console import decisions
 from console_visitors import run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from suite import rounds
 from test_console_forms_round import Pair, exact, pairs
-from thoroughness import rounds
 
 _kept: list[Any] = []  # one paused record, shown by each example as it likes
 

@@ -9,7 +9,7 @@ from codemode_console.forms import ABSENT, fields_of, read_form
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from page_forms import page_of
-from thoroughness import rounds
+from suite import rounds
 
 HOSTILE = ["\u202e", "\r", "\n", "\t", "\x00", "\\", "<b>", '"', "'", "&", "\u200b", "\ufeff", " ", "\\u202e"]
 texts = st.one_of(

@@ -18,7 +18,7 @@ from table import committed, load, question, scripts
 pytestmark = pytest.mark.filterwarnings("ignore:`langchain.mcp` is in beta")
 SCRIPTS = scripts("langchain")
 # These start processes, wait, or keep the processors busy.
-THOROUGH = {
+FULL = {
     "agent_many_tools",
     "cost_cold_start",
     "cost_next_program",
@@ -38,7 +38,7 @@ def test_the_table_has_a_row_for_each_script():
 
 @pytest.mark.parametrize(
     "script",
-    [pytest.param(one, marks=pytest.mark.thorough) if one.stem in THOROUGH else one for one in SCRIPTS],
+    [pytest.param(one, marks=pytest.mark.full) if one.stem in FULL else one for one in SCRIPTS],
     ids=lambda one: one.stem,
 )
 def test_our_side_gives_the_answer_that_is_written(script: Path):

@@ -16,7 +16,7 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import interrupt
 from scripted_agent import APPROVE, Session, SqliteSession, content, model
-from thoroughness import rounds
+from suite import rounds
 
 PROGRAMS = rounds(24, 200)
 SHARES = rounds(4, 8)

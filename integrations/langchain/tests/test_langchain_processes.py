@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from thoroughness import more_of_the_same
+from suite import full_only
 from warm_python import WarmPython
 
 HOST = Path(__file__).with_name("killed_process.py")
@@ -23,7 +23,7 @@ def run(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    ("mode", "face"), [("sync", "call"), ("async", "mode"), *more_of_the_same(("sync", "mode"), ("async", "call"))]
+    ("mode", "face"), [("sync", "call"), ("async", "mode"), *full_only(("sync", "mode"), ("async", "call"))]
 )
 def test_killed_between_interrupt_and_resume(langchain_python: WarmPython, tmp_path: Path, mode: str, face: str):
     started = langchain_python.run(str(HOST), str(tmp_path), "start", mode, face)

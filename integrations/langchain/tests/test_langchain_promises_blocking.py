@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 from required import missing
-from thoroughness import more_of_the_same
+from suite import full_only
 
 SCRIPT = Path(__file__).with_name("unblocked_process.py")
 
 
-@pytest.mark.parametrize("watched_by", ["langgraph dev", *more_of_the_same("blockbuster")])
+@pytest.mark.parametrize("watched_by", ["langgraph dev", *full_only("blockbuster")])
 def test_29_no_call_blocks_the_loop(watched_by: str, tmp_path: Path):
     if find_spec("blockbuster") is None:
         missing("blockbuster", "blockbuster is not installed")

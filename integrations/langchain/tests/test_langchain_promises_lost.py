@@ -16,7 +16,7 @@ from langchain_core.tools import tool
 from langgraph.pregel._runner import FuturesDict
 from langgraph.types import Command
 from scripted_agent import APPROVE, CONFIG, START, Session, agent, content, results
-from thoroughness import more_of_the_same
+from suite import full_only
 from warm_python import WarmPython
 
 SCRIPT = Path(__file__).with_name("killed_in_a_call.py")
@@ -29,7 +29,7 @@ SCRIPT = Path(__file__).with_name("killed_in_a_call.py")
         ("start", "reject", "sync"),
         ("resume", "approve", "sync"),
         ("resume", "reject", "async"),
-        *more_of_the_same(
+        *full_only(
             ("start", "approve", "sync"),
             ("start", "reject", "async"),
             ("resume", "approve", "async"),

@@ -33,7 +33,7 @@ from pydantic import (
 )
 from pydantic_core import to_jsonable_python
 from scripted_agent import APPROVE, Session, agent, calls, results
-from thoroughness import rounds
+from suite import rounds
 
 EXAMPLES = settings(max_examples=rounds(12, 60), deadline=None)
 

@@ -20,7 +20,7 @@ from codemode_langchain import (
 from langchain.agents import create_agent
 from langchain_core.tools import ToolException, tool
 from scripted_agent import START, Session, agent, content, model, results
-from thoroughness import rounds
+from suite import rounds
 
 from codemode import ExecutionPolicy, PoolOptions, WorkerPool
 

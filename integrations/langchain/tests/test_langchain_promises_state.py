@@ -24,7 +24,7 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.prebuilt import InjectedState, ToolNode
 from langgraph.types import Command, Overwrite, Send
 from scripted_agent import START, ScriptedModel, Session, agent, calls, content, model, results
-from thoroughness import rounds
+from suite import rounds
 
 
 @pytest.fixture(params=[False, True], ids=["sync", "async"])

@@ -18,7 +18,7 @@ from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from required import missing
-from thoroughness import more_of_the_same
+from suite import full_only
 from warm_python import WarmPython
 
 ROOT = Path(__file__).parent.parent
@@ -158,7 +158,7 @@ def test_33_the_example_without_a_terminal(terminal: Terminal):
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("unbuffered", ["", *more_of_the_same("1")])
+@pytest.mark.parametrize("unbuffered", ["", *full_only("1")])
 def test_33_the_example_when_nobody_reads_any_more(terminal: Terminal, tmp_path: Path, unbuffered: str):
     reading, writing = os.pipe()
     os.close(reading)

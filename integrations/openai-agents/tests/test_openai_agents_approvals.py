@@ -306,7 +306,7 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.thorough  # the same as JSON above, with the seconds that it takes to import the SDK
+@pytest.mark.full  # the same as JSON above, with the seconds that it takes to import the SDK
 def test_another_process_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     desk = Desk()
     settings = {"continuation": {"keys": [b"k" * 32]}}

@@ -31,7 +31,7 @@ def installed() -> Path:
     """Where npm has installed what the page imports."""
     folder = Path(sys.prefix) / "chat"
     if not (folder / "node_modules" / "ai").is_dir():
-        missing("npm", "the packages of the example page are not installed: `make test` installs them from npm")
+        missing("npm", "the packages of the example page are not installed: `make prepare-full` installs them from npm")
     return folder
 
 

@@ -15,7 +15,7 @@ from table import committed, load, question, scripts
 
 SCRIPTS = scripts("pydantic-ai")
 # These start processes, wait, or keep the processors busy.
-THOROUGH = {
+FULL = {
     "approval_another_process",
     "cost_cold_start",
     "cost_next_program",
@@ -35,7 +35,7 @@ def test_the_table_has_a_row_for_each_script():
 
 @pytest.mark.parametrize(
     "script",
-    [pytest.param(one, marks=pytest.mark.thorough) if one.stem in THOROUGH else one for one in SCRIPTS],
+    [pytest.param(one, marks=pytest.mark.full) if one.stem in FULL else one for one in SCRIPTS],
     ids=lambda one: one.stem,
 )
 def test_our_side_gives_the_answer_that_is_written(script: Path):

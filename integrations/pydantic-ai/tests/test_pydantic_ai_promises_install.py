@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from thoroughness import more_of_the_same
+from suite import full_only
 from warm_python import WarmPython
 
 HERE = Path(__file__).parents[1]
@@ -39,7 +39,7 @@ def test_33_what_is_to_be_installed_can_be_installed_from_a_clone() -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.thorough
+@pytest.mark.full
 def test_33_the_install_line_works_as_it_is_written(tmp_path: Path) -> None:
     pip, *arguments = install_line()
     venv.create(tmp_path / "fresh", with_pip=True)
@@ -57,7 +57,7 @@ def test_33_the_example_ends_without_a_terminal(pydantic_ai_python: WarmPython) 
     assert done.stderr == "\nNobody answers, so nothing is refunded. Run this in a terminal.\n"
 
 
-@pytest.mark.parametrize("said", ["e\nmuch\n5\nno\n", *more_of_the_same("")])
+@pytest.mark.parametrize("said", ["e\nmuch\n5\nno\n", *full_only("")])
 def test_33_the_example_ends_quietly_when_nobody_reads_on(said: str) -> None:
     reader, writer = os.pipe()
     os.close(reader)

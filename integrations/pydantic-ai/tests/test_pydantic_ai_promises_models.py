@@ -21,7 +21,7 @@ from pydantic_ai import (
     DeferredToolRequests,
     ToolApproved,
 )
-from thoroughness import rounds
+from suite import rounds
 
 WAIT_SECONDS = 60.0
 

@@ -13,7 +13,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.toolsets import FunctionToolset
 from scripted import Script, program
-from thoroughness import rounds
+from suite import rounds
 
 from codemode import PoolOptions, WorkerPool, set_max_workers
 

@@ -10,7 +10,7 @@ from itertools import count
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from thoroughness import rounds
+from suite import rounds
 
 from codemode.guest.analysis import analyse
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from module_engine import checked, evaluate
-from thoroughness import rounds
+from suite import rounds
 
 from codemode.guest.analysis import analyse, modules
 

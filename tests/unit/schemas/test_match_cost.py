@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from thoroughness import rounds
+from suite import rounds
 
 from codemode.host import steps
 from codemode.host.steps import TooMuchWork

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Dict, List, Literal, Optional, Union  # noqa:
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from thoroughness import rounds
+from suite import each_row, rounds
 
 from codemode.host import steps
 from codemode.schemas.compiled import CompiledSchema, SchemaMismatch
@@ -105,7 +105,7 @@ def test_a_type_of_any_build_is_left_to_pydantic_or_described_as_by_it(annotatio
         assert json.dumps(plain.json_schema) == json.dumps(TypeSchema(annotation, "input").json_schema)
 
 
-@pytest.mark.parametrize("annotation", LEFT_TO_PYDANTIC, ids=str)
+@each_row("annotation", LEFT_TO_PYDANTIC)
 def test_other_types_are_left_to_pydantic(annotation: Any):
     assert plain_type(annotation) is None
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema.validators import Draft7Validator, Draft201909Validator, Draft202012Validator
-from thoroughness import rounds
+from suite import rounds
 
 from codemode import Tool
 from codemode.schemas.json_schemas import DictSchema

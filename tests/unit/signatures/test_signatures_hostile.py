@@ -11,7 +11,7 @@ import tree_sitter_typescript
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from plain_tool import PlainTool
-from thoroughness import rounds
+from suite import rounds
 from tree_sitter import Language, Parser
 
 from codemode.signatures.declarations import declare_tools

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
-from thoroughness import rounds
+from suite import rounds
 
 from codemode.guest.analysis import analyse
 from codemode.source.checks import MAX_PROBLEMS, check_program

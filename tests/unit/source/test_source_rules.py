@@ -5,7 +5,7 @@ import sysconfig
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from thoroughness import rounds
+from suite import rounds
 
 from codemode.guest.analysis import analyse
 from codemode.host.steps import TooLongForTheLoop, run_metered

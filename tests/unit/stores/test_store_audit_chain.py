@@ -14,9 +14,9 @@ import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 from stored_pauses import NO, OK, paused, request
+from suite import rounds
 from test_store_audit import lines
 from test_store_contract import claimed, decided, through
-from thoroughness import rounds
 from waiting import within
 
 from codemode import (

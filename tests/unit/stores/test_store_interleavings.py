@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 from postgres_cluster import new_database
-from thoroughness import rounds
+from suite import rounds
 from waiting import within
 
 from codemode import ALL_TENANTS, PostgresInterruptStore, SqliteInterruptStore, verify_audit

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from stored_pauses import HOUR_MS, NO, OK, Catalog, Clock, paused
-from thoroughness import rounds
+from suite import rounds
 from waiting import within
 
 from codemode import (

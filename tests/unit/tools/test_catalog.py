@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plain_tool import PlainTool
-from thoroughness import rounds
+from suite import rounds
 
 from codemode.errors import CodeModeToolError
 from codemode.tools.catalog import Catalog

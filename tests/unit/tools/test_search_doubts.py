@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plain_tool import PlainTool
-from thoroughness import rounds
+from suite import rounds
 
 from codemode.tools.search import forms as forms_of_values
 from codemode.tools.search.forms import forms_of_parameter, taken_apart

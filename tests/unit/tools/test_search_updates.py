@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plain_tool import PlainTool
-from thoroughness import rounds
+from suite import rounds
 
 from codemode.host import steps
 from codemode.tools.search import postings

@@ -10,7 +10,7 @@ import pytest
 from approval_world import ONE, accept, begun, client_of, gone_on, hosts
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from thoroughness import rounds
+from suite import rounds
 from waiting import within
 
 from codemode import CodeModeProtocolError, ContinuationOptions
