@@ -169,7 +169,7 @@ KNOWN: list[tuple[Any, dict[str, Any], int]] = [
                 "source": "tool",
                 "toolName": "calls",
                 "toolInput": {"a": 1},
-                "message": "it failed at [path]",
+                "message": "it failed at /srv/x",
                 "code": "EXECUTION",
             },
         },

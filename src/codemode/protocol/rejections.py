@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..data.json_values import decode_json, encode_json, utf8_length
-from ..data.narrowing import is_object, list_or_empty, mapping_or_empty, string_or_empty
+from ..data.narrowing import is_object
 from ..errors import (
     HIDDEN_CODES,
     CodeModeError,
@@ -18,7 +18,7 @@ from ..errors import (
 )
 from ..profile import HostErrors
 from ..trace.failures import message_of
-from ..trace.public_message import first_line, public_message, without_paths
+from ..trace.public_message import first_line, public_message
 from .error_words import require_worded, worded
 from .ledger import LedgerEntry, Rejected
 
@@ -27,7 +27,6 @@ MAX_SHOWN_INPUT_BYTES = 8 << 10
 _MAX_DETAILS_VALUES = 5_000
 _FIELDS = {"code", "message", "toolName"}
 _WORDED = ("tool", "catalog")
-_SAID_BY_VALIDATORS = ("Value error, ", "Assertion failed, ")  # as pydantic has it
 # What the end of an invocation has put beside the details of the error that ended it.
 _PLACED = {"line", "column", "stack", "call", "is_resumed"}
 
@@ -48,10 +47,8 @@ def rejection(entry: LedgerEntry, error: CodeModeError, told: HostErrors, *, is_
     is_hidden, has_reason = code in HIDDEN_CODES, not is_raised and error.reason != "execution"
     if is_hidden and told.detail == "message" and error.__cause__ is not None:
         public = public_message(message_of(error.__cause__), message)
-    elif is_hidden:
-        public = message
     else:
-        public = _of_validators(error, message) if has_reason else without_paths(message, entry.name)
+        public = message
     face_code = _face_code(error, told.codes, has_reason=has_reason, is_hidden=is_hidden)
     fields_json = json.dumps({"code": face_code, "message": public, "toolName": entry.name}, separators=(",", ":"))
     details = _details_json(error) if is_raised and not is_hidden else None
@@ -65,15 +62,6 @@ def _face_code(error: CodeModeError, codes: Mapping[str, str], *, has_reason: bo
         return codes.get(error.reason, codes["execution"])
     keeps_its_own = not is_hidden and error.code != type(error).default_code
     return error.code if keeps_its_own else codes["execution"]
-
-
-def _of_validators(error: CodeModeError, message: str) -> str:
-    """Return our own words for a wrong value without the paths in what validators have said of it."""
-    for problem in list_or_empty(error.details.get("problems")):
-        said = string_or_empty(mapping_or_empty(problem).get("message"))
-        if said.startswith(_SAID_BY_VALIDATORS):
-            message = message.replace(said, without_paths(said))
-    return message
 
 
 def _details_json(error: CodeModeError) -> str | None:

@@ -1,10 +1,11 @@
-"""The text of a host's error without what tells of the host: paths, line numbers, stacks. Knows no errors."""
+"""Show the text of an unexpected exception without paths, line numbers and stacks of the host."""
 
 from __future__ import annotations
 
 import re
 
 from ..cached_property import cached_property
+from .host_paths import MASK, mask_host_paths
 from .visible_text import one_line
 
 MAX_PUBLIC_CHARACTERS = 200
@@ -22,9 +23,8 @@ class _Pattern:
         return re.compile(self._text, self._flags)
 
 
-_CREDENTIALS = _Pattern(r"(://)[^/\s@]{1,500}@")
+_CREDENTIALS = _Pattern(r"(?<=://)[^/?#\s\"'<>]{1,500}@")
 _MAX_READ_CHARACTERS = 8_000  # of a text that may be any size
-_REMOVED = "[path]"
 
 _TRACEBACK_LINE = _Pattern(
     r"""(?:[+|]\s?)*(?:
@@ -45,59 +45,32 @@ _FRAME_LINE = _Pattern(
 )
 _HAS_SOURCE = _Pattern(r'(?:[+|]\s?)*File "[^"]*", line', re.IGNORECASE)
 
-_CHARACTER = r"[^\s\"'`<>|]"
-_REST = rf"(?:{_CHARACTER}*[^\s\"'`<>|,.;:!?)\]}}])?"  # what ends a sentence does not end a path
-# A path may hold a space, and nothing tells where it ends: what leads on is taken for a part of it.
-_ONWARD = rf"(?:\ [^\s\"'`<>|/\\]{{1,80}}[/\\]{_REST})*"
-_PLACE = r"(?:\(\d+(?:,\s*\d+)?\)|(?::\d+)+)?"
-_PART = r"[\w.@%+~-]+"
-_PATHS = _Pattern(
-    rf"""
-      (?P<kept>\b(?:https?|wss?)://(?![^\s/]*@){_CHARACTER}+ | \b\d+/\d+/\d+\b | </[A-Za-z][\w:-]*>)
-    | (?P<quote>["'`])(?:file:/|~|\.{{0,2}}/|[A-Za-z]:[\\/]|\\\\|[^"'`\s/\\]+[/\\][^"'`/\\]+[/\\])
-        [^"'`\n]*(?P=quote){_PLACE}
-    | \b[A-Za-z][A-Za-z0-9+.-]{{0,20}}://{_REST}
-    | \bfile:/{_REST}{_ONWARD}
-    | (?<![A-Za-z0-9])[A-Za-z]:[\\/]{_REST}{_ONWARD}
-    | (?<![\w.~%-])[\w.~%-]*\\(?!["']){_REST}{_ONWARD}
-    | (?<![\w/.~)])(?:~[\w.-]*|\.{{1,2}})?/+(?=[^\s/]){_REST}{_ONWARD}
-    | (?<![\w/.@%+~-]){_PART}(?:/{_PART}){{2,}}/?{_PLACE}
-    | (?<![\w/.@%+~-]){_PART}/[\w.@%+~-]*\.[A-Za-z]\w{{0,5}}\b{_PLACE}
-    | (?<![\w-])[\w-]+\.[A-Za-z]\w{{0,5}}(?:\(\d+(?:,\s*\d+)?\)|(?::\d+)+)
-    """,
-    re.VERBOSE,
-)
 _STACK_IN_ONE_LINE = _Pattern(r"(?:\s+at\ (?:async\ )?(?:[\w.$<>]+\ )?\(?\[path\]\)?)+")
-_LINE_NUMBERS = _Pattern(
-    r"""[,;]?\s*\b(?:(?:on|at|in|near)\ )?(?:lines?|lineno)\b
-        \s*(?:no\.?|number|\#|:|=)?\s*\#?\d+(?:\s*(?:-|,|and)\s*\d+)*
-        (?:[\s,;:]*(?:and\ )?(?:col(?:umn)?|char(?:acter)?|offset|pos(?:ition)?)\b\.?\s*[:=\#]?\s*\d+)*""",
-    re.VERBOSE | re.IGNORECASE,
-)
-_EMPTY_BRACKETS = _Pattern(r"\s*(?:\(\s*[,;:]?\s*\)|\[\s*\])")
+_LINES = r"""(?:(?:on|at|in|near)\ )?\b(?:lines?|lineno)\b
+    \s*(?:no\.?|number|\#|:|=)?\s*\#?\d+(?:\s*(?:-|,|and)\s*\d+)*
+    (?:[\s,;:]*(?:and\ )?(?:col(?:umn)?|char(?:acter)?|offset|pos(?:ition)?)\b\.?\s*[:=\#]?\s*\d+)*"""
+_LINE_NUMBERS = _Pattern(rf"\s*\(\s*{_LINES}\s*\)|[,;]?\s*\b{_LINES}", re.VERBOSE | re.IGNORECASE)
 
 
 def public_message(text: str, instead: str) -> str:
     """Return the text on one line, of at most 200 characters; ``instead`` where nothing is left of it."""
     shown = " ".join(filter(None, _without_stack(text[:_MAX_READ_CHARACTERS])))
-    shown = without_paths(shown)
-    for pattern in (_STACK_IN_ONE_LINE, _LINE_NUMBERS, _EMPTY_BRACKETS):
+    shown = _without_paths_and_credentials(shown)
+    for pattern in (_STACK_IN_ONE_LINE, _LINE_NUMBERS):
         shown = pattern.compiled.sub("", shown)
     shown = one_line(" ".join(shown.split()), MAX_PUBLIC_CHARACTERS)
-    return shown if any(map(str.isalnum, shown.replace(_REMOVED, ""))) else instead
+    return shown if any(map(str.isalnum, shown.replace(MASK, ""))) else instead
 
 
 def first_line(text: str, instead: str) -> str:
     """Return the first line of a text without paths and credentials, at most 500 characters; ``instead`` of nothing."""
     line = next((one for one in text[:_MAX_READ_CHARACTERS].splitlines() if one.strip()), "")
-    shown = one_line(without_paths(_CREDENTIALS.compiled.sub(r"\1", line)).strip(), MAX_LINE_CHARACTERS)
-    return shown if any(map(str.isalnum, shown.replace(_REMOVED, ""))) else instead
+    shown = one_line(_without_paths_and_credentials(line).strip(), MAX_LINE_CHARACTERS)
+    return shown if any(map(str.isalnum, shown.replace(MASK, ""))) else instead
 
 
-def without_paths(text: str, name: str = "") -> str:
-    """Return the text without the paths of files in it. A ``name`` may look like one: as a word of its own it stays."""
-    pieces = re.split(rf"(?<![\w./\\~-]){re.escape(name)}(?![\w/\\-]|\.\w)", text) if name else [text]
-    return name.join(_PATHS.compiled.sub(lambda found: found["kept"] or _REMOVED, piece) for piece in pieces)
+def _without_paths_and_credentials(text: str) -> str:
+    return mask_host_paths(_CREDENTIALS.compiled.sub("[secret]@", text))
 
 
 def _without_stack(text: str) -> list[str]:

@@ -23,7 +23,6 @@ from ...errors import (
 )
 from ...protocol.call_status import IN_ERRORS, may_have_run
 from ...run.large_results import shown_value
-from ...trace.public_message import without_paths
 from .profile import TOOL_ERROR_CODES
 
 if TYPE_CHECKING:
@@ -161,7 +160,8 @@ def _runtime_error(error: CodeModeError) -> dict[str, Any]:
         return {"source": "script", "name": type(error).__name__, "message": _DEAD_WORKER}
     name, message, _ = guest_view(error)
     thrown = string_or_empty(error.details.get("name")) if type(error) in _GUESTS else ""
-    message = without_paths(message) if thrown else _of_limit(error) or message
+    if not thrown:
+        message = _of_limit(error) or message
     said = {"source": "script", "name": thrown or name, "message": message}
     if thrown == "ReferenceError":
         said["hint"] = _UNDEFINED_HINT

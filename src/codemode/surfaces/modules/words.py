@@ -14,7 +14,7 @@ from ...data.narrowing import list_or_empty, string_or_empty
 from ...errors import HIDDEN_CODES, CodeModeAuthenticationError, CodeModeError
 from ...profile import Words
 from ...trace.failures import message_of
-from ...trace.public_message import public_message, without_paths
+from ...trace.public_message import public_message
 from ...trace.visible_text import clipped
 from .diagnostic import MAX_MESSAGE_CHARACTERS
 from .listing import ModuleTool
@@ -69,7 +69,7 @@ def words_of(find: Callable[[str], ModuleTool | None], secrets: tuple[str, ...])
         fields: dict[str, Any] = {
             "class": error_class,
             "code": code,
-            "message": _message(error, name, secrets, is_raised=is_raised),
+            "message": _message(error, secrets, is_raised=is_raised),
             "toolName": tool_name,
         }
         if path:
@@ -125,7 +125,7 @@ def _is_undecided(error: CodeModeError) -> bool:
     return error.code in HIDDEN_CODES and error.details.get("origin") == "decision"
 
 
-def _message(error: CodeModeError, name: str, secrets: tuple[str, ...], *, is_raised: bool) -> str:
+def _message(error: CodeModeError, secrets: tuple[str, ...], *, is_raised: bool) -> str:
     if _is_undecided(error):
         return _NOBODY
     if error.code in HIDDEN_CODES:
@@ -134,10 +134,7 @@ def _message(error: CodeModeError, name: str, secrets: tuple[str, ...], *, is_ra
     if error.reason == "approval_required" and not is_raised:
         return _NOBODY  # how approvals are to be set up is the host's to read
     text = without_secrets(error.message, secrets) or _NO_TEXT
-    # Validators are host code that quotes what it likes; what a server says of itself is the program's to read.
-    return clipped(
-        text if is_raised else without_paths(clipped(text, MAX_MESSAGE_CHARACTERS), name), MAX_MESSAGE_CHARACTERS
-    )
+    return clipped(text, MAX_MESSAGE_CHARACTERS)
 
 
 def _mismatched(error: CodeModeError, tool: ModuleTool | None) -> dict[str, Any]:
