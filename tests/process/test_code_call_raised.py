@@ -201,7 +201,7 @@ def test_what_validators_and_schemas_say_is_never_changed():
     tools = create_code_call_tools([Tool("take", execute=lambda _value: None, input_schema=Checked)])
     expected = {
         1: "nothing in /srv/books/1.db for 1",
-        2: "/srv/books/2.db is closed",
+        2: "/srv/2.db is closed",
         "/srv/e": "'/srv/a/b' or '/srv/c/d'",
     }
     for value, told in expected.items():
