@@ -1,5 +1,6 @@
 """Configurations of the servers in this folder."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Generator
@@ -17,6 +18,12 @@ def quick(*modes: str, name: str = "quick", **settings: Any) -> ServerConfig:
     """Return the configuration of `quick_server.py` with these modes."""
     command = ("-I", "-S", str(HERE / "quick_server.py"), *modes)
     return ServerConfig(name, "stdio", command=sys.executable, args=command, **settings)
+
+
+def odd(settings: dict[str, Any] | None = None, name: str = "odd", **more: Any) -> ServerConfig:
+    """Return the configuration of `odd_server.py` over stdio with these settings of its own."""
+    command = ("-I", "-S", str(HERE / "odd_server.py"), json.dumps(settings or {}))
+    return ServerConfig(name, "stdio", command=sys.executable, args=command, **more)
 
 
 def of(*servers: ServerConfig) -> GatewayConfig:
