@@ -70,7 +70,7 @@ def generated(seed: int) -> Any:
     return {**made(0), "$defs": definitions}
 
 
-def test_m21_every_server_of_the_sample_compiles_whole_short_and_as_names(compiler: TypeScriptCompiler) -> None:
+def test_every_server_of_the_sample_compiles_whole_short_and_as_names(compiler: TypeScriptCompiler) -> None:
     servers = sample_servers()
     whole = "\n".join(declare_server(one) for one in servers)
     assert whole.count("export function ") == sum(len(one.tools) for one in servers) == 152
@@ -79,7 +79,7 @@ def test_m21_every_server_of_the_sample_compiles_whole_short_and_as_names(compil
         assert compiler(together(DISCOVERY, ERRORS, declarations_for(servers, room))) == ""
 
 
-def test_m27_every_schema_of_the_zoo_compiles_as_input_and_output(compiler: TypeScriptCompiler) -> None:
+def test_every_schema_of_the_zoo_compiles_as_input_and_output(compiler: TypeScriptCompiler) -> None:
     zoo = [*FEATURES, *ODDITIES, *python_schemas()]
     tools = [{"name": f"t{at}", "inputSchema": one.schema, "outputSchema": one.schema} for at, one in enumerate(zoo)]
     alone = [listed(f"s{at}", [tool]) for at, tool in enumerate(tools)]
@@ -89,7 +89,7 @@ def test_m27_every_schema_of_the_zoo_compiles_as_input_and_output(compiler: Type
     assert compiler(together(*short)) == ""
 
 
-def test_m27_generated_schemas_compile_together_and_one_by_one(compiler: TypeScriptCompiler) -> None:
+def test_generated_schemas_compile_together_and_one_by_one(compiler: TypeScriptCompiler) -> None:
     schemas = [generated(seed) for seed in range(rounds(60, 120))]
     tools = [{"name": f"t{at}", "inputSchema": one, "outputSchema": one} for at, one in enumerate(schemas)]
     whole = listed("all", tools)
@@ -97,7 +97,7 @@ def test_m27_generated_schemas_compile_together_and_one_by_one(compiler: TypeScr
     assert compiler(together(declare_server(whole), *alone)) == ""
 
 
-def test_m26_every_export_name_compiles_and_can_be_called(compiler: TypeScriptCompiler) -> None:
+def test_every_export_name_compiles_and_can_be_called(compiler: TypeScriptCompiler) -> None:
     tools = [
         {"name": f"tool {at}", "exportName": name, "inputSchema": OBJECT, "outputSchema": {"type": "string"}}
         for at, name in enumerate(WORDS_TEXT.split())
@@ -113,7 +113,7 @@ def _server(**tools: Any) -> ListedServer:
     return listed("it", [{"name": name, **said} for name, said in tools.items()])
 
 
-def test_m24_inputs_by_their_schemas(compiler: TypeScriptCompiler) -> None:
+def test_declared_inputs_agree_with_their_schemas(compiler: TypeScriptCompiler) -> None:
     server = _server(
         object={"inputSchema": OBJECT},
         optional={"inputSchema": {"type": "object", "properties": {"a": {"type": "integer"}}}},
@@ -137,7 +137,7 @@ def test_m24_inputs_by_their_schemas(compiler: TypeScriptCompiler) -> None:
     assert refused_lines(compiler(text), text) == wrong
 
 
-def test_m25_outputs_and_meta(compiler: TypeScriptCompiler) -> None:
+def test_declared_outputs_and_meta_agree_with_their_schemas(compiler: TypeScriptCompiler) -> None:
     server = _server(typed={"outputSchema": OBJECT}, untyped={}, anything={"outputSchema": True})
     right = [
         "const a: number = (await m.typed()).a; void a;",
@@ -153,7 +153,7 @@ def test_m25_outputs_and_meta(compiler: TypeScriptCompiler) -> None:
     assert refused_lines(compiler(text), text) == wrong
 
 
-def test_m16_m29_the_modules_that_every_program_has(compiler: TypeScriptCompiler) -> None:
+def test_declarations_of_the_modules_that_every_program_has_compile(compiler: TypeScriptCompiler) -> None:
     program = """
 async function program(d: typeof import("@codemode/discovery"), e: typeof import("@codemode/errors")) {
   const { ToolCallError, AuthenticationError, SchemaValidationError, CodemodeError } = e;

@@ -21,7 +21,7 @@ SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required"
 pytestmark = pytest.mark.node
 
 
-def test_21_declarations_of_unusual_names_compile_and_can_be_called(compiler: TypeScriptCompiler) -> None:
+def test_declarations_of_unusual_names_compile_and_can_be_called(compiler: TypeScriptCompiler) -> None:
     tools = [FakeTool(name, input_json_schema=SCHEMA, output_json_schema={"type": "string"}) for name in NAMES]
     lines = [declare_tools(tools), "async function program(): Promise<string[]> {"]
     calls = [f"await tools[{json.dumps(name)}]({{ a: 1 }})" for name in NAMES]

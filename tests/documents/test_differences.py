@@ -19,11 +19,11 @@ TABLE = PAGE.split("What is deliberately different:", 1)[1].split("\n## ", 1)[0]
         "captured", "kind",
     ],
 )  # fmt: skip
-def test_24_the_table_names_every_difference(difference):
+def test_the_table_names_every_difference(difference):
     assert any(difference in row for row in TABLE)
 
 
-def test_24_every_row_has_three_cells():
+def test_every_row_of_differences_has_three_cells():
     cells = [re.split(r"(?<!\\)\|", row.strip())[1:-1] for row in TABLE]
     assert len(cells) >= 20
     assert {len(row) for row in cells} == {3}

@@ -25,7 +25,7 @@ def finish(process, line="go\n"):
     return json.loads(output)
 
 
-def test_10_a_host_that_is_killed_in_the_middle_leaves_a_question(tmp_path):
+def test_a_host_that_is_killed_in_the_middle_leaves_a_question(tmp_path):
     file, log = tmp_path / "interrupt.json", tmp_path / "log"
     with nothing_left(), no_orphan_left():
         finish(spawn("pause", file))
@@ -40,7 +40,7 @@ def test_10_a_host_that_is_killed_in_the_middle_leaves_a_question(tmp_path):
     assert log.read_text() == "refund\n"
 
 
-def test_10_two_hosts_with_different_answers_run_one_of_them(tmp_path):
+def test_two_hosts_with_different_answers_run_one_of_them(tmp_path):
     file, log = tmp_path / "interrupt.json", tmp_path / "log"
     with nothing_left(), no_orphan_left():
         finish(spawn("pause", file))

@@ -131,7 +131,7 @@ def test_ctrl_c_at_the_question_ends_it_at_once(terminal):
 
 
 @pytest.mark.parametrize("ahead", ["y\n", "y\ny\ny\n", "y", "yes\n\n\n"])
-def test_05_what_was_typed_before_a_question_does_not_answer_it(terminal, ahead, tmp_path):
+def test_what_was_typed_before_a_question_does_not_answer_it(terminal, ahead, tmp_path):
     typed = tmp_path / "typed"
     wait = f"await tools.until_there({json.dumps({'path': str(typed)})})"
     person = terminal(f"console.log('begun'); {wait}; return await tools.refund({{order: 'a'}})")
@@ -144,7 +144,7 @@ def test_05_what_was_typed_before_a_question_does_not_answer_it(terminal, ahead,
     assert person.end() == (1, "")
 
 
-def test_05_an_answer_to_one_question_does_not_answer_the_next(terminal):
+def test_an_answer_to_one_question_does_not_answer_the_next(terminal):
     js = "return (await Promise.allSettled(['a', 'b'].map((order) => tools.refund({order})))).map((one) => one.status)"
     person = terminal(js)
     person.read_until("Allow this call? [y/N] ")

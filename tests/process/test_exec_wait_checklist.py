@@ -77,7 +77,7 @@ NAMES = ("beep", "echo", "exec", "send_mail")
 
 
 @pytest.mark.parametrize("config", [None, False, {}, {"tools": {}}, {"tools": {"codeMode": False}}])
-def test_o59_a_disabled_config_leaves_the_surface_as_it_is(running, config):
+def test_a_disabled_config_leaves_the_surface_as_it_is(running, config):
     async def main(servers: StdioServers) -> Any:
         return plan_surface(mixed(servers), config)
 
@@ -86,7 +86,7 @@ def test_o59_a_disabled_config_leaves_the_surface_as_it_is(running, config):
 
 
 @pytest.mark.parametrize("value", [{}, {"timeoutMs": 500}, {"enabled": False}])
-def test_o59_an_object_without_enabled_stays_off(running, value):
+def test_an_object_without_enabled_stays_off(running, value):
     async def main(servers: StdioServers) -> Any:
         return plan_surface(mixed(servers), {"tools": {"codeMode": value}})
 
@@ -94,7 +94,7 @@ def test_o59_an_object_without_enabled_stays_off(running, value):
 
 
 @pytest.mark.parametrize("value", [True, {"enabled": True}])
-def test_o59_enabled_it_shows_exec_and_wait_alone(running, value):
+def test_enabled_it_shows_exec_and_wait_alone(running, value):
     async def main(servers: StdioServers) -> Any:
         surface = plan_surface(mixed(servers), {"tools": {"codeMode": value}})
         assert surface.pair is not None
@@ -103,7 +103,7 @@ def test_o59_enabled_it_shows_exec_and_wait_alone(running, value):
     assert running.run(main) == (True, ("exec", "wait"), "exec", "wait")
 
 
-def test_o59_runs_without_tools_are_not_affected():
+def test_runs_without_tools_are_not_affected():
     surface = plan_surface([], {"tools": {"codeMode": True}})
     assert (surface.active, surface.visible, surface.pair) == (False, (), None)
 
@@ -111,12 +111,12 @@ def test_o59_runs_without_tools_are_not_affected():
 # -- O60
 
 
-def test_o60_all_tools_holds_the_effective_tools_that_are_not_of_mcp(ran):
+def test_all_tools_holds_the_effective_tools_that_are_not_of_mcp(ran):
     ids = ran("return ALL_TOOLS.map(({id}) => id)")["value"]
     assert ids == ["client:phone:beep", "host:core:echo", "host:core:exec", "plugin:mail:send_mail"]
 
 
-def test_o60_denied_tools_are_absent_and_not_called_by_a_guessed_id(ran):
+def test_denied_tools_are_absent_and_not_called_by_a_guessed_id(ran):
     spy = Spy()
     code = """const said = [typeof tools.drop_database, (await tools.search("drop database")).length];
         for (const id of ["host:core:drop_database", "drop_database", "plugin:mail:drop_database"])
@@ -126,7 +126,7 @@ def test_o60_denied_tools_are_absent_and_not_called_by_a_guessed_id(ran):
     assert spy.ran == []
 
 
-def test_o60_search_describe_and_call_work(ran):
+def test_search_describe_and_call_work(ran):
     code = """const [found] = await tools.search("send mail", {limit: 1}), told = await tools.describe(found.id);
         const sent = await tools.call(found.id, {to: "ana"});
         return [found.id, told.parameters.required, sent, await tools.send_mail({to: "bo"})]"""
@@ -134,7 +134,7 @@ def test_o60_search_describe_and_call_work(ran):
     assert result["value"] == ["plugin:mail:send_mail", ["to"], {"sent": "ana"}, {"sent": "bo"}]
 
 
-def test_o60_api_files_are_read_without_a_call(ran):
+def test_api_files_are_read_without_a_call(ran):
     code = """const {files} = await API.list("mcp");
         return [files.map(({path}) => path), (await API.read("mcp/tracker.d.ts")).content.includes("createIssue(")]"""
     result = ran(code, maxPendingToolCalls=1)
@@ -142,14 +142,14 @@ def test_o60_api_files_are_read_without_a_call(ran):
     assert result["telemetry"]["calledTools"] == []
 
 
-def test_o60_dollar_api_is_the_way_without_files(ran):
+def test_dollar_api_is_the_way_without_files(ran):
     code = "const told = await MCP.tracker.$api('create_issue', {schema: true}); return [told.header, told.schemas]"
     header, schemas = ran(code)["value"]
     assert "createIssue(input: {" in header
     assert schemas["createIssue"]["required"] == ["title"]
 
 
-def test_o60_a_tool_of_mcp_is_called_with_one_object(ran):
+def test_a_tool_of_mcp_is_called_with_one_object(ran):
     result = ran("return await MCP.tracker.createIssue({title: 'a'})")
     assert result["value"] == {"number": 1, "title": "a", "state": "open"}
     assert result["telemetry"]["calledTools"] == ["mcp:tracker:create_issue"]
@@ -158,7 +158,7 @@ def test_o60_a_tool_of_mcp_is_called_with_one_object(ran):
 # -- O61
 
 
-def test_o61_tools_that_search_for_tools_are_hidden_everywhere(ran):
+def test_tools_that_search_for_tools_are_hidden_everywhere(ran):
     names = ["tool_search_code", "tool_search", "tool_describe", "tool_call"]
     controls = ToolSource({name: lambda: "reached" for name in names}, source="openclaw", owner="gateway")
     code = f"""const said = [];
@@ -173,7 +173,7 @@ def test_o61_tools_that_search_for_tools_are_hidden_everywhere(ran):
     assert not {*names} & {*found}
 
 
-def test_o61_approvals_are_kept(over):
+def test_approvals_hold_for_calls_of_programs(over):
     spy = Spy()
     gated = ToolSource([spy.tool("pay", lambda value, _: value, needs_approval=True)])
 
@@ -187,7 +187,7 @@ def test_o61_approvals_are_kept(over):
     assert (before, last["value"], len(spy.ran)) == ([], 7, 1)
 
 
-def test_o61_hooks_are_kept(ran):
+def test_hooks_hold_for_calls_of_programs(ran):
     heard: list[str] = []
 
     def before(call: Any) -> None:
@@ -201,7 +201,7 @@ def test_o61_hooks_are_kept(ran):
     assert heard == ["host:core:echo", "mcp:tracker:list_issues", "plugin:mail:send_mail"]
 
 
-def test_o61_a_shell_called_exec_is_called_by_its_id_and_a_name_of_two_is_nobodys(ran):
+def test_a_shell_called_exec_is_called_by_its_id_and_a_name_of_two_is_nobodys(ran):
     code = "return [await tools.call('host:core:exec', 1), await tools.exec(2)]"
     assert ran(code)["value"] == [1, 2]
     shell = Tool("exec", execute=lambda value, _: f"other {value}")
@@ -210,7 +210,7 @@ def test_o61_a_shell_called_exec_is_called_by_its_id_and_a_name_of_two_is_nobody
     assert ran(code, extra=(other,))["value"] == ["undefined", 1, "other 2"]
 
 
-def test_o61_no_program_runs_exec_or_wait(ran):
+def test_no_program_runs_exec_or_wait(ran):
     kinds = {"toolKind": "code_mode_exec"}
     own = ToolSource(
         [Tool(name, execute=lambda: "reached", metadata=kinds) for name in ("exec", "wait")], owner="agent"
@@ -226,7 +226,7 @@ def test_o61_no_program_runs_exec_or_wait(ran):
 # -- O62
 
 
-def test_o62_typescript_is_stripped_and_what_is_no_type_is_refused_with_its_line(ran):
+def test_typescript_is_stripped_and_what_is_no_type_is_refused_with_its_line(ran):
     code = "type N = number;\nconst n: N = 1;\nreturn n satisfies N"
     assert ran(code, language="typescript")["value"] == 1
     for wrong in (
@@ -252,11 +252,11 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("code", REFUSED["module_access_denied"])
-def test_o62_modules_fail(ran, code):
+def test_importing_modules_fails(ran, code):
     assert ran(code)["code"] == "module_access_denied"
 
 
-def test_o62_files_network_and_environment_are_not_there(ran):
+def test_files_network_and_environment_are_not_there(ran):
     names = [
         "process",
         "fetch",
@@ -276,11 +276,11 @@ def test_o62_files_network_and_environment_are_not_there(ran):
 
 
 @pytest.mark.parametrize("code", ["for (;;);", "for (;;) await null;"])
-def test_o62_loops_time_out(ran, code):
+def test_an_endless_loop_times_out(ran, code):
     assert ran(code, timeoutMs=300)["code"] == "timeout"
 
 
-def test_o62_the_memory_cap_ends_the_program(ran):
+def test_the_memory_cap_ends_the_program(ran):
     code = "const kept = []; for (;;) kept.push('x'.repeat(1000) + kept.length)"
     assert ran(code, memoryLimitBytes=8 << 20)["code"] == "memory_limit_exceeded"
 
@@ -291,19 +291,19 @@ OVER = "try { text('x'.repeat(900)); text('x'.repeat(900)) } catch {}"
 @pytest.mark.parametrize(
     "code", [f"{OVER} return 1", f"{OVER} await yield_control(); return 1", "text('a'); return 'y'.repeat(2000)"]
 )
-def test_o62_output_is_capped_at_the_end_and_before_a_rest(ran, code):
+def test_output_is_capped_at_the_end_and_before_a_rest(ran, code):
     assert ran(code, maxOutputBytes=1024)["code"] == "output_limit_exceeded"
 
 
 @pytest.mark.parametrize("max_warm_runs", [4, 0])
-def test_o62_what_rests_is_capped(ran, max_warm_runs):
+def test_the_number_of_resting_programs_is_capped(ran, max_warm_runs):
     code = "const kept = await tools.echo('x'.repeat(5000)); await yield_control(); return kept.length"
     result = ran(code, maxSnapshotBytes=1024, maxWarmRuns=max_warm_runs)
     assert result["code"] == "snapshot_limit_exceeded"
 
 
 @pytest.mark.parametrize("max_warm_runs", [4, 0])
-def test_o62_wait_goes_on_with_a_program(over, max_warm_runs):
+def test_wait_goes_on_with_a_program(over, max_warm_runs):
     async def work(servers: StdioServers, pair: ExecWaitTools) -> Any:
         code = """text("before"); const going = MCP.tracker.exportIssues({}); await yield_control();
             const told = await going; text("after"); return told"""
@@ -316,7 +316,7 @@ def test_o62_wait_goes_on_with_a_program(over, max_warm_runs):
     assert (last["value"], last["output"]) == ("exported 0: all", [{"type": "text", "text": "after"}])
 
 
-def test_o62_wrong_run_ids_fail(over):
+def test_an_unknown_run_id_fails(over):
     async def work(_servers: StdioServers, pair: ExecWaitTools) -> Any:
         rest = await pair.exec.execute({"code": "await yield_control(); return 1"}, scope="s")
         run_id = rest["runId"]
@@ -329,7 +329,7 @@ def test_o62_wrong_run_ids_fail(over):
     assert over(work) == (["invalid_input"] * 7, 1)
 
 
-def test_o62_telemetry_and_hooks_show_nested_calls_under_the_call_of_the_model(over):
+def test_telemetry_and_hooks_show_nested_calls_under_the_call_of_the_model(over):
     events: list[Any] = []
     lifecycle = {"on_nested_tool_call": events.append}
 
@@ -345,7 +345,7 @@ def test_o62_telemetry_and_hooks_show_nested_calls_under_the_call_of_the_model(o
     assert (counts["exec"], counts["call"]) == (1, 2)
 
 
-def test_o62_the_same_call_of_the_model_is_answered_from_what_was_recorded(over):
+def test_the_same_call_of_the_model_is_answered_from_what_was_recorded(over):
     spy = Spy()
 
     async def work(_servers: StdioServers, pair: ExecWaitTools) -> Any:

@@ -68,26 +68,26 @@ def ran(within, pool):
     return run
 
 
-def test_o63_the_prompt_is_read_only_where_the_namespace_is_visible():
+def test_the_prompt_is_read_only_where_the_namespace_is_visible():
     assert "Add events by day." in Calendar().pair().exec.description
     assert "Add events by day." not in Calendar(owner="another").pair().exec.description
     assert "Add events by day." not in Calendar().pair().wait.description
 
 
 @pytest.mark.parametrize("owner", ["another", "calendar2", "Calendar"])
-def test_o63_it_is_visible_only_over_the_plugins_own_tools(ran, owner):
+def test_it_is_visible_only_over_the_plugins_own_tools(ran, owner):
     code = "return [typeof calendar, Object.keys(namespaces)]"
     assert ran(Calendar(owner=owner), code)["value"] == ["undefined", []]
     assert ran(Calendar(), code)["value"] == ["object", ["calendar"]]
 
 
-def test_o63_raw_functions_are_refused(ran):
+def test_raw_functions_are_refused(ran):
     plugin = Calendar(lambda _: {"add": lambda value: value})
     result = ran(plugin, "return 1")
     assert (result["code"], "function" in result["error"]) == ("invalid_config", True)
 
 
-def test_o63_forged_ids_and_paths_are_unknown_tools(ran):
+def test_forged_ids_and_paths_are_unknown_tools(ran):
     plugin = Calendar()
     forged = ["namespace:cal:events.add", "namespace:cal:events.wipe", "namespace:cal:wipe", "plugin:other:wipe"]
     code = (
@@ -100,19 +100,19 @@ def test_o63_forged_ids_and_paths_are_unknown_tools(ran):
     assert plugin.spy.ran == []
 
 
-def test_o63_tools_that_are_not_required_are_none_of_a_scope(ran):
+def test_tools_that_are_not_required_are_none_of_a_scope(ran):
     result = ran(Calendar(lambda _: {"wipe": namespace_tool("wipe")}), "return 1")
     assert (result["code"], "required_tools" in result["error"]) == ("invalid_config", True)
 
 
-def test_o63_scopes_are_nested_and_share_values(ran):
+def test_scopes_are_nested_and_share_values(ran):
     code = (
         "return [calendar.a, calendar.b[0], await calendar.events.add({day: 'monday'}), await calendar.events.list()]"
     )
     assert ran(Calendar(), code)["value"] == [ZONE, ZONE, {"day": "monday"}, []]
 
 
-def test_o63_details_of_failures_are_json(ran):
+def test_details_of_failures_are_json(ran):
     code = """return await calendar.events.add({day: 5}).catch((error) => {
         const own = {}; for (const name of Object.getOwnPropertyNames(error)) own[name] = error[name];
         return [error.name, JSON.stringify(own)]; })"""
@@ -122,14 +122,14 @@ def test_o63_details_of_failures_are_json(ran):
     assert isinstance(json.loads(told), dict)
 
 
-def test_o63_failures_can_be_caught_and_uncaught_end_the_program(ran):
+def test_failures_can_be_caught_and_uncaught_end_the_program(ran):
     caught = ran(Calendar(), "try { await calendar.events.add() } catch (error) { return error instanceof Error }")
     assert caught["value"] is True
     assert ran(Calendar(), "await calendar.events.add()")["code"] == "nested_tool_failed"
 
 
 @pytest.mark.parametrize("max_warm_runs", [4, 0])
-def test_o63_a_program_with_a_namespace_rests_and_goes_on(within, pool, max_warm_runs):
+def test_a_program_with_a_namespace_rests_and_goes_on(within, pool, max_warm_runs):
     plugin = Calendar()
     pair = plugin.pair(options={"maxWarmRuns": max_warm_runs}, pool=pool)
 
@@ -147,7 +147,7 @@ def test_o63_a_program_with_a_namespace_rests_and_goes_on(within, pool, max_warm
     assert len(plugin.spy.ran) == 2
 
 
-def test_o63_what_a_plugin_registered_is_rolled_back_with_it(ran):
+def test_what_a_plugin_registered_is_rolled_back_with_it(ran):
     plugin = Calendar()
     with pytest.raises(InvalidConfigError, match="taken"):
         plugin.registry.register("calendar", plugin.namespace(id="second"))

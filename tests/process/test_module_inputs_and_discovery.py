@@ -52,20 +52,20 @@ def gives(expression: str) -> Any:
 
 
 @pytest.mark.parametrize("name", ["absent", "empty", "object", "broken"])
-def test_m24_none_and_an_empty_object_are_the_same_to_a_tool_that_takes_either(name: str):
+def test_none_and_an_empty_object_are_the_same_to_a_tool_that_takes_either(name: str):
     filled = {"query": "all"} if name == "object" else {}
     assert gives(f"[await hub.{name}(), await hub.{name}({{}})]") == [{"got": filled}] * 2
 
 
 @pytest.mark.parametrize("name", ["absent", "empty", "broken"])
-def test_m24_what_says_nothing_of_its_input_takes_anything(name: str):
+def test_what_says_nothing_of_its_input_takes_anything(name: str):
     given = '[null, 3, "text", [1], {"a": 1}]'
     assert gives(f"await Promise.all({given}.map((one) => hub.{name}(one)))") == [
         {"got": one} for one in (None, 3, "text", [1], {"a": 1})
     ]
 
 
-def test_m24_an_input_may_be_something_else_than_an_object():
+def test_an_input_may_be_something_else_than_an_object():
     assert gives('[await hub.list(["a"]), await hub.text("b")]') == [{"got": ["a"]}, {"got": "b"}]
     assert gives("await hub.list({}).catch((error) => typeof error.message)") == "string"
 
@@ -75,7 +75,7 @@ def test_a_schema_of_an_older_draft_is_checked_as_that_draft_has_it():
     assert gives("await hub.old_one({ pair: [1] }).catch(() => 'refused')") == "refused"
 
 
-def test_m16_m17_servers_are_listed_and_described():
+def test_servers_are_listed_and_described():
     assert gives("[await d.listServers(), d.specVersion.split('.').length]") == [
         [
             {"serverId": "git-hub", "serverName": "Git Hub", "capabilities": ["tools"]},
@@ -88,7 +88,7 @@ def test_m16_m17_servers_are_listed_and_described():
     assert told["declaration"] == RUN.declarations("Git Hub")
 
 
-def test_m18_m19_tools_are_told_at_each_level():
+def test_tools_are_described_at_each_level():
     named = {"toolName": "object", "exportName": "object"}
     described = {**named, "description": "Asks.", "annotations": {"readOnlyHint": True}}
     find = ".find((one) => one.toolName === 'object')"
@@ -100,7 +100,7 @@ def test_m18_m19_tools_are_told_at_each_level():
     assert "export function object(input?: {" in told["declaration"]
 
 
-def test_m20_tools_are_searched_on_all_servers_or_one():
+def test_tools_are_searched_on_all_servers_or_one():
     assert gives('await d.searchTools("send", { detail: "name" })') == {
         "query": "send",
         "results": [{"serverId": "git-hub--2", "toolName": "send", "exportName": "send"}],
@@ -118,7 +118,7 @@ def refusal(expression: str) -> Any:
     )
 
 
-def test_m29_m30_wrong_arguments_are_a_schema_validation_error():
+def test_wrong_arguments_are_a_schema_validation_error():
     told = refusal('d.listTools("git-hub", { detail: "all" })')
     assert told["is"] == ["CodemodeError", "SchemaValidationError"]
     assert (told["toolName"], told["exportName"], told["path"]) == ("listTools", "listTools", "/1/detail")
@@ -127,7 +127,7 @@ def test_m29_m30_wrong_arguments_are_a_schema_validation_error():
     assert told["hint"].startswith("Call it as listTools(")
 
 
-def test_m29_m31_names_that_lead_nowhere_say_what_is_near():
+def test_names_that_lead_nowhere_say_what_is_near():
     told = refusal('d.describeServer("git-hbu")')
     assert told["is"] == ["CodemodeError", "ServerNotFoundError"]
     assert (told["serverId"], told["hint"]) == ("git-hbu", 'Use "git-hub".')

@@ -16,14 +16,14 @@ SET = "globalThis.__codemode_result__ = "
 ENDLESS = "for (;;) {}"
 
 
-def test_m01_one_tool_and_a_fresh_sandbox_per_call():
+def test_one_tool_and_a_fresh_sandbox_per_call():
     run = over()
     assert run.name == "codemode.run"
     assert result_of("globalThis.left = 1;" + SET + "1;", run) == 1
     assert result_of(SET + "[typeof left, globalThis.__codemode_result__ === undefined];", run) == ["undefined", True]
 
 
-def test_m02_input_and_what_is_documented_of_it():
+def test_input_and_what_is_documented_of_it():
     run = over()
     schema = run.input_schema
     assert schema["required"] == ["code"]
@@ -44,7 +44,7 @@ def test_m02_input_and_what_is_documented_of_it():
     assert result_of(SET + "1", run, limits={}, requestedCapabilities=[]) == 1
 
 
-def test_m03_module_semantics():
+def test_a_program_has_the_semantics_of_a_module():
     code = """
     import { ping } from "@codemode/servers/github";
     export const one = await ping();
@@ -59,7 +59,7 @@ def test_m03_module_semantics():
         assert response["result"] is None
 
 
-def test_m04_result_is_what_was_assigned_last():
+def test_result_is_what_was_assigned_last():
     assert result_of(SET + "1; " + SET + "{ ok: true };", over()) == {"ok": True}
     assert result_of("42;", over()) is None
     assert result_of("export default 42;", over()) is None
@@ -68,7 +68,7 @@ def test_m04_result_is_what_was_assigned_last():
     assert codes(answer(SET + "'x'.repeat(2000);", over(), limits={"maxResultBytes": 1000})) == ["RESULT_TOO_LARGE"]
 
 
-def test_m05_limits_known_and_unknown():
+def test_known_limits_hold_and_unknown_ones_are_ignored():
     assert answer(SET + "1;", over(), limits={"unheardOf": "x", "timeoutMs": 60_000})["diagnostics"] == []
     response = answer(ENDLESS, over(), limits={"timeoutMs": 100})
     assert codes(response) == ["SANDBOX_LIMIT"]
@@ -85,7 +85,7 @@ def test_m05_limits_known_and_unknown():
     assert response["diagnostics"][0]["errorClass"] == "SandboxLimitError"
 
 
-def test_m06_requested_capabilities():
+def test_requested_capabilities_are_granted_or_reported():
     response = answer(SET + "1;", over(), requestedCapabilities=["github", "Google  Drive!", "slack"])
     assert codes(response) == ["CAPABILITY_UNAVAILABLE"]
     assert "slack" in response["diagnostics"][0]["message"]
@@ -96,7 +96,7 @@ def test_m06_requested_capabilities():
     assert response["diagnostics"][0]["severity"] == "error"
 
 
-def test_m07_what_every_answer_has():
+def test_every_answer_has_the_required_fields():
     for code in (SET + "1;", "throw 1;", "}", 'import "nope";'):
         response = answer(code, over())
         assert set(response) == {"logs", "result", "diagnostics"}
@@ -115,13 +115,13 @@ def test_m07_what_every_answer_has():
         ("[3, 1]", "[3,1]"),
     ],
 )
-def test_m08_logs(argument: str, message: str):
+def test_logs_keep_order_level_and_text(argument: str, message: str):
     response = answer(f"console.log({argument});", over())
     assert [(entry["level"], entry["message"]) for entry in response["logs"]] == [("log", message)]
     assert type(response["logs"][0]["timeMs"]) is int
 
 
-def test_m08_levels_and_what_is_no_json():
+def test_levels_and_what_is_no_json():
     code = """
     for (const level of ["debug", "log", "info", "warn", "error"]) console[level](level);
     const circle = {}; circle.circle = circle; console.log(circle);
@@ -134,7 +134,7 @@ def test_m08_levels_and_what_is_no_json():
     assert times == sorted(times)
 
 
-def test_m09_cut_logs_end_with_a_warning():
+def test_cut_logs_end_with_a_warning():
     response = answer(
         "for (let i = 0; i < 500; i++) console.log('x'.repeat(50));" + SET + "1;", over(), limits={"maxLogBytes": 1000}
     )
@@ -146,7 +146,7 @@ def test_m09_cut_logs_end_with_a_warning():
     assert "1000" in last["message"]
 
 
-def test_m10_trace_without_inputs_and_outputs():
+def test_trace_without_inputs_and_outputs():
     code = """
     import * as gh from "@codemode/servers/github";
     import { list_files } from "@codemode/servers/google-drive";
@@ -165,7 +165,7 @@ def test_m10_trace_without_inputs_and_outputs():
     assert trace[2]["error"] is not None
 
 
-def test_m11_shape_of_diagnostics():
+def test_diagnostics_have_the_required_shape():
     response = answer('const a = 1;\nthrow new TypeError("bad");', over())
     (one,) = response["diagnostics"]
     assert {key: one[key] for key in ("severity", "code", "path")} == {
@@ -178,7 +178,7 @@ def test_m11_shape_of_diagnostics():
     assert "errorClass" not in one
 
 
-def test_m12_fatal_errors_keep_logs_and_trace():
+def test_fatal_errors_keep_logs_and_trace():
     code = """
     import { ping, broken } from "@codemode/servers/github";
     console.log("before");
@@ -194,7 +194,7 @@ def test_m12_fatal_errors_keep_logs_and_trace():
     assert one["hint"]
 
 
-def test_m13_codes():
+def test_each_failure_has_its_code():
     programs = {
         "let = 1;": "SYNTAX_ERROR",
         "throw 1;": "UNCAUGHT_EXCEPTION",
@@ -219,7 +219,7 @@ global window tools callTool eval importScripts Worker navigator
 """
 
 
-def test_m14_built_ins():
+def test_the_listed_built_ins_are_there():
     code = f"""
     globalThis.__codemode_result__ = [{PRESENT.split()}.filter((name) => !(name in globalThis)),
       {ABSENT.split()}.filter((name) => name in globalThis), Infinity > 0, NaN !== NaN];"""
@@ -234,7 +234,7 @@ def test_m14_built_ins():
     assert result_of(code, over()) == [True] * 6
 
 
-def test_m15_no_way_out_but_calls():
+def test_only_calls_leave_the_sandbox():
     code = """
     const found = [];
     for (const name of ["fs", "node:fs", "http", "https://example.com/x.js", "data:text/javascript,1",
@@ -248,7 +248,7 @@ def test_m15_no_way_out_but_calls():
     assert codes(response) == ["IMPORT_FAILURE"]
 
 
-def test_m32_limits_are_errors_in_the_program_and_logs_are_kept(
+def test_limits_are_errors_in_the_program_and_logs_are_kept(
     computing_pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(runner, "_GRACE_MS", 60_000)  # a worker may be slow to say what it has written
@@ -287,7 +287,7 @@ def test_m32_limits_are_errors_in_the_program_and_logs_are_kept(
         {"code": "1", "requestedCapabilities": [1]},
     ],
 )
-def test_m07_a_wrong_input_is_an_answer(given: Any):
+def test_a_wrong_input_is_an_answer(given: Any):
     response = within(over().execute(given))
     assert set(codes(response)) == {"BAD_REQUEST"}
     assert (response["logs"], response["result"]) == ([], None)

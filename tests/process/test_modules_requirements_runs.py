@@ -32,7 +32,7 @@ class Changing:
         return [giving(name, name) for name in self.names]
 
 
-def test_m33_changed_tools_are_seen_by_the_next_run_alone():
+def test_changed_tools_are_seen_by_the_next_run_alone():
     server = Changing()
 
     def change(_: Any) -> str:
@@ -57,7 +57,7 @@ def test_m33_changed_tools_are_seen_by_the_next_run_alone():
     assert server.listed == 2
 
 
-def test_m34_several_servers_and_a_failing_call():
+def test_several_servers_and_a_failing_call():
     code = """
     import { broken, ping } from "@codemode/servers/github";
     import { list_files as list } from "@codemode/servers/google-drive";
@@ -68,7 +68,7 @@ def test_m34_several_servers_and_a_failing_call():
     assert result_of(code, over()) == [True, "pong", "list-files"]
 
 
-def test_m35_calls_at_once():
+def test_calls_made_at_once_run_together():
     gate = asyncio.Barrier(3)
 
     async def together(_: Any) -> str:
@@ -103,7 +103,7 @@ def test_m35_calls_at_once():
         "console.log = 1",
     ],
 )
-def test_m36_nothing_can_be_tampered_with(attempt: str):
+def test_nothing_can_be_tampered_with(attempt: str):
     code = f"""{GITHUB}{ERRORS}{DISCOVERY}
     let threw = false;
     try {{ {attempt}; }} catch (error) {{ threw = error instanceof TypeError; }}
@@ -111,12 +111,12 @@ def test_m36_nothing_can_be_tampered_with(attempt: str):
     assert result_of(code, over()) == [True, "pong", "github", True]
 
 
-def test_m36_answers_are_data():
+def test_answers_of_tools_are_data_and_no_code():
     values = ({"__proto__": {"polluted": 1}, "constructor": 1}, {"then": "no function"}, "</script>", [None])
     for value in values:
         server = ModuleServer("s", [giving("value", value)])
         assert result_of(f'import {{ value }} from "@codemode/servers/s";{SET}await value();', over(server)) == value
 
 
-def test_m37_version():
+def test_answers_name_the_version():
     assert result_of(f"{DISCOVERY}{SET}discovery.specVersion;", over()) == "1.0.0"

@@ -32,13 +32,13 @@ def thrown(call: str, *servers: Any) -> Any:
     return result_of(code, over(*servers))
 
 
-def test_m16_discovery_exports():
+def test_discovery_exports_the_listed_functions():
     found = asked("[Object.keys(discovery), discovery.specVersion]")
     assert found[0] == sorted(["specVersion", "listServers", "describeServer", "listTools", "getTool", "searchTools"])
     assert re.fullmatch(r"\d+\.\d+\.\d+", found[1])
 
 
-def test_m17_servers():
+def test_discovery_lists_the_servers():
     servers = asked("await discovery.listServers()")
     assert [(one["serverId"], one["serverName"]) for one in servers] == [
         ("github", "GitHub"),
@@ -53,7 +53,7 @@ def test_m17_servers():
     assert "get_user" in described["declaration"]
 
 
-def test_m18_and_m19_tools_by_detail():
+def test_discovery_shows_tools_at_each_level_of_detail():
     by_detail = asked(
         "[await discovery.listTools('github', { detail: 'name' }), await discovery.listTools('github'),"
         " await discovery.listTools('github', { detail: 'full' })]"
@@ -70,7 +70,7 @@ def test_m18_and_m19_tools_by_detail():
     assert wrong["kinds"] == ["CodemodeError", "SchemaValidationError"]
 
 
-def test_m20_search():
+def test_discovery_searches_tools():
     found = asked("await discovery.searchTools('open an issue')")
     assert set(found) == {"query", "results"}
     assert found["query"] == "open an issue"
@@ -83,7 +83,7 @@ def test_m20_search():
     assert (asked("await discovery.searchTools('issue', { serverId: 'google-drive' })"))["results"] == []
 
 
-def test_m21_declarations_cover_every_export():
+def test_declarations_cover_every_export():
     run = over()
     text = run.declarations()
     for path, names in {
@@ -114,7 +114,7 @@ def test_m21_declarations_cover_every_export():
     assert "get_user" in response["declarations"]
 
 
-def test_m22_paths():
+def test_import_paths_are_built_from_server_names():
     ids = ("My Server", "my--server", "--MY server--", "ünï", "...", "a.b")
     servers = [ModuleServer(one, [Tool("t", execute=lambda _: 1)]) for one in ids]
     listed = asked("(await discovery.listServers()).map((one) => one.serverId)", *servers)
@@ -127,7 +127,7 @@ def test_m22_paths():
         assert result_of(program, over(*servers)) == path
 
 
-def test_m23_exports_and_meta():
+def test_modules_export_functions_and_meta():
     code = f"{GITHUB}{SET}[Object.keys(gh), gh.__meta__, gh.ping.constructor.name, String(gh[Symbol.toStringTag])];"
     names, meta, kind, tag = result_of(code, over())
     assert names == sorted(names)
@@ -138,7 +138,7 @@ def test_m23_exports_and_meta():
     assert tag == "Module"
 
 
-def test_m24_inputs():
+def test_inputs_are_validated_before_a_call():
     did: list[Any] = []
     calls = "await gh.get_user({ login: 'ana' }), await gh.ping(), await gh.ping({}), await gh.sum([1, 2])"
     code = f"{GITHUB}{SET}[{calls}];"
@@ -146,7 +146,7 @@ def test_m24_inputs():
     assert (thrown("gh.sum({})"))["kinds"] == ["CodemodeError", "SchemaValidationError"]
 
 
-def test_m25_outputs():
+def test_outputs_are_unwrapped_by_their_rules():
     calls = "await gh.both(), await gh.text(), await gh.image(), await gh.two(), await gh.get_user({ login: 'a' })"
     code = f"{GITHUB}{SET}[{calls}];"
     both, text, image, two, user = result_of(code, over())
@@ -160,7 +160,7 @@ def test_m25_outputs():
     assert "base64" in description
 
 
-def test_m26_identifiers():
+def test_tool_names_become_identifiers():
     code = """
     import * as drive from "@codemode/servers/google-drive";
     globalThis.__codemode_result__ = [
@@ -176,7 +176,7 @@ def test_m26_identifiers():
     assert values == ["123go", "then"]
 
 
-def test_m27_declarations_handle():
+def test_declarations_handle_the_listed_schemas():
     schema = {
         "type": "object",
         "properties": {
@@ -198,7 +198,7 @@ def test_m27_declarations_handle():
     assert re.search(r"\[\s*string\??,\s*number\??", text)
 
 
-def test_m28_annotations():
+def test_annotations_of_tools_are_declared():
     run = over(github())
     assert re.search(r"readOnlyHint\W+true", run.declarations("github"))
     assert re.search(r"destructiveHint\W+false", run.declarations("github"))
@@ -206,7 +206,7 @@ def test_m28_annotations():
     assert tool["annotations"] == {"destructiveHint": False, "idempotentHint": False}
 
 
-def test_m29_error_classes():
+def test_failures_are_instances_of_their_error_class():
     names = [
         "Authentication",
         "Codemode",
@@ -224,7 +224,7 @@ def test_m29_error_classes():
     assert result_of(code, over()) == [[f"{name}Error" for name in names], True, True, True]
 
 
-def test_m30_schema_validation():
+def test_a_wrong_input_is_a_schema_validation_error():
     did: list[Any] = []
     error = thrown("gh.create_issue({ title: 'x', labels: ['a', 7] })", github(did))
     assert did == []
@@ -238,7 +238,7 @@ def test_m30_schema_validation():
     assert set(error["example"]) == {"login"}
 
 
-def test_m31_every_error_has_a_hint():
+def test_every_error_has_a_hint():
     locked = raises(CodeModeAuthenticationError("sign in first"))
     servers = [github(), ModuleServer("vault", [Tool("open", execute=locked)])]
     vault = 'import("@codemode/servers/vault").then((vault) => vault.open())'

@@ -74,7 +74,7 @@ def test_a_double_click_in_two_processes_runs_once(paused, log):
     assert host("resume", paused, log, "old", "--claims") == first
 
 
-def test_10_a_crashed_owner_is_not_replaced(paused, log):
+def test_a_crashed_owner_is_not_replaced(paused, log):
     assert host("crash", paused, log, "old", "--claims") == 3
     crashed = log.read_text()
     # Nobody renews its claim any more: let the time be later now instead of waiting for it.

@@ -118,7 +118,7 @@ def test_a_schema_that_gives_another_input_is_refused(spy, schema):
     assert go_on(interrupt, [spy.guarded(input_schema=Before)], OK) == {"done": "refund"}
 
 
-def test_12_another_default_does_not_change_what_was_shown(spy):
+def test_another_default_does_not_change_what_was_shown(spy):
     interrupt = start("return await tools.refund({order: 'A1'})", [spy.guarded(input_schema=Before)])
     assert go_on(interrupt, [spy.guarded(input_schema=OtherDefault)], OK) == {"done": "refund"}
     assert spy.ran == [("refund", OtherDefault(order="A1", amount=5))]

@@ -33,7 +33,7 @@ from codemode import (
         (f'import type {{ X }} from "nowhere"; const a: number = 3; {RESULT}a as unknown', 3),
     ],
 )
-def test_m3_programs_are_es_modules(code: str, result: Any):
+def test_programs_are_es_modules(code: str, result: Any):
     assert result_of(code) == result
 
 
@@ -51,16 +51,16 @@ def test_m3_programs_are_es_modules(code: str, result: Any):
         (f"{RESULT}10n ** 20n", 10**20),
     ],
 )
-def test_m4_the_result_is_what_was_assigned_last(code: str, result: Any):
+def test_the_result_is_what_was_assigned_last(code: str, result: Any):
     assert result_of(code) == result
 
 
-def test_m5_limits_hold_and_unknown_ones_are_ignored():
+def test_limits_hold_and_unknown_ones_are_ignored():
     said = only("SANDBOX_LIMIT", "for (;;);", limits={"timeoutMs": 50, "maxSteps": 1, "timeout": 2})
     assert "timeoutMs is 50" in said["message"]
 
 
-def test_m5_an_adjusted_limit_is_said_beside_the_result():
+def test_an_adjusted_limit_is_said_beside_the_result():
     response = answer(f"{RESULT}1", limits={"timeoutMs": 10**9, "maxToolCalls": "many"})
     assert response["result"] == 1
     assert [(one["code"], one["path"]) for one in response["diagnostics"]] == [
@@ -69,13 +69,13 @@ def test_m5_an_adjusted_limit_is_said_beside_the_result():
     ]
 
 
-def test_m7_what_the_host_gets_wrong_is_answered_too():
+def test_what_the_host_gets_wrong_is_answered_too():
     response = within(run_tool().execute({"code": "1"}, tool_call_id=5))  # pyright: ignore[reportArgumentType]
     assert [one["code"] for one in response["diagnostics"]] == ["BAD_REQUEST"]
     assert isinstance(response.exception, ValueError)
 
 
-def test_m8_logs_have_a_level_a_text_and_a_time():
+def test_logs_have_a_level_a_text_and_a_time():
     code = """
         console.debug("a", 1, true, null, undefined, Symbol("s"), 12n);
         console.log({ b: 1, a: { d: [2], c: 1 } });
@@ -97,13 +97,13 @@ def test_m8_logs_have_a_level_a_text_and_a_time():
     assert all(type(line["timeMs"]) is int and line["timeMs"] >= 0 for line in logs)
 
 
-def test_m8_times_count_from_the_beginning_of_the_program():
+def test_times_count_from_the_beginning_of_the_program():
     code = "console.log(1); await new Promise((resolve) => setTimeout(resolve, 30)); console.log(2);"
     first, second = (line["timeMs"] for line in answer(code)["logs"])
     assert second - first >= 25
 
 
-def test_m10_the_trace_of_calls_holds_no_input_and_no_output():
+def test_the_trace_of_calls_holds_no_input_and_no_output():
     code = f"""{HUB}
         await hub.create_issue({{ title: "private words" }});
         await hub.fails("private words").catch(() => {{}});
@@ -136,11 +136,11 @@ def test_the_trace_is_of_the_run_whenever_somebody_looks_first():
     assert 0 <= response.trace.duration_ms == response.trace.completed_at_ms - response.trace.started_at_ms
 
 
-def test_m10_nothing_called_is_no_trace():
+def test_nothing_called_is_no_trace():
     assert "toolTrace" not in answer("1")
 
 
-def test_m12_logs_and_trace_outlive_an_error():
+def test_logs_and_trace_outlive_an_error():
     response = answer(f"{HUB}console.log('before'); await hub.nothing(); {RESULT}1; throw new TypeError('no');")
     assert [line["message"] for line in response["logs"]] == ["before"]
     assert [one["toolName"] for one in response["toolTrace"]] == ["nothing"]
@@ -178,7 +178,7 @@ def test_m12_logs_and_trace_outlive_an_error():
         ("DEADLOCK", "await new Promise(() => {});", None),
     ],
 )
-def test_m13_each_trouble_has_its_code(code: str, program: str, path: str | None):
+def test_each_trouble_has_its_code(code: str, program: str, path: str | None):
     limits = {
         "timeoutMs": 300 if program == "for (;;);" else 20_000,
         "maxMemoryBytes": 4 << 20,
@@ -194,7 +194,7 @@ def test_m13_each_trouble_has_its_code(code: str, program: str, path: str | None
     assert (said.get("errorClass") == "SandboxLimitError") == (code == "SANDBOX_LIMIT")
 
 
-def test_m13_all_that_is_known_before_the_start_comes_at_once_and_nothing_ran():
+def test_all_that_is_known_before_the_start_comes_at_once_and_nothing_ran():
     code = f"""import {{ a }} from "@codemode/servers/mail";
         {HUB}import "fs";
         console.log("ran");
@@ -225,7 +225,7 @@ def test_a_name_that_may_well_be_missing_is_no_mistake(program: str):
     assert answer(program)["diagnostics"] == []
 
 
-def test_m31_errors_of_calls_are_told_with_their_class_hint_and_pointer():
+def test_errors_of_calls_are_told_with_their_class_hint_and_pointer():
     said = only("UNCAUGHT_EXCEPTION", f"{HUB}await hub.create_issue({{ title: 5 }});")
     assert (said["errorClass"], said["path"]) == ("SchemaValidationError", "/title")
     assert "/title" in said["hint"]
@@ -241,7 +241,7 @@ def test_m31_errors_of_calls_are_told_with_their_class_hint_and_pointer():
         "await import({ toString() { for (;;); } });",
     ],
 )
-def test_m32_a_limit_ends_the_program_and_keeps_what_was_logged(computing_pool: WorkerPool, before: str, loop: str):
+def test_a_limit_ends_the_program_and_keeps_what_was_logged(computing_pool: WorkerPool, before: str, loop: str):
     tool = create_run_tool(servers(), pool=computing_pool)
     response = answer(f"{before}console.log('before'); {loop}", tool, limits={"timeoutMs": 200})
     assert [line["message"] for line in response["logs"]] == ["before"]
@@ -249,14 +249,14 @@ def test_m32_a_limit_ends_the_program_and_keeps_what_was_logged(computing_pool: 
     assert (said["code"], said["errorClass"]) == ("SANDBOX_LIMIT", "SandboxLimitError")
 
 
-def test_m32_a_call_beyond_a_limit_can_be_caught():
+def test_a_call_beyond_a_limit_can_be_caught():
     code = f"""{HUB}import {{ SandboxLimitError }} from "@codemode/errors";
         await hub.nothing();
         try {{ await hub.nothing(); }} catch (error) {{ {RESULT}[error instanceof SandboxLimitError, error.code]; }}"""
     assert result_of(code, limits={"maxToolCalls": 1}) == [True, "SANDBOX_LIMIT"]
 
 
-def test_m32_a_call_that_was_cut_off_may_have_happened(passing_time: Any):
+def test_a_call_that_was_cut_off_may_have_happened(passing_time: Any):
     async def hangs(_value: Any) -> None:
         passing_time.skip(61)
         await asyncio.Event().wait()

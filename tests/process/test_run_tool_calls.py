@@ -31,7 +31,7 @@ def caught(call: str, tool: Any = None) -> Any:
         ("hub.echo({ a: [null, 1.5] }, 'ignored')", {"a": [None, 1.5]}),
     ],
 )
-def test_m24_inputs_are_validated_and_what_is_validated_is_sent(call: str, result: Any):
+def test_inputs_are_validated_and_what_is_validated_is_sent(call: str, result: Any):
     assert result_of(f"{HUB}{RESULT}await {call};") == result
 
 
@@ -45,7 +45,7 @@ def test_m24_inputs_are_validated_and_what_is_validated_is_sent(call: str, resul
         ("several", {"content": [text_block("one"), text_block("two")]}),
     ],
 )
-def test_m25_outputs_are_unwrapped_by_four_rules_in_their_order(call: str, result: Any):
+def test_outputs_are_unwrapped_by_four_rules_in_their_order(call: str, result: Any):
     assert result_of(f"{HUB}{RESULT}await hub.{call}();") == result
 
 
@@ -64,7 +64,7 @@ def test_m25_outputs_are_unwrapped_by_four_rules_in_their_order(call: str, resul
         ("hub.gated(1)", ["CodemodeError", "ToolCallError"], "APPROVAL_REQUIRED", None),
     ],
 )
-def test_m29_failures_of_calls_are_classes(call: str, classes: list[str], code: str, message: str | None):
+def test_failures_of_calls_are_classes(call: str, classes: list[str], code: str, message: str | None):
     said = caught(call)
     assert (said["classes"], said["frozen"]) == (classes, True)
     fields = said["fields"]
@@ -75,7 +75,7 @@ def test_m29_failures_of_calls_are_classes(call: str, classes: list[str], code: 
     assert "on_approval_required" not in fields["message"]
 
 
-def test_m30_a_wrong_input_says_where_what_and_how():
+def test_a_wrong_input_says_where_what_and_how():
     said = caught("hub.create_issue({ title: 'a', count: 'many' })")
     assert said["classes"] == ["CodemodeError", "SchemaValidationError"]
     fields = said["fields"]
@@ -95,20 +95,20 @@ def test_m30_a_wrong_input_says_where_what_and_how():
 
 
 @pytest.mark.parametrize("argument", ["() => 1", "Symbol('x')", "(() => { const a = {}; a.a = a; return a; })()"])
-def test_m30_an_input_that_is_no_json_is_a_wrong_input(argument: str):
+def test_an_input_that_is_no_json_is_a_wrong_input(argument: str):
     said = caught(f"hub.echo({argument})")
     assert said["classes"] == ["CodemodeError", "SchemaValidationError"]
     assert {"serverId", "toolName", "exportName", "expected", "received", "hint"} <= said["fields"].keys()
 
 
-def test_m34_a_failing_call_leaves_the_others_of_all_servers_alone():
+def test_a_failing_call_leaves_the_others_of_all_servers_alone():
     code = f"""{HUB}import {{ send }} from "@codemode/servers/mail";
         const settled = await Promise.allSettled([hub.fails(), send({{ to: "a" }}), hub.echo(2), hub.is_error()]);
         {RESULT}settled.map((one) => one.status);"""
     assert result_of(code) == ["rejected", "fulfilled", "fulfilled", "rejected"]
 
 
-def test_m23_modules_export_functions_and_meta():
+def test_modules_export_functions_and_meta():
     code = f"""{HUB}import {{ then_ }} from "@codemode/servers/mail";
         {RESULT}[hub.__meta__.serverId, hub.__meta__.serverName, hub.__meta__.serverVersion,
             hub.__meta__.tools.find((one) => one.exportName === "create_issue"), await then_(), typeof hub.echo,
@@ -124,7 +124,7 @@ def test_m23_modules_export_functions_and_meta():
     ]
 
 
-def test_m16_m17_m18_m19_m20_discovery_answers_in_programs():
+def test_discovery_answers_in_programs():
     code = f"""import * as d from "@codemode/discovery";
         {RESULT}[
             await d.listServers(),
@@ -154,7 +154,7 @@ def test_m16_m17_m18_m19_m20_discovery_answers_in_programs():
         ('searchTools("x", { detail: "all" })', "SchemaValidationError"),
     ],
 )
-def test_m29_questions_that_nobody_can_answer_are_classes_too(call: str, error_class: str):
+def test_questions_that_nobody_can_answer_are_classes_too(call: str, error_class: str):
     code = f"""import * as d from "@codemode/discovery"; {ERRORS}
         try {{ await d.{call}; }} catch (error) {{ {RESULT}error instanceof errors.{error_class} && error.hint; }}"""
     assert len(result_of(code)) > 10
@@ -194,7 +194,7 @@ def test_a_call_that_takes_too_long_can_be_caught():
     assert (said["classes"], said["fields"]["code"]) == (["CodemodeError", "ToolCallError"], "TIMEOUT")
 
 
-def test_m21_declarations_of_servers_that_a_request_names():
+def test_declarations_of_servers_that_a_request_names():
     tool = run_tool(max_description_characters=1_500)
     assert "declare module" not in tool.description
     response = answer(f"{RESULT}1", tool, requestedCapabilities=["Git Hub"])
@@ -206,7 +206,7 @@ def test_m21_declarations_of_servers_that_a_request_names():
     assert "export function create_issue(" in whole.declarations("Git Hub")
 
 
-def test_m6_a_capability_that_is_not_to_be_had_is_said_at_once():
+def test_a_capability_that_is_not_to_be_had_is_said_at_once():
     response = answer(f"{RESULT}1", requestedCapabilities=["mial", "mail"])
     assert response["result"] == 1
     [said] = response["diagnostics"]

@@ -54,7 +54,7 @@ def imported(*paths: str) -> str:
     return "".join(f'import * as {path} from "@codemode/servers/{path}";\n' for path in paths)
 
 
-def test_m6_a_server_is_connected_only_for_programs_that_import_it():
+def test_a_server_is_connected_only_for_programs_that_import_it():
     async def main() -> None:
         one, two = Live("one", "a"), Live("two", "b")
         tool = create_run_tool([one, two])
@@ -87,7 +87,7 @@ def test_a_program_that_may_ask_for_any_server_has_them_all(code: str):
     assert '"down"' in said["message"]
 
 
-def test_m6_a_server_that_fails_is_an_import_failure_where_it_is_used():
+def test_a_server_that_fails_is_an_import_failure_where_it_is_used():
     async def main() -> None:
         down = Live("down", "x", fails=True)
         tool = create_run_tool([down, ModuleServer("one", {"a": lambda: 1})])
@@ -104,7 +104,7 @@ def test_m6_a_server_that_fails_is_an_import_failure_where_it_is_used():
     within(main())
 
 
-def test_m33_a_running_program_keeps_its_tools_and_the_next_has_the_new_ones():
+def test_a_running_program_keeps_its_tools_and_the_next_has_the_new_ones():
     async def main() -> None:
         one = Live("one", "change")
         tool = create_run_tool([one])

@@ -48,19 +48,19 @@ def giving(value: Any, **more: Any) -> Tool:
 
 
 @pytest.mark.parametrize(("result", "value"), CASES)
-def test_m25_unwrapping_keeps_to_the_four_rules_in_their_order(result, value):
+def test_unwrapping_keeps_to_the_four_rules_in_their_order(result, value):
     assert unwrapped(result) == value
 
 
 @pytest.mark.parametrize(("result", "value"), CASES[::3])
-def test_m25_a_program_gets_the_unwrapped_value(run, result, value):
+def test_a_program_gets_the_unwrapped_value(run, result, value):
     if AUDIO in result.content:  # which is content of a program that has any
         value = {"content": [Content(b"RIFF", "audio/wav"), TEXT]}
     assert run("return await tools.give()", [giving(result)]) == value
 
 
 @pytest.mark.parametrize(("result", "value"), [CASES[0], CASES[7]])
-def test_m25_code_call_unwraps_the_same(result, value):
+def test_code_call_unwraps_the_same(result, value):
     async def both() -> tuple[Any, Any]:
         tools = create_code_call_tools([giving(result)], {"direct_calls": {"enabled": True}})
         script = await tools.execute({"script": "return await callTool('give', {})"})

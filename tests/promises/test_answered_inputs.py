@@ -57,21 +57,21 @@ def refunding(**settings: Any) -> Tool:
     return Tool("refund", execute=refund, input_schema=Refund, **{"needs_approval": True, **settings})
 
 
-def test_12_an_approved_input_is_validated_before_the_claim():
+def test_an_approved_input_is_validated_before_the_claim():
     interrupt, options = paused(refunding())
     assert go_on(interrupt, [refunding()], {"approved": True}, options=options) == [5, "a"]
     assert_validated_before_the_claim_alone()
 
 
 @pytest.mark.parametrize("changed", ["b", "a", ""])
-def test_12_so_is_an_edited_one(changed):
+def test_an_edited_input_is_validated_before_the_claim(changed):
     interrupt, options = paused(refunding())
     edit = {"approved": True, "input": {"amount": 7, "note": changed}}
     assert go_on(interrupt, [refunding()], edit, options=options) == [7, changed]
     assert_validated_before_the_claim_alone()
 
 
-def test_12_and_that_of_a_tool_that_asked_itself():
+def test_the_input_of_a_tool_that_asked_itself_is_validated_before_the_claim():
     def ask(given: Refund, context: Any) -> Any:
         happened.append("ran")
         if context.interrupt is None:
@@ -85,7 +85,7 @@ def test_12_and_that_of_a_tool_that_asked_itself():
 
 
 @pytest.mark.parametrize("edit", [{"amount": "many"}, {"note": "b"}, 5, None, [], {"amount": 2**70, "note": 1}])
-def test_12_an_edit_that_is_wrong_claims_nothing_and_runs_nothing(edit):
+def test_an_edit_that_is_wrong_claims_nothing_and_runs_nothing(edit):
     interrupt, options = paused(refunding())
     with pytest.raises(CodeModeProtocolError) as caught:
         go_on(interrupt, [refunding()], {"approved": True, "input": edit}, options=options)
@@ -94,7 +94,7 @@ def test_12_an_edit_that_is_wrong_claims_nothing_and_runs_nothing(edit):
     assert go_on(interrupt, [refunding()], {"approved": True}, options=options) == [5, "a"]
 
 
-def test_12_nor_does_one_that_the_schema_no_longer_takes():
+def test_an_edit_that_the_schema_no_longer_takes_claims_nothing():
     class Narrow(BaseModel):
         amount: int
         reason: str
@@ -106,7 +106,7 @@ def test_12_nor_does_one_that_the_schema_no_longer_takes():
     assert happened == []
 
 
-def test_12_a_denial_validates_nothing():
+def test_a_denial_validates_nothing():
     interrupt, options = paused(refunding())
     with pytest.raises(CodeModeToolApprovalDeniedError):
         go_on(interrupt, [refunding()], {"approved": False}, options=options)

@@ -17,7 +17,7 @@ from codemode import (
 from codemode.continuations.guard import LAPSED, RENEW_SECONDS, Claim
 
 
-def test_10_a_claim_that_nobody_renews_lapses_after_a_minute_and_goes_to_one(made):
+def test_a_claim_that_nobody_renews_lapses_after_a_minute_and_goes_to_one(made):
     guard, clock = made
 
     async def scenario():
@@ -30,7 +30,7 @@ def test_10_a_claim_that_nobody_renews_lapses_after_a_minute_and_goes_to_one(mad
     within(scenario())
 
 
-def test_10_of_several_that_wait_one_takes_over_and_the_others_get_its_outcome(made):
+def test_of_several_that_wait_one_takes_over_and_the_others_get_its_outcome(made):
     guard, _ = made
 
     async def scenario():
@@ -47,7 +47,7 @@ def test_10_of_several_that_wait_one_takes_over_and_the_others_get_its_outcome(m
 @pytest.mark.parametrize(
     "make", [lambda clock, _: MemoryResumeGuard(clock=clock), lambda clock, path: SqliteResumeGuard(path, clock=clock)]
 )
-def test_10_a_claim_that_is_renewed_is_waited_for(make, tmp_path):
+def test_a_claim_that_is_renewed_is_waited_for(make, tmp_path):
     clock = Standing()
     guard = make(clock, tmp_path / "claims")
 
@@ -70,7 +70,7 @@ def test_10_a_claim_that_is_renewed_is_waited_for(make, tmp_path):
 @pytest.mark.parametrize(
     "make", [lambda clock, _: MemoryResumeGuard(clock=clock), lambda clock, path: SqliteResumeGuard(path, clock=clock)]
 )
-def test_10_who_stood_still_beside_its_owner_takes_nothing_over(make, tmp_path, waits_before):
+def test_who_stood_still_beside_its_owner_takes_nothing_over(make, tmp_path, waits_before):
     """In one process both stand still, and who waits may be the first to go on."""
     clock = Standing()
     guard = make(clock, tmp_path / "claims")
@@ -97,7 +97,7 @@ def test_10_who_stood_still_beside_its_owner_takes_nothing_over(make, tmp_path, 
     within(scenario())
 
 
-def test_10_an_owner_that_comes_back_too_late_is_told_and_changes_nothing(made):
+def test_an_owner_that_comes_back_too_late_is_told_and_changes_nothing(made):
     guard, _ = made
 
     async def scenario():
@@ -112,7 +112,7 @@ def test_10_an_owner_that_comes_back_too_late_is_told_and_changes_nothing(made):
     within(scenario())
 
 
-def test_10_other_answers_are_refused_however_long_ago(made):
+def test_other_answers_are_refused_however_long_ago(made):
     guard, clock = made
 
     async def scenario():
@@ -125,7 +125,7 @@ def test_10_other_answers_are_refused_however_long_ago(made):
     within(scenario())
 
 
-def test_10_a_claim_is_kept_for_a_day_after_its_continuation_has_expired(made):
+def test_a_claim_is_kept_for_a_day_after_its_continuation_has_expired(made):
     guard, clock = made
 
     async def scenario():
@@ -141,7 +141,7 @@ def test_10_a_claim_is_kept_for_a_day_after_its_continuation_has_expired(made):
     within(scenario())
 
 
-def test_10_a_full_memory_forgets_what_has_surely_expired_before_it_refuses(made):
+def test_a_full_memory_forgets_what_has_surely_expired_before_it_refuses(made):
     clock = Clock()
     guard = MemoryResumeGuard(max_claims=2, clock=clock)
 
@@ -157,7 +157,7 @@ def test_10_a_full_memory_forgets_what_has_surely_expired_before_it_refuses(made
 
 
 @pytest.mark.parametrize("fast_by_ms", [300_000, 3_600_000, -300_000, -3_600_000])
-def test_10_a_peer_with_another_clock_neither_forgets_nor_takes_over_what_is_alive(tmp_path, fast_by_ms):
+def test_a_peer_with_another_clock_neither_forgets_nor_takes_over_what_is_alive(tmp_path, fast_by_ms):
     """Both wait by the speed of time; only what they think the time is differs."""
     right = Clock()
     wrong = Following(right, fast_by_ms)
@@ -182,7 +182,7 @@ def test_10_a_peer_with_another_clock_neither_forgets_nor_takes_over_what_is_ali
 
 
 @pytest.mark.parametrize(("after_seconds", "at_most"), [(0, 61), (3600, 16)])
-def test_10_an_owner_that_is_gone_is_found_out_in_a_minute_or_sooner(tmp_path, after_seconds, at_most):
+def test_an_owner_that_is_gone_is_found_out_in_a_minute_or_sooner(tmp_path, after_seconds, at_most):
     clock = Clock()
 
     async def scenario():
@@ -195,7 +195,7 @@ def test_10_an_owner_that_is_gone_is_found_out_in_a_minute_or_sooner(tmp_path, a
     within(scenario())
 
 
-def test_10_time_is_the_databases_own(tmp_path, monkeypatch):
+def test_claims_are_timed_by_the_clock_of_the_database(tmp_path, monkeypatch):
     """A process whose own idea of the time is wrong forgets nothing."""
     guard = SqliteResumeGuard(tmp_path / "claims")
     expired = Claim("k", "yes", time.time_ns() // 1_000_000)

@@ -51,7 +51,7 @@ def lapsed(interrupt, tools, options, *answer, **answers):
     return caught.value
 
 
-def test_10_a_repeat_of_a_lapsed_resume_asks_what_became_of_its_calls(spy, made):
+def test_a_repeat_of_a_lapsed_resume_asks_what_became_of_its_calls(spy, made):
     guard, _ = made
     tools, options = [spy.guarded()], having(guard)
     interrupt = start("return [await tools.refund(1), await tools.refund(2)]", tools, options)
@@ -71,7 +71,7 @@ def test_10_a_repeat_of_a_lapsed_resume_asks_what_became_of_its_calls(spy, made)
     assert spy.ran == [("refund", 2)]
 
 
-def test_10_what_was_approved_runs_again_only_when_somebody_says_so_and_as_approved(spy, made):
+def test_what_was_approved_runs_again_only_when_somebody_says_so_and_as_approved(spy, made):
     guard, _ = made
     tools, options = [spy.guarded()], having(guard)
     interrupt = start("return await tools.refund(1)", tools, options)
@@ -83,7 +83,7 @@ def test_10_what_was_approved_runs_again_only_when_somebody_says_so_and_as_appro
     assert spy.ran == [("refund", 5)]
 
 
-def test_10_denials_and_other_requests_stay_what_they_were(spy, made):
+def test_denials_and_other_requests_stay_what_they_were(spy, made):
     guard, _ = made
     tools, options = [spy.guarded(), spy.asking()], having(guard)
     calls = "[tools.refund(1), tools.login(2), tools.refund(3)]"
@@ -101,7 +101,7 @@ def test_10_denials_and_other_requests_stay_what_they_were(spy, made):
     assert spy.ran == [("refund", 3)]
 
 
-def test_10_before_it_has_lapsed_a_repeat_waits(spy, made):
+def test_before_it_has_lapsed_a_repeat_waits(spy, made):
     guard, clock = made
     tools, options = [spy.guarded()], having(guard)
     interrupt = start("return await tools.refund(1)", tools, options)
@@ -121,7 +121,7 @@ def test_10_before_it_has_lapsed_a_repeat_waits(spy, made):
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
-def test_10_a_slow_tool_outlives_a_minute_for_its_claim_is_renewed(spy, kind, tmp_path, monkeypatch):
+def test_a_slow_tool_outlives_a_minute_for_its_claim_is_renewed(spy, kind, tmp_path, monkeypatch):
     monkeypatch.setattr(renewal, "RENEW_SECONDS", 0.001)
     clock = Still()
     guard = MemoryResumeGuard(clock=clock) if kind == "memory" else SqliteResumeGuard(tmp_path / "claims", clock=clock)
@@ -165,7 +165,7 @@ def test_10_a_slow_tool_outlives_a_minute_for_its_claim_is_renewed(spy, kind, tm
     assert spy.ran == [("refund", 1)]
 
 
-def test_10_an_owner_that_lost_its_claim_stops_and_gives_what_stands(spy, made, monkeypatch):
+def test_an_owner_that_lost_its_claim_stops_and_gives_what_stands(spy, made, monkeypatch):
     guard, _ = made
     monkeypatch.setattr(renewal, "RENEW_SECONDS", 0.001)
     stopped = []
@@ -192,7 +192,7 @@ def test_10_an_owner_that_lost_its_claim_stops_and_gives_what_stands(spy, made, 
     assert stopped == [1]
 
 
-def test_10_a_caller_that_gives_up_is_cancelled_as_before(spy, made):
+def test_a_caller_that_gives_up_is_cancelled_as_before(spy, made):
     guard, _ = made
 
     async def scenario():
@@ -234,7 +234,7 @@ class OldGuard:
         self.kept.pop(key, None)
 
 
-def test_10_a_simple_guard_of_somebodys_own_will_do(spy):
+def test_a_guard_with_the_required_methods_alone_is_enough(spy):
     options = having(OldGuard())
     interrupt = start("return await tools.refund(1)", [spy.guarded()], options)
     assert [go_on(interrupt, [spy.guarded()], OK, options=options) for _ in "ab"] == [{"done": "refund"}] * 2
@@ -252,7 +252,7 @@ def passed(monkeypatch):
     return seconds
 
 
-def test_10_no_call_begins_where_a_host_stood_still_and_its_claim_is_anothers(spy, made, passed):
+def test_no_call_begins_where_a_host_stood_still_and_its_claim_is_anothers(spy, made, passed):
     guard, _ = made
 
     async def scenario():
@@ -274,7 +274,7 @@ def test_10_no_call_begins_where_a_host_stood_still_and_its_claim_is_anothers(sp
 
 
 @pytest.mark.parametrize("is_anothers", [True, False])
-def test_10_no_call_begins_where_a_host_stood_still_as_it_claimed(spy, made, passed, monkeypatch, is_anothers):
+def test_no_call_begins_where_a_host_stood_still_as_it_claimed(spy, made, passed, monkeypatch, is_anothers):
     guard, _ = made
     claim = guard.claim
 

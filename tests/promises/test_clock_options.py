@@ -7,13 +7,13 @@ from codemode import CodeModeOptions, ExecutionPolicy, PoolOptions
 
 
 @pytest.mark.parametrize("wrong", ["guest", "Wall", "", None, True, 1, ["wall"]])
-def test_27_the_clock_is_one_of_two(wrong):
+def test_an_unknown_clock_is_refused(wrong):
     with pytest.raises(ValueError, match=r"^execution_policy\.clock must be one of 'wall', 'program', got "):
         CodeModeOptions(execution_policy={"clock": wrong})
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 1.5, "5", True, [1]])
-def test_27_a_tool_timeout_is_a_positive_integer_or_none(wrong):
+def test_a_tool_timeout_is_a_positive_integer_or_none(wrong):
     with pytest.raises(ValueError, match=r"^execution_policy\.tool_timeout_ms must be a positive integer, got "):
         CodeModeOptions(execution_policy={"toolTimeoutMs": wrong})
     assert ExecutionPolicy(tool_timeout_ms=None).tool_timeout_ms is None
@@ -21,7 +21,7 @@ def test_27_a_tool_timeout_is_a_positive_integer_or_none(wrong):
 
 
 @pytest.mark.parametrize("wrong", ["queue", True, 0, ["wait"]])
-def test_28_the_wish_to_wait_is_one_of_three(wrong):
+def test_an_unknown_wish_to_wait_is_refused(wrong):
     said = r"^execution_policy\.on_saturation must be one of None, 'fail', 'wait', got "
     with pytest.raises(ValueError, match=said):
         CodeModeOptions(execution_policy={"onSaturation": wrong})
@@ -29,7 +29,7 @@ def test_28_the_wish_to_wait_is_one_of_three(wrong):
         assert ExecutionPolicy(on_saturation=right).on_saturation == right
 
 
-def test_27_a_plugin_has_defaults_of_its_own_for_what_was_not_said():
+def test_a_plugin_has_defaults_of_its_own_for_what_was_not_said():
     unsaid = ExecutionPolicy(timeout_ms=5).with_defaults(clock="program", on_saturation="wait")
     assert (unsaid.timeout_ms, unsaid.clock, unsaid.on_saturation) == (5, "program", "wait")
     said = ExecutionPolicy.of({"clock": "wall", "onSaturation": None})
@@ -41,7 +41,7 @@ def test_27_a_plugin_has_defaults_of_its_own_for_what_was_not_said():
 
 
 @pytest.mark.parametrize("kept", [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
-def test_27_what_was_said_survives_a_copy(kept):
+def test_what_was_said_survives_a_copy(kept):
     said = kept(ExecutionPolicy(clock="wall"))
     assert said == ExecutionPolicy()
     assert said.with_defaults(clock="program", timeout_ms=7) == ExecutionPolicy(timeout_ms=7)

@@ -28,7 +28,7 @@ def go_on(interrupt, spy, options):
     return within(continue_interrupt(interrupt, OK, tools=[spy.guarded()], options=options))
 
 
-def test_06_what_was_ended_does_not_go_on(spy, options):
+def test_what_was_ended_does_not_go_on(spy, options):
     interrupt = start(JS, [spy.guarded()], options)
     for _ in range(2):  # whoever does not know whether it was ended ends it again
         within(end_continuation(interrupt.continuation, options=options))
@@ -38,7 +38,7 @@ def test_06_what_was_ended_does_not_go_on(spy, options):
     assert spy.ran == []
 
 
-def test_06_what_has_gone_on_cannot_be_ended(spy, options):
+def test_what_has_gone_on_cannot_be_ended(spy, options):
     interrupt = start(JS, [spy.guarded()], options)
     value = go_on(interrupt, spy, options)
     with pytest.raises(CodeModeProtocolError, match="already been resumed"):
@@ -47,7 +47,7 @@ def test_06_what_has_gone_on_cannot_be_ended(spy, options):
     assert len(spy.ran) == 1
 
 
-def test_06_a_continuation_of_somebody_else_is_not_ended(spy, options):
+def test_a_continuation_of_somebody_else_is_not_ended(spy, options):
     interrupt = start(JS, [spy.guarded()], options)
     with pytest.raises(CodeModeProtocolError):
         within(end_continuation(interrupt.continuation, options=options, context_binding="another"))

@@ -29,13 +29,13 @@ BOXES = ["Object(%s)", "{ a: Object(%s) }.a", "[Object(%s)][0]", "Object.setProt
 
 @pytest.mark.parametrize("box", [*BOXES, "{ toJSON() { return Object(%s) } }"])
 @pytest.mark.parametrize("value", [0, -7, ORDER])
-def test_18_a_bigint_in_an_object_leaves_as_the_integer_that_it_is(box, value):
+def test_a_bigint_in_an_object_leaves_as_the_integer_that_it_is(box, value):
     boxed = f"({box % f'{value}n'})"
     assert run(f"return {boxed}") == value
     assert run(f"return await tools.echo([{boxed}, 1, {{ a: Object(true) }}])", [ECHO]) == [value, 1, {"a": True}]
 
 
-def test_18_what_an_object_says_of_itself_is_heard_and_its_own_errors_pass():
+def test_what_an_object_says_of_itself_is_heard_and_its_own_errors_pass():
     assert run("return [Object.assign(Object(5n), { toJSON() { return 7 } }), Object(1n)]") == [7, 1]
     with pytest.raises(CodeModeSerializationError, match="own words"):
         run("return [Object(1n), { toJSON() { throw new Error('own words') } }]")
@@ -55,32 +55,32 @@ def as_numbers_leave(value: Any) -> Any:
 # --- both ways ---
 
 
-def test_18_an_integer_arrives_as_a_bigint_beyond_2_to_the_53_and_as_a_number_up_to_it():
+def test_an_integer_arrives_as_a_bigint_beyond_2_to_the_53_and_as_a_number_up_to_it():
     js = "return (await tools.give({})).map((one) => [typeof one, String(one)])"
     told = run(js, [giving(EDGES)])
     assert told == [["bigint" if abs(one) > 2**53 else "number", str(one)] for one in EDGES]
 
 
 @pytest.mark.parametrize("number", [1e21, 1.5e300, float(ORDER), -1e20, 0.1, 12345678901234567.0, 1e15])
-def test_18_a_float_stays_a_number_and_the_same(number):
+def test_a_float_stays_a_number_and_the_same(number):
     js = f"const n = await tools.give({{}}); return [typeof n, n === {number!r}, n]"
     assert run(js, [giving(number)]) == ["number", True, as_numbers_leave(number)]
 
 
 @pytest.mark.parametrize("value", [ORDER, -ORDER, LONGEST, -LONGEST, {"a": [{"b": ORDER}]}, [[ORDER] * 3, str(ORDER)]])
-def test_18_what_a_tool_gives_is_what_the_program_returns_and_sends(value):
+def test_what_a_tool_gives_is_what_the_program_returns_and_sends(value):
     assert run("return await tools.give({})", [giving(value)]) == value
     assert run("return await tools.echo(await tools.give({}))", [giving(value), ECHO]) == value
 
 
-def test_18_a_bigint_leaves_as_an_integer_however_small_or_deep():
+def test_a_bigint_leaves_as_an_integer_however_small_or_deep():
     js = "return tools.echo({ a: 10n, b: [-(2n ** 70n), { c: 0n }], d: new BigInt64Array([5n]) })"
     assert run(js, [ECHO]) == {"a": 10, "b": [-(2**70), {"c": 0}], "d": {"0": 5}}
     assert run("return 10n ** 30n") == 10**30
     assert run("return tools.echo(7n)", [ECHO]) == 7
 
 
-def test_18_console_and_details_take_bigints():
+def test_console_and_details_take_bigints():
     lines = []
     options = {"lifecycle": {"on_console": lambda event: lines.append(event.text)}}
     js = f"""
@@ -93,13 +93,13 @@ def test_18_console_and_details_take_bigints():
     assert caught.value.details["details"] == {"id": ORDER}
 
 
-def test_18_numbers_leave_as_the_language_writes_them():
+def test_numbers_leave_as_the_language_writes_them():
     assert run("return [2 ** 60, -(2 ** 62), 1e20]") == [1152921504606847000, -4611686018427388000, 10**20]
     assert run("return [NaN, Infinity, 1e21, -0, 2 ** 53]") == [None, None, 1e21, 0, 2**53]
 
 
 @pytest.mark.parametrize("js", ["return 10n ** 1000n", "return { a: [-(10n ** 1000n)] }", "return 1n << 100000n"])
-def test_18_more_digits_than_the_host_takes_are_refused(js):
+def test_more_digits_than_the_host_takes_are_refused(js):
     with pytest.raises(CodeModeSerializationError, match="1000 digits"):
         run(js)
     js = f"try {{ {js.replace('return', 'await tools.echo(')}) }} catch (error) {{ return error.name }}"
@@ -107,7 +107,7 @@ def test_18_more_digits_than_the_host_takes_are_refused(js):
 
 
 @pytest.mark.parametrize("digits", [4300, 0, 100_000])
-def test_18_the_limit_of_digits_does_not_follow_the_processes_own(digits):
+def test_the_limit_of_digits_ignores_the_limit_of_the_process(digits):
     was = sys.get_int_max_str_digits()
     sys.set_int_max_str_digits(digits)
     try:
@@ -123,7 +123,7 @@ def test_18_the_limit_of_digits_does_not_follow_the_processes_own(digits):
 
 @settings(max_examples=rounds(40, 150), deadline=None)
 @given(st.lists(values, max_size=4))
-def test_18_every_json_value_comes_back_as_it_was(value):
+def test_every_json_value_comes_back_as_it_was(value):
     expected = as_numbers_leave(value)
     js = "const v = await tools.give({}); return [v, await tools.echo(v)]"
     assert run(js, [giving(value), ECHO]) == [expected] * 2
@@ -132,7 +132,7 @@ def test_18_every_json_value_comes_back_as_it_was(value):
 # --- what stays the language's own ---
 
 
-def test_18_the_language_keeps_its_own_errors_and_gives_away_no_raw_json():
+def test_the_language_keeps_its_own_errors_and_gives_away_no_raw_json():
     js = f"""
     const errors = [];
     for (const attempt of [
@@ -145,7 +145,7 @@ def test_18_the_language_keeps_its_own_errors_and_gives_away_no_raw_json():
     assert run(js, [ECHO]) == [["TypeError"] * 7, "undefined", "undefined", {"a": 1}]
 
 
-def test_18_what_a_program_runs_while_it_is_read_runs_once():
+def test_what_a_program_runs_while_it_is_read_runs_once():
     js = """
     let reads = 0;
     const input = { get a() { reads++; return 1n }, b: { toJSON() { reads++; return { c: 2n ** 64n } } } };
@@ -155,7 +155,7 @@ def test_18_what_a_program_runs_while_it_is_read_runs_once():
     assert run(js, [ECHO]) == [{"a": 1, "b": {"c": 2**64}}, 2, "bigint"]
 
 
-def test_18_a_patched_program_cannot_change_what_crosses():
+def test_a_patched_program_cannot_change_what_crosses():
     js = f"""
     const seen = [];
     for (const patch of [
@@ -168,12 +168,12 @@ def test_18_a_patched_program_cannot_change_what_crosses():
     assert run(js, [ECHO, giving([ORDER])]) == [{"id": ORDER}, [ORDER]]
 
 
-def test_18_own_json_keeps_its_keys():
+def test_a_json_of_the_programs_own_keeps_its_keys():
     value = {"__proto__": {"constructor": ORDER}, "toJSON": ORDER, "10": 1, "2": ORDER, "": [ORDER]}
     assert run("return await tools.give({})", [giving(value)]) == value
 
 
-def test_18_large_outputs_with_long_integers_fit_the_default_limits():
+def test_large_outputs_with_long_integers_fit_the_default_limits():
     rows = [
         {"id": ORDER + index, "name": f"row {index}", "tags": ["a", "b"], "price": index / 4} for index in range(25_000)
     ]
@@ -182,7 +182,7 @@ def test_18_large_outputs_with_long_integers_fit_the_default_limits():
     assert told == [row for row in rows if row["id"] % 10_000 == 0]
 
 
-def test_18_deep_values_cross():
+def test_deep_values_with_integers_cross():
     value: Any = ORDER
     for _ in range(500):
         value = [value]
@@ -192,23 +192,23 @@ def test_18_deep_values_cross():
 @pytest.mark.parametrize(
     ("one", "other"), [(ORDER, ORDER + 1), (ORDER, float(ORDER)), (ORDER, str(ORDER)), (2**53, 2**53 + 1)]
 )
-def test_18_neighbours_are_not_the_same(one, other):
+def test_integers_next_to_each_other_stay_apart(one, other):
     assert not same_json([one], [other])
     assert not same_json([other], [one])
 
 
-def test_18_host_json_is_read_and_written_exactly():
+def test_host_json_is_read_and_written_exactly():
     assert decode_json(encode_json([ORDER, -LONGEST], what="x")) == [ORDER, -LONGEST]
     with pytest.raises(CodeModeSerializationError, match="1000 digits"):
         encode_json({"a": LONGEST + 1}, what="x")
 
 
-def test_18_mixing_is_the_languages_own_error_and_catchable():
+def test_mixing_is_the_languages_own_error_and_catchable():
     js = "const { id } = await tools.give({}); try { return id + 1 } catch (error) { return [error.name, id + 1n] }"
     assert run(js, [giving({"id": ORDER})]) == ["TypeError", ORDER + 1]
 
 
-def test_18_a_wrong_input_is_still_told_of():
+def test_a_wrong_input_is_still_told_of():
     take = Tool("t", execute=lambda _: 1, input_schema={"type": "object", "properties": {"a": {"type": "string"}}})
     with pytest.raises(CodeModeToolError, match="expected string"):
         run("const a = 2n ** 64n; await tools.t({ a })", [take])

@@ -64,7 +64,7 @@ def paused(ran: list[Any], js: str = JS) -> tuple[Interrupt, list[Tool], Any]:
     return interrupt, tools, code_mode
 
 
-def test_18_an_interrupt_survives_a_browser_and_shows_what_runs():
+def test_an_interrupt_survives_a_browser_and_shows_what_runs():
     ran: list[Any] = []
     interrupt, _, code_mode = paused(ran)
     assert interrupt.input == INPUT
@@ -86,7 +86,7 @@ def test_18_an_interrupt_survives_a_browser_and_shows_what_runs():
     assert len(ran) == 1
 
 
-def test_18_both_forms_are_taken():
+def test_a_form_without_places_of_integers_is_taken_too():
     interrupt, _, code_mode = paused([])
     (request,) = interrupt.to_dict()["requests"]
     as_they_are = {**interrupt.to_dict(), "input": INPUT, "requests": [{**request, "input": INPUT}]}
@@ -105,7 +105,7 @@ def test_18_both_forms_are_taken():
         ({"id": 5, "x": {"text": str(ORDER)}}, {"id": 5, "x": {"text": str(ORDER)}}),
     ],
 )
-def test_18_what_a_page_sends_back_as_an_edit_is_read_as_it_was_shown(edit, runs):
+def test_an_edit_from_a_page_is_read_as_it_was_shown(edit, runs):
     ran: list[Any] = []
     interrupt, _, code_mode = paused(ran)
     code_mode.resume_sync(in_a_browser(interrupt.to_dict()), {"approved": True, "input": edit})
@@ -113,7 +113,7 @@ def test_18_what_a_page_sends_back_as_an_edit_is_read_as_it_was_shown(edit, runs
 
 
 @pytest.mark.parametrize("rounded", [1180591620717411300, float(ORDER)])
-def test_18_an_edit_with_what_a_browser_makes_of_an_integer_is_refused(rounded):
+def test_an_edit_with_what_a_browser_makes_of_an_integer_is_refused(rounded):
     ran: list[Any] = []
     interrupt, _, code_mode = paused(ran)
     with pytest.raises(CodeModeProtocolError, match="as in a browser"):
@@ -123,7 +123,7 @@ def test_18_an_edit_with_what_a_browser_makes_of_an_integer_is_refused(rounded):
     assert ran == [{"id": 1180591620717411300}]
 
 
-def test_18_an_edit_may_list_its_own_integers():
+def test_an_edit_may_list_its_own_integers():
     ran: list[Any] = []
     interrupt, tools, _ = paused(ran)
     answer = {
@@ -140,7 +140,7 @@ def test_18_an_edit_may_list_its_own_integers():
 @pytest.mark.parametrize(
     "places", [5, [5], ["/input/no"], ["/input/text"], [""], ["/input/lines/7"], ["x"], ["/approved"]]
 )
-def test_18_places_that_are_none_are_refused_and_use_nothing_up(places):
+def test_wrong_places_of_integers_are_refused_and_use_nothing_up(places):
     ran: list[Any] = []
     interrupt, _, code_mode = paused(ran)
     wrong = {"approved": True, "input": {"id": 5, "text": "abc", "lines": ["1"]}, PLACES_KEY: places}
@@ -155,7 +155,7 @@ def test_18_places_that_are_none_are_refused_and_use_nothing_up(places):
 
 
 @pytest.mark.parametrize("changed", [ORDER + 1, str(ORDER), float(ORDER), ORDER - 3])
-def test_18_another_integer_than_the_one_that_waits_is_refused(changed):
+def test_another_integer_than_the_pending_one_is_refused(changed):
     interrupt, _, code_mode = paused([])
     shown = {**INPUT, "id": changed}
     request = {**interrupt.requests[0].shown(), "input": shown}
@@ -165,7 +165,7 @@ def test_18_another_integer_than_the_one_that_waits_is_refused(changed):
         code_mode.resume_sync(forged, {"approved": True})
 
 
-def test_18_messages_for_a_page_show_it_as_text():
+def test_messages_for_a_page_show_a_long_integer_as_text():
     interrupt, _, _ = paused([])
     (message,) = in_a_browser(to_approval_messages(interrupt))
     call = message["content"][0]
@@ -180,7 +180,7 @@ def test_18_messages_for_a_page_show_it_as_text():
     assert replaced["content"][0]["output"] == {"type": "json", "value": 1}
 
 
-def test_18_callbacks_and_rules_see_it():
+def test_callbacks_and_rules_see_the_exact_integer():
     seen: list[Any] = []
 
     def rule(value: Any) -> bool:
@@ -195,7 +195,7 @@ def test_18_callbacks_and_rules_see_it():
     assert seen == [ORDER, ORDER, {"id": ORDER}]
 
 
-def test_18_a_recorded_answer_is_replayed_exactly():
+def test_a_recorded_answer_is_replayed_exactly():
     ran: list[Any] = []
     tools = [*refunding(ran), giving([ORDER, 2**53])]
     code_mode = create_code_mode_tool(tools, PAUSING)
@@ -206,7 +206,7 @@ def test_18_a_recorded_answer_is_replayed_exactly():
 
 
 @given(values)
-def test_18_texts_and_places_give_the_same_value_back(value):
+def test_texts_and_places_give_the_same_value_back(value):
     whole = {"input": value, "payload": {"kind": "k"}}
     sent = with_texts(whole)
     assert without_texts(json.loads(json.dumps(sent))) == whole
@@ -224,7 +224,7 @@ def _integers(value: Any) -> list[int]:
 
 @settings(max_examples=rounds(25, 60), deadline=None)
 @given(st.lists(numbers, min_size=1, max_size=30))
-def test_18_a_browser_changes_nothing_that_is_compared(shown):
+def test_a_browser_changes_nothing_that_is_compared(shown):
     sent = with_texts({"input": shown})
     back = without_texts(in_a_browser(sent))
     assert same_json(back, {"input": shown})

@@ -29,7 +29,7 @@ SCHEMAS: list[Any] = [
 
 
 @pytest.mark.parametrize("schema", SCHEMAS, ids=["pydantic", "json schema"])
-def test_18_validators_take_them(schema):
+def test_validators_take_long_integers(schema):
     got = []
     take = Tool("take", execute=lambda order: got.append(order), input_schema=schema)
     run(f"await tools.take({{ id: {ORDER}n }}); await tools.take({{ id: 5n, cents: 2n ** 64n }})", [take])
@@ -42,7 +42,7 @@ def test_18_validators_take_them(schema):
     [{"multipleOf": 7}, {"multipleOf": 0.5}, {"minimum": 1.5}, {"maximum": 1e300}, {"enum": [1]}, {"type": "string"}],
     ids=str,
 )
-def test_18_no_number_of_digits_breaks_a_check(rules, caplog):
+def test_no_number_of_digits_breaks_a_check(rules, caplog):
     schema = {
         "type": "object",
         "properties": {"n": {"type": "integer", **rules}, "m": {}},
@@ -64,7 +64,7 @@ def test_18_no_number_of_digits_breaks_a_check(rules, caplog):
     assert not caplog.records
 
 
-def test_18_a_literal_that_a_number_would_round_is_refused_before_anything_runs():
+def test_a_literal_that_a_number_would_round_is_refused_before_anything_runs():
     ran = []
     for schema in SCHEMAS:
         take = Tool("take", execute=lambda order: ran.append(order), input_schema=schema)
@@ -78,7 +78,7 @@ def test_18_a_literal_that_a_number_would_round_is_refused_before_anything_runs(
 @pytest.mark.parametrize(
     "written", ["0x3fff_ffff_ffff_ffff", "-0X3FFFFFFFFFFFFFFF", "0o7777777777777777777", "+9007199254740993"]
 )
-def test_18_so_is_one_in_other_digits_or_with_a_sign(written):
+def test_a_rounded_literal_in_other_digits_or_with_a_sign_is_refused(written):
     take = Tool("take", execute=lambda order: order["id"], input_schema=SCHEMAS[1])
     with pytest.raises(CodeModeSyntaxError, match="a number does not hold exactly") as refused:
         run(f"return await tools.take({{ id: {written} }})", [take])
@@ -86,7 +86,7 @@ def test_18_so_is_one_in_other_digits_or_with_a_sign(written):
     assert run(f"return await tools.take({{ id: {advice} }})", [take]) == int(written, 0)
 
 
-def test_18_literals_in_other_digits_are_what_the_engine_takes_them_for():
+def test_literals_in_other_digits_are_what_the_engine_takes_them_for():
     take = Tool(
         "take", execute=lambda order: order["id"], input_schema={"properties": {"id": {"enum": [8, 255, 2**53]}}}
     )
@@ -94,7 +94,7 @@ def test_18_literals_in_other_digits_are_what_the_engine_takes_them_for():
         assert run(f"return await tools.take({{ id: {written} }})", [take]) == value
 
 
-def test_18_literals_that_are_exact_or_for_no_integer_are_not_refused():
+def test_literals_that_are_exact_or_for_no_integer_are_not_refused():
     take = Tool("take", execute=lambda order: order, input_schema=SCHEMAS[1])
     js = f"""
     const first = await tools.take({{ id: {ORDER}n }});
@@ -103,7 +103,7 @@ def test_18_literals_that_are_exact_or_for_no_integer_are_not_refused():
     assert run(js, [take]) == [{"id": ORDER}, {"id": 10**18}, {"id": 1, "cents": 1180591620717411300}]
 
 
-def test_18_declarations_and_the_description_say_so():
+def test_declarations_and_the_description_name_bigint():
     schema = {
         "type": "object",
         "properties": {

@@ -34,13 +34,13 @@ def require_what_it_needs(example: Path) -> None:
 
 
 @pytest.mark.parametrize("example", RUNNING, ids=lambda path: path.stem)
-def test_33_an_example_runs_without_a_terminal(example: Path) -> None:
+def test_an_example_runs_without_a_terminal(example: Path) -> None:
     require_what_it_needs(example)
     done = run("-W", "error", str(example))
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_33_every_example_prints_in_the_way_of_the_one_that_is_cut_off() -> None:
+def test_every_example_prints_so_that_it_can_be_cut_off() -> None:
     ways = {example.stem: printing(example) for example in EXAMPLES}
     assert set(map(tuple, ways.values())) == {tuple(ways["demo"])}, ways
 
@@ -57,7 +57,7 @@ def is_print(node: ast.AST) -> bool:
 
 
 @pytest.mark.parametrize("example", CUT_OFF)
-def test_33_an_example_ends_quietly_when_nobody_reads_on(example: Path) -> None:
+def test_an_example_ends_quietly_when_nobody_reads_on(example: Path) -> None:
     require_what_it_needs(example)
     reader, writer = os.pipe()
     os.close(reader)
@@ -69,7 +69,7 @@ def test_33_an_example_ends_quietly_when_nobody_reads_on(example: Path) -> None:
 
 
 @everyone
-def test_33_an_example_without_the_package_says_what_it_needs(example: Path) -> None:
+def test_an_example_without_the_package_says_what_it_needs(example: Path) -> None:
     done = run("-I", "-S", str(example))
     assert done.returncode == 1
     assert "pip install ." in done.stderr

@@ -22,7 +22,7 @@ class Wordless(Exception):
 
 
 @pytest.mark.parametrize("raised", [KeyError(SECRET), Wordless()], ids=["worded", "wordless"])
-def test_22_the_trace_shows_what_was_raised(raised):
+def test_the_trace_shows_what_was_raised(raised):
     traces = []
 
     def fails():
@@ -41,7 +41,7 @@ def test_22_the_trace_shows_what_was_raised(raised):
     json.dumps(trace.to_dict(causes=True))
 
 
-def test_22_events_say_of_what_kind_they_are_and_which_pause_it_was():  # A149 to A153
+def test_events_say_of_what_kind_they_are_and_which_pause_it_was():  # A149 to A153
     heard = []
 
     async def fetch(*_, **__):
@@ -81,7 +81,7 @@ def test_22_events_say_of_what_kind_they_are_and_which_pause_it_was():  # A149 t
         ),
     ],
 )
-def test_22_details_of_a_program_are_kept_under_a_key_of_their_own(thrown, kept):
+def test_details_of_a_program_are_kept_under_a_key_of_their_own(thrown, kept):
     with pytest.raises(CodeModeError) as caught:
         run_code_mode_sync(f"throw {thrown}", [])
     assert type(caught.value) is CodeModeError
@@ -93,14 +93,14 @@ def test_22_details_of_a_program_are_kept_under_a_key_of_their_own(thrown, kept)
     "details",
     ["(() => 1)", "undefined", "(() => { const a = []; a.push(a); return a })()", "{ toJSON() { throw 1 } }"],
 )
-def test_22_details_that_are_no_json_are_left_out(details):
+def test_details_that_are_no_json_are_left_out(details):
     with pytest.raises(CodeModeError) as caught:
         run_code_mode_sync(f"throw Object.assign(new Error('x'), {{ details: {details} }})", [])
     assert caught.value.message == "x"
     assert "details" not in caught.value.details
 
 
-def test_22_long_details_are_cut():
+def test_long_details_of_an_error_are_cut():
     with pytest.raises(CodeModeError) as caught:
         run_code_mode_sync("throw Object.assign(new Error('x'), { details: Array(1e6).fill('long') })", [])
     kept = caught.value.details["details"]

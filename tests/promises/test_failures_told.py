@@ -137,7 +137,7 @@ ENDS = [SystemExit, GeneratorExit, asyncio.CancelledError]
 
 @pytest.mark.parametrize("size", [1, 100_000])
 @pytest.mark.parametrize("raised", ENDS)
-def test_22_a_validator_that_raises_what_ends_tasks_or_programs_has_failed(raised, size, caplog):
+def test_a_validator_that_raises_what_ends_tasks_or_programs_has_failed(raised, size, caplog):
     class Rows(BaseModel):
         rows: list[refusing(raised)]
         rest: str
@@ -150,7 +150,7 @@ def test_22_a_validator_that_raises_what_ends_tasks_or_programs_has_failed(raise
     assert [record.exc_info[0] for record in logged(caplog)] == [raised] * 2
 
 
-def test_22_what_cannot_be_written_for_such_a_reason_is_a_failed_tool(caplog):
+def test_an_output_whose_writing_raises_is_a_failed_call(caplog):
     class Row(BaseModel):
         n: int = 1
 
@@ -178,7 +178,7 @@ def logged(caplog, name="codemode.tools"):
 
 
 @pytest.mark.parametrize("case", HIDDEN)
-def test_22_whatever_is_raised_behind_a_call_is_logged_with_its_traceback(case, caplog):
+def test_whatever_is_raised_behind_a_call_is_logged_with_its_traceback(case, caplog):
     one, options = HIDDEN[case]
     told = run_code_mode_sync(CATCH % "tools.t({ n: 1 })", [one], options=options)
     assert SECRET not in json.dumps(told)
@@ -190,7 +190,7 @@ def test_22_whatever_is_raised_behind_a_call_is_logged_with_its_traceback(case, 
 
 
 @pytest.mark.parametrize("case", HIDDEN)
-def test_22_a_hook_that_hears_of_it_stands_in_for_the_log(case, caplog):
+def test_a_hook_that_hears_of_a_failure_replaces_the_log(case, caplog):
     one, options = HIDDEN[case]
     heard = []
     options = {**options, "lifecycle": {"on_nested_tool_result": heard.append}}
@@ -199,7 +199,7 @@ def test_22_a_hook_that_hears_of_it_stands_in_for_the_log(case, caplog):
     assert SECRET in json.dumps(heard[0].to_dict(causes=True))
 
 
-def test_22_a_listener_of_traces_does_not_stand_in_for_it(caplog):
+def test_a_listener_of_traces_does_not_replace_the_log(caplog):
     traces = []
     run_code_mode_sync(
         CATCH % "tools.t()", [HIDDEN["sync tool"][0]], options={"lifecycle": {"on_trace": traces.append}}
@@ -207,7 +207,7 @@ def test_22_a_listener_of_traces_does_not_stand_in_for_it(caplog):
     assert len(logged(caplog)) == len(traces) == 1
 
 
-def test_22_what_the_program_was_told_in_full_is_not_logged(caplog):
+def test_what_the_program_was_told_in_full_is_not_logged(caplog):
     def refuse():
         raise CodeModeToolError("shipped already")
 
@@ -216,7 +216,7 @@ def test_22_what_the_program_was_told_in_full_is_not_logged(caplog):
     assert caplog.records == []
 
 
-def test_22_a_failed_fetch_is_logged_and_a_refused_one_is_not(caplog):
+def test_a_failed_fetch_is_logged_and_a_refused_one_is_not(caplog):
     async def fetch(*_, **__):
         raise KeyError(SECRET)
 
@@ -230,7 +230,7 @@ def test_22_a_failed_fetch_is_logged_and_a_refused_one_is_not(caplog):
 
 
 @pytest.mark.parametrize("how", ["function", "generator"])
-def test_22_a_tool_that_fails_after_its_invocation_ended_is_logged(how, caplog):
+def test_a_tool_that_fails_after_its_invocation_ended_is_logged(how, caplog):
     begun, go_on, ended = (threading.Event() for _ in range(3))
 
     class Told(logging.Handler):
@@ -273,7 +273,7 @@ async def _while(go_on, work):
         go_on.set()
 
 
-def test_22_an_async_tool_that_fails_as_it_is_cancelled_is_logged(caplog, passing_time):
+def test_an_async_tool_that_fails_as_it_is_cancelled_is_logged(caplog, passing_time):
     async def stubborn():
         passing_time.skip(61)
         try:
@@ -288,7 +288,7 @@ def test_22_an_async_tool_that_fails_as_it_is_cancelled_is_logged(caplog, passin
     assert SECRET in caplog.text
 
 
-def test_22_what_makes_a_summary_for_the_model_is_logged_when_it_fails(caplog):
+def test_what_makes_a_summary_for_the_model_is_logged_when_it_fails(caplog):
     options = {"model_output": {"include_nested_tool_outputs": True}}
     code_mode = create_code_mode_tool([Tool("t", execute=lambda: [1], to_model_output=broken)], options)
     result = code_mode.execute_sync({"js": "return await tools.t()"}, tool_call_id="c")
@@ -296,14 +296,14 @@ def test_22_what_makes_a_summary_for_the_model_is_logged_when_it_fails(caplog):
     assert SECRET in caplog.text
 
 
-def test_22_a_pause_after_an_error_with_fields_of_its_own_goes_on():
+def test_a_pause_after_an_error_with_fields_of_its_own_goes_on():
     tools = [HIDDEN["code that is no text"][0], Tool("gated", execute=lambda _: 1, needs_approval=True)]
     code_mode = create_code_mode_tool(tools, {"approval": {"mode": "interrupt"}})
     paused = code_mode.execute_sync({"js": "await tools.t().catch(() => 0); return await tools.gated()"})
     assert code_mode.resume_sync(paused, {"approved": True}) == 1
 
 
-def test_22_a_handler_that_raises_changes_nothing():
+def test_a_handler_that_raises_changes_nothing():
     class Broken(logging.Handler):
         def emit(self, _record):
             raise KeyError("handler")

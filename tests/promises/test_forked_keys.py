@@ -45,7 +45,7 @@ def signature(key=None):
     return sealing.pack(["text"], options, NOW_MS)["auth"]["keyId"]
 
 
-def test_09_a_key_that_nobody_set_is_another_one_in_a_forked_child():
+def test_a_key_that_nobody_set_is_another_one_in_a_forked_child():
     set_continuation_signing_key()
     mine, children = signature(), [in_child(signature) for _ in range(2)]
     assert len({mine, *children}) == 3
@@ -53,7 +53,7 @@ def test_09_a_key_that_nobody_set_is_another_one_in_a_forked_child():
     assert in_child(lambda: [in_child(signature), signature()])[0] != mine
 
 
-def test_09_a_key_that_was_set_stays():
+def test_a_key_that_was_set_stays_in_a_forked_child():
     set_continuation_signing_key("set")
     try:
         assert in_child(signature) == signature()
@@ -61,7 +61,7 @@ def test_09_a_key_that_was_set_stays():
         set_continuation_signing_key()
 
 
-def test_09_one_approval_is_one_run_in_all_the_children_of_a_server(spy):
+def test_one_approval_is_one_run_in_all_the_children_of_a_server(spy):
     interrupt = start("return await tools.refund(1)", [spy.guarded()])
 
     def resumed():
@@ -74,7 +74,7 @@ def test_09_one_approval_is_one_run_in_all_the_children_of_a_server(spy):
     assert go_on(interrupt, [spy.guarded()], OK) == {"done": "refund"}
 
 
-def test_09_a_set_key_without_a_shared_guard_is_warned_of_once(tmp_path):
+def test_a_set_key_without_a_shared_guard_is_warned_of_once(tmp_path):
     script = """
 import asyncio, logging, sys
 import codemode

@@ -28,7 +28,7 @@ def login(spy, gate=False):
 
 
 @pytest.mark.parametrize("gate", GATES.values(), ids=GATES)
-def test_04_an_answer_to_the_tools_own_question_is_no_approval(spy, gate):
+def test_an_answer_to_the_tools_own_question_is_no_approval(spy, gate):
     waiting = start("return await tools.pay(5)", login(spy))
     spy.ran.clear()
     asked = go_on(waiting, login(spy, gate), "token")
@@ -40,7 +40,7 @@ def test_04_an_answer_to_the_tools_own_question_is_no_approval(spy, gate):
     assert go_on(again, login(spy, gate), "token") == [5, "token"]
 
 
-def test_04_without_a_decision_in_callback_mode_it_does_not_run(spy):
+def test_without_a_decision_in_callback_mode_it_does_not_run(spy):
     waiting = start("return await tools.pay(5)", login(spy), {})
     spy.ran.clear()
     with pytest.raises(CodeModeToolApprovalRequiredError):
@@ -48,7 +48,7 @@ def test_04_without_a_decision_in_callback_mode_it_does_not_run(spy):
     assert spy.ran == []
 
 
-def test_04_a_callback_is_asked_and_the_answer_reaches_the_tool(spy):
+def test_a_callback_is_asked_and_the_answer_reaches_the_tool(spy):
     asked = []
     waiting = start("return await tools.pay(5)", login(spy), {})
     options = {"approval": {"on_approval_required": lambda request: asked.append(request.input) or "approved"}}
@@ -57,7 +57,7 @@ def test_04_a_callback_is_asked_and_the_answer_reaches_the_tool(spy):
 
 
 @pytest.mark.parametrize("annotations", [{}, {"readOnlyHint": True}], ids=["asked", "by itself"])
-def test_04_a_call_that_is_made_again_after_a_recovery_finds_the_gate(spy, passing_time, annotations):
+def test_a_call_that_is_made_again_after_a_recovery_finds_the_gate(spy, passing_time, annotations):
     async def forever(value, context):
         passing_time.skip(61)
         await asyncio.Event().wait()
@@ -75,7 +75,7 @@ def test_04_a_call_that_is_made_again_after_a_recovery_finds_the_gate(spy, passi
     assert spy.ran == [("pay", 5)]
 
 
-def test_04_what_was_approved_is_not_asked_again(spy):
+def test_what_was_approved_is_not_asked_again(spy):
     approved = go_on(start("return await tools.pay(5)", login(spy, gate=True)), login(spy, gate=True), OK)
     assert approved.payload["kind"] == "oauth"
     assert go_on(approved, login(spy, gate=True), "token") == [5, "token"]

@@ -61,7 +61,7 @@ def wrappings(body):
 
 @pytest.mark.parametrize("changes", FORGERIES.values(), ids=FORGERIES)
 @pytest.mark.parametrize("options", [OPTIONS, None])
-def test_07_what_nobody_signed_is_a_value_and_no_card(changes, options):
+def test_what_nobody_signed_is_a_value_and_no_card(changes, options):
     body = forged(changes)
     for result in wrappings(body):
         assert get_interrupt(result, options=options) is None
@@ -71,7 +71,7 @@ def test_07_what_nobody_signed_is_a_value_and_no_card(changes, options):
         to_approval_messages(body, options=options)
 
 
-def test_07_a_program_returns_the_shape_and_it_is_its_value():
+def test_a_program_returns_the_shape_and_it_is_its_value():
     body = forged(FORGERIES["no continuation"])
     echo = Tool("echo", execute=lambda: body)
     value = run_code_mode_sync("return await tools.echo()", [echo], options=OPTIONS)
@@ -80,7 +80,7 @@ def test_07_a_program_returns_the_shape_and_it_is_its_value():
 
 
 @pytest.mark.parametrize("paused", [LIVE, EXPIRED], ids=["live", "expired"])
-def test_07_what_was_stored_counts_when_its_signature_holds_expired_or_not(paused):
+def test_what_was_stored_counts_when_its_signature_holds_expired_or_not(paused):
     stored = json.loads(json.dumps(paused.to_dict()))
     for result in wrappings(stored):
         assert get_interrupt(result, options=OPTIONS) == paused
@@ -90,7 +90,7 @@ def test_07_what_was_stored_counts_when_its_signature_holds_expired_or_not(pause
     assert is_interrupt(stored, options=OPTIONS) == (paused is LIVE)
 
 
-def test_07_under_other_keys_or_another_binding_it_does_not():
+def test_an_interrupt_under_other_keys_or_another_binding_does_not_count():
     bound = made_interrupt(waiting_entry(1), options={**KEYS, "context_binding": "tenant"}).to_dict()
     others = [{"continuation": {"keys": "other"}}, {"continuation": KEYS}, None]
     assert all(get_interrupt(bound, options=options) is None for options in others)
@@ -99,13 +99,13 @@ def test_07_under_other_keys_or_another_binding_it_does_not():
     assert get_interrupt(bound, options=right, context_binding="thread") is None
 
 
-def test_07_one_of_the_future_counts_too():
+def test_an_interrupt_of_the_future_counts():
     ahead = made_interrupt(waiting_entry(1), options=KEYS, now_ms=current_ms() + 3_600_000)
     assert get_interrupt(ahead.to_dict(), options=OPTIONS) == ahead
     assert not is_interrupt(ahead.to_dict(), options=OPTIONS)
 
 
-def test_07_an_interrupt_object_counts():
+def test_an_interrupt_object_counts():
     assert get_interrupt(LIVE) is LIVE
     assert unwrap_result({"type": "json", "value": LIVE}).interrupt is LIVE
     assert len(to_approval_messages(LIVE)) == 1
@@ -116,13 +116,13 @@ def test_07_an_interrupt_object_counts():
     [None, 5, [], {"version": 2}, {"version": 2, "encoding": "json", "body": ["x"], "auth": {}},
      {"version": 2, "encoding": "json", "body": 5, "auth": None}],
 )  # fmt: skip
-def test_07_readers_take_any_continuation(continuation):
+def test_readers_take_any_continuation(continuation):
     body = {**LIVE.to_dict(), "continuation": continuation}
     assert get_interrupt(body, options=OPTIONS) is None
     assert unwrap_result(body, options=OPTIONS).value == body
 
 
-def test_07_a_pause_shows_the_pending_requests_alone():
+def test_a_pause_shows_the_pending_requests_alone():
     """A genuine continuation with more requests than it holds, or fewer, is not what the host made."""
     both = made_interrupt(waiting_entry(1), waiting_entry(2), options=KEYS)
     fewer = dataclasses.replace(both, requests=both.requests[:1])
@@ -142,7 +142,7 @@ def spy():
 
 
 @pytest.mark.parametrize("kind", ["the tool", "by position", "by name", "by any name", "continue_interrupt"])
-def test_08_the_store_hands_its_answer_to_whatever_resumes(spy, kind):
+def test_the_store_hands_its_answer_to_whatever_resumes(spy, kind):
     tools = [spy.guarded()]
     code_mode = create_code_mode_tool(tools, PAUSING)
 

@@ -36,7 +36,7 @@ def holds(path, text):
 
 
 @pytest.mark.parametrize("compress", [False, True])
-def test_16_where_continuations_are_sealed_so_is_what_the_guard_keeps(tmp_path, spy, compress):
+def test_where_continuations_are_sealed_so_is_what_the_guard_keeps(tmp_path, spy, compress):
     path = tmp_path / "claims"
     options = having(SqliteResumeGuard(path), seal=True, compress=compress, keys="k")
     tools = [
@@ -64,7 +64,7 @@ def test_16_where_continuations_are_sealed_so_is_what_the_guard_keeps(tmp_path, 
     assert [name for name, _ in spy.ran].count("pay") == 3
 
 
-def test_16_a_sealed_outcome_fits_its_own_continuation_alone(tmp_path, spy):
+def test_a_sealed_outcome_fits_its_own_continuation_alone(tmp_path, spy):
     path = tmp_path / "claims"
     options = having(SqliteResumeGuard(path), seal=True, keys="k")
     tools = [spy.guarded()]
@@ -81,7 +81,7 @@ def test_16_a_sealed_outcome_fits_its_own_continuation_alone(tmp_path, spy):
     assert len(spy.ran) == 2
 
 
-def test_16_answers_are_not_told_by_their_digest(tmp_path, spy):
+def test_answers_are_not_told_by_their_digest(tmp_path, spy):
     path = tmp_path / "claims"
     options = having(SqliteResumeGuard(path), keys="k")
     interrupt = start("return await tools.refund(1)", [spy.guarded()], options)
@@ -95,7 +95,7 @@ def mode_of(path):
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
-def test_16_the_files_of_a_guard_are_its_owners_alone(tmp_path, umask):
+def test_the_files_of_a_guard_are_its_owners_alone(tmp_path, umask):
     before = os.umask(umask)
     try:
         path = tmp_path / "claims"
@@ -109,7 +109,7 @@ def test_16_the_files_of_a_guard_are_its_owners_alone(tmp_path, umask):
 
 
 @pytest.mark.parametrize("beside", ["-wal", "-shm"])
-def test_16_what_was_open_to_others_is_closed(tmp_path, beside):
+def test_what_was_open_to_others_is_closed(tmp_path, beside):
     path = tmp_path / "claims"
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA journal_mode = WAL")

@@ -55,7 +55,7 @@ PROGRAM = "await Promise.all(Array.from({ length: 32 }, () => tools.hang()))"
 
 
 @in_loop
-async def test_14_hung_tools_of_one_share_leave_another_share_its_threads():
+async def test_hung_tools_of_one_share_leave_another_share_its_threads():
     hung = Hung(64)
     with WorkerPool({"max_workers": 6}) as pool:
         noisy, calm = pool.share("noisy", max_workers=3), pool.share("calm", max_workers=2)
@@ -69,7 +69,7 @@ async def test_14_hung_tools_of_one_share_leave_another_share_its_threads():
 
 
 @in_loop
-async def test_14_a_slot_stays_taken_while_its_thread_runs(passing_time):
+async def test_a_slot_stays_taken_while_its_thread_runs(passing_time):
     hung = Hung(1, lambda: passing_time.skip(61))
     with WorkerPool({"max_workers": 1, "on_saturation": "wait"}) as pool:
         with pytest.raises(CodeModeTimeoutError):
@@ -82,7 +82,7 @@ async def test_14_a_slot_stays_taken_while_its_thread_runs(passing_time):
 
 
 @in_loop
-async def test_14_what_waits_for_a_thread_is_forgotten_with_its_invocation(passing_time):
+async def test_what_waits_for_a_thread_is_forgotten_with_its_invocation(passing_time):
     hung = Hung(64)
     begun: list[str] = []
     late = Tool("late", execute=lambda _: begun.append("late"))
@@ -113,7 +113,7 @@ def busy_until(event: threading.Event):
 
 
 @in_loop
-async def test_14_endless_checks_of_one_share_leave_another_share_its_turn():
+async def test_endless_checks_of_one_share_leave_another_share_its_turn():
     end = threading.Event()
     noisy, calm = HostThreads().of_invocation(), HostThreads().of_invocation()
     checks = [asyncio.create_task(noisy.run_check(busy_until(end))) for _ in range(4)]
@@ -126,7 +126,7 @@ async def test_14_endless_checks_of_one_share_leave_another_share_its_turn():
 
 
 @in_loop
-async def test_14_a_check_stops_when_nobody_waits_for_it():
+async def test_a_check_stops_when_nobody_waits_for_it():
     stopped = threading.Event()
     begun = threading.Event()
 
@@ -147,7 +147,7 @@ async def test_14_a_check_stops_when_nobody_waits_for_it():
 
 
 @in_loop
-async def test_14_one_check_runs_at_a_time_however_many_shares_wait():
+async def test_one_check_runs_at_a_time_however_many_shares_wait():
     running = threading.Semaphore(1)
     together: list[bool] = []
 
@@ -165,7 +165,7 @@ async def test_14_one_check_runs_at_a_time_however_many_shares_wait():
 
 
 @in_loop
-async def test_14_an_invocation_that_asks_for_much_does_not_make_another_wait_for_all_of_it():
+async def test_an_invocation_that_asks_for_much_does_not_make_another_wait_for_all_of_it():
     share = HostThreads()
     greedy, modest = share.of_invocation(), share.of_invocation()
     gate, order = threading.Event(), []
@@ -198,7 +198,7 @@ class Hanging:
 
 
 @pytest.mark.parametrize("is_other_share", [True, False])
-def test_14_a_check_that_hangs_is_passed_over(is_other_share):
+def test_a_check_that_hangs_is_passed_over(is_other_share):
     asyncio.run(pass_over(is_other_share=is_other_share))
 
 
@@ -218,7 +218,7 @@ async def pass_over(*, is_other_share: bool):
 
 
 @in_loop
-async def test_14_a_check_that_was_passed_over_waits_for_its_turn_again():
+async def test_a_check_that_was_passed_over_waits_for_its_turn_again():
     hanging, go_on = Hanging(), threading.Event()
     hung = asyncio.create_task(HostThreads().of_invocation().run_check(hanging))
     assert await asyncio.to_thread(hanging.begun.wait, TIMEOUT)
@@ -238,7 +238,7 @@ async def test_14_a_check_that_was_passed_over_waits_for_its_turn_again():
 
 
 @in_loop
-async def test_14_a_slot_stays_taken_while_a_check_hangs(passing_time):
+async def test_a_slot_stays_taken_while_a_check_hangs(passing_time):
     hanging = Hanging()
 
     class Slow(BaseModel):
@@ -292,7 +292,7 @@ asyncio.run(main())
 """
 
 
-def test_14_a_hung_tool_does_not_keep_the_interpreter_from_ending():
+def test_a_hung_tool_does_not_keep_the_interpreter_from_ending():
     ended = subprocess.run(
         [sys.executable, "-W", "error", "-c", HANGING_HOST], capture_output=True, text=True, timeout=60, check=False
     )

@@ -52,7 +52,7 @@ def ids(interrupt):
     return [request.interrupt_id for request in interrupt.requests]
 
 
-def test_13_a_step_that_is_run_again_finds_its_pause_seed_and_start(spy):
+def test_a_step_that_is_run_again_finds_its_pause_seed_and_start(spy):
     first, again = (paused(spy, **THREAD) for _ in range(2))
     assert ids(first) == ids(again)
     options = {**PAUSING, "continuation": KEYS}
@@ -64,14 +64,14 @@ def test_13_a_step_that_is_run_again_finds_its_pause_seed_and_start(spy):
     assert seen[0][0] == THREAD["started_at_ms"]
 
 
-def test_13_a_binding_of_the_options_names_the_conversation_too(spy):
+def test_a_binding_of_the_options_names_the_conversation_too(spy):
     bound = {**KEYS, "context_binding": "workflow 7"}
     assert ids(paused(spy, continuation=bound, tool_call_id="call_1")) == ids(
         paused(spy, continuation=bound, tool_call_id="call_1")
     )
 
 
-def test_13_the_process_key_counts_when_it_was_set(spy):
+def test_the_process_key_counts_when_it_was_set(spy):
     set_continuation_signing_key("set for the process")
     try:
         assert ids(paused(spy, continuation={}, **THREAD)) == ids(paused(spy, continuation={}, **THREAD))
@@ -81,7 +81,7 @@ def test_13_the_process_key_counts_when_it_was_set(spy):
 
 
 @pytest.mark.parametrize("missing", ["tool_call_id", "context_binding", "keys"])
-def test_13_without_key_outer_id_and_binding_all_stays_random(spy, missing):
+def test_without_key_outer_id_and_binding_all_stays_random(spy, missing):
     call = {key: value for key, value in THREAD.items() if key != missing}
     keys = {} if missing == "keys" else KEYS
     js = "await tools.refund(Math.random()); return 1"
@@ -102,11 +102,11 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS)
-def test_13_whatever_differs_makes_another_pause(spy, other):
+def test_whatever_differs_makes_another_pause(spy, other):
     assert set(ids(paused(spy, **THREAD))).isdisjoint(ids(paused(spy, **{**THREAD, **other})))
 
 
-def test_13_types_are_stripped_before_a_program_names_itself(spy):
+def test_types_are_stripped_before_a_program_names_itself(spy):
     plain, typed = "const n  = 1; return await tools.refund(n)", "const n: 1 = 1; return await tools.refund(n)"
     assert len(ids(paused(spy, plain, **THREAD))) == 1
     same = [paused(spy, js, **THREAD) for js in (typed, typed)]
@@ -117,12 +117,12 @@ def test_13_types_are_stripped_before_a_program_names_itself(spy):
     ("keys", "is_same"),
     [(["old", "new", "old"], True), (["old", "new"], True), (["new", "old"], False), (["new"], False)],
 )
-def test_13_the_first_key_names_a_program_for_as_long_as_it_stays_the_first(spy, keys, is_same):
+def test_the_first_key_names_a_program_for_as_long_as_it_stays_the_first(spy, keys, is_same):
     old = paused(spy, continuation={"keys": ["old"]}, **THREAD)
     assert (ids(old) == ids(paused(spy, continuation={"keys": keys}, **THREAD))) is is_same
 
 
-def test_13_a_step_that_is_run_again_while_keys_are_rotated_makes_no_call_again(spy):
+def test_a_step_that_is_run_again_while_keys_are_rotated_makes_no_call_again(spy):
     journal, noted = MemoryJournal(), []
     tools = [Tool("note", execute=lambda value, context: noted.append(value) or "noted"), spy.guarded()]
     js = "const one = await tools.note(1); return [one, await tools.refund({ order: 'a' })]"
@@ -132,7 +132,7 @@ def test_13_a_step_that_is_run_again_while_keys_are_rotated_makes_no_call_again(
     assert noted == [1]
 
 
-def test_13_the_same_call_with_another_input_is_another_question(spy):
+def test_the_same_call_with_another_input_is_another_question(spy):
     """A tool that gives something else when the step is run again: the answer to the first must not fit."""
     prices = itertools.count(100)
     tools = [Tool("price", execute=lambda: next(prices)), spy.guarded()]
@@ -151,7 +151,7 @@ def test_13_the_same_call_with_another_input_is_another_question(spy):
     assert spy.ran == []
 
 
-def test_13_a_recovery_of_a_step_that_is_run_again_has_the_same_ids(spy, passing_time):
+def test_a_recovery_of_a_step_that_is_run_again_has_the_same_ids(spy, passing_time):
     def unknown():
         code_mode = create_code_mode_tool(
             [spy.guarded(), Tool("hang", execute=hang)],
@@ -171,7 +171,7 @@ def test_13_a_recovery_of_a_step_that_is_run_again_has_the_same_ids(spy, passing
 # --- the binding of an invocation ---
 
 
-def test_13_a_pause_goes_on_under_its_own_binding_alone(spy):
+def test_a_pause_goes_on_under_its_own_binding_alone(spy):
     options = {**PAUSING, "continuation": {**KEYS, "context_binding": "tenant"}}
     code_mode = create_code_mode_tool([spy.guarded()], options)
     interrupt = through_json(code_mode.execute_sync({"js": JS}, context_binding="thread 1"))
@@ -189,7 +189,7 @@ def test_13_a_pause_goes_on_under_its_own_binding_alone(spy):
     assert len(spy.ran) == 1
 
 
-def test_13_the_next_pause_is_bound_as_the_first_was(spy):
+def test_the_next_pause_is_bound_as_the_first_was(spy):
     code_mode = create_code_mode_tool([spy.guarded()], {**PAUSING, "continuation": KEYS})
     first = code_mode.execute_sync({"js": "await tools.refund(1); return await tools.refund(2)"}, context_binding="t")
     second = code_mode.resume_sync(first, OK, context_binding="t")
@@ -198,7 +198,7 @@ def test_13_the_next_pause_is_bound_as_the_first_was(spy):
     assert code_mode.resume_sync(second, OK, context_binding="t") == {"done": "refund"}
 
 
-def test_13_the_two_bindings_are_never_one_text(spy):
+def test_the_two_bindings_are_never_one_text(spy):
     """A thread id may be a client's choice; no choice of it makes the pause of another tenant."""
     made = paused(spy, continuation={**KEYS, "context_binding": "a"}, context_binding="b")
     for tenant, thread in [("b", "a"), ("ab", None), (None, "ab"), ('["a","b"]', None), (None, '["a","b"]')]:
@@ -211,17 +211,17 @@ def test_13_the_two_bindings_are_never_one_text(spy):
     [{"context_binding": ""}, {"context_binding": 5}, {"started_at_ms": 0}, {"started_at_ms": -1},
      {"started_at_ms": 1.5}, {"started_at_ms": True}, {"started_at_ms": "1"}, {"started_at_ms": 10**16}],
 )  # fmt: skip
-def test_13_what_reaches_a_signature_or_the_clock_is_checked_at_the_call(spy, wrong):
+def test_what_reaches_a_signature_or_the_clock_is_checked_at_the_call(spy, wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         run_code_mode_sync("return 1", [], **wrong)
 
 
-def test_13_a_program_starts_at_the_time_that_was_noted():
+def test_a_program_starts_at_the_time_that_was_noted():
     js = "return [Date.now(), new Date().getTime()]"
     assert run_code_mode_sync(js, [], started_at_ms=5) == [5, 6]
 
 
-def test_13_the_clock_goes_on_to_times_that_were_noted(spy):
+def test_the_clock_goes_on_to_times_that_were_noted(spy):
     async def look() -> None:
         """Give the program an answer."""
 
@@ -240,7 +240,7 @@ names = st.text(min_size=1, max_size=6)
 
 @settings(max_examples=rounds(40, 200), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.tuples(names | st.none(), names | st.none(), names, names), min_size=2, max_size=2, unique=True))
-def test_13_no_two_sets_of_names_come_to_one_identity(two):
+def test_no_two_sets_of_names_come_to_one_identity(two):
     made = []
     for tenant, thread, outer_id, js in two:
         identify = derived_identity(ContinuationOptions(keys="k", context_binding=tenant), outer_id, thread)
@@ -251,5 +251,5 @@ def test_13_no_two_sets_of_names_come_to_one_identity(two):
     assert len(set(made)) == len(made)
 
 
-def test_13_another_replay_version_came_with_it():
+def test_identities_came_with_another_replay_version():
     assert REPLAY_VERSION >= 5

@@ -37,22 +37,22 @@ def giving(value):
 
 
 @pytest.mark.parametrize("how", DROPPING)
-def test_17_an_output_that_was_dropped_is_freed(how):
+def test_an_output_that_was_dropped_is_freed(how):
     assert start(DROPPING[how], [giving("x" * 3 * MEGABYTE)], ROOMY) == "ok"
 
 
-def test_17_dropped_outputs_of_many_objects_are_freed():
+def test_dropped_outputs_of_many_objects_are_freed():
     rows = [{"id": number, "name": f"row {number}"} for number in range(20_000)]
     assert start(DROPPING["one after the other"], [giving(rows)], ROOMY) == "ok"
 
 
-def test_17_what_is_kept_still_meets_the_memory_limit():
+def test_what_is_kept_still_meets_the_memory_limit():
     js = "const kept = []; for (let i = 0; i < 60; i++) kept.push(await tools.get(1)); return kept.length"
     with pytest.raises(CodeModeError, match="memory"):
         start(js, [giving("x" * 3 * MEGABYTE)], ROOMY)
 
 
-def test_17_of_a_very_long_error_message_the_program_gets_the_beginning():
+def test_of_a_very_long_error_message_the_program_gets_the_beginning():
     async def fail(_input):
         raise CodeModeError("x" * 5_000_000)
 
@@ -66,7 +66,7 @@ def test_17_of_a_very_long_error_message_the_program_gets_the_beginning():
 # --- the ledger's own limit ---
 
 
-def test_17_a_full_ledger_is_an_error_that_names_itself():
+def test_a_full_ledger_is_an_error_that_names_itself():
     js = "for (let i = 0; i < 60; i++) await tools.get(1); return 'ok'"
     with pytest.raises(CodeModeBridgeLimitError, match=r"ledger.*execution_policy\.max_ledger_bytes") as caught:
         start(js, [giving("x" * 3 * MEGABYTE)], {"execution_policy": {"max_bridge_requests": 500}})
@@ -74,7 +74,7 @@ def test_17_a_full_ledger_is_an_error_that_names_itself():
     assert sum(call["status"] == "fulfilled" for call in caught.value.calls) == 42
 
 
-def test_17_the_program_can_catch_it_and_go_on_with_what_it_has():
+def test_a_program_can_catch_that_the_ledger_is_full():
     js = """
         let done = 0;
         try { for (;;) { await tools.get(1); done++; } }
@@ -83,13 +83,13 @@ def test_17_the_program_can_catch_it_and_go_on_with_what_it_has():
     assert start(js, [giving("x" * 300_000)], policy) == [3, "CodeModeBridgeLimitError", True]
 
 
-def test_17_inputs_count_and_end_the_program():
+def test_inputs_count_and_end_the_program():
     js = "try { for (;;) await tools.get('x'.repeat(300000)) } catch { return 'caught' }"
     with pytest.raises(CodeModeBridgeLimitError, match="ledger"):
         start(js, [giving(1)], {"execution_policy": {"max_ledger_bytes": MEGABYTE}})
 
 
-def test_17_errors_and_what_a_person_is_shown_count():
+def test_errors_and_what_a_person_is_shown_count():
     async def fail(_input):
         raise CodeModeError("x" * 20_000)
 
@@ -107,7 +107,7 @@ def test_17_errors_and_what_a_person_is_shown_count():
     assert len(interrupt.requests) == 1
 
 
-def test_17_the_limit_of_the_first_run_holds_for_the_rest():
+def test_the_limit_of_the_first_run_holds_for_the_rest():
     js = "await tools.get(1); await tools.refund(1); await tools.get(1); return 'ok'"
     tools = [giving("x" * 300_000), Spy().guarded()]
     tight = {**PAUSING, "execution_policy": {"max_ledger_bytes": 500_000}}
@@ -118,7 +118,7 @@ def test_17_the_limit_of_the_first_run_holds_for_the_rest():
     assert go_on(roomy, tools, approve, options=tight) == "ok"
 
 
-def test_17_a_caught_refusal_is_replayed_as_it_was():
+def test_a_caught_refusal_is_replayed_as_it_was():
     js = """
         const seen = [];
         for (let i = 0; i < 5; i++) { try { await tools.get(1); seen.push(1); } catch (e) { seen.push(e.name); } }
@@ -131,7 +131,7 @@ def test_17_a_caught_refusal_is_replayed_as_it_was():
     assert go_on(interrupt, tools, {"approved": True}) == expected
 
 
-def test_17_what_a_trace_keeps_is_what_the_ledger_took():
+def test_what_a_trace_keeps_is_what_the_ledger_took():
     traces = []
     policy = {"max_ledger_bytes": MEGABYTE}
     options = {"execution_policy": policy, "lifecycle": {"on_trace": traces.append}}
@@ -142,7 +142,7 @@ def test_17_what_a_trace_keeps_is_what_the_ledger_took():
 
 
 @pytest.mark.parametrize("value", [0, -1, True, "1", 1 << 40])
-def test_17_a_wrong_limit_is_refused(value):
+def test_a_wrong_ledger_limit_is_refused(value):
     with pytest.raises(ValueError, match=r"execution_policy\.max_ledger_bytes"):
         start("return 1", [], {"execution_policy": {"max_ledger_bytes": value}})
 
@@ -157,7 +157,7 @@ outcomes = (
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(texts, texts, outcomes), max_size=12))
-def test_17_the_count_is_that_of_the_entries(calls):
+def test_the_count_is_that_of_the_entries(calls):
     """Counting step by step comes to what the ledger would count if it were recorded at once."""
     maximum = 3000
     size, again = (LedgerSize(maximum, HostErrors()) for _ in range(2))

@@ -23,7 +23,7 @@ def tenant_tool(**options):
 
 
 @pytest.mark.parametrize("value", ["({ ok: true })", "[1]", "'done'"])
-def test_15_an_equal_value_under_an_equal_id_is_not_another_tenants_run(value):
+def test_an_equal_value_under_an_equal_id_is_not_another_tenants_run(value):
     code_mode = tenant_tool()
     js = f"await tools.secret(); return {value}"
     theirs = code_mode.execute_sync({"js": js}, tool_call_id=CALL, context="tenant A")
@@ -35,7 +35,7 @@ def test_15_an_equal_value_under_an_equal_id_is_not_another_tenants_run(value):
 
 
 @pytest.mark.parametrize("value", ["null", "true", "7"])
-def test_15_values_that_are_one_object_belong_to_neither_of_two_runs(value):
+def test_values_that_are_one_object_belong_to_neither_of_two_runs(value):
     code_mode = tenant_tool()
     for tenant in ("A", "B"):
         result = code_mode.execute_sync(
@@ -44,7 +44,7 @@ def test_15_values_that_are_one_object_belong_to_neither_of_two_runs(value):
     assert entries(code_mode, result, CALL) == []
 
 
-def test_15_a_recorded_outcome_is_a_run_without_a_trace():
+def test_a_recorded_outcome_is_a_run_without_a_trace():
     @tool(needs_approval=True)
     def pay() -> int:
         return 1
@@ -59,7 +59,7 @@ def test_15_a_recorded_outcome_is_a_run_without_a_trace():
     assert entries(code_mode, again, CALL) == []
 
 
-def test_15_what_is_kept_is_bounded_in_bytes():
+def test_what_is_kept_is_bounded_in_bytes():
     async def rows() -> list[str]:
         return ["x" * 1000] * 900
 
@@ -76,7 +76,7 @@ def test_15_what_is_kept_is_bounded_in_bytes():
     assert entries(code_mode, results[0]) == []
 
 
-def test_15_a_run_too_large_to_keep_still_counts_as_one():
+def test_a_run_too_large_to_keep_still_counts_as_one():
     async def rows() -> list[str]:
         return ["x" * 1000] * 3000
 
@@ -89,7 +89,7 @@ def test_15_a_run_too_large_to_keep_still_counts_as_one():
 
 
 @pytest.mark.parametrize("value", ["null", "false", "7", "0.5", "''"])
-def test_15_a_run_that_was_forgotten_still_counts_as_one(value):
+def test_a_run_that_was_forgotten_still_counts_as_one(value):
     """Its caller asks late, when runs of other tenants have taken the room: none of them may answer for it."""
 
     async def rows(_input, context):
@@ -108,7 +108,7 @@ def test_15_a_run_that_was_forgotten_still_counts_as_one(value):
 
 
 @pytest.mark.parametrize("value", ["null", "true", "7", "({ ok: true })", "'done'"])
-def test_15_in_one_call_the_last_run_is_the_one_that_is_shown(value):
+def test_in_one_call_the_last_run_is_the_one_that_is_shown(value):
     one_call = tenant_tool().for_one_call()
     for tenant in ("A", "A again"):
         result = one_call.execute_sync(
@@ -121,7 +121,7 @@ def test_15_in_one_call_the_last_run_is_the_one_that_is_shown(value):
     assert entries(other, silent, CALL) == []
 
 
-def test_15_in_one_call_an_outcome_that_was_recorded_shows_no_other_run():
+def test_in_one_call_an_outcome_that_was_recorded_shows_no_other_run():
     @tool(needs_approval=True)
     def pay() -> int:
         return 1

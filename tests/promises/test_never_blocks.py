@@ -30,7 +30,7 @@ SCENARIOS = [
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a zygote needs Linux")
 @pytest.mark.parametrize("scenarios", SCENARIOS)
-def test_29_nothing_blocks_the_event_loop(scenarios: str, tmp_path: Path):
+def test_nothing_blocks_the_event_loop(scenarios: str, tmp_path: Path):
     done = subprocess.run(
         [sys.executable, "-W", "error", str(HOST), scenarios, str(tmp_path)],
         capture_output=True,
@@ -41,7 +41,7 @@ def test_29_nothing_blocks_the_event_loop(scenarios: str, tmp_path: Path):
     assert (done.returncode, done.stdout.strip(), done.stderr.strip()) == (0, "ok", "")
 
 
-def test_29_a_worker_that_comes_when_nobody_wants_it_any_more_is_closed(monkeypatch: pytest.MonkeyPatch):
+def test_a_worker_that_comes_when_nobody_wants_it_any_more_is_closed(monkeypatch: pytest.MonkeyPatch):
     """The caller is cancelled while a thread starts its worker."""
 
     async def scenario() -> None:
@@ -70,7 +70,7 @@ def test_29_a_worker_that_comes_when_nobody_wants_it_any_more_is_closed(monkeypa
     within(scenario())
 
 
-def test_29_first_runs_at_once_start_one_source(monkeypatch: pytest.MonkeyPatch):
+def test_first_runs_at_once_start_one_source(monkeypatch: pytest.MonkeyPatch):
     made: list[int] = []
     make = Stock._spawn
 
@@ -91,7 +91,7 @@ def test_29_first_runs_at_once_start_one_source(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("schema", [{"type": "nonsense"}, {"$schema": "what", "type": 5}])
-def test_29_what_the_host_raises_while_a_frame_is_read_ends_the_run(schema: Any):
+def test_what_the_host_raises_while_a_frame_is_read_ends_the_run(schema: Any):
     """It used to be logged by the event loop, and the program to wait until its time was over."""
     tool = Tool("broken", execute=lambda value: value, input_schema=schema)
     with pytest.raises(ValueError, match="input_schema of tool 'broken'"):

@@ -43,7 +43,7 @@ class Own:
 
 @pytest.mark.parametrize("answer", [OK, NO], ids=["same answers", "other answers"])
 @pytest.mark.parametrize("how", ["sync", "async", "task", "thread", "nested"])
-def test_10_a_tool_cannot_resume_the_program_that_waits_for_it(how, answer):
+def test_a_tool_cannot_resume_the_program_that_waits_for_it(how, answer):
     own = Own(how, answer)
     own.pause = through_json(start(JS, own.tools))
     name, message = go_on(own.pause, own.tools, OK)
@@ -52,7 +52,7 @@ def test_10_a_tool_cannot_resume_the_program_that_waits_for_it(how, answer):
     assert go_on(own.pause, own.tools, OK) == [name, message]
 
 
-def test_10_what_a_tool_leaves_running_is_told_the_outcome_afterwards():
+def test_what_a_tool_leaves_running_is_told_the_outcome_afterwards():
     own = Own("async")
     begun: list[asyncio.Task[Any]] = []
     ended = asyncio.Event()
@@ -75,7 +75,7 @@ def test_10_what_a_tool_leaves_running_is_told_the_outcome_afterwards():
     assert within(scenario()) == "left"
 
 
-def test_10_a_tool_may_resume_another_program():
+def test_a_tool_may_resume_another_program():
     other = start("return await tools.own(1)", [Tool("own", execute=lambda _: 1, needs_approval=True)])
     given = {"tools": [Tool("own", execute=lambda _: "other", needs_approval=True)], "options": PAUSING}
 

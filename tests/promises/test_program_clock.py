@@ -69,7 +69,7 @@ def caught(call: str) -> str:
 @pytest.mark.parametrize(
     "js", ["return await tools.slow()", "return (await Promise.all([tools.slow(), tools.slow()]))[1]"]
 )
-def test_27_waiting_for_a_tool_takes_none_of_the_programs_time(taking: Any, js: str):
+def test_waiting_for_a_tool_takes_none_of_the_programs_time(taking: Any, js: str):
     assert run(js, [taking(350)], clock="program", timeout_ms=LIMIT_MS) == "awake"
     assert type(failure(js, [taking(350)], clock="wall", timeout_ms=LIMIT_MS)) is CodeModeTimeoutError
 
@@ -84,7 +84,7 @@ def test_27_waiting_for_a_tool_takes_none_of_the_programs_time(taking: Any, js: 
         "for (;;) await null;",
     ],
 )
-def test_27_a_program_that_does_not_end_is_ended(taking: Any, js: str):
+def test_a_program_that_does_not_end_is_ended(taking: Any, js: str):
     error = failure(js, [taking(0)], clock="program", timeout_ms=300)
     assert type(error) is CodeModeTimeoutError
     message = re.sub(STOOD_STILL, "", error.message)
@@ -92,7 +92,7 @@ def test_27_a_program_that_does_not_end_is_ended(taking: Any, js: str):
     assert error.details["timeout_ms"] == 300
 
 
-def test_27_the_programs_time_adds_up_over_its_turns(passing_time: Any):
+def test_the_programs_time_adds_up_over_its_turns(passing_time: Any):
     calls: list[int] = []
     tools = [Tool("tick", execute=lambda: calls.append(1))]
     options = {"lifecycle": {"on_console": lambda _: passing_time.skip(5)}}  # it has written that in its turn
@@ -102,7 +102,7 @@ def test_27_the_programs_time_adds_up_over_its_turns(passing_time: Any):
     assert 0 < len(calls) < 200
 
 
-def test_27_a_worker_that_never_answers_is_killed(passing_time: Any):
+def test_a_worker_that_never_answers_is_killed(passing_time: Any):
     stopped: list[int] = []
 
     def stop(pool: WorkerPool) -> None:
@@ -138,7 +138,7 @@ def status(pid: int) -> str:
         return ""
 
 
-def test_27_the_clock_is_kept_in_the_continuation():
+def test_the_clock_is_kept_in_the_continuation():
     kept = Continuation.of("return 1", "engine", limited(SETTINGS, clock="program"), Ledger())
     plain = kept.to_dict()
     assert Continuation.from_dict(plain).settings(SETTINGS).limits.clock == "program"
@@ -148,7 +148,7 @@ def test_27_the_clock_is_kept_in_the_continuation():
             Continuation.from_dict(changed)
 
 
-def test_27_a_resumed_program_has_the_clock_that_it_began_with(taking: Any):
+def test_a_resumed_program_has_the_clock_that_it_began_with(taking: Any):
     js = "await tools.pay(); return await tools.slow()"
     tools = [Tool("pay", execute=lambda: "paid", needs_approval=True), taking(350)]
 
@@ -169,7 +169,7 @@ def test_27_a_resumed_program_has_the_clock_that_it_began_with(taking: Any):
 # --- one call's time ---
 
 
-def test_27_a_tool_that_does_not_answer_fails_for_the_program_and_is_cancelled(taking: Any, late: Any):
+def test_a_tool_that_does_not_answer_fails_for_the_program_and_is_cancelled(taking: Any, late: Any):
     seen: list[str] = []
 
     async def hang() -> None:
@@ -216,12 +216,12 @@ async def _swallowing(late: Callable[[], None]) -> str:
 
 @pytest.mark.parametrize("kind", [_stubborn, _items, _swallowing])
 @pytest.mark.parametrize("clock", ["wall", "program"])
-def test_27_no_kind_of_tool_outlasts_its_time(late: Any, kind: Any, clock: str):
+def test_no_kind_of_tool_outlasts_its_time(late: Any, kind: Any, clock: str):
     told = run(caught("tools.hang()"), [Tool("hang", execute=partial(kind, late))], clock=clock, **EACH_CALL)
     assert told[1] == "CODE_MODE_CALL_TIMEOUT"
 
 
-def test_27_a_tool_in_a_thread_is_left_to_it(late: Any):
+def test_a_tool_in_a_thread_is_left_to_it(late: Any):
     going_on, went_on = threading.Event(), threading.Event()
 
     def hang() -> None:
@@ -235,7 +235,7 @@ def test_27_a_tool_in_a_thread_is_left_to_it(late: Any):
     assert went_on.wait(60)
 
 
-def test_27_a_call_that_was_not_begun_did_not_happen(late: Any):
+def test_a_call_that_was_not_begun_did_not_happen(late: Any):
     ran: list[int] = []
 
     async def undecided(_input: Any, _context: Any) -> bool:
@@ -249,7 +249,7 @@ def test_27_a_call_that_was_not_begun_did_not_happen(late: Any):
     assert ran == []
 
 
-def test_27_a_person_may_take_longer_than_a_tool(passing_time: Any):
+def test_a_person_may_take_longer_than_a_tool(passing_time: Any):
     both = asyncio.Barrier(2)
 
     async def thought() -> None:
@@ -272,7 +272,7 @@ def test_27_a_person_may_take_longer_than_a_tool(passing_time: Any):
     assert run(js, tools, options=options, tool_timeout_ms=LIMIT_MS) == ["paid", "asked"]
 
 
-def test_27_what_comes_before_and_after_a_person_counts(passing_time: Any):
+def test_what_comes_before_and_after_a_person_counts(passing_time: Any):
     async def asking(_input: Any, context: Any) -> None:
         passing_time.skip(31)
         with context.asking_person():
@@ -287,7 +287,7 @@ def test_27_what_comes_before_and_after_a_person_counts(passing_time: Any):
     assert (told[0], seen) == ("CodeModeToolError", ["a person decided"])
 
 
-def test_27_an_uncaught_one_is_the_hosts_error_and_the_model_is_told_that_it_may_have_happened(taking: Any):
+def test_an_uncaught_tool_timeout_tells_the_model_that_the_call_may_have_happened(taking: Any):
     js = "await tools.slow()"
     error = failure(js, [taking(LATE_SECONDS)], **EACH_CALL)
     assert type(error) is CodeModeToolError
@@ -298,7 +298,7 @@ def test_27_an_uncaught_one_is_the_hosts_error_and_the_model_is_told_that_it_may
     assert "May or may not have happened, find out before repeating: slow" in failure_text(error, js)
 
 
-def test_27_listeners_hear_once_how_it_ended(late: Any):
+def test_listeners_hear_once_how_a_timed_out_call_ended(late: Any):
     traces: list[Any] = []
     options = {"lifecycle": {"on_trace": traces.append}}
     run(caught("tools.hang()"), [Tool("hang", execute=partial(_swallowing, late))], options=options, **EACH_CALL)
@@ -307,7 +307,7 @@ def test_27_listeners_hear_once_how_it_ended(late: Any):
     ]
 
 
-def test_27_the_answer_is_recorded_and_not_asked_for_again(late: Any):
+def test_a_timed_out_call_is_recorded_and_not_made_again(late: Any):
     began: list[int] = []
 
     async def hang() -> None:
@@ -328,7 +328,7 @@ def test_27_the_answer_is_recorded_and_not_asked_for_again(late: Any):
 
 
 @pytest.mark.parametrize("policy", [EACH_CALL, {"clock": "program", "timeout_ms": LIMIT_MS}])
-def test_27_a_server_that_does_not_answer_does_not_hold_a_program(late: Any, policy: dict[str, Any]):
+def test_a_server_that_does_not_answer_does_not_hold_a_program(late: Any, policy: dict[str, Any]):
     async def late_and_silent(*connection: Any) -> None:
         late()
         await silent(*connection)
@@ -344,6 +344,6 @@ def test_27_a_server_that_does_not_answer_does_not_hold_a_program(late: Any, pol
     assert told == ["CodeModeFetchError", "CODE_MODE_FETCH_ERROR", "fetch did not answer within 60000 ms"]
 
 
-def test_27_a_call_in_its_time_is_as_ever():
+def test_a_call_within_its_time_is_unchanged():
     js, slow = "return await Promise.all([tools.slow(), tools.slow()])", lambda: asyncio.sleep(0.01, "awake")
     assert run(js, [Tool("slow", execute=slow)], tool_timeout_ms=20_000, clock="program") == ["awake", "awake"]

@@ -57,7 +57,7 @@ def having(policy=None, **continuation):
 
 @pytest.mark.parametrize("first", ["small", "usual"])
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-def test_11_a_program_that_looks_at_its_limits_goes_the_same_way_again(spy, way, first):
+def test_a_program_that_looks_at_its_limits_goes_the_same_way_again(spy, way, first):
     js, small = way
     limits = [small, {}] if first == "small" else [{}, small]
     tools = [spy.tool("note", lambda value, _: value), spy.guarded()]
@@ -80,7 +80,7 @@ def elsewhere(interrupt):
     return changed(interrupt, lambda body: body.update(engine="0.0.1"))
 
 
-def test_11_another_engine_is_refused_unless_that_is_wanted(spy):
+def test_another_engine_is_refused_unless_that_is_wanted(spy):
     interrupt = elsewhere(start("return await tools.refund(1)", [spy.guarded()], having()))
     for _ in range(2):
         with pytest.raises(CodeModeProtocolError, match=r"version 0\.0\.1 of the engine") as caught:
@@ -94,7 +94,7 @@ def test_11_another_engine_is_refused_unless_that_is_wanted(spy):
     assert create_code_mode_tool([], {"continuation": {"anyEngine": True}}).options.continuation.any_engine is True
 
 
-def test_11_a_recorded_outcome_needs_no_engine(spy, monkeypatch):
+def test_a_recorded_outcome_needs_no_engine(spy, monkeypatch):
     """A second click after the host has got a newer engine: nothing has to run for it."""
     interrupt = start("return await tools.refund(1)", [spy.guarded()], having())
     value = go_on(interrupt, [spy.guarded()], OK, options=having())
@@ -103,7 +103,7 @@ def test_11_a_recorded_outcome_needs_no_engine(spy, monkeypatch):
     assert spy.ran == [("refund", 1)]
 
 
-def test_11_a_recovery_of_a_host_that_is_gone_names_the_engine_of_its_pause(spy):
+def test_a_recovery_of_a_host_that_is_gone_names_the_engine_of_its_pause(spy):
     guard = MemoryResumeGuard(clock=Hurry())
     interrupt = elsewhere(start("return await tools.refund(1)", [spy.guarded()], having()))
 
@@ -132,7 +132,7 @@ class Hurry(GuardClock):
         self.ahead += seconds
 
 
-def test_11_with_another_engine_a_replay_that_goes_another_way_is_still_stopped(spy):
+def test_with_another_engine_a_replay_that_goes_another_way_is_still_stopped(spy):
     tools = [spy.tool("look"), spy.guarded()]
     interrupt = start("await tools.look(0); return await tools.refund(1)", tools, having())
     spy.ran.clear()
@@ -146,14 +146,14 @@ def test_11_with_another_engine_a_replay_that_goes_another_way_is_still_stopped(
 
 
 @pytest.mark.parametrize("wrong", [1, "yes", None])
-def test_11_any_engine_is_a_flag(wrong):
+def test_any_engine_must_be_a_boolean(wrong):
     with pytest.raises(ValueError, match=r"^continuation\.any_engine must be True or False"):
         ContinuationOptions(any_engine=wrong)
 
 
 @pytest.mark.parametrize("name", ["memory_limit_bytes", "max_stack_size_bytes"])
 @pytest.mark.parametrize("wrong", [0, -1, 1.5, "1", None, True, 1 << 40])
-def test_11_limits_of_a_continuation_are_checked(spy, name, wrong):
+def test_limits_of_a_continuation_are_checked(spy, name, wrong):
     interrupt = start("return await tools.refund(1)", [spy.guarded()], having())
     forged = changed(interrupt, lambda body: body["settings"].update({name: wrong}))
     with pytest.raises(CodeModeError):
@@ -161,6 +161,6 @@ def test_11_limits_of_a_continuation_are_checked(spy, name, wrong):
     assert spy.ran == []
 
 
-def test_11_the_limits_are_among_what_is_kept():
+def test_the_limits_are_among_what_is_kept():
     kept = Continuation.of("return 1", "engine", SETTINGS, Ledger()).kept
     assert {"memory_limit_bytes", "max_stack_size_bytes"} <= set(kept)

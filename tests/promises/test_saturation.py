@@ -74,7 +74,7 @@ def holding(pool: WorkerPool, options: Any = None) -> Any:
 @pytest.mark.parametrize("said", [None, "fail", "wait"])
 @pytest.mark.parametrize("pools", ["fail", "wait"])
 @pytest.mark.parametrize("shared", [False, True])
-def test_28_the_wish_to_wait_goes_with_each_invocation(said: str | None, pools: Any, shared: bool):
+def test_the_wish_to_wait_goes_with_each_invocation(said: str | None, pools: Any, shared: bool):
     async def scenario() -> None:
         with WorkerPool(PoolOptions(max_workers=1, on_saturation=pools)) as whole:
             pool = whole.share("tenant", max_workers=1) if shared else whole
@@ -95,7 +95,7 @@ def test_28_the_wish_to_wait_goes_with_each_invocation(said: str | None, pools: 
     within(scenario())
 
 
-def test_28_the_pools_wait_timeout_holds_for_who_wants_to_wait():
+def test_the_pools_wait_timeout_holds_for_who_wants_to_wait():
     async def scenario() -> None:
         with WorkerPool(PoolOptions(max_workers=1, wait_timeout_ms=50)) as pool:
             release, tasks = await holding(pool)
@@ -170,18 +170,18 @@ def together(pool: WorkerPool, nested: Any, js: str, count: int) -> list[Any]:
     return within(scenario())
 
 
-def test_28_a_hundred_programs_whose_tools_run_programs_all_end(pool: WorkerPool):
+def test_a_hundred_programs_whose_tools_run_programs_all_end(pool: WorkerPool):
     js = "const both = await Promise.all([tools.ask(), tools.ask()]); return both[0] + await tools.ask()"
     assert together(pool, inner, js, 100) == [2] * 100
     assert pool.active == 0
 
 
 @pytest.mark.parametrize("nested", NESTED.values(), ids=NESTED.keys())
-def test_28_however_a_tool_runs_a_program_it_waits_for_nobody_around_it(nested: Any, pool: WorkerPool):
+def test_however_a_tool_runs_a_program_it_waits_for_nobody_around_it(nested: Any, pool: WorkerPool):
     assert together(pool, nested, "return await tools.ask()", 20) == [1] * 20
 
 
-def test_28_programs_in_shares_end_too():
+def test_programs_in_shares_end_too():
     async def scenario() -> list[int]:
         with WorkerPool(PoolOptions(max_workers=3)) as whole:
             shares = [whole.share(name, max_workers=2) for name in "ab"]
@@ -197,7 +197,7 @@ def test_28_programs_in_shares_end_too():
     assert within(scenario()) == [1] * 60
 
 
-def test_28_programs_in_two_pools_that_use_each_other_end():
+def test_programs_in_two_pools_that_use_each_other_end():
     async def scenario() -> list[int]:
         with WorkerPool(PoolOptions(max_workers=1)) as one, WorkerPool(PoolOptions(max_workers=1)) as other:
             runs = [
@@ -209,7 +209,7 @@ def test_28_programs_in_two_pools_that_use_each_other_end():
     assert within(scenario()) == [1] * 20
 
 
-def test_28_programs_end_where_memory_sets_the_limit(monkeypatch: pytest.MonkeyPatch):
+def test_programs_end_where_memory_sets_the_limit(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(available_memory, "read_available_bytes", lambda: 0)
 
     async def scenario() -> tuple[list[int], int]:
@@ -231,7 +231,7 @@ def test_28_programs_end_where_memory_sets_the_limit(monkeypatch: pytest.MonkeyP
     assert most <= 1 + MAX_BEYOND
 
 
-def test_28_sync_tools_have_threads_at_every_depth():
+def test_sync_tools_have_threads_at_every_depth():
     """More tools than there are threads wait for programs that need one too."""
 
     async def scenario() -> list[Any]:
@@ -254,7 +254,7 @@ def down(pool: WorkerPool, levels: int, options: Any) -> Any:
 
 
 @pytest.mark.parametrize("options", [WAIT, FAIL], ids=["wait", "fail"])
-def test_28_programs_go_four_deep_beyond_the_maximum_and_no_deeper(options: Any):
+def test_programs_go_four_deep_beyond_the_maximum_and_no_deeper(options: Any):
     async def scenario() -> None:
         with WorkerPool(PoolOptions(max_workers=1)) as pool:
             assert await down(pool, MAX_BEYOND, options) == 1 + MAX_BEYOND
@@ -267,11 +267,11 @@ def test_28_programs_go_four_deep_beyond_the_maximum_and_no_deeper(options: Any)
     within(scenario())
 
 
-def test_28_where_there_is_room_programs_go_as_deep_as_they_like(pool: WorkerPool):
+def test_where_there_is_room_programs_go_as_deep_as_they_like(pool: WorkerPool):
     assert within(down(pool, 6, FAIL)) == 7
 
 
-def test_28_a_resume_inside_a_tool_waits_for_nobody():
+def test_a_resume_inside_a_tool_waits_for_nobody():
     async def scenario() -> list[Any]:
         with WorkerPool(PoolOptions(max_workers=2)) as pool:
             pay = Tool("pay", execute=lambda: "paid", needs_approval=True)
@@ -289,7 +289,7 @@ def test_28_a_resume_inside_a_tool_waits_for_nobody():
     assert within(scenario()) == ["paid"] * 20
 
 
-def test_28_what_a_call_left_running_is_no_part_of_it():
+def test_what_a_call_left_running_is_no_part_of_it():
     depths: list[int] = []
 
     async def scenario() -> None:
@@ -316,7 +316,7 @@ def test_28_what_a_call_left_running_is_no_part_of_it():
     assert nesting.depth() == 0
 
 
-def test_28_a_thread_of_its_own_counts_as_its_own():
+def test_a_thread_of_its_own_counts_as_its_own():
     """Known limit: nothing tells whose it is."""
     seen: list[int] = []
     place = Place()

@@ -56,7 +56,7 @@ class Slots:
     st.lists(st.integers(1, 3), min_size=4, max_size=4),
     st.lists(st.integers(0, 2), max_size=3),
 )
-def test_28_no_tree_of_invocations_ever_waits_for_itself(forest: list[Tree], maxima: list[int], memory: list[int]):
+def test_no_tree_of_invocations_ever_waits_for_itself(forest: list[Tree], maxima: list[int], memory: list[int]):
     slots = Slots(maxima, memory)
 
     async def invoke(tree: Tree) -> None:

@@ -43,7 +43,7 @@ def takes(schema: Any, value: str) -> bool:
     ],
     ids=str,
 )
-def test_20_a_schema_that_does_not_say_its_draft_is_read_in_the_one_that_it_fits(schema, right, wrong):
+def test_a_schema_that_does_not_say_its_draft_is_read_in_the_one_that_it_fits(schema, right, wrong):
     assert takes(schema, right)
     assert not takes(schema, wrong)
     assert "take(input" in create_code_mode_tool([taking(schema)]).description
@@ -62,14 +62,14 @@ def test_20_a_schema_that_does_not_say_its_draft_is_read_in_the_one_that_it_fits
         "",
     ],
 )
-def test_20_a_draft_that_is_named_otherwise_or_unknown_fails_no_tool(name):
+def test_a_draft_that_is_named_otherwise_or_unknown_fails_no_tool(name):
     schema = {"$schema": name, **PAIR}
     assert takes(schema, "[1, 'a']")
     assert not takes(schema, "[1, 2]")
     assert "[number?, string?]" in declare_tools([prepared(taking(schema))])
 
 
-def test_20_the_tuple_is_declared_and_checked_before_anything_runs():
+def test_a_tuple_is_declared_and_checked_before_anything_runs():
     declared = declare_tools([prepared(taking({"type": "object", "properties": {"pair": PAIR}, "required": ["pair"]}))])
     assert "pair: [number?, string?]" in declared
     with pytest.raises(CodeModeToolError):
@@ -86,7 +86,7 @@ def test_20_the_tuple_is_declared_and_checked_before_anything_runs():
     ],
     ids=str,
 )
-def test_20_a_schema_that_a_developer_got_wrong_is_told_of(schema):
+def test_a_schema_that_a_developer_got_wrong_is_told_of(schema):
     with pytest.raises(ValueError, match="input_schema of tool 'take'"):
         create_code_mode_tool([taking(schema)])
 
@@ -111,7 +111,7 @@ BESIDE: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("schema", BESIDE, ids=str)
-def test_20_what_others_may_have_evaluated_is_not_declared_impossible(schema):
+def test_what_others_may_have_evaluated_is_not_declared_impossible(schema):
     for side in ("input_schema", "output_schema"):
         declared = declare_tools([prepared(Tool("take", execute=None, **{side: schema}))])
         assert "never" not in declared
@@ -129,5 +129,5 @@ def test_20_what_others_may_have_evaluated_is_not_declared_impossible(schema):
     ],
     ids=str,
 )
-def test_20_alone_it_says_what_it_says(schema, text):
+def test_a_keyword_alone_keeps_its_meaning(schema, text):
     assert f"Promise<{text}>" in declare_tools([prepared(Tool("give", execute=None, output_schema=schema))])

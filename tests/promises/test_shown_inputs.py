@@ -49,7 +49,7 @@ def spy():
 
 
 @pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS)
-def test_12_a_default_that_is_new_each_time_is_approved_as_it_was_shown(spy, schema):
+def test_a_default_that_is_new_each_time_is_approved_as_it_was_shown(spy, schema):
     interrupt = start("return await tools.pay({order: 'a'})", [spy.guarded("pay", input_schema=schema())])
     assert go_on(interrupt, [spy.guarded("pay", input_schema=schema())], OK) == {"done": "pay"}
     ((_, ran),) = spy.ran
@@ -57,14 +57,14 @@ def test_12_a_default_that_is_new_each_time_is_approved_as_it_was_shown(spy, sch
 
 
 @pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS)
-def test_12_and_can_be_denied(spy, schema):
+def test_a_default_that_is_new_each_time_can_be_denied(spy, schema):
     interrupt = start("return await tools.pay({order: 'a'})", [spy.guarded("pay", input_schema=schema())])
     with pytest.raises(CodeModeToolApprovalDeniedError):
         go_on(interrupt, [spy.guarded("pay", input_schema=schema())], NO)
     assert spy.ran == []
 
 
-def test_12_a_plain_function_too():
+def test_a_default_of_a_plain_function_is_approved_as_it_was_shown():
     tool = Tool.from_function(pay_function, name="pay", needs_approval=True)
     interrupt = start("return await tools.pay({order: 'a'})", [tool])
     assert go_on(interrupt, [tool], OK) == f"a at {interrupt.input['at']}"
@@ -75,7 +75,7 @@ class Broken(pydantic.BaseModel):
 
 
 @pytest.mark.parametrize("now", ["stricter", "raising", "gone"])
-def test_12_a_denial_needs_no_validation(spy, now):
+def test_a_denial_needs_no_validation(spy, now):
     interrupt = start("return await tools.pay({order: 'a'})", [spy.guarded("pay", input_schema=Pay)])
     raising = Annotated[Any, pydantic.BeforeValidator(lambda value: 1 / 0)]
     tools = {
@@ -87,7 +87,7 @@ def test_12_a_denial_needs_no_validation(spy, now):
         go_on(interrupt, tools, NO)
 
 
-def test_12_one_answer_approves_and_another_denies(spy):
+def test_one_answer_approves_and_another_denies(spy):
     js = "return (await Promise.allSettled([1, 2].map(n => tools.pay({order: `o${n}`})))).map(one => one.status)"
     interrupt = start(js, [spy.guarded("pay", input_schema=Pay)])
     first, second = interrupt.requests
@@ -96,7 +96,7 @@ def test_12_one_answer_approves_and_another_denies(spy):
     assert [value.model_dump() for _, value in spy.ran] == [first.input]
 
 
-def test_12_an_edit_is_validated_once_and_that_value_runs(spy):
+def test_an_edit_is_validated_once_and_that_value_runs(spy):
     interrupt = start("return await tools.pay({order: 'a'})", [spy.guarded("pay", input_schema=Pay)])
     before = next(ticks)
     go_on(interrupt, [spy.guarded("pay", input_schema=Pay)], {**OK, "input": {"order": "b"}})
@@ -105,7 +105,7 @@ def test_12_an_edit_is_validated_once_and_that_value_runs(spy):
     assert (ran.order, ran.at) == ("b", before + 1)
 
 
-def test_12_what_a_tool_asks_with_is_what_it_goes_on_with(spy):
+def test_what_a_tool_asks_with_is_what_it_goes_on_with(spy):
     seen = []
 
     def act(value, context):
@@ -121,7 +121,7 @@ def test_12_what_a_tool_asks_with_is_what_it_goes_on_with(spy):
 
 
 @pytest.mark.parametrize("hint", [None, "idempotentHint"])
-def test_12_a_call_of_unknown_outcome_is_shown_and_made_again_with_what_it_ran_with(spy, passing_time, hint):
+def test_a_call_of_unknown_outcome_is_shown_and_made_again_with_what_it_ran_with(spy, passing_time, hint):
     async def forever(value, context):
         passing_time.skip(61)
         await asyncio.Event().wait()
@@ -143,7 +143,7 @@ def test_12_a_call_of_unknown_outcome_is_shown_and_made_again_with_what_it_ran_w
     assert [one.input for one in recovery.requests] == ([] if hint else [first.model_dump()])
 
 
-def test_12_what_the_callback_does_to_its_copy_changes_nothing(spy):
+def test_what_the_callback_does_to_its_copy_changes_nothing(spy):
     def allow(request):
         request.input["order"] = "another"
         return "approved"
@@ -169,7 +169,7 @@ class Cents(pydantic.BaseModel):
 
 
 @pytest.mark.parametrize("mode", ["callback", "interrupt"])
-def test_12_rule_person_and_tool_get_one_value(spy, mode):
+def test_rule_person_and_tool_get_one_value(spy, mode):
     seen = []
 
     def rule(value, context):
@@ -190,7 +190,7 @@ def test_12_rule_person_and_tool_get_one_value(spy, mode):
     assert [*seen, spy.ran[0][1].amount] == [600, 600, 600]
 
 
-def test_12_an_edit_that_the_schema_would_change_is_refused(spy):
+def test_an_edit_that_the_schema_would_change_is_refused(spy):
     """The person saw 600; nobody can tell whether 300 means the cents that were shown or the euros of the schema."""
     interrupt = start("return await tools.pay({amount: 6})", [spy.guarded("pay", input_schema=Cents)])
     with pytest.raises(CodeModeProtocolError, match="changes a value each time"):
@@ -217,7 +217,7 @@ class Orders(pydantic.BaseModel):
         (Orders, {"first": {"amount": 6}, "others": [{"amount": 1}, {"amount": 2}], "named": {"a": {"amount": 3}}}),
     ],
 )
-def test_12_a_default_made_anew_beside_a_validator_that_changes_runs_as_shown(spy, schema, given):
+def test_a_default_made_anew_beside_a_validator_that_changes_runs_as_shown(spy, schema, given):
     tools = [spy.guarded("pay", input_schema=schema)]
     interrupt = start(f"return await tools.pay({json.dumps(given)})", tools)
     assert go_on(interrupt, tools, OK) == {"done": "pay"}
@@ -241,7 +241,7 @@ class Rates(pydantic.BaseModel):
 
 @pytest.mark.parametrize("given", ["", "{}", "{ rows: [{}, { cents: 2 }] }", "{ own: { cents: 3 }, rows: [{}] }"])
 @pytest.mark.parametrize("schema", [Rated, Rates])
-def test_12_defaults_that_no_validator_saw_run_as_shown_beside_fresh_ones(spy, schema, given):
+def test_defaults_that_no_validator_saw_run_as_shown_beside_fresh_ones(spy, schema, given):
     tools = [spy.guarded("pay", input_schema=schema)]
     interrupt = start(f"return await tools.pay({given})", tools)
     assert go_on(interrupt, tools, OK) == {"done": "pay"}
@@ -257,7 +257,7 @@ class Moody(pydantic.BaseModel):
     amount: Annotated[int, pydantic.AfterValidator(once_more)]
 
 
-def test_12_what_cannot_come_out_as_shown_is_refused_and_can_be_denied(spy):
+def test_what_cannot_come_out_as_shown_is_refused_and_can_be_denied(spy):
     tools = [spy.guarded("pay", input_schema=Moody)]
     interrupt = start("return await tools.pay({amount: 6})", tools)
     with pytest.raises(CodeModeProtocolError, match="does not come out as it was shown"):
@@ -273,7 +273,7 @@ class Login(pydantic.BaseModel):
     at: int = pydantic.Field(default_factory=lambda: next(ticks))
 
 
-def test_12_what_a_serialiser_would_hide_is_shown_as_the_guest_gave_it(spy):
+def test_what_a_serialiser_would_hide_is_shown_as_the_guest_gave_it(spy):
     tools = [spy.guarded("login", input_schema=Login)]
     interrupt = start("return await tools.login({secret: 's3', hidden: 4})", tools)
     assert go_on(interrupt, tools, OK) == {"done": "login"}
@@ -285,7 +285,7 @@ class SecretCents(Cents):
     secret: pydantic.SecretStr
 
 
-def test_12_a_secret_does_not_hide_what_the_other_fields_became(spy):
+def test_a_secret_does_not_hide_what_the_other_fields_became(spy):
     tools = [spy.guarded("pay", input_schema=SecretCents)]
     interrupt = start("return await tools.pay({amount: 6, secret: 's3'})", tools)
     assert interrupt.input == {"amount": 600, "note": "", "secret": "s3"}
@@ -302,7 +302,7 @@ class Outer(Cents):
     more: list[Inner] = []
 
 
-def test_12_nor_does_one_within_a_field(spy):
+def test_a_secret_within_a_field_does_not_hide_the_other_fields(spy):
     tools = [spy.guarded("pay", input_schema=Outer)]
     interrupt = start("return await tools.pay({amount: 6, inner: {secret: 's3'}})", tools)
     assert interrupt.input == {"amount": 600, "note": "", "inner": {"secret": "s3"}}
@@ -318,7 +318,7 @@ class Whole(pydantic.BaseModel):
         return {"amount": self.amount}
 
 
-def test_12_a_serialiser_of_a_whole_model_hides_nothing(spy):
+def test_a_serialiser_of_a_whole_model_hides_nothing(spy):
     tools = [spy.guarded("pay", input_schema=Whole)]
     interrupt = start("return await tools.pay({amount: 6, hidden: 7})", tools)
     assert interrupt.input == {"amount": 6, "hidden": 7}
@@ -333,6 +333,6 @@ class Rounded(pydantic.BaseModel):
         return round(amount)
 
 
-def test_12_a_serialiser_that_rounds_hides_nothing(spy):
+def test_a_serialiser_that_rounds_hides_nothing(spy):
     interrupt = start("return await tools.pay({amount: 6.4})", [spy.guarded("pay", input_schema=Rounded)])
     assert interrupt.input == {"amount": 6.4}

@@ -98,7 +98,7 @@ def as_in_ledger(tool, given_input):
 
 @settings(max_examples=rounds(80, 400), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
-def test_12_for_any_model_what_is_shown_is_what_runs_or_it_is_refused(data):
+def test_for_any_model_what_is_shown_is_what_runs_or_it_is_refused(data):
     kinds = data.draw(fields)
     tool = Tool("pay", execute=lambda value: value, input_schema=model_of(kinds))
     given_input = data.draw(inputs(kinds))
@@ -130,7 +130,7 @@ def test_12_for_any_model_what_is_shown_is_what_runs_or_it_is_refused(data):
 
 @settings(max_examples=rounds(60, 300), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
-def test_12_for_any_model_an_edit_is_what_runs_or_it_is_refused(data):
+def test_for_any_model_an_edit_is_what_runs_or_it_is_refused(data):
     kinds = data.draw(fields)
     tool = Tool("pay", execute=lambda value: value, input_schema=model_of(kinds))
     try:
@@ -152,7 +152,7 @@ PLAIN = ("plain", "default", "made anew", "optional", "hidden", "secret", "id")
 @pytest.mark.parametrize("mode", ["callback", "interrupt"])
 @settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_12_for_any_model_in_a_real_run(mode, data):
+def test_for_any_model_in_a_real_run(mode, data):
     kinds = [kind for kind in data.draw(fields) if kind not in ("secret", "hidden")] or ["plain"]
     given_input = data.draw(inputs(kinds))
     ran, shown, spy = [], [], Spy()

@@ -68,7 +68,7 @@ KINDS = [
 
 
 @pytest.mark.parametrize(("kind", "given", "expected"), KINDS)
-def test_02_an_iterator_runs_as_it_was_shown(kind, given, expected):
+def test_an_iterator_runs_as_it_was_shown(kind, given, expected):
     ran = []
 
     def execute(value):
@@ -92,7 +92,7 @@ class Node(BaseModel):
         return self
 
 
-def test_02_values_in_circles_and_of_any_depth_are_left_as_they_are():
+def test_values_in_circles_and_of_any_depth_are_left_as_they_are():
     node = Node(child=Node())
     assert read_again(node) is node
     assert node.child is not None

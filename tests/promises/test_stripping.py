@@ -81,7 +81,7 @@ NOT_UNDERSTOOD = (
 
 
 @pytest.mark.node
-def test_19_plain_javascript_is_neither_changed_nor_refused_for_a_name():
+def test_plain_javascript_is_neither_changed_nor_refused_for_a_name():
     sources = {place.replace("@", word): place.replace("@", word) for place in PLACES for word in WORDS}
     javascript = 0
     for source, (ours, verdict) in judged(sources).items():
@@ -92,7 +92,7 @@ def test_19_plain_javascript_is_neither_changed_nor_refused_for_a_name():
     assert javascript > 1000
 
 
-def test_19_a_line_break_makes_a_modifier_a_name():
+def test_a_line_break_makes_a_modifier_a_name():
     for word in ("abstract", "declare", "readonly", "private", "public", "protected", "override"):
         source = f"class A {{ {word}\nx = 1 }}"
         assert result_of(source)["js"] == source
@@ -101,12 +101,12 @@ def test_19_a_line_break_makes_a_modifier_a_name():
 
 
 @pytest.mark.parametrize(("source", "value"), TYPED)
-def test_19_types_that_the_grammar_misreads_are_stripped(source, value):
+def test_types_that_the_grammar_misreads_are_stripped(source, value):
     assert create_code_mode_tool([]).execute_sync({"js": source}) == value
 
 
 @pytest.mark.parametrize("source", NOT_UNDERSTOOD)
-def test_19_what_is_not_understood_does_not_run(source):
+def test_what_is_not_understood_does_not_run(source):
     with pytest.raises(CodeModeSyntaxError) as refused:
         create_code_mode_tool([]).execute_sync({"js": source})
     # Seen before or not, it comes to the same.
@@ -116,14 +116,14 @@ def test_19_what_is_not_understood_does_not_run(source):
     assert refused.value.details["line"] >= 1
 
 
-def test_19_the_error_of_a_typed_program_is_about_the_mistake():
+def test_the_error_of_a_typed_program_is_about_the_mistake():
     source = "const x: number = 1;\nconst f = (a: string): string => a;\nlet = = 2;"
     with pytest.raises(CodeModeSyntaxError) as refused:
         create_code_mode_tool([]).execute_sync({"js": source})
     assert refused.value.details["line"] == 3
 
 
-def test_19_a_name_that_the_grammar_takes_for_a_word_runs():
+def test_a_name_that_the_grammar_takes_for_a_word_runs():
     code_mode = create_code_mode_tool([])
     assert code_mode.execute_sync({"js": "let as = 5, satisfies = 2; return as * satisfies"}) == 10
     assert code_mode.execute_sync({"js": "let abstract = 1\nabstract\nclass A {}\nreturn abstract"}) == 1

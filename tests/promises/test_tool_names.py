@@ -39,7 +39,7 @@ READS = """
 
 
 @pytest.mark.parametrize("name", NASTY)
-def test_21_a_tool_of_any_name_can_be_called(name):
+def test_a_tool_of_any_name_can_be_called(name):
     js = f"return await tools[{json.dumps(name)}]({{ a: 1 }})"
     assert ALL.execute_sync({"js": js}) == [name, {"a": 1}]
     assert run_code_mode_sync(js, [echo(name)]) == [name, {"a": 1}]
@@ -50,13 +50,13 @@ def test_21_a_tool_of_any_name_can_be_called(name):
 @pytest.mark.parametrize(
     "name", [name for name in NASTY if all(map(str.isidentifier, name.split("."))) and "then" not in name]
 )
-def test_21_it_can_be_called_as_a_member_too(name):
+def test_a_tool_of_any_name_can_be_called_as_a_member(name):
     assert ALL.execute_sync({"js": f"return await tools.{name}({{ a: 1 }})"}) == [name, {"a": 1}]
 
 
 @settings(max_examples=rounds(25, 60), deadline=None)
 @given(st.text(min_size=1, max_size=12) | st.sampled_from(NASTY).map(lambda name: f"{name}.{name}"[:128]))
-def test_21_a_name_is_refused_or_can_be_called(name):
+def test_a_name_is_refused_or_can_be_called(name):
     try:
         check_name(name)
     except ValueError:
@@ -64,7 +64,7 @@ def test_21_a_name_is_refused_or_can_be_called(name):
     assert run_code_mode_sync(f"return await tools[{json.dumps(name)}](1)", [echo(name)]) == [name, 1]
 
 
-def test_21_reading_tools_is_no_call_and_gives_the_same_with_such_names():
+def test_reading_tools_is_no_call_and_gives_the_same_with_such_names():
     js = f"return [{READS}]"
     expected = run_code_mode_sync(js, [echo("plain")])
     assert ALL.execute_sync({"js": js}) == expected
@@ -72,7 +72,7 @@ def test_21_reading_tools_is_no_call_and_gives_the_same_with_such_names():
     assert run_code_mode_sync(js, [echo("plain"), echo("toJSON")]) == ["plain", {"b": [None], "c": 1}]
 
 
-def test_21_without_such_names_tools_is_as_it_was():
+def test_tools_is_unchanged_without_such_names():
     js = "return [...LANGUAGE.map((name) => typeof tools[name]), typeof tools[Symbol.toPrimitive], tools.toString()]"
     js = js.replace("LANGUAGE", json.dumps(sorted(LANGUAGE_NAMES)))
     told = run_code_mode_sync(js, [echo("plain")], options={"execution_policy": {"check_program": False}})
@@ -88,12 +88,12 @@ def test_21_without_such_names_tools_is_as_it_was():
     ],
 )
 @pytest.mark.parametrize("name", sorted(LANGUAGE_NAMES))
-def test_21_every_way_to_call_is_a_call(name, way):
+def test_every_way_to_call_is_a_call(name, way):
     js = f"return await Promise.all({way.replace('NAME', name)})"
     assert run_code_mode_sync(js, [echo(name)]) == [[name, 1], [name, 2]]
 
 
-def test_21_such_a_call_is_checked_approved_and_replayed_like_any_other():
+def test_a_call_by_an_odd_name_is_checked_approved_and_replayed():
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     ran: list[Any] = []
     tools = [
@@ -115,7 +115,7 @@ def test_21_such_a_call_is_checked_approved_and_replayed_like_any_other():
     assert ran == [{"n": 2}]
 
 
-def test_21_then_stays_refused():
+def test_a_tool_named_then_stays_refused():
     with pytest.raises(ValueError, match="then"):
         create_code_mode_tool([echo("then")])
     assert "tools.constructor(" in create_code_mode_tool([echo("constructor")]).description

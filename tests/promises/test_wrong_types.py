@@ -60,7 +60,7 @@ def refused(names, call, *given, **keywords):
 
 
 @others
-def test_23_a_pool_is_a_pool(other):
+def test_what_is_no_pool_is_refused_as_a_pool(other):
     interrupt, tools = paused()
     refused("pool", create_code_mode_tool, [], pool=other)
     refused("pool", run_code_mode_sync, "return 1", [], pool=other)
@@ -70,12 +70,12 @@ def test_23_a_pool_is_a_pool(other):
     assert continue_interrupt_sync(interrupt, {"approved": True}, tools=tools) == 1  # none of it used the pause up
 
 
-def test_23_options_of_a_pool_are_told_to_be_made_one():
+def test_options_of_a_pool_are_told_to_be_made_one():
     refused(r"WorkerPool\(options\)", create_code_mode_tool, [], pool=PoolOptions(max_workers=1))
     refused(r"WorkerPool\(options\)", create_code_mode_tool, [], pool={"max_workers": 1})
 
 
-def test_23_a_pool_and_its_share_are_taken():
+def test_a_pool_and_its_share_are_taken():
     with WorkerPool(PoolOptions(max_workers=1, spare_workers=0)) as pool:
         share = pool.share("a", max_workers=1)
         assert create_code_mode_tool([], pool=share).execute_sync({"js": "return 1"}) == 1
@@ -84,7 +84,7 @@ def test_23_a_pool_and_its_share_are_taken():
 
 
 @others
-def test_23_options_are_options(other):
+def test_what_is_no_options_is_refused_as_options(other):
     interrupt, tools = paused()
     refused("options", create_code_mode_tool, [], other)
     refused("options", run_code_mode_sync, "return 1", [], options=other)
@@ -105,7 +105,7 @@ def test_23_options_are_options(other):
 
 
 @others
-def test_23_what_describes_a_call_is_of_its_kind(other):
+def test_what_describes_a_call_is_of_its_kind(other):
     code_mode = create_code_mode_tool([])
     if not isinstance(other, str):
         refused("tool_call_id", code_mode.execute_sync, {"js": "return 1"}, tool_call_id=other)
@@ -119,7 +119,7 @@ def test_23_what_describes_a_call_is_of_its_kind(other):
 
 
 @others
-def test_23_tools_are_tools(other):
+def test_what_is_no_tool_is_refused_as_a_tool(other):
     refused("tool", create_code_mode_tool, other)
     refused("tool", create_code_mode_tool, [other])
     refused("tool", create_code_mode_tool, {"a": other})
@@ -127,7 +127,7 @@ def test_23_tools_are_tools(other):
 
 
 @others
-def test_23_so_is_what_a_tool_is_made_of(other):
+def test_what_a_tool_cannot_be_made_of_is_refused(other):
     if not isinstance(other, str):
         refused("name", Tool, other, execute=one)
         refused("description", Tool, "t", execute=one, description=other)
@@ -142,7 +142,7 @@ def test_23_so_is_what_a_tool_is_made_of(other):
 
 
 @others
-def test_23_guards_tracers_and_keys_are_what_they_are_named(other):
+def test_wrong_guards_tracers_and_keys_are_refused(other):
     refused("continuation.guard", ContinuationOptions, guard=other)
     refused("continuation.guard", create_code_mode_tool, [], {"continuation": {"guard": other}})
     refused("telemetry.tracer", Telemetry, tracer=other)
@@ -162,12 +162,12 @@ def test_23_guards_tracers_and_keys_are_what_they_are_named(other):
     [5, "no such type", "Missing", [1], b"x", 1.5, {1}, (int,), ..., object(), PoolOptions()],
     ids=lambda one: type(one).__name__,
 )
-def test_23_a_schema_is_a_schema(schema):
+def test_what_is_no_schema_is_refused_as_a_schema(schema):
     for side in ("input_schema", "output_schema"):
         refused(f"{side} of tool 't'", Tool, "t", execute=one, **{side: schema})
 
 
-def test_23_what_is_no_schema_is_refused_without_pydantic():
+def test_what_is_no_schema_is_refused_without_pydantic():
     script = """
 import sys
 from codemode import Tool
@@ -194,7 +194,7 @@ TYPES = [
 
 
 @pytest.mark.parametrize("schema", TYPES, ids=str)
-def test_23_whatever_names_a_type_is_taken(schema):
+def test_whatever_names_a_type_is_taken(schema):
     for side in ("input_schema", "output_schema"):
         Tool("t", execute=one, **{side: schema})
 
@@ -236,7 +236,7 @@ def through_proxy(seen, **policy):
 @pytest.mark.parametrize(
     "failure", [socket.gaierror("no name server"), OSError(), UnicodeError("name"), RuntimeError()]
 )
-def test_23_a_fetch_of_the_hosts_own_needs_no_name_resolution(monkeypatch, failure):
+def test_a_fetch_of_the_hosts_own_needs_no_name_resolution(monkeypatch, failure):
     def unreachable(*_, **__):
         raise failure
 
@@ -250,7 +250,7 @@ def test_23_a_fetch_of_the_hosts_own_needs_no_name_resolution(monkeypatch, failu
     assert seen == ["https://api.example.com/1", "https://api.example.com/2"]
 
 
-def test_23_a_name_server_that_never_answers_is_asked_once(monkeypatch):
+def test_a_name_server_that_never_answers_is_asked_once(monkeypatch):
     asked, go_on = [], threading.Event()
 
     def hangs(host, *_, **__):
@@ -269,7 +269,7 @@ def test_23_a_name_server_that_never_answers_is_asked_once(monkeypatch):
     assert (len(seen), len(asked)) == (3, 1)
 
 
-def test_23_a_name_that_is_known_here_is_still_checked(monkeypatch):
+def test_a_name_that_is_known_here_is_still_checked(monkeypatch):
     private = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("10.0.0.1", 443))]
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: private)
     seen = []
@@ -281,7 +281,7 @@ def test_23_a_name_that_is_known_here_is_still_checked(monkeypatch):
 
 @each_row("result", ["text", {"a": 1}, [], None, "pause", "its JSON"])
 @each_row("other", [5, True, "text", [1], object(), PoolOptions()])
-def test_23_whoever_reads_pauses_takes_no_other_options(result, other):
+def test_whoever_reads_pauses_takes_no_other_options(result, other):
     if result in ("pause", "its JSON"):
         interrupt, _ = paused()
         result = interrupt if result == "pause" else interrupt.to_dict()
@@ -294,7 +294,7 @@ def test_23_whoever_reads_pauses_takes_no_other_options(result, other):
 
 
 @each_row("other", [5, True, None, "text", {"a": 1}, object()])
-def test_23_messages_are_a_list_wherever_they_are_read(other):
+def test_messages_are_a_list_wherever_they_are_read(other):
     interrupt, _ = paused()
     refused("messages", get_approval_response, other, interrupt)
     refused("messages", replace_interrupt_result, other, interrupt, 1)

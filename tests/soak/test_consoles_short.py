@@ -13,7 +13,7 @@ RECORDS = rounds(6, 9)
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
 
 
-def test_19_whoever_is_killed_people_in_web_pages_decide_once_and_each_call_happens_once() -> None:
+def test_people_in_web_pages_decide_once_whoever_is_killed() -> None:
     done = run_chaos(RECORDS, seed=7, of=ConsoleChaos)
     # Without both the test would prove nothing.
     assert done.chaos.sent.total() >= RECORDS // 3

@@ -22,7 +22,7 @@ def _quiet() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-def test_20_whoever_is_killed_or_vanishes_each_call_happens_once_and_each_run_is_told_of() -> None:
+def test_each_call_happens_once_and_each_run_is_reported_whoever_is_killed() -> None:
     done = run_chaos(RUNS, seed=5)
     # Without these the test would prove nothing.
     assert done.chaos.sent.total() >= (RUNS - 1 - VISITORS) // RUNS_EACH

@@ -27,7 +27,7 @@ def _quiet() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-def test_22_any_request_reaches_any_replica_and_whoever_is_killed_nothing_is_lost_or_happens_twice() -> None:
+def test_requests_to_any_replica_are_answered_once_whoever_is_killed() -> None:
     binaries()
     done = run_replicas(Pace(RUNS, seconds_each=0.5, runs_each=RUNS_EACH, is_patient=True), seed=3)
     # Without these the test would prove nothing.
