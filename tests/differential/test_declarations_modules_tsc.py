@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from listed_servers import listed, sample_servers
-from schema_zoo import FEATURES, ODDITIES
+from schema_oddities import ODDITIES
+from schema_zoo import FEATURES
 from schema_zoo_models import python_schemas
 from suite import rounds
 from typescript_compiler import TypeScriptCompiler, problems_of

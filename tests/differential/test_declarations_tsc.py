@@ -11,7 +11,8 @@ import pytest
 from expressible import expressible
 from instances import exact_type, instances_of
 from jsonschema import validators
-from schema_zoo import FEATURES, ODDITIES, Specimen, mcp_schemas, mcp_tools
+from schema_oddities import ODDITIES
+from schema_zoo import FEATURES, Specimen, mcp_schemas, mcp_tools
 from schema_zoo_models import python_schemas
 from typescript_compiler import TypeScriptCompiler, problems_of
 

@@ -14,8 +14,6 @@ from waiting import until
 
 from codemode import ExecWaitTools, Tool, ToolSource, create_exec_wait_tools
 from codemode.surfaces.exec_wait import mcp_files, mcp_server, mcp_session
-from codemode.surfaces.exec_wait.mcp_names import tool_names
-from codemode.surfaces.exec_wait.sources import INHERITED
 
 OBJECT = {"type": "object"}
 
@@ -104,13 +102,6 @@ def ran(over):
 # -- names
 
 
-@pytest.mark.parametrize("name", sorted(INHERITED))
-def test_a_name_that_the_language_reads_is_given_another_number(name):
-    shown = tool_names([name])[name]
-    assert not INHERITED & {*shown}
-    assert shown[0].isidentifier()
-
-
 def test_every_unsafe_name_is_called_by_an_identifier_of_its_own(ran):
     words = "constructor then __proto__ toString delete class 1st a-b a.b $x create_issue createIssue resources $api"
     seen_alike = ["\u00e9", "\ufb01", "\u0441reate", "a\u3164b", "a\ufe0fb"]
@@ -128,14 +119,6 @@ def test_every_unsafe_name_is_called_by_an_identifier_of_its_own(ran):
     assert found["then2"] == "then"
     assert not {"__proto__", "then", "constructor", "resources", "prompts"} & {*found}
     assert all("\u3164" not in name and "\ufe0f" not in name for name in found)
-
-
-def test_names_do_not_depend_on_the_order_in_which_a_server_lists():
-    names = ["foo-bar", "foo_bar", "fooBar", "foo.bar", "foo bar"]
-    assert tool_names(names) == tool_names(names[::-1])
-    assert tool_names(names)["fooBar"] == ("fooBar",)
-    shown = [one for names_of_one in tool_names(names).values() for one in names_of_one]
-    assert len(shown) == len({*shown})
 
 
 def test_two_servers_of_names_alike_are_two(over):

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
-from typing import Any
 
 import pytest
 from fast_clock import Fast
-from pausing import OK, PAUSING, through_json
+from journaled_shop import JS, RESULT, Host, Shop, call, go_on, operations_of, options, paid_already, to_the_end
+from pausing import through_json
 from recovering import UNKNOWN
 from waiting import until, within
 
 from codemode import (
     CodeModeAbortedError,
     CodeModeError,
-    CodeModeProtocolError,
     CodeModeTimeoutError,
-    Interrupt,
     MemoryResumeGuard,
     Tool,
     continue_interrupt,
@@ -26,119 +23,6 @@ from codemode import (
 from codemode.continuations.journal import MemoryJournal
 from codemode.run import journaled
 from codemode.run.recovery import WayOn
-
-JS = """
-const first = await tools.pay({amount: 1});
-const both = await Promise.all([tools.pay({amount: first + 1}), tools.pay({amount: first + 2})]);
-return [first, ...both, await tools.pay({amount: both[0] + both[1]})];
-"""
-RESULT = [1, 2, 3, 5]
-
-
-class Died(Exception):
-    """The host is dead: what its process would have done does not happen."""
-
-
-class Host:
-    """A host's view of a journal: it dies after so many operations, before or after the last of them takes effect."""
-
-    sees_other_processes = True
-
-    def __init__(self, journal, *, dies_after=None, is_done=True):
-        self.lease_ms = journal.lease_ms
-        self._journal = journal
-        self._left = dies_after
-        self._is_done = is_done
-        self.operations = 0
-
-    async def _do(self, work):
-        if self._left is not None and self.operations >= self._left:
-            work.close()
-            raise Died
-        self.operations += 1
-        if self._left is not None and self.operations == self._left:
-            if self._is_done:
-                await work
-            work.close()
-            raise Died
-        return await work
-
-    async def open(self, key, head, *, again=False):
-        return await self._do(self._journal.open(key, head, again=again))
-
-    async def write(self, opened, lines):
-        return await self._do(self._journal.write(opened, lines))
-
-    async def renew(self, opened):
-        return await self._do(self._journal.renew(opened))
-
-    async def end(self, opened, outcome, *, is_final):
-        return await self._do(self._journal.end(opened, outcome, is_final=is_final))
-
-    async def release(self, opened):
-        return await self._do(self._journal.release(opened))
-
-
-class Shop:
-    """A tool that pays, and the payments that were made."""
-
-    def __init__(self, **settings):
-        self.paid = []
-        self.tools = [Tool("pay", execute=self._pay, **settings)]
-
-    async def _pay(self, value, context):
-        self.paid.append(value["amount"])
-        await asyncio.sleep(0)
-        return value["amount"]
-
-
-def options(journal, guard=None, **more):
-    continuation = {"keys": "k", "context_binding": "thread", "journal": journal, "guard": guard, **more}
-    return {**PAUSING, "continuation": continuation}
-
-
-async def call(journal, tools, js=JS, **more):
-    return await run_code_mode(js, tools, options=options(journal, **more), tool_call_id="call_1")
-
-
-async def go_on(interrupt, answers, journal, tools, **more):
-    return await continue_interrupt(
-        through_json(interrupt), resolutions=answers, tools=tools, options=options(journal, **more)
-    )
-
-
-async def to_the_end(journal, tools, answer, **more):
-    """Call, and answer whatever it asks, until it gives a value. Returns it, and the names of what was asked."""
-    asked = []
-    result = await call(journal, tools, **more)
-    while isinstance(result, Interrupt):
-        asked += [request.payload["kind"] for request in result.requests]
-        answers = {request.interrupt_id: answer(request) for request in result.requests}
-        result = await go_on(result, answers, journal, tools, guard=MemoryResumeGuard())
-    return result, asked
-
-
-def paid_already(shop):
-    """Answer a call of unknown outcome as somebody who looks it up."""
-
-    def answer(request):
-        amount = request.input["amount"]
-        if request.payload["kind"] == UNKNOWN:
-            return {"value": amount} if amount in shop.paid else {"runAgain": True}
-        return OK
-
-    return answer
-
-
-def operations_of(js=JS):
-    """How many operations of the journal an undisturbed run takes."""
-
-    async def scenario():
-        host, shop = Host(MemoryJournal()), Shop()
-        assert await call(host, shop.tools, js) == RESULT
-        return host.operations
-
-    return within(scenario())
 
 
 @pytest.mark.parametrize("is_done", [True, False])
@@ -386,90 +270,6 @@ def test_what_is_kept_can_be_read_by_nobody_else_where_it_is_sealed(seal):
     within(scenario())
 
 
-class Spoiled(MemoryJournal):
-    """A journal whose texts somebody has changed."""
-
-    spoil: Any = None
-
-    async def open(self, key, head, *, again=False):
-        opened = await super().open(key, head, again=again)
-        return opened if self.spoil is None else self.spoil(opened)
-
-
-def _changed(**changes):
-    return lambda opened: replace(opened, **{name: change(getattr(opened, name)) for name, change in changes.items()})
-
-
-@pytest.mark.parametrize(
-    "spoil",
-    [
-        pytest.param(_changed(lines=lambda lines: (lines[1], lines[0], *lines[2:])), id="another order"),
-        pytest.param(_changed(lines=lambda lines: lines[1:]), id="one left out"),
-        pytest.param(_changed(lines=lambda lines: (lines[0][:-1], *lines[1:])), id="cut off"),
-        pytest.param(_changed(lines=lambda lines: (lines[0].replace("1", "9"), *lines[1:])), id="changed"),
-        pytest.param(_changed(lines=lambda lines: (lines[0], lines[0], *lines[1:])), id="one twice"),
-        pytest.param(_changed(lines=lambda lines: ("", *lines[1:])), id="empty"),
-        pytest.param(_changed(lines=lambda lines: ("x.y.z", *lines[1:])), id="of nobody"),
-        pytest.param(_changed(head=lambda head: head + " "), id="another head"),
-    ],
-)
-def test_lines_that_no_host_has_written_so_are_refused(spoil):
-    async def scenario():
-        shop, journal = Shop(), Spoiled(clock=Fast())
-        with pytest.raises(CodeModeAbortedError):
-            await call(Host(journal, dies_after=5), shop.tools)
-        paid = list(shop.paid)
-        journal.spoil = spoil
-        with pytest.raises(CodeModeProtocolError, match="journal of this program cannot be used") as caught:
-            await call(journal, shop.tools)
-        assert caught.value.details["origin"] == "journal"
-        assert shop.paid == paid
-        journal.spoil = None  # it was let go of: whoever puts it right goes on
-        result, _ = await to_the_end(journal, shop.tools, paid_already(shop))
-        assert result == RESULT
-
-    within(scenario())
-
-
-def test_lines_of_another_invocation_are_refused():
-    async def scenario():
-        shop, journal = Shop(), Spoiled(clock=Fast())
-        with pytest.raises(CodeModeAbortedError):
-            await call(Host(journal, dies_after=5), shop.tools)
-        (other,) = [kept.lines for kept in journal._kept.values()]
-        journal.spoil = _changed(lines=lambda lines: tuple(other))
-        with pytest.raises(CodeModeProtocolError, match="not of this journal"):
-            await call(journal, shop.tools, JS + ";")
-
-    within(scenario())
-
-
-def test_an_outcome_that_no_host_has_written_is_refused():
-    async def scenario():
-        shop, journal = Shop(), Spoiled()
-        assert await call(journal, shop.tools) == RESULT
-        journal.spoil = _changed(outcome=lambda text: text.replace("5", "6"))
-        with pytest.raises(CodeModeProtocolError, match="recorded outcome of this program cannot be read"):
-            await call(journal, shop.tools)
-
-    within(scenario())
-
-
-def test_another_version_of_the_engine_is_refused_by_both_names(monkeypatch):
-    async def scenario():
-        shop, journal = Shop(), MemoryJournal(clock=Fast())
-        with pytest.raises(CodeModeAbortedError):
-            await call(Host(journal, dies_after=4), shop.tools)
-        with monkeypatch.context() as patch:
-            patch.setattr("codemode.run.journal_access.engine_version", lambda: "0.0.1")
-            with pytest.raises(CodeModeProtocolError, match=r"this host has 0\.0\.1"):
-                await call(journal, shop.tools)
-        result, _ = await to_the_end(journal, shop.tools, paid_already(shop))
-        assert result == RESULT
-
-    within(scenario())
-
-
 def test_a_host_that_has_lost_its_lease_tells_nothing_and_has_no_way_on():
     async def scenario():
         shop, journal, began, gate = Shop(), MemoryJournal(clock=Fast()), asyncio.Event(), asyncio.Event()
@@ -495,29 +295,6 @@ def test_a_host_that_has_lost_its_lease_tells_nothing_and_has_no_way_on():
         assert sorted(shop.paid) == sorted(RESULT)
 
     within(scenario())
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"keys": "k"}, r"continuation\.journal needs continuation\.context_binding"),
-        ({"context_binding": "thread"}, r"continuation\.journal needs continuation\.keys"),
-    ],
-)
-def test_what_a_journal_needs_is_asked_for_before_anything_runs(given, message):
-    shop = Shop()
-    with pytest.raises(ValueError, match=message):
-        within(
-            run_code_mode(
-                JS, shop.tools, options={"continuation": {**given, "journal": MemoryJournal()}}, tool_call_id="call_1"
-            )
-        )
-    assert shop.paid == []
-
-
-def test_a_journal_without_its_methods_is_a_wrong_option():
-    with pytest.raises(ValueError, match=r"continuation\.journal must be None or have the methods"):
-        within(run_code_mode("return 1", [], options={"continuation": {"journal": object()}}))
 
 
 def test_a_program_that_calls_itself_does_not_wait_for_itself():
