@@ -52,8 +52,8 @@ def test_what_needs_no_cutting_is_as_json_has_it(kernel, cut, expression):
     said, plain = cut(js), kernel.run(js, globals=["callTool"])
     assert said.body == plain.body
     # The same where another member needs cutting, so that the copy is what becomes JSON.
-    beside = cut(f"const shared = {{ s: [1] }}; return [{expression}, new Error('x')]").value
-    wanted = kernel.run(f"const shared = {{ s: [1] }}; return [{expression}, 'Error: x']", globals=["callTool"]).value
+    beside = cut(f"const shared = {{ s: [1] }}; return [{expression}, new Set([1])]").value
+    wanted = kernel.run(f"const shared = {{ s: [1] }}; return [{expression}, {{}}]", globals=["callTool"]).value
     assert beside == wanted
 
 
@@ -134,23 +134,30 @@ def test_a_cycle_becomes_text(cut, js, value, place):
     assert (said.value, said.body["warnings"]) == (value, [f"{place}: a cycle, shown as [Circular]"])
 
 
-@pytest.mark.parametrize(
-    ("error", "text"),
-    [
-        ("new TypeError('no')", "TypeError: no"),
-        ("new Error()", "Error"),
-        ("Object.assign(new Error('a'), { name: 'Mine' })", "Mine: a"),
-        ("new (class Mine extends RangeError { name = 'Mine' })('b')", "Mine: b"),
-        ("Object.defineProperty(new Error('a'), 'message', { get() { throw 1 } })", "Error"),
-        ("new Error('x'.repeat(9000))", "Error: " + "x" * 4000 + "\u2026"),
-        ("Object.assign(new Error('a'), { message: Symbol('s') })", "Error: Symbol()"),
-        ("new AggregateError([1], 'many')", "AggregateError: many"),
-    ],
-)
-def test_an_error_becomes_text(cut, error, text):
-    said = cut(f"return {{ at: [{error}] }}")
-    assert (said.value, said.body["warnings"]) == ({"at": [text]}, ["result.at[0]: an Error, shown as text"])
-    assert cut(f"return {error}").value == text
+ERRORS = {
+    "new TypeError('no')": {"name": "TypeError", "message": "no"},
+    "new Error()": {"name": "Error", "message": ""},
+    "Object.assign(new Error('a'), { name: 'Mine', at: [1] })": {"name": "Mine", "message": "a", "at": [1]},
+    "Object.defineProperty(new Error('a'), 'message', { get() { throw 1 } })": {"name": "Error", "message": ""},
+    "Object.assign(new Error('a'), { message: Symbol('s') })": {"name": "Error", "message": "Symbol()"},
+    "new AggregateError([1], 'many')": {"name": "AggregateError", "message": "many", "errors": [1]},
+}
+
+
+def test_an_error_is_its_fields_without_a_warning_whether_or_not_something_is_cut(cut):
+    for error, fields in ERRORS.items():
+        said = cut(f"return {{ at: [{error}] }}")
+        assert (said.value, said.body.get("warnings")) == ({"at": [fields]}, None), error
+        said = cut(f"return [{error}, new Set([1])]")
+        assert (said.value, said.body["warnings"]) == ([fields, {}], [f"result[1]: {A_SET}"]), error
+
+
+def test_an_error_counts_and_is_cut_like_an_object(cut):
+    said = cut("const e = new Error('a'); e.cause = e; return [e]")
+    assert said.value == [{"name": "Error", "message": "a", "cause": "[Circular]"}]
+    said = cut("return new Error('a', { cause: new Error('b') })", depth=1)
+    assert said.value == {"name": "Error", "message": "a", "cause": "[cut: too deep]"}
+    assert cut("return new Error('a', { cause: 1 })", properties=2).value == {"name": "Error", "message": "a"}
 
 
 def test_what_an_error_says_of_itself_as_json_is_taken(cut):
@@ -186,8 +193,8 @@ def test_what_json_does_not_see_is_told_of(cut, value, warning):
     said = cut(f"return {{ at: [0, {value}] }}")
     assert (said.value, said.body["warnings"]) == ({"at": [0, {}]}, [f"result.at[1]: {warning}"])
     # Beside what is cut, at the edge of what is allowed, and where it is all that is returned.
-    beside = cut(f"return [new Error('x'), {value}]")
-    assert beside.value == ["Error: x", {}]
+    beside = cut(f"return [new Set([1]), {value}]")
+    assert beside.value == [{}, {}]
     assert beside.body["warnings"][1:] == [f"result[1]: {warning}"]
     if warning != A_PROMISE:
         alone = cut(f"return {value}", depth=1, properties=1)
@@ -218,7 +225,7 @@ def test_of_what_holds_nothing_or_tells_it_itself_nothing_is_told(cut, value):
 
 
 def test_warnings_are_few_and_short(cut):
-    row = "{ ['k'.repeat(300) + i]: { ['\u00fc'.repeat(300)]: new Error('x') } }"
+    row = "{ ['k'.repeat(300) + i]: { ['\u00fc'.repeat(300)]: new Set([1]) } }"
     js = f"return Array.from({{ length: 100 }}, (_, i) => ({row}))"
     warnings = cut(js).body["warnings"]
     assert (len(warnings), warnings[-1]) == (32, "and 69 more")
@@ -228,11 +235,11 @@ def test_warnings_are_few_and_short(cut):
     (warning, *_) = cut(js.replace("{key}", key), properties=20_000).body["warnings"]
     assert len(warning) <= 200
     assert "9007199254740991 items left out" in warning
-    js = "let deep = new Error('x'); for (let i = 0; i < 45; i++) deep = { ['key' + i]: deep }; return deep"
+    js = "let deep = new Set([1]); for (let i = 0; i < 45; i++) deep = { ['key' + i]: deep }; return deep"
     (warning,) = cut(js).body["warnings"]
     assert len(warning) <= 200
     assert warning.startswith("result.key44.key43.")
-    assert warning.endswith(".key1.key0: an Error, shown as text")
+    assert warning.endswith(f".key1.key0: {A_SET}")
 
 
 @pytest.mark.parametrize("shape", ["{ next: list }", "[list]", "{ get next() { return prior } }"])
@@ -261,7 +268,7 @@ return endless();
         ("return Array.from({ length: 3000 }, () => ({ a: 1 }))", 2000),
         ("const o = {}; for (let i = 0; i < 100000; i++) o['k' + i] = i; return o", 2000),
         ("return new Uint8Array(1000000)", 2000),
-        ("let n = 0; const a = [{ get x() { n++; return n } }, new Error('x')]; return [a, a]", 2000),
+        ("let n = 0; const a = [{ get x() { n++; return n } }, new Set([1])]; return [a, a]", 2000),
     ],
 )
 def test_hostile_values_are_bounded(cut, js, bound):
@@ -281,7 +288,7 @@ def test_hostile_values_are_bounded(cut, js, bound):
         ("const { proxy, revoke } = Proxy.revocable({}, {}); revoke(); return [proxy]", "TypeError"),
         ("const f = () => ({ toJSON: f, x: f() }); return { get x() { return f() } }", "RangeError"),
         ("return 10n ** 1001n", "RangeError"),
-        ("return [10n ** 1001n, new Error('x')]", "RangeError"),
+        ("return [10n ** 1001n, new Set([1])]", "RangeError"),
     ],
 )
 def test_what_a_result_throws_ends_the_program(cut, js, name):
@@ -291,9 +298,9 @@ def test_what_a_result_throws_ends_the_program(cut, js, name):
 
 def test_the_size_limit_holds_as_for_every_result(cut):
     assert cut("return 'x'.repeat(200)", max_result_bytes=100).body["bytes"] == 202
-    cut_and_long = cut("return ['x'.repeat(200), new Error('x')]", max_result_bytes=100).body
-    assert cut_and_long["bytes"] == 215
-    assert cut_and_long["warnings"] == ["result[1]: an Error, shown as text"]
+    cut_and_long = cut("return ['x'.repeat(200), new Set([1])]", max_result_bytes=100).body
+    assert cut_and_long["bytes"] == 207
+    assert cut_and_long["warnings"] == [f"result[1]: {A_SET}"]
 
 
 # --- against a second reading ---

@@ -7,7 +7,7 @@ const LAST_EXACT = 9007199254740992; // 2^53
 const TOO_LONG = 10n ** 1000n; // the host takes no more digits
 
 const writeExactly = (_key, value) => {
-  if (typeof value !== "bigint") return value;
+  if (typeof value !== "bigint") return typeof value === "object" && isError(value) ? errorFields(value) : value;
   if (value >= TOO_LONG || value <= -TOO_LONG) throw new RangeErr("an integer of more than 1000 digits");
   return rawJSON(Str(value));
 };

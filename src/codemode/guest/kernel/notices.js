@@ -23,7 +23,7 @@ const nestsDeeper = (text, depth) => {
 
 const noticeJson = (place, value) => {
   if (value === undefined) return undefined;
-  const text = toJson(value);
+  const text = writeWithErrors(toJson, value);
   if (text === undefined) throw new TypeErr(place + " must be a JSON value, not " + typeof value);
   if (text.length > MAX_NOTICE_JSON)
     throw new RangeErr(place + " is longer than " + MAX_NOTICE_JSON + " characters of JSON");

@@ -24,7 +24,7 @@ const writeItem = (kind, text) => {
 
 const itemText = (value) => {
   if (!isObject(value) || typeof value === "function") return safeText(value, limits.max_output_bytes + 1);
-  if (value instanceof Err) return errorLine(value);
+  if (value instanceof Err) return errorText(value, MAX_MESSAGE);
   const text = toShown(value);
   return text === undefined ? safeText(value, MAX_MESSAGE) : text;
 };

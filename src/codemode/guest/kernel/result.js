@@ -49,10 +49,8 @@ const refusingReplacer = (rule) => {
     if (++members > properties) throw new RangeErr("too many members");
     if (typeof value !== "object" || value === null) return typeof value === "bigint" ? writeExactly(key, value) : value;
     while (level > 0 && open[level - 1] !== this) level--;
-    if (level >= depth || value instanceof Err || unseenIn(value) !== undefined)
-      throw new RangeErr("too deep, an error, or more than JSON sees");
-    open[level++] = value;
-    return value;
+    if (level >= depth || unseenIn(value) !== undefined) throw new RangeErr("too deep, or more than JSON sees");
+    return (open[level++] = isError(value) ? errorFields(value) : value);
   };
 };
 
@@ -94,10 +92,6 @@ const warn = (cut, what) => {
   }
 };
 
-const isOpen = (cut, value) => {
-  for (let i = 0; i < cut.open.length; i++) if (cut.open[i] === value) return true;
-  return false;
-};
 const unboxed = (value) => {
   try {
     const unbox = UNBOX[objectText(value)];
@@ -106,11 +100,6 @@ const unboxed = (value) => {
     return undefined; // it only calls itself one
   }
 };
-const errorLine = (error) => {
-  const name = safeRead(error, "name", MAX_NAME) || "Error", message = safeRead(error, "message", MAX_MESSAGE);
-  return message === "" ? name : name + ": " + message;
-};
-
 // What JSON.stringify would make of a member, as data of our own; undefined for what it leaves out.
 const copyOf = (cut, holder, key) => {
   let value = holder[key];
@@ -120,17 +109,13 @@ const copyOf = (cut, holder, key) => {
   }
   if (typeof value === "function" || typeof value === "symbol") return undefined;
   if (!isObject(value) || largeOf(value) !== undefined) return value;
-  if (value instanceof Err) {
-    warn(cut, "an Error, shown as text");
-    return errorLine(value);
-  }
   const plain = unboxed(value);
   return plain === undefined ? copyOfContainer(cut, value) : plain;
 };
 
 const copyOfContainer = (cut, value) => {
   const level = cut.open.length;
-  if (isOpen(cut, value)) {
+  if (isAmong(cut.open, value)) {
     warn(cut, "a cycle, shown as [Circular]");
     return "[Circular]";
   }
@@ -141,7 +126,7 @@ const copyOfContainer = (cut, value) => {
   const unseen = unseenIn(value);
   if (unseen !== undefined) warn(cut, unseen);
   cut.open[level] = value;
-  const copy = isArray(value) ? copyOfItems(cut, value, level) : copyOfMembers(cut, value, level);
+  const copy = isArray(value) ? copyOfItems(cut, value, level) : copyOfMembers(cut, isError(value) ? errorFields(value) : value, level);
   cut.open.length = level;
   return copy;
 };

@@ -175,8 +175,10 @@ const toJsonWith = (makeStand, value) => {
 };
 
 // For inputs and the result, in which the host puts the texts; and for what is only to be looked at.
-const toSent = (value) => (hasContents ? toJsonWithContents(value) : toJsonWith(asPlace, value));
-const toShown = (value) => toJsonWith(asBeginning, value);
+const sentJson = (value) => (hasContents ? toJsonWithContents(value) : toJsonWith(asPlace, value));
+const shownJson = (value) => toJsonWith(asBeginning, value);
+const toSent = (value) => writeWithErrors(sentJson, value);
+const toShown = (value) => writeWithErrors(shownJson, value);
 const toSentBy = (write, value) =>
   sidecar === undefined ? stringify(value, write) : withReferences(asPlace, value, writeStanding(write));
 

@@ -21,7 +21,7 @@ const stableText = (value) => {
   try {
     if (typeof value === "function") return functionName(value);
     if (!isObject(value)) return Str(value);
-    return value instanceof Err && classOf(value) === "" ? safeText(value, MAX_MESSAGE) : stableJson(value);
+    return value instanceof Err && classOf(value) === "" ? errorText(value, MAX_MESSAGE) : stableJson(value);
   } catch {
     return NO_TEXT;
   }

@@ -101,7 +101,7 @@ const consoleText = (value) => {
   if (typeof value === "string") return clip(value, MAX_CONSOLE_LINE);
   if (typeof value !== "object" || value === null || largeOf(value) !== undefined) return safeText(value, MAX_CONSOLE_LINE);
   try {
-    if (value instanceof Err) return safeText(value, MAX_CONSOLE_LINE);
+    if (value instanceof Err) return errorText(value, MAX_CONSOLE_LINE);
     return clip(toShown(value), MAX_CONSOLE_LINE);
   } catch {
     return safeText(value, MAX_CONSOLE_LINE);

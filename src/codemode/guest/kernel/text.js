@@ -118,6 +118,7 @@ const describeError = (error, extra) => {
     stack = safeRead(error, "stack", MAX_STACK * 4);
     code = safeRead(error, "code", MAX_NAME);
     details = detailsOf(error);
+    message = isError(error) ? fullMessage(error, message) : thrownValueText(error, message);
     if (message === "" && name === "Error") message = safeText(error, MAX_MESSAGE);
   } else {
     message = safeText(error, MAX_MESSAGE);
