@@ -93,7 +93,12 @@ LONG_RULES: dict[str, tuple[dict[str, Any], Any, str]] = {
     "a key": ({"const": {TEXT: 1}}, 1, 'a: must satisfy const: {"\\u00e9'),
     "enum": ({"enum": [TEXT]}, 1, 'a: must be one of "\\u00e9'),
     "required": ({"required": [TEXT]}, {}, 'a: missing required "\\u00e9'),
-    "anyOf": ({"anyOf": [{"const": TEXT}, {"const": 2}]}, 1, 'a: must satisfy anyOf: [{"const": "\\u00e9'),
+    "anyOf": ({"anyOf": [{"const": TEXT}, {"const": 2}]}, 1, 'a: must be one of "\\u00e9'),
+    "anyOf of objects": (
+        {"anyOf": [{"required": ["a"], "title": TEXT}, {"required": ["b"]}]},
+        {},
+        'a: must satisfy anyOf: [{"required": ["a"], "title": "\\u00e9',
+    ),
     "deep": ({"const": [[[[1] * 100] * 100] * 2] * 2}, 1, "a: must satisfy const: [[[[1, 1, 1, 1"),
 }
 

@@ -208,8 +208,8 @@ def require_linear(schema: Any) -> None:
 def without_patterns(schema: Any, refused: Collection[str]) -> Any:
     """Copy a schema without these patterns. What it took before it takes still.
 
-    A rule that would take less for having lost one is left out with it: `not`, the condition of an `if`, the
-    exclusiveness of a `oneOf`, what says that there may be no further properties.
+    A rule that would take less for having lost one is left out with it: `not`, the condition of an `if`, what
+    says that there may be no further properties.
     """
     if is_array(schema):
         return [without_patterns(item, refused) for item in schema]
@@ -230,11 +230,9 @@ def without_patterns(schema: Any, refused: Collection[str]) -> Any:
 def _relaxed(rules: dict[str, Any], refused: Collection[str]) -> dict[str, Any]:
     for keyword, dependents in RESTRICTIVE.items():
         if keyword in rules and _may_lose(rules[keyword], refused):
-            relaxed = rules.pop(keyword)
+            del rules[keyword]
             for dependent in dependents:
                 rules.pop(dependent, None)
-            if keyword == "oneOf":
-                rules["allOf"] = [*rules.get("allOf", ()), {"anyOf": relaxed}]
     return rules
 
 

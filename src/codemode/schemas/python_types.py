@@ -9,27 +9,22 @@ from ..cached_property import cached_property
 from ..data.json_values import encode_json
 from ..host.steps import TooMuchWork
 from .compiled import (
-    MAX_PROBLEMS,
     TOO_MUCH,
     JsonSchema,
     Problem,
     SchemaMismatch,
     ValidatedInput,
-    clip,
-    path_text,
     plain_copy,
-    unique,
 )
 from .patterns import refusal_of
 from .type_guards import GuardedValidator
 from .type_patterns import Refuse, raise_refusal
 from .type_pieces import PieceSerializer, is_same
-from .type_traits import hiding_keys, may_give_once, read_again, rewind, varies
+from .type_problems import type_problems
+from .type_traits import field_keys, hiding_keys, may_give_once, read_again, rewind, varies
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
-
-_MAX_LISTED_ERRORS = 1000
 
 
 class TypeSchema:
@@ -75,7 +70,7 @@ class TypeSchema:
         try:
             instance = self._validator.validate(value)
         except self._mismatch as error:
-            raise SchemaMismatch(_type_problems(error)) from None
+            raise SchemaMismatch(self._problems(error, value)) from None
         except TooMuchWork:
             raise SchemaMismatch([TOO_MUCH]) from None
         return self._serializer.to_python(instance, round_trip=False)
@@ -87,16 +82,23 @@ class TypeSchema:
         except self._mismatch as error:
             validator = self._validator.in_json
             if validator is None:
-                raise SchemaMismatch(_type_problems(error)) from None
+                raise SchemaMismatch(self._problems(error, value)) from None
         except TooMuchWork:
             raise SchemaMismatch([TOO_MUCH]) from None
         try:
             # Strict types take a date or a tuple only when told that the input is JSON.
             return self._settled(validator.validate_json(encode_json(value, what="The input")))
         except self._mismatch as error:
-            raise SchemaMismatch(_type_problems(error)) from None
+            raise SchemaMismatch(self._problems(error, value)) from None
         except TooMuchWork:
             raise SchemaMismatch([TOO_MUCH]) from None
+
+    def _problems(self, error: ValidationError, value: Any) -> list[Problem]:
+        return type_problems(error, value, lambda: self._field_keys)
+
+    @cached_property
+    def _field_keys(self) -> frozenset[str]:
+        return field_keys(self._core_schema)
 
     def show(self, instance: Any, given: Any) -> Any:
         """Return plain JSON that stands for an instance: its own form if that tells all, else with what was given."""
@@ -150,14 +152,6 @@ class TypeSchema:
             return is_same(self.instance_of(plain), instance)
         except Exception:  # noqa: BLE001 - validators are the tool author's code
             return False
-
-
-def _type_problems(error: ValidationError) -> list[Problem]:
-    if error.error_count() > _MAX_LISTED_ERRORS:
-        # A guest can cause half a million of them, and pydantic cannot list only the first.
-        return [{"path": "", "message": f"does not fit in {error.error_count()} places"}]
-    found = error.errors(include_url=False, include_context=False, include_input=False)
-    return unique({"path": path_text(one["loc"]), "message": clip(one["msg"])} for one in found[:MAX_PROBLEMS])
 
 
 @cache

@@ -142,6 +142,17 @@ def hiding_keys(core_schema: Any) -> frozenset[str] | None:
     )
 
 
+def field_keys(core_schema: Any) -> frozenset[str]:
+    """Return the names and aliases of all fields of a type and of those in it."""
+    return frozenset(
+        key
+        for rules in _parts(core_schema)
+        if rules.get("type") in _WITH_FIELDS
+        for name, field in _named(rules["fields"])
+        for key in _keys(name, field)
+    )
+
+
 def _named(fields: Any) -> list[tuple[str, dict[str, Any]]]:
     if is_object(fields):
         return list(fields.items())

@@ -108,7 +108,6 @@ class Check:
             for failure in apply(self, node, rule, value, path):
                 if failure.is_anonymous:
                     failure.rule_name, failure.rule = name, rule
-                    failure.fits_type = node.dialect.fits_type(node.schema, value)
                 yield failure
 
     def inside(self, node: Rules, schema: Any, value: Any, path: Path) -> Iterator[Failure]:
@@ -149,18 +148,16 @@ class Check:
         if not broken:
             self._remember(key, value, fits=True)
 
-    def explain(self, node: Rules, schemas: list[Any], value: Any, path: Path) -> list[Failure]:
-        """Return what a value breaks of alternatives of which it fits none, as long as that is cheap to say."""
-        if self._is_quiet or self._explaining < 0:
-            return []
-        said: list[Failure] = []
+    def explain(self, node: Rules, schemas: list[Any], value: Any, path: Path) -> list[tuple[Any, list[Failure]]]:
+        """Return what a value breaks of each alternative, where it fits none, as long as that is cheap to say."""
+        found: list[tuple[Any, list[Failure]]] = []
         for schema in schemas:
+            if self._is_quiet or self._explaining < 0:
+                return []
             before = self._left
-            said += islice(self.inside(node, schema, value, path), _EXPLAINED_AT_ONCE)
+            found.append((schema, list(islice(self.inside(node, schema, value, path), _EXPLAINED_AT_ONCE))))
             self._explaining -= max(before - self._left, 1)
-            if self._explaining < 0:
-                break
-        return said
+        return found
 
     def matches(self, pattern: str, text: str) -> bool:
         """Tell whether a text holds what a pattern describes."""

@@ -30,10 +30,6 @@ class Draft(Protocol):
         """Tell whether a value is of one of these types."""
         ...
 
-    def fits_type(self, schema: Any, value: Any) -> bool:
-        """Tell whether a schema names a type, and the value is of it."""
-        ...
-
 
 class Rules:
     """One schema of a document, ready for use. ``resolver`` finds what references mean; None where there are none."""
@@ -70,8 +66,8 @@ class Checking(Protocol):
         """Yield what a value breaks of rules that a reference led to."""
         ...
 
-    def explain(self, node: Rules, schemas: list[Any], value: Any, path: Path) -> list[Failure]:
-        """Return what a value breaks of alternatives of which it fits none, as long as that is cheap to say."""
+    def explain(self, node: Rules, schemas: list[Any], value: Any, path: Path) -> list[tuple[Any, list[Failure]]]:
+        """Return what a value breaks of each alternative, where it fits none, as long as that is cheap to say."""
         ...
 
     def matches(self, pattern: str, text: str) -> bool:

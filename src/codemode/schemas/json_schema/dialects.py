@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ...cached_property import cached_property
 from . import keywords
+from .alternatives import any_of
 from .checking import Draft, Keyword
 from .unevaluated import unevaluated_items, unevaluated_properties
 
@@ -40,12 +41,12 @@ _BEFORE_2020 = {"items": keywords.old_items, "additionalItems": keywords.additio
 _BEFORE_6 = {"minimum": keywords.old_minimum, "maximum": keywords.old_maximum}
 _SINCE_4 = {
     "allOf": keywords.all_of,
-    "anyOf": keywords.any_of,
+    "anyOf": any_of,
     "maxProperties": keywords.max_properties,
     "minProperties": keywords.min_properties,
     "multipleOf": keywords.multiple_of,
     "not": keywords.not_,
-    "oneOf": keywords.one_of,
+    "oneOf": any_of,
     "properties": keywords.properties,
     "required": keywords.required,
     "type": keywords.type_,
@@ -128,11 +129,6 @@ class Dialect:
         if isinstance(types, str):
             return self._is(value, types)
         return any(isinstance(name, str) and self._is(value, name) for name in types)
-
-    def fits_type(self, schema: Any, value: Any) -> bool:
-        """Tell whether a schema names a type, and the value is of it."""
-        types = cast("Any", schema).get("type") if isinstance(schema, Mapping) else None
-        return isinstance(types, str | list) and self.is_of(value, types)
 
     def _is(self, value: Any, name: str) -> bool:
         match name:

@@ -16,33 +16,30 @@ _NOT_SAID = ""
 _MAX_NAMES = 8
 _MAX_CHOICES = 64
 _MAX_SHOWN = 200  # values of a rule, and characters of a text, as many as are shown of the whole
-_ALTERNATIVES = ("anyOf", "oneOf")
 
 
 class Failure:
-    """One rule that a value breaks. ``inner`` is what the alternatives of the rule said, as far as that was asked.
+    """One rule that a value breaks. ``rule_name`` None: the schema takes nothing."""
 
-    ``rule_name`` None: the schema takes nothing.
-    """
+    __slots__ = ("names", "place", "rule", "rule_name", "value")
 
-    __slots__ = ("_path", "fits_type", "inner", "names", "rule", "rule_name", "value")
-
-    def __init__(
-        self, value: Any, path: Path, *, inner: list[Failure] | None = None, names: list[str] | None = None
-    ) -> None:
+    def __init__(self, value: Any, path: Path, *, names: list[str] | None = None) -> None:
         self.value = value
-        self._path = path
-        self.inner = inner or []
+        self.place = path
         self.names = names
         self.rule_name: str | None = _NOT_SAID
         self.rule: Any = None
-        self.fits_type = False
 
     @classmethod
     def of_no_value(cls, value: Any, path: Path) -> Failure:
         """Return the failure of a schema that takes nothing."""
+        return cls.of_rule(None, None, value, path)
+
+    @classmethod
+    def of_rule(cls, rule_name: str | None, rule: Any, value: Any, path: Path) -> Failure:
+        """Return a failure whose rule is known where it is made."""
         failure = cls(value, path)
-        failure.rule_name = None
+        failure.rule_name, failure.rule = rule_name, rule
         return failure
 
     @property
@@ -54,42 +51,25 @@ class Failure:
     def path(self) -> list[str | int]:
         """Where the value stands."""
         parts: list[str | int] = []
-        path = self._path
+        path = self.place
         while path is not None:
             path, part = path
             parts.append(part)
         return parts[::-1]
 
     def problem(self) -> Problem:
-        """Word it. For alternatives the one that came closest says more."""
-        closest = _closest(self)
-        return {"path": path_text(closest.path), "message": _expectation(closest)}
+        """Word it."""
+        return {"path": path_text(self.path), "message": _expectation(self)}
 
     def located(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
         """Yield its places, whole, with the wording of each: of what is missing, the place where it belongs."""
-        closest = _closest(self)
-        rule: Any = closest.rule
-        if closest.rule_name == "required" and isinstance(rule, list):
-            missing = (one for one in cast("list[Any]", rule) if one not in closest.value)
+        rule: Any = self.rule
+        if self.rule_name == "required" and isinstance(rule, list):
+            missing = (one for one in cast("list[Any]", rule) if one not in self.value)
             for name in islice(missing, _MAX_NAMES):
-                yield (*closest.path, name), "is required"
+                yield (*self.path, name), "is required"
         else:
-            yield (*closest.path,), _expectation(closest)
-
-
-def _closest(failure: Failure) -> Failure:
-    while failure.inner:
-        ranked = sorted(failure.inner, key=_rank)
-        if len(ranked) > 1 and _rank(ranked[0]) == _rank(ranked[1]):
-            return failure
-        failure = ranked[0]
-    return failure
-
-
-def _rank(failure: Failure) -> tuple[Any, ...]:
-    # The deeper the more specific; of equals the earlier, and the one about a value of the right type.
-    path = [(isinstance(part, str), part) for part in failure.path]
-    return -len(path), path, failure.rule_name not in _ALTERNATIVES, not failure.fits_type
+            yield (*self.path,), _expectation(self)
 
 
 def _expectation(failure: Failure) -> str:
@@ -97,16 +77,23 @@ def _expectation(failure: Failure) -> str:
     if name is None:
         return "is not allowed"
     if name == "type":
-        types = [rule] if isinstance(rule, str) else dict.fromkeys(one for one in rule if isinstance(one, str))
-        return f"expected {' or '.join(islice(types, _MAX_NAMES))}, got {json_type(value)}"
+        types: list[Any] = [rule] if isinstance(rule, str) else rule
+        named = [*islice(dict.fromkeys(one for one in types if isinstance(one, str)), _MAX_NAMES)]
+        # The choices of a union that also takes types.
+        named += [f"one of {_listed(one)}" for one in types if is_array(one)]
+        return clip(f"expected {' or '.join(named)}, got {json_type(value)}")
     if name == "required" and isinstance(rule, list):
         missing = (item for item in cast("list[Any]", rule) if item not in value)
         return clip(f"missing required {', '.join(map(_shown, islice(missing, _MAX_NAMES)))}")
     if failure.names is not None:
         return clip(f"does not take {', '.join(map(repr, failure.names[:_MAX_NAMES]))}")
     if name == "enum":
-        return clip(f"must be one of {', '.join(map(_shown, islice(cast('list[Any]', rule), _MAX_CHOICES)))}")
+        return clip(f"must be one of {_listed(rule)}")
     return clip(f"must satisfy {name}: {_shown(rule)}")
+
+
+def _listed(choices: list[Any]) -> str:
+    return ", ".join(map(_shown, islice(choices, _MAX_CHOICES)))
 
 
 def _shown(rule: Any) -> str:

@@ -6,7 +6,7 @@ A keyword is ``(check, node, rule, value, path)`` and yields what the value brea
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from fractions import Fraction
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from typing import Any
 
 from ...data.json_values import canonical_json
@@ -15,6 +15,9 @@ from ..match_cost import find
 from ..patterns import PatternRefused
 from .checking import Checking, Keyword, Rules
 from .failures import Failure, Path
+
+# A thousand digits before the point, as many as an integer may have, and the 324 behind it that a double may.
+_EXACT = Context(prec=1_400, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[])  # of infinity nothing is a multiple
 
 
 def _asks(breaks: Callable[[Any, Any], bool]) -> Keyword:
@@ -88,13 +91,14 @@ def old_maximum(check: Checking, node: Rules, rule: Any, value: Any, path: Path)
 
 
 def _is_multiple(value: Any, factor: Any) -> bool:
-    if not isinstance(factor, float):
+    if isinstance(value, int) and isinstance(factor, int):
         return value % factor == 0
-    try:
-        quotient = value / factor
-        return int(quotient) == quotient
-    except (OverflowError, ValueError):
-        return (Fraction(value) / Fraction(factor)).denominator == 1
+    # As decimal fractions, which is how both are written: 4.01 is a multiple of 0.01, though no double is.
+    return bool(_EXACT.remainder(_decimal(value), _decimal(factor)) == 0)
+
+
+def _decimal(number: float) -> Decimal:
+    return Decimal(number) if isinstance(number, int) else Decimal(float.__repr__(number))
 
 
 # --- strings ---
@@ -256,22 +260,6 @@ def dependencies(check: Checking, node: Rules, rule: Any, value: Any, path: Path
 def all_of(check: Checking, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[Failure]:
     for schema in rule:
         yield from check.inside(node, schema, value, path)
-
-
-def any_of(check: Checking, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[Failure]:
-    if not any(check.fits(node, schema, value) for schema in rule):
-        yield Failure(value, path, inner=check.explain(node, rule, value, path))
-
-
-def one_of(check: Checking, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[Failure]:
-    fitting = 0
-    for schema in rule:
-        fitting += check.fits(node, schema, value)
-        if fitting > 1:
-            yield Failure(value, path)
-            return
-    if not fitting:
-        yield Failure(value, path, inner=check.explain(node, rule, value, path))
 
 
 def not_(check: Checking, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[Failure]:

@@ -16,7 +16,6 @@ SCHEMA_MAPS = frozenset({"properties", "patternProperties", "$defs", "definition
 RESTRICTIVE: Mapping[str, tuple[str, ...]] = {
     "not": (),
     "if": ("then", "else"),
-    "oneOf": (),
     "contains": ("minContains", "maxContains"),
     "disallow": (),
 }
