@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from public_servers import require_servers
@@ -17,7 +18,13 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 NO_KEYS = {key: value for key, value in os.environ.items() if not key.endswith("_API_KEY")}
 # Ray is in an environment of its own, and its example runs there: tests/soak/test_ray_short.py.
 RUNNING = [path for path in EXAMPLES if path.stem != "ray_rollouts"]
-CUT_OFF = [pytest.param(path, id=path.stem, marks=() if path.stem == "demo" else pytest.mark.full) for path in RUNNING]
+
+
+def usually(*names: str) -> list[Any]:
+    """Return the examples that run, all but these in the full suite alone."""
+    return [pytest.param(path, id=path.stem, marks=() if path.stem in names else pytest.mark.full) for path in RUNNING]
+
+
 everyone = pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 
 
@@ -33,7 +40,7 @@ def require_what_it_needs(example: Path) -> None:
         require_dbos_on_sqlite()
 
 
-@pytest.mark.parametrize("example", RUNNING, ids=lambda path: path.stem)
+@pytest.mark.parametrize("example", usually("demo", "slow_triage"))
 def test_an_example_runs_without_a_terminal(example: Path) -> None:
     require_what_it_needs(example)
     done = run("-W", "error", str(example))
@@ -56,7 +63,7 @@ def is_print(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
 
 
-@pytest.mark.parametrize("example", CUT_OFF)
+@pytest.mark.parametrize("example", usually("demo"))
 def test_an_example_ends_quietly_when_nobody_reads_on(example: Path) -> None:
     require_what_it_needs(example)
     reader, writer = os.pipe()

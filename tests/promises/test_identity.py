@@ -238,7 +238,7 @@ def test_the_clock_goes_on_to_times_that_were_noted(spy):
 names = st.text(min_size=1, max_size=6)
 
 
-@settings(max_examples=rounds(40, 200), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=rounds(15, 200), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.tuples(names | st.none(), names | st.none(), names, names), min_size=2, max_size=2, unique=True))
 def test_no_two_sets_of_names_come_to_one_identity(two):
     made = []

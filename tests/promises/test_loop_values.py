@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pausing import PAUSING, start
 from pydantic import BaseModel, field_serializer
+from suite import full_only
 from waiting import within
 
 from codemode import (
@@ -66,7 +67,7 @@ def test_loop_a_table_fits_in_every_direction():
     assert run("return await tools.take(await tools.give())", [giving(TABLE), TAKE]) == 25_000
 
 
-@pytest.mark.parametrize("schema", [None, {"type": "array"}, {}, list[dict[str, int]]])
+@pytest.mark.parametrize("schema", [None, list[dict[str, int]], *full_only({"type": "array"}, {})])
 def test_loop_an_input_of_too_many_values_is_refused_before_it_is_decoded(schema):
     received: list[Any] = []
     tool = Tool("take", execute=received.append, input_schema=schema)
@@ -75,7 +76,7 @@ def test_loop_an_input_of_too_many_values_is_refused_before_it_is_decoded(schema
     assert received == []
 
 
-@pytest.mark.parametrize("schema", [None, {"type": "array"}, {}, list[dict[str, int]]])
+@pytest.mark.parametrize("schema", [None, list[dict[str, int]], *full_only({"type": "array"}, {})])
 def test_loop_an_output_of_too_many_values_is_refused(schema):
     error = refused("return await tools.give()", [giving(json.loads(EMPTIES), output_schema=schema)])
     assert "the output of tool 'give'" in error.message
@@ -216,7 +217,9 @@ def test_loop_an_estimate_of_a_large_value_is_large(value):
     assert weigh(value, 10) <= 10 + 20 * len(text)
 
 
-@pytest.mark.parametrize("schema", [{"type": "object"}, list[int | list[int]], {"items": {"type": "string"}}])
+@pytest.mark.parametrize(
+    "schema", [{"type": "object"}, list[int | list[int]], *full_only({"items": {"type": "string"}})]
+)
 def test_loop_an_error_does_not_keep_the_value_that_it_is_about(schema):
     length = 123_457
 

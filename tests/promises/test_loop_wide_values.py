@@ -6,6 +6,7 @@ import gc
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from in_loop import in_loop
 from pydantic import BaseModel
-from suite import rounds
+from suite import each_row, rounds
 
 from codemode import CodeModeSerializationError, ExecutionPolicy, Tool
 from codemode.data.json_shape import AT_ONCE, UNLIMITED, holds_more_values_than
@@ -26,7 +27,7 @@ from codemode.schemas.type_pieces import is_same
 from codemode.tools.prepared import prepared
 from codemode.tools.unread_outputs import UnreadOutput, refuse_iterators
 
-WIDTH = rounds(8, 20) * AT_ONCE
+WIDTH = rounds(3, 20) * AT_ONCE
 
 
 class Watch:
@@ -105,13 +106,11 @@ WORKS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("work", WORKS.values(), ids=WORKS)
-@pytest.mark.parametrize("around", AROUND.values(), ids=AROUND)
-@pytest.mark.parametrize("item", ITEMS.values(), ids=ITEMS)
+@each_row("item, around, work", product(ITEMS, AROUND, WORKS))
 def test_loop_a_wide_container_is_gone_through_a_part_at_a_time(item, around, work):
-    value = around([item(number) for number in range(WIDTH)])
+    value = AROUND[around]([ITEMS[item](number) for number in range(WIDTH)])
     watch.now = watch.most = 0
-    steps.run_metered(lambda: work(value), 0, watch.look)
+    steps.run_metered(lambda: WORKS[work](value), 0, watch.look)
     assert watch.most <= 2 * AT_ONCE
 
 
@@ -190,7 +189,7 @@ class Node(BaseModel):
     rows: list[Any] = []
 
 
-PLAIN = [{"a": [number]} for number in range(30_000)]
+PLAIN = [{"a": [number]} for number in range(10_000)]
 COPIES: dict[str, Callable[[], Any]] = {
     "copying": lambda: plain_copy(PLAIN),
     "comparing plain JSON": lambda: same_json(PLAIN, OTHER),
@@ -199,7 +198,7 @@ COPIES: dict[str, Callable[[], Any]] = {
     "comparing models": lambda: is_same(MODELS, OTHER_MODELS),
 }
 OTHER = plain_copy(PLAIN)
-MODELS, OTHER_MODELS = ([Node(rows=[number]) for number in range(20_000)] for _ in range(2))
+MODELS, OTHER_MODELS = ([Node(rows=[number]) for number in range(7_000)] for _ in range(2))
 
 
 @pytest.mark.parametrize("work", COPIES.values(), ids=COPIES)

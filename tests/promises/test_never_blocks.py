@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from running import failure
+from suite import full_only
 from waiting import until, within
 
 from codemode import Tool, WorkerPool, run_code_mode
@@ -20,11 +21,10 @@ HOST = Path(__file__).parents[1] / "support" / "blocking_host.py"
 # Those of one process come to other parts of the package each, so that each has its own first imports.
 SCENARIOS = [
     "first_run,many_runs,timeouts,cancelled,workers_that_die",
-    "by_exec",
-    "without_spares,closed_on_the_loop,shares_and_waiting",
     "paused,sealed,traced",
     "paused_elsewhere",
     "with_schemas,fetching",
+    *full_only("by_exec", "without_spares,closed_on_the_loop,shares_and_waiting"),
 ]
 
 

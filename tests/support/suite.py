@@ -25,12 +25,16 @@ def full_only(*values: Any) -> list[Any]:
     return [pytest.param(*one, marks=pytest.mark.full) for one in given]
 
 
-def each_row(names: str, table: Iterable[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def each_row(
+    names: str, table: Iterable[Any], *, ids: Iterable[str] | Callable[[Any], object] | None = None
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Let one test go through a table whose rows `pytest.mark.parametrize` would make a test each.
 
-    A failure names its row. All rows share the fixtures of the one test; what is `full_only` is left to the full suite.
+    A failure names its row, by ``ids`` where they are given. All rows share the fixtures of the one test; what is
+    `full_only` is left to the full suite.
     """
     keys = [name.strip() for name in names.split(",")]
+    table = table if ids is None else _with_ids(table, len(keys), ids)
     rows = [_named(row, len(keys)) for row in table if IS_FULL or not _is_full_only(row)]
 
     def decorate(test: Callable[..., None]) -> Callable[..., None]:
@@ -49,6 +53,14 @@ def each_row(names: str, table: Iterable[Any]) -> Callable[[Callable[..., None]]
         return go_through
 
     return decorate
+
+
+def _with_ids(table: Iterable[Any], width: int, ids: Iterable[str] | Callable[[Any], object]) -> list[Any]:
+    rows = [*table]
+    names = [*map(ids, rows)] if callable(ids) else [*ids]
+    marks = [row.marks if isinstance(row, _PARAM) else () for row in rows]
+    given = zip(rows, names, marks, strict=True)
+    return [pytest.param(*_named(row, width)[1], id=str(name), marks=mark) for row, name, mark in given]
 
 
 def _is_full_only(row: Any) -> bool:
