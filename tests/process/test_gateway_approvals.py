@@ -88,3 +88,19 @@ def test_a_gateway_over_http_goes_on_with_what_was_decided_while_none_was_there(
             assert "first" in str(outcome["result"])
 
     within(scenario())
+
+
+def test_the_reason_of_a_denial_reaches_the_program(tmp_path: Path) -> None:
+    code = CODE.replace("error.code", "({ error })")
+
+    async def scenario() -> None:
+        async with gateway(tmp_path) as one, client_of(one) as client:
+            waits = (await called(client, code=code))["waiting"]
+            (record,) = (await one.store.list(tenant=ALL_TENANTS, state="waiting")).records
+            denied = {"approved": False, "reason": "not before the release"}
+            await one.store.decide({record.requests[0].interrupt_id: denied}, actor="ana", tenant=ALL_TENANTS)
+            await one.store.outcome(waits["id"], tenant="local", timeout_ms=60_000)
+            told = await called(client, resume=waits["id"])
+            assert "not before the release" in told["result"]["error"]["message"]
+
+    within(scenario())

@@ -249,6 +249,17 @@ def test_a_callback_may_decide_at_once():
     assert asked == [{"a": 2, "b": 2}]
 
 
+def test_the_reason_of_a_callbacks_denial_reaches_the_program_unless_the_options_say_otherwise():
+    def answer(_request: Any) -> Any:
+        return {"approved": False, "reason": "too much"}
+
+    js = "return tools.add({ a: 1 }).catch((error) => error.message)"
+    for shown, more in ((True, {}), (False, {"show_denial_reason": False})):
+        options = {"approval": {"on_approval_required": answer, **more}}
+        told = create_code_mode_tool([add], options, approve={"add": True}).invoke({"js": js})
+        assert ("too much" in told) is shown
+
+
 @pytest.mark.parametrize(
     "approve",
     [{"ad": True}, {"add": "yes"}, {"add": {"allowed_decisions": []}}, {"add": {"allowed": ["approve"]}}],

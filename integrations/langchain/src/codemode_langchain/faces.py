@@ -229,10 +229,10 @@ def for_agents(
     continuation = given.continuation
     if continuation.max_age_ms is None:
         continuation = dataclasses.replace(continuation, max_age_ms=MAX_AGE_MS)
-    approval = given.approval
+    # What a reviewer writes is meant for the model, as in HumanInTheLoopMiddleware.
+    approval = given.approval.with_defaults(show_denial_reason=True)
     if approval.on_approval_required is None:
-        # What a reviewer writes is meant for the model, as in HumanInTheLoopMiddleware.
-        approval = dataclasses.replace(approval, mode="interrupt", show_denial_reason=True)
+        approval = dataclasses.replace(approval, mode="interrupt")
     # An agent's tools take their time, and its runs come in crowds: neither is the fault of a program.
     clock = {"clock": "program"} if has_clock else {}
     policy = given.execution_policy.with_defaults(**clock, **({"on_saturation": "wait"} if pool is None else {}))

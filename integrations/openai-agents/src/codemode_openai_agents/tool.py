@@ -73,12 +73,13 @@ def settings_of(options: Options, pool: WorkerPool | None, listing: Listing | No
     """Return the options of programs that agents run: approvals pause the run, and tools take time of their own."""
     check_pool(pool)
     given = CodeModeOptions.of(options).with_listing(listing)
-    continuation, approval = given.continuation, given.approval
+    continuation = given.continuation
+    # The message of a rejection is meant for the model, as the SDK has it.
+    approval = given.approval.with_defaults(show_denial_reason=True)
     if continuation.max_age_ms is None:
         continuation = dataclasses.replace(continuation, max_age_ms=MAX_AGE_MS)
     if approval.on_approval_required is None:
-        # The message of a rejection is meant for the model, as the SDK has it.
-        approval = dataclasses.replace(approval, mode="interrupt", show_denial_reason=True)
+        approval = dataclasses.replace(approval, mode="interrupt")
     waits: dict[str, Any] = {} if pool is not None else {"on_saturation": "wait"}
     policy = given.execution_policy.with_defaults(clock="program", **waits)
     output = given.model_output.with_defaults(max_model_characters=MAX_MODEL_CHARACTERS)

@@ -113,7 +113,8 @@ def agent_settings(given: CodeModeOptions, pool: WorkerPool | None, clock: str |
     waits: dict[str, Any] = {"on_saturation": "wait" if pool is None else None}
     policy = given.execution_policy.with_defaults(**waits, **({} if clock is None else {"clock": clock}))
     output = given.model_output.with_defaults(max_model_characters=MAX_MODEL_CHARACTERS)
-    return given.having(continuation=sealed, execution_policy=policy, model_output=output)
+    approval = given.approval.with_defaults(show_denial_reason=True)  # what a reviewer writes is meant for the model
+    return given.having(approval=approval, continuation=sealed, execution_policy=policy, model_output=output)
 
 
 def refuse_callback(given: CodeModeOptions) -> None:

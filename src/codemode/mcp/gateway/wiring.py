@@ -178,7 +178,7 @@ class Wiring:
         return {
             # A slow server is bounded by its own time, and a full pool by the caller's patience.
             "execution_policy": {"clock": "program", "on_saturation": "wait"},
-            "approval": {"mode": "interrupt"},
+            "approval": {"mode": "interrupt", "show_denial_reason": True},
             "lifecycle": {"on_nested_tool_call": self._told_of},
             "continuation": continuation,
             "telemetry": {"is_enabled": is_recorded()},
