@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import reprlib
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -26,7 +27,7 @@ def full_only(*values: Any) -> list[Any]:
 
 
 def each_row(
-    names: str, table: Iterable[Any], *, ids: Iterable[str] | Callable[[Any], object] | None = None
+    names: str, table: Iterable[Any], *, ids: Iterable[object] | Callable[[Any], object] = reprlib.repr
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Let one test go through a table whose rows `pytest.mark.parametrize` would make a test each.
 
@@ -34,17 +35,28 @@ def each_row(
     `full_only` is left to the full suite.
     """
     keys = [name.strip() for name in names.split(",")]
-    table = table if ids is None else _with_ids(table, len(keys), ids)
-    rows = [_named(row, len(keys)) for row in table if IS_FULL or not _is_full_only(row)]
+    rows = [row if isinstance(row, _PARAM) else pytest.param(*((row,) if len(keys) == 1 else row)) for row in table]
+    given_ids = ids if callable(ids) else [*ids]
+    assert rows, "a table without rows checks nothing"
+
+    def name_of(place: int) -> object:
+        row = rows[place]
+        if callable(given_ids):
+            return row.id or given_ids(row.values[0] if len(keys) == 1 else row.values)
+        return given_ids[place]
 
     def decorate(test: Callable[..., None]) -> Callable[..., None]:
+        assert not inspect.iscoroutinefunction(test), "nothing would await the rows"
+
         @functools.wraps(test)
         def go_through(**fixtures: Any) -> None:
-            for name, values in rows:
+            for place, row in enumerate(rows):
+                if not IS_FULL and any(mark.name == "full" for mark in row.marks):
+                    continue
                 try:
-                    test(**fixtures, **dict(zip(keys, values, strict=True)))
+                    test(**fixtures, **dict(zip(keys, row.values, strict=True)))
                 except BaseException as error:
-                    error.add_note(f"in the row {name}")
+                    error.add_note(f"in row {place}: {name_of(place)}")
                     raise
 
         signature = inspect.signature(test)
@@ -53,21 +65,3 @@ def each_row(
         return go_through
 
     return decorate
-
-
-def _with_ids(table: Iterable[Any], width: int, ids: Iterable[str] | Callable[[Any], object]) -> list[Any]:
-    rows = [*table]
-    names = [*map(ids, rows)] if callable(ids) else [*ids]
-    marks = [row.marks if isinstance(row, _PARAM) else () for row in rows]
-    given = zip(rows, names, marks, strict=True)
-    return [pytest.param(*_named(row, width)[1], id=str(name), marks=mark) for row, name, mark in given]
-
-
-def _is_full_only(row: Any) -> bool:
-    return isinstance(row, _PARAM) and any(mark.name == "full" for mark in row.marks)
-
-
-def _named(row: Any, width: int) -> tuple[str, tuple[Any, ...]]:
-    if isinstance(row, _PARAM):
-        return row.id or f"{row.values!r:.300}", row.values
-    return f"{row!r:.300}", (row,) if width == 1 else tuple(row)

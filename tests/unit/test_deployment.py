@@ -10,6 +10,7 @@ from typing import Any
 import kubernetes_validate  # pyright: ignore[reportMissingTypeStubs]
 import pytest
 import yaml
+from suite import each_row
 
 from codemode.mcp import load_config
 from codemode.mcp.gateway import health
@@ -30,7 +31,7 @@ def of_kind(kind: str) -> dict[str, Any]:
     return next(manifest for manifest in MANIFESTS if manifest["kind"] == kind)
 
 
-@pytest.mark.parametrize("manifest", MANIFESTS, ids=[manifest["kind"] for manifest in MANIFESTS])
+@each_row("manifest", MANIFESTS)
 def test_each_manifest_fits_the_schema_of_its_kind(manifest: dict[str, Any]):
     kubernetes_validate.validate(manifest, KUBERNETES, strict=True)
 

@@ -10,6 +10,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
+from suite import each_row
 
 TREE = Path(__file__).parents[2]
 ROOT = TREE / "src" / "codemode"
@@ -109,7 +110,7 @@ STRANGERS = [
 ]
 
 
-@pytest.mark.parametrize(("knowing", "unknown"), STRANGERS)
+@each_row("knowing, unknown", STRANGERS)
 def test_a_room_imports_nothing_of_what_it_must_not_know(knowing: str, unknown: str):
     assert [file for file in FILES if room(file) == knowing for one in own_imports(file) if room(one) == unknown] == []
 
@@ -141,7 +142,7 @@ def test_pure_modules_import_no_clock_no_chance_and_no_world():
     assert [(file, one) for file in pure for one in imports(file) if one.split(".")[0] in IMPURE_MODULES] == []
 
 
-@pytest.mark.parametrize("file", [file for file in FILES if room(file) == "guest"])
+@each_row("file", [file for file in FILES if room(file) == "guest"])
 def test_what_runs_in_a_worker_imports_nothing_of_the_package(file: str):
     # For types a file may name another one of the guest; at run time each is loaded by path, alone.
     assert {room(target) for target in own_imports(file)} <= {"guest"}

@@ -10,6 +10,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from suite import each_row
 
 import codemode
 from codemode import plugins
@@ -62,7 +63,7 @@ def test_the_plugins_are_found():
     assert len(used("codemode")) > 5
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.name}")
+@each_row("path", FILES)
 def test_a_plugin_imports_nothing_else_of_the_package(path: Path):
     assert {module for module, _ in imports(path)} <= {"codemode", "codemode.plugins"}
     assert {name for module, name in imports(path) if module == "codemode"} <= {*codemode.__all__, "plugins", ""}

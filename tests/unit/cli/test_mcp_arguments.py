@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from suite import each_row
 
 from codemode.cli import main, mcp
 from codemode.cli.mcp_setup import config_path
@@ -130,8 +131,8 @@ def test_without_the_extra_every_part_says_what_to_install(monkeypatch: Any, cap
     assert shown.out == ""
 
 
-@pytest.mark.parametrize(
-    ("given", "environ", "expected"),
+@each_row(
+    "given, environ, expected",
     [
         ("here.json", {"CODEMODE_MCP_CONFIG": "/c/there.json"}, "here.json"),
         (None, {"CODEMODE_MCP_CONFIG": "/c/there.json", "XDG_CONFIG_HOME": "/x"}, "/c/there.json"),

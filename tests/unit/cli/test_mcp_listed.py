@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from suite import each_row
 
 from codemode.cli import main
 from codemode.cli.exits import UsageError
@@ -128,9 +129,7 @@ def test_an_address_is_host_and_port(text: str, expected: tuple[str, int]):
     assert http_address(text) == expected
 
 
-@pytest.mark.parametrize(
-    "text", ["", "host", "host:", ":80", "::1:80", "h:80:90", "h:-1", "h:65536", "h:٣", "http://h:1"]
-)
+@each_row("text", ["", "host", "host:", ":80", "::1:80", "h:80:90", "h:-1", "h:65536", "h:٣", "http://h:1"])
 def test_another_address_is_refused_with_one_that_would_do(text: str):
     with pytest.raises(UsageError, match="--http"):
         http_address(text)

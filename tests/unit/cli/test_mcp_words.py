@@ -14,6 +14,7 @@ import pytest
 from authorization_server import sign_in_server
 from hypothesis import given
 from hypothesis import strategies as st
+from suite import each_row
 
 from codemode.cli import main
 from codemode.cli.mcp_setup import CONFIG_VARIABLE, config_path, typed
@@ -107,7 +108,7 @@ def test_another_is_named_by_its_whole_path_whoever_names_it(user: Path, monkeyp
     assert said("mine.json") == f"codemode mcp --config {user}/mine.json"
 
 
-@pytest.mark.parametrize("name", HIDES, ids=HIDES_IDS)
+@each_row("name", HIDES)
 def test_a_configuration_that_cannot_be_shown_as_it_is_is_left_out(name: str):
     assert said(f"/{name}/mcp.json") == "codemode mcp"
 

@@ -8,6 +8,7 @@ import zlib
 from base64 import urlsafe_b64encode
 
 import pytest
+from suite import each_row
 
 import codemode
 from codemode import CodeModeProtocolError, ContinuationOptions, set_continuation_signing_key
@@ -140,8 +141,8 @@ def framed(data):
     return len(data).to_bytes(8) + data
 
 
-@pytest.mark.parametrize(
-    ("encoding", "body"),
+@each_row(
+    "encoding, body",
     [
         ("gzip", []),
         ("deflate", 5),
@@ -231,7 +232,7 @@ def test_the_process_key_and_the_age_can_be_set():
     assert pack(BODY, ContinuationOptions(max_age_ms=7), NOW_MS)["auth"]["expiresAtMs"] == NOW_MS + 7
 
 
-@pytest.mark.parametrize("keys", ["", b"", [], [""], ["a", ""], 5, ["a", None]])
+@each_row("keys", ["", b"", [], [""], ["a", ""], 5, ["a", None]])
 def test_an_empty_or_wrong_key_is_refused(keys):
     with pytest.raises(ValueError, match=r"continuation\.keys"):
         set_continuation_signing_key(keys)

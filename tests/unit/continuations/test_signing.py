@@ -8,6 +8,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from suite import each_row
 
 from codemode import CodeModeProtocolError
 from codemode.continuations.signing import KeyRing
@@ -52,17 +53,15 @@ def test_the_order_of_keys_does_not_matter():
     ring().verify({"auth": value["auth"], "b": {"d": 3, "c": 2}, "a": 1}, now_ms=NOW_MS)
 
 
-@pytest.mark.parametrize("field", ["alg", "keyId", "nonce", "issuedAtMs", "expiresAtMs", "signature"])
-@pytest.mark.parametrize(
-    "wrong", [None, "", "x", 1, True, [], {}, NOW_MS + 10_000, NOW_MS + 500.0, float("nan"), "é\ud800"]
-)
+@each_row("field", ["alg", "keyId", "nonce", "issuedAtMs", "expiresAtMs", "signature"])
+@each_row("wrong", [None, "", "x", 1, True, [], {}, NOW_MS + 10_000, NOW_MS + 500.0, float("nan"), "é\ud800"])
 def test_every_field_of_the_signature_is_checked(field, wrong):
     value = copy.deepcopy(signed())
     value["auth"][field] = wrong
     refused(value)
 
 
-@pytest.mark.parametrize("auth", [None, [], "x", {}, {"alg": "HMAC-SHA256"}])
+@each_row("auth", [None, [], "x", {}, {"alg": "HMAC-SHA256"}])
 def test_an_unsigned_value_is_refused(auth):
     refused({"value": 1, "auth": auth}, match="not signed")
     refused({"value": 1}, match="not signed")

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from suite import each_row
 
 from codemode import CodeModeSerializationError, Content, ContentResult
 from codemode.data.content import apart, may_hold, places_for, with_parts
@@ -27,17 +28,15 @@ def contents(tag: str = "$content:1") -> Contents:
     return made
 
 
-@pytest.mark.parametrize(
-    ("mime_type", "kind"),
+@each_row(
+    "mime_type, kind",
     [("image/png", "image"), ("AUDIO/wav", "audio"), ("video/mp4", "video"), ("text/plain", "file"), ("a/b", "file")],
 )
 def test_a_kind_follows_from_the_type(mime_type: str, kind: str):
     assert Content(b"", mime_type).kind == kind
 
 
-@pytest.mark.parametrize(
-    "mime_type", ["", "image", "image/", "/png", "image/png; a=b", "a/b\n", "a b/c", "x" * 99 + "/y"]
-)
+@each_row("mime_type", ["", "image", "image/", "/png", "image/png; a=b", "a/b\n", "a b/c", "x" * 99 + "/y"])
 def test_what_is_no_type_is_refused(mime_type: str):
     with pytest.raises(ValueError, match="mime_type"):
         Content(b"", mime_type)

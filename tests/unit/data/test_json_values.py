@@ -10,6 +10,7 @@ import uuid
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from suite import each_row
 
 from codemode.data.json_values import (
     MAX_DEPTH,
@@ -106,9 +107,7 @@ def test_depth_is_found_between_wide_data_and_brackets_in_strings():
         decode_json(f"[{wide},{'[' * 600}{']' * 600}]")
 
 
-@pytest.mark.parametrize(
-    "text", ["[" * 2_000_000, '{"a":' * 400_000, '"' + '\\"[' * 500_000, '["' * 500_000, "[]" * 1_000_000]
-)
+@each_row("text", ["[" * 2_000_000, '{"a":' * 400_000, '"' + '\\"[' * 500_000, '["' * 500_000, "[]" * 1_000_000])
 def test_hostile_text_ends_quickly(text):
     started = time.thread_time()
     with pytest.raises(ValueError, match=r"."):
@@ -127,7 +126,7 @@ def test_a_raised_recursion_limit_does_not_lift_the_depth_cap():
         sys.setrecursionlimit(before)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     ["NaN", "Infinity", "-Infinity", "[NaN]", "1e999", "-1e999", "1" * 400 + ".5", "9" * 4301, "", "{", "'a'", "01"],
 )
@@ -151,8 +150,8 @@ def test_the_last_of_duplicate_keys_wins():
     assert decode_json('{"a":1,"a":2}') == {"a": 2}
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
+@each_row(
+    "text, value",
     [
         (r'"\ud800x"', "\ufffdx"),
         (r'"\uDC00"', "\ufffd"),
@@ -181,8 +180,8 @@ class Point:
     when: dt.date
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
+@each_row(
+    "value, text",
     [
         (float("nan"), "null"),
         ([1.5, float("inf"), {"a": float("-inf")}], '[1.5,null,{"a":null}]'),
@@ -216,8 +215,8 @@ def nested(levels):
     return value
 
 
-@pytest.mark.parametrize(
-    ("value", "said"),
+@each_row(
+    "value, said",
     [
         ({"a": [1, object()]}, "builtins.object at .a[1]"),
         ({"a b": lambda: 1}, "builtins.function at ['a b']"),

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from suite import each_row
 
 from codemode.data import large_strings
 from codemode.data.large_strings import (
@@ -78,9 +79,7 @@ def test_a_text_without_places_is_read_as_any_json(value: Any):
     assert text_with_strings(written(value), no_string) == written(value)
 
 
-@pytest.mark.parametrize(
-    "text", ['"0E0"', '["0E0"]', '{"0E0":"\\\\"}', '"\\"0E1"', '["\\\\",1,"0E0"]', "0e0", "-0E0", "10E0"]
-)
+@each_row("text", ['"0E0"', '["0E0"]', '{"0E0":"\\\\"}', '"\\"0E1"', '["\\\\",1,"0E0"]', "0e0", "-0E0", "10E0"])
 def test_what_looks_like_a_place_is_none(text: str):
     assert list(places_in(text)) == []
     assert read_with_strings(text, "never".__getitem__) == json.loads(text)
@@ -117,7 +116,7 @@ def test_lone_surrogates_beside_a_large_string_are_replaced():
     assert large_string('"\\ud800x"') == "\ufffdx"
 
 
-@pytest.mark.parametrize("text", ["[0E0", "NaN", "[1e999]", "[" * 600 + "]" * 600, f"[{'1' * 1001}]"])
+@each_row("text", ["[0E0", "NaN", "[1e999]", "[" * 600 + "]" * 600, f"[{'1' * 1001}]"])
 def test_what_is_no_json_is_refused(text: str):
     with pytest.raises(ValueError, match=r".+"):
         read_with_strings(text, texts_of("large"))

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from suite import each_row
 
 from codemode.data import plain_json
 from codemode.data.json_shape import holds_more_values_than
@@ -64,7 +65,7 @@ def test_runs_count_values_as_everything_else_does(value, size, maximum):
         assert holds_more_values_than(value, runs.values - 1)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "value",
     [
         [{"id": i, "name": f"row {i}", "group": i % 7} for i in range(20_000)],
@@ -74,7 +75,6 @@ def test_runs_count_values_as_everything_else_does(value, size, maximum):
         [{f"{i}" * 100: i for i in range(1000)}],
         [[0.5] * 5000, 1, [0.5] * 5000, 2] * 3,
     ],
-    ids=["rows", "pages", "members", "texts", "keys", "uneven"],
 )
 def test_no_run_is_large(value):
     sizes: list[int] = []
@@ -103,7 +103,7 @@ def shared() -> Any:
     return value
 
 
-@pytest.mark.parametrize(
+@each_row(
     "value",
     [
         {1},
@@ -117,7 +117,6 @@ def shared() -> Any:
         nested(513),
         shared(),
     ],
-    ids=["set", "bytes", "key", "object", "long", "longer", "circular", "circulars", "deep", "shared"],
 )
 def test_what_is_not_plain_is_not_cut(value):
     assert runs_of(value) is None
@@ -133,7 +132,7 @@ def test_keys_of_a_very_wide_object_are_sorted():
     assert canonical_json(value) == json.dumps(value, separators=(",", ":"), sort_keys=True)
 
 
-@pytest.mark.parametrize("value", ["b", "", 1, None, {"a": "b"}, ["a", {"b": 1}]], ids=json.dumps)
+@each_row("value", ["b", "", 1, None, {"a": "b"}, ["a", {"b": 1}]])
 def test_a_small_value_takes_few_steps(value: Any) -> None:
     def too_many() -> int:
         raise AssertionError("a small value is no work for a thread")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
+from suite import each_row
 
 from codemode.data.references import MAX_FOLLOWED, LocalReferences, resolve_reference
 from codemode.source.checks import check_program
@@ -25,8 +25,8 @@ SCHEMA: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("reference", "target"),
+@each_row(
+    "reference, target",
     [
         ("#", SCHEMA),
         ("#/$defs/end", SCHEMA["$defs"]["end"]),

@@ -10,6 +10,7 @@ import httpx
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from suite import each_row
 
 from codemode.fetch.urls import UrlError, UrlRules, follow_location, parse_url
 
@@ -198,21 +199,21 @@ NOT_COVERED = [
 ]
 
 
-@pytest.mark.parametrize(("given", "asked"), ALLOWED)
+@each_row("given, asked", ALLOWED)
 def test_an_allowed_url_is_asked_for_in_its_canonical_form(given, asked):
     url = parse_url(given)
     assert str(url) == asked
     assert RULES.allow(url)
 
 
-@pytest.mark.parametrize(("given", "message"), REFUSED)
+@each_row("given, message", REFUSED)
 def test_what_is_no_plain_url_is_refused(given, message):
     with pytest.raises(UrlError) as caught:
         parse_url(given)
     assert str(caught.value).startswith(message)
 
 
-@pytest.mark.parametrize("given", NOT_COVERED)
+@each_row("given", NOT_COVERED)
 def test_what_no_rule_covers_is_not_allowed(given):
     assert not RULES.allow(parse_url(given))
 
@@ -228,8 +229,8 @@ def test_without_rules_nothing_is_allowed():
     assert not UrlRules.of((), ()).allow(parse_url("https://example.com/"))
 
 
-@pytest.mark.parametrize(
-    ("option", "entry", "message"),
+@each_row(
+    "option, entry, message",
     [
         ("allowed_origins", "*", "is not an absolute"),
         ("allowed_origins", "example.com", "is not an absolute"),
@@ -252,8 +253,8 @@ def test_a_wrong_rule_is_told_of_by_its_full_path(option, entry, message):
     assert str(caught.value).startswith(f"fetch_policy.{option}: {entry!r} {message}")
 
 
-@pytest.mark.parametrize(
-    ("location", "leads_to"),
+@each_row(
+    "location, leads_to",
     [
         ("/x", "https://example.com/x"),
         ("x", "https://example.com/a/x"),
@@ -271,7 +272,7 @@ def test_a_location_is_relative_to_the_url(location, leads_to):
     assert str(follow_location(parse_url("https://example.com/a/b?c"), location)) == leads_to
 
 
-@pytest.mark.parametrize(
+@each_row(
     "location", ["javascript:x", "https:\\\\evil.test", "/\t/evil.test", "http://a@b/", "//[::1", "ftp://example.com/"]
 )
 def test_a_location_that_is_no_plain_url_is_refused(location):

@@ -3,9 +3,9 @@
 import json
 import sysconfig
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from suite import each_row
 
 from codemode.guest.analysis import analyse, facts
 
@@ -32,8 +32,8 @@ def input_of(argument):
     return facts_of(f"tools.t({argument})")["calls"][0]["input"]
 
 
-@pytest.mark.parametrize(
-    ("source", "name"),
+@each_row(
+    "source, name",
     [
         ("await tools.a({})", "a"),
         ('tools["a-b"]({})', "a-b"),
@@ -55,7 +55,7 @@ def test_literal_calls(source, name):
     assert names(source) == [name]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "source",
     [
         "tools[name]({})",
@@ -79,7 +79,7 @@ def test_what_is_no_certain_call(source):
     assert names(source) in ([], ["a"] if ".b()" in source else [])
 
 
-@pytest.mark.parametrize(
+@each_row(
     "source",
     [
         "const tools = {};",
@@ -113,7 +113,7 @@ def test_another_meaning_of_tools_leaves_no_calls(source):
     assert found["calls"] == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     "source",
     [
         "return Object.keys(tools)",
@@ -130,7 +130,7 @@ def test_reading_which_tools_there_are_is_a_fact_and_shadows_nothing(source):
     assert "lists" not in facts_of("tools.a({ x: 'Object.keys(tools)' })")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "source",
     [
         "Object.keys(tools = x)",
@@ -150,15 +150,13 @@ def test_what_only_looks_like_it_is_no_such_fact(source):
     assert found is None or (found["shadowed"] is True and found["calls"] == [])
 
 
-@pytest.mark.parametrize(
-    "source", ["tools.a = 1;", "typeof tools.a;", "const { b } = tools.a;", "x = { tools: 1 };", "x.tools;"]
-)
+@each_row("source", ["tools.a = 1;", "typeof tools.a;", "const { b } = tools.a;", "x = { tools: 1 };", "x.tools;"])
 def test_reading_members_shadows_nothing(source):
     assert facts_of(source)["shadowed"] is False
 
 
-@pytest.mark.parametrize(
-    ("argument", "known"),
+@each_row(
+    "argument, known",
     [
         ("", None),
         ("1", {"type": "number", "value": 1}),
@@ -203,8 +201,8 @@ def test_literal_input(argument, known):
     assert input_of(argument) == known
 
 
-@pytest.mark.parametrize(
-    ("source", "kinds"),
+@each_row(
+    "source, kinds",
     [
         ("import x from 'y';", ["import"]),
         ("import type { X } from 'y';", ["import"]),

@@ -4,11 +4,10 @@ import json
 import sysconfig
 import time
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from module_engine import checked, evaluate
-from suite import rounds
+from suite import each_row, rounds
 
 from codemode.guest.analysis import analyse, modules
 
@@ -39,8 +38,8 @@ def problems_of(source):
     return [(one["message"], one["line"], one["column"]) for one in result_of(source)["problems"]]
 
 
-@pytest.mark.parametrize(
-    ("source", "expected"),
+@each_row(
+    "source, expected",
     [
         ('import "m"', [("m",)]),
         ("import {} from 'm';", [("m",)]),
@@ -81,8 +80,8 @@ def test_statements(source, expected):
     assert names_of(source) == expected
 
 
-@pytest.mark.parametrize(
-    ("source", "expected"),
+@each_row(
+    "source, expected",
     [
         ('import type { A } from "t"', []),
         ('import type A from "t"', []),
@@ -125,8 +124,8 @@ def test_types_go_with_their_keyword(source, expected):
     assert evaluate(result["js"], result["facts"]["module"], {"m": EXPORTS["m"]}).keys() <= {"value", "log"}
 
 
-@pytest.mark.parametrize(
-    ("source", "value"),
+@each_row(
+    "source, value",
     [
         ('globalThis.R = a; import a from "m"', 3),
         ('import { a as b, b as a } from "m"; globalThis.R = [a, b]', [2, 1]),
@@ -180,8 +179,8 @@ def test_what_runs(source, value):
     assert value_of(source) == value
 
 
-@pytest.mark.parametrize(
-    ("source", "expected"),
+@each_row(
+    "source, expected",
     [
         ('import("m")', ["m"]),
         ("import(`m`)", ["m"]),
@@ -206,8 +205,8 @@ def test_dynamic_imports(source, expected):
 NS = 'import * as ns from "m"\n'
 
 
-@pytest.mark.parametrize(
-    ("source", "expected"),
+@each_row(
+    "source, expected",
     [
         ("ns.a(1)", ["a"]),
         ('ns["a b"]()', ["a b"]),
@@ -264,7 +263,7 @@ FORMS = (
 BLANKS = ("\u00a0", "\ufeff", "\u1680", "\u2003", "\u2028", "\u2029", "\u202f", "\u3000", "\v", "\f", "\r", "\r\n")
 
 
-@pytest.mark.parametrize("blank", BLANKS)
+@each_row("blank", BLANKS)
 def test_any_blank_may_stand_around_a_statement(blank):
     for form in FORMS:
         has_source = "'m'" in form and " type " not in form.partition("{")[0] and " type {" not in form
@@ -297,8 +296,8 @@ def test_places_are_the_authors():
     assert [(one["line"], one["column"]) for one in found["dynamic"]] == [(4, 32)]
 
 
-@pytest.mark.parametrize(
-    ("source", "line", "column"),
+@each_row(
+    "source, line, column",
     [
         ("const = 1", 1, 7),
         ("import { a } from 'm'; const = 1", 1, 30),

@@ -2,9 +2,9 @@
 
 import sysconfig
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from suite import each_row
 
 from codemode.guest.analysis import analyse
 
@@ -21,7 +21,7 @@ def names(source):
     return None if found is None else set(found)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "source",
     [
         "eval",
@@ -68,7 +68,7 @@ def test_every_place_of_a_name(source):
     assert "eval" in names(source)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "source",
     [
         "a.eval",
@@ -108,7 +108,7 @@ def test_what_is_no_name(source):
     assert "eval" not in names(source)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "source",
     [
         # What follows is no string, and calls eval.
@@ -159,7 +159,7 @@ def test_what_the_engine_may_read_otherwise_leaves_the_names_unknown(source):
     assert facts is None or facts["names"] is None or "eval" in facts["names"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "source",
     [
         "a / b / c",
@@ -271,8 +271,8 @@ def named(source):
     return [(call["name"], call["caught"]) for call in facts_of(source)["named_calls"]]
 
 
-@pytest.mark.parametrize(
-    ("source", "caught"),
+@each_row(
+    "source, caught",
     [
         ("await callTool('a')", False),
         ("return callTool('a', { b: 1 })", False),
@@ -313,7 +313,7 @@ def test_whether_something_could_catch_a_call(source, caught):
     assert named(source) == [("a", caught)]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "source",
     [
         "callTool(name)",

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from suite import each_row
 
 from codemode.guest.asking import checked, problem_of
 from codemode.workers.image import engine_location
@@ -29,8 +30,8 @@ def place(text: str) -> tuple[int, int] | None:
     return None if problem is None else (problem["line"], problem["column"])
 
 
-@pytest.mark.parametrize(
-    ("text", "line", "column"),
+@each_row(
+    "text, line, column",
     [
         ("const = 1", 1, 7),
         ("let x = 08", 1, 9),
@@ -57,7 +58,7 @@ def test_places_are_those_of_the_text(text, line, column):
     assert found == (line, column)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "",
@@ -82,7 +83,7 @@ def test_nothing_of_what_is_asked_about_runs():
     assert context.eval("typeof ran") == "undefined"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "import { a } from 'x'; import { a } from 'y'",

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from forked_children import held_elsewhere, in_a_child
+from suite import each_row
 
 from codemode.host import forks, steps
 from codemode.host.forks import forkable_lock, forkable_rlock
@@ -53,7 +54,7 @@ def locks_in(tree: ast.AST) -> Iterator[str]:
             yield node.attr
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "import threading\nlock = threading.Lock()",

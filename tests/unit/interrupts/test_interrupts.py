@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from pausing import APPROVAL_JSON, current_ms, done_entry, made_interrupt, waiting_entry
+from suite import each_row
 
 from codemode import (
     CodeModeOptions,
@@ -97,7 +98,7 @@ def test_a_browser_may_write_whole_numbers_its_own_way():
     refused(json.loads(text.replace('"amount": 900.0', '"amount": ' + "true")))
 
 
-@pytest.mark.parametrize(("left", "right", "same"), [
+@each_row("left, right, same", [
     (1, 1.0, True), (-0.0, 0, True), (1e21, 10**21, True), (1, True, False), (0, False, False), (1, "1", False),
     ([1], [1.0], True), ({"a": {"b": [2.0]}}, {"a": {"b": [2]}}, True), (1.5, 1, False), (None, 0, False),
     (2**53 + 1, 2.0**53, False), (float("nan"), float("nan"), False), (float("inf"), 1, False), ({}, [], False),
@@ -169,7 +170,7 @@ def test_no_field_can_be_put_in_the_place_of_another(key, value):
         refused({**plain(), key: value})
 
 
-@pytest.mark.parametrize("value", [None, 5, "x", b"", [], object(), Interrupt, {1: 2}])
+@each_row("value", [None, 5, "x", b"", [], object(), Interrupt, {1: 2}])
 def test_odd_values_are_no_interrupts(value):
     assert not is_interrupt(value)
 
@@ -180,7 +181,7 @@ def shown_otherwise(**changes):
     return dataclasses.replace(interrupt, requests=(dataclasses.replace(first, **changes), second))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "changes",
     [
         {"input": {"amount": 9}},
@@ -234,7 +235,7 @@ def test_expired_and_future_continuations_are_refused():
     refused(made(now_ms=current_ms() - 100, max_age_ms=50), "expired")
 
 
-@pytest.mark.parametrize("payload_json", ["", "nope", "5", "[]", "null", "1e999", "[" * 600 + "]" * 600])
+@each_row("payload_json", ["", "nope", "5", "[]", "null", "1e999", "[" * 600 + "]" * 600])
 def test_a_signed_payload_that_is_no_object_is_refused(payload_json):
     def change(body):
         body["ledger"][1]["interruptPayloadJson"] = payload_json
@@ -270,9 +271,7 @@ def test_a_pending_request_reads_strictly():
 # --- request_interrupt ---
 
 
-@pytest.mark.parametrize(
-    "payload", [None, 5, "oauth", [], {}, {"kind": ""}, {"kind": 5}, {"kind": None}, [("kind", "x")]]
-)
+@each_row("payload", [None, 5, "oauth", [], {}, {"kind": ""}, {"kind": 5}, {"kind": None}, [("kind", "x")]])
 def test_another_payload_is_a_type_error(payload):
     with pytest.raises(TypeError, match="kind"):
         request_interrupt(payload)

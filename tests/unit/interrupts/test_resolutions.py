@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from pausing import waiting_entry
+from suite import each_row
 
 from codemode import CodeModeProtocolError
 from codemode.interrupts.resolutions import Approval, HostAnswer, KnownOutcome, RunAgain, read_answers, waiting_kind
@@ -47,15 +48,12 @@ def test_an_approval_is_read():
     assert read(APPROVAL, {"approved": True, "input": None}).input_json == "null"
 
 
-@pytest.mark.parametrize(
-    "resolution",
-    [
+@each_row("resolution", [
         None, True, "approved", 1, [], {}, {"approved": "yes"}, {"approved": 1}, {"approved": None},
         {"approved": True, "reason": 5}, {"approved": True, "more": 1}, {"reason": "x"}, {"Approved": True},
         {"approved": False, "input": 5}, {"approved": True, "input": object()},
         {"approved": True, "input": {1, object()}},
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_a_malformed_approval_is_refused(resolution):
     refused(APPROVAL, resolution)
 
@@ -66,7 +64,7 @@ def test_what_is_no_answer_at_all_is_told_how_one_looks(resolution):
     refused(UNKNOWN, resolution, r'such as \{"runAgain": True\}$')
 
 
-@pytest.mark.parametrize("resolution", [None, 5, "x", [1], {"a": None}, {"approved": "maybe"}])
+@each_row("resolution", [None, 5, "x", [1], {"a": None}, {"approved": "maybe"}])
 def test_a_tools_own_request_takes_any_json(resolution):
     assert read(OAUTH, resolution) == HostAnswer(resolution)
 
@@ -88,14 +86,11 @@ def test_an_unknown_outcome_is_read():
         assert read(UNKNOWN, {key: True}) == RunAgain()
 
 
-@pytest.mark.parametrize(
-    "resolution",
-    [
+@each_row("resolution", [
         None, "run again", {}, {"value": 1, "error": {"message": "m"}}, {"runAgain": False}, {"runAgain": 1},
         {"error": "m"}, {"error": {}}, {"error": {"message": 5}}, {"value": object()}, {"approved": True},
         {"runAgain": True, "run_again": True},
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_a_malformed_unknown_outcome_is_refused(resolution):
     refused(UNKNOWN, resolution)
 
@@ -106,7 +101,7 @@ def test_a_fetch_of_unknown_outcome_has_no_value():
     assert isinstance(read(FETCH, {"error": {"message": "gone"}}), KnownOutcome)
 
 
-@pytest.mark.parametrize("resolutions", [{}, {"other": 1}, {id_of(OAUTH): 1, "": 2}, {5: 1}, {None: 1}])
+@each_row("resolutions", [{}, {"other": 1}, {id_of(OAUTH): 1, "": 2}, {5: 1}, {None: 1}])
 def test_answers_are_for_pending_requests(resolutions):
     with pytest.raises(CodeModeProtocolError):
         read_answers(ENTRIES, resolutions)

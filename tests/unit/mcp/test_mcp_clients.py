@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from suite import each_row
 
 from codemode.mcp import ConfigError, load_config
 from codemode.mcp.clients.config_texts import added, initial, servers_of, with_inputs
@@ -141,8 +142,8 @@ def others(folder: Path) -> list[str]:
     return sorted(one.name for one in folder.iterdir())
 
 
-@pytest.mark.parametrize(
-    ("client", "platform", "environ", "expected"),
+@each_row(
+    "client, platform, environ, expected",
     [
         ("claude-desktop", "darwin", {}, "/h/Library/Application Support/Claude/claude_desktop_config.json"),
         ("claude-desktop", "linux", {}, "/h/.config/Claude/claude_desktop_config.json"),
@@ -506,8 +507,8 @@ def test_a_configuration_to_begin_with_and_servers_added_to_it():
     assert initial({"a": {"command": "x"}}) == added(initial(), "a", {"command": "x"})
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
+@each_row(
+    "text, expected",
     [
         ("", '{\n  "mcpServers": {\n    "n": {\n      "command": "x"\n    }\n  }\n}\n'),
         ('{"servers": {"a": {}}}', '{"servers": {"a": {}, "n": {"command": "x"}}}'),
@@ -520,8 +521,8 @@ def test_how_a_server_is_added(text: str, expected: str):
     assert added(text, "n", {"command": "x"}) == expected
 
 
-@pytest.mark.parametrize(
-    ("text", "entry", "says"),
+@each_row(
+    "text, entry, says",
     [
         ('{"mcpServers": {"n": {}}}', {"command": "x"}, 'there is a server "n" already'),
         ('{"servers": {"n": {}}}', {"command": "x"}, 'there is a server "n" already'),
@@ -621,8 +622,8 @@ INPUTS = [
 NAMING = {"a": {"command": "x", "env": {"KEY": "${input:key}"}, "args": ["${input:where}", "${input:nowhere}"]}}
 
 
-@pytest.mark.parametrize(
-    ("before", "kept"),
+@each_row(
+    "before, kept",
     [
         ("{}", ["key", "where"]),
         ('{"inputs": []}', ["key", "where"]),

@@ -8,6 +8,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from suite import each_row
 
 from codemode.mcp.config import jsonc
 from codemode.mcp.config.jsonc import MAX_DEPTH, JsonError, Node, read_jsonc
@@ -66,8 +67,8 @@ def test_what_json_takes_is_taken(text: str):
     assert read_jsonc(json.dumps({text: text})).root.plain() == {text: text}
 
 
-@pytest.mark.parametrize(
-    ("text", "line", "column", "says"),
+@each_row(
+    "text, line, column, says",
     [
         ("", 1, 1, "is empty"),
         ("  \n // nothing\n", 3, 1, "is empty"),

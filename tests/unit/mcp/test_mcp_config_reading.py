@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from suite import each_row
 
 from codemode.mcp import ConfigError, GatewayConfig, ServerConfig, load_config
 from codemode.trace.unseen import all_seen
@@ -58,9 +59,9 @@ HTTP = [
 SSE = ["sse", "SSE", "http+sse"]
 
 
-@pytest.mark.parametrize("key", ["type", "transport", "transportType"])
-@pytest.mark.parametrize(
-    ("spelling", "transport"),
+@each_row("key", ["type", "transport", "transportType"])
+@each_row(
+    "spelling, transport",
     [(spelling, kind) for kind, all_of in (("stdio", STDIO), ("http", HTTP), ("sse", SSE)) for spelling in all_of],
 )
 def test_every_spelling_of_a_transport(key: str, spelling: str, transport: str):
@@ -68,7 +69,7 @@ def test_every_spelling_of_a_transport(key: str, spelling: str, transport: str):
     assert one({**entry, key: spelling}).transport == transport
 
 
-@pytest.mark.parametrize("key", ["url", "serverUrl", "httpUrl", "server_url", "http_url"])
+@each_row("key", ["url", "serverUrl", "httpUrl", "server_url", "http_url"])
 def test_every_spelling_of_a_url(key: str):
     found = one({key: "https://host/mcp"})
     assert (found.transport, found.url) == ("http", "https://host/mcp")
@@ -83,7 +84,7 @@ def test_a_path_of_sse_means_sse_unless_the_type_says_else(url: str):
     assert one({"url": "${WHERE}"}, environ={"WHERE": url}).transport == "sse"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "said",
     [
         {"mcpServers": {"a": {"command": "x"}}},
@@ -154,9 +155,8 @@ def test_codex_in_toml(reading: Reading):
     assert found.problems == ()
 
 
-@pytest.mark.parametrize(
-    ("said", "milliseconds"),
-    [(1, 1_000), (60, 60_000), (3_600, 3_600_000), (3_601, 3_601), (30_000, 30_000), (0.5, 500)],
+@each_row(
+    "said, milliseconds", [(1, 1_000), (60, 60_000), (3_600, 3_600_000), (3_601, 3_601), (30_000, 30_000), (0.5, 500)]
 )
 def test_a_timeout_is_in_seconds_up_to_an_hour(said: float, milliseconds: int):
     assert one({"command": "x", "timeout": said}).timeout_ms == milliseconds
@@ -268,10 +268,7 @@ MISTAKES: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("entry", "says"),
-    MISTAKES,
-)
+@each_row("entry, says", MISTAKES)
 def test_a_mistake_disables_its_server_and_says_what_to_change(entry: dict[str, Any], says: str):
     bad = {"command": "x", **entry}
     told, _ = problems({"mcpServers": {"bad": bad}})
@@ -281,12 +278,12 @@ def test_a_mistake_disables_its_server_and_says_what_to_change(entry: dict[str, 
     assert [(problem.server, str(problem)) for problem in found.problems] == [("bad", told)]
 
 
-@pytest.mark.parametrize("entry", [None, [], "x", 7, True])
+@each_row("entry", [None, [], "x", 7, True])
 def test_a_server_that_is_no_object(entry: Any):
     assert problem_of(entry).startswith("mcpServers.bad: this must be an object, not ")
 
 
-@pytest.mark.parametrize("name", ["", " ", "a\nb", "x" * 500, "\x1b[31m", "a\u202eb", "a\u3164"])
+@each_row("name", ["", " ", "a\nb", "x" * 500, "\x1b[31m", "a\u202eb", "a\u3164"])
 def test_a_name_that_cannot_be_shown(name: str):
     told = problems({"mcpServers": {name: {"command": "x"}}})[0]
     assert "a name of a server has 1 to 128 characters" in told
@@ -321,10 +318,7 @@ MISTAKES_AT_THE_TOP: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("top", "says"),
-    MISTAKES_AT_THE_TOP,
-)
+@each_row("top, says", MISTAKES_AT_THE_TOP)
 def test_a_mistake_at_the_top_is_an_error(top: Any, says: str):
     with pytest.raises(ConfigError) as caught:
         load_config({"codemode": top, "mcpServers": {"a": {"command": "x"}}}, environ={})
@@ -390,10 +384,7 @@ NONE_LEFT: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("said", "says"),
-    NONE_LEFT,
-)
+@each_row("said, says", NONE_LEFT)
 def test_that_no_server_is_left_is_told(said: dict[str, Any], says: str):
     found = load_config(said, environ={})
     assert found.servers == ()
@@ -469,8 +460,8 @@ def test_a_mapping_that_is_nested_without_end_is_an_error():
         load_config({"codemode": deep}, environ={})
 
 
-@pytest.mark.parametrize(
-    ("said", "note"),
+@each_row(
+    "said, note",
     [
         ({"mcpServers": {"a": {"command": "x", "approval": "always"}}}, "mcpServers.a.approval: this counts under"),
         ({"mcpServers": {"a": {"command": "x"}}, "toolName": "run"}, "toolName: this counts under"),

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from suite import each_row
 
 from codemode.mcp import ConfigError, ServerConfig, load_config, matches
 from codemode.mcp.config.secret_rules import is_secret_form, is_secret_name
@@ -31,15 +32,12 @@ def test_all_values_of_headers_and_credentials_behind_their_scheme():
     assert secrets_of({"url": "http://h", "headers": {"Authorization": "Bearer abcd"}}) == {"Bearer abcd", "abcd"}
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
+@each_row("name", [
         "TOKEN", "GITHUB_TOKEN", "githubToken", "API_KEY", "APIKEY", "OPENAI_API_KEY", "apiKey", "SECRET",
         "CLIENT_SECRET",
         "DB_PASSWORD", "PGPASSWORD", "PASSWD", "MYSQL_PWD", "PASSPHRASE", "AWS_SECRET_ACCESS_KEY", "CREDENTIALS",
         "X-AUTH", "SESSION", "COOKIE", "JWT", "SENTRY_DSN", "SLACK_WEBHOOK", "BEARER", "GITHUB_PAT", "PRIVATE_KEY",
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_a_name_says_so(name: str):
     assert secrets_of({"command": "x", "env": {name: "eight888"}}) == {"eight888"}
     assert secrets_of({"command": "x", "env": {name: "seven77"}}) == set()
@@ -47,46 +45,38 @@ def test_a_name_says_so(name: str):
                       {"command": "x", "env": {name: "eight888"}}, **{name: "eight888"}) == {"eight888"}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "name",
+@each_row("name",
     ["PATH", "HOME", "LANG", "LOG_LEVEL", "NODE_ENV", "KEYBOARD_LAYOUT", "AUTHOR", "TOKENIZERS_PARALLELISM", "PASSAGE",
-     "GOOGLE_CREDENTIALS_FILE", "SSH_AUTH_SOCK", "SECRETARY", "MONKEY"],
-)  # fmt: skip
+     "GOOGLE_CREDENTIALS_FILE", "SSH_AUTH_SOCK", "SECRETARY", "MONKEY"])  # fmt: skip
 def test_a_name_says_nothing(name: str):
     assert not is_secret_name(name)
     assert secrets_of({"command": "x", "env": {name: "something long"}}) == set()
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
+@each_row("value", [
         "sk-abcdefghij0123456789", "ghp_" + "a1" * 18, "github_pat_11ABC_def", "glpat-abcdefgh",
         "xoxb-1-2-abc", "AKIA" + "A1" * 8,
         "AIza" + "x9" * 15, "hf_" + "aB" * 10, "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln", "postgres://me:pw12@host/db",
         "0123456789abcdef0123456789abcdef", "3f2504e0-4f89-11d3-9a0c-0305e82c3301", "Zm9vYmFyYmF6cXV4MTIzNDU2Nzg5",
         "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "aB3dE5fG7hI9jK1lM3nO",
         "-----BEGIN RSA PRIVATE KEY-----\nabc\n-----END RSA PRIVATE KEY-----", "Bearer abcdefghijk",
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_a_form_says_so(value: str):
     assert is_secret_form(value)
     assert value in secrets_of({"command": "x", "env": {"PLAIN": value}})
 
 
-@pytest.mark.parametrize(
-    "value",
-    ["production", "/usr/local/bin:/usr/bin", "https://host.example/a/b?c=d", "a plain sentence of words",
-     "en_US.UTF-8",
+@each_row("value", ["production", "/usr/local/bin:/usr/bin", "https://host.example/a/b?c=d",
+     "a plain sentence of words", "en_US.UTF-8",
      "some-very-long-hyphenated-name-of-a-thing", "@modelcontextprotocol/server-filesystem", "1234567890", "true", "",
-     "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa1"],
-)  # fmt: skip
+     "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa1"])  # fmt: skip
 def test_a_form_says_nothing(value: str):
     assert not is_secret_form(value)
     assert secrets_of({"command": "x", "env": {"PLAIN": value}}) == set()
 
 
-@pytest.mark.parametrize(
-    ("value", "part"),
+@each_row(
+    "value, part",
     [
         ("Bearer abcdefghijk", "abcdefghijk"),
         ("Basic " + base64.b64encode(b"me:open-sesame").decode(), "open-sesame"),
@@ -110,8 +100,8 @@ def test_what_variables_of_keyring_and_input_bring_and_what_is_named():
     assert secrets_of({"command": "x", "env": {"NICKNAME": "bo", "OTHER": "al"}, "codemode": own}) == {"bo"}
 
 
-@pytest.mark.parametrize(
-    ("args", "expected"),
+@each_row(
+    "args, expected",
     [
         (["--token", "abcdefgh"], {"abcdefgh"}),
         (["--api-key=abcdefgh"], {"abcdefgh"}),
@@ -174,7 +164,7 @@ WRONG: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("entry", WRONG)
+@each_row("entry", WRONG)
 def test_no_secret_is_in_a_problem(entry: dict[str, Any]):
     said = {"mcpServers": {"a": entry}}
     found = load_config(said, environ={"KEY": SECRET}, inputs={"i": SECRET})
@@ -198,7 +188,7 @@ WRONG_AT_THE_TOP: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("top", WRONG_AT_THE_TOP)
+@each_row("top", WRONG_AT_THE_TOP)
 def test_no_secret_is_in_an_error(top: Any):
     with pytest.raises(ConfigError) as caught:
         load_config({"codemode": top, "mcpServers": {}}, environ={}, inputs={"i": SECRET})
@@ -286,16 +276,13 @@ def test_no_secret_is_in_a_mistake_of_syntax(text: str, tmp_path: Any):
         assert SECRET not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("pattern", "name", "expected"),
-    [
+@each_row("pattern, name, expected", [
         ("read", "read", True), ("read", "read_file", False), ("read*", "read", True), ("read*", "read_file", True),
         ("*", "", True), ("*", "x", True), ("*file", "read_file", True), ("*file", "files", False), ("a*a", "a", False),
         ("a*a", "aa", True), ("a*b*c", "axxbyyc", True), ("a*b*c", "acb", False), ("**", "x", True), ("", "", True),
         ("", "x", False), ("READ", "read", False), ("a?c", "abc", False), ("a.c", "abc", False), ("[a]", "a", False),
         ("ab*ba", "aba", False), ("*ab*ab*", "ab", False), ("*a*", "bab", True),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_a_pattern(pattern: str, name: str, expected: bool):
     assert matches(pattern, name) is expected
 

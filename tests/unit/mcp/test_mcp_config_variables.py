@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from suite import each_row
 
 from codemode.mcp import load_config, state_folder
 from codemode.mcp.config.mistakes import MistakeError
@@ -25,8 +26,8 @@ def filled(text: str, secrets: set[str] | None = None, **how: object) -> str:
     return variables.expand(text, "here", set() if secrets is None else secrets)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
+@each_row(
+    "text, expected",
     [
         ("${A}", "a"),
         ("x${A}y${env:A}z", "xayaz"),
@@ -56,8 +57,8 @@ def test_each_form(text: str, expected: str):
     assert filled(text, keyring=lambda service, name: f"{service}+{name}") == expected
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
+@each_row(
+    "text, says",
     [
         ("${NOT_SET}", "the variable NOT_SET is not set; set it, or write ${NOT_SET:-default}"),
         ("${MY_TOKEN}", "the variable MY_TOKEN is not set; set it, or write ${keyring:MY_TOKEN}"),
@@ -190,8 +191,8 @@ def test_an_env_file_is_never_expanded(tmp_path: Path):
     assert load_config(tmp_path / "mcp.json", environ={}).servers[0].env == {"A": "${B}", "B": "${C}"}
 
 
-@pytest.mark.parametrize(
-    ("platform", "environ", "expected"),
+@each_row(
+    "platform, environ, expected",
     [
         ("linux", {"HOME": "/h"}, "/h/.local/state/codemode"),
         ("linux", {"HOME": "/h", "XDG_STATE_HOME": "/s"}, "/s/codemode"),

@@ -15,6 +15,7 @@ from urllib.parse import quote, quote_plus
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from suite import each_row
 
 from codemode.host import steps
 from codemode.mcp.config import secret_layers
@@ -172,7 +173,7 @@ def steps_of(secrets: Secrets, text: str) -> int:
     return taken
 
 
-@pytest.mark.parametrize("text", ["sk-live-", "%25", "\\u005c", "abcdefghi ", "c2stbGl2"])
+@each_row("text", ["sk-live-", "%25", "\\u005c", "abcdefghi ", "c2stbGl2"])
 def test_it_takes_as_long_as_the_text_whatever_the_number_of_secrets(text: str):
     few, many = (Secrets(f"sk-live-{n:04}" + "x" * (n % 40) for n in range(count)) for count in (1, 1_000))
     length = 30_000 // len(text)

@@ -10,6 +10,7 @@ import threading
 from typing import Any
 
 import pytest
+from suite import each_row
 from waiting import within
 
 from codemode import (
@@ -78,8 +79,8 @@ def test_a_program_and_its_calls_are_told_in_order():
     )
 
 
-@pytest.mark.parametrize(
-    ("js", "expected"),
+@each_row(
+    "js, expected",
     [
         (f"throw new Error('{SECRET}')", [("execution_failed", "CODE_MODE_ERROR")]),
         (f"throw Object.assign(new Error(), {{code: '{SECRET}'}})", [("execution_failed", "CODE_MODE_ERROR")]),
@@ -228,8 +229,8 @@ def test_an_async_sink_is_given_one_after_another():
     assert log == [f"{what} {event}" for event in events for what in ("begin", "end")]
 
 
-@pytest.mark.parametrize("kind", ["sync", "async"])
-@pytest.mark.parametrize("error", [ValueError("x"), SystemExit(1), asyncio.CancelledError()], ids=repr)
+@each_row("kind", ["sync", "async"])
+@each_row("error", [ValueError("x"), SystemExit(1), asyncio.CancelledError()])
 def test_a_sink_that_fails_changes_nothing_and_is_reported(kind: str, error: BaseException):
     reported: list[str] = []
 
@@ -245,8 +246,8 @@ def test_a_sink_that_fails_changes_nothing_and_is_reported(kind: str, error: Bas
     assert sorted(reported) == ["on_invocation_start", "on_nested_tool_call", "on_nested_tool_result", "on_trace"]
 
 
-@pytest.mark.parametrize("own_kind", ["sync", "async", "raises", "raises later"])
-@pytest.mark.parametrize("sink_kind", ["sync", "async"])
+@each_row("own_kind", ["sync", "async", "raises", "raises later"])
+@each_row("sink_kind", ["sync", "async"])
 def test_own_hooks_hear_everything_beside_it(own_kind: str, sink_kind: str):
     heard: list[str] = []
     records: list[dict[str, Any]] = []

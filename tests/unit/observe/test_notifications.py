@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import pytest
+from suite import each_row
 from waiting import within
 
 from codemode import CodeModeAbortedError, CodeModeToolError, Lifecycle
@@ -152,8 +153,8 @@ def test_async_messages_arrive_one_after_another():
     assert log == [f"{what} {number}" for number in range(5) for what in ("begin", "end")]
 
 
-@pytest.mark.parametrize("kind", ["sync", "async"])
-@pytest.mark.parametrize("error", [ValueError("x"), SystemExit(1), asyncio.CancelledError()], ids=repr)
+@each_row("kind", ["sync", "async"])
+@each_row("error", [ValueError("x"), SystemExit(1), asyncio.CancelledError()])
 def test_what_it_raises_is_reported_and_stops_nothing(kind: str, error: BaseException):
     failed: list[str] = []
     seen: list[str] = []

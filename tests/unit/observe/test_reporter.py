@@ -8,6 +8,7 @@ import time
 from dataclasses import fields
 
 import pytest
+from suite import each_row
 from waiting import within
 
 from codemode import CodeModeAbortedError, Lifecycle
@@ -115,8 +116,8 @@ def test_what_still_waits_is_told_once():
     assert (request.status, request.replayed, request.interrupt) == ("interrupted", True, {"kind": "k"})
 
 
-@pytest.mark.parametrize("error", BAD_ENDS, ids=lambda error: type(error).__name__)
-@pytest.mark.parametrize("kind", ["sync", "async"])
+@each_row("error", BAD_ENDS)
+@each_row("kind", ["sync", "async"])
 def test_whatever_a_hook_raises_changes_nothing(error, kind):  # A148
     reports = []
 
@@ -137,8 +138,8 @@ def test_whatever_a_hook_raises_changes_nothing(error, kind):  # A148
     assert {type(info["event"]) for _, info in reports} == {NestedToolResultEvent, Trace}
 
 
-@pytest.mark.parametrize("kind", ["sync", "async"])
-@pytest.mark.parametrize("error", BAD_ENDS, ids=lambda error: type(error).__name__)
+@each_row("kind", ["sync", "async"])
+@each_row("error", BAD_ENDS)
 def test_whatever_the_error_hook_raises_is_swallowed(error, kind):
     def fail(*_):
         raise ValueError("hook")

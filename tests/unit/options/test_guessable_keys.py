@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
+from suite import each_row
 
 from codemode.options import checked_fields
 from codemode.options.guessable_keys import HOW_TO_MAKE, is_of_our_documents, is_placeholder
@@ -33,12 +34,12 @@ def test_the_documents_show_some():
     assert len(shown_keys()) >= 5
 
 
-@pytest.mark.parametrize("key", shown_keys())
+@each_row("key", shown_keys())
 def test_what_our_own_documents_show_is_no_key(key: str):
     assert is_placeholder(key.encode()) or is_of_our_documents(key.encode())
 
 
-@pytest.mark.parametrize(
+@each_row(
     "key",
     [
         "k" * 32,

@@ -1,6 +1,7 @@
 import dataclasses
 
 import pytest
+from suite import each_row
 
 from codemode.options import checked_fields
 from codemode.options.parts import (
@@ -55,8 +56,8 @@ def test_defaults_are_the_documented_ones():
     assert PoolOptions().on_saturation == "fail"
 
 
-@pytest.mark.parametrize("name", LIMITS)
-@pytest.mark.parametrize("wrong", [0, -1, 1.5, 5.0, "5", True, None, [1]])
+@each_row("name", LIMITS)
+@each_row("wrong", [0, -1, 1.5, 5.0, "5", True, None, [1]])
 def test_a_limit_is_a_positive_integer(name, wrong):
     with pytest.raises(ValueError, match=rf"^execution_policy\.{name} must be a positive integer"):
         CodeModeOptions(execution_policy={name: wrong})
@@ -105,8 +106,8 @@ def test_a_signing_key_that_can_be_guessed_is_warned_of_once(caplog):
     assert "000" not in told
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
+@each_row(
+    "given, said",
     [
         ({"fetch_policy": {"max_redirects": 0}}, "fetch_policy.max_redirects must be a positive integer"),
         ({"fetch_policy": {"fetch": 3}}, "fetch_policy.fetch must be a function or None"),
@@ -152,8 +153,8 @@ def test_wrong_options_name_the_full_path(given, said):
     assert said in str(raised.value)
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
+@each_row(
+    "given, said",
     [
         ({"maxWorkers": 0}, "pool.max_workers must be a positive integer"),
         ({"spare_workers": -1}, "pool.spare_workers must be an integer of at least 0"),
@@ -221,7 +222,7 @@ def test_hooks_are_kept():
     assert CodeModeOptions(lifecycle={"onNestedToolCall": hook}).lifecycle == Lifecycle(on_nested_tool_call=hook)
 
 
-@pytest.mark.parametrize("hook", [option.name for option in dataclasses.fields(Lifecycle)])
+@each_row("hook", [option.name for option in dataclasses.fields(Lifecycle)])
 def test_any_hook_is_one_that_a_run_asks_about(hook):
     assert not Lifecycle().has_hooks
     assert Lifecycle(**{hook: print}).has_hooks

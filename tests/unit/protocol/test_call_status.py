@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import get_args
 
-import pytest
+from suite import each_row
 
 from codemode.errors import CALL_TIMEOUT
 from codemode.protocol.call_status import (
@@ -28,8 +28,8 @@ OUTCOMES = {
 }
 
 
-@pytest.mark.parametrize("state", OUTCOMES)
-@pytest.mark.parametrize("words", [IN_ERRORS, IN_TRACES, IN_CONTINUATIONS, AT_THE_END])
+@each_row("state", OUTCOMES)
+@each_row("words", [IN_ERRORS, IN_TRACES, IN_CONTINUATIONS, AT_THE_END])
 def test_every_way_to_stand_has_its_word_everywhere(state, words):
     assert call_status(OUTCOMES[state], words) == getattr(words, state)
 

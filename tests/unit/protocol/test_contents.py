@@ -7,6 +7,7 @@ import json
 
 import pytest
 from invocation_settings import SETTINGS, limited
+from suite import each_row
 
 from codemode import CodeModeProtocolError, CodeModeSerializationError, Content
 from codemode.protocol.contents import CONTENT_LIMIT, MAX_CARRIED_BYTES, Contents, tag_of
@@ -72,7 +73,7 @@ def one(part: Content) -> dict[str, object]:
     return parts_to_list(contents)[0]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "changed",
     [
         {"data": "*"},

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from invocation_settings import SETTINGS, limited
 from pausing import done_entry, waiting_entry
+from suite import each_row
 
 from codemode import CodeModeProtocolError
 from codemode.data.json_values import canonical_json
@@ -95,7 +96,7 @@ def test_whatever_is_given_comes_back(what, parameters):
     assert again.given == (None if given_json is None else json.loads(given_json))
 
 
-@pytest.mark.parametrize("wrong", ["", "[]", "1", "null", "{", "{}x", 5, [], {}, True])
+@each_row("wrong", ["", "[]", "1", "null", "{", "{}x", 5, [], {}, True])
 def test_what_was_given_is_the_text_of_an_object(wrong):
     refused({**plain(), "given": wrong})
 
@@ -136,7 +137,7 @@ def test_what_is_told_and_kept_is_what_it_was():
     assert plain()["settings"].keys() == kept | {"max_ledger_bytes"} | (told - {"max_result_bytes"})
 
 
-@pytest.mark.parametrize("version", [REPLAY_VERSION + 1, REPLAY_VERSION - 1, None, "1", [1]])
+@each_row("version", [REPLAY_VERSION + 1, REPLAY_VERSION - 1, None, "1", [1]])
 def test_another_replay_version_is_refused(version):
     refused({**plain(), "replayVersion": version}, "replay version")
 
@@ -149,7 +150,7 @@ def test_the_texts_of_another_replay_version_are_not_even_read(version):
         body_of([other, js, *rest])
 
 
-@pytest.mark.parametrize("deliveries", [[], [1, 2, 3], [1, 2, 3, 4, 4], [1, 2, 3, 5], [1, 2, 3, 4, 5], [9]])
+@each_row("deliveries", [[], [1, 2, 3], [1, 2, 3, 4, 4], [1, 2, 3, 5], [1, 2, 3, 4, 5], [9]])
 def test_deliveries_are_those_of_what_has_ended(deliveries):
     refused({**plain(), "deliveries": deliveries}, "deliveries")
 
@@ -160,8 +161,8 @@ def with_entry(position, **changes):
     return body
 
 
-@pytest.mark.parametrize(
-    ("position", "changes"),
+@each_row(
+    "position, changes",
     [
         (1, {"toolCallId": "outer:tool-2"}),
         (1, {"toolCallId": "other:tool-1"}),
@@ -237,6 +238,6 @@ def test_whatever_is_in_it_nothing_but_a_protocol_error_comes_out(path, new):
     json.dumps(again.to_dict())
 
 
-@pytest.mark.parametrize("body", [None, [], "x", 5, {}, {"js": ""}])
+@each_row("body", [None, [], "x", 5, {}, {"js": ""}])
 def test_other_values_are_refused(body):
     refused(body)

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from invocation_driver import SETTINGS
 from invocation_events import assert_violation, call, error_of, machine, threw
+from suite import each_row
 
 from codemode.errors import CodeModeProtocolError, CodeModeToolError
 from codemode.profile import HostErrors
@@ -58,13 +59,13 @@ def test_a_fetch_has_no_words():
     assert rejection(entry, ERROR, saying()).fields_json is None
 
 
-@pytest.mark.parametrize("large", ["x" * 10**6, ["x" * 100] * 10_000, [[]] * 6_000, {"a": "\u20ac" * 40_000}, object()])
+@each_row("large", ["x" * 10**6, ["x" * 100] * 10_000, [[]] * 6_000, {"a": "\u20ac" * 40_000}, object()])
 def test_what_is_too_large_or_no_json_is_left_out_alone(large: Any):
     fields = told(CALL, saying(received=large, toolName="echo"))
     assert fields == {**GOOD, "toolName": "echo"}
 
 
-@pytest.mark.parametrize("depth", [10, 100, 127, 128, 129, 500, 5_000])
+@each_row("depth", [10, 100, 127, 128, 129, 500, 5_000])
 def test_what_is_told_can_be_read_back_however_deep_it_is(depth: int):
     deep: Any = 1
     for _ in range(depth):
@@ -114,7 +115,7 @@ def test_any_fields_come_back_from_a_continuation_as_they_were_told(fields: dict
     assert error.details == {}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         '{"class":"E"}',

@@ -8,6 +8,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from suite import each_row
 
 from codemode.errors import CodeModeProtocolError
 from codemode.protocol.framing import FrameDecoder, encode_frame, messages_in
@@ -30,7 +31,7 @@ def test_the_length_counts_kind_and_payload():
     assert encode_frame(b"T", b"ab") == b"\x00\x00\x00\x03Tab"
 
 
-@pytest.mark.parametrize("boundary", range(len(encoded(FRAMES)) + 1))
+@each_row("boundary", range(len(encoded(FRAMES)) + 1))
 def test_a_stream_cut_at_any_boundary_gives_the_same_frames(boundary: int):
     data = encoded(FRAMES)
     decoder = FrameDecoder(MAXIMUM)
@@ -104,7 +105,7 @@ def test_the_messages_of_a_frame_come_out_as_they_went_in(messages: list[bytes])
     assert [kind + payload for kind, payload in messages_in(b"\n".join(messages))] == messages
 
 
-@pytest.mark.parametrize("frame", [b"\n", b"\nT", b"T\n", b"T\n\nT", b"T" + b"\n" * 100_000])
+@each_row("frame", [b"\n", b"\nT", b"T\n", b"T\n\nT", b"T" + b"\n" * 100_000])
 def test_an_empty_message_is_refused_where_it_stands(frame: bytes):
     good = frame.split(b"\n")[0]
     messages = messages_in(frame)

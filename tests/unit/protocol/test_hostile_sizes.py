@@ -7,6 +7,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from suite import each_row
 
 from codemode import CodeModeProtocolError
 from codemode.data.json_shape import find_excess
@@ -18,8 +19,8 @@ from codemode.source.checks import MAX_KEYS, check_program
 LINE = '{"level":"log","text":""'
 
 
-@pytest.mark.parametrize(
-    ("kind", "payload"),
+@each_row(
+    "kind, payload",
     [
         (b"L", LINE + ',"x":[]}'),
         (b"L", LINE + "," + " " * 500_000 + "}"),

@@ -19,6 +19,7 @@ from invocation_events import (
     returned,
     threw,
 )
+from suite import each_row
 
 from codemode.errors import (
     CodeModeError,
@@ -103,7 +104,7 @@ def check_effects(invocation: Invocation, effects: list[events.Effect]) -> None:
         assert effects[-1] == Finish(invocation.ending)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("state", STATES)
+@each_row("state", STATES)
 def test_every_event_is_an_answer_or_an_end(state: str):
     for event in EVENTS:
         invocation = STATES[state]()

@@ -17,6 +17,7 @@ from invocation_events import (
     returned,
     threw,
 )
+from suite import each_row
 
 from codemode.errors import (
     CodeModeAbortedError,
@@ -72,8 +73,8 @@ def statuses(invocation: Invocation) -> list[tuple[str, str]]:
     return [(each["id"], each["status"]) for each in calls]
 
 
-@pytest.mark.parametrize(
-    ("received", "expected"),
+@each_row(
+    "received, expected",
     [
         pytest.param([call(1)], [("outer:tool-1", "pending")], id="made in the last turn, observed"),
         pytest.param([call(1), call(2), TurnEnded(2), done(1)], [("outer:tool-2", "pending")], id="sent"),
@@ -150,7 +151,7 @@ def test_an_uncaught_call_error_is_the_hosts_own():
     assert error_of(invocation).details["line"] == 7
 
 
-@pytest.mark.parametrize(
+@each_row(
     "received",
     [
         pytest.param([threw(request=1)], id="no such request"),
@@ -184,8 +185,8 @@ def test_the_kernel_tells_where_an_error_comes_from(origin: str, kind: type[Code
     assert type(error_of(machine(threw(origin=origin)))) is kind
 
 
-@pytest.mark.parametrize(
-    ("event", "kind"),
+@each_row(
+    "event, kind",
     [
         (events.DeadlinePassed(), CodeModeTimeoutError),
         (events.AbortRequested(), CodeModeAbortedError),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from invocation_driver import Run, fulfil, reject, wait, with_limits
 from invocation_settings import limited
 from simulated_kernel import Call, Never, Program, Retry, all_of, sequence
+from suite import each_row
 
 from codemode.errors import (
     CodeModeBridgeLimitError,
@@ -248,8 +249,8 @@ def recording(*calls: Call, delivered: tuple[int, ...]) -> Ledger:
 A, B, C = Call("a"), Call("b"), Call("c")
 
 
-@pytest.mark.parametrize(
-    ("program", "recorded", "position"),
+@each_row(
+    "program, recorded, position",
     [
         pytest.param(all_of(B, A), recording(A, B, delivered=(1, 2)), 1, id="another order"),
         pytest.param(A, recording(A, B, delivered=(1, 2)), 2, id="ends early"),

@@ -15,6 +15,7 @@ from invocation_events import (
     recorded,
 )
 from invocation_settings import limited
+from suite import each_row
 
 from codemode.errors import (
     CodeModeError,
@@ -55,8 +56,8 @@ def clock(*received: Any, settings: Settings = SETTINGS) -> list[str]:
 ASKED_1, ANSWERED_1, ASKED_2 = events.PersonAsked(1), events.PersonAnswered(1), events.PersonAsked(2)
 
 
-@pytest.mark.parametrize(
-    ("received", "expected"),
+@each_row(
+    "received, expected",
     [
         pytest.param([call(1), TurnEnded(1), ASKED_1, ANSWERED_1], "- - pause resume", id="one person"),
         pytest.param([call(1), TurnEnded(1), ASKED_1, done(1)], "- - pause resume", id="settled while asked"),

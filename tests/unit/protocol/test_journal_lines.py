@@ -9,6 +9,7 @@ from generated_programs import awaited_programs
 from hypothesis import given
 from hypothesis import strategies as st
 from invocation_driver import SETTINGS, Run, fulfil, reject
+from suite import each_row
 
 from codemode.errors import CodeModeProtocolError
 from codemode.protocol import events
@@ -136,7 +137,7 @@ CALL = LedgerEntry(1, "tool", "t", "{}")
 DONE = settled(CallSettled(1, Fulfilled("1"), 7))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "lines",
     [
         pytest.param(["[]"], id="no end of the head"),

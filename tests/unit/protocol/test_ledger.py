@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from suite import each_row
 
 from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry, Rejected, Waiting, outer_id_of, waiting
 from codemode.protocol.messages import CallRequested, DeliverError, DeliverValue
@@ -47,7 +48,7 @@ def test_waiting_requests_are_listed_in_issue_order():
     assert [entry.id for entry in ledger.waiting] == [1, 3]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "request_",
     [
         CallRequested(1, "fetch", "t", '{"a":1}', None),
@@ -88,7 +89,7 @@ def test_the_id_under_which_a_call_waits_says_whose_it_is(outer: str, number: in
     assert outer_id_of(waiting_id) == outer
 
 
-@pytest.mark.parametrize(
+@each_row(
     "other",
     [
         "",

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from invocation_settings import SETTINGS
+from suite import each_row
 
 from codemode.errors import CodeModeProtocolError
 from codemode.protocol import messages
@@ -106,7 +107,6 @@ OPTIONAL = {
     (b"V", "warnings"), (b"N", "metadata"), (b"N", "payload"),
 }  # fmt: skip
 NULLABLE = OPTIONAL - {(b"V", "warnings")} | {(b"a", "js"), (b"V", "value"), (b"V", "bytes"), (b"V", "undefined")}
-IDS = [f"{kind.decode()}-{'-'.join(body)}" for kind, body, _ in GOOD]
 KINDS = b"aCWLNTVXF"
 
 
@@ -119,12 +119,12 @@ def refused(kind: bytes, payload: bytes) -> None:
         read_message(kind, payload)
 
 
-@pytest.mark.parametrize(("kind", "body", "message"), GOOD, ids=IDS)
+@each_row("kind, body, message", GOOD)
 def test_every_shape_is_read(kind: bytes, body: dict[str, Any], message: messages.WorkerMessage):
     assert read(kind, body) == message
 
 
-@pytest.mark.parametrize(("kind", "body", "message"), GOOD, ids=IDS)
+@each_row("kind, body, message", GOOD)
 def test_a_missing_key_is_refused(kind: bytes, body: dict[str, Any], message: messages.WorkerMessage):
     for key in body:
         if (kind, key) in OPTIONAL and not (kind == b"a" and body["js"] is None):
@@ -137,7 +137,7 @@ def test_a_missing_key_is_refused(kind: bytes, body: dict[str, Any], message: me
 WRONG = [[], {}, [[]], 1.5, -1, 2**53, True, False, "\x00", None, "9", [None], {"a": 1}]
 
 
-@pytest.mark.parametrize(("kind", "body", "message"), GOOD, ids=IDS)
+@each_row("kind, body, message", GOOD)
 def test_a_value_of_another_type_is_refused(kind: bytes, body: dict[str, Any], message: messages.WorkerMessage):
     for key, right in body.items():
         for wrong in WRONG:
@@ -154,8 +154,8 @@ def test_a_value_of_another_type_is_refused(kind: bytes, body: dict[str, Any], m
             refused(kind, json.dumps({**body, key: wrong}).encode())
 
 
-@pytest.mark.parametrize(
-    ("kind", "body"),
+@each_row(
+    "kind, body",
     [
         (b"C", {"id": 1, "kind": "other", "name": "t"}),
         (b"C", {"id": 1, "kind": "tool", "name": "t" * 513}),
@@ -190,8 +190,8 @@ def test_a_value_out_of_bounds_is_refused(kind: bytes, body: dict[str, Any]):
     refused(kind, json.dumps(body).encode())
 
 
-@pytest.mark.parametrize("kind", [bytes([code]) for code in KINDS])
-@pytest.mark.parametrize(
+@each_row("kind", [bytes([code]) for code in KINDS])
+@each_row(
     "payload",
     [
         b"",
@@ -214,7 +214,6 @@ def test_a_value_out_of_bounds_is_refused(kind: bytes, body: dict[str, Any]):
         b'{"a":' * 100_000,
         b"\xef\xbb\xbf{}",
     ],
-    ids=lambda payload: repr(payload[:12]),
 )
 def test_what_is_not_plain_bounded_json_is_refused(kind: bytes, payload: bytes):
     refused(kind, payload)
@@ -224,7 +223,7 @@ def test_facts_that_nest_too_deeply_are_refused():
     refused(b"a", b'{"js":"x","facts":{"a":' + b"[" * 70 + b"]" * 70 + b"}}")
 
 
-@pytest.mark.parametrize("kind", [bytes([code]) for code in range(256) if code not in KINDS])
+@each_row("kind", [bytes([code]) for code in range(256) if code not in KINDS])
 def test_an_unknown_kind_is_refused(kind: bytes):
     refused(kind, b"{}")
 

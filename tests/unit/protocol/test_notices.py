@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from invocation_events import call, done, error_of, machine, returned, threw
 from invocation_settings import SETTINGS
 from pausing import done_entry
+from suite import each_row
 
 from codemode.errors import CodeModeIllegalAccessError, CodeModeProtocolError, CodeModeSyntaxError, CodeModeToolError
 from codemode.profile import GuestFace
@@ -102,14 +103,14 @@ def test_a_continuation_and_a_recovery_know_how_many_there_were(notices):
     assert recovered.notices == notices
 
 
-@pytest.mark.parametrize("wrong", [-1, True, False, 1.5, "1", None, []])
+@each_row("wrong", [-1, True, False, 1.5, "1", None, []])
 def test_their_number_is_checked(wrong):
     body = Continuation.of("js", "engine", TELLING, recorded(1)).to_dict()
     with pytest.raises(CodeModeProtocolError):
         Continuation.from_dict({**body, "notices": wrong})
 
 
-@pytest.mark.parametrize(
+@each_row(
     "body",
     [
         {"kind": "other", "event": "e"},
@@ -147,7 +148,7 @@ def test_warnings_come_with_the_value_where_results_are_cut():
     assert type(error_of(machine(cut))) is CodeModeProtocolError
 
 
-@pytest.mark.parametrize("warnings", [["x"] * 33, ["x" * 201], "x", [5], None, [["x"]]])
+@each_row("warnings", [["x"] * 33, ["x" * 201], "x", [5], None, [["x"]]])
 def test_warnings_are_few_and_short(warnings):
     with pytest.raises(CodeModeProtocolError):
         read_message(b"V", json.dumps({"value": "1", "unobserved": [], "warnings": warnings}).encode())
@@ -189,7 +190,7 @@ def test_one_that_does_not_compile_has_its_own_mistake():
     assert (error.details["line"], error.details["column"]) == (2, 4)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "event", [call(1), CallRequested(1, "fetch", "f", "0", None), ConsoleWritten("log", "x"), note(1), TurnEnded(0)]
 )
 def test_nothing_of_it_may_run(event):

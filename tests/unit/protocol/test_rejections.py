@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from suite import each_row
 
 from codemode.errors import (
     CALL_TIMEOUT,
@@ -48,8 +49,8 @@ def fields(error: CodeModeError, told: HostErrors = TOLD, **how: Any) -> dict[st
     return json.loads(text)
 
 
-@pytest.mark.parametrize(
-    ("error", "is_raised", "code"),
+@each_row(
+    "error, is_raised, code",
     [
         (because("validation", CodeModeToolError("m")), False, "WRONG"),
         (because("validation", CodeModeToolError("m", code="OWN")), False, "WRONG"),
@@ -112,7 +113,7 @@ class Broken:
         raise RuntimeError
 
 
-@pytest.mark.parametrize("value", [object(), Broken(), "x" * MAX_DETAILS_BYTES, [0] * 10_000, float])
+@each_row("value", [object(), Broken(), "x" * MAX_DETAILS_BYTES, [0] * 10_000, float])
 def test_details_that_are_no_small_json_are_left_out(value):
     told = fields(CodeModeToolError("m", details={"value": value}), is_raised=True)
     assert told == {"code": "FAILED", "message": "m", "toolName": "pay"}
@@ -142,8 +143,8 @@ def test_the_host_knows_the_error_again():
     assert (type(error_again(said)), error_again(said).details) == (CodeModeToolApprovalDeniedError, {"a": 1})
 
 
-@pytest.mark.parametrize(
-    ("changes", "shown"),
+@each_row(
+    "changes, shown",
     [
         ({}, {"toolInput": {"amount": 1}}),
         ({"executed_input_json": '{"amount":2}'}, {"toolInput": {"amount": 2}}),
@@ -184,11 +185,9 @@ def test_fields_are_read_as_they_were_written(message, code, details):
     read_fields(outcome.fields_json)
 
 
-@pytest.mark.parametrize(
-    "text",
+@each_row("text",
     ["", "{", "[]", "1", "null", "{}", '{"code":"c","message":"m"}', '{"code":"c","message":"m","toolName":5}',
-     '{"code":"c","message":null,"toolName":"t"}', '{"code":"c","message":"m","toolName":"t","more":1}'],
-)  # fmt: skip
+     '{"code":"c","message":null,"toolName":"t"}', '{"code":"c","message":"m","toolName":"t","more":1}'])  # fmt: skip
 def test_other_fields_are_refused(text):
     with pytest.raises(CodeModeProtocolError):
         read_fields(text)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from invocation_driver import SETTINGS
 from invocation_events import WAITING, assert_violation, call, done, error_of, returned, threw
+from suite import each_row
 
 from codemode.errors import (
     CodeModeBridgeLimitError,
@@ -355,7 +356,7 @@ def test_yields_and_how_far_a_program_has_come_are_kept(entry: LedgerEntry):
     assert again.ledger.progress == Progress(3, 40, 5)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "change",
     [
         {"name": "other"},
@@ -374,7 +375,7 @@ def test_a_yield_that_cannot_be_is_refused(change: dict[str, Any]):
         Continuation.from_dict(kept(entry, deliveries=settled).to_dict())
 
 
-@pytest.mark.parametrize("progress", [None, [], [1, 2], [1, 2, 3, 4], [1, 2, -3], [1, 2, "3"], [True, 1, 1], {"a": 1}])
+@each_row("progress", [None, [], [1, 2], [1, 2, 3, 4], [1, 2, -3], [1, 2, "3"], [True, 1, 1], {"a": 1}])
 def test_progress_that_cannot_be_is_refused(progress: Any):
     with pytest.raises(CodeModeProtocolError):
         Continuation.from_dict({**kept(YIELD).to_dict(), "progress": progress})
@@ -397,7 +398,7 @@ def test_a_program_that_was_kept_is_answered_where_it_has_yielded():
 # --- on the wire ---
 
 
-@pytest.mark.parametrize(
+@each_row(
     "body",
     [
         {},

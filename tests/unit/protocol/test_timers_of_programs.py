@@ -9,6 +9,7 @@ import pytest
 from invocation_driver import SETTINGS
 from invocation_events import WAITING, assert_violation, call, done, error_of, machine, returned, threw
 from invocation_settings import limited
+from suite import each_row
 
 from codemode.errors import CodeModeBridgeLimitError, CodeModeDetachedBridgeRequestError, CodeModeProtocolError
 from codemode.protocol import events
@@ -63,7 +64,7 @@ def test_no_timer_runs_in_a_program_that_has_none():
     assert_violation(machine(RequestWithdrawn(1)))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "delay", [None, "", "-1", "1.5", "01", "2147483648", "9" * 400, "null", '"5"', "\u0665", "1e3", " 5", "+5", "[5]"]
 )
 def test_a_delay_that_no_program_can_give_is_a_violation(delay: str | None):
@@ -159,7 +160,7 @@ def test_a_withdrawal_after_the_answer_was_sent_changes_nothing():
     assert invocation.ending is None  # of the delivery the guest owes a turn all the same
 
 
-@pytest.mark.parametrize(
+@each_row(
     "received",
     [
         (RequestWithdrawn(1),),
@@ -169,7 +170,6 @@ def test_a_withdrawal_after_the_answer_was_sent_changes_nothing():
         (timer(1), RequestWithdrawn(0)),
         (timer(1), TurnEnded(0), RequestWithdrawn(1)),
     ],
-    ids=["none", "a call", "twice", "another", "no id", "out of turn"],
 )
 def test_a_withdrawal_that_cannot_be_is_a_violation(received: tuple[Any, ...]):
     assert_violation(timed(*received))
@@ -248,8 +248,8 @@ def test_a_continuation_keeps_timers_as_they_stand():
 REJECTED = Rejected("E", "m", "C")
 
 
-@pytest.mark.parametrize(
-    ("entries", "deliveries"),
+@each_row(
+    "entries, deliveries",
     [
         ([entry(1, **FIRED, is_withdrawn=True)], [1]),
         ([entry(1, outcome=Fulfilled("1"), now_ms=7)], [1]),

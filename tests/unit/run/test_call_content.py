@@ -6,6 +6,7 @@ import asyncio
 import json
 
 import pytest
+from suite import each_row
 
 from codemode import CodeModeProtocolError, CodeModeSerializationError, Content, Tool
 from codemode.data.content import with_parts
@@ -40,8 +41,8 @@ def escaped(text, tag):
     return text.replace(tag, "".join(f"\\u{ord(char):04x}" for char in tag))
 
 
-@pytest.mark.parametrize("depth", [0, 70, 500])
-@pytest.mark.parametrize("spelled", [lambda text, _: text, escaped], ids=["plain", "escaped"])
+@each_row("depth", [0, 70, 500])
+@each_row("spelled", [lambda text, _: text, escaped])
 def test_what_a_person_is_shown_of_a_part_is_the_hosts_word_however_a_worker_spells_it(spelled, depth):
     made = contents()
     text = spelled("[" * depth + json.dumps(lie(made)) + "]" * depth, made.tag)
@@ -153,7 +154,7 @@ class Tampered:
 SAID = json.dumps(described(SHOWN))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "found",
     [
         None,
@@ -166,7 +167,6 @@ SAID = json.dumps(described(SHOWN))
         (None, SHOWN.data),
         (SAID, "text"),
     ],
-    ids=repr,
 )
 def test_what_a_store_gives_in_place_of_a_part_is_refused(found):
     made = contents()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from suite import each_row
 
 import codemode
 from codemode import (
@@ -55,8 +56,8 @@ def test_everything_in_its_place():
     ]
 
 
-@pytest.mark.parametrize(
-    ("text", "is_python"),
+@each_row(
+    "text, is_python",
     [
         ("def f(x):", True),
         ("for x in range(3):", True),
@@ -103,7 +104,7 @@ def test_what_was_ended_from_outside_names_its_calls():
     assert len(ended_text("\x1b" * 5_000, error)) == 1_000
 
 
-@pytest.mark.parametrize("cls", CLASSES)
+@each_row("cls", CLASSES)
 def test_every_class_has_a_hint_of_its_own(cls):
     text = failure_text(failed(cls("message")), JS)
     hints = [failure_text(failed(other("message")), JS).split("\n")[-1] for other in CLASSES if other is not cls]
@@ -114,7 +115,7 @@ def test_every_class_has_a_hint_of_its_own(cls):
     assert text == failure_text(failed(cls("message")), None)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "error",
     [
         CodeModeToolError("/srv/secret.py", code=HOST_TOOL_ERROR, details={"tool_name": "pay"}),
@@ -182,8 +183,8 @@ def test_any_text_gives_visible_text_within_the_limit(message, name, line, colum
 LARGE = {"bytes": 9, "max_bytes": 5}
 
 
-@pytest.mark.parametrize(
-    ("error", "hint"),
+@each_row(
+    "error, hint",
     [
         (CodeModeToolError("x", code=HOST_TOOL_ERROR), "The tool itself failed. Try other input, or go on without it."),
         (codemode.CodeModeFetchError("x", code=HOST_FETCH_ERROR), "The server did not answer as expected"),

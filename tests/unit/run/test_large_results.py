@@ -8,6 +8,7 @@ import sys
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from suite import each_row
 
 from codemode import ModelOutput
 from codemode.options.parts import MIN_MODEL_CHARACTERS
@@ -144,8 +145,8 @@ def test_what_programs_write_is_told_of_where_it_is_too_much():
     assert output_of([OutputItem("text", "x" * 2500), OutputItem("json", ROWS)], 3000)[1]["text"].startswith("1 more")
 
 
-@pytest.mark.parametrize("leaf", [[], {}, [[]], ""], ids=repr)
-@pytest.mark.parametrize("kind", [list, dict])
+@each_row("leaf", [[], {}, [[]], ""])
+@each_row("kind", [list, dict])
 def test_what_is_told_takes_no_longer_for_many_members_than_for_few(leaf, kind):
     def nested(depth):
         members = [nested(depth - 1) if depth > 1 else leaf for _ in range(20)]

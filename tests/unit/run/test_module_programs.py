@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from invocation_settings import SETTINGS
+from suite import each_row
 
 from codemode.errors import CodeModeError, CodeModeIllegalAccessError
 from codemode.protocol import events
@@ -30,7 +31,7 @@ def checker(source: str = "1", catalog: Any = None) -> ProgramChecker:
     return ProgramChecker(source, PROFILE, Given({}) if catalog is None else catalog, None, compares=True)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "facts",
     [
         None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from suite import each_row
 
 from codemode import CodeModeDetachedBridgeRequestError, CodeModeError, ModelOutput
 from codemode.run.failure_text import MAX_CHARACTERS, failure_lines, failure_text
@@ -43,8 +44,8 @@ def test_of_a_long_console_beginning_and_end_are_kept():
     assert "characters left out" in text
 
 
-@pytest.mark.parametrize(
-    ("js", "instead"),
+@each_row(
+    "js, instead",
     [
         (MAIN + "main();", "`return await main();`"),
         (MAIN + "main()\n\n", "`return await main();`"),

@@ -9,6 +9,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from suite import each_row
 
 from codemode import CodeModeError, CodeModeOptions, CodeModeProtocolError, CodeModeSerializationError, Content
 from codemode import CodeModeToolError as ToolError
@@ -65,8 +66,8 @@ def test_a_mapping_has_plain_json_that_no_program_shares():
     assert perform(state, "get", "given") == {"list": [1]}
 
 
-@pytest.mark.parametrize("key", ["", "x" * (MAX_KEY_CHARACTERS + 1), "a\x00b", "a\nb", "\x7f"])
-@pytest.mark.parametrize("name", ["get", "set", "delete"])
+@each_row("key", ["", "x" * (MAX_KEY_CHARACTERS + 1), "a\x00b", "a\nb", "\x7f"])
+@each_row("name", ["get", "set", "delete"])
 def test_keys_that_a_store_may_not_take_are_refused(key, name):
     with pytest.raises(ToolError, match="a key has"):
         perform(ProgramState(TextPlace()), name, key, *([1] if name == "set" else []))
@@ -193,7 +194,7 @@ def test_keys_are_bounded(monkeypatch):
     perform(state, "set", "a", 2)
 
 
-@pytest.mark.parametrize("text", ["[]", "{}", "null", '["a",1,2]', "[1,2]", "[null,1]"], ids=repr)
+@each_row("text", ["[]", "{}", "null", '["a",1,2]', "[1,2]", "[null,1]"])
 def test_what_no_kernel_sends_ends_the_run(text):
     with pytest.raises(CodeModeProtocolError):
         perform(ProgramState(TextPlace()), "set", text=text)
@@ -315,9 +316,7 @@ def test_options_take_no_other_place(state):
         CodeModeOptions(state=state)
 
 
-@pytest.mark.parametrize(
-    "text", ['["k",[1,"]"]]', '[ "k",[1,"]"]]', '["k" ,[1,"]"]]', '["k",\t[1,"]"]\n]', '["\\u006b", [1, "]"] ]']
-)
+@each_row("text", ['["k",[1,"]"]]', '[ "k",[1,"]"]]', '["k" ,[1,"]"]]', '["k",\t[1,"]"]\n]', '["\\u006b", [1, "]"] ]'])
 def test_a_replay_takes_what_was_written_however_a_worker_spelled_it(text):
     live, late = LatePlace(), LatePlace()
     asyncio.run(answer_of(ProgramState(live), entry("set", text=text), POLICY))

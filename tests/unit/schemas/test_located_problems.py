@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from suite import each_row
 
 from codemode.schemas.json_schemas import DictSchema
 
@@ -19,8 +19,8 @@ SCHEMA = {
 }
 
 
-@pytest.mark.parametrize(
-    ("value", "places"),
+@each_row(
+    "value, places",
     [
         ({"a": 1, "z": 1}, []),
         ({"a": "x", "z": 1}, [("a",)]),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from suite import rounds
+from suite import each_row, rounds
 
 from codemode.host import steps
 from codemode.host.steps import TooMuchWork
@@ -106,9 +106,7 @@ def test_a_pattern_is_read_or_it_is_said_that_it_cannot_be(pattern):
     assert all(node < len(program.atoms) for node in program.nodes if isinstance(node, int))
 
 
-@pytest.mark.parametrize(
-    "pattern", ["a{40000}", "(?:a{300}){300}", "(?x)a # b", "a" * 40_000, "(?U)a*", "((a{99}){99}){99}"]
-)
+@each_row("pattern", ["a{40000}", "(?:a{300}){300}", "(?x)a # b", "a" * 40_000, "(?U)a*", "((a{99}){99}){99}"])
 def test_what_is_too_long_or_means_something_else_is_not_read(pattern):
     with pytest.raises(Unread):
         program_of(pattern)
@@ -185,7 +183,7 @@ def test_what_is_kept_of_patterns_is_bounded():
     assert all(one._memo.size <= 150_000 for one, _ in match_cost._kept._entries.values())
 
 
-@pytest.mark.parametrize("pattern", ["$", r"\b$", "(?:)$", "(?:a|$)", r"^a|\z"])
+@each_row("pattern", ["$", r"\b$", "(?:)$", "(?:a|$)", r"^a|\z"])
 def test_what_fits_at_the_end_of_a_text_alone_is_looked_for_all_the_way(pattern):
     assert units(pattern, "\xe9" * 50_000) > 10_000
     with pytest.raises(TooMuchWork):

@@ -6,6 +6,7 @@ import gc
 from typing import Any
 
 import pytest
+from suite import each_row
 
 from codemode.data.sized_cache import SizedCache
 from codemode.schemas import patterns
@@ -14,7 +15,7 @@ from codemode.schemas.compiled_size import MOST_COMPILED_BYTES, compiled_bytes
 MEASURED = 59 << 10  # what the engine takes for one set of Unicode characters
 
 
-@pytest.mark.parametrize(
+@each_row(
     "pattern",
     [
         r"\w{40}",
@@ -40,7 +41,7 @@ def test_what_is_repeated_counts_each_time_however_it_is_written(pattern: str):
     assert 40 * MEASURED <= compiled_bytes(pattern) <= MOST_COMPILED_BYTES
 
 
-@pytest.mark.parametrize("pattern", ["", "\\", "[", "(", ")", "{", "{3}", "a{", "\\x", "[^", "x{0}", "[a{40}]"])
+@each_row("pattern", ["", "\\", "[", "(", ")", "{", "{3}", "a{", "\\x", "[^", "x{0}", "[a{40}]"])
 def test_what_is_small_or_nothing_at_all_counts_little(pattern: str):
     assert compiled_bytes(pattern) <= 16 << 10
 

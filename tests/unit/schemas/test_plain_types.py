@@ -65,8 +65,8 @@ def said(work: Callable[[], Any]) -> tuple[str, Any]:
         return "error", str(error)
 
 
-@pytest.mark.parametrize("annotation", TYPES, ids=str)
-@pytest.mark.parametrize("mode", ["input", "output"])
+@each_row("annotation", TYPES)
+@each_row("mode", ["input", "output"])
 def test_a_plain_type_is_what_pydantic_makes_of_it(annotation: Any, mode: Literal["input", "output"]):
     plain, other = plain_type(annotation), TypeSchema(annotation, mode)
     assert plain is not None
@@ -167,7 +167,7 @@ INPUTS: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("function", FUNCTIONS)
+@each_row("function", FUNCTIONS)
 def test_plain_parameters_are_what_pydantic_makes_of_them(function: Any):
     parameters = describe_function(function, Context).parameters
     other = ParametersSchema(parameters)

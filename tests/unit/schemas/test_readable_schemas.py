@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from suite import rounds
+from suite import each_row, rounds
 
 from codemode import Tool
 from codemode.schemas.compiled import SchemaMismatch
@@ -42,7 +42,7 @@ def properties(**rules: Any) -> dict[str, Any]:
     return {"type": "object", "properties": rules}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "schema",
     [
         {"type": "object"},
@@ -61,7 +61,6 @@ def properties(**rules: Any) -> dict[str, Any]:
         {"$dynamicAnchor": "n", "properties": {"kids": {"$dynamicRef": "#n"}}},
         properties(**{f"p{at}": {"type": "string"} for at in range(5_000)}),
     ],
-    ids=lambda one: str(one)[:40],
 )
 def test_what_can_be_used_is_returned_as_it_is(schema: Any):
     assert readable_schema(schema) == (schema, None)
@@ -95,7 +94,7 @@ OLDER = {
 }
 
 
-@pytest.mark.parametrize(("schema", "right", "wrong"), OLDER.values(), ids=OLDER)
+@each_row("schema, right, wrong", OLDER.values())
 def test_an_older_draft_that_does_not_say_so_is_read_as_the_draft_it_fits(schema: Any, right: Any, wrong: Any):
     found, warning = readable_schema(schema)
     assert warning is None
@@ -142,7 +141,7 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("schema", BROKEN.values(), ids=BROKEN)
+@each_row("schema", BROKEN.values())
 def test_of_what_is_broken_anything_is_taken_and_a_warning_says_so(schema: Any):
     found, warning = readable_schema(schema)
     assert found == {}
@@ -166,7 +165,7 @@ TO_ITSELF = {
 }
 
 
-@pytest.mark.parametrize("schema", TO_ITSELF.values(), ids=TO_ITSELF)
+@each_row("schema", TO_ITSELF.values())
 def test_a_schema_that_comes_back_to_itself_takes_what_the_rest_of_it_takes(schema: Any):
     """No validator ever ends with one: no call of its tool could be right."""
     found, warning = readable_schema(schema)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema.validators import Draft7Validator, Draft201909Validator, Draft202012Validator
-from suite import rounds
+from suite import each_row, rounds
 
 from codemode import Tool
 from codemode.schemas.json_schemas import DictSchema
@@ -46,7 +46,7 @@ def test_what_is_recognised_is_allowed(schema: dict[str, Any]):
         assert is_allowed(schema)
 
 
-@pytest.mark.parametrize("keyword", KEYWORDS)
+@each_row("keyword", KEYWORDS)
 def test_each_keyword_with_each_kind_of_value(keyword: str):
     schemas: list[Any] = [True, {}, {"type": "string"}, {"type": "strin"}, {"minLength": -1}]
     texts = ["", "string", "#", ["a"], ["a", "a"], ["string"], ["string", "string"], ["string", {}], {"a": ["b", "b"]}]

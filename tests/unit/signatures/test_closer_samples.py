@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
+from suite import each_row
 
 from codemode.signatures.closer_samples import samples
 from codemode.signatures.examples import sample_value
@@ -30,8 +31,8 @@ def first_that_fits(schema: Any) -> Any:
     return next((one for one in samples(schema) if is_valid(one)), None)
 
 
-@pytest.mark.parametrize(
-    ("schema", "expected"),
+@each_row(
+    "schema, expected",
     [
         (an(a={"type": "string", "pattern": "^[0-9]{3}$"}), {"a": "111"}),
         (an(a={"type": "string", "pattern": "^[b-d]+$", "minLength": 5}), {"a": "bbbbb"}),
@@ -71,7 +72,7 @@ def test_a_sample_is_found_for_what_is_simple(schema: Any, expected: Any):
     assert first_that_fits(schema) == expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     "schema",
     [
         an(a={"not": {}}),
@@ -110,8 +111,8 @@ def test_samples_differ_and_the_first_is_that_of_codemode():
 # --- patterns
 
 
-@pytest.mark.parametrize(
-    ("pattern", "expected"),
+@each_row(
+    "pattern, expected",
     [
         (r"^[A-Z]{2}-\d{4}$", "AA-1111"),
         (r"^\+?[1-9]\d{1,14}$", "11"),
@@ -136,7 +137,7 @@ def test_a_text_for_a_pattern(pattern: str, expected: str):
     assert text_for(pattern) == expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     "pattern",
     [
         "(?=a)b",

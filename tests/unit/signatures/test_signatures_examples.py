@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from plain_tool import PlainTool
+from suite import each_row
 
 from codemode.signatures.examples import call_example, sample_input, sample_value
 
@@ -18,8 +19,8 @@ QUERY = {"type": "object", "properties": {"query": {"type": "string"}}, "require
 RESULT = {"type": "object", "properties": {"hits": {"type": "array"}, "count": {"type": "integer"}}}
 
 
-@pytest.mark.parametrize(
-    ("schema", "expected"),
+@each_row(
+    "schema, expected",
     [
         ({"type": "string", "default": "d", "enum": ["e", "d"]}, "d"),
         ({"type": "string", "default": "d"}, "d"),

@@ -6,12 +6,11 @@ import json
 import time
 from typing import Any
 
-import pytest
 import tree_sitter_typescript
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from plain_tool import PlainTool
-from suite import rounds
+from suite import each_row, rounds
 from tree_sitter import Language, Parser
 
 from codemode.signatures.declarations import declare_tools
@@ -96,7 +95,7 @@ HOSTILE: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@each_row("name", HOSTILE)
 def test_hostile_schema_gives_bounded_text(name: str) -> None:
     schema = HOSTILE[name]
     started = time.thread_time()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import pytest
 from plain_tool import PlainTool, returning
+from suite import each_row
 
 from codemode.signatures.declarations import declare_tools
 
@@ -22,8 +22,8 @@ def type_of(schema: Any) -> str:
     return found[1].replace("\n  ", "\n")
 
 
-@pytest.mark.parametrize(
-    ("schema", "expected"),
+@each_row(
+    "schema, expected",
     [
         (True, "unknown"),
         (False, "never"),
@@ -92,8 +92,8 @@ def test_type(schema: Any, expected: str) -> None:
     assert type_of(schema) == expected
 
 
-@pytest.mark.parametrize(
-    ("schema", "reason"),
+@each_row(
+    "schema, reason",
     [
         ({"not": STRING}, "TypeScript cannot express: not"),
         ({"if": {}, "then": {}}, "TypeScript cannot express: if, then"),

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from suite import each_row
 
 from codemode.guest.analysis import analyse
 from codemode.source.result_fields import check_results
@@ -52,7 +53,7 @@ def messages(source: str, tools: dict[str, Any] = TOOLS) -> list[str]:
     return [problem["message"] for problem in check_results(facts, list(tools), tools.get)]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "source",
     [
         "return (await tools.item({ id: 1 })).prise",
@@ -146,13 +147,13 @@ def guarded(pattern: str, absent: str, other: str, field: str, result: str) -> s
     return re.sub(r"\b(E|OTHER|F|R)\b", lambda found: words[found[0]], pattern)
 
 
-@pytest.mark.parametrize("pattern", GUARDS)
+@each_row("pattern", GUARDS)
 def test_a_program_that_asks_for_a_field_first_runs(pattern: str) -> None:
     source = guarded(pattern, "error", "details", "name", "await tools.item({})")
     assert messages(source) == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     "source",
     [
         "try { return (await tools.item({})).prise } catch { return 1 }",
@@ -201,7 +202,7 @@ def test_no_generated_program_that_asks_first_is_refused(seed: int) -> None:
         assert messages(source, tools) == [], source
 
 
-@pytest.mark.parametrize(
+@each_row(
     "source",
     [
         "(await tools.item({})).price",

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
-from suite import rounds
+from suite import each_row, rounds
 
 from codemode.guest.analysis import analyse
 from codemode.source.checks import MAX_PROBLEMS, check_program
@@ -67,7 +67,7 @@ def test_unknown_tools():
     assert messages("tools.zzz({})", {f"q{n}": None for n in range(50)}) == ["tools.zzz does not exist"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "source",
     [
         "tools['read-file']({})",
@@ -102,8 +102,8 @@ def test_what_is_left_to_run_time(source):
     assert messages(source) == []
 
 
-@pytest.mark.parametrize(
-    ("argument", "expected"),
+@each_row(
+    "argument, expected",
     [
         ("{}", ["input.query is required"]),
         ("{ quer: 'x' }", ["input.query is required"]),

@@ -5,7 +5,7 @@ import sysconfig
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from suite import rounds
+from suite import each_row, rounds
 
 from codemode.guest.analysis import analyse
 from codemode.host.steps import TooLongForTheLoop, run_metered
@@ -64,7 +64,7 @@ def test_the_first_of_many_are_told_of():
 GOOD = {"calls": [], "modules": [], "shadowed": False, "names": {}, "loops": []}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "facts",
     [
         None,

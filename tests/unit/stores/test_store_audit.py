@@ -8,6 +8,7 @@ from datetime import timedelta
 
 import pytest
 from stored_pauses import HOUR_MS, NO, OK, Catalog, paused, request
+from suite import each_row
 from test_store_contract import SCHEMA, claimed, decided, through
 
 from codemode import (
@@ -347,9 +348,7 @@ def test_what_is_kept_of_a_huge_edit_is_bounded(make):
     through(make, scenario)
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "found"),
-    [
+@each_row("before, after, found", [
         ({"a": 1}, {"a": 1}, []),
         ({"a": 1}, {"a": True}, [{"path": "/a", "from": 1, "to": True}]),
         ({"a": 1}, {"a": 1.0}, [{"path": "/a", "from": 1, "to": 1.0}]),
@@ -360,8 +359,7 @@ def test_what_is_kept_of_a_huge_edit_is_bounded(make):
         ({"a": {}}, {"a": []}, [{"path": "/a", "from": {}, "to": []}]),
         (5, {"a": 5}, [{"path": "", "from": 5, "to": {"a": 5}}]),
         ({"b": 1}, {"c": 1}, [{"path": "/b", "from": 1}, {"path": "/c", "to": 1}]),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_differences_are_told_by_place(before, after, found):
     assert differences(before, after) == found
 

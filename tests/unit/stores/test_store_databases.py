@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from postgres_cluster import new_database
 from stored_pauses import HOUR_MS, paused
+from suite import each_row
 from test_store_contract import decided, through
 from waiting import until, within
 
@@ -483,8 +484,8 @@ def test_a_store_without_a_file_is_told_of_the_one_in_memory():
         SqliteInterruptStore(":memory:")
 
 
-@pytest.mark.parametrize("kind", [SqliteInterruptStore, SqliteResumeGuard])
-@pytest.mark.parametrize("url", ["sqlite:///approvals.db", "postgresql://ana:secret@db/desk", "postgres://db"])
+@each_row("kind", [SqliteInterruptStore, SqliteResumeGuard])
+@each_row("url", ["sqlite:///approvals.db", "postgresql://ana:secret@db/desk", "postgres://db"])
 def test_a_url_is_no_path(kind: Any, url: str):
     with pytest.raises(ValueError, match=r"got a URL .* write the path alone") as raised:
         kind(url)

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 from stored_pauses import HOUR_MS, NO, OK, paused, put_as_version_2
+from suite import each_row
 from test_store_contract import claimed, decided, through
 from waiting import within
 
@@ -244,7 +245,7 @@ def test_notices_go_with_their_record(make, clock):
     through(make, scenario)
 
 
-@pytest.mark.parametrize("target", ["", "x" * 201, "\0", "\ud800", 5])
+@each_row("target", ["", "x" * 201, "\0", "\ud800", 5])
 def test_what_cannot_name_a_target_is_refused(target):
     with pytest.raises(ValueError, match="target"):
         MemoryInterruptStore().outbox(target)

@@ -6,6 +6,7 @@ from itertools import product
 from typing import get_args
 
 import pytest
+from suite import each_row
 
 from codemode import CodeModeError, RecordExpired, RecordLost, RequestSettled
 from codemode.stores.states import (
@@ -21,7 +22,7 @@ from codemode.stores.states import (
 )
 
 
-@pytest.mark.parametrize(("state", "event"), [*product(RECORD_STATES, get_args(RecordEvent))])
+@each_row("state, event", [*product(RECORD_STATES, get_args(RecordEvent))])
 def test_a_record_goes_where_the_table_says_or_nowhere(state, event):
     if (state, event) in RECORDS:
         assert record_after(state, event) == RECORDS[state, event]
@@ -41,7 +42,7 @@ def test_every_state_can_come_to_an_end():
     assert reached == set(RECORD_STATES)
 
 
-@pytest.mark.parametrize(("state", "event"), [*product(get_args(RequestState), get_args(RequestEvent))])
+@each_row("state, event", [*product(get_args(RequestState), get_args(RequestEvent))])
 def test_a_request_goes_where_the_table_says_or_nowhere(state, event):
     if (state, event) in REQUESTS:
         assert request_after(state, event) == REQUESTS[state, event]

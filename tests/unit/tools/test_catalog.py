@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plain_tool import PlainTool
-from suite import rounds
+from suite import each_row, rounds
 
 from codemode.errors import CodeModeToolError
 from codemode.tools.catalog import Catalog
@@ -33,8 +33,8 @@ def names(query: str, limit: int = 10) -> list[str]:
     return [found["name"] for found in ISSUES.search(query, limit)]
 
 
-@pytest.mark.parametrize(
-    ("facts", "is_told"),
+@each_row(
+    "facts, is_told",
     [
         (None, True),
         ({}, True),
@@ -56,7 +56,7 @@ def test_names_keep_their_order() -> None:
     assert len(ISSUES) == 6
 
 
-@pytest.mark.parametrize("name", ["constructor", "__proto__", "toString", "__class__", "", "READ_FILE", "read_file "])
+@each_row("name", ["constructor", "__proto__", "toString", "__class__", "", "READ_FILE", "read_file "])
 def test_only_registered_names_are_found(name: str) -> None:
     assert ISSUES.get(name) is None
     assert catalog(PlainTool(name)).get(name) == PlainTool(name)
@@ -97,8 +97,8 @@ def test_unknown_tool_error_names_the_nearest() -> None:
     assert len(ISSUES.unknown_tool("x" * 10_000).message) < 500
 
 
-@pytest.mark.parametrize(
-    ("query", "first"),
+@each_row(
+    "query, first",
     [
         ("issue", "create_issue"),
         ("issues", "listIssues"),
@@ -140,7 +140,7 @@ def test_equal_matches_come_in_order_of_registration() -> None:
     assert [found["name"] for found in tools.search("tool")] == ["tool_z", "tool_y", "tool_x", "tool_w"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "query",
     [
         '"',

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plain_tool import PlainTool
-from suite import rounds
+from suite import each_row, rounds
 
 from codemode.tools.search import forms as forms_of_values
 from codemode.tools.search.forms import forms_of_parameter, taken_apart
@@ -43,9 +42,7 @@ def warning(query: str) -> str:
     return " ".join(INDEX.answer(query, 8).warnings)
 
 
-@pytest.mark.parametrize(
-    "query", ["list tables", "serch fiels", "list the tables", "create_issue", "make an issue", "fichiers"]
-)
+@each_row("query", ["list tables", "serch fiels", "list the tables", "create_issue", "make an issue", "fichiers"])
 def test_what_fits_is_told_without_a_word(query):
     assert (bool(names(query)), warning(query)) == (True, "")
 
@@ -62,12 +59,12 @@ def test_other_words_are_those_that_tools_have():
     assert warning("zzzzz").startswith("No tool has 'zzzzz'. Try other words; tools here are about column, ")
 
 
-@pytest.mark.parametrize("query", ["", " ", "?!", "🎉🎉", "---", "\u200d"])
+@each_row("query", ["", " ", "?!", "🎉🎉", "---", "\u200d"])
 def test_a_query_without_a_word(query):
     assert (names(query), warning(query)) == ([], "The query has no word in it: say in words what is to be done.")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "query",
     [
         "查找文件",
@@ -84,7 +81,7 @@ def test_common_tasks_in_other_scripts_find_what_they_mean(query):
     assert names(query)[0] == "search_files"
 
 
-@pytest.mark.parametrize("query", ["水豚", "カピバラ", "бармаглот", "عنقاء", "คาปิบารา", "ოცნება", "όνειρο", "חלום"])
+@each_row("query", ["水豚", "カピバラ", "бармаглот", "عنقاء", "คาปิบารา", "ოცნება", "όνειρο", "חלום"])
 def test_no_query_in_any_script_finds_nothing(query):
     answer = INDEX.answer(query, 3)
     assert [(one.position, one.score) for one in answer.found] == [(0, 0.0), (1, 0.0), (2, 0.0)]
@@ -104,8 +101,8 @@ def test_any_query_gets_tools_or_is_told_why_not(query, limit):
 # --- values ---
 
 
-@pytest.mark.parametrize(
-    ("query", "name"),
+@each_row(
+    "query, name",
     [
         ("https://example.com/a/b?c=d", "by_link"),
         ("look at www.example.org please", "by_link"),

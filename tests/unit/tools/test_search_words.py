@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from suite import each_row
 
 from codemode.tools.search import meanings, readings, stems
 from codemode.tools.search.idioms import plainly
@@ -49,8 +50,8 @@ def test_words_without_spaces_are_indexed_in_pairs():
     assert indexed_words("git仓库管理 が") == ["git", "仓库", "库管", "管理", "が"]
 
 
-@pytest.mark.parametrize(
-    ("query", "words"),
+@each_row(
+    "query, words",
     [
         ("how do I read the file, the file", ["read", "file"]),
         ("to be or not to", ["not"]),
@@ -94,7 +95,7 @@ def test_corrections_are_few_and_the_likeliest_first():
     assert len(found) <= MAX_CORRECTIONS
 
 
-@pytest.mark.parametrize("word", ["", "ab", "x" * 25, "walrus1", "gti", "文件夹夹"])
+@each_row("word", ["", "ab", "x" * 25, "walrus1", "gti", "文件夹夹"])
 def test_what_cannot_be_corrected(word):
     assert known("walrus", "x" * 24, "gut", "文件").corrections(word) == []
 
@@ -127,8 +128,8 @@ def test_tables_of_meanings_hold_words_as_they_are_asked_for():
     assert SYNONYM not in {readings.GIVEN, readings.SPELLING, BEGINNING, readings.FORM, readings.TRANSLATION}
 
 
-@pytest.mark.parametrize(
-    ("query", "words"),
+@each_row(
+    "query, words",
     [
         ("Look something up in the wiki", ["look", "search", "wiki"]),
         ("bring it UP TO  DATE", ["bring", "date", "update"]),

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from suite import each_row
 
 from codemode.tools.selection import Selection, places
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"),
+@each_row(
+    "given, expected",
     [
         (["stock", "refund"], ["stock", "refund"]),
         ({"stock"}, ["stock"]),
@@ -40,7 +41,7 @@ def test_all_is_a_word_where_it_may_be() -> None:
         Selection("all", "keep")
 
 
-@pytest.mark.parametrize("wrong", ["stock", "", b"ab", 1, [1], ["a", None], {}, object(), iter(["a"])])
+@each_row("wrong", ["stock", "", b"ab", 1, [1], ["a", None], {}, object(), iter(["a"])])
 def test_what_means_nothing_is_refused_with_what_is_taken(wrong: Any) -> None:
     with pytest.raises(ValueError, match=r"^tools .*(write tools=\[|a list of names, a mapping|names of tools)"):
         Selection(wrong, "tools", may_be_all=True)
@@ -57,8 +58,8 @@ def test_a_name_that_fits_nothing_is_told_with_the_nearest() -> None:
         Selection(["zzz"], "tools").require_known([])
 
 
-@pytest.mark.parametrize(
-    ("is_kept", "is_named", "expected"),
+@each_row(
+    "is_kept, is_named, expected",
     [
         (False, None, (True, False)),
         (True, None, (False, True)),

@@ -6,10 +6,10 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from module_servers import RESULT, check_response
+from suite import each_row
 from waiting import within
 
 from codemode import ModuleServer, Tool, create_run_tool
@@ -97,7 +97,7 @@ const {{ results }} = await discovery.searchTools("kind", {{ serverId: "kind", d
 """
 
 
-@pytest.mark.parametrize("make", SERVERS)
+@each_row("make", SERVERS)
 def test_whatever_a_server_says_costs_nobody_anything(make: Callable[[], Any]):
     kind = ModuleServer("kind", [Tool("kind", execute=lambda _: 1, description="Is kind.")])
     run = create_run_tool([make(), kind])

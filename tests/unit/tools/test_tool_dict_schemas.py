@@ -2,6 +2,7 @@
 
 import pytest
 from orders_tool import ORDER_SCHEMA, make, problems_of
+from suite import each_row
 
 from codemode.tools.prepared import MISSING
 
@@ -22,8 +23,8 @@ def test_defaults_are_never_shared():
     assert one.validate_input({}).value == {"a": []}
 
 
-@pytest.mark.parametrize(
-    ("value", "path", "message"),
+@each_row(
+    "value, path, message",
     [
         ({"customer": 5}, "customer", "expected string, got number"),
         ({"customer": True}, "customer", "expected string, got boolean"),
@@ -103,8 +104,8 @@ def test_large_plain_data_is_not_too_much():
     assert one.validate_input(value).value == value
 
 
-@pytest.mark.parametrize(
-    ("schema", "value", "fits"),
+@each_row(
+    "schema, value, fits",
     [
         ({"pattern": "^(a+)+$"}, "a" * 100_000 + "b", False),
         ({"pattern": r"\S+@\S+\.\S+"}, "a@" * 50_000, False),
@@ -148,7 +149,7 @@ def deep_schema():
     return schema
 
 
-@pytest.mark.parametrize(
+@each_row(
     "make_schema",
     [
         lambda: {"type": "strange"},
@@ -201,8 +202,8 @@ def test_no_schema_takes_anything():
     assert one.validate_output(one) is one
 
 
-@pytest.mark.parametrize(
-    ("schema", "value"),
+@each_row(
+    "schema, value",
     [
         ({"type": "object"}, {}),
         ({"properties": {}}, {}),

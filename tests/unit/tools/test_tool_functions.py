@@ -11,6 +11,7 @@ from pydantic import (
     Field,
     TypeAdapter,
 )
+from suite import each_row
 
 from codemode.tools.collecting import collect_tools
 from codemode.tools.context import ToolCallContext
@@ -136,8 +137,8 @@ def test_a_method_a_partial_and_a_callable_object_are_functions():
     assert tools["again"].call(tools["again"].validate_input({"query": "q"}).value, CONTEXT)[0].sku == "q-2-None"
 
 
-@pytest.mark.parametrize(
-    ("function", "said"),
+@each_row(
+    "function, said",
     [
         (len, "cannot be given by name"),
         (lambda *numbers: numbers, r"\*numbers of .* cannot be given by name: make it a list"),
@@ -201,8 +202,8 @@ async def gives_stream() -> AsyncIterator[Line]:
     yield Line(sku="a")
 
 
-@pytest.mark.parametrize(
-    ("function", "schema"),
+@each_row(
+    "function, schema",
     [
         (gives_any, None),
         (gives_unsaid, None),

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plain_tool import PlainTool
-from suite import rounds
+from suite import each_row, rounds
 
 from codemode.host import steps
 from codemode.tools.catalog import Catalog
@@ -46,7 +46,7 @@ def names_in_sample(query: str, limit: int = 8) -> list[str]:
 # --- what is searched ---
 
 
-@pytest.mark.parametrize(
+@each_row(
     "tool",
     [
         PlainTool("walrusOf"),
@@ -126,8 +126,8 @@ def test_equal_scores_come_in_order_of_registration():
 # --- misspelt words, other spellings, synonyms, other languages ---
 
 
-@pytest.mark.parametrize(
-    ("query", "name"),
+@each_row(
+    "query, name",
     [
         ("wlarus", "walrus"),  # neighbours exchanged
         ("walus", "walrus"),
@@ -186,8 +186,8 @@ def test_another_form_of_a_word_has_its_synonyms():
     assert found("conversations", PlainTool("chat"), *OTHERS) == ["chat"]
 
 
-@pytest.mark.parametrize(
-    ("query", "name"),
+@each_row(
+    "query, name",
     [
         ("list prs", "list_pull_requests"),
         ("mkdir", "create_directory"),
@@ -216,8 +216,8 @@ def test_accents_and_case_make_no_difference():
 # --- real tools ---
 
 
-@pytest.mark.parametrize(
-    ("query", "name"),
+@each_row(
+    "query, name",
     [
         ("serach code", "search_code"),
         ("take a screenshot", "browser_take_screenshot"),
@@ -287,7 +287,7 @@ def test_every_tool_is_found_first_by_its_name(tool):
 # --- hostile ---
 
 
-@pytest.mark.parametrize(
+@each_row(
     "query",
     [
         "a" * 1_000_000,

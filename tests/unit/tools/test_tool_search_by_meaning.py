@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from plain_tool import PlainTool
+from suite import each_row
 from waiting import until, within
 
 from codemode.host.sync import run_sync
@@ -351,8 +352,8 @@ def test_a_strategy_replaces_all_of_it(kind):
     assert len(within(search_of(strategy=strategy).answer("weather", 1)).found) == 1
 
 
-@pytest.mark.parametrize("kind", [Strategy, AsyncStrategy])
-@pytest.mark.parametrize(
+@each_row("kind", [Strategy, AsyncStrategy])
+@each_row(
     "bad", [ValueError("walrus"), SystemExit(1), StopIteration(3), None, "git_log", [3], [("git_log", "1")], [("a",)]]
 )
 def test_a_strategy_that_fails_costs_a_warning(kind, bad):

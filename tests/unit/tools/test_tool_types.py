@@ -18,6 +18,7 @@ from pydantic import (
     field_serializer,
     field_validator,
 )
+from suite import each_row
 from typing_extensions import TypedDict
 
 from codemode.data.json_values import encode_json
@@ -57,8 +58,8 @@ class Page:
     number: int = 1
 
 
-@pytest.mark.parametrize(
-    ("schema", "given", "value", "shown"),
+@each_row(
+    "schema, given, value, shown",
     [
         (Order, {"customer": "c"}, Order(customer="c"), {"customer": "c", "lines": []}),
         (Page, {}, Page(), {"number": 1}),
@@ -136,8 +137,8 @@ def test_a_type_that_pydantic_cannot_describe_is_a_value_error(schema):
         make(input_schema=schema()).compile()
 
 
-@pytest.mark.parametrize(
-    ("schema", "returned", "given"),
+@each_row(
+    "schema, returned, given",
     [
         (Order, Order(customer="c"), {"customer": "c", "lines": []}),
         (Order, {"customer": "c"}, {"customer": "c", "lines": []}),

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from orders_tool import CONTEXT, ORDER_SCHEMA, Order, make, problems_of, said, search
+from suite import each_row
 
 from codemode.errors import CodeModeToolError
 from codemode.tools.collecting import collect_tools
@@ -39,8 +40,8 @@ def sync_wrapper():
     return async_function()
 
 
-@pytest.mark.parametrize(
-    ("function", "kind"),
+@each_row(
+    "function, kind",
     [
         (async_function, "async"),
         (async_generator, "async_iterator"),
@@ -64,8 +65,8 @@ def with_context(a: int, context: ToolCallContext) -> int:
     return a
 
 
-@pytest.mark.parametrize(
-    ("one", "takes"),
+@each_row(
+    "one, takes",
     [
         (Tool("x", execute=lambda value, context: value), True),
         (Tool("x", execute=lambda *arguments: arguments), True),
@@ -80,8 +81,8 @@ def test_a_context_is_made_only_for_tools_that_take_it(one, takes):
     assert prepared(one).takes_context == takes
 
 
-@pytest.mark.parametrize(
-    ("execute", "received"),
+@each_row(
+    "execute, received",
     [
         (lambda: (), ()),
         (lambda value: (value,), (1,)),
@@ -110,7 +111,7 @@ def test_what_names_nothing_is_refused_at_once(name):
         Tool(name, execute=None)
 
 
-@pytest.mark.parametrize("name", ["", "then", "$search", "a\nb", "a\u2028b", "x" * 129, "\ud800", 5, None])
+@each_row("name", ["", "then", "$search", "a\nb", "a\u2028b", "x" * 129, "\ud800", 5, None])
 def test_impossible_names(name):
     if name and isinstance(name, str):
         with pytest.raises(ValueError, match=r"name|called"):
@@ -119,9 +120,7 @@ def test_impossible_names(name):
         collect_tools({name: said()})
 
 
-@pytest.mark.parametrize(
-    "name", ["a", "kebab-name", "a.b", "a.then", "constructor", "__proto__", "x" * 128, "größe", "a b"]
-)
+@each_row("name", ["a", "kebab-name", "a.b", "a.then", "constructor", "__proto__", "x" * 128, "größe", "a b"])
 def test_possible_names(name):
     assert collect_tools({name: said()})[name].name == name
 

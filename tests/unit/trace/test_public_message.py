@@ -9,14 +9,15 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from suite import each_row
 
 from codemode.trace.public_message import MAX_PUBLIC_CHARACTERS, public_message
 
 INSTEAD = "the tool failed"
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
+@each_row(
+    "text, shown",
     [
         ("the account is closed", "the account is closed"),
         ("could not open /etc/passwd: permission denied", "could not open [path]: permission denied"),
@@ -56,8 +57,8 @@ def test_only_what_is_said_is_left(text, shown):
     assert public_message(text, INSTEAD) == shown
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
+@each_row(
+    "text, shown",
     [
         (
             (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from html.parser import HTMLParser
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from suite import each_row
 
 from codemode import CodeModeError, ConsoleEvent, FetchResultEvent, NestedToolResultEvent, Trace
 
@@ -88,14 +88,14 @@ def test_no_calls_make_one_line():
     assert trace().to_text() == "completed in 100.0 ms, 0 calls"
 
 
-@pytest.mark.parametrize("text", HOSTILE)
+@each_row("text", HOSTILE)
 def test_names_cannot_move_the_cursor(text):
     shown = trace(request(name=text)).to_text()
     assert len(shown.split("\n")) == 2
     assert shown.replace("\n", "").isprintable()
 
 
-@pytest.mark.parametrize("text", HOSTILE)
+@each_row("text", HOSTILE)
 def test_hostile_text_stays_text(text):
     error = CodeModeError(text)
     page = Page(

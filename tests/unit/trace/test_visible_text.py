@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from suite import each_row
 
 from codemode.trace.unseen import all_seen
 from codemode.trace.visible_text import aligned, counted, one_line, program_lines, visible
@@ -18,8 +18,8 @@ def test_visible_text_is_printable_and_printable_text_is_left_alone(text):
     assert shown == text or not all_seen(text)
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
+@each_row(
+    "text, shown",
     [
         ("plain, ünï, 漢字", "plain, ünï, 漢字"),
         ("\x1b[2J", "\\u001b[2J"),

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from suite import each_row
 from waiting import until, within
 
 from codemode.errors import CodeModeConcurrencyError
@@ -32,8 +33,8 @@ def queue(slots: Admission) -> int:
     return len(slots._waiting)
 
 
-@pytest.mark.parametrize(
-    ("active", "memory_mib", "available_mib", "expected"),
+@each_row(
+    "active, memory_mib, available_mib, expected",
     [  # requirement A22
         (0, 64, 0, 1),
         (0, 64, 111, 1),

@@ -10,7 +10,7 @@ import pytest
 from approval_world import ONE, accept, begun, client_of, gone_on, hosts
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from suite import rounds
+from suite import each_row, rounds
 from waiting import within
 
 from codemode import CodeModeProtocolError, ContinuationOptions
@@ -161,7 +161,7 @@ def test_a_state_opens_for_its_principal_and_its_program_alone() -> None:
             within(other.opened(TEXT, {"code": ONE}))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "reply",
     [
         types.ElicitResult(action="accept"),

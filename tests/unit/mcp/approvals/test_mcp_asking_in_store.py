@@ -26,6 +26,7 @@ from approval_world import (
 )
 from mcp import Client
 from mcp.shared.exceptions import MCPError
+from suite import each_row
 from waiting import within
 
 from codemode import ALL_TENANTS, StoreUnavailable, ToolCallContext, request_interrupt
@@ -295,9 +296,9 @@ def test_a_client_that_can_show_a_page_is_given_it_and_what_it_says_decides_noth
     within(scenario())
 
 
-@pytest.mark.parametrize("mode", ["auto", "legacy"])
-@pytest.mark.parametrize(
-    ("url", "action", "result"),
+@each_row("mode", ["auto", "legacy"])
+@each_row(
+    "url, action, result",
     [
         ("https://as.example/authorize", "accept", "signed in: accept"),
         ("https://as.example/authorize", "decline", "signed in: decline"),

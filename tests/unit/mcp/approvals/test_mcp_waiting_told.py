@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from suite import each_row
 
 from codemode.mcp.approvals.questions import Question
 from codemode.mcp.approvals.responses import OTHER_KEYS, waiting
@@ -16,8 +17,8 @@ def asked(kind):
     )
 
 
-@pytest.mark.parametrize(
-    ("kinds", "url", "said"),
+@each_row(
+    "kinds, url, said",
     [
         (["approval"], None, "`codemode mcp approvals approve 01234567` in a terminal"),
         (["approval", "sign-in"], None, "`codemode mcp approvals approve 01234567` in a terminal"),

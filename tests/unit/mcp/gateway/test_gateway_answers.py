@@ -6,9 +6,9 @@ import base64
 import json
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from suite import each_row
 
 from codemode.mcp.gateway.answers import answer_of
 
@@ -48,7 +48,7 @@ def test_the_text_is_compact_and_leaves_out_what_is_empty():
     assert answer.content[0].text == '{"result":{"a":[1,"ä"]}}'  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("empty", [None, [], {}, "", 0, False])
+@each_row("empty", [None, [], {}, "", 0, False])
 def test_a_result_is_told_even_where_it_says_little(empty: Any):
     text, *_ = said(empty)
     assert "result" in text
@@ -86,7 +86,7 @@ def test_a_client_that_is_given_structured_content_alone_still_sees_images():
     assert len(blocks) == 1
 
 
-@pytest.mark.parametrize(
+@each_row(
     "odd",
     [
         image(data="no base64!"),

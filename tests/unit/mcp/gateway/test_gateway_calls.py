@@ -12,6 +12,7 @@ import mcp_types as types
 import pytest
 from gateway_clients import ERAS, Era, client_of, gateway_over
 from mcp import MCPError
+from suite import each_row
 
 from codemode import ModuleServer, Tool, tool
 from codemode.mcp import Gateway, GatewayConfig, GatewayOptions, GatewaySettings
@@ -164,8 +165,8 @@ def test_a_call_that_was_told_of_is_not_told_of_again_when_its_program_goes_on(t
     asyncio.run(main())
 
 
-@pytest.mark.parametrize(
-    ("settings", "options", "is_learned"),
+@each_row(
+    "settings, options, is_learned",
     [
         ({}, {}, True),
         ({}, {"over_http": True}, False),

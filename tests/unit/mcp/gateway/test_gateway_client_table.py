@@ -6,6 +6,7 @@ from typing import Any
 
 import mcp_types as types
 import pytest
+from suite import each_row
 
 from codemode.mcp import GatewaySettings
 from codemode.mcp.gateway.client_table import CLIENTS, Announced, announced
@@ -16,9 +17,7 @@ def shown(name: str | None, **settings: Any) -> Announced:
     return announced(info, GatewaySettings(**settings))
 
 
-@pytest.mark.parametrize(
-    "name", [None, "", "claude-ai", "cursor-vscode", "Visual Studio Code", "codex-mcp-client", "x.y"]
-)
+@each_row("name", [None, "", "claude-ai", "cursor-vscode", "Visual Studio Code", "codex-mcp-client", "x.y"])
 def test_who_is_not_known_to_take_dots_is_told_a_name_without(name: str | None):
     assert shown(name).tool_name == "codemode_run"
 

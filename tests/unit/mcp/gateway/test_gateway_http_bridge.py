@@ -13,6 +13,7 @@ from free_ports import free_ports
 from gateway_doors import ANA, BOUND, MODERN, TOKENS, StandIn, modern_call, serving
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
+from suite import each_row
 
 from codemode.mcp import ConfigError
 from codemode.mcp.gateway.bridge import Bridge
@@ -177,7 +178,7 @@ def test_a_call_whose_gateway_ends_is_not_sent_again():
     asyncio.run(main())
 
 
-@pytest.mark.parametrize(
+@each_row(
     "answer",
     [
         b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 2\r\n\r\nhi",
@@ -208,9 +209,7 @@ def test_what_is_no_gateway_is_an_error_of_the_call_and_not_of_the_bridge(answer
     asyncio.run(main())
 
 
-@pytest.mark.parametrize(
-    "url", ["127.0.0.1:8765", "ftp://host", "http://", "http://u:p@host", "http://host:0", "x", ""]
-)
+@each_row("url", ["127.0.0.1:8765", "ftp://host", "http://", "http://u:p@host", "http://host:0", "x", ""])
 def test_what_is_no_url_is_refused(url: str):
     with pytest.raises(ConfigError, match="--bridge"):
         peer_url(url)

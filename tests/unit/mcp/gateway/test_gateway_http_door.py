@@ -11,6 +11,7 @@ from gateway_doors import ANA, BOB, TOKENS, asking, bearer, modern_call, who
 from hypothesis import given
 from hypothesis import strategies as st
 from mcp.server.auth.provider import AccessToken
+from suite import each_row
 
 from codemode.mcp import ConfigError
 from codemode.mcp.gateway.http_answers import Refused
@@ -36,17 +37,17 @@ OTHER_NAMES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("host", OWN_NAMES)
+@each_row("host", OWN_NAMES)
 def test_this_machine_is_called_by_its_own_names(host: str):
     assert asked({"host": host}) == 200
 
 
-@pytest.mark.parametrize("host", OTHER_NAMES)
+@each_row("host", OTHER_NAMES)
 def test_a_name_that_was_turned_to_this_machine_is_refused(host: str):
     assert asked({"host": host}) == 421
 
 
-@pytest.mark.parametrize("path", ["/mcp", "/healthz", "/readyz", "/console/", "/.well-known/oauth-protected-resource"])
+@each_row("path", ["/mcp", "/healthz", "/readyz", "/console/", "/.well-known/oauth-protected-resource"])
 def test_no_path_answers_to_another_name(path: str):
     async def main() -> None:
         async with asking() as client:
@@ -63,15 +64,13 @@ ORIGINS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("origin", "status"), ORIGINS.items())
+@each_row("origin, status", ORIGINS.items())
 def test_only_its_own_pages_and_those_that_are_named_may_call(origin: str, status: int):
     auth = {"origins": ["https://desk.acme.com"]}
     assert asked({"host": "127.0.0.1:8765", "origin": origin}, auth=auth) == status
 
 
-@pytest.mark.parametrize(
-    ("site", "status"), [("same-origin", 200), ("same-site", 403), ("cross-site", 403), ("none", 403), ("", 403)]
-)
+@each_row("site, status", [("same-origin", 200), ("same-site", 403), ("cross-site", 403), ("none", 403), ("", 403)])
 def test_a_form_of_its_own_page_that_tells_nobody_where_it_is_passes(site: str, status: int):
     assert asked({"host": "127.0.0.1:8765", "origin": "null", "sec-fetch-site": site}) == status
     assert asked({"host": "127.0.0.1:8765", "origin": "http://evil.example.com", "sec-fetch-site": site}) == 403
@@ -194,8 +193,8 @@ def test_the_metadata_names_the_issuer_and_only_where_there_is_one():
     assert asyncio.run(main({})) == 404
 
 
-@pytest.mark.parametrize(
-    ("auth", "words"),
+@each_row(
+    "auth, words",
     [
         ({"token": {}}, "codemode.auth.token is not known"),
         ({"tokens": ["x"]}, "codemode.auth.tokens must be"),

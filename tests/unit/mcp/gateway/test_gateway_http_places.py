@@ -17,6 +17,7 @@ from gateway_doors import ANA, BOB, BOUND, MODERN, TOKENS, StandIn, bearer, mode
 from hypothesis import given
 from hypothesis import strategies as st
 from mcp.server.auth.provider import AccessToken
+from suite import each_row
 from test_gateway_http_sessions import listed, opened
 
 from codemode.mcp.gateway.callers import PLACE_KEY, kept_in_place
@@ -163,7 +164,7 @@ async def _ends_with_the_user(posted: Posted, app: HttpApp) -> None:
 ENDS = [_hangs_up, _is_no_message, _is_too_slow, _is_too_long, _is_cut_off, _ends_with_the_user]
 
 
-@pytest.mark.parametrize("ends", ENDS)
+@each_row("ends", ENDS)
 def test_room_is_given_back_however_a_request_ends(ends: Any):
     async def main() -> None:
         slow = {"body_seconds": 0.05} if ends is _is_too_slow else {}

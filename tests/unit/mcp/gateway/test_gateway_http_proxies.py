@@ -9,6 +9,7 @@ import pytest
 from gateway_doors import ANA, TOKENS, asking, modern_call
 from hypothesis import given
 from hypothesis import strategies as st
+from suite import each_row
 
 from codemode.mcp import ConfigError
 from codemode.mcp.gateway.http_proxies import PEER_KEY, Proxies
@@ -39,7 +40,7 @@ def test_a_caller_that_comes_by_itself_is_believed_nothing(peer: str, own: list[
     assert PEER_KEY not in scope
 
 
-@pytest.mark.parametrize("said", [(), ("",), ("unknown",), ("10.1.2.3, nonsense",), ("203.0.113.5, ",)])
+@each_row("said", [(), ("",), ("unknown",), ("10.1.2.3, nonsense",), ("203.0.113.5, ",)])
 def test_what_no_proxy_tells_leaves_the_proxy(said: tuple[str, ...]):
     assert told("10.1.0.9", *said)["client"][0] == "10.1.0.9"
 

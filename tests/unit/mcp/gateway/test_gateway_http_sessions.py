@@ -15,6 +15,7 @@ from gateway_doors import ANA, BOB, BOUND, MODERN, TOKENS, StandIn, asking, bear
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from sse_starlette.sse import AppStatus
+from suite import each_row
 
 from codemode.mcp import GatewayConfig
 from codemode.mcp.gateway import http_bodies
@@ -167,8 +168,8 @@ BODIES = {
 }
 
 
-@pytest.mark.parametrize("era", ["handshake", "modern"])
-@pytest.mark.parametrize("what", BODIES)
+@each_row("era", ["handshake", "modern"])
+@each_row("what", BODIES)
 def test_a_body_that_is_no_message_is_refused_and_the_next_is_answered(what: str, era: str):
     body, status = BODIES[what]
 
@@ -333,7 +334,7 @@ def test_a_user_who_is_taken_off_the_list_is_nobody_at_once():
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("wrong", ["null", "1.5", "1.0", "1e400", "true", "[1]", "{}", "9" * 400])
+@each_row("wrong", ["null", "1.5", "1.0", "1e400", "true", "[1]", "{}", "9" * 400])
 def test_a_request_whose_id_is_none_is_answered_and_not_taken_for_a_notification(wrong: str):
     body = f'{{"jsonrpc": "2.0", "method": "tools/list", "id": {wrong}}}'
 

@@ -15,6 +15,7 @@ import pytest
 from authorization_server import SignInServer, as_json, sign_in_server
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from gateway_doors import ANA, TOKENS, asking, bearer, modern_call, who
+from suite import each_row
 
 from codemode.mcp import ConfigError, load_config
 from codemode.mcp.gateway import http_verifiers
@@ -261,8 +262,8 @@ def test_the_gateway_lets_holders_in_and_tells_others_where_tokens_come_from(ser
 HOW = {"jwksUrl": "https://login.acme.com/keys"}
 
 
-@pytest.mark.parametrize(
-    ("auth", "words"),
+@each_row(
+    "auth, words",
     [
         ({"jwt": HOW, "url": GATEWAY}, "codemode.auth.issuer"),
         ({"jwt": HOW, "issuer": ISSUER}, "codemode.auth.audience"),

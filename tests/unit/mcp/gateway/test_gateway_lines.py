@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mcp.shared.message import SessionMessage
+from suite import each_row
 
 from codemode.mcp.gateway.lines import Lines, TooLong, said_by
 
@@ -59,15 +60,13 @@ def test_a_message_is_a_message():
     assert isinstance(said.message, types.JSONRPCRequest)
 
 
-@pytest.mark.parametrize(
-    "line", [b"hello", b"{", b'{"jsonrpc":"2.0","id":1,"meth', b"\xff\xfe", b"[" * 100_000, b"nul\x00"]
-)
+@each_row("line", [b"hello", b"{", b'{"jsonrpc":"2.0","id":1,"meth', b"\xff\xfe", b"[" * 100_000, b"nul\x00"])
 def test_what_is_no_json_is_answered_as_such(line: bytes):
     assert refused(line) == (types.PARSE_ERROR, None)
 
 
-@pytest.mark.parametrize(
-    ("line", "request_id"),
+@each_row(
+    "line, request_id",
     [
         (b'{"jsonrpc":"2.0","id":7,"method":5}', 7),
         (b'{"jsonrpc":"1.0","id":"seven","method":"ping"}', "seven"),
@@ -81,9 +80,7 @@ def test_what_is_no_request_is_answered_under_its_id(line: bytes, request_id: An
     assert refused(line) == (types.INVALID_REQUEST, request_id)
 
 
-@pytest.mark.parametrize(
-    "line", [b"", b"  \t\r", b'{"jsonrpc":"2.0","method":7}', b'{"jsonrpc":"2.0","id":1,"result":7}', b"{}"]
-)
+@each_row("line", [b"", b"  \t\r", b'{"jsonrpc":"2.0","method":7}', b'{"jsonrpc":"2.0","id":1,"result":7}', b"{}"])
 def test_what_wants_no_answer_gets_none(line: bytes):
     assert said_by(line) is None
 

@@ -26,6 +26,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from suite import each_row
 
 from codemode.mcp import Gateway, GatewayConfig, GatewaySettings, ServerConfig
 from codemode.mcp.gateway.tracing import trace_of
@@ -305,6 +306,6 @@ def test_what_is_passed_on_of_a_trace_can_stand_in_a_header(said: dict[str, Any]
     assert trace_of(said) == {} or "traceparent" in said
 
 
-@pytest.mark.parametrize("wrong", [f"{PARENT}\r\nx: y", PARENT.upper(), "t", 7, None, f"{PARENT}-{'a' * 1000}"])
+@each_row("wrong", [f"{PARENT}\r\nx: y", PARENT.upper(), "t", 7, None, f"{PARENT}-{'a' * 1000}"])
 def test_a_parent_of_another_form_is_none(wrong: Any):
     assert trace_of({"traceparent": wrong, "tracestate": "a=b"}) == {}

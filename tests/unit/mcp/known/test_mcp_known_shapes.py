@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from in_loop import in_loop
 from jsonschema import Draft202012Validator
+from suite import each_row
 from waiting import until
 
 from codemode.mcp.config.values import ServerConfig
@@ -75,7 +76,7 @@ def test_nothing_of_one_value_is_told_or_written_be_it_text_or_key(value: Any) -
     assert all(json.dumps(value).count(f'"{key}":') >= 2 for key in keys)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "key",
     [
         *("ada@example.com", "Ada Lovelace", "2026-01-01", "12", "x" * 41, "user_12345", "https://x/y", "", "é", "a.b"),
@@ -152,7 +153,7 @@ def test_what_is_not_looked_at_widens_nothing() -> None:
     assert schema_of(many) == schema_of(few)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "said",
     [
         *(1, "x", [], {"types": ["secret"]}, {"objects": 9}, {"names": 1}, {"items": 3}, {"types": 4}),

@@ -7,6 +7,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from suite import each_row
 
 from codemode.mcp.passing import pages
 from codemode.mcp.passing.names import (
@@ -66,8 +67,8 @@ def test_whatever_servers_list_or_link_no_uri_leads_to_another_server_or_resourc
             assert routes.owner(public, ABC) == (server, uri)
 
 
-@pytest.mark.parametrize(
-    ("template", "uri", "fits"),
+@each_row(
+    "template, uri, fits",
     [
         ("t://{x}/y", "t://1/y", True),
         ("t://{x}/y", "t://1/z", False),

@@ -13,6 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 import httpx2
 import pytest
 from authorization_server import SignInServer, as_json, browse, configured, sign_in_server
+from suite import each_row
 
 from codemode.interrupts.interrupt import InterruptRequested
 from codemode.mcp import Gateway, GatewayOptions
@@ -395,8 +396,8 @@ def test_what_cannot_be_signed_in_to_is_said(server: SignInServer, tmp_path: Pat
         SignIns(config).begun(machine)
 
 
-@pytest.mark.parametrize(
-    ("auth", "named"),
+@each_row(
+    "auth, named",
     [
         ({"clientID": "x"}, "auth.clientID"),
         ({"clientId": 5}, "auth.clientId"),

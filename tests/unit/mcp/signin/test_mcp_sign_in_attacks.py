@@ -17,6 +17,7 @@ import pytest
 from authorization_server import Answer, SignInServer, as_json, browse, configured, sign_in_server
 from hypothesis import given
 from hypothesis import strategies as st
+from suite import each_row
 
 from codemode.mcp.config.values import GatewayConfig
 from codemode.mcp.signin import doors
@@ -55,7 +56,7 @@ def door(url: str, *, issuer: str | None = None) -> Door:
     return Door("notes", url, has_own_secret=True, trusted_issuer=issuer)
 
 
-@pytest.mark.parametrize("url", [*PRIVATE, *NO_URLS])
+@each_row("url", [*PRIVATE, *NO_URLS])
 def test_a_public_server_sends_nobody_to_private_addresses_or_other_schemes(url: str):
     with pytest.raises(RefusedError):
         asyncio.run(door("https://8.8.8.8/mcp").check_url(url))
@@ -66,8 +67,8 @@ def test_a_public_server_may_name_others(url: str):
     asyncio.run(door("https://8.8.8.8/mcp").check_url(url))
 
 
-@pytest.mark.parametrize(
-    ("own", "target", "is_allowed"),
+@each_row(
+    "own, target, is_allowed",
     [
         ("http://127.0.0.1:1/mcp", "http://127.0.0.1:2/x", True),
         ("http://127.0.0.1:1/mcp", "http://localhost:2/x", True),

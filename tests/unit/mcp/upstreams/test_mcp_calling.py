@@ -7,6 +7,7 @@ from typing import Any, cast
 import mcp_types as types
 import pytest
 from mcp.shared.message import SessionMessage
+from suite import each_row
 
 from codemode.mcp.config.values import ServerConfig
 from codemode.mcp.upstreams.bounds import in_bounds
@@ -46,8 +47,8 @@ def test_the_newer_revision_is_said_in_every_request():
     }
 
 
-@pytest.mark.parametrize(
-    ("raw", "has_schema", "result"),
+@each_row(
+    "raw, has_schema, result",
     [
         ({"content": [TEXT]}, False, ToolResult([TEXT])),
         ({"content": [TEXT], "structuredContent": 0}, False, ToolResult([TEXT], 0)),
@@ -71,8 +72,8 @@ def test_an_error_says_whether_the_call_may_have_happened():
     assert failed_call(server, "t", Lost("it left")).message == "'t' of server 's' failed: it left"
 
 
-@pytest.mark.parametrize(
-    ("line", "one"),
+@each_row(
+    "line, one",
     [
         (b'{"jsonrpc":"2.0","id":7,"result":{', 7),
         (b'{"id": "a-1", "jsonrpc": "2.0", "error"', "a-1"),

@@ -17,6 +17,7 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.memory import create_client_server_memory_streams
 from mcp.shared.subscriptions import ToolsListChanged
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from suite import each_row
 from waiting import until, within
 
 from codemode.errors import CodeModeToolError
@@ -194,7 +195,7 @@ def test_a_server_is_asked_for_its_log_in_the_words_of_its_revision(monkeypatch,
     within(scenario())
 
 
-@pytest.mark.parametrize(
+@each_row(
     "data",
     [
         None,

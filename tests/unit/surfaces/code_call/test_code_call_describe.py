@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 from sample_tools import sample_tools
+from suite import each_row
 
 from codemode import Tool, create_code_call_tools
 from codemode.tools.prepared import prepared
@@ -85,8 +86,8 @@ def test_nothing_of_an_answer_is_the_tools_own():
     assert tools.describe_sync({"tools": ["a"]})["tools"][0]["usageExamples"]
 
 
-@pytest.mark.parametrize(
-    ("name", "says"),
+@each_row(
+    "name, says",
     [
         ("create_user", "Creates user"),
         ("users.add", "Creates one of users"),
@@ -165,9 +166,7 @@ def test_patterns_conditions_and_numbers_of_members_have_examples():
     }
 
 
-@pytest.mark.parametrize(
-    "value", [{"a": float("nan")}, {"a": [0] * 60}, {"a": object()}, {1: 2}, [[[[[[[[[[1]]]]]]]]]]]
-)
+@each_row("value", [{"a": float("nan")}, {"a": [0] * 60}, {"a": object()}, {1: 2}, [[[[[[[[[[1]]]]]]]]]]])
 def test_what_cannot_be_written_is_left_out(value: Any):
     found = examples("make_it", None, metadata={"codecall": {"examples": [{"description": "No", "input": value}]}})
     assert [one["description"] for one in found] == ["Calls make_it"]

@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 import pytest
+from suite import each_row
 
 from codemode import CodeCallOptions, CodeModeOptions, ExecutionPolicy, Tool, create_code_call_tools
 from codemode.surfaces.code_call.options import Vm
@@ -47,9 +48,9 @@ def test_secure_is_the_default():
     assert CodeCallOptions().vm == Vm(preset="secure")
 
 
-@pytest.mark.parametrize("preset", PRESETS)
-@pytest.mark.parametrize(
-    ("key", "value"),
+@each_row("preset", PRESETS)
+@each_row(
+    "key, value",
     [
         ("timeoutMs", 77),
         ("maxSteps", 3),
@@ -128,14 +129,14 @@ BAD: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("options", "path"), BAD, ids=[f"{path}-{number}" for number, (_, path) in enumerate(BAD)])
+@each_row("options, path", BAD)
 def test_what_is_wrong_is_told_with_its_path(options: dict[str, Any], path: str):
     with pytest.raises(ValueError, match=rf"^{path}[ :]"):
         create_code_call_tools([ECHO], options)
 
 
-@pytest.mark.parametrize(
-    ("metadata", "path"),
+@each_row(
+    "metadata, path",
     [
         (3, ""),
         ([], ""),
@@ -160,7 +161,7 @@ def test_metadata_that_is_wrong_is_told_with_its_path(metadata: Any, path: str):
         create_code_call_tools([tool])
 
 
-@pytest.mark.parametrize(("key", "path"), ELSEWHERE)
+@each_row("key, path", ELSEWHERE)
 def test_an_option_at_the_wrong_place_is_told_the_right_one(key: str, path: str):
     with pytest.raises(ValueError, match=rf"^{key} is not an option; did you mean '{path}'\?"):
         CodeCallOptions.of({key: {}})
@@ -181,8 +182,8 @@ def test_settings_are_those_of_the_other_faces_but_for_what_vm_decides():
     assert wall._settings.under(wall._profile.limits).execution_policy.clock == "wall"
 
 
-@pytest.mark.parametrize(
-    ("options", "most"),
+@each_row(
+    "options, most",
     [
         ({}, 65_536),
         ({"sidecar": {"maxScriptLengthWhenDisabled": 100}}, 100),
@@ -207,12 +208,8 @@ def test_the_profile_of_the_defaults_has_no_parameters():
     assert profile.outer_tool == "codecall.execute"
 
 
-@pytest.mark.parametrize("preset", PRESETS)
-@pytest.mark.parametrize(
-    "more",
-    [{}, {"disabledGlobals": ["a"]}, {"allowConsole": False, "maxSteps": 7}, {"checkTools": False}],
-    ids=["plain", "globals", "console", "unchecked"],
-)
+@each_row("preset", PRESETS)
+@each_row("more", [{}, {"disabledGlobals": ["a"]}, {"allowConsole": False, "maxSteps": 7}, {"checkTools": False}])
 def test_a_profile_comes_back_from_its_parameters(preset: str, more: dict[str, Any]):
     options = CodeCallOptions.of({"vm": {"preset": preset, **more}, "tool_errors": "message"})
     profile, other = profile_of(options), profile_of(CodeCallOptions(vm={"preset": "experimental"}))

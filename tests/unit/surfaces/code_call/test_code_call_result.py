@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from suite import each_row
 
 from codemode import (
     CodeModeAbortedError,
@@ -48,7 +49,7 @@ def answer_to(error: CodeModeError) -> Any:
     return told(RunOutcome("failed", "outer", error=error, warnings=("w",)), None)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "error",
     [
         CodeModeAbortedError("m"),
@@ -57,7 +58,6 @@ def answer_to(error: CodeModeError) -> Any:
         CodeModeWorkerError("no worker"),
         CodeModeWorkerError("m", details={"origin": "start"}),
     ],
-    ids=repr,
 )
 def test_the_hosts_own_trouble_is_raised(error: CodeModeError):
     with pytest.raises(type(error)) as caught:
@@ -65,8 +65,8 @@ def test_the_hosts_own_trouble_is_raised(error: CodeModeError):
     assert caught.value is error
 
 
-@pytest.mark.parametrize(
-    ("error", "status"),
+@each_row(
+    "error, status",
     [
         (CodeModeWorkerError("m", details={"origin": "worker"}), "runtime_error"),
         (CodeModeTimeoutError("m"), "timeout"),
@@ -79,7 +79,6 @@ def test_the_hosts_own_trouble_is_raised(error: CodeModeError):
         (CodeModeBridgeLimitError("m"), "runtime_error"),
         (CodeModeDetachedBridgeRequestError("m"), "runtime_error"),
     ],
-    ids=repr,
 )
 def test_all_else_that_a_script_comes_to_is_a_status(error: CodeModeError, status: str):
     answer = answer_to(error)
@@ -93,15 +92,15 @@ def test_a_name_that_no_script_has_is_answered_with_how_tools_are_called():
     assert "hint" not in answer_to(CodeModeError("not a function", details={"name": "TypeError"}))["error"]
 
 
-@pytest.mark.parametrize("kind", ALL)
+@each_row("kind", ALL)
 def test_the_error_of_a_call_is_its_own_status_whatever_class_it_has(kind: type[CodeModeError]):
     answer = answer_to(kind("m", details={"call": {**CALL, "details": {"a": 1}}, "ran": object()}))
     assert answer["status"] == "tool_error"
     assert answer["error"] == {"source": "tool", **CALL, "details": {"a": 1}}
 
 
-@pytest.mark.parametrize("kind", ALL)
-@pytest.mark.parametrize("code", [None, "LIMIT"])
+@each_row("kind", ALL)
+@each_row("code", [None, "LIMIT"])
 def test_a_call_that_was_one_too_many_is_known_by_class_and_code(kind: type[CodeModeError], code: str | None):
     """Of what a tool raises the face's code is another than LIMIT wherever the class has its own default."""
     answer = answer_to(kind("m", code=code, details={"call": {**CALL, "code": "LIMIT"}}))

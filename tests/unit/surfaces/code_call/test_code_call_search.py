@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from sample_tools import sample_tools
+from suite import each_row
 
 from codemode import Tool, create_code_call_tools
 
@@ -46,8 +47,8 @@ def test_what_is_found_says_what_it_is():
     assert all(0 < score <= 1 for score in scores)
 
 
-@pytest.mark.parametrize(
-    ("given", "found"),
+@each_row(
+    "given, found",
     [
         ({}, {"users:list", "users:add", "bills:list", "bills:pay", "notes"}),
         ({"filter": {"appIds": ["billing"]}}, {"bills:list", "bills:pay"}),
@@ -94,7 +95,7 @@ def test_a_least_score_cuts_the_list():
     assert {found["name"] for found in kept} == {name for name, score in scores.items() if score >= least}
 
 
-@pytest.mark.parametrize("query", ["", "   ", "?!", "\u200b", "zzzzqqqq xyzzy", "()[]{}"])
+@each_row("query", ["", "   ", "?!", "\u200b", "zzzzqqqq xyzzy", "()[]{}"])
 def test_what_finds_nothing_says_so(query: str):
     answer = TOOLS.search_sync({"query": query})
     assert answer["tools"] == []
@@ -102,8 +103,8 @@ def test_what_finds_nothing_says_so(query: str):
     assert all(isinstance(warning, str) and warning for warning in answer["warnings"])
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
+@each_row(
+    "given, said",
     [
         (
             {"appIds": ["none"]},

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from sample_tools import sample_tools
+from suite import each_row
 
 from codemode import CodeCallToolset, Tool, create_code_call_tools
 
@@ -18,8 +19,8 @@ def prompt(tools: CodeCallToolset) -> str:
     return json.dumps(said, separators=(",", ":"))
 
 
-@pytest.mark.parametrize("preset", PRESETS)
-@pytest.mark.parametrize("names", ["dotted", "underscore"])
+@each_row("preset", PRESETS)
+@each_row("names", ["dotted", "underscore"])
 def test_the_prompt_is_short_and_does_not_grow(preset: str, names: str):
     options = {"vm": {"preset": preset}, "names": names, "direct_calls": {"enabled": True}}
     prompts = {prompt(create_code_call_tools(sample_tools(count), options)) for count in (0, 10, 1_000)}

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from suite import each_row
 
 from codemode import CodeModeToolError, Tool, create_code_call_tools
 
@@ -57,7 +58,7 @@ BAD: list[tuple[str, Any, list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("meta_tool", "given", "paths"), BAD, ids=[f"{bad[0]}-{at}" for at, bad in enumerate(BAD)])
+@each_row("meta_tool, given, paths", BAD)
 def test_a_wrong_input_is_told_with_its_problems(meta_tool: str, given: Any, paths: list[str]):
     with pytest.raises(CodeModeToolError) as caught:
         TOOLS.call_sync(f"codecall.{meta_tool}", given)
@@ -67,9 +68,7 @@ def test_a_wrong_input_is_told_with_its_problems(meta_tool: str, given: Any, pat
     assert caught.value.details["tool_name"] == f"codecall.{meta_tool}"
 
 
-@pytest.mark.parametrize(
-    "context", [3, "text", [1], {"a": "x" * 66_000}, {"a": object()}], ids=["number", "text", "list", "large", "object"]
-)
+@each_row("context", [3, "text", [1], {"a": "x" * 66_000}, {"a": object()}])
 def test_a_wrong_context_of_the_host_is_a_value_error(context: Any):
     with pytest.raises(ValueError, match=r"^script_context"):
         TOOLS.execute_sync({"script": "return 1"}, script_context=context)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from spellings import meta_spellings
+from suite import each_row
 
 from codemode import CodeModeToolError, Tool, create_code_call_tools
 from codemode.surfaces.code_call.look_alikes import LOOK_ALIKES
@@ -25,7 +26,7 @@ def test_every_spelling_looks_like_a_meta_tool():
     assert [name for name in SPELLINGS if not looks_like_meta_tool(name)] == []
 
 
-@pytest.mark.parametrize("tall", ["\u04cf", "\u04c0", "\u0406", "I", "1", "|", "\u01c0", "\uff4c", "\u2113"])
+@each_row("tall", ["\u04cf", "\u04c0", "\u0406", "I", "1", "|", "\u01c0", "\uff4c", "\u2113"])
 def test_what_fonts_draw_as_an_l_is_one(tall: str):
     assert looks_like_meta_tool(f"codeca{tall}{tall}.search")
     assert not looks_like_meta_tool(f"codeca{tall}.{tall}")
@@ -63,7 +64,7 @@ def test_an_update_is_guarded_too():
     assert tools.version == 1
 
 
-@pytest.mark.parametrize(
+@each_row(
     "name",
     ["codecall", "codecallx", "codecall2.x", "mycodecall.x", "code.call", "cod.ecall.x", "decodecall:x", "call.x", ""],
 )
@@ -76,7 +77,7 @@ def test_a_name_of_any_length_takes_a_moment():
     assert looks_like_meta_tool("codecall." + "x" * 2_000_000)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "others",
     [
         ("pay.send", "p\u0430y.send"),
@@ -92,7 +93,7 @@ def test_two_names_that_look_the_same_are_refused(others: tuple[str, str]):
         create_code_call_tools(named(*others))
 
 
-@pytest.mark.parametrize("others", [("getUser", "GetUser"), ("v1", "vl"), ("a.b", "a_b"), ("a0", "ao"), ("x", "xx")])
+@each_row("others", [("getUser", "GetUser"), ("v1", "vl"), ("a.b", "a_b"), ("a0", "ao"), ("x", "xx")])
 def test_names_that_a_reader_tells_apart_are_two(others: tuple[str, str]):
     assert create_code_call_tools(named(*others)).describe_sync({"tools": list(others)}).get("notFound") is None
 
@@ -103,7 +104,7 @@ def test_a_skeleton_has_nothing_that_cannot_be_seen(text: str):
     assert not [one for one in skeleton(text) if unicodedata.category(one) in hidden]
 
 
-@pytest.mark.parametrize("at", range(9))
+@each_row("at", range(9))
 def test_what_is_hidden_in_between_changes_nothing(at: int):
     name = "codecall.search"
     for hidden in "\u200b\u0301\u2066\ufe0f\u00a0":

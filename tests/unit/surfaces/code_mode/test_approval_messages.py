@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pausing import done_entry, made_interrupt, waiting_entry
+from suite import each_row
 
 from codemode import (
     CodeModeProtocolError,
@@ -81,14 +82,11 @@ def test_each_request_of_a_bundle_has_its_own_response():
     assert get_approval_response(messages, BUNDLE, interrupt_id="other") is None
 
 
-@pytest.mark.parametrize(
-    "part",
-    [
+@each_row("part", [
         response(approvalId="other"), response(approvalId=None), response(approved="yes"), response(approved=...),
         response(approved=1), response(reason=5), response(toolCallId="outer:tool-9"), response(type="tool-result"),
         response(type=...), "text", None, 5, [],
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_a_malformed_response_is_none(part):
     assert get_approval_response([tool_message(part)], BUNDLE) is None
     assert get_approval_response([tool_message(response()), tool_message(part)], BUNDLE) is not None
@@ -101,7 +99,7 @@ def test_optional_fields_may_be_there(part):
     assert get_approval_response([tool_message(part)], BUNDLE)["approved"] is True
 
 
-@pytest.mark.parametrize(
+@each_row(
     "message",
     [None, 5, "x", {}, {"role": "tool"}, {"role": "tool", "content": "x"}, {"role": "user", "content": [response()]}],
 )
@@ -137,14 +135,11 @@ def test_responses_become_resolutions():
     }
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
+@each_row("wrong", [
         response(approvalId="other"), response(BUNDLE.requests[1]), response(approved="yes"), response(approved=...),
         response(reason=5), response(toolCallId="outer:tool-3"), {}, None, "approved", True,
         response(type="tool-result"),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_malformed_responses_are_refused(wrong):
     with pytest.raises(CodeModeProtocolError):
         approval_resolutions(BUNDLE, [wrong])
@@ -170,24 +165,21 @@ WRAPPED = [
 ]
 
 
-@pytest.mark.parametrize("result", WRAPPED, ids=range(len(WRAPPED)))
+@each_row("result", WRAPPED)
 def test_an_interrupt_is_found_in_every_wrapping(result):
     unwrapped = unwrap_result(result, options=OPTIONS)
     assert (unwrapped.status, unwrapped.value) == ("interrupted", None)
     assert unwrapped.interrupt == get_interrupt(result, options=OPTIONS) == BUNDLE
 
 
-@pytest.mark.parametrize(
-    ("result", "value"),
-    [
+@each_row("result, value", [
         (None, None), (5, 5), ("x", "x"), ([], []), ({"a": 1}, {"a": 1}), ({"type": "json", "value": [1]}, [1]),
         ({"type": "text", "value": "t"}, "t"),
         ({"type": "json", "value": 1, "more": 2}, {"type": "json", "value": 1, "more": 2}),
         ({"type": "image", "value": 1}, {"type": "image", "value": 1}),
         ({"content": [{"type": "text", "output": PLAIN}]}, {"content": [{"type": "text", "output": PLAIN}]}),
         ({**PLAIN, "type": "other"}, {**PLAIN, "type": "other"}),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_a_value_is_a_value(result, value):
     unwrapped = unwrap_result(result, options=OPTIONS)
     assert (unwrapped.status, unwrapped.value, unwrapped.interrupt) == ("completed", value, None)
@@ -225,7 +217,7 @@ def test_the_result_is_replaced(final, output):
     assert before == HISTORY
 
 
-@pytest.mark.parametrize(
+@each_row(
     "messages",
     [
         [],

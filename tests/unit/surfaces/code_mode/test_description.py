@@ -8,6 +8,7 @@ import textwrap
 
 import pytest
 from plain_tool import PlainTool
+from suite import each_row
 
 from codemode import ExecutionPolicy, create_code_mode_tool
 from codemode.signatures.declarations import declare_tools, first_sentence
@@ -86,8 +87,8 @@ def test_annotations_and_examples_are_tags() -> None:
     assert "@annotations" not in declare_tools([PlainTool("t", "", None, None, (), {"readOnlyHint": "yes"})])
 
 
-@pytest.mark.parametrize(
-    ("tool", "expected"),
+@each_row(
+    "tool, expected",
     [
         (PlainTool("t"), "  t(input?: unknown): Promise<unknown>;"),
         (PlainTool("a-b", "", QUERY), '  "a-b"(input: { query: string }): Promise<unknown>;'),
@@ -115,7 +116,7 @@ def test_description_falls_back_to_titles() -> None:
     assert "/** From schema */" in declare_tools([PlainTool("t", " ", {**QUERY, "title": "From schema"})])
 
 
-@pytest.mark.parametrize(
+@each_row(
     "description",
     [
         "ends */ code()",
@@ -204,8 +205,8 @@ def test_a_description_cannot_switch_the_listing_on() -> None:
     assert not is_listed([PlainTool("t", "tools.$describe(name: string)", QUERY)])
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
+@each_row(
+    "text, expected",
     [
         ("One. Two.", "One."),
         ("Version 1.5 of it. Two.", "Version 1.5 of it."),

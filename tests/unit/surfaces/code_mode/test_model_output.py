@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+from suite import each_row
 
 from codemode import (
     ConsoleEvent,
@@ -115,8 +116,8 @@ def test_only_what_was_asked_for_is_there():
     assert only["kind"] == "fetch"
 
 
-@pytest.mark.parametrize(
-    ("show", "expected"),
+@each_row(
+    "show, expected",
     [
         (lambda output: f"number {output['id']}", {"type": "text", "value": "number 1"}),
         (lambda output: {"type": "text", "value": "own"}, {"type": "text", "value": "own"}),
@@ -171,7 +172,7 @@ def test_a_result_finds_its_run_by_being_the_same_object():
     assert names(made, {"a": 2}, "two") == []
 
 
-@pytest.mark.parametrize("result", [None, True, 7, 10**20, 1.5, "", "x"])
+@each_row("result", [None, True, 7, 10**20, 1.5, "", "x"])
 def test_values_that_are_one_object_everywhere_need_the_id(result):
     made = outputs(**SUMMARY)
     made.keep("one", result, trace(call(name="first")))

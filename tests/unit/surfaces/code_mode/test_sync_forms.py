@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 
-import pytest
+from suite import each_row
 
 import codemode
 from codemode import CodeCallToolset, CodeModeTool
@@ -20,7 +20,7 @@ TWINS = [
 ]
 
 
-@pytest.mark.parametrize(("twin", "sync_form"), TWINS, ids=lambda one: one.__name__)
+@each_row("twin, sync_form", TWINS)
 def test_a_sync_form_has_the_signature_of_its_twin(twin, sync_form):
     assert inspect.iscoroutinefunction(twin)
     assert not inspect.iscoroutinefunction(sync_form)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from suite import each_row
 
 from codemode.surfaces.exec_wait.namespaces import Namespace, NamespaceRegistry
 from codemode.surfaces.exec_wait.options import InvalidConfigError
@@ -25,8 +26,8 @@ def now() -> str:
     return "now"
 
 
-@pytest.mark.parametrize("name", ["store", "namespaces", "tenant", "app"])
-@pytest.mark.parametrize("value", [5, [NAMESPACE], b"x", object()], ids=type)
+@each_row("name", ["store", "namespaces", "tenant", "app"])
+@each_row("value", [5, [NAMESPACE], b"x", object()])
 def test_an_argument_of_another_type_is_named(name, value):
     arguments: dict[str, Any] = {name: value}
     with pytest.raises(InvalidConfigError, match=name) as refused:

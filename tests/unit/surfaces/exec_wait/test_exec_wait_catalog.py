@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from suite import each_row
 
 from codemode import CodeModeToolError, Tool
 from codemode.surfaces.exec_wait.catalog import MAX_ENTRIES_BYTES, ExecCatalog
@@ -29,7 +30,7 @@ def test_ids_are_the_same_for_the_same_tools_in_any_order():
     assert catalog(ToolSource([tool("c")]), turned).names() == catalog(left, ToolSource([tool("c")])).names()
 
 
-@pytest.mark.parametrize("name", ["", "a:b", "a b", "é", "x" * 65, 5])
+@each_row("name", ["", "a:b", "a b", "é", "x" * 65, 5])
 def test_a_source_and_an_owner_are_plain_names(name: Any):
     for which in ("source", "owner"):
         with pytest.raises(InvalidConfigError, match=rf"sources\.{which}"):
@@ -69,7 +70,7 @@ def test_a_search_gives_entries_without_schemas_and_never_more_than_its_most():
     assert len(made.ask("search", ["send mail", {"limit": 10**9}])) == 5
 
 
-@pytest.mark.parametrize(
+@each_row(
     "given",
     [[], [1], [None, {"limit": 1}], ["a", 5], ["a", {"limit": 0}], ["a", {"limit": 1.5}], ["a", {"limit": "1"}]],
 )
@@ -112,8 +113,8 @@ def test_all_tools_is_cut_at_its_most_bytes_and_the_program_is_told():
     assert made.view("return 1").warnings == []
 
 
-@pytest.mark.parametrize(
-    ("code", "given"),
+@each_row(
+    "code, given",
     [
         ("return 1", frozenset[str]()),
         ("tools.search('x'); tools?.call('y')", frozenset[str]()),

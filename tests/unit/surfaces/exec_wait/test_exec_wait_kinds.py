@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
+from suite import each_row
 
 from codemode import Tool, create_exec_wait_tools
 
@@ -25,8 +25,8 @@ def test_nobody_changes_it_for_others():
     assert pair.exec.metadata["toolKind"] == "code_mode_exec"
 
 
-@pytest.mark.parametrize(
-    ("languages", "given", "kind"),
+@each_row(
+    "languages, given, kind",
     [
         (["javascript", "typescript"], {"code": "1"}, "javascript"),
         (["javascript", "typescript"], {"code": "1", "language": None}, "javascript"),

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from suite import each_row
 
 from codemode.surfaces.exec_wait.options import ExecWaitOptions, InvalidConfigError, configured
 
@@ -66,7 +67,7 @@ WRONG: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("config", "path"), WRONG, ids=[f"{one}" for one, _ in WRONG])
+@each_row("config, path", WRONG)
 def test_what_means_nothing_is_refused_with_its_path(config: Any, path: str):
     with pytest.raises(InvalidConfigError) as caught:
         ExecWaitOptions.of(config)
@@ -84,8 +85,8 @@ def test_a_configuration_is_true_false_or_a_mapping(value: Any):
         configured({"tools": value})
 
 
-@pytest.mark.parametrize(
-    ("config", "is_enabled"),
+@each_row(
+    "config, is_enabled",
     [
         (None, False),
         (False, False),

@@ -8,6 +8,7 @@ import threading
 from typing import Any
 
 import pytest
+from suite import each_row
 
 from codemode.surfaces.exec_wait import recorded as recorded_calls
 from codemode.surfaces.exec_wait.recorded import MAX_RECORDED, Recorded
@@ -37,9 +38,7 @@ def test_the_same_call_gets_what_was_recorded_as_a_value_of_its_own():
     assert work.done == 1
 
 
-@pytest.mark.parametrize(
-    "other", [{"scope": ""}, {"scope": "t"}, {"call": None}, {"call": "call_2"}, {"given": {"code": "return 2"}}]
-)
+@each_row("other", [{"scope": ""}, {"scope": "t"}, {"call": None}, {"call": "call_2"}, {"given": {"code": "return 2"}}])
 def test_anything_else_is_another_call(other: dict[str, Any]):
     recorded, work = Recorded(900), Work({"value": 1}, {"value": 2})
     once(recorded, work)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from suite import each_row
 
 from codemode.surfaces.exec_wait.options import ExecWaitOptions
 from codemode.surfaces.exec_wait.requests import (
@@ -24,8 +25,8 @@ def test_code_and_command_are_two_names_of_one_field(names: list[str]):
     assert (read_exec(given, BOTH).code, read_exec(given, BOTH).language) == ("return 1", "javascript")
 
 
-@pytest.mark.parametrize(
-    ("given", "code"),
+@each_row(
+    "given, code",
     [
         ({}, "invalid_input"),
         ({"code": ""}, "invalid_input"),
@@ -54,14 +55,14 @@ def test_a_language_that_is_not_enabled_is_refused_and_the_other_is_the_default(
     assert caught.value.code == "unsupported_language"
 
 
-@pytest.mark.parametrize("given", [{}, {"runId": ""}, {"runId": 5}, {"runId": "a", "run_id": "b"}, {"id": "a"}, "a"])
+@each_row("given", [{}, {"runId": ""}, {"runId": 5}, {"runId": "a", "run_id": "b"}, {"id": "a"}, "a"])
 def test_wait_takes_a_run_id(given: Any):
     with pytest.raises(RefusedInputError):
         read_wait(given)
     assert read_wait({"runId": "a"}) == read_wait({"run_id": "a"}) == "a"
 
 
-@pytest.mark.parametrize("run_id", ["12345", "job-1", "pid 77", "session_3", "5f0c7a3e-1111-4222-8333-123456789abc"])
+@each_row("run_id", ["12345", "job-1", "pid 77", "session_3", "5f0c7a3e-1111-4222-8333-123456789abc"])
 def test_the_id_of_another_tools_job_is_told_so(run_id: str):
     assert "another tool's job or process" in unknown_run(run_id).message
 
@@ -71,11 +72,11 @@ def test_any_other_unknown_id_is_not(run_id: str):
     assert "no waiting run" in unknown_run(run_id).message
 
 
-@pytest.mark.parametrize("code", ["ls", "ls -la /tmp", "cat a | grep b", "sudo rm -rf /", "$ git status"])
+@each_row("code", ["ls", "ls -la /tmp", "cat a | grep b", "sudo rm -rf /", "$ git status"])
 def test_commands_of_a_shell_are_known(code: str):
     assert looks_like_shell(code)
 
 
-@pytest.mark.parametrize("code", ["return 1", "const ls = 1", "lsof()", "grep(1)", "findAll()", "git.status()"])
+@each_row("code", ["return 1", "const ls = 1", "lsof()", "grep(1)", "findAll()", "git.status()"])
 def test_programs_are_not_taken_for_them(code: str):
     assert not looks_like_shell(code)

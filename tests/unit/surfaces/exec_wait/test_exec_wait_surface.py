@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from suite import each_row
 
 from codemode import Tool
 from codemode.surfaces.exec_wait.options import InvalidConfigError
@@ -18,7 +19,7 @@ def tools(*names: str) -> list[Tool]:
     return [Tool(name, execute=lambda value, _: value) for name in names]
 
 
-@pytest.mark.parametrize("config", [None, False, {}, {"timeoutMs": 500}, {"tools": {}}, {"enabled": False}])
+@each_row("config", [None, False, {}, {"timeoutMs": 500}, {"tools": {}}, {"enabled": False}])
 def test_without_enabled_true_nothing_changes(config: Any):
     surface = plan_surface(tools("b", "a"), config)
     assert (surface.active, surface.visible, surface.pair) == (False, ("a", "b"), None)

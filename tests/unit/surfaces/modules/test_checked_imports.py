@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from suite import each_row
 
 from codemode import CodeModeSyntaxError, ModuleServer
 from codemode.surfaces.modules.catalog import ModuleCatalog
@@ -57,8 +57,8 @@ def problems(catalog: ModuleCatalog = CATALOG, **given: Any) -> list[dict[str, A
     return refusal.details["problems"]
 
 
-@pytest.mark.parametrize(
-    ("specifier", "names"),
+@each_row(
+    "specifier, names",
     [
         ("@codemode/servers/git-hub", ["create_issue", "list_issues", "then_", "default_", "__meta__", "*"]),
         ("@codemode/servers/mail", ["__meta__", "*"]),
@@ -71,8 +71,8 @@ def test_what_there_is_can_be_imported(specifier: str, names: list[str]):
     assert problems(imports=[(specifier, names)]) == []
 
 
-@pytest.mark.parametrize(
-    ("specifier", "hint"),
+@each_row(
+    "specifier, hint",
     [
         ("@codemode/servers/git-hubb", "@codemode/servers/git-hub"),
         ("@codemode/servers/Git Hub", "@codemode/servers/git-hub"),
@@ -90,8 +90,8 @@ def test_m13_a_module_that_there_is_not(specifier: str, hint: str):
     assert hint in problem["hint"]
 
 
-@pytest.mark.parametrize(
-    ("specifier", "name", "hint"),
+@each_row(
+    "specifier, name, hint",
     [
         ("@codemode/servers/git-hub", "create_isue", "Import create_issue."),
         ("@codemode/servers/git-hub", "create-issue", "create_issue"),
@@ -173,8 +173,8 @@ def test_m23_given_are_the_servers_that_are_named():
     }
 
 
-@pytest.mark.parametrize(
-    ("given", "wants_all"),
+@each_row(
+    "given, wants_all",
     [
         ({"imports": [("@codemode/servers/mail", ["*"])]}, False),
         ({"imports": [("@codemode/discovery", [])]}, True),
@@ -206,7 +206,7 @@ def test_no_facts_make_the_host_raise(module: Any):
     assert CATALOG.given_for({"module": module})["module"]["servers"].keys() <= {"git-hub", "mail"}
 
 
-@pytest.mark.parametrize("given", [None, {}, {"module": None}, [], {"module": {"imports": {}}}])
+@each_row("given", [None, {}, {"module": None}, [], {"module": {"imports": {}}}])
 def test_facts_that_are_none_import_nothing(given: Any):
     assert CATALOG.refusal(given) is None
     assert CATALOG.given_for(given)["module"]["imports"] == []

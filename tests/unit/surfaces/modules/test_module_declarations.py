@@ -10,6 +10,7 @@ import tree_sitter_typescript
 from hypothesis import given
 from hypothesis import strategies as st
 from listed_servers import listed, sample_servers
+from suite import each_row
 from tree_sitter import Language, Parser
 
 from codemode.host import steps
@@ -103,7 +104,7 @@ def test_making_large_modules_leaves_the_loop():
     assert steps.run_on_the_loop(lambda: declare_server(server)) is made[0]
 
 
-@pytest.mark.parametrize("server", sample_servers(), ids=lambda one: one.path)
+@each_row("server", sample_servers())
 def test_every_function_is_in_the_short_form_too(server):
     names = [one.export_name for one in server.tools]
     assert EXPORTED.findall(declare_server(server)) == names

@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 import json
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from listed_servers import SAMPLE as SAMPLE_FILE
 from listed_servers import listed, sample_servers
+from suite import each_row
 
 from codemode.surfaces.modules.declarations import declare_server
 from codemode.surfaces.modules.description import described
@@ -40,7 +40,7 @@ SETS = {
 }
 
 
-@pytest.mark.parametrize("servers", SETS.values(), ids=SETS)
+@each_row("servers", SETS.values())
 def test_the_first_900_characters_stand_alone(servers):
     opening = text_of(servers, RunOptions())[:OPENING_CHARACTERS].split("\n\n- `limits`")[0]
     assert len(text_of(servers, RunOptions()).split("\n\n- `limits`")[0]) <= OPENING_CHARACTERS

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given as generated
 from hypothesis import strategies as st
 from listed_servers import listed, sample_servers
+from suite import each_row
 
 from codemode import CodeModeToolError
 from codemode.data.json_values import encode_json
@@ -174,8 +175,8 @@ def test_words_find_what_they_mean_in_a_hundred_and_fifty_tools():
         assert name in [one["toolName"] for one in ask("searchTools", words, {"limit": 3}, servers=SAMPLE)["results"]]
 
 
-@pytest.mark.parametrize(
-    ("given", "path"),
+@each_row(
+    "given, path",
     [
         ("git-hub", "git-hub"),
         ("Git Hub", "git-hub"),
@@ -188,8 +189,8 @@ def test_m22_a_server_is_known_by_its_path_first_and_by_its_own_id(given: str, p
     assert ask("describeServer", given)["serverId"] == path
 
 
-@pytest.mark.parametrize(
-    ("given", "name"),
+@each_row(
+    "given, name",
     [
         ("create-issue", "create-issue"),
         ("create_issue", "create-issue"),
@@ -247,7 +248,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("name", "given"), WRONG)
+@each_row("name, given", WRONG)
 def test_wrong_arguments_are_refused_with_what_was_expected(name: str, given: list[Any]):
     error = refused(name, *given)
     assert error.reason == "validation"

@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 from random import Random
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from suite import each_row
 
 from codemode.surfaces.modules.names import export_names, module_paths, path_of
 
 NAMES = st.lists(st.text(max_size=8) | st.text("aA_.-1 $é", max_size=4), unique=True, max_size=12)
 
 
-@pytest.mark.parametrize(
-    ("server_id", "path"),
+@each_row(
+    "server_id, path",
     [
         ("github", "github"),
         ("Google Drive", "google-drive"),
@@ -42,8 +42,8 @@ def test_m22_paths_are_distinct_and_only_of_their_characters(server_ids: list[st
     assert all(re.fullmatch(r"[a-z0-9]+(?:-[a-z0-9]+)*(?:--[2-9]\d*|--1\d+)?", path) for path in paths)
 
 
-@pytest.mark.parametrize(
-    ("tool_name", "export"),
+@each_row(
+    "tool_name, export",
     [
         ("create_issue", "create_issue"),
         ("create-issue", "create_issue"),

@@ -13,6 +13,7 @@ import pydantic
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from suite import each_row
 from waiting import until, within
 
 from codemode import CodeModeAuthenticationError, ModuleServer, Tool, create_run_tool
@@ -165,8 +166,8 @@ def test_loops_in_other_threads_share_a_listing_and_survive_the_end_of_the_loop_
     assert names == [("one.a",)]
 
 
-@pytest.mark.parametrize(
-    ("failure", "said"),
+@each_row(
+    "failure, said",
     [
         (RuntimeError("password is /etc/x"), "cannot be reached"),
         (CodeModeAuthenticationError("expired"), "sign in"),
@@ -218,7 +219,7 @@ class NoRevision(Live):
         pass
 
 
-@pytest.mark.parametrize("given", [None, 5, "text", [object()], {"a": 5}, {5: lambda: 1}])
+@each_row("given", [None, 5, "text", [object()], {"a": 5}, {5: lambda: 1}])
 def test_what_is_no_listing_is_a_server_that_fails(given: Any):
     view = within(view_of(ServerSet([Awkward("odd", given), Live("one", "a")]), imports("odd", "one")))
     assert view.names() == ("one.a",)
@@ -273,7 +274,7 @@ def annotated(text: Annotated[str, pydantic.Field(pattern="(?=x)")]) -> str:
     return text
 
 
-@pytest.mark.parametrize(
+@each_row(
     "make",
     [
         lambda: Tool("t", execute=lambda value: value, input_schema={"properties": {"a": {"pattern": "(?!x)y"}}}),
@@ -418,8 +419,8 @@ def test_m33_a_resume_has_the_tools_of_now_and_says_so():
     within(main())
 
 
-@pytest.mark.parametrize(
-    ("make", "said"),
+@each_row(
+    "make, said",
     [
         (lambda: ModuleServer("", {}), "server_id"),
         (lambda: ModuleServer("x" * 300, {}), "server_id"),

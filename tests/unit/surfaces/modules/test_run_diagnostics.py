@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
+from suite import each_row
 
 from codemode import (
     CodeModeAbortedError,
@@ -147,7 +147,7 @@ TABLE: dict[str, tuple[CodeModeError, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", TABLE)
+@each_row("name", TABLE)
 def test_m13_each_error_has_its_code(name: str):
     error, expected = TABLE[name]
     [said] = of(error)

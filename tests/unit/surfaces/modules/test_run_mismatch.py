@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
+from suite import each_row
 
 from codemode import CodeModeToolError, Tool
 from codemode.data.json_values import NOT_GIVEN
@@ -67,9 +68,9 @@ def refused(kind: str, value: Any) -> dict[str, str]:
     return mismatch(details["problems"][0], made.input_json_schema, details["received"])
 
 
-@pytest.mark.parametrize("kind", TOOLS)
-@pytest.mark.parametrize(
-    ("value", "path", "expected", "received"),
+@each_row("kind", TOOLS)
+@each_row(
+    "value, path, expected, received",
     [
         ({"title": 5}, "/title", "string", "number"),
         ({"title": None}, "/title", "string", "null"),
@@ -100,8 +101,8 @@ def test_m30_a_property_that_is_not_taken_is_named(kind: str):
     assert said["expected"] == "no property of this name"
 
 
-@pytest.mark.parametrize("kind", TOOLS)
-@pytest.mark.parametrize("value", ["text", 5, None, [1]])
+@each_row("kind", TOOLS)
+@each_row("value", ["text", 5, None, [1]])
 def test_m30_the_whole_input_has_an_empty_pointer(kind: str, value: Any):
     assert refused(kind, value)["path"] == ""
 

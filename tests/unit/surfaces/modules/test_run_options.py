@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from suite import each_row
 
 from codemode.options.parts import MIB
 from codemode.surfaces.modules.limits import HOST_NAMES, WIRE_NAMES, RunCeilings, RunLimits
@@ -35,7 +36,7 @@ def test_the_defaults_are_those_of_the_core_under_its_names():
     assert {option: getattr(policy, HOST_NAMES[option]) for option in WIRE_NAMES} == DEFAULTS
 
 
-@pytest.mark.parametrize("option", WIRE_NAMES)
+@each_row("option", WIRE_NAMES)
 def test_keys_may_be_written_both_ways(option: str):
     value = DEFAULTS[option] // 2
     snake, camel = RunOptions(limits={option: value}), RunOptions.of({"limits": {WIRE_NAMES[option]: value}})
@@ -43,7 +44,7 @@ def test_keys_may_be_written_both_ways(option: str):
     assert getattr(snake.ceilings, option) == value  # who names a limit alone has named its ceiling
 
 
-@pytest.mark.parametrize("option", WIRE_NAMES)
+@each_row("option", WIRE_NAMES)
 def test_a_ceiling_lowers_a_default_that_nobody_named(option: str):
     value = DEFAULTS[option] // 2
     options = RunOptions(ceilings={option: value})
@@ -57,8 +58,8 @@ def test_a_limit_may_be_below_its_ceiling_and_not_above():
         RunOptions(limits={"timeout_ms": 30}, ceilings={"timeout_ms": 20})
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
+@each_row(
+    "given, said",
     [
         ({"limits": {"timeout_ms": 0}}, "limits.timeout_ms"),
         ({"limits": {"timeout_ms": True}}, "limits.timeout_ms"),

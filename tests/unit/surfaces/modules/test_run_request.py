@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from suite import each_row
 
 from codemode.options.parts import MIB
 from codemode.surfaces.modules.limits import WIRE_NAMES
@@ -27,8 +27,8 @@ def read(**given: Any) -> RunRequest:
     return request
 
 
-@pytest.mark.parametrize(
-    ("given", "paths"),
+@each_row(
+    "given, paths",
     [
         (None, [""]),
         ("code", [""]),
@@ -75,8 +75,8 @@ def test_limits_within_the_ceiling_hold():
     assert (limits.max_log_bytes, limits.max_result_bytes) == (10, 100_000)
 
 
-@pytest.mark.parametrize("name", WIRE_NAMES.values())
-@pytest.mark.parametrize("value", ["5", True, 1.5, None, [], {}, float("nan"), float("inf")])
+@each_row("name", WIRE_NAMES.values())
+@each_row("value", ["5", True, 1.5, None, [], {}, float("nan"), float("inf")])
 def test_a_limit_of_a_wrong_type_is_the_default_and_said(name: str, value: Any):
     request = read(limits={name: value})
     assert request.limits is None
@@ -85,8 +85,8 @@ def test_a_limit_of_a_wrong_type_is_the_default_and_said(name: str, value: Any):
     assert name in note["message"]
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "holds"),
+@each_row(
+    "name, value, holds",
     [
         ("timeoutMs", 60_001, 60_000),
         ("timeoutMs", 10**30, 60_000),

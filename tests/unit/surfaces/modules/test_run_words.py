@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from suite import each_row
 
 from codemode import (
     CodeModeAuthenticationError,
@@ -44,8 +45,8 @@ def with_reason(reason: str, message: str = "no") -> CodeModeToolError:
     return error
 
 
-@pytest.mark.parametrize(
-    ("reason", "error_class", "code"),
+@each_row(
+    "reason, error_class, code",
     [
         ("unknown_tool", "ToolNotFoundError", "TOOL_NOT_FOUND"),
         ("unknown_server", "ServerNotFoundError", "SERVER_NOT_FOUND"),
