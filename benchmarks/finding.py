@@ -21,6 +21,7 @@ from codemode.surfaces.modules.declarations import declare_in
 from codemode.surfaces.modules.discovery import answer, search_index
 from codemode.surfaces.modules.listing import ListedServer
 from codemode.surfaces.modules.module_tools import module_tools
+from codemode.tools.server_lists import LeftOut
 
 from . import prompts
 from .gateway import as_given_at_start
@@ -108,7 +109,7 @@ def tokens() -> tuple[str, Count]:
 
 def _listed(name: str, tools: list[dict[str, Any]]) -> ListedServer:
     made = {one["name"]: _tool(one) for one in tools}
-    return ListedServer(name, name, name, None, None, (), module_tools(name, made))
+    return ListedServer(name, name, name, None, None, (), module_tools(name, made, LeftOut()))
 
 
 def _tool(said: dict[str, Any]) -> Tool:

@@ -270,7 +270,7 @@ def test_a_list_without_an_end_is_cut_and_the_model_is_told(ran, monkeypatch):
 
     result = ran(Stranger(list_tools=endless), "return Object.keys(MCP.hub).length")
     assert result["value"] == 100  # two names each
-    assert "MCP.hub is cut" in result["telemetry"]["warnings"][0]
+    assert "MCP.hub lacks what its server lists: it has more than 50 tools" in result["telemetry"]["warnings"][0]
 
 
 @pytest.mark.parametrize("cursor", ["same", 5, ["a"], {"a": 1}])

@@ -13,6 +13,7 @@ from ..trace.failures import log_left_out
 from .adapters import ADAPTERS
 from .names import ImpossibleNameError, check_name
 from .prepared import PreparedTool, prepared
+from .server_lists import LISTED_AGAIN, LeftOut, entry_label, kind_of
 from .tool import Tool
 
 
@@ -22,14 +23,18 @@ def collect_tools(tools: Mapping[str, Any] | Iterable[Any]) -> dict[str, Prepare
 
 
 def collect_plain_tools(
-    tools: Mapping[str, Any] | Iterable[Any], check: Callable[[Any], str] = check_name
+    tools: Mapping[str, Any] | Iterable[Any],
+    check: Callable[[Any], str] = check_name,
+    left_out: LeftOut | None = None,
 ) -> dict[str, Tool]:
     """Collect tools, of `Tool` objects, functions and frameworks' tool objects; a mapping's keys are their names.
 
     ``check`` says which names there may be. Raises `ValueError` for an impossible or repeated name, and for an object
     that is no tool. A framework's tool that no program could call by its name is left out, with a warning in the log:
-    nobody here has named it.
+    nobody here has named it. With ``left_out``, which notes them, all that cannot be used are left out.
     """
+    if left_out is not None:
+        return _collect_usable(tools, check, left_out)
     if is_mapping(tools):
         named = [(check(name), value) for name, value in tools.items()]
         return {name: _as_tool(value, name) for name, value in named}
@@ -48,6 +53,31 @@ def collect_plain_tools(
         if one.name in collected:
             raise ValueError(f"two tools are called {one.name!r}; give them names with a mapping")
         collected[one.name] = one
+    return collected
+
+
+def _collect_usable(
+    tools: Mapping[str, Any] | Iterable[Any], check: Callable[[Any], str], left_out: LeftOut
+) -> dict[str, Tool]:
+    """Collect the tools that can be used. Raises `ValueError` for what is no collection."""
+    if not is_mapping(tools) and not is_listing(tools):
+        raise WrongTypeError(f"tools must be a mapping or an iterable of tools, got {type(tools).__name__}")
+    named = tools.items() if is_mapping(tools) else ((None, value) for value in tools)
+    collected: dict[str, Tool] = {}
+    for place, (name, value) in enumerate(named, 1):
+        try:
+            one = _as_tool(value, None if name is None else check(name))
+            check(one.name)
+        except Exception as error:  # noqa: BLE001 - one that is no tool costs the others nothing
+            why = "its name is empty" if isinstance(error, ImpossibleNameError) else f"{kind_of(value)}, not a tool"
+            left_out.add(why, entry_label(value if name is None else {"name": name}, place))
+            if value is not None and not isinstance(error, ImpossibleNameError):
+                log_left_out(error)
+            continue
+        if one.name in collected:
+            left_out.add(LISTED_AGAIN, entry_label(one, place))
+        else:
+            collected[one.name] = one
     return collected
 
 

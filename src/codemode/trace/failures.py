@@ -25,8 +25,8 @@ def log_broken_schema(side: str, name: str, error: Exception) -> None:
     TOOLS.warning("the %s schema of tool %r is wrong and not checked: %s", side, name, error)
 
 
-def log_left_out(error: ValueError) -> None:
-    """Log that programs go without a tool of a framework or server, for its name."""
+def log_left_out(error: Exception) -> None:
+    """Log that programs go without a tool of a framework or server."""
     TOOLS.warning("a tool is left out, for no program could call it: %s", error)
 
 

@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -34,6 +34,27 @@ def of(*servers: ServerConfig) -> GatewayConfig:
 def plain(name: str = "plain", **settings: Any) -> ServerConfig:
     """Return the configuration of `plain_server.py` over stdio."""
     return ServerConfig(name, "stdio", command=sys.executable, args=(str(HERE / "plain_server.py"),), **settings)
+
+
+def scripted(file: Path, script: Mapping[str, Any], **settings: Any) -> ServerConfig:
+    """Return the configuration of `scripted_server.py` over stdio, named as the file to which its script is written."""
+    file.write_text(json.dumps(script), encoding="utf-8")
+    command = ("-I", "-S", str(HERE / "scripted_server.py"), str(file))
+    return ServerConfig(file.stem, "stdio", command=sys.executable, args=command, **settings)
+
+
+@contextmanager
+def scripted_over_http(file: Path, script: Mapping[str, Any], **settings: Any) -> Generator[ServerConfig]:
+    """Serve `scripted_server.py` over HTTP; give its configuration."""
+    file.write_text(json.dumps(script), encoding="utf-8")
+    command = [sys.executable, "-I", "-S", str(HERE / "scripted_server.py"), str(file), "http"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            url = f"http://127.0.0.1:{process.stdout.readline().strip()}/mcp"
+            yield ServerConfig(file.stem, "http", url=url, **settings)
+        finally:
+            process.kill()
 
 
 @contextmanager

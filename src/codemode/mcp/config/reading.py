@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -67,6 +67,8 @@ def _config(whole: Mapping[str, Any], path: Path | None, variables: Variables, s
         except MistakeError as mistake:
             found.problems.append(ConfigProblem(name, mistake.path, mistake.message, mistake.lacks_value))
         found.beside |= filling.files
+    if len(found.servers) == 1:  # what is said for all servers is said for this one
+        found.servers[0] = replace(found.servers[0], common_patterns=frozenset())
     if not found.servers:
         found.problems.append(_none_left(whole, found))
     told = tuple(found.problems), tuple(found.disabled)

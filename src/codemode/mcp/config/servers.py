@@ -44,7 +44,9 @@ def server_of(name: str, entry: Entry, top: Mapping[str, Any]) -> ServerConfig:
         raise MistakeError(entry.path, f"a name of a server has 1 to {_LONGEST_NAME} characters, each of which is seen")
     own = _own(entry)
     how = reached(entry)
-    fields = _together(_of_ours(_defaults(top)), _of_clients(entry), _of_ours(own))
+    common, theirs, ours = _of_ours(_defaults(top)), _of_clients(entry), _of_ours(own)
+    fields = _together(common, theirs, ours)
+    fields["common_patterns"] = frozenset(_patterns(common)) - {*_patterns(theirs), *_patterns(ours)}
     auth = {**_sign_in(entry), **own.get("auth", {})}
     named = (*top.get("secrets", ()), *own.get("secrets", ()))
     secrets = {*secret_rules.long_enough(entry.filling.secrets), *_secrets(how, auth, named)}
@@ -56,6 +58,10 @@ def _together(*layers: Mapping[str, Any]) -> dict[str, Any]:
     found = {key: value for layer in layers for key, value in layer.items()}
     denied = dict.fromkeys(name for layer in layers for name in layer.get("deny", ()))
     return {**found, "deny": tuple(denied)}
+
+
+def _patterns(said: Mapping[str, Any]) -> list[str]:
+    return [one for key in ("tool_approvals", "auto_approve", "allow", "deny") for one in said.get(key, ())]
 
 
 def _defaults(top: Mapping[str, Any]) -> dict[str, Any]:
@@ -71,11 +77,7 @@ def _own(entry: Entry) -> dict[str, Any]:
 
 def _of_clients(entry: Entry) -> dict[str, Any]:
     """Return what clients' own keys say of limits and of tools; ours, where both are there, count instead."""
-    found: dict[str, Any] = {
-        "auto_approve": _names(entry, "autoApprove", "alwaysAllow", "auto_approve", "always_allow")
-    }
-    found["allow"] = _names(entry, "enabled_tools", "enabledTools", "includeTools", "allowedTools")
-    found["deny"] = _names(entry, "disabled_tools", "disabledTools", "excludeTools")
+    found: dict[str, Any] = {field: names for field, keys in _LISTS.items() if (names := _names(entry, *keys))}
     for field, keys in (("timeout_ms", ("timeout",)), ("connect_timeout_ms", ("initTimeout",))):
         value, path = entry.first(*keys)
         if value is not None:

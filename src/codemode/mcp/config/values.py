@@ -43,7 +43,8 @@ class ServerConfig:
 
     ``approval`` is the policy of the server, ``tool_approvals`` that of tools by pattern, ``auto_approve`` patterns of
     tools that are never asked about. ``allow`` and ``deny`` are patterns of tools (``*`` stands for any text); an empty
-    ``allow`` is all. ``secrets`` are texts that nobody but the server may read. Times are in milliseconds.
+    ``allow`` is all. ``common_patterns`` are those of all four that the top of the file says for all of its servers.
+    ``secrets`` are texts that nobody but the server may read. Times are in milliseconds.
     """
 
     name: str
@@ -59,6 +60,7 @@ class ServerConfig:
     auto_approve: tuple[str, ...] = ()
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
+    common_patterns: frozenset[str] = frozenset()
     timeout_ms: int = 60_000
     connect_timeout_ms: int = 30_000
     max_concurrency: int = 32

@@ -36,6 +36,7 @@ _OWN = frozenset(
         "auto_approve",
         "allow",
         "deny",
+        "common_patterns",
         "timeout_ms",
         "connect_timeout_ms",
         "max_concurrency",
@@ -69,7 +70,7 @@ class ListCache:
 
         def work() -> Listing | None:
             text = _text(path)
-            return None if text is None else _listing(text, config.name)
+            return None if text is None else _listing(text)
 
         return await _quietly(work, config.name)
 
@@ -117,11 +118,11 @@ def _text(path: Path) -> str | None:
         return file.read(_MAX_BYTES + 1).decode("utf-8", "replace")
 
 
-def _listing(text: str, name: str) -> Listing | None:
+def _listing(text: str) -> Listing | None:
     kept = decode_json(text, max_depth=_MAX_DEPTH)
     if not is_mapping(kept) or kept.get("version") != _VERSION or not is_array(kept.get("tools")):
         return None
-    return listing_of(kept, kept["tools"], name)
+    return listing_of(kept, kept["tools"])
 
 
 def _written(listing: Listing) -> bytes:

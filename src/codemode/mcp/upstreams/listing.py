@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 from collections.abc import Awaitable, Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, field
@@ -13,13 +12,23 @@ import mcp_types as types
 from mcp.shared.inbound import find_invalid_x_mcp_header
 
 from ...data.json_values import encode_json
-from ...data.narrowing import is_array, is_mapping
+from ...data.narrowing import is_array, is_mapping, list_or_empty
 from ...host import steps
 from ...host.threads import run_check
+from ...tools.server_lists import (
+    LISTED_AGAIN,
+    LISTED_DIFFERENTLY,
+    MAX_NOTE_CHARACTERS,
+    MAX_NOTES,
+    Cursors,
+    LeftOut,
+    entry_label,
+    kind_of,
+)
+from ...trace.visible_text import one_line
 from ..config.secrets import Secrets
 
 MAX_TOOLS = 5_000
-MAX_PAGES = 1_000
 MAX_TOOL_BYTES = 256 << 10
 MAX_LIST_BYTES = 64 << 20
 MAX_LIST_VALUES = 150_000
@@ -27,12 +36,17 @@ MAX_LIST_VALUES = 150_000
 _MAX_TOOL_VALUES = 20_000
 _MAX_INSTRUCTIONS = 16_000
 _SMALL = 1 << 20
-_log = logging.getLogger("codemode.mcp")
+_FEW = 20
+_TOO_LARGE = f"larger than {MAX_TOOL_BYTES >> 10} KiB or {_MAX_TOOL_VALUES:,} values"
+_HEADERS = "it wants arguments in headers that cannot be sent"
 
 
 @dataclass(frozen=True)
 class Listing:
-    """What a server was listed as. ``digest`` is another one whenever any of its tools is."""
+    """What a server was listed as. ``digest`` is another one whenever any of its tools is.
+
+    ``left_out`` says which entries of the list programs do not get, and why.
+    """
 
     tools: tuple[types.Tool, ...] = ()
     texts: tuple[str, ...] = field(default=(), repr=False)
@@ -42,6 +56,7 @@ class Listing:
     server_info: types.Implementation | None = None
     instructions: str | None = None
     ttl_ms: int | None = None
+    left_out: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON, but for the tools, whose texts are JSON already."""
@@ -50,14 +65,16 @@ class Listing:
             "capabilities": _dumped(self.capabilities),
             "serverInfo": _dumped(self.server_info),
             "instructions": self.instructions,
+            "leftOut": [*self.left_out],
         }
 
 
-def listing_of(said: Mapping[str, Any], tools: list[Any], name: str) -> Listing:
+def listing_of(said: Mapping[str, Any], tools: list[Any]) -> Listing:
     """Return a listing from what was kept of one. Metered work; raises `ValueError` for what is none."""
     era = said.get("era")
     instructions = said.get("instructions")
-    kept, texts = tools_of(tools, name)
+    kept, texts, left_out = tools_of(tools)
+    known = [one for one in list_or_empty(said.get("leftOut")) if isinstance(one, str)]
     return Listing(
         tools=kept,
         texts=texts,
@@ -66,47 +83,58 @@ def listing_of(said: Mapping[str, Any], tools: list[Any], name: str) -> Listing:
         capabilities=_read(types.ServerCapabilities, said.get("capabilities")),
         server_info=_read(types.Implementation, said.get("serverInfo")),
         instructions=instructions[:_MAX_INSTRUCTIONS] if isinstance(instructions, str) else None,
+        left_out=(*(one_line(note, MAX_NOTE_CHARACTERS) for note in known), *left_out.notes)[:MAX_NOTES],
     )
 
 
-async def listed_tools(
-    ask: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]], name: str, secrets: Secrets, *, mirrors: bool = False
-) -> tuple[tuple[types.Tool, ...], tuple[str, ...], str, int | None]:
-    """Return the tools of a server, their texts, a digest of them, and for how long they hold, if it says so.
+class PageRefusedError(Exception):
+    """The server has answered the request for a page with an error, whose text is the message."""
 
-    ``ask`` sends one ``tools/list``. A list that does not end, or is too long, ends where it is. Where the connection
+
+async def listed_tools(
+    ask: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]], secrets: Secrets, *, mirrors: bool = False
+) -> Listing:
+    """Return what a server lists: its tools, their texts and digest, for how long they hold, what is left out.
+
+    ``ask`` sends one ``tools/list``; where it raises `PageRefusedError` for a page after the first, the tools of the
+    pages before it are used. A list that does not end, or is too long, ends where it is. Where the connection
     ``mirrors`` arguments into headers, tools that want this in a way that cannot be are left out.
     """
     tools: list[types.Tool] = []
-    texts: list[str] = []
-    room, ttl = Room(), None
-    seen: set[str] = set()
-    cursor: str | None = None
-    for _ in range(MAX_PAGES):
-        page = await ask({} if cursor is None else {"cursor": cursor})
-        given = page.get("tools")
-        found = await run_check(
-            _SMALL if is_array(given) and len(given) > _FEW else 0,
-            lambda given=given, left=room: _page(given, name, secrets, left, mirrors=mirrors),
-        )
-        tools += found[0]
-        texts += found[1]
-        room = found[2]
-        ttl = _ttl(page, ttl)
-        cursor = page.get("nextCursor")
-        if not isinstance(cursor, str) or not cursor:
+    texts: dict[str, str] = {}
+    left_out = LeftOut()
+    cursors = Cursors(left_out)
+    room, ttl, entries = Room(), None, 0
+    while True:
+        try:
+            page = await ask({} if cursors.cursor is None else {"cursor": cursors.cursor})
+        except PageRefusedError as error:
+            if cursors.cursor is None:
+                raise
+            cursors.refused(secrets.text(str(error)))
             break
-        if cursor in seen or room.is_used_up:
-            _log.warning("the list of tools of server %r does not end; the first %d are taken", name, len(tools))
+        given = _entries(page, left_out)
+        read = _Reading(room, texts, secrets.value, first=entries + 1, mirrors=mirrors, repeats=cursors.is_repeat)
+        found = await run_check(_SMALL if len(given) > _FEW else 0, lambda given=given, read=read: read.of(given))
+        tools += found.tools
+        texts |= zip((one.name for one in found.tools), found.texts, strict=True)
+        left_out.include(found.left_out)
+        room, ttl, entries = found.room, _ttl(page, ttl), entries + len(given)
+        if room.is_used_up or not cursors.follow(page.get("nextCursor"), has_new=bool(found.tools)):
             break
-        seen.add(cursor)
-    else:
-        _log.warning("the list of tools of server %r has more than %d pages; the rest is left out", name, MAX_PAGES)
-    digest = await run_check(sum(map(len, texts)), lambda: _digest(texts))
-    return tuple(tools), tuple(texts), digest, ttl
+    digest = await run_check(sum(map(len, texts.values())), lambda: _digest([*texts.values()]))
+    return Listing(tuple(tools), tuple(texts.values()), digest, ttl_ms=ttl, left_out=left_out.notes)
 
 
-_FEW = 20
+def _entries(page: Mapping[str, Any], left_out: LeftOut) -> list[Any]:
+    """Return the entries of a page; those of an object are tools by their names."""
+    given = page.get("tools")
+    if is_array(given):
+        return [*given]
+    if is_mapping(given):
+        return [{"name": name, **one} if is_mapping(one) else one for name, one in given.items()]
+    left_out.note(f"a page of the list has no array of tools: tools is {kind_of(given)}")
+    return []
 
 
 class Room:
@@ -125,53 +153,98 @@ class Room:
         return not self.is_used_up
 
 
-def _page(
-    given: Any, name: str, secrets: Secrets, left: Room, *, mirrors: bool
-) -> tuple[tuple[types.Tool, ...], tuple[str, ...], Room]:
-    room = copy(left)  # this may be begun again
-    found = tools_of(given if is_array(given) else [], name, room, hide=secrets.value, mirrors=mirrors)
-    return (*found, room)
+@dataclass(frozen=True)
+class _Page:
+    tools: list[types.Tool]
+    texts: list[str]
+    left_out: LeftOut
+    room: Room
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """How the entries of a page become tools. ``known`` are the texts of tools of other pages, by name.
+
+    ``hide`` is called with each entry before anything is made of it, ``first`` is the place of the first in the whole
+    list, ``repeats`` says that entries of other pages may be there again.
+    """
+
+    room: Room
+    known: Mapping[str, str]
+    hide: Callable[[Any], Any] | None = None
+    first: int = 1
+    mirrors: bool = False
+    repeats: bool = False
+
+    def of(self, given: list[Any]) -> _Page:
+        """Return the tools of a page. Metered work that may be begun again, and changes nothing."""
+        page = _Page([], [], LeftOut(), copy(self.room))
+        texts: dict[str, str] = {}
+        for place, entry in enumerate(given[: MAX_TOOLS + 1], self.first):
+            steps.take(4)
+            shown, text, why = self._shown(entry)
+            tool = _tool(shown) if why is None else None
+            if tool is None:
+                page.left_out.add(why or _impossible_name(shown), entry_label(shown, place))
+                continue
+            if not page.room.take(text):
+                page.left_out.note(f"the list is longer than allowed: what comes after entry {place - 1:,} is left out")
+                break
+            before = texts.get(tool.name) or self.known.get(tool.name)
+            if before is not None:
+                if before != text or not self.repeats:
+                    why = LISTED_AGAIN if before == text else LISTED_DIFFERENTLY
+                    page.left_out.add(why, entry_label(shown, place))
+            elif self.mirrors and _wants_what_cannot_be(tool):
+                page.left_out.add(_HEADERS, entry_label(shown, place))
+            else:
+                if (schema := shown.get("inputSchema")) is not None and not is_mapping(schema):
+                    what = f"its inputSchema is {kind_of(schema)}, not an object: it takes any object"
+                    page.left_out.note(f"{entry_label(shown, place)}: {what}")
+                texts[tool.name] = text
+                page.tools.append(tool)
+                page.texts.append(text)
+        return page
+
+    def _shown(self, entry: Any) -> tuple[Any, str, str | None]:
+        """Return an entry without secrets, its text, and why it can be no tool."""
+        if not is_mapping(entry):
+            return entry, "", f"{kind_of(entry)}, not an object"
+        try:
+            shown = entry if self.hide is None else self.hide(entry)
+            text = encode_json(shown, max_bytes=MAX_TOOL_BYTES, max_values=_MAX_TOOL_VALUES, what="a tool")
+        except Exception:  # noqa: BLE001 - a tool that cannot be read costs the others nothing
+            return {"name": entry.get("name")}, "", _TOO_LARGE
+        return shown, text, None
 
 
 def tools_of(
     given: list[Any],
-    name: str,
     room: Room | None = None,
     *,
     hide: Callable[[Any], Any] | None = None,
     mirrors: bool = False,
-) -> tuple[tuple[types.Tool, ...], tuple[str, ...]]:
-    """Return the tools among what a server has listed, and each as JSON text. Metered work.
+) -> tuple[tuple[types.Tool, ...], tuple[str, ...], LeftOut]:
+    """Return the tools among what a server has listed, each as JSON text, and what is left out. Metered work."""
+    page = _Reading(room or Room(), {}, hide, mirrors=mirrors).of(given)
+    return tuple(page.tools), tuple(page.texts), page.left_out
 
-    No more are looked at than there is ``room`` for; ``hide`` is called with each before anything is made of it.
-    """
-    room = room or Room()
-    tools: list[types.Tool] = []
-    texts: list[str] = []
-    names: set[str] = set()
-    left_out = 0
-    for one in given[: MAX_TOOLS + 1]:
-        steps.take(4)
-        try:
-            shown = one if hide is None else hide(one)
-            text = encode_json(shown, max_bytes=MAX_TOOL_BYTES, max_values=_MAX_TOOL_VALUES, what="a tool")
-            tool = types.Tool.model_validate(_sound(shown), by_name=False)
-        except Exception:  # noqa: BLE001 - a tool that cannot be read costs the others nothing
-            left_out += 1
-            continue
-        if not room.take(text):
-            _log.warning("server %r lists more tools than are taken: the first %d are", name, len(tools))
-            break
-        if tool.name in names or (mirrors and _wants_what_cannot_be(tool)):
-            left_out += 1
-            continue
-        names.add(tool.name)
-        tools.append(tool)
-        texts.append(text)
-    if left_out:
-        why = "they are too large, there twice, none, or want headers that cannot be"
-        _log.warning("%d tools of server %r are left out: %s", left_out, name, why)
-    return tuple(tools), tuple(texts)
+
+def _tool(entry: Mapping[str, Any]) -> types.Tool | None:
+    name = entry.get("name")
+    if not isinstance(name, str) or not name.strip():
+        return None
+    try:
+        return types.Tool.model_validate(_sound(entry), by_name=False)
+    except ValueError:
+        return None
+
+
+def _impossible_name(entry: Mapping[str, Any]) -> str:
+    name = entry.get("name")
+    if name is None or isinstance(name, str):
+        return "it has no name" if name is None or not name.strip() else "it cannot be read as a tool"
+    return f"its name is {kind_of(name)}, not a string"
 
 
 def _wants_what_cannot_be(tool: types.Tool) -> bool:
@@ -181,10 +254,8 @@ def _wants_what_cannot_be(tool: types.Tool) -> bool:
         return True
 
 
-def _sound(given: Any) -> Any:
+def _sound(given: Mapping[str, Any]) -> dict[str, Any]:
     """Leave out of a tool what is wrong in it and no tool is lost for."""
-    if not is_mapping(given):
-        return given
     sound = dict(given)
     if not is_mapping(sound.get("inputSchema")):
         sound["inputSchema"] = {"type": "object"}

@@ -7,6 +7,7 @@ import contextvars
 import logging
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
+from dataclasses import replace
 from typing import Any, cast
 
 import mcp_types as types
@@ -14,8 +15,11 @@ from mcp.client.session import ClientSession
 from mcp.shared.exceptions import MCPError
 
 from ...errors import CodeModeToolError
+from ...host.threads import LARGE_CHARACTERS, run_check
+from ...tools.server_lists import log_left_out
 from ...tools.tool import Tool
 from ...tools.tool_result import ToolResult
+from ..config.patterns import patterns_of, unmatched_notes
 from ..config.secrets import Secrets
 from ..config.values import ServerConfig
 from .asking import Asking
@@ -26,7 +30,7 @@ from .hooks import UpstreamHooks
 from .link import Link, State
 from .list_cache import ListCache
 from .listening import Listening
-from .listing import Listing, listed_tools
+from .listing import Listing, PageRefusedError, listed_tools
 from .log_levels import LogLevel
 from .losses import UpstreamFailure
 from .offered import allowed, may_be_repeated, offered_tools
@@ -34,6 +38,7 @@ from .offered import allowed, may_be_repeated, offered_tools
 POLL_SECONDS = 60.0
 _LEAST_POLL_SECONDS = 5.0
 _SETTLE_SECONDS = 0.05
+_NO_ANSWER = (types.CONNECTION_CLOSED, types.REQUEST_TIMEOUT)
 _log = logging.getLogger("codemode.mcp")
 
 
@@ -58,6 +63,8 @@ class Upstream:
         self._listed_on: Connection | None = None
         self._listing_now = asyncio.Lock()
         self._given_up: Exception | None = None
+        self.pattern_notes: tuple[str, ...] = ()
+        """Which patterns of its own configuration match none of its tools, as far as it was listed."""
         self._listening = Listening()
         self._log_level = LogLevel(lambda: hooks.log_level(config))
         self._background: set[asyncio.Task[None]] = set()
@@ -115,6 +122,11 @@ class Upstream:
     def listed(self) -> tuple[types.Tool, ...]:
         """All its tools as last listed, by this gateway or another; without secrets."""
         return () if self._listing is None else self._listing.tools
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Which entries of its list of tools programs do not get, and why; a line for each reason."""
+        return () if self._listing is None else self._listing.left_out
 
     @property
     def capabilities(self) -> types.ServerCapabilities | None:
@@ -280,6 +292,7 @@ class Upstream:
         if before is not None and listing.digest != before.digest and not was_stale:
             self._revision += 1
         self._set(listing)
+        await self._note_patterns()
         if is_new:
             await self._cache.write(self.config, listing)
 
@@ -289,29 +302,39 @@ class Upstream:
         seconds = max(self.config.timeout_ms, self.config.connect_timeout_ms) / 1000
 
         async def ask(params: dict[str, Any]) -> dict[str, Any]:
+            is_first = "cursor" not in params
             opts = self._calls.stamp(connection, "tools/list", params)
-            return await connection.requests.send_raw_request("tools/list", params, {**opts, "timeout": seconds})
+            try:
+                return await connection.requests.send_raw_request("tools/list", params, {**opts, "timeout": seconds})
+            except MCPError as error:
+                if is_first or error.error.code in _NO_ANSWER or connection.lost(error.error.data) is not None:
+                    raise
+                raise PageRefusedError(error.error.message) from None
 
         has_tools = capabilities is None or capabilities.tools is not None
         mirrors = mirrors_arguments(connection)
-        tools, texts, digest, ttl = (
-            await listed_tools(ask, self.config.name, self._secrets, mirrors=mirrors)
-            if has_tools
-            else ((), (), "", None)
-        )
+        listing = await listed_tools(ask, self._secrets, mirrors=mirrors) if has_tools else Listing()
         instructions = session.instructions
-        return Listing(
-            tools=tools,
-            texts=texts,
-            digest=digest,
+        return replace(
+            listing,
             era=connection.era,
             capabilities=capabilities,
             server_info=session.server_info,
             instructions=None if instructions is None else self._secrets.text(instructions[:16_000]),
-            ttl_ms=ttl,
         )
 
+    async def _note_patterns(self) -> None:
+        """Note which patterns of its own configuration match none of its tools, and warn where there are others."""
+        common, names = self.config.common_patterns, {*self._by_name}
+        own = {key: tuple(one for one in given if one not in common) for key, given in patterns_of(self.config).items()}
+        notes = await run_check(LARGE_CHARACTERS, lambda: tuple(unmatched_notes(own, names) if names else ()))
+        if notes and notes != self.pattern_notes:
+            _log.warning("in the configuration of server %r, %s", self.config.name, "; ".join(notes))
+        self.pattern_notes = notes
+
     def _set(self, listing: Listing) -> None:
+        if listing.left_out != self.left_out:
+            log_left_out(_log, self.config.name, listing.left_out)
         self._listing = listing
         self._by_name = {tool.name: tool for tool in listing.tools}
 

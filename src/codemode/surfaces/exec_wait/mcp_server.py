@@ -12,10 +12,11 @@ from typing import Any
 
 from ...host.threads import check_alone
 from ...schemas.patterns import foreign_patterns
+from ...tools.server_lists import LISTED_AGAIN, LISTED_DIFFERENTLY, MAX_NOTES, LeftOut, entry_label, log_left_out
 from ...trace.failures import log_failure
 from .mcp_lookups import PROMPTS, RESOURCES, Lookups, lookups_of
 from .mcp_names import server_names, tool_names
-from .mcp_session import pages
+from .mcp_session import pages, read, said_by_server
 from .mcp_tool import USUAL, Making, McpTool, ServerTool, name_of, tool_of
 from .once import Once
 from .options import InvalidConfigError
@@ -33,10 +34,10 @@ class _Listing:
     tools: tuple[ServerTool, ...]
     lookups: Lookups
     digest: str
-    is_cut: bool
+    left_out: tuple[str, ...]
 
 
-_NOTHING = _Listing((), Lookups(), "", is_cut=False)
+_NOTHING = _Listing((), Lookups(), "", ())
 
 
 class McpServer:
@@ -51,6 +52,7 @@ class McpServer:
         self.may_ask = making.may_ask
         self.is_listed = False
         self._listing = _NOTHING
+        self._failure: str | None = None
         self._by_id: dict[str, McpTool] = {}
         self._session = session
         self._making = making
@@ -86,9 +88,11 @@ class McpServer:
     def warning(self) -> str | None:
         """What a model should know of a server that its program uses."""
         if not self.is_listed:
-            return f"MCP.{self.name} is not there: the server could not be listed. Try again later."
-        cut = f"MCP.{self.name} is cut: the server has more than {MAX_TOOLS} tools."
-        return cut if self._listing.is_cut else None
+            why = f": {self._failure}" if self._failure else ""
+            return f"MCP.{self.name} is not there: the server could not be listed{why}. Try again later."
+        if not self._listing.left_out:
+            return None
+        return f"MCP.{self.name} lacks what its server lists: {'; '.join(self._listing.left_out)}"
 
     def get(self, name: str) -> McpTool | None:
         """Return the tool or the lookup of an id."""
@@ -110,29 +114,45 @@ class McpServer:
     async def _list(self, seconds: float) -> None:
         try:
             async with asyncio.timeout(seconds):
-                tools, is_whole = await pages(self._session.list_tools, "tools", most=MAX_TOOLS)
+                left_out = LeftOut()
+                tools, is_whole = await pages(self._session.list_tools, "tools", most=MAX_TOOLS, left_out=left_out)
+                if not is_whole:
+                    left_out.note(f"it has more than {MAX_TOOLS} tools; the first are taken")
                 lookups = await lookups_of(self._session, self._id, self._making)
-            work = partial(self._listed, tools, lookups, is_whole=is_whole)
+            work = partial(self._listed, tools, lookups, left_out.notes)
             made = await check_alone(work)  # schemas may be a stranger's
         except Exception as error:  # noqa: BLE001 - it is host code, and may work the next time
-            log_failure(_log, "the tools of server %r cannot be listed", (self.owner,), error)
+            self._failure = said_by_server(error)
+            if self._failure is None:
+                log_failure(_log, "the tools of server %r cannot be listed", (self.owner,), error)
+            else:
+                _log.error("the tools of server %r cannot be listed: %s", self.owner, self._failure)
             return
         self._by_id = {**{one.tool.id: one.tool for one in made.tools}, **lookups.tools}
         self._listing = made
         self.is_listed = True
+        log_left_out(_log, self.owner, made.left_out)
 
-    def _listed(self, tools: Sequence[Any], lookups: Lookups, *, is_whole: bool) -> _Listing:
+    def _listed(self, tools: Sequence[Any], lookups: Lookups, notes: Sequence[str]) -> _Listing:
         made: dict[str, McpTool] = {}
+        first: dict[str, Any] = {}
+        left_out = LeftOut()
         with foreign_patterns():
-            for one in tools:
+            for place, one in enumerate(tools, 1):
                 name = name_of(one)
-                if name is not None and name not in made:  # of two tools of one name, the first
+                if name is None:
+                    why = "no program could call it by its name" if read(one, "name") else "it has no name"
+                    left_out.add(why if one is not None else "null, not a tool", entry_label(one, place))
+                elif name in made:
+                    left_out.add(LISTED_AGAIN if one == first[name] else LISTED_DIFFERENTLY, entry_label(one, place))
+                else:
                     made[name] = tool_of(self._session, name, one, self._id(name), self._making)
+                    first[name] = one
         names = tool_names(made)
         texts = "\n".join([*(made[name].text for name in sorted(made)), *sorted(lookups.tools)])
         digest = hashlib.sha256(texts.encode("utf-8", "replace")).hexdigest()[:32]
         found = tuple(ServerTool(name, names[name], made[name]) for name in sorted(made))
-        return _Listing(found, lookups, digest, is_cut=not is_whole)
+        return _Listing(found, lookups, digest, (*left_out.notes, *notes)[:MAX_NOTES])
 
 
 def servers_of(sources: Any) -> tuple[McpServer, ...]:

@@ -8,41 +8,59 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from ...data.json_values import NOT_GIVEN
 from ...data.narrowing import is_mapping, is_sequence, string_or_empty
 from ...errors import CodeModeToolError
 from ...host import steps
 from ...host.threads import LARGE_CHARACTERS, run_check
+from ...tools.server_lists import Cursors, LeftOut
 from ...tools.tool_result import ToolResult
+from ...trace.visible_text import one_line
 
-MAX_PAGES = 1000
 MAX_ITEMS = 10_000
 _MANY_BLOCKS = LARGE_CHARACTERS
 _MAX_SAID_CHARACTERS = 500
+_MAX_VALUE_CHARACTERS = 300
 _ERRORS_OF_SERVERS = frozenset({"MCPError", "McpError"})
+_CODES_WITHOUT_ANSWER = frozenset({-32000, -32001, 408})
+"""Of the SDK for a closed connection, and for a request without an answer in time."""
 _BINARY = ("data", "blob")
 
 
-async def pages(list_page: Callable[..., Awaitable[Any]], *names: str, most: int = MAX_ITEMS) -> tuple[list[Any], bool]:
-    """Return what a server lists under one of these names, at most so many, and whether that is all of it."""
+async def pages(
+    list_page: Callable[..., Awaitable[Any]], *names: str, most: int = MAX_ITEMS, left_out: LeftOut | None = None
+) -> tuple[list[Any], bool]:
+    """Return what a server lists under one of these names, at most so many, and whether that is all of it.
+
+    What is wrong with the list is noted in ``left_out``.
+    """
     found: list[Any] = []
-    seen: set[str] = set()
-    cursor = ""
-    for _ in range(MAX_PAGES):
-        page = await (_next(list_page, cursor) if cursor else list_page())
+    known: set[Any] = set()
+    cursors = Cursors(LeftOut() if left_out is None else left_out)
+    while True:
+        try:
+            page = await (_next(list_page, cursors.cursor) if cursors.cursor is not None else list_page())
+        except Exception as error:
+            if cursors.cursor is None or not _is_answer(error):
+                raise
+            cursors.refused(_said_in(error))
+            return found, True
         items = page if is_sequence(page) else read(page, *names)
-        found += [*items][: most + 1 - len(found)] if is_sequence(items) else []
+        items = [*items] if is_sequence(items) else []
+        new = [one for one in items if _key(one) not in known]
+        known.update(map(_key, new))
+        found += new if cursors.is_repeat else items
         if len(found) > most:
             return found[:most], False
-        cursor = string_or_empty(read(page, "next_cursor", "nextCursor"))
-        if not cursor:
+        if not cursors.follow(read(page, "next_cursor", "nextCursor"), has_new=bool(new)):
             return found, True
-        if cursor in seen:
-            break
-        seen.add(cursor)
-    return found, False
+
+
+def _key(item: Any) -> Any:
+    """Return what tells an item of a list from others."""
+    return str(read(item, "uri", "uri_template", "uriTemplate", "name"))
 
 
 def _next(list_page: Callable[..., Awaitable[Any]], cursor: str) -> Awaitable[Any]:
@@ -82,10 +100,39 @@ async def asked(answer: Awaitable[Any]) -> Any:
     try:
         return await answer
     except Exception as error:
-        if not any(one.__name__ in _ERRORS_OF_SERVERS for one in type(error).__mro__):
+        said = said_by_server(error)
+        if said is None:
             raise
-        said = string_or_empty(read(read(error, "error"), "message")) or str(error)
-        raise CodeModeToolError(f"the server says: {said[:_MAX_SAID_CHARACTERS]}") from error
+        raise CodeModeToolError(said) from error
+
+
+def said_by_server(error: Exception) -> str | None:
+    """Return what a server says in an error, or the value of its answer that the SDK refuses; None for others."""
+    if _is_of_server(error):
+        return f"the server says: {_said_in(error)}"
+    errors = getattr(error, "errors", None)
+    if type(error).__name__ != "ValidationError" or not callable(errors):
+        return None
+    try:
+        first: Any = next(iter(cast("Any", errors())))
+        place = ".".join(map(str, first["loc"])) or "the answer"
+        value, why = one_line(repr(first["input"]), _MAX_VALUE_CHARACTERS), one_line(first["msg"], 200)
+    except (TypeError, KeyError, StopIteration):
+        return None
+    return f"the server's answer cannot be read: {place} is {value}: {why}"
+
+
+def _is_of_server(error: Exception) -> bool:
+    return any(one.__name__ in _ERRORS_OF_SERVERS for one in type(error).__mro__)
+
+
+def _is_answer(error: Exception) -> bool:
+    """Tell whether a server has answered with this error, and not the SDK for a server that did not answer."""
+    return _is_of_server(error) and read(read(error, "error"), "code") not in _CODES_WITHOUT_ANSWER
+
+
+def _said_in(error: Exception) -> str:
+    return (string_or_empty(read(read(error, "error"), "message")) or str(error))[:_MAX_SAID_CHARACTERS]
 
 
 async def result_of(answer: Awaitable[Any]) -> ToolResult:

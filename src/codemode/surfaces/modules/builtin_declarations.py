@@ -6,7 +6,13 @@ DISCOVERY = """\
 declare module "@codemode/discovery" {
   type Detail = "name" | "description" | "full";
   interface ServerInfo { serverId: string; serverName: string; capabilities?: string[] }
-  interface ServerDescription extends ServerInfo { description?: string; version?: string; declaration?: string }
+  /** `leftOut`: tools of its list that cannot be used, and why. */
+  interface ServerDescription extends ServerInfo {
+    description?: string;
+    version?: string;
+    leftOut?: string[];
+    declaration?: string;
+  }
   interface ToolSummary {
     toolName: string;
     exportName: string;

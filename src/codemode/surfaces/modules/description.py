@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from ...signatures.declarations import first_sentence
 from ...signatures.literals import comment_line, fenced
+from ...trace.visible_text import one_line
 from .declarations import fits_in
 from .limits import WIRE_NAMES
 from .listing import ListedServer
@@ -17,6 +18,7 @@ from .options import RunOptions
 
 _MAX_EXAMPLE_PATH_CHARACTERS = 40
 _SENTENCE_CHARACTERS = (100, 60, 30, 0)
+_LEFT_OUT_CHARACTERS = 300
 _FENCE_CHARACTERS = 40
 """About what stands around declarations."""
 
@@ -101,7 +103,8 @@ def _line(server: ListedServer, characters: int) -> str:
     said = first_sentence(server.description or "", characters) if characters else ""
     if not said and characters and server.name not in (server.path, server.server_id):
         said = comment_line(server.name, characters)
-    about = ". ".join(part for part in (told, said) if part)
+    missing = f"left out of its list: {'; '.join(server.left_out)}" if server.left_out and characters else ""
+    about = ". ".join(part for part in (told, one_line(missing, _LEFT_OUT_CHARACTERS), said) if part)
     return f"- {server.path}: {about}" if about else f"- {server.path}"
 
 

@@ -98,7 +98,7 @@ def unknown_tool(servers: _Servers, server: ListedServer, name: str) -> CodeMode
     hint = f'Use "{near[0][:_MAX_NAME_CHARACTERS]}".' if near else "Find tools by what they do with searchTools."
     if elsewhere is not None:
         said, hint = f' Server "{elsewhere}" has a tool of that name.', f'Use the server "{elsewhere}".'
-    message = f'Server "{server.path}" has no tool "{shown}".{said}'
+    message = f'Server "{server.path}" has no tool "{shown}"{server.why_left_out(shown)}.{said}'
     return _unknown("unknown_tool", message, server_id=server.path, tool_name=shown, nearest=near, hint=hint)
 
 
@@ -117,6 +117,7 @@ def _describe_server(servers: _Servers, _index: ToolIndex, given: Arguments) -> 
     said = _info(server)
     if detail != "name":
         said |= _there({"description": server.description, "version": server.version})
+        said |= {"leftOut": [*server.left_out]} if server.left_out else {}
     if detail == "full":
         said["declaration"] = declare_in(server)
     return said

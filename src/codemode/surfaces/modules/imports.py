@@ -55,6 +55,7 @@ class Modules:
                 continue
             hint = suggesting.hint(call.name, exports, "Call {}.", "Import @codemode/discovery and look the tool up.")
             message = f"{_quoted(call.specifier)} has no tool {_quoted(call.name)}"
+            message += self._why_left_out(call.specifier, call.name)
             yield _problem("TOOL_NOT_FOUND", message, hint, call.place, error_class=TOOL_NOT_FOUND)
 
     def _of_import(self, one: ImportFact, suggesting: _Suggesting) -> Iterator[dict[str, Any]]:
@@ -73,6 +74,7 @@ class Modules:
                 else_hint = f"It has {own}." if own else "Import @codemode/discovery and look the tool up."
                 hint = suggesting.hint(name, exports, "Import {}.", else_hint)
             message = f"{_quoted(one.specifier)} has no export {_quoted(name)}"
+            message += self._why_left_out(one.specifier, name)
             yield _problem(IMPORT_FAILURE, message, hint, one.place_of(name))
 
     def _no_module(self, one: ImportFact, suggesting: _Suggesting) -> dict[str, Any]:
@@ -98,6 +100,10 @@ class Modules:
                 "Import @codemode/discovery, @codemode/errors or @codemode/servers/<serverId>: there are no others.",
             )
         return _problem(IMPORT_FAILURE, message, hint, one.place)
+
+    def _why_left_out(self, specifier: str, name: str) -> str:
+        server = self._servers.get(path_of(specifier) or "")
+        return "" if server is None else server.why_left_out(name)
 
     def _path_meant(self, written: str) -> str | None:
         """Return the hint for the id of a server that stands where its path should."""

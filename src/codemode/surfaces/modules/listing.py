@@ -27,7 +27,7 @@ class ModuleTool:
 class ListedServer:
     """One server as it was last listed. ``path`` stands in its module's name, ``server_id`` is what the host calls it.
 
-    ``tools`` are in the order of their names.
+    ``tools`` are in the order of their names. ``left_out`` says which entries of its list are no tools here, and why.
     """
 
     path: str
@@ -37,6 +37,7 @@ class ListedServer:
     description: str | None
     capabilities: tuple[str, ...]
     tools: tuple[ModuleTool, ...]
+    left_out: tuple[str, ...] = ()
 
     @cached_property
     def names(self) -> frozenset[str]:
@@ -47,3 +48,8 @@ class ListedServer:
     def may_ask(self) -> bool:
         """True when a call of some tool may wait for a person."""
         return any(one.tool.may_ask for one in self.tools)
+
+    def why_left_out(self, tool_name: str) -> str:
+        """Return what to add to a message about a tool that is not here: why it was left out, where that is known."""
+        notes = (note for note in self.left_out if f'"{tool_name}"' in note)
+        return next((f" (left out of its list: {note})" for note in notes), "")

@@ -16,6 +16,7 @@ from ...tools.collecting import collect_plain_tools
 from ...tools.foreign_schemas import foreign_schemas
 from ...tools.names import check_is_name
 from ...tools.prepared import MISSING, PreparedTool
+from ...tools.server_lists import LeftOut, entry_label
 from ...tools.server_texts import MAX_DESCRIPTION_CHARACTERS, plain_annotations, plain_text
 from ...tools.tool import Tool
 from .listing import ModuleTool
@@ -25,17 +26,20 @@ _STEPS_OF_A_TOOL = 4
 _log = logging.getLogger("codemode.tools")
 
 
-def collected(tools: Mapping[str, Any] | Iterable[Any]) -> dict[str, Tool]:
-    """Collect tools under the names that their server has for them, whichever these are. Raises `ValueError`."""
-    if is_mapping(tools) and "" in tools:
+def collected(tools: Mapping[str, Any] | Iterable[Any], left_out: LeftOut | None = None) -> dict[str, Tool]:
+    """Collect tools under the names that their server has for them, whichever these are.
+
+    What cannot be used is noted in ``left_out``. Without it, raises `ValueError`.
+    """
+    if left_out is None and is_mapping(tools) and "" in tools:
         _log.warning("a tool is left out, for it has no name")
         tools = {name: tool for name, tool in tools.items() if name != ""}
-    return collect_plain_tools(tools, check_is_name)
+    return collect_plain_tools(tools, check_is_name, left_out)
 
 
-def module_tools(path: str, tools: Mapping[str, Tool]) -> tuple[ModuleTool, ...]:
+def module_tools(path: str, tools: Mapping[str, Tool], left_out: LeftOut) -> tuple[ModuleTool, ...]:
     """Return the tools of a server as its module has them, in alphabetical order, with compiled schemas."""
-    callable_names = [name for name in tools if _can_be_called(path, name)]
+    callable_names = [name for name in tools if _can_be_called(path, name, left_out)]
     exports = export_names(callable_names)
     return tuple(
         ModuleTool(name, export, ServerTool(tools[name], qualified_name(path, name)))
@@ -81,7 +85,7 @@ class ServerTool(PreparedTool):
         return example_of(self)
 
 
-def _can_be_called(path: str, name: str) -> bool:
+def _can_be_called(path: str, name: str, left_out: LeftOut) -> bool:
     """Tell whether a worker can name a tool. A text with half a pair is none that crosses."""
     try:
         name.encode()
@@ -91,5 +95,5 @@ def _can_be_called(path: str, name: str) -> bool:
         is_text = True
     if is_text and len(qualified_name(path, name)) <= MAX_CALLED_CHARACTERS:
         return True
-    _log.warning("a tool of server %r is left out, for no program could call it: %r", path, name[:64])
+    left_out.add("no program could call it by its name", entry_label({"name": name}, 1))
     return False

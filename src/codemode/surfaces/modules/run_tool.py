@@ -93,6 +93,11 @@ class RunTool:
         return self._servers.catalog()
 
     @property
+    def failures(self) -> dict[str, str]:
+        """Why servers could not be listed when they last were, by the host's own ids."""
+        return {one.server_id: one.failure for one in self._servers.sources if one.failure is not None}
+
+    @property
     def homes(self) -> Homes:
         """Where its servers are, as far as they say so."""
         return self._homes

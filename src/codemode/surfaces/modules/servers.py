@@ -20,6 +20,7 @@ from ...host.forks import begin_anew_in_forks, forkable_lock, leave_to_the_paren
 from ...host.threads import check_alone
 from ...options.checked_fields import WrongTypeError, string_or_none, strings
 from ...schemas.patterns import foreign_patterns
+from ...tools.server_lists import LeftOut, log_left_out
 from ...tools.server_texts import MAX_DESCRIPTION_CHARACTERS, MAX_NAME_CHARACTERS, plain_text, plain_texts
 from ...tools.tool import Tool
 from ...trace.failures import log_failure
@@ -34,6 +35,7 @@ LISTING_SECONDS = 30.0
 HUNG_SECONDS = 120.0
 MAX_NOTES = 8
 MAX_NOTE_CHARACTERS = 1_000
+MAX_LEFT_OUT = 16
 _log = logging.getLogger("codemode.tools")
 _MAX_FAILURE_CHARACTERS = 500
 _MAX_LINE = 500
@@ -50,7 +52,8 @@ class ModuleServer:
     ``notes``, texts that programs which import it are told of its tools, as ``TOOLS_CHANGED``; and ``learned``, another
     value whenever more is known of the same tools, which are then listed anew before the next run; and ``home``, a text
     that is another one for another server, wherever it has the same name: a program goes on only where it is the same.
-    Raises `ValueError` for what is of a wrong type, and for what is no tool.
+    Raises `ValueError` for what is of a wrong type, and for what is no tool. Entries of a list that changes are left
+    out where they are no tools, with a warning; ``left_out`` of such an object are texts about others that it left out.
     """
 
     def __init__(
@@ -128,12 +131,7 @@ class Source:
     @property
     def notes(self) -> tuple[str, ...]:
         """What programs that import it are told of its tools."""
-        try:
-            said = getattr(self._live, "notes", None)
-        except Exception:  # noqa: BLE001 - it is host code
-            return ()
-        texts = (plain_text(one, MAX_NOTE_CHARACTERS) for one in said[:MAX_NOTES]) if is_sequence(said) else ()
-        return tuple(one for one in texts if one)
+        return self._notes("notes", MAX_NOTES)
 
     @property
     def home(self) -> str | None:
@@ -220,8 +218,10 @@ class Source:
         return revision, learned, await check_alone(partial(self._of, given))
 
     def _of(self, tools: Any) -> ListedServer:
-        server = self._server
+        server, left_out = self._server, LeftOut()
         said = getattr(server, "capabilities", None) or getattr(self._live, "capabilities", None)
+        made = module_tools(self.path, tools if self.is_static else self._collected(tools, left_out), left_out)
+        log_left_out(_log, self.server_id, left_out.notes)
         return ListedServer(
             path=self.path,
             server_id=self.server_id,
@@ -229,12 +229,22 @@ class Source:
             version=self._text("version"),
             description=self._text("description", MAX_DESCRIPTION_CHARACTERS),
             capabilities=plain_texts(said) if is_sequence(said) else (),
-            tools=module_tools(self.path, tools if self.is_static else self._collected(tools)),
+            tools=made,
+            left_out=(*self._notes("left_out", MAX_LEFT_OUT), *left_out.notes)[:MAX_LEFT_OUT],
         )
 
-    def _collected(self, tools: Any) -> Mapping[str, Tool]:
+    def _collected(self, tools: Any, left_out: LeftOut) -> Mapping[str, Tool]:
         with foreign_patterns():
-            return collected(_bounded(tools))
+            return collected(_bounded(tools), left_out)
+
+    def _notes(self, attribute: str, most: int) -> tuple[str, ...]:
+        """Return the texts that a server says in a list, at most so many."""
+        try:
+            said = getattr(self._live, attribute, None)
+        except Exception:  # noqa: BLE001 - it is host code
+            return ()
+        texts = (plain_text(one, MAX_NOTE_CHARACTERS) for one in said[:most]) if is_sequence(said) else ()
+        return tuple(one for one in texts if one)
 
     def _text(self, name: str, most: int = MAX_NAME_CHARACTERS) -> str | None:
         """Return what a server says of itself, which it may know only once it is connected."""

@@ -14,7 +14,7 @@ from codemode.mcp.upstreams.list_cache import ListCache
 from codemode.mcp.upstreams.listing import Listing, tools_of
 
 SERVER = ServerConfig("s", "stdio", command="x", env={"A": "1"})
-TOOLS, TEXTS = tools_of([{"name": "a", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}], "s")
+TOOLS, TEXTS, _ = tools_of([{"name": "a", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}])
 LISTING = Listing(
     TOOLS,
     TEXTS,

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from codemode.mcp.config.secrets import Secrets
 from codemode.mcp.upstreams import listing
 from codemode.mcp.upstreams.listing import listed_tools, tools_of
+from codemode.tools import server_lists
 
 
 def listed(pages: Any, secrets: Secrets | None = None) -> Any:
@@ -18,11 +19,11 @@ def listed(pages: Any, secrets: Secrets | None = None) -> Any:
         asked.append(params)
         return pages(params)
 
-    return asyncio.run(listed_tools(ask, "s", secrets or Secrets())), asked
+    return asyncio.run(listed_tools(ask, secrets or Secrets())), asked
 
 
 def names(found: Any) -> list[str]:
-    return [tool.name for tool in found[0]]
+    return [tool.name for tool in found.tools]
 
 
 def tool(name: str, **more: Any) -> dict[str, Any]:
@@ -37,9 +38,9 @@ def test_pages_are_followed_to_their_end():
 
 
 def test_a_cursor_that_repeats_and_pages_without_end_are_given_up(monkeypatch):
-    monkeypatch.setattr(listing, "MAX_PAGES", 7)
+    monkeypatch.setattr(server_lists, "MAX_PAGES", 7)
     found, asked = listed(lambda params: {"tools": [tool("a")], "nextCursor": "same"})
-    assert (len(asked), names(found)) == (2, ["a", "a"])
+    assert (len(asked), names(found)) == (2, ["a"])
     found, asked = listed(
         lambda params: {"tools": [tool("a" + params.get("cursor", ""))], "nextCursor": params.get("cursor", "") + "x"}
     )
@@ -76,7 +77,7 @@ def test_what_is_wrong_with_a_tool_costs_no_more_than_that():
         },
         tool("half", annotations={"readOnlyHint": "perhaps"}, execution="now"),
     ]
-    kept, texts = tools_of(odd, "s")
+    kept, texts, _ = tools_of(odd)
     assert [one.name for one in kept] == ["twice", "bare", "wrong", "half"]
     assert len(texts) == 4
 
@@ -85,13 +86,13 @@ def test_secrets_are_in_no_list():
     found, _ = listed(
         lambda params: {"tools": [tool("t", description="the key is hunter2hunter2")]}, Secrets(["hunter2hunter2"])
     )
-    assert found[0][0].description == "the key is [secret]"
-    assert "hunter2" not in found[1][0]
+    assert found.tools[0].description == "the key is [secret]"
+    assert "hunter2" not in found.texts[0]
 
 
 def test_the_digest_is_another_one_whenever_a_tool_is():
     def digest(*tools):
-        return listed(lambda params: {"tools": [*tools]})[0][2]
+        return listed(lambda params: {"tools": [*tools]})[0].digest
 
     assert digest(tool("a")) == digest(tool("a"))
     assert len({digest(), digest(tool("a")), digest(tool("a", description="x")), digest(tool("a"), tool("b"))}) == 4
@@ -123,8 +124,8 @@ def test_tools_that_want_headers_which_cannot_be_are_left_out_where_headers_are_
     wrong += [wanting("object", "Region", "object"), wanting("number", "Region", "number")]
     wrong += [wanting("twice", "Region", **twice), wanting("letters", "Regi\u00f6n"), wanting("control", "a\r\nb")]
     page = [tool("plain"), *wrong, wanting("right", "Region")]
-    assert [one.name for one in tools_of(page, "s", mirrors=True)[0]] == ["plain", "right"]
-    assert len(tools_of(page, "s")[0]) == len(page)
+    assert [one.name for one in tools_of(page, mirrors=True)[0]] == ["plain", "right"]
+    assert len(tools_of(page)[0]) == len(page)
 
 
 def test_of_a_list_with_more_values_than_allowed_the_first_tools_are_taken(monkeypatch):
@@ -145,5 +146,5 @@ def test_of_a_list_with_more_values_than_allowed_the_first_tools_are_taken(monke
 def test_of_a_page_no_more_is_looked_at_than_may_be_taken(monkeypatch):
     monkeypatch.setattr(listing, "MAX_TOOLS", 5)
     hidden = []
-    kept, _ = tools_of([tool(f"t{n}") for n in range(1_000)], "s", hide=lambda one: hidden.append(one) or one)
+    kept, _, _ = tools_of([tool(f"t{n}") for n in range(1_000)], hide=lambda one: hidden.append(one) or one)
     assert (len(kept), len(hidden)) == (5, 6)

@@ -1,0 +1,138 @@
+"""Read what a server lists: pages that come to an end, and entries that cannot be used, with the reason.
+
+A server may be hostile: whatever it lists, the notes about it are few and short.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from ..data.narrowing import is_mapping
+from ..schemas.compiled import json_type
+from ..trace.visible_text import one_line
+
+MAX_PAGES = 1_000
+MAX_NOTE_CHARACTERS = 600
+MAX_NOTES = 16
+_MAX_NAMED = 5
+_MAX_NAME_CHARACTERS = 64
+_MAX_REFUSAL_CHARACTERS = 200
+
+LISTED_AGAIN = "listed more than once; the first is used"
+LISTED_DIFFERENTLY = "listed more than once, with different definitions; the first is used"
+
+
+class LeftOut:
+    """Entries of a list that programs do not get, grouped by the reason, and what else is wrong with the list."""
+
+    def __init__(self) -> None:
+        self._named: dict[str, list[str]] = {}
+        self._counts: dict[str, int] = {}
+        self._more: dict[str, None] = {}
+
+    def add(self, reason: str, label: str) -> None:
+        """Note an entry, as `entry_label` names it, and why it is left out."""
+        if reason not in self._counts and len(self._counts) >= MAX_NOTES:
+            return
+        self._counts[reason] = self._counts.get(reason, 0) + 1
+        named = self._named.setdefault(reason, [])
+        if len(named) < _MAX_NAMED and label not in named:
+            named.append(label)
+
+    def note(self, text: str) -> None:
+        """Note something about the list as a whole."""
+        if len(self._more) < MAX_NOTES:
+            self._more[one_line(text, MAX_NOTE_CHARACTERS)] = None
+
+    def include(self, other: LeftOut) -> None:
+        """Add what was noted of another part of the same list."""
+        for reason, count in other._counts.items():
+            for label in other._named[reason]:
+                self.add(reason, label)
+            if reason in self._counts:
+                self._counts[reason] += count - len(other._named[reason])
+        for text in other._more:
+            self.note(text)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """One line for each reason: ``"a", "b" and 3 more: listed more than once; the first is used``."""
+        return (*(self._line(reason) for reason in self._counts), *self._more)[:MAX_NOTES]
+
+    def _line(self, reason: str) -> str:
+        named = self._named[reason]
+        more = self._counts[reason] - len(named)
+        text = f"{', '.join(named)}{f' and {more} more' if more > 0 else ''}: {reason}"
+        return one_line(text, MAX_NOTE_CHARACTERS)
+
+
+def kind_of(value: Any) -> str:
+    """Return what a value is, with its article, as a note says it: "null", "an array"."""
+    name = json_type(value)
+    return name if value is None else f"{'an' if name[:1] in 'aeio' else 'a'} {name}"
+
+
+def entry_label(entry: Any, place: int) -> str:
+    """Return how a note names an entry: its name in quotes, or its place in the list, which starts at 1."""
+    name = entry.get("name") if is_mapping(entry) else getattr(entry, "name", None)
+    if isinstance(name, str) and name.strip():
+        return f'"{one_line(str.__str__(name), _MAX_NAME_CHARACTERS)}"'
+    return f"entry {place:,}"
+
+
+def log_left_out(log: logging.Logger, server: str, notes: Sequence[str]) -> None:
+    """Warn of what is wrong with the list of a server, where anything is."""
+    if notes:
+        log.warning("the list of tools of server %r cannot be used as a whole: %s", server, "; ".join(notes))
+
+
+class Cursors:
+    """Which page of a list to ask for next: every list ends, whatever cursors its server gives.
+
+    ``cursor`` is None for the first page. An empty cursor is one, by the specification; a server that means the end by
+    it answers with its first page, or refuses it. ``is_repeat`` says that the page was asked for with such a cursor, or
+    with one that was used before: entries that are there again are no mistake of their own.
+    """
+
+    def __init__(self, left_out: LeftOut) -> None:
+        self.cursor: Any = None
+        self.is_repeat = False
+        self._page = 1
+        self._seen: set[Any] = set()
+        self._left_out = left_out
+
+    def follow(self, given: Any, *, has_new: bool) -> bool:
+        """Take the cursor that a page gives; tell whether there is another page to ask for.
+
+        ``has_new``: the page has an entry that was not in the pages before.
+        """
+        if given is None:
+            return False
+        if isinstance(given, bool) or not isinstance(given, str | int):
+            self._stop(f"has a nextCursor that is {kind_of(given)}, not a string")
+            return False
+        if not has_new and (given in self._seen or self.cursor == ""):
+            if given != "" and self.cursor != "":
+                self._stop("gives the cursor of an earlier page and no new entry")
+            return False
+        if self._page >= MAX_PAGES:
+            self._left_out.note(f"the list has more than {MAX_PAGES:,} pages; the rest is left out")
+            return False
+        self.is_repeat = given == "" or given in self._seen
+        self._seen.add(given)
+        self.cursor = given
+        self._page += 1
+        return True
+
+    def refused(self, reason: str) -> None:
+        """Note that the server has refused a page after the first: what it listed before is used."""
+        if self.cursor != "":
+            self._left_out.note(
+                f"page {self._page:,} of the list was refused: {one_line(reason, _MAX_REFUSAL_CHARACTERS)};"
+                " what it would have listed is left out"
+            )
+
+    def _stop(self, why: str) -> None:
+        self._left_out.note(f"page {self._page:,} of the list {why}; the list is taken to end there")
