@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         Telemetry,
     )
     from .run.failure_text import failure_text
+    from .run.genuine import is_approval_interrupt, is_interrupt
     from .run.inspecting import CallView, PauseView, inspect_interrupt
     from .stores.audit import AuditLine
     from .stores.errors import (
@@ -93,8 +94,6 @@ if TYPE_CHECKING:
         continue_approval_sync,
         continue_interrupt,
         continue_interrupt_sync,
-        is_approval_interrupt,
-        is_interrupt,
     )
     from .surfaces.code_mode.tool import CodeModeTool, create_code_mode_tool
     from .surfaces.exec_wait.namespaces import Namespace, NamespaceRegistry, namespace_tool
@@ -280,8 +279,7 @@ _LATE = {
     "tools.tool": "Tool tool",
     "workers.pool": "WorkerPool set_max_workers",
     "surfaces.code_mode.resuming": (
-        "continue_approval continue_approval_sync continue_interrupt continue_interrupt_sync "
-        "is_approval_interrupt is_interrupt"
+        "continue_approval continue_approval_sync continue_interrupt continue_interrupt_sync"
     ),
     "surfaces.code_call.options": "CodeCallOptions",
     "surfaces.code_call.result": "CodeCallResult",
@@ -301,6 +299,7 @@ _LATE = {
     "surfaces.modules.run_tool": "RunTool create_run_tool",
     "surfaces.modules.servers": "ModuleServer",
     "observe.audit": "audit_log",
+    "run.genuine": "is_approval_interrupt is_interrupt",
     "run.inspecting": "CallView PauseView inspect_interrupt",
     "continuations.journal": "Journal OpenedJournal",
     "stores.protocol": "InterruptStore",

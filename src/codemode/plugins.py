@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .options.checked_fields import WrongTypeError, not_negative
     from .options.parts import Listing
     from .protocol.ledger import UNKNOWN_OUTCOME_KIND, outer_id_of
+    from .run.genuine import scope_binding
     from .run.resume import OpenedContinuation, end_continuation, open_continuation
     from .run.state_places import LatePlace, TextPlace
     from .schemas.compiled import (
@@ -59,8 +60,8 @@ if TYPE_CHECKING:
     from .stores.values import Tenant, Tenants
     from .surfaces.code_call.names import looks_like_meta_tool
     from .surfaces.exec_wait.options import configured
-    from .surfaces.exec_wait.profile import binding_of
     from .surfaces.exec_wait.sources import listed
+    from .surfaces.exec_wait.stored import scope_of
     from .surfaces.exec_wait.surface import direct_names
     from .tools.adapters import register_adapter
     from .tools.names import ImpossibleNameError, can_be_called, check_name
@@ -104,7 +105,6 @@ __all__ = [
     "agent_pause",
     "agent_run",
     "apart",
-    "binding_of",
     "cached_property",
     "can_be_called",
     "canonical_json",
@@ -147,6 +147,8 @@ __all__ = [
     "resolve_reference",
     "run_check",
     "same_json",
+    "scope_binding",
+    "scope_of",
     "stored_pause",
     "was_answered",
     "way_on",
@@ -176,6 +178,7 @@ _LATE = {
     "options.checked_fields": "WrongTypeError not_negative",
     "options.parts": "Listing",
     "protocol.ledger": "UNKNOWN_OUTCOME_KIND outer_id_of",
+    "run.genuine": "scope_binding",
     "run.resume": "OpenedContinuation end_continuation open_continuation",
     "run.state_places": "LatePlace TextPlace",
     "schemas.compiled": (
@@ -194,8 +197,8 @@ _LATE = {
     "stores.values": "Tenant Tenants",
     "surfaces.code_call.names": "looks_like_meta_tool",
     "surfaces.exec_wait.options": "configured",
-    "surfaces.exec_wait.profile": "binding_of",
     "surfaces.exec_wait.sources": "listed",
+    "surfaces.exec_wait.stored": "scope_of",
     "surfaces.exec_wait.surface": "direct_names",
     "tools.adapters": "register_adapter",
     "tools.names": "ImpossibleNameError can_be_called check_name",

@@ -17,10 +17,12 @@ from codemode import (
     PauseView,
     Record,
     create_code_mode_tool,
+    create_exec_wait_tools,
     inspect_interrupt,
     tool,
 )
 
+CALLS = '<ol class="calls">'  # is there where the calls of a program can be read
 KEY = "a key of the tests, of 32 bytes."
 
 
@@ -77,6 +79,54 @@ def test_what_cannot_be_read_is_said_and_no_failure(options: dict[str, Any]):
         assert "Its text is not known here" in page
     if options:
         assert "nobody reads acme" in pages(options)[0]
+
+
+def parked_page(scope: str, *, knows_the_keys: bool) -> str:
+    """Return the page of a program of exec and wait that waits for a person."""
+
+    async def main() -> str:
+        store = MemoryInterruptStore()
+        settings: Any = {"continuation": {"guard": store.guard, "keys": KEY, "max_age_ms": 86_400_000}}
+        pair = create_exec_wait_tools([refund], {"approvals": "park"}, settings=settings, store=store, tenant="acme")
+        await pair.exec.execute({"code": "const whose = 1; return await tools.refund({ order: 'a' })"}, scope=scope)
+        (record,) = (await store.list(tenant="acme", state="pending")).records
+        resume = pair.resume if knows_the_keys else None
+        auth = TokenAuth({token_hash(ANA): User("ana", ["acme"])})
+        transport = httpx.ASGITransport(approval_console(store, auth=auth, resume=resume))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=OWN) as browser:
+            await browser.post("/sign-in", data={"token": ANA})
+            return (await browser.get(f"/records/{record.id}")).text
+
+    return asyncio.run(main())
+
+
+def test_a_parked_program_is_read_with_its_scope_and_never_called_changed():
+    for scope in ("chat 1", ""):
+        page = parked_page(scope, knows_the_keys=True)
+        assert "signature" not in page
+        assert CALLS in page, scope
+        assert "changed" not in parked_page(scope, knows_the_keys=False)
+
+
+def test_a_bound_pause_says_that_its_context_is_missing():
+    async def main() -> str:
+        store = MemoryInterruptStore()
+        options: Any = {
+            "approval": {"mode": "interrupt"},
+            "continuation": {"guard": store.guard, "keys": KEY, "max_age_ms": 86_400_000},
+        }
+        code_mode = create_code_mode_tool([refund], options)
+        interrupt = await code_mode.execute({"js": "return tools.refund({ order: 'a' })"}, context_binding="thread 1")
+        record_id = await store.put(interrupt, tool=code_mode, tenant="acme")
+        auth = TokenAuth({token_hash(ANA): User("ana", ["acme"])})
+        transport = httpx.ASGITransport(approval_console(store, auth=auth, resume=code_mode.resume))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=OWN) as browser:
+            await browser.post("/sign-in", data={"token": ANA})
+            return (await browser.get(f"/records/{record_id}")).text
+
+    page = asyncio.run(main())
+    assert "bound to a context, and none was given" in page
+    assert "it was changed" not in page
 
 
 def test_users_who_are_replaced_are_nobody_at_once():

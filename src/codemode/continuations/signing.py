@@ -25,6 +25,15 @@ _UNKNOWN_KEY = (
     " `codemode console` in CODE_MODE_KEY"
 )
 _AUTH_FIELDS = {"alg", "keyId", "nonce", "issuedAtMs", "expiresAtMs", "signature"}
+_BINDINGS = "bindings"  # only where there is a binding: tags by which a missing or another one is told from tampering
+_MISSING_BINDING = (
+    "the continuation's signature is bound to a context, and none was given: give the context_binding= of the call that"
+    " paused, or for exec and wait its scope="
+)
+_OTHER_BINDING = (
+    "the continuation's signature is wrong for this context: the pause is not of the context_binding or scope that was"
+    " given"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +49,8 @@ class Auth:
 class KeyRing:
     """Secrets: the last one signs, any of them verifies. One may stand there twice.
 
-    ``purpose`` keeps uses of one key apart, ``binding`` (plain JSON) values that were signed for different owners.
+    ``purpose`` keeps uses of one key apart, ``binding`` (plain JSON, or a list of such parts) values that were signed
+    for different owners.
     """
 
     def __init__(self, keys: tuple[bytes, ...], *, purpose: str, binding: Any = None) -> None:
@@ -64,19 +74,21 @@ class KeyRing:
         self, value: Mapping[str, Any], texts: Iterable[str] = (), *, nonce: str, now_ms: int, max_age_ms: int
     ) -> dict[str, Any]:
         """Return ``value`` with an ``auth`` object, which covers ``texts`` too."""
-        auth = {
+        auth: dict[str, Any] = {
             "alg": ALGORITHM,
             "keyId": self._signing_id,
             "nonce": nonce,
             "issuedAtMs": now_ms,
             "expiresAtMs": now_ms + max_age_ms,
         }
+        if self._binding is not None:
+            auth[_BINDINGS] = self._binding_tags(self._signing_id, nonce)
         return {**value, "auth": {**auth, "signature": self._signature(value, texts, auth)}}
 
     def verify(self, signed: Mapping[str, Any], texts: Iterable[str] = (), *, now_ms: int | None) -> Auth:
         """Check signature and times, the signature alone without ``now_ms``. Raises `CodeModeProtocolError`."""
         auth = signed.get("auth")
-        if not isinstance(auth, dict) or set(cast("dict[str, Any]", auth)) != _AUTH_FIELDS:
+        if not isinstance(auth, dict) or set(cast("dict[str, Any]", auth)) - {_BINDINGS} != _AUTH_FIELDS:
             raise CodeModeProtocolError("the continuation is not signed")
         fields = cast("dict[str, Any]", auth)
         if fields["alg"] != ALGORITHM or not isinstance(fields["keyId"], str):
@@ -85,6 +97,7 @@ class KeyRing:
         claimed = fields["signature"]
         unsigned = {key: item for key, item in fields.items() if key != "signature"}
         try:
+            self._require_binding(fields)
             expected = self._signature(value, texts, unsigned)
         except (TypeError, ValueError, RecursionError):
             raise CodeModeProtocolError("the continuation is not plain JSON") from None
@@ -96,6 +109,25 @@ class KeyRing:
                 "the continuation's signature is wrong: it was changed, or is not for this host"
             )
         return _checked_times(fields, now_ms)
+
+    def _require_binding(self, fields: Mapping[str, Any]) -> None:
+        """Raise `CodeModeProtocolError` where the value says that it is bound otherwise; the signature covers that."""
+        self.secret(fields["keyId"])  # an unknown key is the reason then
+        own = None if self._binding is None else self._binding_tags(fields["keyId"], fields["nonce"])
+        claimed = fields.get(_BINDINGS)
+        if claimed == own:
+            return
+        needed = cast("list[Any]", claimed) if isinstance(claimed, list) else []
+        given = own or [None] * len(needed)
+        is_missing = any(tag is None and other is not None for tag, other in zip(given, needed, strict=False))
+        message, kind = (_MISSING_BINDING, "missing") if is_missing else (_OTHER_BINDING, "other")
+        raise CodeModeProtocolError(message, details={"binding": kind})
+
+    def _binding_tags(self, key_id: str, nonce: object) -> list[str | None]:
+        secret, binding = self.secret(key_id), self._binding
+        parts = cast("list[Any]", binding) if isinstance(binding, list) else [binding]
+        texts = [None if part is None else canonical_json([nonce, part]) for part in parts]
+        return [None if text is None else hmac.new(secret, text.encode(), "sha256").hexdigest()[:32] for text in texts]
 
     def _signature(self, value: Mapping[str, Any], texts: Iterable[str], auth: Mapping[str, Any]) -> str:
         mac = hmac.new(self.secret(auth["keyId"]), digestmod=hashlib.sha256)

@@ -1,4 +1,4 @@
-"""Tells interrupts that this host made from others, and opens what they continue. Resumes and claims nothing."""
+"""Verify interrupts of every surface, and open what they continue. Resumes and claims nothing."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 from ..continuations.sealing import unpack
 from ..continuations.signing import Auth
 from ..errors import CodeModeProtocolError, Resumable
-from ..interrupts.interrupt import Interrupt, PendingRequest, pending_requests, same_json
-from ..options.checked_fields import text_or_none
+from ..host.clock import now_ms
+from ..interrupts.interrupt import APPROVAL_KIND, Interrupt, PendingRequest, pending_requests, same_json
+from ..options.checked_fields import WrongTypeError, text_or_none
 from ..options.parts import CodeModeOptions
 from ..profile import Profile
 from ..protocol.continuation import Continuation, body_of
@@ -19,14 +20,14 @@ def verify(
     interrupt: Resumable | Mapping[str, Any],
     profile: Profile,
     options: CodeModeOptions,
-    now_ms: int | None,
+    at_ms: int | None,
     context_binding: str | None,
 ) -> tuple[Continuation, Auth]:
     """Return what an interrupt continues, if this host made exactly this interrupt.
 
-    ``now_ms`` None: at any time, expired or not. Raises `CodeModeProtocolError`.
+    ``at_ms`` None: at any time, expired or not. Raises `CodeModeProtocolError`.
     """
-    continuation, auth = opened(Interrupt.of(interrupt), options, now_ms, context_binding)
+    continuation, auth = opened(Interrupt.of(interrupt), options, at_ms, context_binding)
     if continuation.kept["profile"] != profile.name:
         raise CodeModeProtocolError(
             f"the program was paused by {continuation.kept['profile']!r} and cannot go on under {profile.name!r}"
@@ -36,10 +37,10 @@ def verify(
 
 
 def opened(
-    paused: Interrupt, options: CodeModeOptions, now_ms: int | None, context_binding: str | None
+    paused: Interrupt, options: CodeModeOptions, at_ms: int | None, context_binding: str | None
 ) -> tuple[Continuation, Auth]:
     """Return what an interrupt of whatever face continues, as `verify` does."""
-    texts, auth = unpack(paused.continuation, options.continuation, now_ms, context_binding)
+    texts, auth = unpack(paused.continuation, options.continuation, at_ms, context_binding)
     continuation = Continuation.from_dict(body_of(texts))
     if paused.outer_tool_call_id != continuation.kept["outer_tool_call_id"]:
         raise CodeModeProtocolError("the interrupt's outerToolCallId is not that of its continuation")
@@ -71,21 +72,89 @@ def restored_profile(continuation: Continuation, profile: Profile) -> Profile:
         raise CodeModeProtocolError(f"the program was paused with wrong parameters: {error}") from error
 
 
+def scope_binding(scope: str) -> str:
+    """Return what a continuation of exec and wait is bound to that belongs to this scope."""
+    return f"execWait:{scope}"
+
+
+def bindings_of(context_binding: str | None, scope: str | None) -> tuple[str | None, ...]:
+    """Return what a pause may be bound to. Raises `ValueError` for wrong types, and where both are given.
+
+    A pair of exec and wait with a store binds pauses of no scope too.
+    """
+    text_or_none(context_binding, "context_binding")
+    if scope is not None and not isinstance(scope, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise WrongTypeError(f"scope must be a string or None, got {scope!r:.100}")
+    if context_binding is not None and scope is not None:
+        raise ValueError("give context_binding= or, for exec and wait, scope=, and not both")
+    if scope:
+        return (scope_binding(scope),)
+    return (context_binding,) if context_binding is not None else (None, scope_binding(""))
+
+
+def opened_under(
+    paused: Interrupt, options: CodeModeOptions, at_ms: int | None, bindings: Sequence[str | None]
+) -> tuple[Continuation, Auth]:
+    """Return what an interrupt of any surface continues, as `opened` does, under the first binding that fits."""
+    refused: CodeModeProtocolError | None = None
+    for binding in bindings:
+        try:
+            return opened(paused, options, at_ms, binding)
+        except CodeModeProtocolError as error:
+            if "binding" not in error.details:
+                raise
+            refused = refused or error
+        except (AttributeError, TypeError) as error:
+            raise CodeModeProtocolError("this is not an interrupt of code mode") from error
+    assert refused is not None  # noqa: S101 - there is a binding
+    raise refused
+
+
 def genuine_interrupt(
-    value: Any, profile: Profile, options: CodeModeOptions | Mapping[str, Any] | None, context_binding: str | None
+    value: Any,
+    options: CodeModeOptions | Mapping[str, Any] | None,
+    context_binding: str | None = None,
+    scope: str | None = None,
 ) -> Interrupt:
     """Return an interrupt: an `Interrupt` as it is, plain JSON of one when this host has signed it, expired or not.
 
     A program can return JSON of any shape. Raises `CodeModeProtocolError` for everything else, `ValueError` for wrong
     options.
     """
-    settings = CodeModeOptions.of(options)
-    text_or_none(context_binding, "context_binding")
+    settings, bindings = CodeModeOptions.of(options), bindings_of(context_binding, scope)
     if isinstance(value, Interrupt):
         return value
     paused = Interrupt.from_dict(value)
-    try:
-        verify(paused, profile, settings, None, context_binding)
-    except (AttributeError, TypeError) as error:
-        raise CodeModeProtocolError("this is not an interrupt of code mode") from error
+    opened_under(paused, settings, None, bindings)
     return paused
+
+
+def is_interrupt(
+    value: Any,
+    *,
+    options: CodeModeOptions | Mapping[str, Any] | None = None,
+    context_binding: str | None = None,
+    scope: str | None = None,
+) -> bool:
+    """Return True for an interrupt of any surface, or its plain JSON, that this host made and could resume now.
+
+    A pause that belongs to a ``context_binding``, or to a ``scope`` of exec and wait, counts with that alone.
+    """
+    settings, bindings = CodeModeOptions.of(options), bindings_of(context_binding, scope)
+    try:
+        opened_under(Interrupt.of(value), settings, now_ms(), bindings)
+    except (CodeModeProtocolError, AttributeError, TypeError):
+        return False
+    return True
+
+
+def is_approval_interrupt(
+    value: Any,
+    *,
+    options: CodeModeOptions | Mapping[str, Any] | None = None,
+    context_binding: str | None = None,
+    scope: str | None = None,
+) -> bool:
+    """Return True for such an interrupt whose first request asks a person for approval."""
+    is_genuine = is_interrupt(value, options=options, context_binding=context_binding, scope=scope)
+    return is_genuine and Interrupt.of(value).payload.get("kind") == APPROVAL_KIND

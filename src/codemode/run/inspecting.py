@@ -10,11 +10,10 @@ from ..data.json_values import decode_json
 from ..errors import CodeModeProtocolError, Resumable
 from ..interrupts.agent_pauses import kept_by
 from ..interrupts.interrupt import Interrupt, PendingRequest
-from ..options.checked_fields import text_or_none
 from ..options.parts import CodeModeOptions
 from ..protocol.call_status import IN_ERRORS, call_id, call_status
 from ..protocol.ledger import UNTOLD, Fulfilled, LedgerEntry, Rejected, shown_text
-from .genuine import opened
+from .genuine import bindings_of, opened_under
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,7 +45,8 @@ class CallView:
 class PauseView:
     """A paused program: its text, types stripped, all its calls so far, and what waits.
 
-    ``unreadable`` says why there are only requests: the reader has not the key, or an agent's framework keeps the rest.
+    ``unreadable`` says why there are only requests: the reader lacks the key or the binding, or an agent's framework
+    keeps the rest.
     Nobody has checked them then.
     """
 
@@ -61,26 +61,27 @@ def inspect_interrupt(
     options: CodeModeOptions | Mapping[str, Any] | None = None,
     *,
     context_binding: str | None = None,
+    scope: str | None = None,
 ) -> PauseView:
-    """Show what an interrupt of any face has done and waits for, expired or not. Takes as long as it is long.
+    """Show what an interrupt of any surface has done and waits for, expired or not. Takes as long as it is long.
 
-    ``options`` have the keys, as for a resume, and ``context_binding`` is that of the call. A reader without the key
-    sees the requests alone, and ``unreadable`` says so. Raises `CodeModeProtocolError` for what is no interrupt, was
-    changed, or is of another version; `ValueError` for wrong options.
+    ``options`` have the keys, as for a resume; ``context_binding`` is the call's, ``scope`` that of exec and wait.
+    A reader without the key, or without the binding that a pause has, sees the requests alone, and ``unreadable`` says
+    which. Raises `CodeModeProtocolError` for what is no interrupt, was changed, belongs to another context than the one
+    given, or is of another version; `ValueError` for wrong options.
     """
-    settings = CodeModeOptions.of(options)
-    text_or_none(context_binding, "context_binding")
+    settings, bindings = CodeModeOptions.of(options), bindings_of(context_binding, scope)
     try:
         paused = Interrupt.of(interrupt)
         framework = kept_by(paused.continuation)
         if framework is not None:
             said = f"what the agent goes on from is kept by {framework}"
             return PauseView(js=None, calls=(), requests=paused.requests, unreadable=said)
-        continuation, _ = opened(paused, settings, None, context_binding)
+        continuation, _ = opened_under(paused, settings, None, bindings)
     except (AttributeError, TypeError) as error:
         raise CodeModeProtocolError("this is not an interrupt of code mode") from error
     except CodeModeProtocolError as error:
-        if error.details.get("unknown_key") is not True:
+        if error.details.get("unknown_key") is not True and error.details.get("binding") != "missing":
             raise
         return PauseView(js=None, calls=(), requests=Interrupt.of(interrupt).requests, unreadable=error.message)
     ledger = continuation.ledger

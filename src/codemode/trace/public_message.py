@@ -70,7 +70,7 @@ def first_line(text: str, instead: str) -> str:
 
 
 def _without_paths_and_credentials(text: str) -> str:
-    return mask_host_paths(_CREDENTIALS.compiled.sub("[secret]@", text))
+    return mask_host_paths(_CREDENTIALS.compiled.sub("", text))
 
 
 def _without_stack(text: str) -> list[str]:

@@ -14,7 +14,7 @@ from starlette.applications import Starlette
 from starlette.types import Receive, Scope, Send
 
 from codemode import ALL_TENANTS, CodeModeError, InterruptStore, Resumer
-from codemode.plugins import WrongTypeError
+from codemode.plugins import WrongTypeError, continuation_of
 
 from .guarded import Guarded
 from .later import LaterAnswers
@@ -164,7 +164,7 @@ def _resumers(store: InterruptStore, resume: Any) -> list[tuple[str | None, Resu
 def _continuation(resumer: tuple[str | None, Resume]) -> tuple[str | None, Any]:
     """Return an app and the options that have its keys, where its `resume` is a method of a tool."""
     app, resume = resumer
-    return app, getattr(getattr(getattr(resume, "__self__", None), "options", None), "continuation", None)
+    return app, continuation_of(getattr(resume, "__self__", None))
 
 
 def read_options(options: Any) -> ConsoleOptions:

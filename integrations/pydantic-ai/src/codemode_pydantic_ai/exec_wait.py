@@ -33,7 +33,7 @@ from codemode import (
     WorkerPool,
     create_exec_wait_tools,
 )
-from codemode.plugins import OpenedContinuation, binding_of, configured, direct_names
+from codemode.plugins import OpenedContinuation, configured, direct_names, scope_binding
 
 from .content import shown_with_content
 from .conversation_state import ConversationStates
@@ -208,7 +208,7 @@ class ExecWaitFace:
 
     def binding(self, conversation_id: str | None) -> str | None:
         """Return the scope of the conversation, as programs of a pair are bound to it."""
-        return binding_of(conversation_id) if conversation_id else None
+        return scope_binding(conversation_id) if conversation_id else None
 
     def program(self, run_id: Any, pair: ExecWaitTools, scope: str, calls: NestedCalls) -> PairProgram:
         """Return the program that a call of the model is on: one that was left waiting here, or another."""

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ...data.exact_integers import PLACES_KEY, with_texts
+from ...data.json_values import decode_json
 from ...data.narrowing import is_array, is_mapping, list_or_empty, mapping_or_empty
 from ...errors import CodeModeProtocolError, Resumable
 from ...interrupts.approval import is_decision
-from ...interrupts.interrupt import Interrupt, PendingRequest, same_json
-from ...options.checked_fields import sequence, text_or_none
+from ...interrupts.interrupt import INTERRUPT_TYPE, Interrupt, PendingRequest, same_json
+from ...options.checked_fields import sequence
 from ...options.parts import CodeModeOptions
-from ...run.genuine import genuine_interrupt
-from .profile import CODE_MODE
+from ...run.genuine import bindings_of, genuine_interrupt
 
 _RESPONSE_TYPE = "tool-approval-response"
 _ANSWER_KEYS = ("approved", "reason", "input", PLACES_KEY)
@@ -34,6 +34,7 @@ def to_approval_messages(
     *,
     options: CodeModeOptions | Mapping[str, Any] | None = None,
     context_binding: str | None = None,
+    scope: str | None = None,
 ) -> list[dict[str, Any]]:
     """Return one assistant message that asks for approval of the inner calls; none when nothing asks for approval.
 
@@ -42,7 +43,7 @@ def to_approval_messages(
     Raises `CodeModeProtocolError` for plain JSON that was not signed with the keys of ``options``: a program can return
     any.
     """
-    paused = genuine_interrupt(interrupt, CODE_MODE, options, context_binding)
+    paused = genuine_interrupt(interrupt, options, context_binding, scope)
     parts = [part for request in paused.requests if request.is_approval for part in _request_parts(request)]
     return [{"role": "assistant", "content": parts}] if parts else []
 
@@ -106,13 +107,14 @@ def unwrap_result(
     *,
     options: CodeModeOptions | Mapping[str, Any] | None = None,
     context_binding: str | None = None,
+    scope: str | None = None,
 ) -> UnwrappedResult:
     """Return whether a result of codeMode is a value or an interrupt, however a framework has wrapped it.
 
     Looks at the result itself, in ``{"type": "json" | "text", "value"}``, in ``toolResults[].output`` and in the
     ``tool-result`` parts of ``content``, and takes for an interrupt what `get_interrupt` does.
     """
-    interrupt = get_interrupt(result, options=options, context_binding=context_binding)
+    interrupt = get_interrupt(result, options=options, context_binding=context_binding, scope=scope)
     if interrupt is not None:
         return UnwrappedResult("interrupted", interrupt=interrupt)
     return UnwrappedResult("completed", _unwrapped(result))
@@ -123,19 +125,21 @@ def get_interrupt(
     *,
     options: CodeModeOptions | Mapping[str, Any] | None = None,
     context_binding: str | None = None,
+    scope: str | None = None,
 ) -> Interrupt | None:
     """Return the interrupt in a result, wrapped or not, or None.
 
-    An `Interrupt` counts as it is. Plain JSON of one, as it comes from a message log, counts when it was signed with
-    the keys of ``options`` (and, if any, under that ``context_binding``), expired or not: what a program itself returns
-    in that shape is only its value. Whether it can be resumed now is for `is_interrupt` to say.
+    An `Interrupt` of any surface counts as it is. Plain JSON of one, as it comes from a message log, counts when it was
+    signed with the keys of ``options`` (and, if any, under that ``context_binding`` or ``scope`` of exec and wait),
+    expired or not: what a program itself returns in that shape is only its value. Whether it can be resumed now is for
+    `is_interrupt` to say.
     """
     settings = CodeModeOptions.of(options)
-    text_or_none(context_binding, "context_binding")
-    for candidate in _candidates(result):
+    bindings_of(context_binding, scope)  # wrong types are refused, whatever the result is
+    for candidate in map(_read, _candidates(result)):
         if isinstance(candidate, Interrupt | Mapping):
             try:
-                return genuine_interrupt(candidate, CODE_MODE, settings, context_binding)
+                return genuine_interrupt(candidate, settings, context_binding, scope)
             except CodeModeProtocolError:
                 continue
     return None
@@ -200,6 +204,16 @@ def _candidates(result: Any) -> Iterator[Any]:
 def _unwrapped(result: Any) -> Any:
     is_wrapped = is_mapping(result) and set(result) == {"type", "value"} and result["type"] in ("json", "text")
     return result["value"] if is_wrapped else result
+
+
+def _read(candidate: Any) -> Any:
+    """Return a candidate, or what is in it where a message log has kept an interrupt as text."""
+    if not isinstance(candidate, str) or INTERRUPT_TYPE not in candidate:
+        return candidate
+    try:
+        return decode_json(candidate)
+    except ValueError:
+        return candidate
 
 
 def _parts(messages: Any, role: str) -> Iterator[Mapping[str, Any]]:

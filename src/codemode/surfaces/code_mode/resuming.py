@@ -1,4 +1,4 @@
-"""Going on with a paused codeMode program, and telling whether one can."""
+"""Resume a paused codeMode program."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from functools import partial
 from typing import Any
 
 from ...data.json_values import NOT_GIVEN
-from ...errors import CodeModeProtocolError, Resumable
+from ...errors import Resumable
 from ...host.sync import run_sync
-from ...interrupts.interrupt import APPROVAL_KIND, Interrupt
-from ...options.checked_fields import text_or_none
 from ...options.parts import CodeModeOptions
 from ...run.outer_call import OuterCall
-from ...run.resume import answers_of, resume, verified
+from ...run.resume import answers_of, resume
 from ...tools.catalog import Catalog
 from ...tools.collecting import collect_tools
 from ...workers.pool import WorkerPool
@@ -129,30 +127,3 @@ def continue_approval_sync(
             pool=pool,
         )
     )
-
-
-def is_interrupt(
-    value: Any,
-    *,
-    options: CodeModeOptions | Mapping[str, Any] | None = None,
-    context_binding: str | None = None,
-) -> bool:
-    """Return True for an interrupt, or its plain JSON, that this host made and could resume now."""
-    settings = CodeModeOptions.of(options)
-    text_or_none(context_binding, "context_binding")
-    try:
-        verified(value, CODE_MODE, settings, context_binding)
-    except (CodeModeProtocolError, AttributeError, TypeError):
-        return False
-    return True
-
-
-def is_approval_interrupt(
-    value: Any,
-    *,
-    options: CodeModeOptions | Mapping[str, Any] | None = None,
-    context_binding: str | None = None,
-) -> bool:
-    """Return True for such an interrupt whose first request asks a person for approval."""
-    is_genuine = is_interrupt(value, options=options, context_binding=context_binding)
-    return is_genuine and Interrupt.of(value).payload.get("kind") == APPROVAL_KIND

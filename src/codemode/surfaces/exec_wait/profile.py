@@ -39,11 +39,6 @@ OWN_LIMITS = (
 _MAX_CATALOG_REQUESTS = 256
 
 
-def binding_of(scope: str) -> str:
-    """Return what a continuation is bound to that belongs to this scope."""
-    return f"{NAME}:{scope}"
-
-
 def profile_of(options: ExecWaitOptions) -> Profile:
     """Return the profile of a pair with these options, of which a program at rest keeps what it depends on."""
     parameters = {

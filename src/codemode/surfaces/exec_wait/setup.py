@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from ...options.parts import CodeModeOptions
 from ...profile import Profile
+from ...run.genuine import scope_binding
 from ...run.outer_call import OuterCall
 from ...run.state_places import StatePlace, place_of
 from .catalog import ExecCatalog
 from .kinds import EXEC_KIND
 from .namespaces import NamespaceRegistry, Scopes, scopes_of
 from .options import ExecWaitOptions
-from .profile import binding_of
 from .telemetry import Counts
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Setup:
 
     def place(self, scope: str) -> StatePlace | None:
         """Return where programs of a scope leave values for each other."""
-        binding = binding_of(scope) if scope else self.settings.continuation.context_binding
+        binding = scope_binding(scope) if scope else self.settings.continuation.context_binding
         return place_of(self.settings.state, binding) if self.settings.has_state else None
 
     def outer(
@@ -54,7 +54,7 @@ class Setup:
             tool_call_id,
             messages,
             context,
-            context_binding=binding_of(scope) if scope or self.stored is not None else None,
+            context_binding=scope_binding(scope) if scope or self.stored is not None else None,
             state=self.place(scope),
             wait_ms=self.options.waits_ms,
             takes_output=self.options.approvals == "park",

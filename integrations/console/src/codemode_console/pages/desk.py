@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from starlette.requests import Request
 
 from codemode import ALL_TENANTS, Interrupt, InterruptStore, PauseView, Record, inspect_interrupt
+from codemode.plugins import scope_of
 
 from ..errors import unknown
 from ..later import LaterAnswers
@@ -40,10 +41,14 @@ class Desk:
         return app in self.apps or None in self.apps
 
     def reader_of(self, record: Record) -> Callable[[Interrupt], PauseView]:
-        """Return what reads the pause of a record: with the keys of its app, else those of the process."""
+        """Return what reads the pause of a record: with the keys of its app, else those of the process.
+
+        What a record says of its scope is taken from it; the signature tells whether that is so.
+        """
         if self.inspect is not None:
             return partial(self.inspect, record)
-        return partial(inspect_interrupt, options=self.options.get(record.app, self.options.get(None)))
+        options = self.options.get(record.app, self.options.get(None))
+        return partial(inspect_interrupt, options=options, scope=scope_of(record))
 
     async def record_of(self, request: Request) -> Record:
         """Return the record of the address. Somebody else's is unknown: `Problem` 404."""
