@@ -1,4 +1,7 @@
-"""One store of each kind, each with a clock that the test moves."""
+"""One store of each kind, each with a clock that the test moves.
+
+By default Postgres has the tests of `test_store_contract` and `test_store_databases`; in the full suite all of them.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from collections.abc import Iterator
 import pytest
 from postgres_cluster import cluster, new_database
 from stored_pauses import Clock
+from suite import full_only
 
 from codemode import MemoryInterruptStore, SqliteInterruptStore
 
@@ -23,7 +27,7 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
+@pytest.fixture(params=["memory", "sqlite", *full_only("postgres")])
 def kind(request):
     return request.param
 

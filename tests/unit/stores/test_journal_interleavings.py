@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 from postgres_cluster import new_database
 from stored_pauses import Clock
+from suite import full_only, rounds
 from test_store_interleavings import played
 from waiting import within
 
@@ -68,12 +69,12 @@ def check(told, steps, lines):
         assert outcome is None
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+@pytest.mark.parametrize("kind", ["sqlite", *full_only("postgres")])
 def test_in_any_interleaving_a_journal_is_written_by_one_owner_after_the_other(kind, request, tmp_path):
     folder = request.getfixturevalue("postgres_folder") if kind == "postgres" else None
 
     @settings(
-        max_examples=2,
+        max_examples=rounds(1, 2),
         deadline=None,
         phases=[Phase.explicit, Phase.generate],
         suppress_health_check=list(HealthCheck),

@@ -35,6 +35,11 @@ SCHEMA = {
 }
 
 
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def kind(request):
+    return request.param
+
+
 def through(make, scenario):
     async def run():
         async with make() as store:

@@ -35,6 +35,11 @@ from codemode.stores import keeping, schema, sqlite_file
 SUPPORT = Path(__file__).parents[2] / "support"
 
 
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def kind(request):
+    return request.param
+
+
 def test_changes_come_in_the_order_of_commits_past_a_slow_transaction(kind, make):
     """Who has its sequence first commits first: nobody reads past one that is still to come."""
     if kind == "memory":

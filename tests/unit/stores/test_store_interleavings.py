@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 from postgres_cluster import new_database
-from suite import rounds
+from suite import full_only, rounds
 from waiting import within
 
 from codemode import ALL_TENANTS, PostgresInterruptStore, SqliteInterruptStore, verify_audit
@@ -194,7 +194,7 @@ def check(told, records, changes):
         assert (one.outcome is not None) == (one.state in ENDED)
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+@pytest.mark.parametrize("kind", ["sqlite", *full_only("postgres")])
 def test_any_interleaving_keeps_the_states_and_applies_no_decision_twice(kind, request, tmp_path):
     folder = request.getfixturevalue("postgres_folder") if kind == "postgres" else None
 
