@@ -144,7 +144,9 @@ async def unwrapped_output(entry: LedgerEntry, result: ToolResult) -> Any:
         raise
     except Exception as error:
         raise HostRaised(hidden(entry, error)) from error
-    details = {"tool_name": entry.name, "tool_call_id": entry.tool_call_id, "content": blocks}
+    details: dict[str, Any] = {"tool_name": entry.name, "tool_call_id": entry.tool_call_id, "content": blocks}
+    if result.has_structured_content:
+        details["structured_content"] = result.structured_content
     raise HostRaised(CodeModeToolError(text, details=details))
 
 

@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 import binascii
-from collections.abc import Callable, Sequence
-from itertools import repeat
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice, repeat
 from typing import Any, cast
 
 from ..data.content import Content, current
-from ..data.json_values import NOT_GIVEN
-from ..data.narrowing import is_mapping
+from ..data.json_values import NOT_GIVEN, encode_json
+from ..data.narrowing import is_array, is_mapping, list_or_empty, mapping_or_empty
+from ..errors import CodeModeError
 from ..host import steps
+from ..trace.visible_text import clipped
 
 _WITH_BYTES = ("image", "audio", "resource")
 _MAX_TOLD = 20_000  # characters of what a failed call says
+_MAX_TOLD_VALUES = 2_000
+_MAX_MEMBERS = 64  # of a reason that is too large
+_MAX_MEMBER = 2_000  # characters of one
+_SAYS_NOTHING = re.compile(
+    r"(?:(?:an|the|internal|server|tool|call|unknown|unexpected) )*(?:error|failure|failed)?(?: occurred)?[.:!]*",
+    re.IGNORECASE,
+)
+_MAX_SAYING_NOTHING = 100
+_OF_THE_PROTOCOL = frozenset(
+    {"_meta", "content", "structuredContent", "toolResult", "isError", "is_error", "resultType"}
+)
 _PIECE_CHARACTERS = 1 << 18  # of four characters for three bytes
 _STEPS_OF_A_PIECE = 64
 _KEY_CHARACTERS = 1 << 10
@@ -27,7 +42,8 @@ class ToolResult:
     A program gets, in this order: ``structured_content`` when it is given, be it 0, False or None; the text of a single
     text block; else ``{"content": [...]}`` with all blocks as they are, but for images, audio and files: in a face that
     has `Content` it gets handles of these. A block is a mapping with a ``type``, or an object with a ``model_dump``
-    that gives one. With ``is_error`` the call has failed, and what its text blocks say is the message.
+    that gives one. With ``is_error`` the call has failed, and what its text blocks say is the message, else its
+    structured content.
     """
 
     __slots__ = ("content", "has_structured_content", "is_error", "structured_content")
@@ -139,17 +155,136 @@ def blocks_of(result: ToolResult) -> list[dict[str, Any]]:
 
 
 def failure_text(result: ToolResult, tool_name: str) -> str:
-    """Return what a result says of its failure."""
+    """Return what a result says of its failure, wherever it says it.
+
+    That is the text of its blocks and of embedded resources, and the address of a link; where these say nothing, or no
+    more than that it has failed, the structured content.
+    """
     said: list[str] = []
     left = _MAX_TOLD
     for block in map(_plain, result.content):
-        text = block.get("text") if block["type"] == "text" else None
-        if isinstance(text, str) and text:
+        text = _text_of(block)
+        if text:
             said.append(str.__str__(text[:left]))
             left -= len(said[-1]) + 1
         if left <= 0:
             break
-    return "\n".join(said)[:_MAX_TOLD] or f"tool {tool_name!r} failed"
+    text = "\n".join(said)
+    is_telling = len(text) > _MAX_SAYING_NOTHING or not _SAYS_NOTHING.fullmatch(text.strip())
+    if not is_telling and result.structured_content not in (None, "", {}, []):
+        more = _as_text(result.structured_content)
+        text = f"{text}\n{more}" if text and more else text or more
+    return text[:_MAX_TOLD] or f"tool {tool_name!r} failed"
+
+
+def _text_of(block: Mapping[str, Any]) -> str | None:
+    held = block.get("resource")
+    text = held.get("text") if block["type"] == "resource" and is_mapping(held) else block.get("text")
+    if block["type"] == "resource_link" and not isinstance(text, str):
+        text = block.get("uri")
+    return text if isinstance(text, str) else None
+
+
+def _as_text(value: Any) -> str:
+    """Return a value as text: a string as it is, all else as JSON; of what is too large its small members."""
+    if isinstance(value, str):
+        return value[:_MAX_TOLD]
+    try:
+        text = encode_json(value, max_bytes=_MAX_TOLD, max_values=_MAX_TOLD_VALUES, what="a reason")
+        return json.dumps(json.loads(text), ensure_ascii=False)
+    except CodeModeError:
+        small = mapping_or_empty(value).items()
+        shown = {str(name): one for name, one in islice(small, _MAX_MEMBERS) if isinstance(one, str | int | float)}
+        cut = {name: clipped(one, _MAX_MEMBER) if isinstance(one, str) else one for name, one in shown.items()}
+        return json.dumps(cut, ensure_ascii=False) if cut else ""
+
+
+def result_of_server(raw: Mapping[str, Any], output_schema: Any = None) -> ToolResult:
+    """Return what a server has answered, in whatever shape it came: nothing of it is lost. Metered work.
+
+    ``content`` may be one block, a text or any value, and ``toolResult``, of the first revision of the protocol, the
+    same. A result without either is the object of its own fields. A structured value that is null where
+    ``output_schema`` allows none, or is empty where there is no schema, gives way to what came with it.
+    """
+    content, structured = raw.get("content"), raw.get("structuredContent", NOT_GIVEN)
+    blocks, value = _blocks_in(content)
+    if not blocks and value is NOT_GIVEN:
+        blocks, value = _blocks_in(raw.get("toolResult"))
+    if _gives_way(structured, blocks, value, output_schema):
+        structured = value
+    elif value is not NOT_GIVEN:
+        blocks = [{"type": "text", "text": _as_text(value)}]
+    said = raw.get("isError", raw.get("is_error"))
+    is_error = said is True or said in (1, "true", "True")
+    if structured is NOT_GIVEN and (is_error or not blocks):
+        own = {name: one for name, one in raw.items() if name not in _OF_THE_PROTOCOL}
+        structured = own or NOT_GIVEN
+    return ToolResult(blocks, structured, is_error)
+
+
+def _gives_way(structured: Any, blocks: Sequence[Any], value: Any, output_schema: Any) -> bool:
+    """Tell whether something else that came is the result in place of a structured value."""
+    if structured is NOT_GIVEN:
+        return True
+    if structured is None:
+        return not _allows_null(output_schema) and (bool(blocks) or value is not NOT_GIVEN)
+    if output_schema is not None or structured not in ({}, [], ""):
+        return False
+    return value is not NOT_GIVEN or any(map(_says_something, blocks))
+
+
+def _allows_null(schema: Any) -> bool:
+    if not is_mapping(schema):
+        return False
+    kind = schema.get("type")
+    if kind == "null" or "null" in list_or_empty(kind) or schema.get("nullable") is True:
+        return True
+    return any(_is_null(one) for key in ("anyOf", "oneOf") for one in list_or_empty(schema.get(key))[:_MAX_MEMBERS])
+
+
+def _is_null(schema: Any) -> bool:
+    return is_mapping(schema) and schema.get("type") == "null"
+
+
+def _says_something(block: Any) -> bool:
+    try:
+        text = _text_of(_plain(block))
+    except TypeError:
+        return True
+    return text is None or text.strip() not in ("", "null", "{}", "[]", '""')
+
+
+def _blocks_in(content: Any) -> tuple[list[Any], Any]:
+    """Return the blocks of a content, or the value that it is where it has none."""
+    if content is None:
+        return [], NOT_GIVEN
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}], NOT_GIVEN
+    entries = [*content] if is_array(content) else [content]
+    steps.take(len(entries))
+    read = [_block(entry) for entry in entries if entry is not None]
+    blocks = [block for block in read if block is not None]
+    if read and not blocks:
+        return [], content
+    if len(blocks) < len(read):
+        others = (entry for entry in entries if entry is not None)
+        pairs = zip(read, others, strict=True)
+        blocks = [{"type": "text", "text": _as_text(entry)} if block is None else block for block, entry in pairs]
+    return blocks, NOT_GIVEN
+
+
+def is_block(entry: Any) -> bool:
+    """Tell whether an entry of a content is a block: a mapping with a type, or a model of an SDK."""
+    return isinstance(entry.get("type"), str) if is_mapping(entry) else hasattr(entry, "model_dump")
+
+
+def _block(entry: Any) -> Any:
+    """Return an entry of a content as a block; None for what is none."""
+    if is_block(entry):
+        return entry
+    if isinstance(entry, str):
+        return {"type": "text", "text": entry}
+    return {**entry, "type": "text"} if is_mapping(entry) and isinstance(entry.get("text"), str) else None
 
 
 def _plain(block: Any) -> dict[str, Any]:

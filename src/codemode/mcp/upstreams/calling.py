@@ -19,11 +19,8 @@ from mcp.shared.inbound import (
     x_mcp_header_map,
 )
 
-from ...data.json_values import NOT_GIVEN
 from ...data.narrowing import is_array, is_mapping
 from ...errors import CodeModeToolError
-from ...host import steps
-from ...tools.tool_result import ToolResult
 from ..config.values import ServerConfig
 from .clock import Clock
 from .connection import Connection
@@ -125,19 +122,6 @@ def client_info() -> types.Implementation:
     except PackageNotFoundError:
         own = "0"
     return types.Implementation(name="codemode", version=own)
-
-
-def result_of(raw: Mapping[str, Any], *, has_output_schema: bool) -> ToolResult:
-    """Return what a server has answered. Some write null for what they do not give. Metered work."""
-    content = raw.get("content")
-    steps.take(len(content) if is_array(content) else 1)
-    structured = raw.get("structuredContent", NOT_GIVEN)
-    if structured is None and not has_output_schema and content:
-        structured = NOT_GIVEN
-    blocks = (
-        [one for one in content if is_mapping(one) and isinstance(one.get("type"), str)] if is_array(content) else []
-    )
-    return ToolResult(blocks, structured, raw.get("isError") is True)
 
 
 def refused(config: ServerConfig, tool: str, error: MCPError) -> CodeModeToolError:

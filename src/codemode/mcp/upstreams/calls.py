@@ -20,11 +20,11 @@ from ...data.narrowing import is_mapping
 from ...errors import CodeModeAuthenticationError, CodeModeToolError
 from ...host.threads import run_check
 from ...observe.request_telemetry import inner_call, passed_on
-from ...tools.tool_result import ToolResult, unwrapped
+from ...tools.tool_result import ToolResult, result_of_server, unwrapped
 from ..config.secrets import Secrets
 from ..config.values import ServerConfig
 from .asking import ASKED_IN, MAX_ASKED_AT_ONCE, Asking
-from .calling import called, failed_call, mirrored, page_to_open, refused, result_of, stamped, unknown_outcome
+from .calling import called, failed_call, mirrored, page_to_open, refused, stamped, unknown_outcome
 from .clock import Clock
 from .connection import Connection
 from .hooks import UpstreamHooks
@@ -87,8 +87,8 @@ class Calls:
             with inner_call(self._config.name):
                 raw = await self._signed_in(name, tool, dict(arguments or {}), context, may_repeat=may_repeat)
         self._link.answered()
-        has_schema = tool is not None and tool.output_schema is not None
-        return await run_check(0, lambda: result_of(self._secrets.value(raw), has_output_schema=has_schema))
+        schema = None if tool is None else tool.output_schema
+        return await run_check(0, lambda: result_of_server(self._secrets.value(raw), schema))
 
     async def given(self, name: str, result: ToolResult) -> Any:
         """Return what a program gets, once whoever wants to has seen it."""

@@ -16,7 +16,7 @@ from ...errors import CodeModeToolError
 from ...host import steps
 from ...host.threads import LARGE_CHARACTERS, run_check
 from ...tools.server_lists import Cursors, LeftOut
-from ...tools.tool_result import ToolResult
+from ...tools.tool_result import ToolResult, is_block, result_of_server
 from ...trace.visible_text import one_line
 
 MAX_ITEMS = 10_000
@@ -145,10 +145,15 @@ async def result_of(answer: Awaitable[Any]) -> ToolResult:
 
 
 def _result(told: Any, content: Any) -> ToolResult:
+    raw = dict(told) if is_mapping(told) else {}
     structured = read(told, "structured_content", "structuredContent")
-    is_error = read(told, "is_error", "isError") is True
-    blocks = tuple(map(_Block, content)) if is_sequence(content) else ()
-    return ToolResult(blocks, NOT_GIVEN if structured is None else structured, is_error)
+    if structured is not None:
+        raw["structuredContent"] = structured
+    if content is None and (isinstance(told, str | int | float) or is_sequence(told)):
+        content = told
+    if is_sequence(content):
+        content = [_Block(one) if is_block(one) else one for one in content]
+    return result_of_server({**raw, "content": content, "isError": read(told, "is_error", "isError")})
 
 
 class _Block:

@@ -11,14 +11,12 @@ from suite import each_row
 
 from codemode.mcp.config.values import ServerConfig
 from codemode.mcp.upstreams.bounds import in_bounds
-from codemode.mcp.upstreams.calling import failed_call, mirrored, result_of, stamped, unknown_outcome
+from codemode.mcp.upstreams.calling import failed_call, mirrored, stamped, unknown_outcome
 from codemode.mcp.upstreams.lines import MAX_ASKED_VALUES, parsed, unreadable_answer
 from codemode.mcp.upstreams.losses import Lost
-from codemode.tools.tool_result import ToolResult
 
 SCHEMA = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
 TOOL = types.Tool(name="t", input_schema=SCHEMA)
-TEXT = {"type": "text", "text": "x"}
 
 
 def connection(era: str, *, is_stdio: bool = False) -> Any:
@@ -45,23 +43,6 @@ def test_the_newer_revision_is_said_in_every_request():
     assert stamped(connection("handshake"), "tools/call", {"name": "t"}, {}) == {
         "headers": {"mcp-protocol-version": "2026-07-28"}
     }
-
-
-@each_row(
-    "raw, has_schema, result",
-    [
-        ({"content": [TEXT]}, False, ToolResult([TEXT])),
-        ({"content": [TEXT], "structuredContent": 0}, False, ToolResult([TEXT], 0)),
-        ({"content": [TEXT], "structuredContent": None}, True, ToolResult([TEXT], None)),
-        ({"content": [TEXT], "structuredContent": None}, False, ToolResult([TEXT])),
-        ({"structuredContent": None}, False, ToolResult([], None)),
-        ({"content": [TEXT, 7, {"type": 5}, {}], "isError": True}, False, ToolResult([TEXT], is_error=True)),
-        ({"content": "no list", "isError": "yes"}, False, ToolResult([])),
-        ({}, False, ToolResult([])),
-    ],
-)
-def test_a_result_is_read_as_far_as_it_is_one(raw, has_schema, result):
-    assert result_of(raw, has_output_schema=has_schema) == result
 
 
 def test_an_error_says_whether_the_call_may_have_happened():
