@@ -14,12 +14,12 @@ from pydantic import ValidationError
 from ...data.narrowing import string_or_empty
 from ...host.cancellation import alongside, is_ended_from_outside
 from ..gateway.callers import left_of
+from ..page_urls import is_page, page_host
 from .legs import Leg
 from .questions import Question, form_of, message_of
 
 DECLINED = types.ElicitResult(action="decline")
 _PAGE_SECONDS = 3600.0
-_SCHEMES = ("https://", "http://")
 _NOBODY = frozenset({types.CONNECTION_CLOSED, types.METHOD_NOT_FOUND, types.INVALID_REQUEST})
 _log = logging.getLogger("codemode.mcp")
 
@@ -27,7 +27,7 @@ _log = logging.getLogger("codemode.mcp")
 def can_be_shown(question: Question, *, url: bool) -> bool:
     """Tell whether anybody can be asked this: a page to sign in on needs a client that opens pages."""
     if question.kind == "sign-in":
-        return url and string_or_empty(question.payload.get("url")).startswith(_SCHEMES)
+        return url and is_page(question.payload.get("url"))
     return question.kind in ("approval", "unknown")
 
 
@@ -37,8 +37,8 @@ def elicitation(question: Question, leg: Leg) -> types.ElicitRequest:
         schema = form_of(question, has_session=leg.facts.has_session)
         form = types.ElicitRequestFormParams(message=message_of(question, leg.code), requested_schema=schema)
         return types.ElicitRequest(params=form)
-    message = f"Sign in to {question.server}, and then say that it is done."
     url = string_or_empty(question.payload.get("url"))
+    message = f"Sign in to {question.server} at {page_host(url)}, and then say that it is done."
     return types.ElicitRequest(
         params=types.ElicitRequestURLParams(message=message, url=url, elicitation_id=question.interrupt_id)
     )

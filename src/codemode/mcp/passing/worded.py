@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 import mcp_types as types
 from pydantic import ValidationError
@@ -13,12 +12,12 @@ from pydantic import ValidationError
 from ...data.json_shape import weigh
 from ...data.narrowing import is_mapping, mapping_or_empty
 from ...trace.visible_text import clipped, visible
+from ..page_urls import PageURLError, page_host
 
 MAX_MESSAGE_CHARACTERS = 4_000
 MAX_FORM_CHARACTERS = 32_000
 MAX_FIELDS = 40
 MAX_SAMPLING_CHARACTERS = 2_000_000
-MAX_URL_CHARACTERS = 4_000
 
 
 class Declined(Exception):  # noqa: N818 - an answer
@@ -67,10 +66,12 @@ def refusal(request: types.InputRequest, capabilities: types.ClientCapabilities 
 def _elicitation(server: str, params: Mapping[str, Any]) -> types.ElicitRequestParams:
     message = told_by(server, str(params.get("message") or ""))
     if params.get("mode") == "url":
-        url = params.get("url")
-        if not isinstance(url, str) or not _is_web(url):
-            raise Declined("a URL to open must be https, or http, and have a host")
-        said = f"{message}\n[{visible(server)}] opens {urlsplit(url).hostname}"
+        url = str(params.get("url"))
+        try:
+            host = page_host(url)
+        except PageURLError as error:
+            raise Declined(f"a URL to open {error}") from None
+        said = f"{message}\n[{visible(server)}] opens {host}"
         return types.ElicitRequestURLParams(message=said, url=url, elicitation_id=params.get("elicitationId"))
     schema = params.get("requestedSchema")
     if not is_mapping(schema) or weigh(schema, MAX_FORM_CHARACTERS) >= MAX_FORM_CHARACTERS:
@@ -89,13 +90,3 @@ def _sampling(server: str, params: Mapping[str, Any]) -> types.CreateMessageRequ
     asked.system_prompt = f"{prompt}\n\n{asked.system_prompt}" if asked.system_prompt else prompt
     asked.include_context = None  # it would be that of all servers behind the gateway
     return asked
-
-
-def _is_web(url: str) -> bool:
-    if len(url) > MAX_URL_CHARACTERS or not url.isprintable() or " " in url:
-        return False
-    try:
-        parts = urlsplit(url)
-        return parts.scheme in ("https", "http") and bool(parts.hostname)
-    except ValueError:
-        return False

@@ -31,6 +31,7 @@ from pydantic import AnyUrl
 
 from ...trace.visible_text import one_line
 from ..config.values import ServerConfig
+from ..page_urls import PageURLError, page_host
 from .doors import Door
 from .errors import RefusedError, SignInError, UnreachableError
 from .settings import AuthSettings
@@ -91,6 +92,10 @@ class Exchange:
                     f"{self._server.name!r} names the authorization server {issuer}, not that of auth.issuer"
                 )
             await self.door.check_url(url)
+            try:
+                page_host(url)
+            except PageURLError as error:
+                raise RefusedError(f"the page on which {self._server.name!r} asks to sign in {error}") from None
             if shown is not None:
                 await shown(url)
 

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from ...host.threads import off_loop
 from ...trace.visible_text import one_line
 from ..config.values import ConfigError, GatewayConfig, ServerConfig
+from ..page_urls import page_host
 from .attempts import Attempt
 from .browser import open_in_browser
 from .errors import SignInError
@@ -52,7 +53,7 @@ async def login(
         attempt = sign_ins.begun(server, principal, is_asked_for=True)
         url = await attempt.url()
         if url:
-            _say(told, f"Sign in to {name} at:", url)
+            _say(told, f"Sign in to {name} at {page_host(url)}:", url)
         if read_line is None:
             await attempt.wait()
         else:

@@ -22,6 +22,7 @@ from mcp.shared.inbound import (
 from ...data.narrowing import is_array, is_mapping
 from ...errors import CodeModeToolError
 from ..config.values import ServerConfig
+from ..page_urls import is_page
 from .clock import Clock
 from .connection import Connection
 from .lines import UNREADABLE
@@ -31,7 +32,6 @@ from .streams import SENDING, Sending
 OUTCOME_UNKNOWN = "OUTCOME_UNKNOWN"
 TIMEOUT = "TIMEOUT"
 _MAX_SAID = 20_000
-_MAX_URL = 1 << 13
 # How the transports of the SDK word that there is no answer.
 _OF_THE_SDK = ("SSE stream ", "Failed to parse ")
 
@@ -137,9 +137,7 @@ def page_to_open(error: MCPError) -> str | None:
     asked = error.error.data.get("elicitations")
     first = asked[0] if is_array(asked) and asked else None
     url = first.get("url") if is_mapping(first) else None
-    if not isinstance(url, str) or not url.startswith(("https://", "http://")) or len(url) > _MAX_URL:
-        return None
-    return url if url.isascii() and url.isprintable() else None
+    return url if isinstance(url, str) and url.isascii() and is_page(url) else None
 
 
 def unknown_outcome(config: ServerConfig, tool: str, lost: Lost) -> CodeModeToolError:

@@ -157,7 +157,9 @@ async def test_a_client_that_cannot_be_asked_is_not_and_the_server_is_told_why(m
         (lambda session: session.elicit_url("Look", "javascript:alert(1)", "1"), "must be https"),
         (lambda session: session.elicit_url("Look", "file:///etc/passwd", "1"), "must be https"),
         (lambda session: session.elicit_url("Look", "https://[::1", "1"), "must be https"),
-        (lambda session: session.elicit_url("Look", "https://x/" + "y" * 5000, "1"), "must be https"),
+        (lambda session: session.elicit_url("Look", "https://x/" + "y" * 9000, "1"), "at most 8,192 characters"),
+        (lambda session: session.elicit_url("Look", r"https://evil.example/\@bank.example/", "1"), "backslashes"),
+        (lambda session: session.elicit_url("Look", "https://bank.example@evil.example/x", "1"), "no user name"),
         (sampling(tools=[types.Tool(name="t", input_schema={"type": "object"})]), "does not sample with tools"),
         (sampling(system_prompt="x" * 3_000_000), "at most 2,000,000"),
     ],
@@ -190,7 +192,7 @@ async def test_of_a_huge_id_nothing_is_kept() -> None:
 @in_loop
 async def test_a_url_says_where_it_leads_and_its_end_is_told_to_the_client(mode: str) -> None:
     async def ask(session: Any) -> Any:
-        answer = await session.elicit_url("Sign in", "https://bank.example@evil.example/x", "1", related_request_id="")
+        answer = await session.elicit_url("Sign in", "https://\uff42ank.example/x", "1", related_request_id="")
         await session.send_elicit_complete("1")
         await session.send_elicit_complete("none such")
         return answer
@@ -201,7 +203,7 @@ async def test_a_url_says_where_it_leads_and_its_end_is_told_to_the_client(mode:
     async with reached(upstream, mode, elicitation_callback=person, message_handler=heard.put) as (client, _):
         assert await said_of(client) == '{"action":"accept"}'
         (asked,) = person.asked
-        assert asked.message == "[s] Sign in\n[s] opens evil.example"
+        assert asked.message == "[s] Sign in\n[s] opens bank.example"
         if mode == LEGACY:
             async with asyncio.timeout(60):
                 told = await heard.get()

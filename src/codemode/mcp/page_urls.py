@@ -1,0 +1,75 @@
+"""Check the URL of a page that a person is asked to open, and name its host."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from urllib.parse import urlsplit
+
+import idna
+
+MAX_URL_CHARACTERS = 8_192
+
+_HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*\.?")
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
+
+
+class PageURLError(ValueError):
+    """A URL that no person is asked to open; the text says why."""
+
+
+def page_host(url: object) -> str:
+    """Return the host that a browser opens for ``url``, in lower case and as punycode.
+
+    Raises `PageURLError` for everything that a reader and a browser may take for different hosts: backslashes, user
+    information, white space, control characters, escapes or odd numbers in the host.
+    """
+    if not isinstance(url, str) or len(url) > MAX_URL_CHARACTERS:
+        raise PageURLError(f"must be a text of at most {MAX_URL_CHARACTERS:,} characters")
+    if not url.isprintable() or " " in url or "\\" in url:
+        raise PageURLError("must have no blanks, control characters or backslashes")
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        raise PageURLError("must be https, or http, and have a host") from None
+    if parts.scheme not in ("https", "http") or not host or port == 0:
+        raise PageURLError("must be https, or http, and have a host")
+    if "@" in parts.netloc:
+        raise PageURLError("must have no user name or password in front of the host")
+    return f"[{_ipv6(host)}]" if ":" in host else _name(host)
+
+
+def is_page(url: object) -> bool:
+    """Return whether a person may be asked to open ``url``."""
+    try:
+        page_host(url)
+    except PageURLError:
+        return False
+    return True
+
+
+def _ipv6(host: str) -> str:
+    try:
+        address = ipaddress.IPv6Address(host)
+    except ValueError:
+        raise PageURLError("must have a host that every browser reads alike") from None
+    if address.scope_id is not None:
+        raise PageURLError("must have an IPv6 address without a zone")
+    return address.compressed
+
+
+def _name(host: str) -> str:
+    try:
+        name = host if host.isascii() else idna.encode(host, uts46=True).decode("ascii")
+    except idna.IDNAError:
+        raise PageURLError("must have a host that every browser reads alike") from None
+    if _HOST.fullmatch(name) is None:
+        raise PageURLError("must have a host that every browser reads alike")
+    # A browser reads a host whose last label is a number as an IPv4 address, in octal and hexadecimal too.
+    if _NUMBER.fullmatch(name.rstrip(".").rpartition(".")[2]):
+        try:
+            return str(ipaddress.IPv4Address(name))
+        except ValueError:
+            raise PageURLError("must write an IPv4 address as four decimal numbers") from None
+    return name
