@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from .lock import Lock
 
-    Analyser = Callable[..., dict[str, Any]]
-
 CHANNEL_FD = 3
 # Little, for each read allocates so much anew. Of a long frame more is read at once.
 READ_BYTES = 1 << 12
@@ -36,6 +34,8 @@ _HEADER, _LIMITS, _ANALYSIS = map(struct.Struct, (">I", ">III?", ">IB"))
 _ANALYSE, _RUN, _RUN_MODULE, _DELIVER, _HOLD, _TIME = b"ARMDST"
 # What a program is to be read as, by the number in the frame.
 _MODULE_FACE = 2
+# Of a program that has failed in a way of which the engine may not know the place.
+_THREW, _PLACE_MS = 'X{"name":"TypeError"', 200
 _OUT_OF_MEMORY = "out of memory"
 _NO_MEMORY = b'F{"message": "MemoryError", "origin": "memory"}'
 
@@ -64,7 +64,7 @@ class Worker:
         self.engines = load_source("engines", config["engines_path"]).Engines(config)
         self.identity = {"engine": config["engine_version"], "kernel": self.engines.kernel_hash}
         first = self.engines.make()
-        self.analyse = _load_analyser(config["analyser"])
+        self.analyse: Any = _load_analyser(config["analyser"])
         self.may_hold_long_integers: Callable[[bytes | memoryview], bool] = load_source(
             "long_integers", config["long_integers_path"]
         ).may_hold_long_integers
@@ -78,6 +78,7 @@ class Worker:
     def use(self, engine: tuple[Any, Any, int]) -> None:
         """Run the next program in this engine."""
         self.engine = engine
+        self._config = ""  # of its program
         self.context, self.kernel, self._bytes_taken = engine
         self.turns = self._turns_of(self.context, self.kernel, EngineFailed, time.monotonic)
 
@@ -164,7 +165,7 @@ class Worker:
         kind = body[0] if body else 0
         if kind == _DELIVER:
             operation = "deliver exactly" if self.may_hold_long_integers(body) else "deliver"
-            return _framed(*self.turns.take(operation, str(body[1:], "utf-8")))
+            return self._framed(*self.turns.take(operation, str(body[1:], "utf-8")))
         if kind == _HOLD:
             self.turns.tell("hold", str(body[1:], "utf-8"))
             return b"", False
@@ -204,18 +205,37 @@ class Worker:
         config = str(body[1 + _LIMITS.size :], "utf-8")
         exactly = self.may_hold_long_integers(config.partition(_GIVEN)[2].encode())
         operation = "run exactly" if exactly else "run"
+        self._config = config
         if not is_module:
-            return _framed(*self.turns.take(operation, config))
+            return self._framed(*self.turns.take(operation, config))
         try:
             self.turns.tell(operation, config)
         except EngineFailed as error:
             if not str(error).endswith(": out of memory"):
                 raise
-            return _framed(*self.turns.take("refused", "InternalError: out of memory"))
+            return self._framed(*self.turns.take("refused", "InternalError: out of memory"))
         if stop_ms:
             self.turns.bound(stop_ms, counts_waiting)
         begun = self._evaluated(_DECODER.raw_decode(config, len(_JS))[0], memory_limit_bytes)
-        return _framed(*self.turns.go_on(*begun))
+        return self._framed(*self.turns.go_on(*begun))
+
+    def _framed(self, lines: str, ended: bool) -> tuple[bytes, bool]:
+        last = lines.rfind("\n") + 1
+        if ended and lines.startswith(_THREW, last) and self.analyse is not None:
+            lines = lines[:last] + self._corrected(lines[last:])
+        return _frames(lines.encode()), ended
+
+    def _corrected(self, line: str) -> str:
+        """What a program threw, with the place that its text shows where the engine knows none."""
+        try:
+            config: dict[str, Any] = json.loads(self._config)
+            given: dict[str, Any] = config.get("given") or {}
+            module: dict[str, Any] = given.get("module") or {}
+            prefix: int = module.get("prefix", 0)
+            corrected: Callable[[str, str, int], str] = self.analyse.corrected
+            return corrected(line, config["js"].encode()[prefix:].decode(), _PLACE_MS)
+        except Exception:  # noqa: BLE001 -- a place is worth less than what was thrown
+            return line
 
     def _evaluated(self, js: str, memory_limit_bytes: int) -> tuple[str, object]:
         """What the kernel is told of a module: the engine's promise, which is not looked at, or why there is none."""
@@ -234,14 +254,10 @@ def _fix_time_zone() -> None:
     time.tzset()
 
 
-def _load_analyser(location: dict[str, Any] | None) -> Analyser | None:
+def _load_analyser(location: dict[str, Any] | None) -> Any:
     if location is None:
         return None
     return load_source("analyse", location["path"]).load(location["site_paths"])
-
-
-def _framed(lines: str, ended: bool) -> tuple[bytes, bool]:
-    return _frames(lines.encode()), ended
 
 
 def _frames(lines: bytes) -> bytes:

@@ -35,6 +35,7 @@ PARTS = (
     "names",
     "parse",
     "places",
+    "read_places",
     "rereading",
     "result_reads",
     "strip_types",
@@ -59,6 +60,7 @@ def load(site_paths: list[str], clock: Callable[[], float] | None = None) -> Ana
     stand in front of line 1 of ``"js"``, the global that these read, what is imported under which names, what
     `import()` loads, and which members of a namespace must be functions; beside them ``"asked"``, the text of which the
     engine says whether it is a module.
+    Its attribute ``corrected(line, text, deadline_ms)`` is `read_places.ReadPlaces.corrected`.
     Lines and columns are 1-based; columns count UTF-16 units. Raises ImportError when the parser is missing.
     """
     house = __package__ or _house()
@@ -68,7 +70,14 @@ def load(site_paths: list[str], clock: Callable[[], float] | None = None) -> Ana
     symbols = parse.symbols_by_kind(parser)
     walk = parts["collecting"].FactWalk(symbols, parts)
     modules = parts["module_analysis"].ModuleAnalysis(parts, symbols)
+    read_places = parts["read_places"].ReadPlaces(symbols, parts)
     now = clock or import_module("time").thread_time
+
+    def within(deadline_ms: int) -> Callable[[bytes], Tree | None]:
+        return partial(parse.parse, parser, end=now() + deadline_ms / 1000, clock=now)
+
+    def corrected(line: str, text: str, deadline_ms: int) -> str:
+        return read_places.corrected(line, text, within(deadline_ms))
 
     def analyse(
         text: str,
@@ -76,13 +85,14 @@ def load(site_paths: list[str], clock: Callable[[], float] | None = None) -> Ana
         face: int = PLAIN,
         is_rehearsal: bool = False,
     ) -> dict[str, Any]:
-        in_time = partial(parse.parse, parser, end=now() + deadline_ms / 1000, clock=now)
+        in_time = within(deadline_ms)
         if face == MODULE:
             return modules.analyse(text, in_time, is_rehearsal=is_rehearsal)
         return _function_body(parts, walk, text, in_time, wants_names=face == WITH_NAMES, is_rehearsal=is_rehearsal)
 
     walk.prepare()
     modules.prepare()
+    setattr(analyse, "corrected", corrected)  # noqa: B010 - a function has no such attribute for type checkers
     return analyse
 
 
