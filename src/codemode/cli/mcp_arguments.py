@@ -45,6 +45,7 @@ def add_mcp(commands: Any) -> None:
         epilog=f"{_CONFIG}\n{_EXITS}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    mcp.set_defaults(parser=mcp)
     _add_config(mcp, default=None, told="the configuration (default: see below)")
     where = mcp.add_mutually_exclusive_group()
     where.add_argument("--http", metavar="HOST:PORT", help="serve streamable HTTP there, for many clients")
@@ -88,6 +89,7 @@ def _part(parts: Any, name: str, told: str, **more: Any) -> argparse.ArgumentPar
         formatter_class=argparse.RawDescriptionHelpFormatter,
         **more,
     )
+    parser.set_defaults(parser=parser)
     _add_config(parser)
     return parser
 
