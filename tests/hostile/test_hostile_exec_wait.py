@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
+from suite import each_row
 
 from codemode import PoolOptions, WorkerPool
 
@@ -37,8 +38,8 @@ def test_group(group: str, pool: WorkerPool, capfd: pytest.CaptureFixture[str]) 
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("group", groups(EXEC_FOLDER))
-@pytest.mark.parametrize("way", ["warm", "cold"])
+@each_row("group", groups(EXEC_FOLDER))
+@each_row("way", ["warm", "cold"])
 def test_programs_against_what_is_of_exec_alone(group: str, way: Way, pool: WorkerPool) -> None:
     programs = load_group(group, "exec", EXEC_FOLDER)
     outcomes = asyncio.run(run_programs(programs, pool, lambda _: way, make=make_world))
