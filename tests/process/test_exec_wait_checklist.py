@@ -73,16 +73,17 @@ def ran(over):
 # -- O59
 
 
-NAMES = ("beep", "echo", "exec", "send_mail")
+NAMES = ("echo", "exec", "send_mail", "beep")
 
 
 @pytest.mark.parametrize("config", [None, False, {}, {"tools": {}}, {"tools": {"codeMode": False}}])
 def test_a_disabled_config_leaves_the_surface_as_it_is(running, config):
     async def main(servers: StdioServers) -> Any:
-        return plan_surface(mixed(servers), config)
+        owners = [f"mcp:{one.owner}" for one in servers.sources]  # they cannot be listed on their own loop
+        return plan_surface(mixed(servers), config), owners
 
-    surface = running.run(main)
-    assert (surface.active, surface.pair, tuple(sorted(surface.visible))) == (False, None, NAMES)
+    surface, owners = running.run(main)
+    assert (surface.active, surface.pair, surface.visible) == (False, None, (*NAMES, *owners))
 
 
 @pytest.mark.parametrize("value", [{}, {"timeoutMs": 500}, {"enabled": False}])

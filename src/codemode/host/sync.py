@@ -26,7 +26,7 @@ def run_sync(work: Coroutine[Any, Any, ResultT]) -> ResultT:
     with importing:
         import asyncio
 
-    if not _has_loop():
+    if not has_running_loop():
         return asyncio.run(work)  # in no `except`: what it raises would be told as having come of that
     try:
         refuse_in_workflow()  # here: nothing tells it in another thread
@@ -36,7 +36,8 @@ def run_sync(work: Coroutine[Any, Any, ResultT]) -> ResultT:
     return _run_in_thread(work)
 
 
-def _has_loop() -> bool:
+def has_running_loop() -> bool:
+    """Return True where an event loop runs in this thread."""
     import asyncio
 
     try:

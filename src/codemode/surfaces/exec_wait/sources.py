@@ -75,7 +75,8 @@ class ToolSource:
         for what, value in named:
             if not isinstance(value, str) or _PART.fullmatch(value) is None:
                 raise InvalidConfigError(
-                    f"sources.{what} must be a name of at most 64 letters, digits, _, -, @, / and ., got {value!r}"
+                    f"sources.{what} must be 1 to 64 ASCII letters, digits, _, @, -, / and ., of which -, / and ."
+                    f" cannot come first, got {value!r}"
                 )
 
 
@@ -139,7 +140,7 @@ def entries_of(sources: Any) -> tuple[Entry, ...]:
         if one.source == MCP:
             continue
         owner = one.owner or CORE
-        for tool in collect_plain_tools(one.tools, _checked_name).values():
+        for tool in collect_plain_tools(one.tools, check_source_name).values():
             if tool.name in LEFT_OUT or is_of_pair(tool):
                 continue
             tool_id = f"{one.source}:{owner}:{tool.name}"
@@ -182,7 +183,8 @@ def _session_alone(session: Any) -> InvalidConfigError:
     return InvalidConfigError(f"sources: a session of MCP, as {what}, is given as ToolSource(session, source='mcp')")
 
 
-def _checked_name(name: Any) -> str:
+def check_source_name(name: Any) -> str:
+    """Return a name that a tool of a source may have. Raises `ImpossibleNameError` for others."""
     name = check_is_name(name)
     if len(name) > _MAX_NAME_CHARACTERS or not name.isprintable():
         raise ImpossibleNameError(f"{name[:32]!r} is too long for a tool's name, or has a control character in it")

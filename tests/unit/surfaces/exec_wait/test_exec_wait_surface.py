@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ def tools(*names: str) -> list[Tool]:
 @each_row("config", [None, False, {}, {"timeoutMs": 500}, {"tools": {}}, {"enabled": False}])
 def test_without_enabled_true_nothing_changes(config: Any):
     surface = plan_surface(tools("b", "a"), config)
-    assert (surface.active, surface.visible, surface.pair) == (False, ("a", "b"), None)
+    assert (surface.active, surface.visible, surface.pair) == (False, ("b", "a"), None)
 
 
 @pytest.mark.parametrize("config", [True, {"enabled": True}, ON])
@@ -31,6 +32,51 @@ def test_enabled_it_is_exactly_the_pair(config: Any):
     assert (surface.active, surface.visible) == (True, ("exec", "wait"))
     assert surface.pair is not None
     assert surface.pair.catalog.names() == ("host:core:a", "host:core:exec")
+
+
+class Session:
+    """A session of the SDK, as far as it is asked here."""
+
+    def __init__(self, *names: str, fails: bool = False) -> None:
+        self._names, self._fails = names, fails
+
+    async def list_tools(self, cursor: str | None = None) -> Any:
+        if self._fails:
+            raise OSError("it is gone")
+        half = len(self._names) // 2
+        names = self._names[:half] if cursor is None else self._names[half:]
+        page = {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in names]}
+        return page | ({"nextCursor": "2"} if cursor is None else {})
+
+    async def call_tool(self, name: str, arguments: Any) -> Any:
+        raise AssertionError(name)
+
+
+def test_an_inactive_surface_shows_what_came_in_in_that_order():
+    given = [
+        ToolSource(tools("z", "m")),
+        ToolSource(Session("write", "read", "list"), source="mcp", owner="files"),
+        ToolSource(tools("tool_search", "a"), source="plugin", owner="p"),
+        ToolSource(Session(fails=True), source="mcp", owner="gone"),
+    ]
+    surface = plan_surface(given, False, direct=["ask", "z"])
+    expected = ("z", "m", "write", "read", "list", "tool_search", "a", "mcp:gone", "ask")
+    assert (surface.active, surface.visible) == (False, expected)
+
+
+def test_a_server_is_named_where_a_running_loop_keeps_it_from_being_listed():
+    async def main() -> Any:
+        return plan_surface([ToolSource(Session("read"), source="mcp", owner="files")], False)
+
+    assert asyncio.run(main()).visible == ("mcp:files",)
+
+
+def test_the_message_about_an_owner_states_its_rule():
+    for owner in ("-x", "/x", ".x", "", "a b", "x" * 65, "\u00e9"):
+        with pytest.raises(InvalidConfigError, match=r"1 to 64 ASCII letters.*cannot come first"):
+            ToolSource(tools("a"), owner=owner)
+    for owner in ("_x", "@acme/x", "1.x-y", "x" * 64):
+        assert ToolSource(tools("a"), owner=owner).owner == owner
 
 
 def test_an_agents_false_leaves_all_as_it_is():
