@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, create_model
 from codemode.plugins import with_texts, without_texts
 
 from .approvals import Question
-from .questions import digest
+from .graph import digest
 
 _OWN = ("tool_approval", "unknown_outcome")
 

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from langchain_core.runnables import RunnableConfig
 
-from .pregel import CHECKPOINTER, CHECKPOINTS, NAMESPACE, RETURN, TASK_ID, inside
+from .pregel import CHECKPOINTER, CHECKPOINTS, NAMESPACE, RESUME, RETURN, RUN, TASK_ID, inside
 
 _log = logging.getLogger("codemode.approvals")
 
@@ -82,6 +82,16 @@ async def save_beside_async(config: RunnableConfig, name: str, value: Any) -> No
         await saver.aput_writes(place, [(RETURN, value)], name)
 
 
+def forget_plain_answer(loop: Any) -> None:
+    """Let no later run find the plain answer that a run of a graph was given."""
+    loop.checkpointer.put_writes(_place_of_loop(loop), [(RESUME, None)], RUN)
+
+
+async def forget_plain_answer_async(loop: Any) -> None:
+    """Do what `forget_plain_answer` does without blocking."""
+    await loop.checkpointer.aput_writes(_place_of_loop(loop), [(RESUME, None)], RUN)
+
+
 def read_writes(config: RunnableConfig) -> list[Any]:
     """Return all values that were written beside the checkpoint as results."""
     saver, place = _place(config)
@@ -102,6 +112,12 @@ def _results(found: Any) -> list[Any]:
 def _place_of_result(config: RunnableConfig) -> tuple[Any, str, dict[str, Any]]:
     saver, place = _place(config)
     return saver, config.get("configurable", {}).get(TASK_ID, ""), place
+
+
+def _place_of_loop(loop: Any) -> dict[str, Any]:
+    configurable = loop.checkpoint_config["configurable"]
+    named = {NAMESPACE: loop.config["configurable"].get(NAMESPACE, ""), "checkpoint_id": loop.checkpoint["id"]}
+    return {"configurable": {**configurable, **named}}
 
 
 def _place(config: RunnableConfig) -> tuple[Any, dict[str, Any]]:

@@ -23,10 +23,10 @@ from .callers import Caller
 from .conversion import LangChainTool, convert
 from .faces import Face, OuterTool, Toolkit, for_agents, tools_of
 from .foreign_tools import ForeignArguments, ForeignTool
+from .graph import digest
 from .living import Program, WaitingPrograms, program_of
 from .nested import NestedRun
 from .pregel import NAMESPACE, is_in_node
-from .questions import digest
 
 if TYPE_CHECKING:
     from codemode import Content, ExecWaitTools, InterruptStore, NamespaceRegistry

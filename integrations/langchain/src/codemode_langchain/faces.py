@@ -37,10 +37,9 @@ from .callers import Caller, DirectCaller
 from .channels import write_earlier
 from .content import message_content
 from .conversion import LangChainTool, convert
-from .graph import name_in_node
+from .graph import digest, name_in_node
 from .outer_calls import OuterCall
 from .pregel import is_in_node
-from .questions import digest
 from .segment_work import Outcome
 from .segments import Segments
 from .server_tools import annotations_of

@@ -30,6 +30,12 @@ def number_of(*parts: str) -> int:
     return int.from_bytes(digest[:_NUMBER_BYTES], "big") << 16
 
 
+def digest(value: Any) -> str:
+    """Return what tells a value from another."""
+    text = json.dumps(value, sort_keys=True, default=repr)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 def name_in_node(config: RunnableConfig, what: str) -> str:
     """Name a call that has no id by its digest: the same when the node runs again, another for each call in it."""
     node = inside(config)

@@ -10,13 +10,6 @@ from typing import Any, NoReturn
 _TAKEN = "codemode_interrupts"
 
 
-def ask_person(request_id: str, value: Any, response_schema: Any) -> dict[str, Any]:
-    """Wait for the answer to one question, as the function of a task of its own; ``of`` tells which it answers."""
-    from langgraph.types import interrupt
-
-    return {"of": request_id, "answer": interrupt(value, response_schema=response_schema)}
-
-
 def raise_interrupts(interrupts: Sequence[Any]) -> NoReturn:
     """End the node with these interrupts."""
     from langgraph.errors import GraphInterrupt

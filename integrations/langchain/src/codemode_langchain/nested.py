@@ -65,7 +65,8 @@ class NestedRun:
     """Serves the nested calls of one part of a program.
 
     ``answers`` are what people answered to interrupts inside calls, in batches, ``responses`` what they gave in a
-    call's place, both by the id of the nested call. What comes of the calls beside their values is in ``left``, by
+    call's place, both by the id of the nested call; the newest of those in ``newly_answered`` reached no call before.
+    What comes of the calls beside their values is in ``left``, by
     their ids, and given to ``keep`` or ``akeep`` at once: what a call asks, as ``questions``, each with ``id``,
     ``value`` and ``response_schema``, ``is_own`` (not of a graph inside the tool), ``answers``, how many earlier
     batches hold, and these as ``given``. ``earlier`` are the commands of the parts before. ``beginning`` tells whether
@@ -79,6 +80,7 @@ class NestedRun:
     config: RunnableConfig
     answers: Mapping[str, Sequence[Sequence[Answer]]] = field(default_factory=dict[str, Sequence[Sequence[Answer]]])
     responses: Mapping[str, str] = field(default_factory=dict[str, str])
+    newly_answered: frozenset[str] = frozenset()
     earlier: Sequence[Any] = ()
     beginning: Beginning | None = None
     is_stopped: bool = False
@@ -100,7 +102,7 @@ class NestedRun:
             self._begin(is_first=self.beginning.is_first())
         self._admit(tool, context)
         answers = self.answers.get(context.tool_call_id, ())
-        attempt = _Attempt(self, tool, arguments, context, answers)
+        attempt = _Attempt(self, tool, arguments, context, answers, context.tool_call_id in self.newly_answered)
         try:
             with self._noted(attempt):
                 return self._ended(attempt)
@@ -116,7 +118,7 @@ class NestedRun:
             self._begin(is_first=await self.beginning.ais_first())
         self._admit(tool, context)
         answers = self.answers.get(context.tool_call_id, ())
-        attempt = _Attempt(self, tool, arguments, context, answers)
+        attempt = _Attempt(self, tool, arguments, context, answers, context.tool_call_id in self.newly_answered)
         try:
             with self._noted(attempt):
                 return await self._aended(attempt)
@@ -231,6 +233,7 @@ class _Attempt:
         arguments: Arguments,
         context: ToolCallContext,
         answers: Sequence[Sequence[Answer]],
+        is_newly_answered: bool,
     ) -> None:
         self._run = run
         self._tool = tool
@@ -241,14 +244,14 @@ class _Attempt:
         self._outer_id = run.outer_tool_call_id or context.outer_tool_call_id
         self._commands: list[Any] = []
         writes = Writes(keep=self._commands.append, pairs=self._written)
-        self._scratchpad = NestedScratchpad(self._id, writes, answers)
+        self._scratchpad = NestedScratchpad(self._id, writes, answers, is_newly_answered)
         self.config = self._scratchpad.applied_to(run.config)
         self.capture = Capture(tool, self.config, arguments)
         self.call = tool_call(tool.name, arguments.copy(), self._id)
 
     def without_newest_answers(self) -> _Attempt:
         """Return the same call as if the last questions had not been answered: what is still open is asked again."""
-        return _Attempt(self._run, self._tool, self._arguments, self._context, self._answers[:-1])
+        return _Attempt(self._run, self._tool, self._arguments, self._context, self._answers[:-1], False)
 
     def finished(self, result: Any) -> Any:
         """Return what the program gets. Artifacts and state updates stay here."""

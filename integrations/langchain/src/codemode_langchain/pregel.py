@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from types import FunctionType
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.runnables import RunnableConfig
 
@@ -33,6 +33,8 @@ CHECKPOINTER = "__pregel_checkpointer"
 TASK_ID = "__pregel_task_id"
 TASKS = "__pregel_tasks"
 RESUME = "__resume__"
+INTERRUPT = "__interrupt__"
+RUN = "00000000-0000-0000-0000-000000000000"  # the task of what a run was given
 RETURN = "__return__"
 OVERWRITE = "__overwrite__"
 NAMESPACE = "checkpoint_ns"
@@ -70,6 +72,33 @@ class Inside:
     def place(self) -> tuple[Any, int]:
         """The loop and the number of its step."""
         return self.loop, self.loop.step
+
+    @property
+    def keeps_checkpoints(self) -> bool:
+        """True where questions of the graph have the same ids whenever it goes on."""
+        return self.loop.checkpointer is not None
+
+    @property
+    def resumed_with(self) -> Any:
+        """What ``Command(resume=...)`` gave to this run of the graph, None where it was given nothing."""
+        from langgraph.types import Command
+
+        with _known_shape("a running graph"):
+            given = self.loop.input
+            return cast("Any", given).resume if isinstance(given, Command) else None
+
+    @property
+    def is_resumed_by_id(self) -> bool:
+        """True where `resumed_with` has answers by the ids of interrupts: LangGraph keeps none of those."""
+        return self.loop.config["configurable"].get(RESUME_MAP) is self.resumed_with
+
+    @property
+    def waiting(self) -> dict[str, Any]:
+        """The interrupts of the graph that wait for answers, by their ids."""
+        with _known_shape("a running graph"):
+            ids = self.loop._pending_interrupts()  # noqa: SLF001 - what LangGraph itself goes by
+            raised = [value for _, channel, value in list(self.loop.checkpoint_pending_writes) if channel == INTERRUPT]
+            return {one.id: one for value in raised for one in value if one.id in ids}
 
     def written_in_step(self) -> list[Any]:
         """Return the results that tasks of this step have left so far, also in earlier runs of it."""

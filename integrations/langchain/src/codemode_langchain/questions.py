@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from codemode import Interrupt, PendingRequest
 
+from .answers import shown_digest
 from .approvals import Approvals, Question, resolution_of
+from .graph import digest
 from .nested import BEGUN_KIND
 from .outer_calls import OuterCall
 from .scratchpads import Answer
@@ -121,12 +121,17 @@ class Questions:
                 if answer["type"] == "respond":
                     responses[call_id] = answer["message"]
             elif asked is not None and not is_unknown(one.request):
-                is_alone = len(asked["questions"]) == 1
-                given = Answer(value=answer, is_own=asked["is_own"], inside=one.inside, is_alone=is_alone)
-                batches.setdefault(call_id, []).append(given)
+                batches.setdefault(call_id, []).append(
+                    Answer(value=answer, is_own=asked["is_own"], inside=one.inside, shown=shown_digest(one.value))
+                )
         for call_id, batch in batches.items():
             inside[call_id] = (*_given_before(self._asked[call_id], inside.get(call_id, ())), tuple(batch))
         return inside, responses
+
+    def newly_answered(self, questions: Iterable[Question]) -> frozenset[str]:
+        """Return the ids of the calls inside which something was asked that these questions answer."""
+        inside = (one.request for one in questions if not one.request.is_approval and not is_unknown(one.request))
+        return frozenset(one.tool_call_id for one in inside if one.tool_call_id in self._asked)
 
     def take(
         self,
@@ -148,9 +153,3 @@ def _given_before(asked: Mapping[str, Any], known: Sequence[Batch]) -> Sequence[
     if given is None:
         return known[: asked["answers"]]
     return [tuple(Answer(**one) for one in batch) for batch in given]
-
-
-def digest(value: Any) -> str:
-    """Return what tells a value from another."""
-    text = json.dumps(value, sort_keys=True, default=repr)
-    return hashlib.sha256(text.encode()).hexdigest()

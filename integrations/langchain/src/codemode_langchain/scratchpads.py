@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from langchain_core.runnables import RunnableConfig
 
+from .answers import NestedAnswers, interrupt_id
 from .channels import Writes, own_state
 from .graph import number_of, renumbered
 from .interrupts import take_interrupts
@@ -21,25 +22,27 @@ from .pregel import NAMESPACE, RESUME_MAP, SCRATCHPAD, inside
 class Answer:
     """What a person answered to one ``interrupt()`` of a call. ``is_own``: the tool's, not a graph's inside it.
 
-    ``inside`` is the id of the interrupt in that graph; ``is_alone`` when nothing else was asked at the same time.
+    ``inside`` is the id of the interrupt in that graph, ``shown`` the `shown_digest` of what it asked.
     """
 
     value: Any
     is_own: bool
     inside: str
-    is_alone: bool
+    shown: str
 
 
 @dataclass
 class NestedScratchpad:
     """Makes ``interrupt()`` inside one nested call count from zero and find the answers to this call, no others.
 
-    ``answers`` come in batches, each given at one time.
+    ``answers`` come in batches, each given at one time. ``is_newly_answered``: the newest has reached no call before,
+    so that a graph inside this one cannot have taken it.
     """
 
     key: str
     writes: Writes
     answers: Sequence[Sequence[Answer]] = ()
+    is_newly_answered: bool = False
     _asked: int = field(default=0, init=False)
 
     @property
@@ -53,12 +56,13 @@ class NestedScratchpad:
         if node is None:
             return config
         first = number_of("nested", self.key)
-        # A graph inside the tool remembers its earlier answers, and finds the newest in a map. One without a memory
-        # asks under another id each time: an answer that is alone goes to whoever asks first.
-        newest = [answer for answer in (self.answers[-1] if self.answers else ()) if not answer.is_own]
-        alone = [answer.value for answer in newest if answer.is_alone]
-        by_id = {answer.inside: answer.value for answer in newest if not answer.is_alone}
-        in_tasks = partial(_answered, answers=self._foreign_answers, alone=alone)
+        # A graph inside the tool remembers its earlier answers, and finds the newest in a map. LangGraph gives what it
+        # finds there to a node that has taken it already, as the answer to the node's next question.
+        given = self.answers[-1] if self.is_newly_answered and self.answers else ()
+        newest = [answer for answer in given if not answer.is_own]
+        answers = self._foreign_answers
+        nested = NestedAnswers(answers, {answer.shown: answer.value for answer in newest})
+        in_tasks = partial(_answered, answers=answers, nested=nested)
         configurable = renumbered(config, itertools.count(first).__next__, hide=False, wrap=in_tasks)
         scratchpad = replace(
             node.scratchpad,
@@ -66,8 +70,9 @@ class NestedScratchpad:
             subgraph_counter=itertools.count(first).__next__,
             interrupt_counter=self._next_interrupt,
             resume=self._own_answers,
-            get_null_resume=_once(alone),
+            get_null_resume=nested,
         )
+        by_id = {answer.inside: answer.value for answer in newest}
         own = {SCRATCHPAD: scratchpad, **own_state(node, self.writes), RESUME_MAP: by_id}
         return cast("RunnableConfig", {**config, "configurable": {**configurable, **own}})
 
@@ -84,7 +89,7 @@ class NestedScratchpad:
         return self._asked - 1
 
 
-def _answered(function: Callable[..., Any], answers: Mapping[str, Any], alone: list[Any]) -> Callable[..., Any]:
+def _answered(function: Callable[..., Any], answers: Mapping[str, Any], nested: NestedAnswers) -> Callable[..., Any]:
     """Let the function of a task that a nested call starts find its answers, and keep its questions to that call.
 
     The task belongs to the node of codeMode, which would report what it asks beside what the call asks.
@@ -93,10 +98,9 @@ def _answered(function: Callable[..., Any], answers: Mapping[str, Any], alone: l
 
     def find() -> None:
         configurable = cast("Any", get_config())["configurable"]
-        resume: list[Any] = configurable[SCRATCHPAD].resume
-        while (place := _interrupt_id(configurable[NAMESPACE], len(resume))) in answers:
-            resume.append(answers[place])
-            alone.clear()
+        scratchpad = configurable[SCRATCHPAD] = replace(configurable[SCRATCHPAD], get_null_resume=nested)
+        while (place := interrupt_id(configurable[NAMESPACE], len(scratchpad.resume))) in answers:
+            scratchpad.resume.append(answers[place])
 
     @wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -117,19 +121,3 @@ def _answered(function: Callable[..., Any], answers: Mapping[str, Any], alone: l
             raise
 
     return arun if inspect.iscoroutinefunction(function) else run
-
-
-def _interrupt_id(namespace: str, answered: int) -> str:
-    """Return the id of a task's next ``interrupt()``, as LangGraph makes it."""
-    from langgraph.types import Interrupt
-
-    return Interrupt.from_ns(None, ns=f"{namespace}|{answered}" if answered else namespace).id
-
-
-def _once(values: list[Any]) -> Callable[..., Any]:
-    def take(consume: bool = False) -> Any:
-        if not values:
-            return None
-        return values.pop() if consume else values[-1]
-
-    return take

@@ -7,7 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from codemode import CodeModeConcurrencyError, CodeModeError, CodeModeProtocolError, Interrupt, failure_text
+from codemode import (
+    CodeModeAbortedError,
+    CodeModeConcurrencyError,
+    CodeModeError,
+    CodeModeProtocolError,
+    Interrupt,
+    failure_text,
+)
 from codemode.plugins import was_answered, way_on
 
 from .approvals import Question
@@ -96,6 +103,18 @@ def refusal_of(error: CodeModeError) -> CodeModeError | None:
     is_late = isinstance(error, CodeModeProtocolError) and was_answered(error)
     error.add_note(f"codemode-langchain: {way_on('the checkpoint of the thread') if is_late else _KEY_NOTE}")
     return error
+
+
+def begun_elsewhere(error: CodeModeAbortedError) -> tuple[Interrupt, dict[str, Any]]:
+    """Return from where to repeat a part that a lost host had begun, and the answers that make its calls once more.
+
+    Without a journal nobody knows which calls that host made: the `Beginning` of the part asks before the first of
+    them. Raises any other error.
+    """
+    recovery = error.recovery
+    if error.details.get("origin") != "continuation" or not isinstance(recovery, Interrupt):
+        raise error
+    return recovery, {request.interrupt_id: {"runAgain": True} for request in recovery.requests}
 
 
 def as_text(value: Any) -> str:

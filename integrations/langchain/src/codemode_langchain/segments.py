@@ -25,21 +25,34 @@ from codemode import (
 )
 from codemode.plugins import apart
 
+from .answers import ask_person, ask_person_async
 from .approvals import Approvals, Question
 from .batches import batched, taken_apart, waiting_of
 from .beginnings import Beginning
 from .callers import Caller
 from .checkpoints import time_of_step_ms, warn_if_unanswerable
 from .content import shown_block
-from .graph import awaited, binding_in_node, number_of, start_task
+from .graph import awaited, binding_in_node, digest, number_of, start_task
 from .graph_state import left_by
-from .interrupts import ask_person, interrupts_in, raise_interrupts, take_interrupts
+from .interrupts import interrupts_in, raise_interrupts, take_interrupts
 from .leavings import Leavings
 from .nested import NestedRun
 from .outer_calls import OuterCall
 from .pregel import is_in_node
-from .questions import Questions, digest
-from .segment_work import Ask, Collected, Outcome, Recall, RunSegment, Work, as_text, calls_in, failure_of, refusal_of
+from .questions import Questions
+from .segment_work import (
+    Ask,
+    Collected,
+    Outcome,
+    Recall,
+    RunSegment,
+    Work,
+    as_text,
+    begun_elsewhere,
+    calls_in,
+    failure_of,
+    refusal_of,
+)
 from .siblings import Sibling
 
 Record: TypeAlias = dict[str, Any]
@@ -80,7 +93,7 @@ class Segments:
             elif isinstance(todo, Recall):
                 done = todo.leavings.recall()
             elif isinstance(todo, Ask):
-                done = _collected(todo, [future.result for future in self._ask(todo)])
+                done = _collected(todo, [future.result for future in self._ask(todo, ask_person)])
             else:
                 done = self._start(todo, partial(self._run_segment, todo)).result()
 
@@ -106,7 +119,7 @@ class Segments:
             elif isinstance(todo, Recall):
                 done = await todo.leavings.arecall()
             elif isinstance(todo, Ask):
-                answered = await asyncio.gather(*self._ask(todo), return_exceptions=True)
+                answered = await asyncio.gather(*self._ask(todo, ask_person_async), return_exceptions=True)
                 done = _collected(todo, [partial(_result, one) for one in answered])
             else:
                 done = await self._start(todo, awaited(partial(self._arun_segment, todo)))
@@ -166,6 +179,7 @@ class Segments:
         inside, responses = self._questions.handed_over(questions)
         kept, number = self._leavings, number_of(self.tool_call_id, "beginning", str(step))
         begins = step > 0 or not self.call.goes_on
+        is_first = kept is None or kept.answers(step) is None
         if kept is not None and self.caller.limits is not None:
             self.caller.limits.recall({key: left.counted for key, left in kept.of(step).items() if left.counted})
         return NestedRun(
@@ -173,6 +187,7 @@ class Segments:
             config=self.config,
             answers=inside,
             responses=responses,
+            newly_answered=self._questions.newly_answered(questions) if is_first else frozenset(),
             earlier=tuple(one for left in self._left for one in left["commands"]),
             beginning=Beginning(self.config, number, is_journaled=kept is not None) if begins else None,
             outer_tool_call_id=self.tool_call_id,
@@ -245,12 +260,12 @@ class Segments:
         number = number_of(self.tool_call_id, "segment", str(todo.step))
         return start_task(self.config, number, function, self.call.name)
 
-    def _ask(self, todo: Ask) -> list[Any]:
+    def _ask(self, todo: Ask, ask: Callable[..., Any]) -> list[Any]:
         return [
             start_task(
                 self.config,
                 number_of(self.tool_call_id, "question", one.key),
-                partial(ask_person, one.key, one.value, one.response_schema),
+                partial(ask, one, self.config),
                 "question",
             )
             for one in todo.questions
@@ -263,7 +278,7 @@ class Segments:
             if todo.interrupt is None:
                 value = self.call.start(**self._named(), context=todo.run)
             else:
-                value = self.call.go_on(todo.interrupt, **self._answering(todo), context=todo.run)
+                value = self._gone_on(todo, todo.interrupt)
         except CodeModeError as error:
             return self._failed(todo, error)
         return self._ended(todo, value)
@@ -275,10 +290,26 @@ class Segments:
             if todo.interrupt is None:
                 value = await self.call.astart(**self._named(), context=todo.run)
             else:
-                value = await self.call.ago_on(todo.interrupt, **self._answering(todo), context=todo.run)
+                value = await self._agone_on(todo, todo.interrupt)
         except CodeModeError as error:
             return self._failed(todo, error)
         return self._ended(todo, value)
+
+    def _gone_on(self, todo: RunSegment, interrupt: Interrupt) -> Any:
+        answering = self._answering(todo)
+        while True:
+            try:
+                return self.call.go_on(interrupt, **answering, context=todo.run)
+            except CodeModeAbortedError as error:
+                interrupt, answering["resolutions"] = begun_elsewhere(error)
+
+    async def _agone_on(self, todo: RunSegment, interrupt: Interrupt) -> Any:
+        answering = self._answering(todo)
+        while True:
+            try:
+                return await self.call.ago_on(interrupt, **answering, context=todo.run)
+            except CodeModeAbortedError as error:
+                interrupt, answering["resolutions"] = begun_elsewhere(error)
 
     def _named(self) -> dict[str, Any]:
         """Return what an invocation is known by: the same again when LangGraph runs the node once more."""
@@ -306,11 +337,10 @@ class Segments:
     def _failed(self, todo: RunSegment, error: CodeModeError) -> Record:
         if todo.interrupt is not None and (refusal := refusal_of(error)) is not None:
             raise refusal  # not recorded: the answers stand, and the same run can be tried again
-        if self._leavings is not None:
-            if error.details.get("origin") == "journal":
-                raise error  # not recorded either: whoever invokes the graph again goes on
-            if isinstance(error, CodeModeAbortedError) and isinstance(error.recovery, Interrupt):
-                return self._ended(todo, error.recovery)  # cut off before, with these answers
+        if self._leavings is not None and error.details.get("origin") == "journal":
+            raise error  # not recorded either: whoever invokes the graph again goes on
+        if isinstance(error, CodeModeAbortedError) and isinstance(error.recovery, Interrupt):
+            return self._ended(todo, error.recovery)  # cut off before, with these answers
         self._error = error
         return self._record(todo, {"failure": failure_of(error, self.call.program)})
 

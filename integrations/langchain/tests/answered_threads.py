@@ -1,0 +1,200 @@
+"""Threads that are cut off after a person's first answer, and invoked again: in one process, or in two that are forked.
+
+A row is one thread: what its programs are in (``agent`` or ``toolkit``), the form of the answers (``plain``,
+``batched`` or ``by id``), what is kept (``journal``, ``guard`` or ``key``) and the tool in which it is cut off. The
+threads of a host run side by side.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import signal
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, Self, TypeAlias
+
+from codemode_langchain import CodeModeMiddleware, create_code_mode_tool, durable_continuation
+from forked_hosts import note_down
+from killed_thread import CONFIG, LaterClock
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage
+from langchain_core.tools import tool
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+from langgraph.graph import MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode
+from langgraph.types import Command
+from scripted_agent import APPROVE, START, ScriptedModel, calls, results
+
+from codemode import SqliteInterruptStore
+
+Row: TypeAlias = tuple[str, str, str, str]
+
+PROGRAM = """
+const first = await tools.refund({ order: "a" });
+const seen = await tools.look({});
+return [first, seen, await tools.refund({ order: "b" })];
+"""
+PATIENCE = 60.0
+KEYS = "every process of the test knows it"
+
+
+def rows(kind: str) -> list[Row]:
+    return [*itertools.product([kind], ["plain", "batched", "by id"], ["journal", "guard", "key"], ["refund", "look"])]
+
+
+class Shop:
+    """A toolkit whose tools note what they do. The one that ``cut`` names never comes back from its first call."""
+
+    def __init__(self, folder: Path, cut: str | None) -> None:
+        self.file, self.cut = folder / "effects", cut
+        self.reached = asyncio.Event()
+
+    def effects(self) -> list[str]:
+        return self.file.read_text().splitlines() if self.file.exists() else []
+
+    async def did(self, name: str, what: str) -> None:
+        note_down(self.file, what)
+        if self.cut == name:
+            self.cut = None
+            self.reached.set()
+            await asyncio.Event().wait()
+
+    def get_tools(self) -> list[Any]:
+        @tool
+        async def refund(order: str) -> str:
+            """Refund an order."""
+            await self.did("refund", f"refund {order}")
+            return f"refunded {order}"
+
+        @tool
+        async def look() -> str:
+            """Look."""
+            await self.did("look", "look")
+            return "seen"
+
+        look.metadata = {"readOnlyHint": True}
+        return [refund, look]
+
+
+class Thread:
+    """The thread of a row in one host; ``number`` is how many hosts it had before."""
+
+    def __init__(self, folder: Path, row: Row, number: int, cut: str | None = None) -> None:
+        self.kind, self.form, self.kept, _ = row
+        self.folder = folder / " ".join(row)
+        self.folder.mkdir(exist_ok=True)
+        self.shop = Shop(self.folder, cut)
+        self._clock = LaterClock(number)
+
+    async def __aenter__(self) -> Self:
+        self._stack = AsyncExitStack()
+        saver = AsyncSqliteSaver.from_conn_string(str(self.folder / "checkpoints.sqlite"))
+        self._saver = await self._stack.enter_async_context(saver)
+        self._options: Any = {"keys": KEYS}
+        if self.kept != "key":
+            store = SqliteInterruptStore(self.folder / "store.sqlite", clock=self._clock)
+            await self._stack.enter_async_context(store)
+            journaled = durable_continuation(store, keys=KEYS)
+            self._options = journaled if self.kept == "journal" else {"keys": KEYS, "guard": store.guard}
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    async def send(self, given: Any) -> Any:
+        """Invoke the graph, built anew as in a new process."""
+        return await self._graph(is_begun=given is not START).ainvoke(given, CONFIG)
+
+    def _graph(self, *, is_begun: bool) -> Any:
+        options: Any = {"continuation": self._options}
+        mode: Any = "batched" if self.form == "batched" else "per_call"
+        said = ScriptedModel(messages=iter([calls(PROGRAM), AIMessage("done")][is_begun:]), shown=[])
+        if self.kind == "agent":
+            middleware = CodeModeMiddleware(approve={"refund": True}, interrupt_mode=mode, options=options)
+            return create_agent(said, self.shop.get_tools(), middleware=[middleware], checkpointer=self._saver)
+        code_mode = create_code_mode_tool(self.shop, options, approve={"refund": True}, interrupt_mode=mode)
+        graph: Any = StateGraph(MessagesState)
+        graph.add_node("model", lambda state: {"messages": [said.invoke(state["messages"])]})
+        graph.add_node("tools", ToolNode([code_mode]))
+        graph.set_entry_point("model").add_edge("model", "tools")
+        return graph.compile(checkpointer=self._saver)
+
+    async def answer(self, asked: Any, decision: dict[str, Any]) -> Any:
+        form: Any = {"plain": decision, "batched": {"decisions": [decision]}, "by id": {asked.id: decision}}[self.form]
+        return await self.send(Command(resume=form))
+
+    async def begin(self) -> asyncio.Task[Any]:
+        """Run until the person has approved the first refund, and the tool that cuts it off is called."""
+        (asked,) = (await self.send(START))["__interrupt__"]
+        running = asyncio.create_task(self.answer(asked, APPROVE))
+        reached = asyncio.create_task(self.shop.reached.wait())
+        await asyncio.wait([running, reached], timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+        assert self.shop.reached.is_set(), running
+        return running
+
+    async def come_back(self) -> dict[str, Any]:
+        """Invoke it again, twice, and answer to its end. Returns what was asked, and what had been done by then."""
+        await self.send(None)
+        output, asked = await self.send(None), list[str]()
+        happened = self.shop.effects()
+        while waiting := output.get("__interrupt__"):
+            (one,) = waiting
+            asked.append(question_of(one.value))
+            output = await self.answer(one, ANSWERS[asked[-1]])
+        (message,) = results(output)
+        done = self.shop.effects()
+        return {"asked": asked, "happened": happened, "done": done, "status": message.status, "told": message.content}
+
+
+ANSWERS: dict[str, dict[str, Any]] = {
+    "unknown: refund a": {"type": "respond", "message": "refunded a"},
+    "unknown: program": {"type": "reject"},
+    "refund b": APPROVE,
+}
+
+
+def question_of(shown: Any) -> str:
+    """What is asked, in a word; nothing else may be asked."""
+    (action,) = shown["action_requests"]
+    call = "program" if action["name"] == "codeMode" else f"{action['name']} {action['args']['order']}"
+    is_unknown = action["description"].startswith("Unknown outcome")
+    assert shown.get("type") in (None, "unknown_outcome" if is_unknown else "tool_approval")
+    return f"unknown: {call}" if is_unknown else call
+
+
+async def cancel(thread: Thread) -> dict[str, Any]:
+    """Cancel the run of a thread, and come back to it in the same process."""
+    async with thread:
+        running = await thread.begin()
+        running.cancel()
+        await asyncio.wait([running])
+        return await thread.come_back()
+
+
+async def cancel_all(folder: Path, given: Sequence[Row]) -> list[dict[str, Any]]:
+    return await asyncio.gather(*(cancel(Thread(folder, row, 0, row[-1])) for row in given))
+
+
+async def be_killed(folder: Path, given: Sequence[Row]) -> None:
+    async with AsyncExitStack() as stack:
+        threads = [await stack.enter_async_context(Thread(folder, row, 0, row[-1])) for row in given]
+        await asyncio.gather(*(one.begin() for one in threads))
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def come_back(thread: Thread) -> dict[str, Any]:
+    async with thread:
+        return await thread.come_back()
+
+
+async def come_back_to_all(folder: Path, given: Sequence[Row]) -> list[dict[str, Any]]:
+    return await asyncio.gather(*(come_back(Thread(folder, row, 1)) for row in given))
+
+
+def main(given: dict[str, Any]) -> Any:
+    """Be the host of all threads of a kind: the first is killed, the second comes back to them."""
+    folder, own = Path(given["folder"]), rows(given["kind"])
+    return asyncio.run(be_killed(folder, own) if given["is_first"] else come_back_to_all(folder, own))
