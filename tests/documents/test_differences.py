@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from suite import each_row
+import pytest
 
 PAGE = (Path(__file__).parents[2] / "docs" / "differences.md").read_text(encoding="utf-8")
 TABLE = PAGE.split("What is deliberately different:", 1)[1].split("\n## ", 1)[0].strip().splitlines()
 
 
-@each_row("difference",
+@pytest.mark.parametrize(
+    "difference",
     [
         "check_program", "derived", "random", "`interrupt.input`", "without an answer", "fragment",
         "nestedToolsLeftOut", "`then`", "BigInt", "bigIntegers", "one per round trip", "a continuation", "ValueError",

@@ -8,7 +8,6 @@ import shlex
 from pathlib import Path
 
 import pytest
-from suite import each_row
 
 import codemode.surfaces.modules
 from codemode.cli import _options
@@ -36,7 +35,7 @@ def commands(page: str) -> list[list[str]]:
 COMMANDS = commands(PAGE) + commands(README) + commands((TREE / "docs" / "command-line.md").read_text(encoding="utf-8"))
 
 
-@each_row("command", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_every_command_is_one(command: list[str]):
     assert _options(command).command == "mcp"
 

@@ -111,20 +111,19 @@ class Outcome:
         return f"{type(error).__name__} {error.details.get('name')} {error.message:.200}"
 
 
-def make_pool() -> WorkerPool:
-    """Make a pool for programs of which a few run at once."""
-    return WorkerPool(PoolOptions(max_workers=AT_ONCE, on_saturation="wait"))
-
-
-async def run_programs(programs: Iterable[HostileProgram], pool: WorkerPool) -> list[Outcome]:
-    """Run each program, and an innocent one after it, a few at once."""
+async def run_programs(programs: Iterable[HostileProgram]) -> list[Outcome]:
+    """Run each program, and an innocent one after it, on one pool, a few at once."""
+    pool = WorkerPool(PoolOptions(max_workers=AT_ONCE, on_saturation="wait"))
     gate = asyncio.Semaphore(AT_ONCE)
 
     async def run_one(program: HostileProgram) -> Outcome:
         async with gate:
             return await run_program(program, pool)
 
-    return await asyncio.gather(*map(run_one, programs))
+    try:
+        return await asyncio.gather(*map(run_one, programs))
+    finally:
+        pool.close()
 
 
 async def run_program(program: HostileProgram, pool: WorkerPool) -> Outcome:

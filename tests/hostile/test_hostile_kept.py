@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-import pytest
-from tests.support.suite import rounds
+from suite import rounds
 
 from codemode import WorkerPool
 
@@ -36,7 +35,6 @@ async def run_in_turn(programs: Iterable[HostileProgram]) -> tuple[list[Outcome]
     return outcomes, kept
 
 
-@pytest.mark.full
 def test_a_hostile_program_harms_no_other_on_its_worker() -> None:
     programs = some_of_each()
     outcomes, kept = asyncio.run(run_in_turn(programs))

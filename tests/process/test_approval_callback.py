@@ -6,7 +6,6 @@ import asyncio
 
 import pydantic
 import pytest
-from suite import each_row
 
 from codemode import (
     CodeModeProtocolError,
@@ -51,7 +50,9 @@ both = pytest.mark.parametrize("kind", ["sync", "async"])
 
 
 @both
-@each_row("answer", ["approved", {"approved": True}, {"approved": True, "reason": "fine"}, {"approved": True, "x": 1}])
+@pytest.mark.parametrize(
+    "answer", ["approved", {"approved": True}, {"approved": True, "reason": "fine"}, {"approved": True, "x": 1}]
+)
 def test_an_approved_call_runs(run, kind, answer):  # A94
     guarded = Guarded()
     assert run(JS, [guarded.tool], options=asking(answering(answer, kind))) == "paid"
@@ -59,7 +60,9 @@ def test_an_approved_call_runs(run, kind, answer):  # A94
 
 
 @both
-@each_row("answer", ["denied", "", "Approved", "no", {"approved": False}, {"approved": False, "reason": "too much"}])
+@pytest.mark.parametrize(
+    "answer", ["denied", "", "Approved", "no", {"approved": False}, {"approved": False, "reason": "too much"}]
+)
 def test_any_other_decision_denies(run, fails, kind, answer):  # A95, A96
     guarded = Guarded()
     options = asking(answering(answer, kind))
@@ -81,7 +84,8 @@ def test_the_reason_reaches_the_guest_only_when_allowed(run):
 
 
 @both
-@each_row("answer",
+@pytest.mark.parametrize(
+    "answer",
     [True, False, 1, 0, [], {}, {"approved": "yes"}, {"approved": None}, {"approved": 1},
      {"approved": True, "reason": 5}, {"reason": "x"}, b"approved"],
 )  # fmt: skip

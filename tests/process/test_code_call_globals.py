@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from kernel_driver import KernelDriver
-from suite import each_row
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="zygotes are Linux's")
 
@@ -31,8 +30,8 @@ CAUGHT = "let error; try { await callTool('a.b', 1) } catch (caught) { error = c
 # --- callTool ---
 
 
-@each_row(
-    "js, sent",
+@pytest.mark.parametrize(
+    ("js", "sent"),
     [
         ("return callTool('a.b', { x: [1] })", {"name": "a.b", "input": '{"x":[1]}'}),
         ("return callTool('a')", {"name": "a"}),
@@ -105,7 +104,7 @@ def test_the_very_error_ends_the_program_thrown_again_or_not(script):
         assert (error["request"], error["code"], error["details"]) == (1, "ACCESS_DENIED", '{"n":1}')
 
 
-@each_row(
+@pytest.mark.parametrize(
     "forged",
     [
         "Object.assign(new Error(error.message), error)",
@@ -128,8 +127,8 @@ def test_no_other_error_is_the_error_of_a_call(script, forged):
     assert "limit" not in error
 
 
-@each_row(
-    "call, says",
+@pytest.mark.parametrize(
+    ("call", "says"),
     [
         ("callTool()", "callTool(name, input, options): the name must be a string, not undefined"),
         ("callTool({ toString() { return 'a' } })", "the name must be a string, not object"),

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from suite import each_row
 from waiting import within
 
 from codemode import (
@@ -65,8 +64,8 @@ def status(script: str, options: Any = None, **given: Any) -> tuple[str, dict[st
 # --- ok ---
 
 
-@each_row(
-    "script, result",
+@pytest.mark.parametrize(
+    ("script", "result"),
     [
         ("return 1", 1),
         ("return;", None),
@@ -126,8 +125,8 @@ def test_unknown_names_that_are_allowed_are_warned_of():
 # --- syntax_error ---
 
 
-@each_row(
-    "script, place",
+@pytest.mark.parametrize(
+    ("script", "place"),
     [
         ("return [1, 2;", {"line": 1, "column": 13}),
         ("let 9lives", None),
@@ -184,7 +183,7 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@each_row("script, expected", CALLS, ids=range(len(CALLS)))
+@pytest.mark.parametrize(("script", "expected"), CALLS, ids=range(len(CALLS)))
 def test_tool_error(script: str, expected: dict[str, Any]):
     said, error = status(script)
     assert said == "tool_error"
@@ -253,8 +252,8 @@ def test_what_tools_raise_is_hidden_unless_it_is_asked_for():
 # --- runtime_error and timeout ---
 
 
-@each_row(
-    "script, name",
+@pytest.mark.parametrize(
+    ("script", "name"),
     [
         ("throw new TypeError('not like this')", "TypeError"),
         ("return missing + 1", "ReferenceError"),

@@ -10,7 +10,6 @@ import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from suite import each_row
 from waiting import within
 
 from codemode import (
@@ -194,8 +193,8 @@ def test_the_audit_log_of_a_script():
     assert watched.told == ["execution_started", "call_started", "call_succeeded", "execution_succeeded"]
 
 
-@each_row(
-    "script, expected",
+@pytest.mark.parametrize(
+    ("script", "expected"),
     [
         ("return await callTool('shop.fails', {})", ["call_failed", "execution_failed"]),
         ("throw new Error('x')", ["execution_failed"]),
@@ -307,8 +306,8 @@ def scrub(call: Any) -> Any:
     return {**call.input, "token": "***"} if "token" in call.input else None
 
 
-@each_row("how", ["execute", "invoke"])
-@each_row("tool", ["shop.unknown", *(tool.name for tool in TOOLS if tool.name != "shop.fails")])
+@pytest.mark.parametrize("how", ["execute", "invoke"])
+@pytest.mark.parametrize("tool", ["shop.unknown", *(tool.name for tool in TOOLS if tool.name != "shop.fails")])
 def test_what_was_scrubbed_reaches_nobody(how: str, tool: str):
     watched = Watched(pipeline={"before": scrub})
     if how == "execute":

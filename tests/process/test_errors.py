@@ -8,7 +8,6 @@ import pickle
 import re
 
 import pytest
-from suite import each_row
 
 from codemode import (
     CodeModeBridgeLimitError,
@@ -29,8 +28,8 @@ async def echo(value):
 ECHO = Tool("echo", execute=echo)
 
 
-@each_row(
-    "js, name, message",
+@pytest.mark.parametrize(
+    ("js", "name", "message"),
     [
         ("throw new Error('m')", "Error", "m"),
         ("throw new TypeError('m')", "TypeError", "m"),
@@ -105,8 +104,8 @@ def test_a_code_that_is_no_text_is_its_text(fails):
     assert error.code == "CODE_MODE_ERROR"
 
 
-@each_row(
-    "js, line, column",
+@pytest.mark.parametrize(
+    ("js", "line", "column"),
     [
         ("throw new Error('m')", 1, 11),
         ("undefinedFunction()", 1, 1),
@@ -151,7 +150,7 @@ return { names };
 """
 
 
-@each_row("end", range(1, len(WHOLE), 2))
+@pytest.mark.parametrize("end", range(1, len(WHOLE), 2))
 def test_a_program_that_was_cut_off_breaks_at_a_place_of_its_own(end):
     cut = WHOLE[:end]
     try:
@@ -165,8 +164,8 @@ def test_a_program_that_was_cut_off_breaks_at_a_place_of_its_own(end):
         assert "not defined" in error.message  # the beginning of a name
 
 
-@each_row("ending", ["", "\n", "  \n\n // no more", "\u2028"])
-@each_row("js", ["return await tools.echo({ a: 'nut'}", "if (true) {\n  return 1", "return 1 +"])
+@pytest.mark.parametrize("ending", ["", "\n", "  \n\n // no more", "\u2028"])
+@pytest.mark.parametrize("js", ["return await tools.echo({ a: 'nut'}", "if (true) {\n  return 1", "return 1 +"])
 def test_what_is_not_closed_is_told_at_its_end(fails, js, ending):
     error = fails(CodeModeSyntaxError, js + ending, [ECHO])
     assert "this ends here before it is complete" in error.message

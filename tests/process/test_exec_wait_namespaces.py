@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from pausing import OK, PAUSING, Spy
-from suite import each_row
 
 from codemode import CodeModeToolError, Interrupt
 from codemode.surfaces.exec_wait.namespaces import Namespace, NamespaceRegistry, namespace_tool
@@ -131,8 +130,8 @@ def cyclic(_context: Any) -> Any:
     return made
 
 
-@each_row(
-    "made, said",
+@pytest.mark.parametrize(
+    ("made", "said"),
     [
         (lambda _: {"f": print}, "function"),
         (cyclic, "cycle"),
@@ -153,7 +152,7 @@ def test_a_scope_that_is_none_is_refused_before_any_of_the_program_runs(ran, mad
     assert spy.ran == []
 
 
-@each_row(
+@pytest.mark.parametrize(
     "name",
     ["", "a-b", "1a", "class", "tools", "MCP", "namespaces", "Object", "undefined", "__openclaw_x", "__codemode", None],
 )

@@ -7,7 +7,6 @@ import random
 
 import pytest
 from fetching import HIDDEN, refusal, run_with
-from suite import each_row
 
 from codemode import (
     CodeModeError,
@@ -81,7 +80,7 @@ class NotText(Answer):
         return ["x"]
 
 
-@each_row(
+@pytest.mark.parametrize(
     "answer",
     [
         Exploding(),

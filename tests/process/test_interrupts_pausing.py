@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from pausing import OK, PAUSING, Spy, go_on, start
-from suite import each_row
 
 from codemode import (
     CodeModeDetachedBridgeRequestError,
@@ -35,7 +34,7 @@ HIDING = {
 }
 
 
-@each_row("js", HIDING.values(), ids=HIDING)
+@pytest.mark.parametrize("js", HIDING.values(), ids=HIDING)
 def test_guest_code_cannot_observe_a_pause(js):
     spy = Spy()
     tools = [spy.guarded(), spy.tool("seen")]

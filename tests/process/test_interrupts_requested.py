@@ -6,7 +6,6 @@ import asyncio
 
 import pytest
 from pausing import Spy, go_on, start
-from suite import each_row
 
 from codemode import (
     CodeModeSerializationError,
@@ -87,7 +86,7 @@ WAYS = [
 ]  # fmt: skip
 
 
-@each_row("execute", WAYS, ids=lambda way: way.__name__)
+@pytest.mark.parametrize("execute", WAYS, ids=lambda way: way.__name__)
 def test_a_tool_can_pause_from_anywhere(execute):
     tools = [Tool("login", execute=execute)]
     interrupt = start("try { return await tools.login(1) } catch (e) { return e.message }", tools)

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from fast_clock import Fast
 from journaled_shop import JS, RESULT, Host, Shop, call, paid_already, to_the_end
-from suite import each_row
 from waiting import within
 
 from codemode import CodeModeAbortedError, CodeModeProtocolError, run_code_mode
@@ -29,7 +28,7 @@ def _changed(**changes):
     return lambda opened: replace(opened, **{name: change(getattr(opened, name)) for name, change in changes.items()})
 
 
-@each_row(
+@pytest.mark.parametrize(
     "spoil",
     [
         pytest.param(_changed(lines=lambda lines: (lines[1], lines[0], *lines[2:])), id="another order"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from recorder import Recorder
-from suite import each_row
 
 from codemode import (
     CodeModeError,
@@ -12,8 +11,8 @@ from codemode import (
 )
 
 
-@each_row(
-    "js, value",
+@pytest.mark.parametrize(
+    ("js", "value"),
     [
         ("undeclared = 4; return undeclared", 4),
         ("with ({a: 1}) { return a }", 1),
@@ -54,7 +53,8 @@ return new B().get()
 """
 
 
-@each_row("js, value",
+@pytest.mark.parametrize(
+    ("js", "value"),
     [
         ("const x: number = 1; return x", 1),
         ("let s: string | null = null; s = 'a' as string; return s!.length", 1),
@@ -73,7 +73,7 @@ def test_types_are_stripped(run, js, value):  # A31
     assert run(js, [Recorder().tool]) == value
 
 
-@each_row(
+@pytest.mark.parametrize(
     "js",
     [
         "enum A { B }",
@@ -128,7 +128,7 @@ def test_the_column_of_a_syntax_error_counts_from_the_models_own_text(fails):
     assert fails(CodeModeSyntaxError, "\nlet x = 1; )").details["column"] == 12
 
 
-@each_row(
+@pytest.mark.parametrize(
     "js",
     [
         "}",

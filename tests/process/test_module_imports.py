@@ -7,7 +7,6 @@ import sys
 
 import pytest
 from module_pieces import ALL, GH, GITHUB, GIVEN, RESULT, server
-from suite import each_row
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="zygotes are Linux's")
 
@@ -64,7 +63,8 @@ def test_what_a_server_exports(kernel):
     assert said["meta"] == GITHUB
 
 
-@each_row("first",
+@pytest.mark.parametrize(
+    "first",
     [
         "gh.then_", "gh.nope", "gh.__meta__", "gh.toString", "gh[Symbol.iterator]",
         "Object.keys(gh)", "'get_user' in gh",
@@ -161,7 +161,8 @@ def test_an_import_nobody_awaits_is_no_call_nobody_looked_at(kernel):
     assert (said.body["unobserved"], len(said.of_kind("C"))) == ([], 1)
 
 
-@each_row("specifier",
+@pytest.mark.parametrize(
+    "specifier",
     [
         "nope", "", "@codemode/servers/", "@codemode/nope", "./x", "<input>", "std", "os", "__proto__", "toString",
         "@codemode/servers", "https://example.com/x.js", "@codemode/servers/" + "x" * 300, "@CODEMODE/errors",
@@ -200,8 +201,8 @@ def test_a_server_that_is_not_there_rejects_every_import_of_it(kernel):
     assert (uncaught["request"], uncaught["class"]) == (1, "ServerNotFoundError")
 
 
-@each_row(
-    "specifier, ends",
+@pytest.mark.parametrize(
+    ("specifier", "ends"),
     [
         (f"new String('{GH}')", "imported"),
         (f"['{GH}']", "imported"),
@@ -235,7 +236,7 @@ def test_a_flood_of_imports_ends_at_the_limit(kernel):
 # --- what none of it hands out ---
 
 
-@each_row(
+@pytest.mark.parametrize(
     "js",
     [
         "gh.get_user.constructor('return 1')()",

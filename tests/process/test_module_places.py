@@ -6,7 +6,6 @@ import re
 
 import pytest
 from module_servers import RESULT, answer, result_of, run_tool
-from suite import each_row
 
 HUB = "@codemode/servers/git-hub"
 HEAD = f'import * as hub from "{HUB}"'
@@ -30,7 +29,7 @@ def marked(code: str) -> tuple[str, list[str]]:
     return code, places
 
 
-@each_row(
+@pytest.mark.parametrize(
     "code",
     [
         "§gone.x",
@@ -51,7 +50,7 @@ def test_places_of_errors_at_run_time(code: str):
     assert diagnosed(program) == [("UNCAUGHT_EXCEPTION", place)]
 
 
-@each_row(
+@pytest.mark.parametrize(
     "code",
     [
         "const §= 1",

@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 import pytest
-from suite import each_row
 
 from codemode.protocol.counts import MAX_YIELDS
 
@@ -64,7 +63,7 @@ def test_a_cycle_is_no_item(run):
     assert items(said) == [("text", "no"), ("text", "no")]
 
 
-@each_row(
+@pytest.mark.parametrize(
     "js",
     [
         "for (;;) text('x'.repeat(100))",

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from module_servers import HUB, RESULT, answer, check_response, only, result_of, run_tool, servers
-from suite import each_row
 from waiting import within
 
 from codemode import (
@@ -38,8 +37,8 @@ def test_programs_are_es_modules(code: str, result: Any):
     assert result_of(code) == result
 
 
-@each_row(
-    "code, result",
+@pytest.mark.parametrize(
+    ("code", "result"),
     [
         ("5", None),
         ("globalThis.other = 5", None),
@@ -150,8 +149,8 @@ def test_logs_and_trace_outlive_an_error():
     assert said["path"].startswith("2:")
 
 
-@each_row(
-    "code, program, path",
+@pytest.mark.parametrize(
+    ("code", "program", "path"),
     [
         ("SYNTAX_ERROR", "const a = 1;\nconst a = 2;", "2:"),
         ("SYNTAX_ERROR", "return 5", "1:1"),

@@ -6,7 +6,6 @@ import math
 
 import pytest
 from recorder import Recorder
-from suite import each_row
 
 from codemode import (
     CodeModeError,
@@ -37,7 +36,9 @@ def test_another_input_is_refused(within, wrong):
     assert '{"js": "<program>"}' in failure_text(refused.value, None)
 
 
-@each_row("js", ["", "   \n", "return", "return undefined", "1 + 1", "const x = 1", "// nothing", "null"])
+@pytest.mark.parametrize(
+    "js", ["", "   \n", "return", "return undefined", "1 + 1", "const x = 1", "// nothing", "null"]
+)
 def test_without_a_returned_value_the_result_is_none(run, js):
     assert run(js) is None
 
@@ -49,8 +50,8 @@ def test_top_level_await_and_return_work(run):
 # --- results (A38 to A43) ---
 
 
-@each_row(
-    "js, value",
+@pytest.mark.parametrize(
+    ("js", "value"),
     [
         ("null", None),
         ("[NaN, Infinity, -Infinity, 1.5, -0]", [None, None, None, 1.5, 0]),
@@ -95,7 +96,7 @@ def test_a_proto_key_is_data(run):
     assert run("return {['__proto__']: {x: 1}, b: 2}") == expected
 
 
-@each_row(
+@pytest.mark.parametrize(
     "js",
     [
         "return () => 1",

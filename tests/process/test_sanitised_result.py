@@ -10,7 +10,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kernel_driver import KernelDriver, Said
-from suite import each_row
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="zygotes are Linux's")
 
@@ -47,7 +46,7 @@ PLAIN = [
 ]
 
 
-@each_row("expression", [one for one in PLAIN if not one.startswith("class")])
+@pytest.mark.parametrize("expression", [one for one in PLAIN if not one.startswith("class")])
 def test_what_needs_no_cutting_is_as_json_has_it(kernel, cut, expression):
     js = f"const shared = {{ s: [1] }}; return {expression}"
     said, plain = cut(js), kernel.run(js, globals=["callTool"])
@@ -172,8 +171,8 @@ A_PROMISE = "a Promise, without its value: await it, or Promise.all of several"
 AN_ITERATOR = "an iterator, without its items: return [...iterator]"
 
 
-@each_row(
-    "value, warning",
+@pytest.mark.parametrize(
+    ("value", "warning"),
     [
         ("new Map([[1, 2]])", A_MAP),
         ("new (class extends Map {})([[1, 2]])", A_MAP),
@@ -258,8 +257,8 @@ return endless();
 """
 
 
-@each_row(
-    "js, bound",
+@pytest.mark.parametrize(
+    ("js", "bound"),
     [
         ("const endless = () => ({ get next() { return endless() } }); return endless()", 50),
         ("const endless = () => ({ toJSON() { return { next: endless() } } }); return endless()", 50),

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from large_texts import GIVEN, OTHER, READ, TEXT, LargeTexts, answer, result
-from suite import each_row
 
 from codemode import Tool, create_code_call_tools
 from codemode.protocol import framing, messages, reading
@@ -37,8 +36,8 @@ def test_tools_get_the_text_at_any_depth_and_by_any_call():
 WITH_SAME = {"text": TEXT, "same": True}
 
 
-@each_row(
-    "js, returned",
+@pytest.mark.parametrize(
+    ("js", "returned"),
     [
         ("text", TEXT),
         ("[text, text, given.other]", [TEXT, TEXT, OTHER]),
@@ -113,7 +112,7 @@ def test_a_text_that_comes_back_from_a_tool_is_another_reference_to_the_same_tex
     assert len(json.dumps(text)) < sum(sent) < len(json.dumps(text)) + 5000
 
 
-@each_row(
+@pytest.mark.parametrize(
     "forged",
     [
         "'0E0'",

@@ -9,7 +9,6 @@ import threading
 
 import pydantic
 import pytest
-from suite import each_row
 
 from codemode import (
     CodeModeError,
@@ -37,8 +36,8 @@ def named(*names):
 # --- how tools are reached (A44 to A48, A54) ---
 
 
-@each_row(
-    "name, js",
+@pytest.mark.parametrize(
+    ("name", "js"),
     [
         ("a.b", "tools.a.b(1)"),
         ("a.b", "tools['a.b'](1)"),
@@ -69,7 +68,7 @@ def test_a_property_chain_is_a_name(run, name, js):
     assert run(f"return await {js}", named(name)) == [name, 1]
 
 
-@each_row(
+@pytest.mark.parametrize(
     "js",
     [
         "tools.constructor({})",
@@ -196,7 +195,8 @@ def test_undefined_comes_back_as_undefined(run):  # A60
     assert run("return [typeof await tools.none(), (await tools.null()) === null]", tools) == ["undefined", True]
 
 
-@each_row("value",
+@pytest.mark.parametrize(
+    "value",
     [0, -1.5, 2**53, "", "a\0b", "\u2028", "\U0001f600", "\ufffd", [], {}, {"__proto__": {"x": 1}}, {"then": 1},
      {"": None}, [[[]]], True, {"constructor": 1, "toString": 2}, "x" * 200_000],
 )  # fmt: skip

@@ -4,7 +4,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from suite import each_row
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "differential"))
 
@@ -101,7 +100,7 @@ def test_a_line_break_makes_a_modifier_a_name():
     assert result_of("abstract /*\n*/ class A {}")["js"] == "abstract /*\n*/ class A {}"
 
 
-@each_row("source, value", TYPED)
+@pytest.mark.parametrize(("source", "value"), TYPED)
 def test_types_that_the_grammar_misreads_are_stripped(source, value):
     assert create_code_mode_tool([]).execute_sync({"js": source}) == value
 

@@ -15,7 +15,6 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from codemode import CodeModeError, InterruptStore
-from codemode.plugins import body_within
 
 from .addresses import Address, TrustedProxies, address_text, caller_of, network_of
 from .auth import Auth, ProxyHeaderAuth, TokenAuth, asked, require_auth
@@ -32,7 +31,6 @@ from .visits import SCOPE_KEY, SEQUENCE_KEY, Visit, note_refusal
 
 _log = logging.getLogger("codemode.console")
 SIGN_OUT = "/sign-out"
-BODY_SECONDS = 30.0
 _STATIC = "/static/"
 _HEALTH = "/healthz"
 
@@ -86,7 +84,6 @@ class Guarded:
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope = {**scope}  # what is put into it is no business of those in front
-        receive = body_within(receive, BODY_SECONDS, _late)
         request = Request(scope, receive)
         try:
             response, cookie = await self._answer(request)
@@ -212,11 +209,6 @@ def _with_cookie(send: Send, header: str) -> Send:
         await send(message)
 
     return sent
-
-
-def _late() -> Problem:
-    words = f"The form was not whole within {BODY_SECONDS:g} seconds. Send it again."
-    return Problem(408, "The request took too long", words, headers={"Connection": "close"})
 
 
 def _failed(error: Exception) -> Problem:
