@@ -16,7 +16,6 @@ from .mcp_setup import warn
 if TYPE_CHECKING:
     from ..mcp.config.values import GatewayConfig
 
-_MORE_SECONDS = 10.0
 _LATE = "it does not answer in time: a larger connectTimeoutMs gives it more"
 _MOST_TEXTS = 200
 
@@ -62,7 +61,7 @@ async def listed(upstream: Any, *, anew: bool) -> str | None:
     the command lists afterwards would start it again, and wait as long.
     """
     try:
-        async with asyncio.timeout(upstream.config.connect_timeout_ms / 1000 + _MORE_SECONDS):
+        async with asyncio.timeout(upstream.listing_seconds):
             if anew:
                 await upstream.refresh()
             await upstream.tools()

@@ -11,6 +11,7 @@ import ipaddress
 import json
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -20,6 +21,7 @@ from ...data.json_values import decode_json
 from ...data.narrowing import is_array, is_object
 from ...fetch.addresses import is_public, resolve
 from ..tls import tls_context
+from ..upstreams.redirects import RefusedRedirectError, send_following
 from .errors import RefusedError, UnreachableError
 from .token_records import is_token
 
@@ -86,8 +88,10 @@ class Door:
         try:
             request = httpx2.Request("GET" if reads_only else "POST", self._server, headers=said, json=ping)
             async with asyncio.timeout(REQUEST_S), _requesting() as client:
-                response = await client.send(request, stream=True)
+                response = await send_following(partial(client.send, stream=True), request)
                 await response.aclose()
+        except RefusedRedirectError as error:
+            raise UnreachableError(f"{_shown(self._server)} cannot be asked: {error}") from None
         except (TimeoutError, httpx2.HTTPError, httpx2.StreamError, OSError, ValueError) as error:
             raise UnreachableError(f"{_shown(self._server)} cannot be reached ({type(error).__name__})") from None
         return response if response.status_code in (401, 403) else None

@@ -17,6 +17,7 @@ import httpx2
 from ..config.own_entry import COMMAND, login_command
 from ..config.secrets import Secrets
 from ..config.values import ServerConfig
+from ..upstreams.redirects import stays_with
 from .errors import RefusedError, SignInError, UnreachableError
 from .flow import Exchange
 from .private_files import locked
@@ -89,9 +90,8 @@ class ServerAuth(httpx2.Auth):
             raise self._failed(self._needed())
 
     def _is_own(self, url: httpx2.URL) -> bool:
-        """Tokens go to the origin of their resource alone, wherever a server sends its client."""
-        own = self._url
-        return (url.scheme, url.host, url.port) == (own.scheme, own.host, own.port)
+        """Tokens go to the origin of their resource alone, or to its host by TLS, wherever a server redirects to."""
+        return stays_with(self._url, url)
 
     async def aclose(self) -> None:
         """Wait for a renewal that is under way: its refresh token is used up."""

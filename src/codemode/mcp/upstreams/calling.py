@@ -24,16 +24,13 @@ from ...errors import CodeModeToolError
 from ..config.values import ServerConfig
 from ..page_urls import is_page
 from .clock import Clock
-from .connection import Connection
-from .lines import UNREADABLE
+from .connection import Connection, LostRequestError
 from .losses import Lost
 from .streams import SENDING, Sending
 
 OUTCOME_UNKNOWN = "OUTCOME_UNKNOWN"
 TIMEOUT = "TIMEOUT"
 _MAX_SAID = 20_000
-# How the transports of the SDK word that there is no answer.
-_OF_THE_SDK = ("SSE stream ", "Failed to parse ")
 
 
 async def called(connection: Connection, params: dict[str, Any], opts: CallOptions, clock: Clock) -> dict[str, Any]:
@@ -51,32 +48,14 @@ async def called(connection: Connection, params: dict[str, Any], opts: CallOptio
         if not clock.has_passed:
             raise Lost("its connection is stuck", never_arrived=not sending.has_left) from None
         raise Lost("it did not answer in time", never_arrived=not sending.has_left, is_late=True) from None
-    except MCPError as error:
-        lost = _lost(connection, error, sending)
-        if lost is None:
-            raise
-        raise lost from None
+    except LostRequestError as error:
+        raise error.lost from None
     except (OSError, RuntimeError):
         if connection.is_open:
             raise
         raise Lost("its connection was lost", never_arrived=not sending.has_left) from None
     finally:
         SENDING.reset(token)
-
-
-def _lost(connection: Connection, error: MCPError, sending: Sending) -> Lost | None:
-    """Return that a call has no answer, where what stands for one is not from the server."""
-    code, said, data = error.error.code, error.error.message, error.error.data
-    lost = connection.lost(data)
-    if lost is not None:
-        return lost
-    if code == types.CONNECTION_CLOSED and not connection.is_open:
-        return Lost("its connection was lost", never_arrived=not sending.has_left)
-    if not connection.tells_sending and said.startswith(_OF_THE_SDK):
-        return Lost("its answer broke off, or cannot be read")
-    if is_mapping(data) and UNREADABLE in data:
-        return Lost("its answer cannot be read, or holds too much")
-    return None
 
 
 def stamped(

@@ -34,6 +34,8 @@ from .origins import CallOrigin, origin_of
 
 MAX_ROUNDS = 10
 _MAX_ATTEMPTS = 3
+_MAX_SESSIONS = 2
+"""Of one call over HTTP: a server that loses the second one too loses every one."""
 _STILL_TIMEOUTS = 2
 _PING_SECONDS = 5.0
 _MAX_PROGRESS_CHARACTERS = 500
@@ -124,12 +126,13 @@ class Calls:
                     headers = mirrored(connection, tool, arguments)
                     return await self._rounds(connection, name, arguments, context, clock, headers)
             except Lost as lost:
+                most = _MAX_SESSIONS if lost.is_over and lost.cut_at is None else _MAX_ATTEMPTS
                 if lost.is_over or (lost.is_late and await self._stands_still(connection)):
-                    self._link.lost(connection)
+                    await self._link.give_up(connection, lost)
                 if lost.needs_sign_in:
                     raise self._link.error(lost.reason, UpstreamFailure.of(lost)) from None
                 is_harmless = lost.never_arrived or may_repeat
-                if is_harmless and not (lost.is_late or lost.is_final) and attempt < _MAX_ATTEMPTS - 1:
+                if is_harmless and not (lost.is_late or lost.is_final) and attempt < most - 1:
                     continue
                 error = (failed_call if is_harmless else unknown_outcome)(self._config, name, lost)
                 raise self._hidden(error) from None

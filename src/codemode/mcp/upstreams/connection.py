@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import logging
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -15,11 +16,16 @@ from mcp.shared.dispatcher import CallOptions
 from mcp.shared.exceptions import MCPError
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
 
 from ...data.json_shape import holds_more_values_than
+from ...data.narrowing import is_mapping
 from ...errors import CodeModeAuthenticationError
 from ...trace.failures import members_of
+from ...trace.visible_text import one_line
 from .bounds import Refusal, Told, Watched
+from .handshake import HANDSHAKES, read_handshake, why_invalid
+from .lines import UNREADABLE
 from .log_levels import with_level
 from .losses import Lost, NotStartedError, UpstreamFailure
 from .silence import Silence
@@ -30,13 +36,44 @@ MAX_ANSWER_VALUES = 50_000
 """Of what the SDK reads of a server on the event loop: all but lists and results of tools."""
 
 _CLOSE_SECONDS = 15.0
+_MAX_NOTES_CHARACTERS = 500
+# How the SDK's transport over HTTP words that there is no answer, as if the server had said so.
+_OF_THE_SDK = ("SSE stream ", "Failed to parse ")
+_log = logging.getLogger("codemode.mcp")
+
+
+class LostRequestError(MCPError):
+    """A request has no answer. What a server answers itself is raised as any other `MCPError`."""
+
+    def __init__(self, lost: Lost) -> None:
+        super().__init__(types.INTERNAL_ERROR, lost.reason)
+        self.lost = lost
+
+
+@dataclass(frozen=True)
+class Transport:
+    """How a server is reached: its streams, and what is known of their end once it has come.
+
+    ``tells_sending``: the streams say whether a request has left (`streams.SENDING`); they are those of a process.
+    ``last_words``: what that process wrote last. ``is_unread``: whether it has ended without reading what was written
+    behind so many bytes.
+    """
+
+    streams: AbstractAsyncContextManager[tuple[Any, Any]]
+    ending: Callable[[], UpstreamFailure | None]
+    tells_sending: bool
+    last_words: Callable[[], str] = str
+    is_unread: Callable[[int], bool] = lambda _cut_at: False
 
 
 class Requests(JSONRPCDispatcher):
     """Requests to a server and its own, counted: what is in flight keeps a server from being idle."""
 
-    def __init__(self, read: Any, write: Any) -> None:
+    def __init__(self, read: Any, write: Any, transport: Transport, name: str) -> None:
+        self._transport = transport
+        self._name = name
         self.in_flight = 0
+        self._unused = asyncio.Event()
         self.last_used = 0.0
         self.silence = Silence()
         self.ended = asyncio.Event()
@@ -64,38 +101,68 @@ class Requests(JSONRPCDispatcher):
             if method.startswith("tools/"):
                 return given
             if holds_more_values_than(given, MAX_ANSWER_VALUES):
-                said = f"its answer to {method} holds more than {MAX_ANSWER_VALUES} values"
-                raise MCPError(types.INTERNAL_ERROR, said)
+                raise LostRequestError(Lost(f"its answer to {method} holds more than {MAX_ANSWER_VALUES} values"))
+            if method in HANDSHAKES:
+                given = await self._read_handshake(method, given)
             return given if self.hide is None else await self.hide(given)
         finally:
             sending.end()
             SENDING.reset(token)
             self.in_flight -= 1
             self.last_used = asyncio.get_running_loop().time()
+            if not self.in_flight:
+                self._unused.set()
 
-    async def _in_its_words(self, method: str, *request: Any, **more: Any) -> dict[str, Any]:
-        """Send a request, and raise a refusal as the server has worded it."""
+    async def wait_until_unused(self, seconds: float) -> None:
+        """Wait until no request is in flight, at most so long."""
+        if self.in_flight:
+            self._unused.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._unused.wait(), seconds)
+
+    async def _read_handshake(self, method: str, given: dict[str, Any]) -> dict[str, Any]:
         try:
-            return await super().send_raw_request(method, *request, **more)
+            result, notes = read_handshake(method, given)
+        except Lost as lost:
+            raise LostRequestError(lost) from None
+        if notes:
+            wrong = "; ".join(notes)
+            wrong = one_line(wrong if self.hide is None else await self.hide(wrong), _MAX_NOTES_CHARACTERS)
+            said = "server %r answers %s with what the protocol does not have, and is used without it: %s"
+            _log.warning(said, self._name, method, wrong)
+        return result
+
+    async def _in_its_words(self, method: str, params: Any, opts: CallOptions | None, **more: Any) -> dict[str, Any]:
+        """Send a request, and raise a refusal as the server has worded it, or `LostRequestError`."""
+        own: CallOptions = {**(opts or {})}
+        if method in HANDSHAKES:  # whoever connects knows how long to wait
+            own.pop("timeout", None)
+        try:
+            return await super().send_raw_request(method, params, own, **more)
         except MCPError as error:
-            said = error.error.data
-            if not isinstance(said, Refusal):
-                raise
+            lost = self._lost(error)
+            if lost is not None:
+                raise LostRequestError(lost) from None
+            said: Refusal = error.error.data
             raise MCPError(said.error.code, said.error.message, said.error.data) from None
 
-
-@dataclass(frozen=True)
-class Transport:
-    """How a server is reached: its streams, and what is known of their end once it has come.
-
-    ``tells_sending``: the streams say whether a request has left (`streams.SENDING`). ``lost`` knows from the data of
-    an error that it stands for an answer that never came.
-    """
-
-    streams: AbstractAsyncContextManager[tuple[Any, Any]]
-    ending: Callable[[], UpstreamFailure | None]
-    tells_sending: bool
-    lost: Callable[[Any], Lost | None] = lambda _data: None
+    def _lost(self, error: MCPError) -> Lost | None:
+        """Return that a request has no answer, where what stands for one is not from the server."""
+        sending, refusal = SENDING.get() or Sending(), error.error.data
+        if sending.lost is not None:
+            return sending.lost
+        if isinstance(refusal, Refusal):
+            said = refusal.error.message
+            if is_mapping(refusal.error.data) and UNREADABLE in refusal.error.data:
+                return Lost("its answer cannot be read, or holds too much")
+            if not self._transport.tells_sending and said.startswith(_OF_THE_SDK):
+                return Lost("its answer broke off, or cannot be read")
+            return None
+        never_arrived = self._transport.tells_sending and not sending.has_left
+        if error.error.code == types.REQUEST_TIMEOUT:
+            return Lost("it did not answer in time", never_arrived=never_arrived, is_late=True)
+        self.ended.set()
+        return Lost("its connection was lost", never_arrived=never_arrived, is_over=True, cut_at=sending.begins_at)
 
 
 class Connection:
@@ -104,8 +171,9 @@ class Connection:
     session: ClientSession
     requests: Requests
 
-    def __init__(self, transport: Transport, make_session: Callable[[Requests], ClientSession]) -> None:
+    def __init__(self, transport: Transport, make_session: Callable[[Requests], ClientSession], name: str) -> None:
         self._transport = transport
+        self._name = name
         self._make_session = make_session
         self._ready: asyncio.Future[None] | None = None
         self._closing = asyncio.Event()
@@ -113,7 +181,6 @@ class Connection:
         self._failure: BaseException | None = None
         self.era: Era = "handshake"
         self.tells_sending = transport.tells_sending
-        self.lost = transport.lost
 
     @property
     def is_open(self) -> bool:
@@ -138,7 +205,7 @@ class Connection:
             async with asyncio.timeout(seconds):
                 await asyncio.shield(ready)
         except TimeoutError:
-            reason = self._refusal(f"it did not answer within {seconds:g} seconds")
+            reason = self._refusal(self._too_slow(seconds))
             await self.aclose()
             raise reason from None
         except BaseException:
@@ -163,6 +230,10 @@ class Connection:
         if self._task is not None:
             await asyncio.wait([self._task])
 
+    def is_unread(self, cut_at: int) -> bool:
+        """Tell whether its process has ended without reading what was written behind so many bytes."""
+        return self._transport.is_unread(cut_at)
+
     def why(self, otherwise: str) -> UpstreamFailure:
         """Return why it has ended."""
         return self._refusal(otherwise)
@@ -170,7 +241,7 @@ class Connection:
     async def _serve(self, era: Era | None, ready: asyncio.Future[None]) -> None:
         try:
             async with self._transport.streams as (read, write):
-                self.requests = Requests(read, write)
+                self.requests = Requests(read, write, self._transport, self._name)
                 async with self._make_session(self.requests) as self.session:
                     self.era = await _agreed(self.session, era)
                     self.requests.last_used = asyncio.get_running_loop().time()
@@ -196,19 +267,22 @@ class Connection:
             ready.set_exception(self._refusal("it ended before it answered"))
             ready.exception()  # somebody may have stopped waiting
 
+    def _too_slow(self, seconds: float) -> str:
+        said = f"it did not answer within {seconds:g} seconds (connectTimeoutMs; a larger one gives it more time)"
+        words = self._transport.last_words()
+        return f"{said}: {words}" if words else said
+
     def _refusal(self, otherwise: str) -> UpstreamFailure:
-        told = self._transport.ending()
-        if told is not None and told.needs_sign_in:
-            return told  # whatever else it has refused: of what comes before a sign-in nothing else is known
+        """Return why it cannot be used, the truest first: how a process ended says nothing where it was ended here."""
+        ending = self._transport.ending()
+        if ending is not None and ending.needs_sign_in:
+            return ending  # whatever else it has refused: of what comes before a sign-in nothing else is known
         leaves = _leaves(self._failure)
-        for error in leaves:
-            # Its process is ended for that: how it ended says nothing.
-            if isinstance(error, MCPError) and error.error.code != types.CONNECTION_CLOSED:
-                return UpstreamFailure(f"it refused to connect: {error.error.message[:500]}")
-            if isinstance(error, RuntimeError):
-                return UpstreamFailure(str(error)[:500] or otherwise)
-        if told is not None:
-            return told
+        found = next((one for error in leaves if (one := _reason_of(error)) is not None), None)
+        if found is not None:
+            return found
+        if ending is not None:
+            return ending
         for error in leaves:
             if isinstance(error, CodeModeAuthenticationError):
                 return UpstreamFailure(error.message, needs_sign_in=True, details=error.details)
@@ -216,10 +290,23 @@ class Connection:
                 return UpstreamFailure(str(error), told=error.told)
             if isinstance(error, ConnectionError):
                 return UpstreamFailure(str(error)[:500] or otherwise)
-        if self._failure is None:
+        if self._failure is None or isinstance(leaves[0], LostRequestError):
             return UpstreamFailure(otherwise)
         said, kind = leaves[0], type(leaves[0]).__name__
         return UpstreamFailure(f"{otherwise} ({kind}: {str(said)[:300]})", told=f"{otherwise} ({kind})")
+
+
+def _reason_of(error: BaseException) -> UpstreamFailure | None:
+    """Return what an error of connecting says of the server; None where it says no more than that it has ended."""
+    if isinstance(error, LostRequestError):
+        return None if error.lost.is_over or error.lost.is_late else UpstreamFailure.of(error.lost)
+    if isinstance(error, MCPError):
+        return UpstreamFailure(f"it refused to connect: {error.error.message[:500]}")
+    if isinstance(error, ValidationError):
+        return UpstreamFailure(f"what it answers cannot be read: {why_invalid(error)}")
+    if isinstance(error, RuntimeError) and str(error):
+        return UpstreamFailure(str(error)[:500])
+    return None
 
 
 async def _agreed(session: ClientSession, era: Era | None) -> Era:
@@ -233,7 +320,7 @@ async def _agreed(session: ClientSession, era: Era | None) -> Era:
     try:
         await first()
     except (MCPError, RuntimeError) as error:
-        if isinstance(error, MCPError) and error.code in (types.CONNECTION_CLOSED, types.REQUEST_TIMEOUT):
+        if isinstance(error, LostRequestError):
             raise
         try:
             await then()

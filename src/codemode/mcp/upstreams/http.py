@@ -11,25 +11,25 @@ import httpx2
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
+from ..config.secrets import Secrets
 from ..config.values import ServerConfig
 from .connection import Transport
-from .http_client import BoundedClient
+from .http_client import MAX_EVENT_BYTES, BoundedClient
 from .losses import UpstreamFailure
 
 MAX_BODY_BYTES = 32 << 20
-MAX_EVENT_BYTES = 8 << 20
 _QUIET_SECONDS = 3600.0
 
 
-def http_transport(config: ServerConfig, auth: httpx2.Auth | None) -> Transport:
+def http_transport(config: ServerConfig, secrets: Secrets, auth: httpx2.Auth | None) -> Transport:
     """Return how a server over HTTP is reached."""
-    client = BoundedClient(config, auth, MAX_BODY_BYTES)
+    client = BoundedClient(config, auth, MAX_BODY_BYTES, secrets.text)
 
     def ending() -> UpstreamFailure | None:
         return client.failure
 
     streams = _streamable(config, client) if config.transport == "http" else _events(config, client)
-    return Transport(streams, ending, tells_sending=False, lost=client.lost)
+    return Transport(streams, ending, tells_sending=False)
 
 
 @asynccontextmanager

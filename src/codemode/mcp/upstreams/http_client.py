@@ -4,85 +4,107 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import re
-import secrets
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import httpx2
+from mcp_types import INTERNAL_ERROR
 
-from ...data.json_values import check_values
-from ...data.narrowing import is_mapping
 from ...errors import CodeModeAuthenticationError, CodeModeError
 from ...host.threads import run_check
+from ...trace.visible_text import one_line
 from ..config.values import ServerConfig
 from ..tls import tls_context
-from .lines import MAX_VALUES_ON_THE_LOOP
+from .event_stream import EventStream
+from .http_refusals import (
+    UNAUTHORIZED,
+    describe,
+    error_answer,
+    is_lost_session,
+    refused_credential,
+    static_credential,
+)
+from .lines import MAX_VALUES_ON_THE_LOOP, REPAIRED, read_body, without_bom
 from .losses import Lost, UpstreamFailure
+from .redirects import RefusedRedirectError, send_following, sent_to, shown_url, stays_with
 from .streams import SENDING, Sending
 
-_SESSION_HEADER = "mcp-session-id"
-_LOSS = "codemodeLoss"
-_CONNECT_SECONDS = 10.0
+MAX_EVENT_BYTES = 8 << 20
 _FAREWELL_SECONDS = 2.0
 _NOTICE_SECONDS = 15.0
 _LISTEN_SECONDS = 0.5
 _READ_SECONDS = 3600.0  # how long an answer may take is known where it is waited for
 _MOST_READ_OF_A_REFUSAL = 20_000
-_MAX_LOSSES = 256
-_BAD_REQUEST, _UNAUTHORIZED, _NOT_FOUND = 400, 401, 404
+_MAX_SHOWN = 100
+_LONGEST_HEAD = 200
 _NOBODYS = Sending()
-_END_OF_LINE = re.compile(rb"\r\n|\n|\r")
 _NEVER_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
+# As the SDK writes the beginning of one.
+_REQUEST = re.compile(rb'\{"jsonrpc":\s?"2.0",\s?"id":\s?(\d{1,15}|"[^"\\]{1,100}"),\s?"method":')
+_log = logging.getLogger("codemode.mcp")
 
 
 class BoundedClient(httpx2.AsyncClient):
     """Answers in place of a server that cannot. ``failure`` is why it cannot, as last known.
 
-    ``broken`` is set when a request has failed.
+    ``broken`` is set when a request has failed. ``hide`` takes secrets out of what a server says in a refusal.
     """
 
-    def __init__(self, config: ServerConfig, auth: httpx2.Auth | None, max_bytes: int) -> None:
+    def __init__(
+        self,
+        config: ServerConfig,
+        auth: httpx2.Auth | None,
+        max_bytes: int,
+        hide: Callable[[str], str] = str,
+    ) -> None:
         super().__init__(
             verify=tls_context(),
             headers={**config.headers, "accept-encoding": "identity"},
             auth=auth,
-            timeout=httpx2.Timeout(_CONNECT_SECONDS, read=_READ_SECONDS, pool=None),
+            timeout=httpx2.Timeout(config.connect_timeout_ms / 1000, read=_READ_SECONDS, pool=None),
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=32),
             follow_redirects=False,
         )
+        self._config = config
         self._max_bytes = max_bytes
-        self._losses: dict[str, Lost] = {}
+        self._hide = hide
         self.failure: UpstreamFailure | None = None
         self.broken = asyncio.Event()
         self._listens_at = 0.0
+        self._secured: httpx2.URL | None = None
+        self._is_redirected = self._has_reported = False
 
     async def send(self, request: httpx2.Request, **more: Any) -> httpx2.Response:
-        """Send a request. What a POST fails by comes as an answer, all else is raised."""
+        """Send a request. What a POST fails by comes as an answer, all else is raised.
+
+        What is then known of the request of the protocol that it carried is in `Sending.lost`.
+        """
         sending = _sending_of(request)
         if request.method == "GET":
             await self._paced()
         try:
             async with asyncio.timeout(_seconds(request, sending)), (sending or _NOBODYS).wanted():
-                response = await super().send(request, **more)
-                lost = await self._refusal(request, response)
+                response = await self._followed(request, **more)
+                lost = await self._refusal(response)
                 if lost is None:
-                    return await self._bounded(request, response, sending or _NOBODYS)
+                    answer = await self._bounded(response, sending or _NOBODYS)
+                    if isinstance(answer, httpx2.Response):
+                        return answer
+                    lost = answer
         except Exception as error:
-            lost = _unsent(error)
+            lost = self._unsent(request, error)
             if sending is None or not sending.is_over:
                 self._note(lost)
             if request.method != "POST":
                 raise ConnectionError(lost.reason) from error
-            return self._instead(request, lost)
+            return _instead(request, lost, sending)
         await response.aclose()
         self._note(lost)
-        return response if request.method == "GET" else self._instead(request, lost)
-
-    def lost(self, data: Any) -> Lost | None:
-        """Return what became of a request from the data of the error in place of its answer."""
-        token = data.get(_LOSS) if is_mapping(data) else None
-        return self._losses.pop(token, None) if isinstance(token, str) else None
+        return response if request.method == "GET" else _instead(request, lost, sending)
 
     async def _paced(self) -> None:
         """Listen anew not too often: a server chooses when its streams end, and how soon they are opened again."""
@@ -94,114 +116,117 @@ class BoundedClient(httpx2.AsyncClient):
         self.failure = UpstreamFailure.of(lost)
         self.broken.set()
 
-    def _instead(self, request: httpx2.Request, lost: Lost) -> httpx2.Response:
-        token = secrets.token_hex(16)
-        self._losses[token] = lost
-        while len(self._losses) > _MAX_LOSSES:
-            del self._losses[next(iter(self._losses))]
-        error = {"code": -32000, "message": lost.reason, "data": {_LOSS: token}}
-        body = {"jsonrpc": "2.0", "id": None, "error": error}
-        return httpx2.Response(503, json=body, request=request)
+    async def _followed(self, request: httpx2.Request, **more: Any) -> httpx2.Response:
+        """Send a request to where the server is: redirects are followed, or raise `RefusedRedirectError`."""
+        secured = self._secured
+        if secured is not None and request.url.scheme == "http" and stays_with(request.url, secured):
+            request = sent_to(request, request.url.copy_with(scheme=secured.scheme, port=secured.port))
+        send = super().send
+        return await send_following(lambda one: send(one, **more), request, self._report_redirect)
 
-    async def _refusal(self, request: httpx2.Request, response: httpx2.Response) -> Lost | None:
-        status = response.status_code
+    def _report_redirect(self, url: httpx2.URL, target: httpx2.URL) -> None:
+        """Log a redirect that is followed; what was secured once is sent over plain HTTP no more."""
+        name, where = self._config.name, (shown_url(url), shown_url(target))
+        if url.scheme != target.scheme:
+            self._secured = target
+            said = "server %r redirects %s to %s, which is used in its place: write that as url of its entry"
+            _log.warning(said, name, *map(self._hide, where))
+        elif not self._is_redirected:
+            self._is_redirected = True
+            _log.info("server %r redirects %s to %s", name, *map(self._hide, where))
+
+    async def _refusal(self, response: httpx2.Response) -> Lost | None:
+        request, status = response.request, response.status_code
         encoding = response.headers.get("content-encoding", "identity")
         if encoding not in ("", "identity"):
             return Lost(f"it compresses its answers ({encoding[:20]}), which nobody has asked for")
-        if status < 400:
+        if status < 300:
             return None
-        if status == _UNAUTHORIZED:
+        text = await self._beginning(response)
+        said = describe(response, text, self._hide)
+        if status == UNAUTHORIZED:
+            credential = static_credential(self._config) if self.auth is None else None
+            if credential is not None:
+                return refused_credential(credential, said)
             return Lost("the user must sign in first", needs_sign_in=True, never_arrived=True, is_final=True)
-        text = await self._read(response, _MOST_READ_OF_A_REFUSAL)
-        has_session = _SESSION_HEADER in request.headers
-        if has_session and (status == _NOT_FOUND or (status == _BAD_REQUEST and b"ession" in text)):
-            return Lost("its session was lost", never_arrived=True, is_over=True)
-        if _is_answer(text):
-            response.stream = httpx2.ByteStream(text)
+        if is_lost_session(request, response, text):
+            return Lost(f"its session was lost: {said}", never_arrived=True, is_over=True)
+        answer = error_answer(response, text, _request_id(request))
+        if answer is not None:
+            _replace(response, answer)
             return None
-        reason = f"it answered with the status {status} {response.reason_phrase[:80]}"
         is_final = status < 500
-        return Lost(reason, never_arrived=is_final, is_final=is_final)
+        return Lost(said, never_arrived=is_final, is_final=is_final)
 
-    async def _bounded(self, request: httpx2.Request, response: httpx2.Response, sending: Sending) -> httpx2.Response:
-        if response.headers.get("content-type", "").lower().startswith("text/event-stream"):
-            response.stream = _Unbroken(response.stream, sending)
+    async def _bounded(self, response: httpx2.Response, sending: Sending) -> httpx2.Response | Lost:
+        """Return the answer as the SDK reads it, in bounds; or that there is none."""
+        content_type = response.headers.get("content-type", "").lower()
+        if content_type.startswith("text/event-stream"):
+            response.stream = EventStream(response.stream, sending, MAX_EVENT_BYTES, self._report_repair)
             return response
-        if response.status_code >= 400:
-            return response
+        if response.status_code >= 300:
+            return response  # an error of the protocol, read before
         try:
-            text = await self._read(response, self._max_bytes)
-            await _check(text)
-        except (httpx2.TransportError, ValueError, CodeModeError):
-            await response.aclose()
-            lost = Lost("its answer cannot be read")
-            self._note(lost)
-            return self._instead(request, lost) if request.method == "POST" else response
-        response.stream = httpx2.ByteStream(text)
+            text = without_bom(await self._read(response))
+        except (httpx2.TransportError, ValueError) as error:
+            return Lost(f"its answer cannot be read: {str(error)[:200] or 'it broke off'}")
+        request_id = _request_id(response.request)
+        if request_id is None or self._config.transport == "sse":
+            response.stream = httpx2.ByteStream(text)
+            return response
+        if not text:
+            return Lost(f"its answer is empty (status {response.status_code})")
+        try:
+            reading = await run_check(len(text), partial(read_body, text, request_id))
+        except (ValueError, CodeModeError) as error:
+            if isinstance(error, CodeModeError):
+                return Lost(f"its answer cannot be read: it holds more than {MAX_VALUES_ON_THE_LOOP} values")
+            begins = one_line(self._hide(text[:_MOST_READ_OF_A_REFUSAL].decode("utf-8", "replace")), _MAX_SHOWN)
+            kind = one_line(content_type.partition(";")[0] or "a body", _MAX_SHOWN)
+            said = f"its answer cannot be read: {kind} that begins with {begins!r} is no message of JSON-RPC"
+            return Lost(f"{said}; is that the url of the server?")
+        if reading.is_repaired:
+            self._report_repair()
+        _replace(response, reading.text if reading.is_repaired else text)
         return response
 
-    async def _read(self, response: httpx2.Response, most: int) -> bytes:
+    def _report_repair(self) -> None:
+        if not self._has_reported:
+            self._has_reported = True
+            _log.warning(REPAIRED, self._config.name)
+
+    async def _read(self, response: httpx2.Response) -> bytes:
         text = bytearray()
-        stream = response.stream
-        if not isinstance(stream, httpx2.AsyncByteStream):
-            return b""
-        async for piece in stream:
+        async for piece in _stream(response):
             text += piece
-            if len(text) > most:
-                raise ValueError(f"an answer of more than {most} bytes")
-        await stream.aclose()
+            if len(text) > self._max_bytes:
+                raise ValueError(f"it has more than {self._max_bytes} bytes")
         return bytes(text)
 
+    async def _beginning(self, response: httpx2.Response) -> bytes:
+        """Return the beginning of a refusal's body, as far as it can be read."""
+        text = bytearray()
+        with suppress(httpx2.TransportError):
+            async for piece in _stream(response):
+                text += piece
+                if len(text) > _MOST_READ_OF_A_REFUSAL:
+                    break
+        return bytes(text[:_MOST_READ_OF_A_REFUSAL])
 
-async def _check(text: bytes) -> None:
-    """Raise `CodeModeError` for more values than the SDK may read on the event loop."""
-    await run_check(
-        len(text), lambda: check_values(text.decode("utf-8", "replace"), MAX_VALUES_ON_THE_LOOP, "an answer")
-    )
-
-
-class _Unbroken(httpx2.AsyncByteStream):
-    """A stream of events that breaks off, or says too much at once, as one that ends: whoever waits is told so."""
-
-    def __init__(self, stream: Any, sending: Sending) -> None:
-        self._stream = stream
-        self._sending = sending
-        self._line = bytearray()
-        self._data = bytearray()
-        self._has_ended = False
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        pieces = aiter(self._stream)
-        while True:
-            try:
-                async with self._sending.wanted():
-                    piece = await anext(pieces)
-                for event in self._ended_in(piece):
-                    await _check(event)
-            except (StopAsyncIteration, TimeoutError, httpx2.TransportError, CodeModeError):
-                return
-            yield piece
-
-    def _ended_in(self, piece: bytes) -> Iterator[bytes]:
-        """Yield what the long events say that end in a piece."""
-        if self._has_ended and piece[:1] == b"\n":
-            piece = piece[1:]  # the other half of that end
-        self._has_ended = piece[-1:] == b"\r"
-        self._line += piece
-        if b"\n" not in piece and b"\r" not in piece:
-            return
-        *lines, rest = _END_OF_LINE.split(bytes(self._line))
-        self._line = bytearray(rest)
-        for line in lines:
-            if line.startswith(b"data:"):
-                self._data += line[5:]
-            elif not line:
-                if len(self._data) > MAX_VALUES_ON_THE_LOOP:
-                    yield bytes(self._data)
-                self._data.clear()
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
+    def _unsent(self, request: httpx2.Request, error: Exception) -> Lost:
+        """Return what became of a request that something has been raised for."""
+        if isinstance(error, CodeModeAuthenticationError):
+            challenge = getattr(self.auth, "challenge", None)
+            credential = static_credential(self._config)
+            if credential is not None and challenge is not None and _refuses_entry(request, challenge):
+                return refused_credential(credential, describe(challenge, b"", self._hide))
+            return Lost(error.message, needs_sign_in=True, never_arrived=True, is_final=True, details=error.details)
+        if isinstance(error, RefusedRedirectError):
+            return Lost(self._hide(str(error)), never_arrived=True, is_final=True)
+        said = str(error)[:200] or type(error).__name__
+        if isinstance(error, _NEVER_SENT):
+            return Lost(f"it cannot be reached: {said}", never_arrived=True)
+        return Lost(f"its connection was lost ({said})")
 
 
 def _sending_of(request: httpx2.Request) -> Sending | None:
@@ -221,18 +246,33 @@ def _seconds(request: httpx2.Request, sending: Sending | None) -> float | None:
     return _NOTICE_SECONDS if request.method == "POST" and sending is None else None
 
 
-def _unsent(error: Exception) -> Lost:
-    if isinstance(error, CodeModeAuthenticationError):
-        return Lost(error.message, needs_sign_in=True, never_arrived=True, is_final=True, details=error.details)
-    if isinstance(error, _NEVER_SENT):
-        return Lost(f"it cannot be reached: {str(error)[:200] or type(error).__name__}", never_arrived=True)
-    said = str(error)[:200] or type(error).__name__
-    return Lost(f"its connection was lost ({said})")
+def _refuses_entry(request: httpx2.Request, challenge: httpx2.Response) -> bool:
+    """Tell whether a server refuses the credential of its entry: nobody has signed in, and it offers no sign-in."""
+    return "authorization" not in request.headers and "resource_metadata" not in challenge.headers.get(
+        "www-authenticate", ""
+    )
 
 
-def _is_answer(text: bytes) -> bool:
-    try:
-        said = json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return is_mapping(said) and said.get("jsonrpc") == "2.0" and "error" in said
+def _instead(request: httpx2.Request, lost: Lost, sending: Sending | None) -> httpx2.Response:
+    if sending is not None:
+        sending.lost = lost
+    body = {"jsonrpc": "2.0", "id": None, "error": {"code": INTERNAL_ERROR, "message": lost.reason}}
+    return httpx2.Response(503, json=body, request=request)
+
+
+def _stream(response: httpx2.Response) -> httpx2.AsyncByteStream:
+    """Return the body as it comes, which the SDK reads once more: of the response it would count as read."""
+    stream = response.stream
+    return stream if isinstance(stream, httpx2.AsyncByteStream) else httpx2.ByteStream(b"")
+
+
+def _replace(response: httpx2.Response, text: bytes) -> None:
+    """Let a response have this JSON for its body."""
+    response.headers["content-type"] = "application/json"
+    response.stream = httpx2.ByteStream(text)
+
+
+def _request_id(request: httpx2.Request) -> int | str | None:
+    """Return the id of the request of the protocol that a POST carries; None where it carries something else."""
+    found = _REQUEST.match(request.content[:_LONGEST_HEAD]) if request.method == "POST" else None
+    return None if found is None else json.loads(found[1])

@@ -17,7 +17,7 @@ from ...trace.visible_text import visible
 from ..config.secrets import Secrets
 from ..config.values import ServerConfig
 from .connection import Connection, Era, Requests
-from .losses import UpstreamFailure
+from .losses import Lost, UpstreamFailure
 from .transports import transport_of
 
 State = Literal["stopped", "starting", "ready", "failed"]
@@ -25,6 +25,7 @@ State = Literal["stopped", "starting", "ready", "failed"]
 _BACKOFF_SECONDS = (0.0, 0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0)
 _WAITED_SECONDS = 2.0
 _LEAST_LOOK_SECONDS = 0.02
+_LOST = "its connection was lost"
 _log = logging.getLogger("codemode.mcp")
 
 
@@ -54,6 +55,7 @@ class Link:
         self._ready = ready
         self._loop = asyncio.get_running_loop()
         self._connection: Connection | None = None
+        self._unused: set[Connection] = set()
         self._starting: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._idle: asyncio.TimerHandle | None = None
@@ -101,12 +103,16 @@ class Link:
 
     def error(self, reason: str, failure: UpstreamFailure | None = None) -> CodeModeToolError:
         """Return the error for whoever needs a server that is not to be had."""
-        text = visible(self._secrets.text(f"server {self._config.name!r} cannot be used now: {reason}"))
+        text = self.hidden(f"server {self._config.name!r} cannot be used now: {reason}")
         if failure is not None and failure.needs_sign_in:
             self._needed = failure
         if self._needed is not None:
             return CodeModeAuthenticationError(text, details=self._needed.details)
         return CodeModeToolError(text, code="SERVER_UNAVAILABLE")
+
+    def hidden(self, text: str) -> str:
+        """Return a text for programs and terminals: without secrets, and all of it visible."""
+        return visible(self._secrets.text(text))
 
     def answered(self) -> None:
         """Know that the server does what it is there for."""
@@ -121,12 +127,28 @@ class Link:
         finally:
             self._holds -= 1
 
-    def lost(self, connection: Connection) -> None:
-        """Give a connection up that is of no use any more: the next need opens another."""
-        if self._connection is connection:
+    async def give_up(self, connection: Connection, lost: Lost) -> None:
+        """Give a connection up that is of no use any more: the next need opens another.
+
+        Of one that has ended by itself ``lost`` then says why, and whether its request was read. Over one that has lost
+        its session others still hear that of their requests.
+        """
+        if lost.cut_at is not None:
+            await connection.ended()
+            self._note_end(connection)
+            lost.reason = connection.why(lost.reason).told
+            lost.never_arrived = lost.never_arrived or connection.is_unread(lost.cut_at)
+        elif self._connection is connection:
             self._connection = None
             self.state = "stopped"
-            self._spawn(connection.aclose())
+            self._unused.add(connection)
+            self._spawn(self._close_unused(connection, 0 if lost.is_late else self._config.timeout_ms / 1000))
+
+    async def _close_unused(self, connection: Connection, seconds: float) -> None:
+        """Close a connection once all its requests are answered, or so many seconds have passed."""
+        await connection.requests.wait_until_unused(seconds)
+        await connection.aclose()
+        self._unused.discard(connection)
 
     async def aclose(self) -> None:
         """End the server, and never start it again."""
@@ -144,8 +166,8 @@ class Link:
             self._starting.cancel()
             await asyncio.wait([self._starting])
         connection, self._connection = self._connection, None
-        if connection is not None:
-            await connection.aclose()
+        for one in [*self._unused, *([] if connection is None else [connection])]:
+            await one.aclose()
         if self.state != "failed":
             self.state = "stopped"
 
@@ -157,9 +179,8 @@ class Link:
                 return
             self.state = "starting"
             await asyncio.sleep(max(wait, 0))
-            connection = Connection(
-                transport_of(self._config, self._secrets, self._sign_in(self._config)), self._make_session
-            )
+            transport = transport_of(self._config, self._secrets, self._sign_in(self._config))
+            connection = Connection(transport, self._make_session, self._config.name)
             await connection.open(self.era, self._config.connect_timeout_ms / 1000)
         except asyncio.CancelledError:
             self.state = "stopped"
@@ -200,8 +221,8 @@ class Link:
 
     def _count_failure(self, failure: UpstreamFailure) -> None:
         # Both are written on terminals.
-        self.failure = visible(self._secrets.text(failure.told))
-        self.problem = visible(self._secrets.text(str(failure)))
+        self.failure = self.hidden(failure.told)
+        self.problem = self.hidden(str(failure))
         self._failures += 1
         if self._needed is None:
             delay = _BACKOFF_SECONDS[min(self._failures, len(_BACKOFF_SECONDS) - 1)]
@@ -210,10 +231,13 @@ class Link:
     async def _watch(self, connection: Connection) -> None:
         """See a connection to its end, and know why it was not the gateway that ended it."""
         await connection.ended()
+        self._note_end(connection)
+
+    def _note_end(self, connection: Connection) -> None:
         if self._connection is connection:
             self._connection = None
             self.state = "stopped"
-            self._count_failure(connection.why("its connection was lost"))
+            self._count_failure(connection.why(_LOST))
             _log.warning("server %r has gone: %s", self._config.name, self.problem)
 
     def _look_whether_idle(self) -> None:

@@ -11,6 +11,7 @@ class Lost(Exception):  # noqa: N818 - what is raised of it has a name of its ow
 
     ``never_arrived``: the server has certainly done nothing for it. ``is_late``: it had its time. ``is_over``: the
     connection is of no use any more. ``is_final``: it would fail again. ``needs_sign_in``: somebody must sign in.
+    ``cut_at``: the connection has ended under it, and so many bytes were written before it, which may be unread too.
     """
 
     def __init__(
@@ -23,9 +24,11 @@ class Lost(Exception):  # noqa: N818 - what is raised of it has a name of its ow
         is_final: bool = False,
         needs_sign_in: bool = False,
         details: Mapping[str, Any] | None = None,
+        cut_at: int | None = None,
     ) -> None:
         super().__init__(reason)
         self.reason = reason
+        self.cut_at = cut_at
         self.never_arrived = never_arrived
         self.is_late = is_late
         self.is_over = is_over

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import signal
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
@@ -15,11 +16,11 @@ from typing import cast
 from mcp.client.stdio import get_default_environment
 
 from ...host.threads import LARGE_CHARACTERS, run_check
-from ...trace.visible_text import visible
+from ...trace.visible_text import one_line, visible
 from ..config.secrets import Secrets
 from ..config.values import ServerConfig
 from .guard import Child, Guard, SpawnError
-from .lines import parsed, unreadable_answer
+from .lines import REPAIRED, Reading, read_line, unreadable_answer, without_bom
 from .not_started import not_started
 from .streams import Inbox, Outbox
 
@@ -34,6 +35,12 @@ _LOGGED_CHARACTERS = 500
 _QUIET_SECONDS = 1.0
 _TERM_SECONDS = 1.0
 _KILL_SECONDS = 5.0
+_MAX_NOISE_CHARACTERS = 200
+_LENGTH = re.compile(rb"content-length:\s*\d+", re.IGNORECASE)
+_FRAMED = (
+    "it frames its messages with Content-Length headers, as servers of the Language Server Protocol do; MCP over stdio"
+    " is one JSON message a line"
+)
 _log = logging.getLogger("codemode.mcp")
 
 
@@ -46,8 +53,9 @@ class StdioServer:
         self._guard: Guard
         self._child: Child | None = None
         self._broken: str | None = None
+        self._is_ended_by_us = False
         self._stderr = StderrTail(config.name, secrets)
-        self._output = Output(self._fail, config.name, max_line_bytes)
+        self._output = Output(self._fail, config.name, max_line_bytes, secrets.text)
         self._input = Outbox()
 
     @property
@@ -56,12 +64,24 @@ class StdioServer:
         return None if self._child is None else self._child.pid
 
     def ending(self) -> str | None:
-        """Return why it ended: its exit code and the end of what it complained of."""
+        """Return why it ended by itself: its exit code and the end of what it complained of."""
         reason = self._broken
-        if reason is None and self._child is not None and self._child.exited.done():
+        if reason is None and not self._is_ended_by_us and self._child is not None and self._child.exited.done():
             reason = _ended_with(self._child.exited.result())
-        tail = self._stderr.text()
-        return reason and (f"{reason}: {tail}" if tail else reason)
+        return reason and self._with_last_words(reason)
+
+    def _with_last_words(self, reason: str) -> str:
+        words = self.last_words()
+        return f"{reason}: {words}" if words else reason
+
+    def last_words(self) -> str:
+        """Return the end of what it wrote on stderr; of one that wrote nothing there, the first noise on stdout."""
+        noise = self._output.noise
+        return self._stderr.text() or (f"on stdout it wrote {noise}" if noise else "")
+
+    def is_unread(self, cut_at: int) -> bool:
+        """Tell whether it has ended without reading what was written behind so many bytes."""
+        return self._input.is_unread(cut_at)
 
     @asynccontextmanager
     async def streams(self) -> AsyncGenerator[tuple[Inbox, Outbox]]:
@@ -113,8 +133,13 @@ class StdioServer:
 
     async def _finish(self, pipes: list[asyncio.BaseTransport]) -> None:
         try:
+            self._is_ended_by_us = not self._output.is_over
             self._output.discard()
-            await self._input.aclose()
+            if not self._is_ended_by_us and self._child is not None:
+                # Once it has ended, what lies in the pipe to it was read by nobody: closing the pipe forgets that.
+                await asyncio.wait([self._child.exited], timeout=_QUIET_SECONDS)
+                self._input.note_what_is_read()
+            self._input.close_pipe()
             if self._child is not None:
                 for seconds, number in (
                     (_QUIET_SECONDS, signal.SIGTERM),
@@ -124,6 +149,8 @@ class StdioServer:
                     await asyncio.wait([self._child.exited], timeout=seconds)
                     if self._child.exited.done():
                         break
+                    if not self._is_ended_by_us:
+                        self._broken = self._broken or "it closed its standard output"
                     self._signal(number)
         finally:
             try:
@@ -148,9 +175,14 @@ class _Room:
 
 
 class Output(asyncio.Protocol):
-    """What a server says on stdout, as messages. Lines that are no protocol are skipped, and logged once."""
+    """What a server says on stdout, as messages. Lines that are no protocol are skipped, and the first is logged.
 
-    def __init__(self, fail: Callable[[str], None], name: str, max_line_bytes: int) -> None:
+    ``noise`` is the beginning of that one. ``is_over``: there will be no more.
+    """
+
+    def __init__(
+        self, fail: Callable[[str], None], name: str, max_line_bytes: int, hide: Callable[[str], str] = str
+    ) -> None:
         self.inbox = Inbox(self._pause)
         self._fail = fail
         self._name = name
@@ -161,9 +193,11 @@ class Output(asyncio.Protocol):
         self._room = _Room()
         self._reading: asyncio.Task[None] | None = None
         self._holds = 0
-        self._is_over = False
+        self.is_over = False
         self._is_discarding = False
-        self._is_noisy = False
+        self._hide = hide
+        self.noise = ""
+        self._has_spoken = self._has_reported = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin to read."""
@@ -195,7 +229,7 @@ class Output(asyncio.Protocol):
 
     def stop(self) -> None:
         """Take nothing more than was said; the end comes behind it."""
-        self._is_over = True
+        self.is_over = True
         if self._reading is None:
             self.inbox.end()
 
@@ -208,11 +242,16 @@ class Output(asyncio.Protocol):
             self._transport.resume_reading()
 
     def _take(self, line: bytes) -> None:
-        line = line.strip()
+        line = without_bom(line)
         if not line:
             return
+        if not self._has_spoken and _LENGTH.fullmatch(line):
+            self.discard()
+            self._fail(_FRAMED)
+            self.inbox.end()
+            return
         if self._reading is None and self._room.has_for(line):
-            self._say(line, parsed(line))
+            self._say(line, read_line(line))
             return
         self._lines.append(line)
         if self._reading is None:
@@ -225,28 +264,34 @@ class Output(asyncio.Protocol):
             while self._lines:
                 line = self._lines.popleft()
                 if len(line) >= _LONG_BYTES:
-                    self._say(line, await run_check(len(line), partial(parsed, line)))
+                    self._say(line, await run_check(len(line), partial(read_line, line)))
                     continue
                 if not self._room.has_for(line):
                     await asyncio.sleep(0)
                     self._room = _Room()
                     self._room.has_for(line)
-                self._say(line, parsed(line))
+                self._say(line, read_line(line))
         finally:
             self._reading = None
             self._pause(False)
-            if self._is_over:
+            if self.is_over:
                 self.inbox.end()
 
-    def _say(self, line: bytes, message: object | None) -> None:
+    def _say(self, line: bytes, reading: Reading) -> None:
         from mcp.shared.message import SessionMessage
 
-        message = message or unreadable_answer(line)
+        message = reading.message or unreadable_answer(line)
         if message is not None:
-            self.inbox.put(SessionMessage(message))  # type: ignore[arg-type]
-        elif not self._is_noisy:
-            self._is_noisy = True
-            _log.warning("server %r says on stdout what is no protocol; such lines are skipped", self._name)
+            self._has_spoken = True
+            self.inbox.put(SessionMessage(message))
+            if reading.is_repaired and not self._has_reported:
+                self._has_reported = True
+                _log.warning(REPAIRED, self._name)
+        elif not self.noise:
+            text = self._hide(line[:_TAIL_BYTES].decode("utf-8", "replace"))
+            self.noise = one_line(text, _MAX_NOISE_CHARACTERS)
+            said = "server %r writes on stdout what is no protocol; such lines are skipped, the first of them is %s"
+            _log.warning(said, self._name, self.noise)
 
     def _pause(self, is_paused: bool) -> None:
         self._holds += 1 if is_paused else -1

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import select
+import sys
+from array import array
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -16,6 +19,8 @@ from mcp_types import JSONRPCError, JSONRPCResponse
 if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage
 
+    from .losses import Lost
+
 _MOST_IN_A_ROW = 64
 _FULL = 256
 _MOST_WAITING = 1_000
@@ -24,14 +29,17 @@ _MOST_WAITING = 1_000
 class Sending:
     """What is known of one request on its way. ``has_left``: False as long as no byte of it can have left.
 
-    ``is_over``: nobody waits for its answer any more, and whatever is still open for it ends.
+    ``is_over``: nobody waits for its answer any more, and whatever is still open for it ends. ``lost``: why it has no
+    answer, where its transport knows. ``begins_at``: so many bytes were written to the pipe of its server before it.
     """
 
-    __slots__ = ("_limits", "body", "has_left", "is_begun", "is_over")
+    __slots__ = ("_limits", "begins_at", "body", "has_left", "is_begun", "is_over", "lost")
 
     def __init__(self) -> None:
         self.has_left = self.is_begun = self.is_over = False
         self.body: bytes | None = None
+        self.lost: Lost | None = None
+        self.begins_at = 0
         self._limits: set[asyncio.Timeout] = set()
 
     @asynccontextmanager
@@ -52,6 +60,22 @@ class Sending:
         for limit in self._limits:
             with suppress(RuntimeError):  # it has passed just now
                 limit.reschedule(0)
+
+
+def unread_bytes(pipe: int) -> int | None:
+    """Return how many bytes lie in a pipe that nobody can read any more; None where that is not known."""
+    if sys.platform != "linux":
+        return None
+    import fcntl
+    import termios
+
+    poll = select.poll()
+    poll.register(pipe, select.POLLOUT)
+    if not any(event & select.POLLERR for _, event in poll.poll(0)):
+        return None  # somebody has its other end, and may still read
+    count = array("i", [0])
+    fcntl.ioctl(pipe, termios.FIONREAD, count)
+    return count[0]
 
 
 SENDING: ContextVar[Sending | None] = ContextVar("codemode_mcp_sending", default=None)
@@ -138,6 +162,8 @@ class Outbox(asyncio.BaseProtocol):
         self._drained: asyncio.Future[None] | None = None
         self._turn = asyncio.Lock()
         self._waiting = 0
+        self._written = 0
+        self._most_read: int | None = None
         self.is_closed = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -146,6 +172,7 @@ class Outbox(asyncio.BaseProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         """Write nothing more."""
+        self.note_what_is_read()
         self.is_closed = True
         self._transport = None
         self.resume_writing()
@@ -181,12 +208,34 @@ class Outbox(asyncio.BaseProtocol):
     def _write(self, data: bytes) -> None:
         if self.is_closed or self._transport is None or self._transport.is_closing():
             raise anyio.ClosedResourceError
-        sending = SENDING.get()
-        if sending is not None:
-            sending.has_left = True
+        had_left = self._transport.get_write_buffer_size() == 0
         self._transport.write(data)
+        if had_left and self._transport.is_closing():  # nobody has the other end any more: nothing was written
+            raise anyio.ClosedResourceError
+        sending = SENDING.get()
+        if sending is not None and not sending.has_left:
+            sending.has_left, sending.begins_at = True, self._written
+        self._written += len(data)
+
+    def is_unread(self, cut_at: int) -> bool:
+        """Tell whether what was written behind so many bytes was certainly read by nobody, not even in part."""
+        return self._most_read is not None and self._most_read <= cut_at
+
+    def note_what_is_read(self) -> None:
+        """Note how much of what was written can have been read, if nobody can read on."""
+        pipe = None if self._transport is None else self._transport.get_extra_info("pipe")
+        if self._most_read is not None or pipe is None or pipe.closed:
+            return
+        unread = unread_bytes(pipe.fileno())
+        if unread is not None:
+            self._most_read = self._written - unread
 
     async def aclose(self) -> None:
+        """Write nothing more. The pipe stays open: what lies in it tells what its reader has read."""
+        self.is_closed = True
+        self.resume_writing()
+
+    def close_pipe(self) -> None:
         """Close the pipe, behind what was written."""
         self.is_closed = True
         if self._transport is not None:

@@ -20,7 +20,7 @@ def transport_of(config: ServerConfig, secrets: Secrets, auth: Any) -> Transport
             reason = server.ending()
             return None if reason is None else UpstreamFailure(reason)
 
-        return Transport(server.streams(), ending, tells_sending=True)
+        return Transport(server.streams(), ending, True, server.last_words, server.is_unread)
     from .http import http_transport
 
-    return http_transport(config, auth)
+    return http_transport(config, secrets, auth)

@@ -25,20 +25,20 @@ from ..config.values import ServerConfig
 from .asking import Asking
 from .calling import mirrors_arguments
 from .calls import Calls
-from .connection import Connection
+from .connection import Connection, LostRequestError
 from .hooks import UpstreamHooks
 from .link import Link, State
 from .list_cache import ListCache
 from .listening import Listening
 from .listing import Listing, PageRefusedError, listed_tools
 from .log_levels import LogLevel
-from .losses import UpstreamFailure
+from .losses import Lost, UpstreamFailure
 from .offered import allowed, may_be_repeated, offered_tools
 
 POLL_SECONDS = 60.0
 _LEAST_POLL_SECONDS = 5.0
 _SETTLE_SECONDS = 0.05
-_NO_ANSWER = (types.CONNECTION_CLOSED, types.REQUEST_TIMEOUT)
+_CLOSE_SECONDS = 20.0
 _log = logging.getLogger("codemode.mcp")
 
 
@@ -62,6 +62,7 @@ class Upstream:
         self._is_stale = True
         self._listed_on: Connection | None = None
         self._listing_now = asyncio.Lock()
+        self._not_listed: str | None = None
         self._given_up: Exception | None = None
         self.pattern_notes: tuple[str, ...] = ()
         """Which patterns of its own configuration match none of its tools, as far as it was listed."""
@@ -91,12 +92,17 @@ class Upstream:
     @property
     def failure(self) -> str | None:
         """Why it cannot be used, or has ended, as programs are told: no secrets, no paths; None while all is well."""
-        return self._link.failure
+        return self._link.failure or self._not_listed
 
     @property
     def problem(self) -> str | None:
         """The same for the operator: with the command or folder that it is about, without secrets."""
-        return self._link.problem
+        return self._link.problem or self._not_listed
+
+    @property
+    def listing_seconds(self) -> float:
+        """How long `tools` may take: to start it and list it, and once more where it was lost meanwhile."""
+        return 2 * (self.config.connect_timeout_ms / 1000 + self._listing_limit()) + _CLOSE_SECONDS
 
     @property
     def needs_sign_in(self) -> bool:
@@ -137,7 +143,7 @@ class Upstream:
     def version(self) -> str | None:
         """The version that it says it is."""
         info = None if self._listing is None else self._listing.server_info
-        return None if info is None else info.version
+        return None if info is None else info.version or None
 
     @property
     def description(self) -> str | None:
@@ -266,18 +272,32 @@ class Upstream:
         try:
             async with self._listing_now:
                 await self._list(connection)
-        except (MCPError, CodeModeToolError, OSError) as error:
+        except (MCPError, CodeModeToolError, OSError, RuntimeError) as error:
             _log.info("the tools of server %r cannot be listed now: %s", self.config.name, type(error).__name__)
         finally:
             connection.requests.last_used = used  # looking is no use of it
 
     async def _list_or_say(self, connection: Connection) -> None:
-        try:
-            await self._list(connection)
-        except MCPError as error:
-            lost = connection.lost(error.error.data)
-            failure = None if lost is None else UpstreamFailure.of(lost)
-            raise self._link.error(f"its tools cannot be listed: {error.error.message[:500]}", failure) from None
+        """List it; once more on another connection where this one is of no use any more. Raises `CodeModeToolError`."""
+        for is_last in (False, True):
+            try:
+                await self._list(connection)
+            except LostRequestError as error:
+                lost = error.lost
+                if lost.is_over:
+                    await self._link.give_up(connection, lost)
+                if is_last or not lost.is_over:
+                    raise self._unlisted(lost.reason, UpstreamFailure.of(lost)) from None
+                connection = await self._link.connection()
+            except MCPError as error:
+                raise self._unlisted(error.error.message[:500]) from None
+            else:
+                return
+
+    def _unlisted(self, why: str, failure: UpstreamFailure | None = None) -> CodeModeToolError:
+        reason = f"its tools cannot be listed: {why}"
+        self._not_listed = self._link.hidden(reason)
+        return self._link.error(reason, failure)
 
     async def _list(self, connection: Connection) -> None:
         was_stale, self._is_stale = self._is_stale, False
@@ -286,7 +306,7 @@ class Upstream:
         except BaseException:
             self._is_stale = True
             raise
-        self._listed_on = connection
+        self._listed_on, self._not_listed = connection, None
         before = self._listing
         is_new = before is None or (listing.digest, listing.to_dict()) != (before.digest, before.to_dict())
         if before is not None and listing.digest != before.digest and not was_stale:
@@ -299,21 +319,32 @@ class Upstream:
     async def _listed(self, connection: Connection) -> Listing:
         session = connection.session
         capabilities = session.server_capabilities
-        seconds = max(self.config.timeout_ms, self.config.connect_timeout_ms) / 1000
+        seconds = self._listing_limit()
 
         async def ask(params: dict[str, Any]) -> dict[str, Any]:
             is_first = "cursor" not in params
             opts = self._calls.stamp(connection, "tools/list", params)
             try:
-                return await connection.requests.send_raw_request("tools/list", params, {**opts, "timeout": seconds})
+                return await connection.requests.send_raw_request("tools/list", params, opts)
+            except LostRequestError:
+                raise
             except MCPError as error:
-                if is_first or error.error.code in _NO_ANSWER or connection.lost(error.error.data) is not None:
+                if is_first:
                     raise
                 raise PageRefusedError(error.error.message) from None
 
-        has_tools = capabilities is None or capabilities.tools is not None
         mirrors = mirrors_arguments(connection)
-        listing = await listed_tools(ask, self._secrets, mirrors=mirrors) if has_tools else Listing()
+        try:
+            async with asyncio.timeout(seconds):
+                listing = await listed_tools(ask, self._secrets, mirrors=mirrors)
+        except TimeoutError:
+            said = f"it took more than {seconds:g} seconds (the larger one of timeoutMs and connectTimeoutMs)"
+            raise LostRequestError(Lost(said, is_late=True)) from None
+        except MCPError as error:
+            # Some that say nothing of tools have some all the same, others refuse to list them.
+            if isinstance(error, LostRequestError) or capabilities is None or capabilities.tools is not None:
+                raise
+            listing = Listing()
         instructions = session.instructions
         return replace(
             listing,
@@ -331,6 +362,9 @@ class Upstream:
         if notes and notes != self.pattern_notes:
             _log.warning("in the configuration of server %r, %s", self.config.name, "; ".join(notes))
         self.pattern_notes = notes
+
+    def _listing_limit(self) -> float:
+        return max(self.config.timeout_ms, self.config.connect_timeout_ms) / 1000
 
     def _set(self, listing: Listing) -> None:
         if listing.left_out != self.left_out:

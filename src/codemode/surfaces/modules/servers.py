@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, cast
 
 from ...data.narrowing import is_listing, is_mapping, is_sequence
-from ...errors import CodeModeAuthenticationError, CodeModeError
+from ...errors import CodeModeAuthenticationError, CodeModeError, CodeModeToolError
 from ...host import steps
 from ...host.cancellation import is_ended_from_outside
 from ...host.forks import begin_anew_in_forks, forkable_lock, leave_to_the_parent
@@ -50,8 +50,9 @@ class ModuleServer:
     names; or an object whose tools change: with an async method ``tools()`` that gives them, and a ``revision`` that is
     another one whenever they have changed. With the attributes above such an object is a server itself. It may have
     ``notes``, texts that programs which import it are told of its tools, as ``TOOLS_CHANGED``; and ``learned``, another
-    value whenever more is known of the same tools, which are then listed anew before the next run; and ``home``, a text
-    that is another one for another server, wherever it has the same name: a program goes on only where it is the same.
+    value whenever more is known of the same tools, which are then listed anew before the next run; ``home``, a text
+    that is another one for another server, wherever it has the same name: a program goes on only where it is the same;
+    and ``listing_seconds``, how long ``tools()`` may take, else 30.
     Raises `ValueError` for what is of a wrong type, and for what is no tool. Entries of a list that changes are left
     out where they are no tools, with a warning; ``left_out`` of such an object are texts about others that it left out.
     """
@@ -169,7 +170,7 @@ class Source:
     async def _perform(self, done: Future[None]) -> None:
         began = time.monotonic()
         try:
-            revision, learned, listed = await asyncio.wait_for(self._listed(), LISTING_SECONDS)
+            revision, learned, listed = await asyncio.wait_for(self._listed(), self._seconds())
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt) or is_ended_from_outside(asyncio.current_task()):
                 self._end()
@@ -179,8 +180,7 @@ class Source:
             self._log_failure(error)
             if time.monotonic() - began > LISTING_SECONDS / 2:
                 self._hung_until = time.monotonic() + HUNG_SECONDS
-            needs_sign_in = isinstance(error, CodeModeAuthenticationError)
-            self.failure = self._said() or (_SIGN_IN if needs_sign_in else _UNREACHABLE)
+            self.failure = self._said() or self._why(error)
         else:
             self._revision, self._learned, self.listed, self.failure = revision, learned, listed, None
         self._end()
@@ -198,6 +198,24 @@ class Source:
     def _end(self) -> None:
         with self._lock:
             self._under_way = None
+
+    def _seconds(self) -> float:
+        """Return how long a server may take to be listed."""
+        try:
+            said = getattr(self._live, "listing_seconds", None)
+        except Exception:  # noqa: BLE001 - it is host code
+            said = None
+        return said if isinstance(said, int | float) and said > 0 else LISTING_SECONDS
+
+    def _why(self, error: BaseException) -> str:
+        """Return what programs are told of a server that has raised this: no text that was not meant for them."""
+        if isinstance(error, CodeModeAuthenticationError):
+            return _SIGN_IN
+        if isinstance(error, CodeModeToolError):
+            return plain_text(error.message, _MAX_FAILURE_CHARACTERS) or _UNREACHABLE
+        if isinstance(error, TimeoutError):
+            return f"it did not list its tools within {self._seconds():g} seconds"
+        return _UNREACHABLE
 
     def _said(self) -> str | None:
         """Return why a server says that it cannot be used, if it says so."""

@@ -14,7 +14,8 @@ from codemode.mcp.config.secrets import Secrets
 from codemode.mcp.config.values import ServerConfig
 from codemode.mcp.gateway.lines import Lines
 from codemode.mcp.upstreams import bounds, http_client, stdio
-from codemode.mcp.upstreams.http_client import BoundedClient, _Unbroken
+from codemode.mcp.upstreams.event_stream import EventStream
+from codemode.mcp.upstreams.http_client import BoundedClient
 from codemode.mcp.upstreams.link import Link
 from codemode.mcp.upstreams.losses import UpstreamFailure
 from codemode.mcp.upstreams.sdk_logs import FewAndShort
@@ -52,7 +53,7 @@ class Pieces(httpx2.AsyncByteStream):
 def test_what_nobody_waits_for_is_read_no_further():
     async def work():
         sending, count = Sending(), 0
-        async for _ in _Unbroken(Pieces(), sending):
+        async for _ in EventStream(Pieces(), sending, 1000, lambda: None):
             count += 1
             if count == 3:
                 sending.end()

@@ -12,7 +12,7 @@ from suite import each_row
 from codemode.mcp.config.values import ServerConfig
 from codemode.mcp.upstreams.bounds import in_bounds
 from codemode.mcp.upstreams.calling import failed_call, mirrored, stamped, unknown_outcome
-from codemode.mcp.upstreams.lines import MAX_ASKED_VALUES, parsed, unreadable_answer
+from codemode.mcp.upstreams.lines import MAX_ASKED_VALUES, read_line, unreadable_answer
 from codemode.mcp.upstreams.losses import Lost
 
 SCHEMA = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
@@ -65,15 +65,15 @@ def test_an_error_says_whether_the_call_may_have_happened():
     ],
 )
 def test_of_a_broken_answer_it_is_known_whose_it_was(line, one):
-    assert parsed(line) is None
+    assert read_line(line).message is None
     answer = unreadable_answer(line)
     assert (answer and answer.id) == one
 
 
 def test_half_a_pair_of_surrogates_costs_no_answer():
-    message = parsed(b'{"jsonrpc":"2.0","id":1,"result":{"a":"\\ud800"}}')
+    message = read_line(b'{"jsonrpc":"2.0","id":1,"result":{"a":"\\ud800"}}').message
     assert message.result == {"a": "\ufffd"}
-    assert parsed(b'{"jsonrpc":"2.0","id":1,"result":{"a":"\xff"}}').result == {"a": "\ufffd"}
+    assert read_line(b'{"jsonrpc":"2.0","id":1,"result":{"a":"\xff"}}').message.result == {"a": "\ufffd"}
 
 
 @pytest.mark.parametrize("over", [False, True])
@@ -98,9 +98,9 @@ def test_answers_and_ends_pass_as_they_are() -> None:
 def test_a_long_line_is_read_where_it_is_an_answer_whatever_words_it_holds() -> None:
     many = [{"method": "GET", "status": 200}] * MAX_ASKED_VALUES
     answer = {"jsonrpc": "2.0", "id": 1, "result": {"content": [], "structuredContent": {"log": many}}}
-    assert isinstance(parsed(json.dumps(answer).encode()), types.JSONRPCResponse)
+    assert isinstance(read_line(json.dumps(answer).encode()).message, types.JSONRPCResponse)
     asked = {"jsonrpc": "2.0", "id": 1, "method": "sampling/createMessage", "params": {"messages": many}}
-    assert parsed(json.dumps(asked).encode()) is None
+    assert read_line(json.dumps(asked).encode()).message is None
     last = {"params": {"messages": many}, "jsonrpc": "2.0", "id": 1, "method": "sampling/createMessage"}
-    found = parsed(json.dumps(last).encode())
+    found = read_line(json.dumps(last).encode()).message
     assert found is None or in_bounds(SessionMessage(found)).message.params == {}

@@ -1,0 +1,96 @@
+"""What a server over HTTP means by a status that is no success. Sends nothing itself."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import httpx2
+from mcp_types import JSONRPCError
+
+from ...data.narrowing import is_mapping
+from ...errors import CodeModeError
+from ...trace.visible_text import one_line
+from ..config.secret_rules import is_secret_name
+from ..config.values import ServerConfig
+from .lines import read_body, without_bom
+from .losses import Lost
+
+SESSION_HEADER = "mcp-session-id"
+BAD_REQUEST, UNAUTHORIZED, FORBIDDEN, NOT_FOUND = 400, 401, 403, 404
+_MAX_REASON_CHARACTERS = 80
+_MAX_HEADER_CHARACTERS = 200
+_MAX_SAID_CHARACTERS = 300
+_OF_LOST_SESSIONS = re.compile(rb"session|initializ", re.IGNORECASE)
+# Where services write why they refuse: of OAuth, of RFC 9457, and of most others.
+_FIELDS = ("error_description", "detail", "message", "error", "title", "reason")
+
+
+def describe(response: httpx2.Response, text: bytes, hide: Callable[[str], str]) -> str:
+    """Return what a refusal says, shortened: its status, the headers that say more, the words of its body."""
+    said = f"it answered with the status {response.status_code}"
+    if response.reason_phrase:
+        said += f" {one_line(response.reason_phrase, _MAX_REASON_CHARACTERS)}"
+    for name in ("Retry-After", "WWW-Authenticate"):
+        if value := response.headers.get(name):
+            said += f" ({name}: {one_line(hide(value), _MAX_HEADER_CHARACTERS)})"
+    words = _words(text)
+    return f"{said}: {one_line(hide(words), _MAX_SAID_CHARACTERS)}" if words else said
+
+
+def is_lost_session(request: httpx2.Request, response: httpx2.Response, text: bytes) -> bool:
+    """Tell whether a server no longer knows the session of a request."""
+    if SESSION_HEADER not in request.headers:
+        return False
+    if response.status_code == NOT_FOUND:
+        return True
+    return response.status_code == BAD_REQUEST and _OF_LOST_SESSIONS.search(text) is not None
+
+
+def static_credential(config: ServerConfig) -> str | None:
+    """Return the name of the header with which the entry of a server signs in, if it has one."""
+    names = sorted(config.headers, key=lambda name: name.lower() != "authorization")
+    return next((name for name in names if is_secret_name(name)), None)
+
+
+def refused_credential(name: str, said: str) -> Lost:
+    """Return that a server does not take the credential of its entry."""
+    reason = f"it refuses the value of the header {name!r} in its entry ({said}): write a valid one there"
+    return Lost(reason, never_arrived=True, is_final=True)
+
+
+def error_answer(response: httpx2.Response, text: bytes, request_id: int | str | None) -> bytes | None:
+    """Return the error of the protocol in the body of a refusal, with ``Retry-After``; None where it has none."""
+    if b'"jsonrpc"' not in text:
+        return None
+    try:
+        message = read_body(without_bom(text), 0 if request_id is None else request_id).message
+    except (ValueError, CodeModeError):
+        return None
+    if not isinstance(message, JSONRPCError):
+        return None
+    if wait := response.headers.get("Retry-After"):
+        told = f"{message.error.message} (Retry-After: {one_line(wait, _MAX_REASON_CHARACTERS)})"
+        message = message.model_copy(update={"error": message.error.model_copy(update={"message": told})})
+    return message.model_dump_json(by_alias=True, exclude_unset=True).encode()
+
+
+def _words(text: bytes) -> str:
+    """Return why a server refuses, from the body; nothing of a page for people."""
+    decoded = without_bom(text).decode("utf-8", "replace")
+    if decoded.startswith("<"):
+        return ""
+    try:
+        value: Any = json.loads(decoded)
+    except (ValueError, RecursionError):
+        return " ".join(decoded.split())
+    return " ".join((_field(value) or decoded).split())
+
+
+def _field(value: Any) -> str | None:
+    if isinstance(value, str):
+        return value
+    found: Mapping[str, Any] = value if is_mapping(value) else {}
+    return next((text for name in _FIELDS if name in found and (text := _field(found[name]))), None)
