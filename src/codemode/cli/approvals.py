@@ -32,18 +32,31 @@ class TerminalApprovals:
         if self._mode == "deny":
             return {"approved": False, "reason": "denied by --approve deny"}
         async with self._turn:
-            return await self._ask(shown)
+            print(shown, file=sys.stderr, flush=True)
+            if not sys.stdin.isatty():
+                print("denied: stdin is no terminal (use --approve all to allow)", file=sys.stderr)
+                return {"approved": False, "reason": "nobody could be asked"}
+            return (
+                "approved"
+                if await _is_yes("Allow this call? [y/N] ")
+                else {"approved": False, "reason": "denied by the user"}
+            )
 
-    async def _ask(self, shown: str) -> Any:
-        print(shown, file=sys.stderr, flush=True)
-        if not sys.stdin.isatty():
-            print("denied: stdin is no terminal (use --approve all to allow)", file=sys.stderr)
-            return {"approved": False, "reason": "nobody could be asked"}
-        # What was typed before the call was shown cannot be meant for it.
-        _drop_typed_ahead()
-        print("Allow this call? [y/N] ", end="", file=sys.stderr, flush=True)
-        answer = await _next_line()
-        return "approved" if answer.strip().lower() in _YES else {"approved": False, "reason": "denied by the user"}
+    async def confirmed(self, shown: str, prompt: str) -> bool:
+        """Return whether a person at the terminal says yes. ``--approve all`` answers only for calls."""
+        async with self._turn:
+            print(shown, file=sys.stderr, flush=True)
+            if self._mode == "deny" or not sys.stdin.isatty():
+                print("declined: only a person at a terminal can answer this", file=sys.stderr)
+                return False
+            return await _is_yes(prompt)
+
+
+async def _is_yes(prompt: str) -> bool:
+    # What was typed before the question was shown cannot be meant for it.
+    _drop_typed_ahead()
+    print(prompt, end="", file=sys.stderr, flush=True)
+    return (await _next_line()).strip().lower() in _YES
 
 
 def _shown(request: ApprovalRequest) -> str:

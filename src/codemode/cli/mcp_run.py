@@ -34,5 +34,8 @@ async def _response(config: GatewayConfig, command: str, code: str, approvals: T
     async def decide(shown: str) -> bool:
         return await approvals.decided(f"\n{visible(shown, keep=chr(10))}") == "approved"
 
+    async def confirm(shown: str) -> bool:
+        return await approvals.confirmed(f"\n{visible(shown, keep=chr(10))}", "Open this page? [y/N] ")
+
     async with opened(config, command) as (gateway, _):
-        return await response_to(gateway, code, decide, warn)
+        return await response_to(gateway, code, decide, warn, confirm)

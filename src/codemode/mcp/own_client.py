@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import mcp_types as types
 from mcp import Client
 
+from .passing.worded import is_from_server
+
 if TYPE_CHECKING:
     from .gateway.gateway import Gateway
 
@@ -22,18 +24,29 @@ async def listed_tool(gateway: Gateway) -> dict[str, Any]:
     return tool.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-async def response_to(gateway: Gateway, code: str, decide: Decide, say: Callable[[str], None]) -> dict[str, Any]:
+async def response_to(
+    gateway: Gateway, code: str, decide: Decide, say: Callable[[str], None], confirm: Decide | None = None
+) -> dict[str, Any]:
     """Run a program and return its response.
 
-    ``decide`` is asked about each call that needs a person, with what the person is shown; ``say`` gets what somebody
-    has to be told: a page to open.
+    ``decide`` is asked about each call that needs an approval, with what is shown of it. ``say`` gets lines for the
+    person: a page on which to sign in, a question that was declined. ``confirm`` is asked about the page that a server
+    wants opened, and must not answer for a person; without it that is declined, as a server's forms always are.
     """
 
     async def asked(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
         del context
+        asked_by_server = is_from_server(params.message)
         if isinstance(params, types.ElicitRequestURLParams):
-            say(f"{params.message}\n{params.url}")
-            return types.ElicitResult(action="accept")
+            shown = f"{params.message}\n{params.url}"
+            if not asked_by_server:
+                say(shown)
+                return types.ElicitResult(action="accept")
+            is_confirmed = confirm is not None and await confirm(shown)
+            return types.ElicitResult(action="accept" if is_confirmed else "decline")
+        if asked_by_server:
+            say(f"{params.message}\ndeclined: a server's form cannot be filled in here")
+            return types.ElicitResult(action="decline")
         if await decide(params.message):
             return types.ElicitResult(action="accept", content={"decision": "once"})
         return types.ElicitResult(action="decline")

@@ -44,6 +44,11 @@ def told_by(server: str, text: str) -> str:
     return "\n".join(f"[{visible(server)}] {line}" for line in lines)
 
 
+def is_from_server(message: str) -> bool:
+    """Return whether a question comes from a server: its lines begin as `told_by` writes them, none of ours does."""
+    return message.startswith("[")
+
+
 def refusal(request: types.InputRequest, capabilities: types.ClientCapabilities | None) -> str | None:
     """Return why a client cannot be asked this; None: it can."""
     have = capabilities or types.ClientCapabilities()
