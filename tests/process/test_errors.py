@@ -53,6 +53,16 @@ ECHO = Tool("echo", execute=echo)
         ("throw {get message() { throw 1 }, get name() { throw 2 }}", "Error", None),
         ("throw new Proxy({}, {get() { throw 1 }})", "Error", "[unprintable]"),
         ("throw new AggregateError([new Error('inner')], 'outer')", "AggregateError", "outer: Error: inner"),
+        (
+            "const r = Proxy.revocable([], {}); r.revoke(); throw Object.assign(Error('m'), { errors: r.proxy })",
+            "Error",
+            None,
+        ),
+        (
+            "const errors = new Proxy([1], { get() { throw 1 } }); throw Object.assign(new Error('m'), { errors })",
+            "Error",
+            "m",
+        ),
         ("return Promise.reject(new RangeError('m'))", "RangeError", "m"),
         ("await Promise.any([Promise.reject(1)])", "AggregateError", "All promises were rejected: 1"),
         ("const e = new Error(''); e.message = 'later'; throw e", "Error", "later"),

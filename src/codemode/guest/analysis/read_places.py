@@ -54,9 +54,9 @@ class ReadPlaces:
 
     def corrected(self, line: str, text: str, parse: Callable[[bytes], Tree | None]) -> str:
         """Return the kernel's line about what was thrown, with another place where ``text`` shows a better one."""
-        begin = line.find(STACK) + len(STACK)
-        told = PLACE.match(line, found) if (found := line.find("program.js:", begin)) >= begin > len(STACK) else None
-        if told is None or not line.startswith(THREW):
+        stack = line.find(STACK) + len(STACK)
+        told = PLACE.search(line, stack, line.find('"', stack)) if line.startswith(THREW) and STACK in line else None
+        if told is None:
             return line
         data = text.encode("utf-8", "replace")
         message = json.loads(line[1:])["message"]

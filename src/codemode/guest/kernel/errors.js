@@ -140,11 +140,12 @@ const causesText = (error) => {
 const fullMessage = (error, message) => {
   if (weakGet(hostErrors, error) !== undefined) return message; // the host has its own
   let text = message;
-  const reasons = reasonsText(readField(error, "errors")), causes = causesText(error);
-  if (indexOf(text, slice(reasons, 2)) < 0) text += reasons;
-  const cause = readField(error, "cause");
-  if (causes !== "" && !(isError(cause) && isSaid(text, textField(cause, "message")))) text += causes;
-  if (!isModule() || classOf(error) === "") text += fieldsText(error, TOLD_APART); // those classes have their fields apart
+  try {
+    const reasons = reasonsText(readField(error, "errors")), causes = causesText(error), cause = readField(error, "cause");
+    if (indexOf(text, slice(reasons, 2)) < 0) text += reasons;
+    if (causes !== "" && !(isError(cause) && isSaid(text, textField(cause, "message")))) text += causes;
+    if (!isModule() || classOf(error) === "") text += fieldsText(error, TOLD_APART); // those classes have theirs apart
+  } catch {} // a proxy
   return clip(text, MAX_MESSAGE);
 };
 const isSaid = (text, part) => part !== "" && indexOf(text, part) >= 0;
