@@ -1,16 +1,18 @@
-"""Chaos with consoles, short. `make soak` runs it long."""
+"""Chaos with consoles, short, in the full suite. `make soak` runs it long."""
 
 from __future__ import annotations
 
 import sys
 
 import pytest
-from suite import rounds
 from tests.soak.consoles import ConsoleChaos
 from tests.soak.pauses import run_chaos
 
-RECORDS = rounds(6, 9)
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
+RECORDS = 9
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc"),
+]
 
 
 def test_people_in_web_pages_decide_once_whoever_is_killed() -> None:

@@ -1,4 +1,4 @@
-"""Chaos over gateways, short. `make soak` runs it long."""
+"""Chaos over gateways, short, in the full suite. `make soak` runs it long."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from suite import rounds
 from tests.soak.gateways import RUNS_EACH, VISITORS, run_chaos
 
-RUNS = rounds(10, 16)
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
+RUNS = 16
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc"),
+]
 
 
 @pytest.fixture(autouse=True)

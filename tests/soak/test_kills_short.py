@@ -6,6 +6,7 @@ import sys
 
 import pytest
 from postgres_cluster import binaries
+from suite import full_only
 from tests.soak.kills import run_kills
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
@@ -13,7 +14,10 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at proces
 
 @pytest.mark.parametrize(
     ("kind", "has_journal", "only", "fewest"),
-    [("sqlite", False, "", 22), ("sqlite", True, "", 30), ("postgres", True, "journal.", 10)],
+    [
+        ("sqlite", True, "journal.", 10),
+        *full_only(("sqlite", False, "", 22), ("sqlite", True, "", 30), ("postgres", True, "journal.", 10)),
+    ],
 )
 def test_wherever_a_host_dies_another_one_goes_on_and_each_call_happens_once(
     kind: str, has_journal: bool, only: str, fewest: int
@@ -26,6 +30,7 @@ def test_wherever_a_host_dies_another_one_goes_on_and_each_call_happens_once(
     assert 2 <= sum(map(bool, done.asked.values())) < len(done.cases)
 
 
+@pytest.mark.full
 def test_without_the_guard_calls_happen_twice() -> None:
     with pytest.raises(AssertionError, match=r"happened .*: 2"):
         run_kills("sqlite", has_journal=False, is_sample=True, only="after effect", has_guard=False)

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 from postgres_cluster import binaries
-from suite import rounds
+from suite import full_only, rounds
 from tests.soak.pauses import run_chaos
 
 RECORDS = rounds(6, 9)
@@ -16,9 +16,8 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at proces
 @pytest.mark.parametrize(
     ("kind", "mode"),
     [
-        ("sqlite", "guard"),
         ("sqlite", "journal"),
-        pytest.param("postgres", "journal", marks=pytest.mark.full),
+        *full_only(("sqlite", "guard"), ("postgres", "journal")),
     ],
 )
 def test_whoever_is_killed_each_call_happens_once_and_each_decision_is_taken_once(kind: str, mode: str) -> None:
@@ -30,6 +29,7 @@ def test_whoever_is_killed_each_call_happens_once_and_each_decision_is_taken_onc
     assert done.found["refused"] >= 2 * RECORDS
 
 
+@pytest.mark.full
 def test_without_the_guard_calls_happen_twice() -> None:
     with pytest.raises(AssertionError, match="happened more than once"):
         run_chaos(RECORDS, mode="unguarded")

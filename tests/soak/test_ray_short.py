@@ -14,6 +14,7 @@ from required import missing
 
 TREE = Path(__file__).parents[2]
 BOUND = 600.0
+pytestmark = pytest.mark.full
 _BLOCK = re.compile(r"^```py\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 

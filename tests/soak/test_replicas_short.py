@@ -1,4 +1,4 @@
-"""Chaos over replicas, short. `make soak` runs it long."""
+"""Chaos over replicas, short, in the full suite. `make soak` runs it long."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Iterator
 
 import pytest
 from postgres_cluster import binaries
-from suite import rounds
 from tests.soak.replica_proxy import MISSING, found_nginx
 from tests.soak.replicas import ROLES, Pace, run_replicas
 
-RUNS, RUNS_EACH = rounds(9, 24), 1
+RUNS, RUNS_EACH = 24, 1
 pytestmark = [
+    pytest.mark.full,
     pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc"),
     pytest.mark.skipif(found_nginx() is None, reason=MISSING),
 ]

@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-from suite import rounds
+from suite import full_only, rounds
 from tests.process.leftovers import nothing_left, read_line
 from tests.soak import stalls
 from tests.soak.chaos import run_chaos
@@ -30,8 +30,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at proces
     ("face", "start_method", "invocations"),
     [
         ("codeMode", "fork", rounds(60, 150)),
-        ("codeMode", "exec", rounds(16, 40)),
-        ("codeCall", "fork", rounds(40, 100)),
+        *full_only(("codeMode", "exec", 40), ("codeCall", "fork", 100)),
     ],
 )
 def test_chaos_with_every_failed_run_carried_on(face: str, start_method: str, invocations: int) -> None:
@@ -42,15 +41,16 @@ def test_chaos_with_every_failed_run_carried_on(face: str, start_method: str, in
     assert chaos.reign.sent["worker SIGKILL"] >= 10, chaos.reign.sent
 
 
+@pytest.mark.full
 def test_chaos_with_workers_that_are_kept() -> None:
-    count = rounds(40, 150)
+    count = 150
     chaos = run_chaos(count, seed=7, programs_per_worker=PROGRAMS, seconds=120)
     assert chaos.endings["result"] == chaos.invocations >= count
     assert chaos.most_kept >= 1
     assert chaos.reign.sent["worker SIGKILL"] >= 10, chaos.reign.sent
 
 
-@pytest.mark.parametrize(("start_method", "programs"), [("fork", rounds(40, 80)), ("exec", rounds(12, 20))])
+@pytest.mark.parametrize(("start_method", "programs"), [("fork", rounds(40, 80)), *full_only(("exec", 20))])
 def test_chaos_with_programs_that_rest(start_method: str, programs: int) -> None:
     rests = run_rests(programs, seed=7, start_method=start_method, seconds=120)
     # Without enough of each the test would prove nothing.
@@ -59,7 +59,7 @@ def test_chaos_with_programs_that_rest(start_method: str, programs: int) -> None
     assert rests.pair.telemetry["wakesCold"] >= 1, rests.pair.telemetry
 
 
-@pytest.mark.parametrize(("programs_per_worker", "count"), [(None, rounds(150, 300)), (PROGRAMS, rounds(90, 300))])
+@pytest.mark.parametrize(("programs_per_worker", "count"), [(None, rounds(60, 300)), *full_only((PROGRAMS, 300))])
 def test_soak(programs_per_worker: int | None, count: int) -> None:
     figures = run_soak(count, warm_up=count // 2, every=count // 3, programs_per_worker=programs_per_worker)
     assert problems_of(figures) == []
@@ -75,7 +75,7 @@ def test_a_soak_that_leaks_is_told() -> None:
     assert problems_of(Figures([1.0], [10 << 20, 14 << 20], [10, 12], [1, 1], [0, 4])) == []
 
 
-@pytest.mark.parametrize(("start_method", "invocations"), [("fork", rounds(20, 50)), ("exec", rounds(4, 8))])
+@pytest.mark.parametrize(("start_method", "invocations"), [("fork", rounds(10, 50)), *full_only(("exec", 8))])
 def test_programs_of_hundreds_of_refused_calls_never_stand_still(start_method: str, invocations: int) -> None:
     done = stalls.run_stalls(invocations, hogs=1, start_method=start_method, seconds=120)
     assert done.watchdog is not None
@@ -137,7 +137,7 @@ def test_cancelled_ones_leave_while_every_slot_is_taken() -> None:
         asyncio.run(asyncio.wait_for(cancel_waiting(100, 30), 60))
 
 
-@pytest.mark.parametrize(("start_method", "count"), [("fork", rounds(48, 120)), ("exec", rounds(16, 24))])
+@pytest.mark.parametrize(("start_method", "count"), [("fork", rounds(32, 120)), *full_only(("exec", 24))])
 def test_tenants_side_by_side_see_nothing_of_one_another(start_method: str, count: int) -> None:
     with nothing_left():
         check_apart(asyncio.run(side_by_side(count, start_method)))
