@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from http_server import HttpServer
@@ -16,13 +17,29 @@ from warm_python import WarmPython
 TREE = Path(__file__).parents[2]
 PAGES = [TREE / "README.md", *sorted((TREE / "docs").rglob("*.md"))]
 _BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
-BLOCKS = {
-    f"{page.relative_to(TREE)}-{number}": block
-    for page in PAGES
-    for number, block in enumerate(_BLOCK.findall(page.read_text(encoding="utf-8")))
-}
+BLOCKS = {page: _BLOCK.findall(page.read_text(encoding="utf-8")) for page in PAGES}
 
 _DSN = "CODE_MODE_POSTGRES"  # what a block that needs a Postgres reads from its environment
+NEEDS_MORE = (_DSN, "dbos", "temporalio")  # a server of its own or a large framework: in the full suite
+
+
+def scripts() -> Iterator[Any]:
+    """Yield parameters of a test: blocks of a page of docs/ in one process; of the README, and of all pages in the full
+    suite, each in a process of its own.
+    """
+    for page, blocks in BLOCKS.items():
+        name, is_readme = str(page.relative_to(TREE)), page.name == "README.md"
+        quick = [block for block in blocks if not any(word in block for word in NEEDS_MORE)]
+        if quick and not is_readme:
+            yield pytest.param("".join(map(in_a_module_of_its_own, quick)), id=name)
+        for number, block in enumerate(blocks):
+            yield pytest.param(block, id=f"{name}-{number}", marks=() if is_readme else pytest.mark.full)
+
+
+def in_a_module_of_its_own(block: str) -> str:
+    """Return a statement that runs a block as a script does, with nothing of the others."""
+    return f"exec(compile({block!r}, 'a block', 'exec'), {{'__name__': '__main__'}})\n"
+
 
 # What a tool raises is logged, and some of these do: all else on stderr is a mistake.
 _UNHEARD = "import logging; logging.getLogger('codemode').addHandler(logging.NullHandler())"
@@ -30,7 +47,7 @@ _UNHEARD = "import logging; logging.getLogger('codemode').addHandler(logging.Nul
 
 def imports() -> list[str]:
     """Every statement at the left margin of a block that imports something of this project."""
-    trees = [ast.parse(block) for block in BLOCKS.values()]
+    trees = [ast.parse(block) for blocks in BLOCKS.values() for block in blocks]
     found = [ast.unparse(node) for tree in trees for node in tree.body if isinstance(node, ast.ImportFrom)]
     return [statement for statement in dict.fromkeys(found) if statement.startswith("from codemode")]
 
@@ -58,7 +75,7 @@ def postgres() -> Iterator[str]:
 
 
 def test_the_pages_have_examples() -> None:
-    assert len(BLOCKS) >= 12
+    assert sum(map(len, BLOCKS.values())) >= 12
 
 
 @pytest.mark.parametrize(
@@ -82,17 +99,17 @@ def test_what_goes_wrong_in_a_block_is_seen(block: str, status: int, told: str, 
     assert told in ended.stderr
 
 
-@pytest.mark.parametrize("block", BLOCKS.values(), ids=BLOCKS)
-def test_block_runs(
-    block: str,
+@pytest.mark.parametrize("script", [*scripts()])
+def test_blocks_run(
+    script: str,
     python: WarmPython,
     environment: dict[str, str],
     tmp_path: Path,
     request: pytest.FixtureRequest,
 ) -> None:
-    if "DBOS" in block:
+    if "DBOS" in script:
         require_dbos_on_sqlite()
-    if _DSN in block:
+    if _DSN in script:
         environment[_DSN] = request.getfixturevalue("postgres")
-    ended = python.run("-c", block, cwd=tmp_path, env=environment)
+    ended = python.run("-c", script, cwd=tmp_path, env=environment)
     assert (ended.returncode, ended.stderr) == (0, "")

@@ -1,4 +1,7 @@
-"""The pages make a site: each is found in it, each public name has its entry, and no link leads nowhere."""
+"""The pages make a site: each is found in it, each public name has its entry, and no link leads nowhere.
+
+The site itself is built in the full suite alone.
+"""
 
 from __future__ import annotations
 
@@ -38,14 +41,21 @@ MODULES = [place.removeprefix("reference/")[:-3] for place in named(SITE["nav"])
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder in which the site was built, strictly."""
-    folder = tmp_path_factory.mktemp("site")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of the pages that the site is built from."""
+    pages = tmp_path_factory.mktemp("site") / SITE["docs_dir"]
+    command = [sys.executable, TREE / "docs" / "assemble.py", pages]
+    subprocess.run(command, check=True, timeout=600)
+    return pages
+
+
+@pytest.fixture(scope="module")
+def site(pages: Path) -> Path:
+    """Return the folder of the site, built strictly: a link that leads nowhere fails."""
+    folder = pages.parents[len(Path(SITE["docs_dir"]).parts) - 1]
     shutil.copy(TREE / "zensical.toml", folder)
     for sources in ("src", "integrations", "docs"):
         (folder / sources).symlink_to(TREE / sources)
-    command = [sys.executable, TREE / "docs" / "assemble.py", folder / SITE["docs_dir"]]
-    subprocess.run(command, check=True, timeout=600)
     done = subprocess.run(
         [Path(sys.executable).with_name("zensical"), "build", "--strict"],
         cwd=folder,
@@ -55,11 +65,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    return folder
+    return folder / SITE["site_dir"]
 
 
-def test_each_page_of_the_repository_has_its_place(folder: Path):
-    pages = folder / SITE["docs_dir"]
+def test_each_page_of_the_repository_has_its_place(pages: Path):
     places = set(named(SITE["nav"]))
     assert {place for place in places if not (pages / place).exists()} == set()
     expected = {*pages.glob("*.md"), *pages.glob("docs/*.md"), *pages.glob("reference/*.md")}
@@ -67,32 +76,35 @@ def test_each_page_of_the_repository_has_its_place(folder: Path):
     assert {str(page.relative_to(pages)) for page in expected} - places == {"LICENSE.md"}
 
 
-def anchors(folder: Path, module: str) -> set[str]:
+def anchors(site: Path, module: str) -> set[str]:
     """Return what can be linked to of a module's page, without the module's name."""
-    text = (folder / SITE["site_dir"] / "reference" / module / "index.html").read_text(encoding="utf-8")
+    text = (site / "reference" / module / "index.html").read_text(encoding="utf-8")
     return {found.removeprefix(f"{module}.") for found in re.findall(r'\bid="(codemode\w*\.[^"]*)"', text)}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("module", MODULES)
-def test_each_public_name_has_an_entry_and_nothing_else_has(folder: Path, module: str):
-    entries = {anchor.partition(".")[0] for anchor in anchors(folder, module)}
+def test_each_public_name_has_an_entry_and_nothing_else_has(site: Path, module: str):
+    entries = {anchor.partition(".")[0] for anchor in anchors(site, module)}
     assert entries == {*import_module(module).__all__}
 
 
-def test_of_a_pool_only_what_is_public_is_shown(folder: Path):
-    members = {one.partition(".")[2] for one in anchors(folder, "codemode") if one.startswith("WorkerPool.")}
+@pytest.mark.full
+def test_of_a_pool_only_what_is_public_is_shown(site: Path):
+    members = {one.partition(".")[2] for one in anchors(site, "codemode") if one.startswith("WorkerPool.")}
     assert members == {"active", "is_closed", "isolation", "share", "close", "aclose"}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("module", MODULES)
-def test_the_reference_names_nothing_private(folder: Path, module: str):
-    page = (folder / SITE["site_dir"] / "reference" / module / "index.html").read_text(encoding="utf-8")
+def test_the_reference_names_nothing_private(site: Path, module: str):
+    page = (site / "reference" / module / "index.html").read_text(encoding="utf-8")
     text = unescape(re.sub(r"<[^>]+>", "", page))
     assert sorted(set(re.findall(r"(?<![\w.])_[A-Za-z]\w+", text))) == []
 
 
-def test_no_page_asks_another_site_for_anything(folder: Path):
-    site = folder / SITE["site_dir"]
+@pytest.mark.full
+def test_no_page_asks_another_site_for_anything(site: Path):
     asked: set[str] = set()
     for page in site.rglob("*.html"):
         text = page.read_text(encoding="utf-8")
@@ -103,13 +115,13 @@ def test_no_page_asks_another_site_for_anything(folder: Path):
     assert sorted(asked) == []
 
 
-def test_what_a_page_links_to_is_shown(folder: Path):
-    shown = folder / SITE["site_dir"] / "examples" / "triage.py" / "index.html"
+@pytest.mark.full
+def test_what_a_page_links_to_is_shown(site: Path):
+    shown = site / "examples" / "triage.py" / "index.html"
     assert "asyncio" in shown.read_text(encoding="utf-8")
 
 
-def test_a_folder_leads_to_what_is_in_it(folder: Path):
-    """`make docs` fails where a link of it leads nowhere."""
-    listed = (folder / SITE["docs_dir"] / "examples" / "README.md").read_text(encoding="utf-8")
+def test_a_folder_leads_to_what_is_in_it(pages: Path):
+    listed = (pages / "examples" / "README.md").read_text(encoding="utf-8")
     examples = {path.name for path in (TREE / "examples").glob("*.py")}
     assert {name for name in examples if f"({name}.md)" not in listed} == set()
