@@ -33,7 +33,7 @@ demo-gateway: $(VENV)/.mcp $(SERVERS)/.installed
 
 # The gateway over public MCP servers, which `make test-full` runs too.
 servers: $(STAMP) $(SERVERS)/.installed
-	CODEMODE_REQUIRE=servers $(BIN)/python -m pytest tests/process/test_gateway_real_servers.py
+	CODEMODE_FULL=1 CODEMODE_REQUIRE=servers $(BIN)/python -m pytest tests/process/test_gateway_real_servers.py
 
 # The official conformance suite against the gateway, as a server and as a client: some two minutes.
 conformance: $(STAMP) $(CONFORMANCE)/.installed
@@ -42,14 +42,14 @@ conformance: $(STAMP) $(CONFORMANCE)/.installed
 # The gateway under clients of other makers, one of which gives tools to the plugin of LangChain too; that plugin in a
 # running `langgraph dev`.
 clients: $(STAMP) $(CLIENTS)/.installed
-	CODEMODE_REQUIRE=clients,node $(BIN)/python -m pytest tests/process/test_gateway_clients.py \
+	CODEMODE_FULL=1 CODEMODE_REQUIRE=clients,node $(BIN)/python -m pytest tests/process/test_gateway_clients.py \
 	  integrations/langchain/tests/test_langchain_mcp.py integrations/langchain/tests/test_langchain_langgraph_dev.py
 
 # Programs on a Ray cluster of simulated nodes, some of which are killed: in short, and then RAY_PROGRAMS of them with a
 # journal in a file, and a thousand with one in Postgres.
 RAY_PROGRAMS ?= 10000
 ray: $(STAMP) $(RAY)/.installed
-	CODEMODE_REQUIRE=ray $(BIN)/python -m pytest tests/soak/test_ray_short.py
+	CODEMODE_FULL=1 CODEMODE_REQUIRE=ray $(BIN)/python -m pytest tests/soak/test_ray_short.py
 	$(RAY)/bin/python -m tests.soak.ray_rollouts $(RAY_PROGRAMS)
 	$(RAY)/bin/python -m tests.soak.ray_rollouts 1000 4 postgres
 
@@ -160,7 +160,7 @@ soak: $(STAMP)
 
 # The images of the console and of the example page in docs/images, as their tests make them.
 screenshots: $(STAMP) $(CHAT)
-	CODEMODE_REQUIRE=chromium,npm CODEMODE_IMAGES=docs/images $(BIN)/python -m pytest -k "images or chat" \
+	CODEMODE_FULL=1 CODEMODE_REQUIRE=chromium,npm CODEMODE_IMAGES=docs/images $(BIN)/python -m pytest -k "images or chat" \
 	  integrations/console/tests/test_console_browser_pages.py integrations/pydantic-ai/tests/test_pydantic_ai_chat.py
 
 # The pages as a site with search and a reference of all public names, in build/site. A link that leads nowhere fails.

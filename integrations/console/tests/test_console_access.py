@@ -13,6 +13,7 @@ from codemode_console.guarded import Guarded
 from codemode_console.policy import refusal
 from console_visitors import ANA, EVE, OWN, USERS, Desk, run, sign_in
 from starlette.requests import Request
+from suite import each_row
 
 from codemode import ALL_TENANTS, MemoryInterruptStore
 
@@ -39,7 +40,7 @@ NOT_OWN: list[dict[str, str]] = [
 ]
 
 
-@pytest.mark.parametrize("headers", NOT_OWN, ids=str)
+@each_row("headers", NOT_OWN)
 def test_a_post_from_elsewhere_does_nothing(headers: dict[str, str]) -> None:
     async def work() -> None:
         desk = Desk()
@@ -137,7 +138,7 @@ def test_the_header_counts_from_a_trusted_proxy_alone(
     run(work)
 
 
-@pytest.mark.parametrize("told", [
+@each_row("told", [
     ["eve@acme.com"], [""], ["ana@acme.com,eve@acme.com"], ["eve@evil.com", "ana@acme.com"], ["ANA@acme.com"],
     ["ana@acme.com x"], ["@acme.com"],
 ])  # fmt: skip
@@ -150,7 +151,7 @@ def test_only_those_who_are_named_are_let_in(told: list[str]) -> None:
     run(work)
 
 
-@pytest.mark.parametrize(("told", "is_heard"), [
+@each_row("told, is_heard", [
     ("ana@desk.com", True), ("ana@DESK.com", True), ("ana@acme.com", True), ("ana@sub.desk.com", False),
     ("ana@evildesk.com", False), ("ana@evil.com@desk.com", False), ("@desk.com", False), ("desk.com", False),
     ("ana@desk.com, eve@evil.com", False), ("eve@evil.com,ana@desk.com", False), ("ana b@desk.com", False),
@@ -285,7 +286,7 @@ def test_pages_of_named_origins_may_frame_it() -> None:
     run(work)
 
 
-@pytest.mark.parametrize("settings", [
+@each_row("settings", [
     {"auth": None}, {"auth": {}}, {"auth": "token"}, {"embed_in": ["*"]}, {"embed_in": ["https://*.acme.com"]},
     {"embed_in": ["https://a.com; script-src *"]}, {"embed_in": ["https://a.com/x"]}, {"embed_in": "https://a.com"},
     {"embed_in": ["'self'"]}, {"embed_in": ["data:"]}, {"secret": "short"}, {"secret": []}, {"base_url": "desk"},
@@ -302,7 +303,7 @@ def one_user(said: str) -> TokenAuth:
     return TokenAuth.from_json(f'{{"{token_hash(ANA)}": {said}}}')
 
 
-@pytest.mark.parametrize("made", [
+@each_row("made", [
     lambda: TokenAuth({}),
     lambda: TokenAuth({ANA: User("ana", ALL_TENANTS)}),
     lambda: TokenAuth({token_hash(ANA): "ana"}),  # type: ignore[dict-item]
@@ -383,8 +384,8 @@ def test_a_policy_says_no_in_all_words_but_true() -> None:
     run(work)
 
 
-@pytest.mark.parametrize(
-    ("host", "settings", "is_own"),
+@each_row(
+    "host, settings, is_own",
     [
         ("desk.acme.com", {"base_url": "https://desk.acme.com/x", "hosts": ["inner"]}, True),
         ("DESK.acme.com:443", {"hosts": ["desk.acme.com"]}, True),

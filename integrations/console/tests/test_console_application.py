@@ -16,6 +16,7 @@ from codemode_console import TokenAuth, User, Webhook, approval_console, token_h
 from console_visitors import ANA, EVE, OWN, run
 from starlette.applications import Starlette
 from starlette.routing import Mount
+from suite import each_row
 
 from codemode import (
     ALL_TENANTS,
@@ -307,7 +308,7 @@ def test_what_cannot_be_meant_is_refused(settings: Any) -> None:
         approval_console(MemoryInterruptStore(), **settings)
 
 
-@pytest.mark.parametrize("store", [
+@each_row("store", [
     "x.db", Path("x.db"), None, {}, [], 3, MemoryInterruptStore, object(), AUTH,
 ])  # fmt: skip
 def test_what_is_no_store_is_refused_at_once(store: Any) -> None:

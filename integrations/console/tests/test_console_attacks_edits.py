@@ -8,6 +8,7 @@ import pytest
 from console_houses import AS_JSON, House
 from console_visitors import hidden, run
 from stored_pauses import Catalog, paused, request
+from suite import each_row
 
 from codemode import StoreUnavailable
 
@@ -49,8 +50,8 @@ async def answered(schema: Any, name: str, decision: str) -> tuple[int, Any]:
     return answer.status_code, one.decision
 
 
-@pytest.mark.parametrize("decision", ["edit", "approve"])
-@pytest.mark.parametrize("name", ["/cents", "#/cents", "#", "state:/cents", "was:/cents", "/lines/0"])
+@each_row("decision", ["edit", "approve"])
+@each_row("name", ["/cents", "#/cents", "#", "state:/cents", "was:/cents", "/lines/0"])
 def test_a_form_without_fields_takes_none(name: str, decision: str) -> None:
     async def work() -> None:
         for schema in WITHOUT_FIELDS:
@@ -60,7 +61,7 @@ def test_a_form_without_fields_takes_none(name: str, decision: str) -> None:
     run(work)
 
 
-@pytest.mark.parametrize("name", [*NO_ITEMS, *STRANGE])
+@each_row("name", [*NO_ITEMS, *STRANGE])
 def test_what_is_no_item_of_the_form_decides_nothing(name: str) -> None:
     async def work() -> None:
         for decision in ("edit", "approve"):

@@ -20,6 +20,8 @@ from codemode import ALL_TENANTS, Tool, ToolCallContext, request_interrupt
 if TYPE_CHECKING:
     from playwright.async_api import Page
 
+pytestmark = pytest.mark.full
+
 ASK = "return await tools.refund({ order: 'A-17', cents: 90000 })"
 # Each ends whatever it may stand in, and would be seen to run.
 ATTACKS = (

@@ -12,6 +12,8 @@ from test_console_browser_pages import require_fitting, require_nothing_serious
 
 from codemode import ALL_TENANTS, tool
 
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture
 def refunded() -> list[str]:

@@ -13,6 +13,8 @@ from console_command import command
 
 from codemode import tool
 
+pytestmark = pytest.mark.full
+
 ASK = "return await tools.refund({ order: 'A-17', cents: 90000 })"
 CATCH = """
 try {

@@ -14,6 +14,8 @@ from codemode import Tool, ToolCallContext, request_interrupt
 if TYPE_CHECKING:
     from playwright.async_api import Locator, Page
 
+pytestmark = pytest.mark.full
+
 SCHEMA: dict[str, Any] = {
     "type": "object",
     "required": ["name", "big", "cents", "rate", "urgent", "quiet", "kind", "version", "tags", "lines", "deep"],

@@ -12,6 +12,8 @@ from suite import full_only
 
 from codemode import ALL_TENANTS, tool
 
+pytestmark = pytest.mark.full
+
 ASK = "return await tools.refund({ order: 'A-17', cents: 90000 })"
 TWICE = """
 await tools.refund({ order: "A-17", cents: 100 });

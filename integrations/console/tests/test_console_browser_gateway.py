@@ -13,6 +13,8 @@ import pytest
 from browsing import Hall, button, paste_token, visiting
 from gateway_hosts import Host, client_at, hosts, program, said_by, written
 
+pytestmark = pytest.mark.full
+
 WRITTEN = program('globalThis.__codemode_result__ = await note({ text: "as written" });', imports="note")
 
 

@@ -14,6 +14,8 @@ from codemode import ALL_TENANTS, tool
 if TYPE_CHECKING:
     from playwright.async_api import Page
 
+pytestmark = pytest.mark.full
+
 ASK = "return await tools.refund({ order: 'A-17', cents: 90000 })"
 TWO = """
 return await Promise.all([

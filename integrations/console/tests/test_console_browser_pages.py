@@ -16,6 +16,8 @@ from suite import rounds
 if TYPE_CHECKING:
     from playwright.async_api import Locator, Page
 
+pytestmark = pytest.mark.full
+
 DEMO = demonstration()
 MOST_BYTES = 150_000
 FOLDER = "CODEMODE_IMAGES"

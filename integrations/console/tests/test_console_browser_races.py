@@ -15,6 +15,8 @@ from suite import full_only
 
 from codemode import CodeModeAbortedError, tool
 
+pytestmark = pytest.mark.full
+
 ASK = "return await tools.refund({ order: 'A-17', cents: 90000 })"
 TWO = """
 return await Promise.all([

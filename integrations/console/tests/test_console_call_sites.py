@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import pytest
 from codemode_console.call_sites import CallSites, sites_of
 from codemode_console.program import MOST_HIGHLIGHTED
 from console_visitors import run
 from hypothesis import given
 from hypothesis import strategies as st
 from record_desk import RecordDesk
+from suite import each_row
 from test_console_record_program import marked
 
 ONE = "const o = { id: 'x' };\n"
@@ -27,7 +27,7 @@ PROGRAMS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("js", "line"), PROGRAMS)
+@each_row("js, line", PROGRAMS)
 def test_the_line_in_which_a_call_begins_is_marked(js: str, line: int) -> None:
     async def work() -> None:
         desk = RecordDesk()
@@ -44,8 +44,8 @@ def told_in(text: str, mark: str = "@") -> tuple[str, int, int]:
     return before + after, before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
 
 
-@pytest.mark.parametrize(
-    ("text", "line"),
+@each_row(
+    "text, line",
     [
         ("tools.refund({\n a: tools.@refund({ a: 1 }) })", 2),  # its own place, in the arguments of another
         ("tools.refund({\n a: tools.find({ a: o.@id }) })", 1),  # the other's is no place of this one

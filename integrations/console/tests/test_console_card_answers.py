@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from card_pages import BOB, JSON, CardDesk, CardForm, call, keeping
 from console_visitors import EVE, run
+from suite import each_row
 
 from codemode import CodeModeAbortedError, Tool, ToolCallContext, request_interrupt
 
@@ -72,8 +73,8 @@ def test_a_tools_own_question_is_answered_by_its_form() -> None:
     run(work)
 
 
-@pytest.mark.parametrize("schema", [None, QUESTION])
-@pytest.mark.parametrize("given", [{"order": "A-17 <b>"}, [1, "A-17 <b>"], "A-17 <b>"])
+@each_row("schema", [None, QUESTION])
+@each_row("given", [{"order": "A-17 <b>"}, [1, "A-17 <b>"], "A-17 <b>"])
 def test_a_question_is_shown_with_the_input_of_its_call(given: Any, schema: Any) -> None:
     async def work() -> None:
         payload = {"kind": "own/call", "input": "another one", **({} if schema is None else {"schema": schema})}
@@ -91,7 +92,7 @@ def test_a_question_is_shown_with_the_input_of_its_call(given: Any, schema: Any)
     run(work)
 
 
-@pytest.mark.parametrize("answer", ["text", 0, None, False, [1, {"a": None}], {"approved": True}, 12345678901234567890])
+@each_row("answer", ["text", 0, None, False, [1, {"a": None}], {"approved": True}, 12345678901234567890])
 def test_a_question_without_a_schema_takes_any_json(answer: Any) -> None:
     async def work() -> None:
         desk = CardDesk([asking({"kind": "ask"})])
@@ -233,7 +234,7 @@ async def _asked(browser: Any, record_id: str) -> tuple[str, dict[str, str]]:
     return f"/records/{record_id}/requests/{one['id']}", shown
 
 
-@pytest.mark.parametrize(("said", "decision"), [
+@each_row("said, decision", [
     ({"decision": "approve"}, {"approved": True}),
     ({"decision": "approve", "reason": "fine"}, {"approved": True, "reason": "fine"}),
     ({"decision": "approve", "input": VALUE}, {"approved": True}),
@@ -259,7 +260,7 @@ def test_a_caller_decides_by_json(said: dict[str, Any], decision: Any) -> None:
     run(work)
 
 
-@pytest.mark.parametrize("decision", ["approved", "answer", "Approve", "run-again", "\u202e"])
+@each_row("decision", ["approved", "answer", "Approve", "run-again", "\u202e"])
 def test_a_caller_is_told_which_decisions_a_request_takes(decision: str) -> None:
     async def work() -> None:
         desk = CardDesk([keeping(SCHEMA, [])])

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from card_pages import BOB, JSON, CardDesk, CardForm, call, keeping
 from console_visitors import EVE, run
+from suite import each_row
 from test_console_card_answers import CONNECT, asking
 
 from codemode import ALL_TENANTS
@@ -44,8 +45,8 @@ def has_choice(page: str) -> bool:
     return 'name="later"' in page
 
 
-@pytest.mark.parametrize("button", ["Approve", "Approve with changes"])
-@pytest.mark.parametrize("choice", ["", "session", "always"])
+@each_row("button", ["Approve", "Approve with changes"])
+@each_row("choice", ["", "session", "always"])
 def test_an_approval_holds_for_as_long_as_was_chosen_and_for_this_call_unless_something_was(
     button: str, choice: str
 ) -> None:

@@ -13,7 +13,7 @@ from codemode_console import decisions
 from console_visitors import run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from suite import rounds
+from suite import each_row, rounds
 from test_console_forms_round import Pair, exact, pairs
 
 _kept: list[Any] = []  # one paused record, shown by each example as it likes
@@ -50,7 +50,7 @@ async def shown(**asked: Any) -> tuple[CardDesk, Shown]:
     return desk, Shown(desk, _kept[0], **asked)
 
 
-@settings(max_examples=rounds(12, 30), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=rounds(6, 30), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(pairs, pairs)
 def test_any_value_goes_through_the_page_as_it_is(pair: Pair, other: Pair) -> None:
     async def work() -> None:
@@ -81,7 +81,7 @@ def _is_same(one: Any, other: Any) -> bool:
     return same_json(one, other)
 
 
-@settings(max_examples=rounds(12, 30), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=rounds(6, 30), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(pairs, st.lists(st.tuples(st.text(max_size=9), st.text(max_size=9)), max_size=3), st.data())
 def test_whatever_is_sent_is_answered(pair: Pair, more: list[tuple[str, str]], data: st.DataObject) -> None:
     async def work() -> None:
@@ -176,7 +176,7 @@ def test_a_hostile_schema_neither_hides_its_request_nor_keeps_the_loop(
     run(work)
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@each_row("name", HOSTILE)
 def test_a_hostile_schema_of_a_question_is_answered(name: str) -> None:
     async def work() -> None:
         schema, value = HOSTILE[name]
@@ -255,7 +255,7 @@ def _nested(levels: int) -> Any:
     return value
 
 
-@pytest.mark.parametrize(("schema", "value"), [
+@each_row("schema, value", [
     ({"properties": {"a": {"type": "string", "maxLength": 1}}, "required": ["a", "b"]}, {"a": "long"}),
     ({"properties": {"a": {"type": "integer"}}}, {"a": "a text"}),
     ({"properties": {"a": {"enum": ["x", "y"]}}}, {"a": "z"}),

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from card_pages import JSON, CardDesk, CardForm, call, keeping
 from console_visitors import run
+from suite import each_row
 
 from codemode import CodeModeToolApprovalDeniedError
 
@@ -256,7 +257,7 @@ def test_a_card_says_what_is_asked_by_whom_since_when_and_until_when() -> None:
     run(work)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "outer_id", ["../../x", "a/../b", "..", "a?b#c%2F%2e%2e&d=e", "\u202e <b>\"'", "", "x" * 9000, "\u65e5 \u00e9"]
 )
 def test_whatever_a_model_calls_its_call_its_card_is_decided(outer_id: str) -> None:
@@ -277,7 +278,7 @@ def test_whatever_a_model_calls_its_call_its_card_is_decided(outer_id: str) -> N
     run(work)
 
 
-@pytest.mark.parametrize(("was", "now"), [
+@each_row("was, now", [
     (2**53 + 1, 2**53), (2**53 + 1, 2**53 + 2), (-(2**60) - 1, -(2**60)), (2**70, 7), (10**30 + 1, 10**30), (5, 2**60),
     (2**60, 0.5), (2**60, "nine"),
 ])  # fmt: skip

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from codemode_console.forms import ABSENT, MalformedForm, fields_of, read_form
 from page_forms import Page, page_of
+from suite import each_row
 
 LINE = {"type": "object", "properties": {"sku": {"type": "string"}, "n": {"type": "integer"}}, "required": ["sku", "n"]}
 CARD = {"title": "Card", "type": "object", "properties": {"card": {"type": "string"}}, "required": ["card"]}
@@ -60,8 +61,8 @@ def pressed(page: Page, name: str, value: str) -> Page:
     return page_of(edited.typed)
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "changes"),
+@each_row(
+    "name, text, changes",
     [
         ("/cents", "9000", {"cents": 9000}),
         ("/cents", " 9000 ", {"cents": 9000}),
@@ -197,9 +198,7 @@ def test_19_both_halves_changed_is_asked_about_and_the_answer_counts():
     assert "/order" in read_form(as_json, SCHEMA, VALUE).problems
 
 
-@pytest.mark.parametrize(
-    "text", ["", "{", '{"a": 1} x', "NaN", "1e999", "[" * 129 + "]" * 129, "9" * 1001, '{"a": undefined}']
-)
+@each_row("text", ["", "{", '{"a": 1} x', "NaN", "1e999", "[" * 129 + "]" * 129, "9" * 1001, '{"a": undefined}'])
 def test_19_json_text_that_is_none_is_said_and_kept(text: str):
     page = shown().fill("json", text)
     edited = read_form(page.items(), SCHEMA, VALUE)
@@ -218,7 +217,7 @@ def test_19_a_question_without_a_value_is_filled_in():
     assert read_form([], None, ABSENT).problems
 
 
-@pytest.mark.parametrize(
+@each_row(
     "items",
     [
         [("/cents", "1"), ("/cents", "2")],
@@ -262,7 +261,7 @@ def test_19_four_levels_are_fields_and_what_is_deeper_is_json_text():
     assert read_form(page.items(), schema, value).value == {"a": {"a": {"a": {"a": {"a": "new"}}}}}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "rules",
     [
         {"if": {"const": 1}},

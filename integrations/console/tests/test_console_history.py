@@ -12,6 +12,7 @@ from codemode_console.decisions import told_words
 from console_houses import AS_JSON, BOB, EVE, House
 from console_visitors import run
 from stored_pauses import NO, OK
+from suite import each_row
 
 from codemode import ALL_TENANTS
 
@@ -55,7 +56,7 @@ def test_what_was_decided_is_told_with_what_was_changed() -> None:
     run(work)
 
 
-@pytest.mark.parametrize(("decided", "words"), [
+@each_row("decided, words", [
     ("edited", "approved with changes"), ("approved", "approved"), ("denied", "denied"), ("answered", "answered"),
     ("value", "answered with its value"), ("error", "answered with its error"), ("run_again", "run again"),
     ("withdrawn", "withdrawn"), ("<b>", "<b>"),

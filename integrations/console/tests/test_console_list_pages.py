@@ -15,6 +15,7 @@ from console_houses import AS_JSON, BOB, USERS, House
 from console_visitors import EVE, run
 from record_desk import Page
 from stored_pauses import HOUR_MS, OK, paused, request
+from suite import each_row
 
 from codemode import ALL_TENANTS, SqliteInterruptStore
 from codemode.stores.session import Session
@@ -163,7 +164,7 @@ def _is_record(one: Any) -> bool:
     return str(one.attributes.get("href")).startswith("/records/")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "query",
     [
         "after=x",

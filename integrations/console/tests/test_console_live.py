@@ -15,6 +15,7 @@ from console_houses import BOB, USERS, House
 from console_listeners import listening
 from console_visitors import EVE, run
 from stored_pauses import paused
+from suite import each_row
 from waiting import until
 
 from codemode import MemoryInterruptStore, SqliteInterruptStore, StoreUnavailable
@@ -148,7 +149,7 @@ def _own(tasks: set[Any]) -> set[Any]:
     return {one for one in tasks if "_shutdown_watcher" not in repr(one)}
 
 
-@pytest.mark.parametrize("how", ["signed out", "expired", "taken off the list", "rights changed", "auth fails"])
+@each_row("how", ["signed out", "expired", "taken off the list", "rights changed", "auth fails"])
 def test_a_connection_ends_with_the_right_to_it(how: str) -> None:
     async def work() -> None:
         users: dict[str, Any] = {"ana": User("ana", ["acme"])}
@@ -219,8 +220,8 @@ def test_places_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     run(work)
 
 
-@pytest.mark.parametrize(
-    ("asked", "status"),
+@each_row(
+    "asked, status",
     [
         ({"last_event_id": "-1"}, 400),
         ({"last_event_id": "x"}, 400),

@@ -15,6 +15,7 @@ from console_visitors import USERS
 from hypothesis import given
 from hypothesis import strategies as st
 from starlette.datastructures import Headers
+from suite import each_row
 
 from codemode import MemoryInterruptStore, Notice, Record, StoredRequest
 
@@ -111,7 +112,7 @@ def test_hostile_texts_in_slack_are_plain_text_that_is_seen_and_short(tool, app,
         assert message["text"] == "7 calls wait for a decision"
 
 
-@pytest.mark.parametrize("text", HOSTILE)
+@each_row("text", HOSTILE)
 def test_a_text_cannot_pass_for_another_line_of_the_message(text):
     message = posted(SlackWebhook(URL), noticed(text, tenant="acme"))
     fields = [one["text"].split("\n") for one in message["blocks"][1]["fields"]]
@@ -165,7 +166,7 @@ def test_a_link_is_below_the_base_and_nothing_else():
 SIGNED = Webhook(URL, secret=SECRET).post(noticed("refund"), LINK, NOW + 0.9)
 
 
-@pytest.mark.parametrize("late", [-301, -300, 0, 300, 301])
+@each_row("late", [-301, -300, 0, 300, 301])
 def test_a_signature_holds_for_so_long(late):
     said = verify_signature(SECRET, SIGNED.headers, SIGNED.body, clock=lambda: NOW + late)
     assert said == (abs(late) <= 300)
@@ -204,13 +205,13 @@ def changes() -> Iterator[tuple[dict[str, str], bytes]]:
     yield {**good, "Codemode-Time": str(NOW)[:-1]}, str(NOW)[-1:].encode() + b"." + SIGNED.body
 
 
-@pytest.mark.parametrize(("headers", "body"), list(changes()))
+@each_row("headers, body", list(changes()))
 def test_what_was_changed_is_not_signed(headers, body):
     assert not verify_signature(SECRET, headers, body, clock=lambda: NOW)
 
 
-@pytest.mark.parametrize(
-    ("secret", "body", "tolerance"),
+@each_row(
+    "secret, body, tolerance",
     [("", b"", 300), ([], b"", 300), (5, b"", 300), ([""], b"", 300), (SECRET, "text", 300), (SECRET, b"", 0)],
 )
 def test_a_check_that_cannot_be_one_is_refused(secret, body, tolerance):
@@ -218,12 +219,10 @@ def test_a_check_that_cannot_be_one_is_refused(secret, body, tolerance):
         verify_signature(secret, {}, body, tolerance_seconds=tolerance)
 
 
-@pytest.mark.parametrize(
-    "url",
+@each_row("url",
     ["", "hooks.test/x", "ftp://hooks.test/SeCrEt", "file:///SeCrEt", "javascript:SeCrEt", "https:///SeCrEt", "https://",
      "https://user:SeCrEt@hooks.test/", "https://hooks.test:99999/SeCrEt", "https://hooks.test/SeCrEt\r\nx: y",
-     "https://hooks test/SeCrEt", "//hooks.test/SeCrEt", None, 5, b"https://hooks.test/SeCrEt"],
-)  # fmt: skip
+     "https://hooks test/SeCrEt", "//hooks.test/SeCrEt", None, 5, b"https://hooks.test/SeCrEt"])  # fmt: skip
 def test_what_is_no_url_is_refused_and_not_told(url):
     for make in (lambda: SlackWebhook(url), lambda: Webhook(url, secret=SECRET)):
         with pytest.raises(ValueError, match=r"^url must") as raised:
@@ -231,14 +230,14 @@ def test_what_is_no_url_is_refused_and_not_told(url):
         assert "SeCrEt" not in str(raised.value)
 
 
-@pytest.mark.parametrize("secret", ["", b"", None, 5, ["SeCrEt"]])
+@each_row("secret", ["", b"", None, 5, ["SeCrEt"]])
 def test_a_webhook_has_a_secret(secret):
     with pytest.raises(ValueError, match=r"^secret must") as raised:
         Webhook(URL, secret=secret)
     assert "SeCrEt" not in str(raised.value)
 
 
-@pytest.mark.parametrize("name", ["", "x" * 101, "a\nb", "\u202e", 5])
+@each_row("name", ["", "x" * 101, "a\nb", "\u202e", 5])
 def test_a_name_is_seen_as_it_is(name):
     with pytest.raises(ValueError, match=r"^name must"):
         SlackWebhook(URL, name=name)
@@ -253,8 +252,8 @@ def test_a_target_is_named_after_what_it_is_and_its_url_and_stays_so():
     assert SlackWebhook(URL, name="ops channel").name == "ops channel"
 
 
-@pytest.mark.parametrize(
-    ("notify", "base_url", "words"),
+@each_row(
+    "notify, base_url, words",
     [
         ([SlackWebhook(URL)], None, "notify needs base_url"),
         ([SlackWebhook(URL)], "https://desk.test/?next=x", "base_url must be"),

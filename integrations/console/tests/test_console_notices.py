@@ -22,6 +22,7 @@ from http_server import Request, redirect, response
 from notice_desk import BASE_URL, OK, Desk, bodies, header, receiver
 from self_signed import self_signed
 from stored_pauses import HOUR_MS, paused, request
+from suite import each_row
 from waiting import until
 
 from codemode import (
@@ -141,8 +142,8 @@ def test_what_one_target_does_is_nothing_to_the_others():
     run(scenario)
 
 
-@pytest.mark.parametrize(
-    ("answer", "words"),
+@each_row(
+    "answer, words",
     [
         (redirect("/works"), "it answered 302: redirects are not followed"),
         (redirect("/works", "308 Permanent Redirect"), "it answered 308: redirects are not followed"),

@@ -5,9 +5,9 @@ from __future__ import annotations
 import unicodedata
 from typing import Any
 
-import pytest
 from console_visitors import run
 from record_desk import Page, RecordDesk
+from suite import each_row
 
 from codemode import CodeModeToolError, Tool, create_code_mode_tool
 
@@ -74,7 +74,7 @@ def is_colour(attributes: dict[str, str | None]) -> bool:
     return (attributes.get("class") or "").startswith("tok-")
 
 
-@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+@each_row("text", TEXTS.values())
 def test_no_element_and_no_attribute_comes_of_a_text(text: str) -> None:
     async def work() -> None:
         page, ours = await page_with(text), [shape(await page_with(one)) for one in BENIGN]

@@ -18,6 +18,7 @@ from console_visitors import run
 from hypothesis import given
 from hypothesis import strategies as st
 from record_desk import Element, Page, RecordDesk
+from suite import each_row
 
 TYPED = """interface Order {
   id: string;
@@ -90,7 +91,7 @@ def test_a_call_whose_line_nobody_knows_is_said_so() -> None:
     assert [one.name for one in view.unplaced] == ["refund", "send"]
 
 
-@pytest.mark.parametrize("before", [
+@each_row("before", [
     "// nothing\r", "// nothing\u2028", "/* a\rb */", "/* a\u2029b */ ", "`a\n\rb\u2028`;", "'a\\\r\\\u2028b';\n",
     "\r\r", "\n\r", "\u2028\u2029\n\n", "/* \r\r\r\n\n */",
 ])  # fmt: skip
@@ -139,7 +140,7 @@ def test_another_text_than_what_runs_is_not_shown() -> None:
     run(work)
 
 
-@pytest.mark.parametrize(("source", "js", "same"), [
+@each_row("source, js, same", [
     ("a: b", "a   ", True), ("a", "a", True), ("a<T>()", "a   ()", True), ("x as \U0001f600", "x      ", True),
     ("a", "b", False), ("a", "a ", False), ("f(a)", "f(b)", False), ("\ud800", " ", True),
 ])  # fmt: skip

@@ -6,12 +6,12 @@ import json
 from typing import Any
 
 import httpx
-import pytest
 from codemode_console.visible import ON_DEMAND_CHARACTERS, SHOWN_CHARACTERS, cut, visible_json
 from console_visitors import run
 from hypothesis import given
 from hypothesis import strategies as st
 from record_desk import BOB, Page, RecordDesk
+from suite import each_row
 
 from codemode import request_interrupt
 
@@ -94,7 +94,7 @@ def test_a_text_is_had_as_text_and_what_nobody_sees_in_it_as_escapes() -> None:
     run(work)
 
 
-@pytest.mark.parametrize("address", [
+@each_row("address", [
     "", "program/1", "calls", "calls/1", "calls/0/input", "calls/3/input", "calls/-1/input", "calls/\u0661/input",
     "calls/1/error", "calls/2/value", "calls/1/name", "calls/1/__class__", "requests/2/asked", "requests/1/decision",
     "requests/1/actor", "outcome/value", "outcome/error", "outcome", "../calls/1/input", "calls/1/input/", "x" * 9_000,

@@ -7,6 +7,7 @@ from codemode_console import sessions as module
 from codemode_console.csrf import FormTokens
 from codemode_console.sessions import Sessions
 from console_visitors import run
+from suite import each_row
 
 from codemode import ALL_TENANTS, MemoryInterruptStore
 
@@ -42,7 +43,7 @@ def test_what_is_over_by_itself_is_not_remembered() -> None:
     run(work)
 
 
-@pytest.mark.parametrize(("behind_seconds", "is_known"), [(-3600, True), (0, True), (1, True), (60, True), (61, False)])
+@each_row("behind_seconds, is_known", [(-3600, True), (0, True), (1, True), (60, True), (61, False)])
 def test_what_one_console_has_signed_is_known_to_one_whose_clock_is_not_more_than_a_minute_behind(
     behind_seconds: int, *, is_known: bool
 ) -> None:

@@ -14,6 +14,7 @@ from console_listeners import listening
 from console_visitors import ANA, EVE, OWN, USERS, Desk, hidden, run, sign_in
 from hypothesis import given
 from hypothesis import strategies as st
+from suite import each_row
 
 from codemode import ALL_TENANTS, SqliteInterruptStore
 
@@ -246,7 +247,7 @@ ELSEWHERE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("target", ELSEWHERE)
+@each_row("target", ELSEWHERE)
 def test_who_has_signed_in_goes_nowhere_else(target: str) -> None:
     async def work() -> None:
         async with Desk(prefix="/approvals").browser() as browser:
@@ -299,7 +300,7 @@ def test_programs_read_json() -> None:
     run(work)
 
 
-@pytest.mark.parametrize(("around", "status"), [
+@each_row("around, status", [
     ("https://desk.test/sign-in#token={}", 303), (" http://127.0.0.1:8822/sign-in#token={}\n", 303), (" {} ", 303),
     ("https://desk.test/sign-in?token={}", 401), ("https://desk.test/sign-in#token={}x", 401),
     ("#token={}#token=", 401),

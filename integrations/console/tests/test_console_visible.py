@@ -6,13 +6,13 @@ import json
 import sys
 from typing import Any
 
-import pytest
 from codemode_console.diff import MOST_LINES, diff
 from codemode_console.forms import fields_of
 from codemode_console.visible import SHOWN_CHARACTERS, cut, is_visible, visible, visible_json, visible_text
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from page_forms import Page, page_of, rendered
+from suite import each_row
 
 ATTACKS = [
     "<script>alert(1)</script>",
@@ -40,7 +40,7 @@ LEGIBLE_TAGS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("character", UNSEEN)
+@each_row("character", UNSEEN)
 def test_19_what_is_not_seen_is_an_escape(character: str):
     assert not is_visible(f"a{character}b")
     shown = visible_text(f"a{character}b", one_line=True)

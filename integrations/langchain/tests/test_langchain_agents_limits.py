@@ -13,6 +13,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.tools import tool
 from langgraph.types import interrupt
 from scripted_agent import APPROVE, CONFIG, Session, SqliteSession, agent, asking, asks, calls, executes, results
+from suite import full_only
 
 done: list[str] = []
 EACH = """
@@ -54,7 +55,7 @@ def nothing_done() -> None:
     done.clear()
 
 
-@pytest.fixture(params=[False, True], ids=["blocking", "async"])
+@pytest.fixture(params=[True, *full_only(False)], ids=["async", "blocking"])
 def is_async(request: pytest.FixtureRequest) -> bool:
     return request.param
 

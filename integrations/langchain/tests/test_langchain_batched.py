@@ -12,6 +12,7 @@ from langchain_core.tools import tool
 from langgraph.types import Command, Interrupt, interrupt
 from pydantic import TypeAdapter, ValidationError
 from scripted_agent import APPROVE, Session, agent, asking, content, executes
+from suite import each_row
 
 from codemode import StoredRequest
 
@@ -80,7 +81,7 @@ def test_one_interrupt_is_answered_with_decisions_in_order(is_async: bool):
     assert content(output) == '["paid a", "paid b", "approval of tool \'drop\' was denied: too late"]'
 
 
-@pytest.mark.parametrize(
+@each_row(
     "answer",
     [
         {"decisions": [APPROVE, APPROVE]},
@@ -103,10 +104,8 @@ def test_a_wrong_answer_is_refused_as_a_whole_and_can_be_given_again(answer: Any
     assert content(output) == '["paid a", "paid b", "dropped c"]'
 
 
-@pytest.mark.parametrize(
-    ("mode", "said"), [("batched", r'\{"decisions": \[\.\.\.\]\}'), ("per_call", '"type": "approve"')]
-)
-@pytest.mark.parametrize("answer", [True, "yes", [APPROVE], 1])
+@each_row("mode, said", [("batched", r'\{"decisions": \[\.\.\.\]\}'), ("per_call", '"type": "approve"')])
+@each_row("answer", [True, "yes", [APPROVE], 1])
 def test_an_answer_that_is_no_decision_is_told_what_one_is(mode: Any, said: str, answer: Any):
     till = Till()
     own = CodeModeMiddleware(approve={"pay": True}, interrupt_mode=mode)
@@ -234,8 +233,8 @@ def test_each_call_of_a_name_has_the_review_of_its_place(reviews: Any, allowed: 
     assert [asked.parts[one.interrupt_id].allowed for one in asked.requests] == allowed
 
 
-@pytest.mark.parametrize(
-    ("sent", "meant"),
+@each_row(
+    "sent, meant",
     [
         ({"type": "approve", "args": {"action": "pay", "args": {"to": "b"}}}, [("a", 5)]),
         ({"type": "approve", "args": None}, [("a", 5)]),
@@ -243,7 +242,7 @@ def test_each_call_of_a_name_has_the_review_of_its_place(reviews: Any, allowed: 
         ({"type": "reject", "args": "too much"}, "denied: too much"),
     ],
 )
-@pytest.mark.parametrize("mode", ["per_call", "batched"])
+@each_row("mode", ["per_call", "batched"])
 def test_what_the_agent_inbox_sends_is_taken(sent: Any, meant: Any, mode: Any):
     till = Till()
     js = "try { return await tools.pay({ to: 'a' }); } catch (error) { return error.message; }"

@@ -17,9 +17,10 @@ from langchain.agents.middleware import (
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool, tool
 from scripted_agent import APPROVE, Session, agent, asking, asks, executes
+from suite import full_only
 
 
-@pytest.fixture(params=[False, True], ids=["sync", "async"])
+@pytest.fixture(params=[True, *full_only(False)], ids=["async", "sync"])
 def is_async(request: pytest.FixtureRequest) -> bool:
     return request.param
 

@@ -10,9 +10,10 @@ from codemode_langchain import CodeCallMiddleware
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from scripted_agent import APPROVE, asking, asks, executes, results
+from suite import full_only
 
 
-@pytest.fixture(params=[False, True], ids=["sync", "async"])
+@pytest.fixture(params=[False, *full_only(True)], ids=["sync", "async"])
 def is_async(request: pytest.FixtureRequest) -> bool:
     return request.param
 

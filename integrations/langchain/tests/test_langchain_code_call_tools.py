@@ -17,6 +17,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import MessagesState, StateGraph
 from langgraph.prebuilt import InjectedState, ToolNode
 from scripted_agent import Session, asks, results
+from suite import full_only
 
 from codemode import CodeCallOptions, CodeCallResult, CodeModeToolApprovalRequiredError, CodeModeToolError
 
@@ -24,7 +25,7 @@ NAMES = ["codecall_search", "codecall_describe", "codecall_execute", "codecall_i
 INVOKE = {"directCalls": {"enabled": True}}
 
 
-@pytest.fixture(params=[False, True], ids=["sync", "async"])
+@pytest.fixture(params=[False, *full_only(True)], ids=["sync", "async"])
 def is_async(request: pytest.FixtureRequest) -> bool:
     return request.param
 

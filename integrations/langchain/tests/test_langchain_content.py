@@ -7,13 +7,13 @@ import json
 from base64 import b64encode
 from typing import Any
 
-import pytest
 from codemode_langchain import CodeModeMiddleware, ExecWaitMiddleware, create_code_mode_tool
 from codemode_langchain.content import block_of, content_of
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 from scripted_agent import CONFIG, START, agent, asking, asks, results
+from suite import each_row
 
 from codemode import Content
 
@@ -109,7 +109,7 @@ def test_a_tool_outside_an_agent_gives_them_in_their_places():
     assert [one.data for one in result.content] == [DATA]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "block",
     [
         BLOCK,
@@ -126,7 +126,7 @@ def test_each_form_of_a_block_comes_back_as_it_was(block: dict[str, Any]):
     assert (part.data, block_of(part)) == (DATA, block)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "value",
     [
         {"type": "image", "url": "https://example.org/a.png"},

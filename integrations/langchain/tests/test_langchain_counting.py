@@ -18,8 +18,8 @@ from langgraph.types import interrupt
 from scripted_agent import APPROVE, Session, SqliteSession, content, model
 from suite import rounds
 
-PROGRAMS = rounds(24, 200)
-SHARES = rounds(4, 8)
+PROGRAMS = rounds(8, 200)
+SHARES = rounds(1, 8)
 
 
 @dataclass

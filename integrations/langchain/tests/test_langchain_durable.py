@@ -22,6 +22,7 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.types import Command, interrupt
 from required import missing
 from scripted_agent import APPROVE, CONFIG, START, Session, agent, content, results
+from suite import full_only
 
 from codemode import MemoryInterruptStore, SqliteInterruptStore
 from codemode.continuations.journal import MemoryJournal
@@ -176,14 +177,17 @@ return [first, second, await tools.write({ text: "last" })];
 """
 
 
+ANSWERED = [
+    (False, APPROVE, '["first", "dies", "last"]', ["first", "dies", "dies", "last"]),
+    (True, {"type": "respond", "message": "did it"}, '["first", "did it", "last"]', ["first", "dies", "last"]),
+    (False, {"type": "reject", "message": "no card"}, "no card", ["first", "dies"]),
+    (True, {"type": "reject"}, "a person says that this call failed", ["first", "dies"]),
+]
+
+
 @pytest.mark.parametrize(
-    ("answer", "said", "done"),
-    [
-        (APPROVE, '["first", "dies", "last"]', ["first", "dies", "dies", "last"]),
-        ({"type": "respond", "message": "did it"}, '["first", "did it", "last"]', ["first", "dies", "last"]),
-        ({"type": "reject", "message": "no card"}, "no card", ["first", "dies"]),
-        ({"type": "reject"}, "a person says that this call failed", ["first", "dies"]),
-    ],
+    ("is_async", "answer", "said", "done"),
+    [*ANSWERED, *full_only(*((not is_async, *rest) for is_async, *rest in ANSWERED))],
 )
 def test_only_the_call_of_unknown_outcome_is_asked_about(is_async: bool, answer: Any, said: str, done: Any) -> None:
     desk = Desk(is_async)
@@ -319,7 +323,9 @@ def test_where_nobody_needs_to_be_asked_it_goes_on_by_itself() -> None:
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("journaled_first", [False, True])
+@pytest.mark.parametrize(
+    ("is_async", "journaled_first"), [(False, False), (True, True), *full_only((False, True), (True, False))]
+)
 def test_a_part_that_no_journal_tells_of_is_asked_about_as_a_whole(is_async: bool, journaled_first: bool) -> None:
     desk = Desk(is_async)
     desk.dies(desk.session(THREE, is_journaled=journaled_first).start)

@@ -27,11 +27,12 @@ from langgraph.prebuilt import InjectedState, ToolRuntime
 from langgraph.types import Command
 from pydantic import BaseModel
 from scripted_agent import Session, agent, asking, asks, results
+from suite import full_only
 
 from codemode import CodeModeOptions, ExecWaitOptions, InvalidConfigError, Tool, ToolSource
 
 
-@pytest.fixture(params=[False, True], ids=["sync", "async"])
+@pytest.fixture(params=[True, *full_only(False)], ids=["async", "sync"])
 def is_async(request: pytest.FixtureRequest) -> bool:
     return request.param
 

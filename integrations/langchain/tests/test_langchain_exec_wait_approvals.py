@@ -15,6 +15,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import tool
 from langgraph.types import Command, interrupt
 from scripted_agent import APPROVE, START, Session, SqliteSession
+from suite import full_only
 
 from codemode import SqliteInterruptStore, ToolSource
 
@@ -49,7 +50,7 @@ def shop() -> Shop:
     return Shop()
 
 
-@pytest.fixture(params=[False, True], ids=["sync", "async"])
+@pytest.fixture(params=[True, *full_only(False)], ids=["async", "sync"])
 def is_async(request: pytest.FixtureRequest) -> bool:
     return request.param
 

@@ -29,6 +29,7 @@ from scripted_agent import (
     model,
     results,
 )
+from suite import full_only
 
 from codemode import CodeModeProtocolError, set_continuation_signing_key
 
@@ -71,7 +72,7 @@ def till() -> Till:
     return Till()
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", *full_only("sqlite")])
 def saver(request: pytest.FixtureRequest) -> str:
     return request.param
 
@@ -386,8 +387,10 @@ def test_time_passes_between_question_and_answer(make: Make, till: Till):
     assert CodeModeMiddleware()._options.continuation.max_age_ms == 30 * 24 * 3_600_000
 
 
-@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
-@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize(
+    ("durability", "is_async"),
+    [("sync", False), ("async", True), ("exit", True), *full_only(("sync", True), ("async", False), ("exit", False))],
+)
 def test_every_durability(till: Till, tmp_path: Any, durability: str, is_async: bool):
     scripted = model(REFUNDS)
 

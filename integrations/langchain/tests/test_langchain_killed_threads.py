@@ -18,6 +18,7 @@ import pytest
 from forked_hosts import ForkedHosts
 from postgres_cluster import cluster, new_database
 from required import missing
+from suite import full_only
 
 MOST_KILL_MS, SOON_MS = 300, 10
 FIRST, TOGETHER, LAST = ["a0", "a1", "a2", "a3"], ["b0", "refund a", "ask because"], ["c0", "c1", "c2"]
@@ -92,7 +93,7 @@ def after(question: Any) -> set[str]:
     return set(EFFECTS[EFFECTS.index(key) + 1 :]) - set(TOGETHER if key == "b0" else ())
 
 
-@pytest.mark.parametrize(("mode", "face"), [("sync", "mode"), ("async", "mode"), ("async", "call")])
+@pytest.mark.parametrize(("mode", "face"), [("async", "mode"), *full_only(("sync", "mode"), ("async", "call"))])
 def test_sqlite(hosts: ForkedHosts, tmp_path: Path, mode: str, face: str) -> None:
     where = str(tmp_path / "checkpoints.sqlite")
     thread = Thread(hosts, tmp_path, kind="sqlite", where=where, mode=mode, face=face)
@@ -100,6 +101,7 @@ def test_sqlite(hosts: ForkedHosts, tmp_path: Path, mode: str, face: str) -> Non
     assert thread.killed_after
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("mode", ["sync", "async"])
 def test_postgres(hosts: ForkedHosts, postgres: str, tmp_path: Path, mode: str) -> None:
     where = new_database(postgres, f"t{secrets.token_hex(6)}")

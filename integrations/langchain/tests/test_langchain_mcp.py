@@ -30,6 +30,7 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException, tool
 from mcp_desk import PICTURE, Desk, seen
 from required import missing
 from scripted_agent import CONFIG, START, agent, asking, asks, content, executes, results
+from suite import each_row
 
 OLDER = Path(sys.prefix) / "clients-older" / "bin" / "python"
 COUNTED = {"type": "object", "properties": {"left": {"type": "integer"}}, "required": ["left"]}
@@ -71,8 +72,8 @@ def given(one: BaseTool, js: str = "return await tools.one({})") -> Any:
     return asyncio.run(create_code_mode_tool([one]).ainvoke({"js": js}))
 
 
-@pytest.mark.parametrize(
-    ("one", "expected"),
+@each_row(
+    "one, expected",
     [
         (answered(text('{"left": 3}'), structured={"left": 3}), {"left": 3}),
         (answered(text("[]"), structured={}), {}),
@@ -145,7 +146,7 @@ def test_an_output_that_the_server_declares_is_declared():
         assert given(one) == {"left": 3}
 
 
-@pytest.mark.parametrize("schema", [{"type": 5}, {"$ref": "https://example.com/x"}, {"pattern": "("}, "text", None])
+@each_row("schema", [{"type": 5}, {"$ref": "https://example.com/x"}, {"pattern": "("}, "text", None])
 def test_a_schema_of_a_server_that_cannot_be_read_costs_the_declaration_alone(schema: Any):
     one = answered(text("3"), structured={"left": 3}, server=SimpleNamespace(name="one", outputSchema=schema))
     assert given(one) == {"left": 3}
@@ -173,8 +174,8 @@ def test_annotations_of_another_shape_say_nothing(metadata: dict[str, Any]):
     assert annotations_of(answered(metadata=metadata)) == {}
 
 
-@pytest.mark.parametrize(
-    ("hints", "waits"),
+@each_row(
+    "hints, waits",
     [
         ({}, True),
         ({"destructiveHint": True}, True),

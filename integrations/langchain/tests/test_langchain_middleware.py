@@ -18,6 +18,7 @@ from langgraph.store.base import BaseStore
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
 from scripted_agent import CONFIG, START, ScriptedModel, Session, agent, calls, content, model, results
+from suite import each_row
 
 
 @pytest.fixture(params=[False, True], ids=["sync", "async"])
@@ -247,8 +248,8 @@ def test_streamed_updates_show_nothing_of_the_records():
 # --- HumanInTheLoopMiddleware among the neighbours ---
 
 
-@pytest.mark.parametrize("approve", [None, {"add": lambda _args: False}, lambda _name, _args: False, {"add": True}])
-@pytest.mark.parametrize("is_first", [True, False])
+@each_row("approve", [None, {"add": lambda _args: False}, lambda _name, _args: False, {"add": True}])
+@each_row("is_first", [True, False])
 def test_a_review_of_nested_tools_holds_for_programs(approve: Any, is_first: bool):
     review = HumanInTheLoopMiddleware(interrupt_on={"add": {"allowed_decisions": ["approve", "reject"]}, "sub": False})
     listed = [CodeModeMiddleware(approve=approve), review][:: 1 if is_first else -1]

@@ -23,7 +23,7 @@ def run(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    ("mode", "face"), [("sync", "call"), ("async", "mode"), *full_only(("sync", "mode"), ("async", "call"))]
+    ("mode", "face"), [("async", "mode"), *full_only(("sync", "call"), ("sync", "mode"), ("async", "call"))]
 )
 def test_killed_between_interrupt_and_resume(langchain_python: WarmPython, tmp_path: Path, mode: str, face: str):
     started = langchain_python.run(str(HOST), str(tmp_path), "start", mode, face)

@@ -27,6 +27,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.tools import StructuredTool, ToolException, tool
 from langgraph.types import interrupt
 from scripted_agent import CONFIG, START, ScriptedModel, Session, agent, content, model, results
+from suite import each_row, full_only
 
 from codemode import PoolOptions
 from codemode import create_code_mode_tool as create_core_tool
@@ -34,7 +35,7 @@ from codemode import create_code_mode_tool as create_core_tool
 HIDDEN = "langsmith:hidden"
 
 
-@pytest.fixture(params=[False, True], ids=["sync", "async"])
+@pytest.fixture(params=[True, *full_only(False)], ids=["async", "sync"])
 def is_async(request: pytest.FixtureRequest) -> bool:
     return request.param
 
@@ -371,7 +372,7 @@ def test_31_other_errors_of_a_tool_stay_hidden():
 # --- what is given wrongly ---
 
 
-@pytest.mark.parametrize("wrong", [{"approve": ["add"]}, {"approve": 3}, {"keep": [add]}, {"keep": 3}, {"keep": add}])
+@each_row("wrong", [{"approve": ["add"]}, {"approve": 3}, {"keep": [add]}, {"keep": 3}, {"keep": add}])
 def test_23_wrong_types_are_refused_where_they_are_given(wrong: dict[str, Any]):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         CodeModeMiddleware(**wrong)

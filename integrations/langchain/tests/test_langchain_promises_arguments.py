@@ -32,6 +32,7 @@ from pydantic import (
 )
 from pydantic.v1 import BaseModel as ModelV1
 from scripted_agent import APPROVE, START, Session, agent, calls, content, results
+from suite import full_only
 
 from codemode import CodeModeToolError, run_code_mode_sync
 
@@ -103,7 +104,7 @@ def place(request: pytest.FixtureRequest) -> Any:
     return request.param
 
 
-@pytest.fixture(params=[False, True], ids=["sync", "async"])
+@pytest.fixture(params=[False, *full_only(True)], ids=["sync", "async"])
 def is_async(request: pytest.FixtureRequest) -> bool:
     return request.param
 

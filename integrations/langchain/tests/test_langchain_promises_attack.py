@@ -16,9 +16,10 @@ from pydantic.v1 import BaseModel as ModelV1
 from pydantic.v1 import Field as FieldV1
 from pydantic.v1 import root_validator
 from scripted_agent import APPROVE, ScriptedModel, Session, agent, asking, calls, results
+from suite import full_only
 
 
-@pytest.fixture(params=[False, True], ids=["sync", "async"])
+@pytest.fixture(params=[True, *full_only(False)], ids=["async", "sync"])
 def is_async(request: pytest.FixtureRequest) -> bool:
     return request.param
 

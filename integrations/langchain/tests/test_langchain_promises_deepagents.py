@@ -15,13 +15,14 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 from required import missing
 from scripted_agent import ScriptedModel, Session, asking, calls, content, executes, model, results
+from suite import full_only
 
 from codemode.testing.faces import CODE_CALL
 
 APPROVE = {"type": "approve"}
 
 
-@pytest.fixture(params=[False, True], ids=["sync", "async"])
+@pytest.fixture(params=[True, *full_only(False)], ids=["async", "sync"])
 def is_async(request: pytest.FixtureRequest) -> bool:
     return request.param
 

@@ -17,6 +17,7 @@ from langgraph.func import task
 from langgraph.graph import MessagesState, StateGraph
 from langgraph.types import Command, interrupt
 from scripted_agent import APPROVE, ScriptedModel, Session, SqliteSession, agent, content, model, results
+from suite import full_only
 
 
 class Depths:
@@ -62,7 +63,7 @@ class Depths:
         )
 
 
-@pytest.fixture(params=[False, True], ids=["sync", "async"])
+@pytest.fixture(params=[True, *full_only(False)], ids=["async", "sync"])
 def depths(request: pytest.FixtureRequest) -> Depths:
     return Depths(request.param)
 
@@ -104,7 +105,7 @@ def in_a_program_in_a_program(depths: Depths, js: str, saver: Any) -> Any:
     return depths.sub_agent(DELEGATE, tools=[middle], approve={}, checkpointer=saver)
 
 
-PLACES = [as_node, two_graphs_deep, as_native_tool, in_a_program, in_a_program_in_a_program]
+PLACES = [as_node, in_a_program_in_a_program, *full_only(two_graphs_deep, as_native_tool, in_a_program)]
 
 
 @pytest.fixture(params=PLACES, ids=lambda place: place.__name__)
@@ -131,7 +132,7 @@ def test_06_one_approval_is_one_interrupt(depths: Depths, place: Any):
     assert depths.done == [1]
 
 
-@pytest.mark.parametrize("first", [1, 2])
+@pytest.mark.parametrize("first", [1, *full_only(2)])
 def test_06_two_are_answered_in_any_order_and_keep_their_ids(depths: Depths, place: Any, first: int):
     session = Session(place(depths, TWO, InMemorySaver()), depths.is_async)
     waiting = asked(session.start())

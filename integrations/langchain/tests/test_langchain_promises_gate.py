@@ -18,9 +18,10 @@ from langgraph.prebuilt import InjectedState, ToolNode, ToolRuntime
 from langgraph.types import Command
 from pydantic import AfterValidator
 from scripted_agent import APPROVE, CONFIG, START, ScriptedModel, Session, SqliteSession, agent, content, results
+from suite import full_only
 
 
-@pytest.fixture(params=[False, True], ids=["sync", "async"])
+@pytest.fixture(params=[False, *full_only(True)], ids=["sync", "async"])
 def is_async(request: pytest.FixtureRequest) -> bool:
     return request.param
 

@@ -13,6 +13,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from scripted_agent import APPROVE, ScriptedModel, Session, agent, calls, content, model, results
+from suite import full_only
 
 KEY = {"continuation": {"keys": "k" * 32}}
 JS = "await tools.say({ text: JSON.stringify([Math.random(), Date.now()]) }); return await tools.say({ text: 'end' })"
@@ -40,7 +41,7 @@ class Said:
         self.tool = say
 
 
-@pytest.fixture(params=[False, True], ids=["sync", "async"])
+@pytest.fixture(params=[False, *full_only(True)], ids=["sync", "async"])
 def is_async(request: pytest.FixtureRequest) -> bool:
     return request.param
 

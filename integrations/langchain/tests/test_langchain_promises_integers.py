@@ -9,6 +9,7 @@ import pytest
 from codemode_langchain import CodeModeMiddleware
 from langchain_core.tools import tool
 from scripted_agent import APPROVE, Session, SqliteSession, agent, content, model, results
+from suite import full_only
 
 LONG = 2**70 + 3
 SHORTER = 2**60 + 1
@@ -16,7 +17,7 @@ ROUNDED = 1152921504606847000  # what a browser makes of that
 JS = "const got = await tools.take({ id: NUMBERn, more: [1, NUMBERn] }); return { got, next: NUMBERn + 1n };"
 
 
-@pytest.fixture(params=[False, True], ids=["sync", "async"])
+@pytest.fixture(params=[True, *full_only(False)], ids=["async", "sync"])
 def is_async(request: pytest.FixtureRequest) -> bool:
     return request.param
 
@@ -45,7 +46,7 @@ class Desk:
         self.session = SqliteSession(build, is_async, path=path) if path else Session(build(), is_async)
 
 
-@pytest.fixture(params=["memory", "file"])
+@pytest.fixture(params=["file", *full_only("memory")])
 def path(request: pytest.FixtureRequest, tmp_path: Any) -> str:
     return str(tmp_path / "checkpoints.db") if request.param == "file" else ""
 

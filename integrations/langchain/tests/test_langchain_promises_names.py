@@ -13,6 +13,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool
 from pydantic import BaseModel, field_validator
 from scripted_agent import APPROVE, ScriptedModel, Session, agent, content, results
+from suite import each_row, full_only
 
 from codemode import create_code_mode_tool as create_core_tool
 
@@ -42,7 +43,7 @@ def calling(name: str) -> ScriptedModel:
     return ScriptedModel(messages=iter([AIMessage("", tool_calls=[call]), AIMessage("done")]), shown=[])
 
 
-@pytest.fixture(params=[False, True], ids=["sync", "async"])
+@pytest.fixture(params=[False, *full_only(True)], ids=["sync", "async"])
 def is_async(request: pytest.FixtureRequest) -> bool:
     return request.param
 
@@ -108,12 +109,11 @@ def codeMode() -> str:
     return "hidden"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "given",
     [named("codeMode"), codeMode, create_code_mode_tool([named("plain")]), {"name": "codeMode", "type": "custom"}],
-    ids=["tool", "function", "another code mode", "a provider's"],
 )
-@pytest.mark.parametrize("where", ["tools", "before", "after"])
+@each_row("where", ["tools", "before", "after"])
 def test_01_another_tool_called_code_mode_is_refused(given: Any, where: str):
     own, other = CodeModeMiddleware(), Giving(given)
     listed = {"tools": [own], "before": [other, own], "after": [own, other]}[where]

@@ -24,10 +24,10 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.prebuilt import InjectedState, ToolNode
 from langgraph.types import Command, Overwrite, Send
 from scripted_agent import START, ScriptedModel, Session, agent, calls, content, model, results
-from suite import rounds
+from suite import full_only, rounds
 
 
-@pytest.fixture(params=[False, True], ids=["sync", "async"])
+@pytest.fixture(params=[True, *full_only(False)], ids=["async", "sync"])
 def is_async(request: pytest.FixtureRequest) -> bool:
     return request.param
 

@@ -18,7 +18,6 @@ from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from required import missing
-from suite import full_only
 from warm_python import WarmPython
 
 ROOT = Path(__file__).parent.parent
@@ -110,6 +109,7 @@ def install_lines() -> list[str]:
     return [line for text in texts for line in re.findall(r"^(?:\$| {4}) ?(pip install [^#\n]*)", text, re.MULTILINE)]
 
 
+@pytest.mark.full
 def test_33_what_is_to_be_installed_can_be_installed_from_a_clone():
     words, others = (shlex.split(line) for line in install_lines())
     assert words == others
@@ -122,6 +122,7 @@ def test_33_what_is_to_be_installed_can_be_installed_from_a_clone():
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.full
 def test_33_the_example_says_what_it_needs(tmp_path: Path):
     bare = [sys.executable, "-I", "-S", EXAMPLE]
     done = subprocess.run(bare, capture_output=True, text=True, timeout=240, check=False)
@@ -158,7 +159,8 @@ def test_33_the_example_without_a_terminal(terminal: Terminal):
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("unbuffered", ["", *full_only("1")])
+@pytest.mark.full
+@pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_33_the_example_when_nobody_reads_any_more(terminal: Terminal, tmp_path: Path, unbuffered: str):
     reading, writing = os.pipe()
     os.close(reading)

@@ -15,6 +15,7 @@ from langchain.agents.middleware import (
 )
 from langchain_core.tools import BaseTool, StructuredTool
 from scripted_agent import START, Session, agent, asking, asks, model, results
+from suite import each_row
 
 
 def named(name: str, **metadata: Any) -> BaseTool:
@@ -37,7 +38,7 @@ CHOICES = [
 ]
 
 
-@pytest.mark.parametrize(("said", "direct", "in_programs"), CHOICES)
+@each_row("said, direct, in_programs", CHOICES)
 def test_a_tool_is_in_programs_or_called_directly_or_both(said: Any, direct: list[str], in_programs: list[str]):
     scripted = asking(asks(*((name, {"n": 1}) for name in ALL)))
     output = Session(agent((), TOOLS, CodeModeMiddleware(**said), model=scripted)).start()

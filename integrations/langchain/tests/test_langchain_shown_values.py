@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from codemode_langchain.shown_values import shown
 from pydantic import BaseModel, SecretStr, model_validator
+from suite import each_row
 
 
 class Part(BaseModel):
@@ -25,7 +25,7 @@ class Whole(BaseModel):
         return self
 
 
-@pytest.mark.parametrize(
+@each_row(
     "given",
     [
         {"lists": [[], [""]]},

@@ -33,6 +33,7 @@ from langgraph.prebuilt import ToolNode
 from langgraph.types import Command, interrupt
 from pydantic import AfterValidator
 from scripted_agent import ScriptedModel, asks, calls
+from suite import each_row
 
 from codemode import (
     ALL_TENANTS,
@@ -491,7 +492,7 @@ def _outer(desk: Desk, how: str, continuation: Any) -> Any:
     return made.compile(checkpointer=desk.saver)
 
 
-@pytest.mark.parametrize("how", ["agent", "within", "tool", "CodeCall", "exec"])
+@each_row("how", ["agent", "within", "tool", "CodeCall", "exec"])
 def test_programs_whose_claims_are_elsewhere_are_refused(how: str) -> None:
     desk = Desk(MemoryInterruptStore(), InMemorySaver())
     for continuation in ({}, {"guard": MemoryInterruptStore().guard}):

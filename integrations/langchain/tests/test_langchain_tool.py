@@ -18,6 +18,7 @@ from langgraph.graph import MessagesState, StateGraph
 from langgraph.prebuilt import InjectedState, ToolNode, ToolRuntime
 from pydantic import BaseModel
 from scripted_agent import calls
+from suite import each_row
 
 from codemode import CodeModeToolApprovalRequiredError, CodeModeToolError, run_code_mode
 from codemode import create_code_mode_tool as create_core_tool
@@ -286,8 +287,8 @@ def undescribed(a: int) -> int:
     return a
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
+@each_row(
+    "given, said",
     [
         (add, "tools must be a list of tools, or a toolkit, got StructuredTool"),
         (undescribed, "got function"),
@@ -297,7 +298,7 @@ def undescribed(a: int) -> int:
         ([undescribed], "'undescribed' cannot be a tool: Function must have a docstring"),
     ],
 )
-@pytest.mark.parametrize("make", [create_code_mode_tool, create_code_call_tools, create_exec_wait_tools])
+@each_row("make", [create_code_mode_tool, create_code_call_tools, create_exec_wait_tools])
 def test_what_is_no_list_of_tools_is_told_at_once(make: Any, given: Any, said: str):
     with pytest.raises(ValueError, match=said):
         make(given)

@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
 from agents import ToolOutputFileContent, ToolOutputImage, ToolOutputText
 from codemode_openai_agents.content import content_of, object_of, shown, value_of, with_content_schemas
+from suite import each_row
 
 HELLO = "aGVsbG8="
 IMAGE: dict[str, Any] = {"type": "image", "image_url": f"data:image/png;base64,{HELLO}"}
 PDF: dict[str, Any] = {"type": "file", "file_data": f"data:application/pdf;base64,{HELLO}", "filename": "a.pdf"}
 
 
-@pytest.mark.parametrize(
-    ("given", "described"),
+@each_row(
+    "given, described",
     [
         (IMAGE, ("image", "image/png", 5, None)),
         ({**IMAGE, "detail": "low"}, ("image", "image/png", 5, None)),
@@ -41,7 +41,7 @@ def test_a_file_of_bare_base64_is_of_the_type_that_its_name_says() -> None:
     assert object_of(part) == PDF
 
 
-@pytest.mark.parametrize(
+@each_row(
     "given",
     [
         3,
@@ -58,8 +58,8 @@ def test_what_is_no_content(given: Any) -> None:
     assert content_of(given) is None
 
 
-@pytest.mark.parametrize(
-    ("output", "is_of_server", "value"),
+@each_row(
+    "output, is_of_server, value",
     [
         (ToolOutputText(text="x"), False, "x"),
         ([{"type": "text", "text": "x"}, ToolOutputText(text="y")], False, ["x", "y"]),

@@ -119,6 +119,7 @@ async def journey(page: Page, url: str, shop: Shop) -> None:
     assert sorted(shop.paid) == [("ada", 900), ("bob", 9000)]
 
 
+@pytest.mark.full
 def test_a_program_in_a_chat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = installed()
     from browsing import open_hall, visiting

@@ -16,6 +16,7 @@ from pydantic_ai.capabilities import Hooks
 from pydantic_ai.exceptions import ToolFailed, UnexpectedModelBehavior, UsageLimitExceeded, UserError
 from pydantic_ai.messages import ModelMessagesTypeAdapter
 from scripted import Script, meta, script
+from suite import each_row
 
 from codemode import CodeCallResult
 
@@ -82,8 +83,8 @@ def test_inner_calls_count_beside_the_outer_one() -> None:
             ran(Script(over, "done"), [double], limits=UsageLimits(tool_calls_limit=limit))
 
 
-@pytest.mark.parametrize("call", ["script", "caught", "unthrown", "invoke"])
-@pytest.mark.parametrize("error", [UsageLimitExceeded("no more"), UserError("wrong"), UnexpectedModelBehavior("odd")])
+@each_row("call", ["script", "caught", "unthrown", "invoke"])
+@each_row("error", [UsageLimitExceeded("no more"), UserError("wrong"), UnexpectedModelBehavior("odd")])
 def test_what_ends_the_run_ends_it_whatever_the_script_does(call: str, error: Exception) -> None:
     def fails(n: int) -> int:
         """Fail."""
@@ -152,7 +153,7 @@ FAILURES = {
 }
 
 
-@pytest.mark.parametrize("kind", FAILURES)
+@each_row("kind", FAILURES)
 def test_a_failure_is_told_as_a_status_with_a_code(kind: str) -> None:
     tool, code, words = FAILURES[kind]
     given = '{"n": 1}' if kind != "schema" else '{"n": "one"}'

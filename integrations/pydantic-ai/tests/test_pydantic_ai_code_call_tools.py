@@ -26,6 +26,7 @@ from pydantic_ai.mcp import MCPToolset
 from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import FunctionToolset
 from scripted import Script, meta, program, script
+from suite import each_row
 
 from codemode import CodeCallOptions, create_code_call_tools
 
@@ -141,9 +142,7 @@ def test_without_other_tools_there_is_no_code_call() -> None:
     assert steps.tool_names == []
 
 
-@pytest.mark.parametrize(
-    "name", ["codecall_search", "codecall_x", "CodeCall.execute", "c\u043edecall_search", "codecall:"]
-)
+@each_row("name", ["codecall_search", "codecall_x", "CodeCall.execute", "c\u043edecall_search", "codecall:"])
 def test_no_tool_looks_like_a_meta_tool(name: str) -> None:
     with pytest.raises((ValueError, UserError), match=r"meta-tool|name of the CodeCall tool"):
         ran(Script("done"), [named(name), named("other")])
@@ -156,8 +155,8 @@ def test_wrong_metadata_is_told_with_its_path() -> None:
         ran(Script("done"), [named("scale", tags=3)])
 
 
-@pytest.mark.parametrize(
-    ("given", "path"),
+@each_row(
+    "given, path",
     [
         ({"top_k": 51}, "top_k"),
         ({"vm": {"preset": "loose"}}, "vm.preset"),

@@ -24,6 +24,7 @@ from pydantic_ai import Agent, Tool, ToolReturn
 from pydantic_ai.capabilities import AbstractCapability, Hooks
 from pydantic_ai.toolsets import FunctionToolset, WrapperToolset
 from scripted import Script, program
+from suite import each_row
 from typing_extensions import TypedDict
 
 
@@ -127,14 +128,14 @@ def closed(schema: Any) -> list[bool]:
     return [one.get("additionalProperties") is False for one in found if one.get("type") == "object"]
 
 
-@pytest.mark.parametrize("kind", [Item, list[Item], Item | None, Row, list[Row], Last, ToolReturn[Item]])
+@each_row("kind", [Item, list[Item], Item | None, Row, list[Row], Last, ToolReturn[Item]])
 def test_what_is_written_with_its_fields_alone_is_closed(kind: Any) -> None:
     declared, exact = schema_of(kind)
     assert exact != declared
     assert all(closed(exact))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "kind",
     [
         *(

@@ -24,6 +24,7 @@ from pydantic_ai.native_tools import WebSearchTool
 from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import FunctionToolset, WrapperToolset
 from scripted import Script, execute, run_id_of, wait
+from suite import each_row
 
 import codemode
 from codemode import Namespace, NamespaceRegistry, ToolSource, namespace_tool
@@ -99,7 +100,7 @@ def test_switched_off_it_changes_nothing(options: Any) -> None:
     assert (script.tool_names, script.returned()) == (["double"], 8)
 
 
-@pytest.mark.parametrize("options", [None, True, {}, {"tools": {"codeMode": {"timeoutMs": 500}}}, {"tools": {}}])
+@each_row("options", [None, True, {}, {"tools": {"codeMode": {"timeoutMs": 500}}}, {"tools": {}}])
 def test_there_it_is_on(options: Any) -> None:
     capability = ExecWait(options=options)
     script = Script("done")
@@ -127,8 +128,8 @@ def test_a_tool_called_exec_is_an_entry_like_any_other() -> None:
     assert script.returned()["value"] == [ids, "ran ls", "ran pwd"]
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
+@each_row(
+    "given, said",
     [
         ({"direct": ["exec"]}, "exec"),
         ({"direct": [Tool(double, name="wait")]}, "wait"),
@@ -199,17 +200,16 @@ class Takes(AbstractCapability[Any]):
         return replace(request_context, model_request_parameters=replace(given, function_tools=left))
 
 
-@pytest.mark.parametrize(
-    ("capability", "said"),
+@each_row(
+    "capability, said",
     [
         (Adds(), "'sneaked' would be offered too"),
         (Adds(late=True), "'sneaked' would be offered too"),
         (Adds(native=True), "'web_search' would be offered too"),
         (Takes(), "'wait' would be missing"),
     ],
-    ids=["added", "added-late", "native", "taken"],
 )
-@pytest.mark.parametrize("is_streamed", [False, True], ids=["run", "stream"])
+@each_row("is_streamed", [False, True])
 def test_a_request_that_offers_something_else_is_not_made(capability: Any, said: str, is_streamed: bool) -> None:
     if getattr(capability, "late", False) and not hasattr(AbstractCapability, "prepare_model_request"):
         pytest.skip("this version has no hook that late")
@@ -416,7 +416,7 @@ async def cancels(agent: Agent[Any, Any], asked: asyncio.Event) -> None:
     assert running.cancelled()
 
 
-@pytest.mark.parametrize("way", ["success", "error", "limit", "broken off", "cancelled"])
+@each_row("way", ["success", "error", "limit", "broken off", "cancelled"])
 def test_no_call_outlives_the_run_of_the_agent(way: str) -> None:
     async def main() -> None:
         held, asked = Held(), asyncio.Event()

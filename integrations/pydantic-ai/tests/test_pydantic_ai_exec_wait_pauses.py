@@ -13,6 +13,7 @@ from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, Tool, 
 from pydantic_ai.exceptions import CallDeferred, UserError
 from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelResponse, ToolCallPart
 from scripted import Script, execute, wait
+from suite import each_row
 
 import codemode
 from codemode import SqliteInterruptStore, ToolSource
@@ -65,15 +66,14 @@ def first_steps(where: str) -> list[Any]:
     return [execute(REFUND, "waiting")] if where == "exec" else [execute(YIELDED), wait()]
 
 
-@pytest.mark.parametrize("where", ["exec", "wait"])
-@pytest.mark.parametrize(
-    ("answer", "value", "done"),
+@each_row("where", ["exec", "wait"])
+@each_row(
+    "answer, value, done",
     [
         (True, "refunded 500 for a", [("a", 500)]),
         (ToolApproved(override_args={"order": "a", "cents": 300}), "refunded 300 for a", [("a", 300)]),
         (ToolDenied("not this one"), None, []),
     ],
-    ids=["approved", "edited", "denied"],
 )
 def test_an_inner_call_is_shown_and_answered(where: str, answer: Any, value: Any, done: Any) -> None:
     async def main() -> None:

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import codemode_pydantic_ai
-import pytest
 from codemode_pydantic_ai.framework_internals import mark_questions
 from pydantic_ai import DeferredToolRequests
 from pydantic_ai.messages import ToolCallPart
+from suite import each_row
 
 FILES = sorted(Path(codemode_pydantic_ai.__file__).parent.glob("*.py"))
 OWN_VARS = {"_run"}  # a copy of a capability gets one of its own
@@ -35,7 +35,7 @@ def private_names(tree: ast.AST) -> Iterator[str]:
             yield from {str(node.slice.value)} - OWN_VARS if is_private(str(node.slice.value)) else ()
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+@each_row("path", FILES)
 def test_private_names_of_others_are_in_one_file(path: Path) -> None:
     found = set(private_names(ast.parse(path.read_text(encoding="utf-8"))))
     assert found == ({"_kinds"} if path.stem == "framework_internals" else set())

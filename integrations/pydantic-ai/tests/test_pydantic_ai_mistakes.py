@@ -18,6 +18,7 @@ from pydantic_ai import Agent
 from pydantic_ai.exceptions import UserError
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.toolsets import FunctionToolset
+from suite import each_row
 
 WAIT_SECONDS = 60.0
 
@@ -45,8 +46,8 @@ def test_who_gives_an_agent_the_class_is_told_to_write_an_object(capability: Any
         asyncio.run(asyncio.wait_for(agent.run("go"), WAIT_SECONDS))
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
+@each_row(
+    "given, said",
     [
         (double, "tools must be a toolset, or a list of tools and functions, got function"),
         ("double", "got str"),
@@ -61,8 +62,8 @@ def test_what_is_no_list_of_tools_is_told_at_once(given: Any, said: str) -> None
         create_code_mode_tool(given)
 
 
-@pytest.mark.parametrize("wrapped", [[double], double, None])
-@pytest.mark.parametrize("kind", [CodeModeToolset, CodeCallToolset])
+@each_row("wrapped", [[double], double, None])
+@each_row("kind", [CodeModeToolset, CodeCallToolset])
 def test_what_is_no_toolset_is_told_at_once(kind: Any, wrapped: Any) -> None:
     with pytest.raises(
         ValueError, match=r"what is wrapped must be a toolset, such as FunctionToolset\(\[\.\.\.\]\), got"

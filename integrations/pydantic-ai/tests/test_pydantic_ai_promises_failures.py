@@ -15,6 +15,7 @@ from pydantic_ai.capabilities import Hooks
 from pydantic_ai.exceptions import RunCancelled, ToolFailed, UnexpectedModelBehavior
 from pydantic_ai.toolsets import FunctionToolset
 from scripted import Script, program
+from suite import each_row
 
 import codemode
 
@@ -74,8 +75,8 @@ FAILING = {
 }
 
 
-@pytest.mark.parametrize("max_retries", [0, 1])
-@pytest.mark.parametrize("kind", FAILING)
+@each_row("max_retries", [0, 1])
+@each_row("kind", FAILING)
 def test_25_a_caught_failure_costs_nothing_however_often(kind: str, max_retries: int) -> None:
     tool, text = FAILING[kind]
     script = Script(program(MANY), program(MANY, "again"), "done")

@@ -23,6 +23,7 @@ from pydantic_ai.exceptions import UserError
 from pydantic_ai.messages import ModelMessagesTypeAdapter, ToolCallPart
 from pydantic_ai.toolsets import AbstractToolset, FunctionToolset
 from scripted import Script, program
+from suite import each_row
 
 WAIT_SECONDS = 60.0
 CALL = "return await tools.refund({ order: 'a' })"
@@ -136,7 +137,7 @@ FILTERS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("where", FILTERS)
+@each_row("where", FILTERS)
 def test_03_a_tool_that_something_else_took_out_of_this_step_cannot_be_called(where: str) -> None:
     desk, script = Desk(), Script([*direct(), *program("return await tools['refund']({ order: 'a' })")], "done")
     result = within(agent(desk, script, capabilities=FILTERS[where]()).run("go"))

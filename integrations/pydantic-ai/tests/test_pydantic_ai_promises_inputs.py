@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Generator, Iterable, Iterator
 from typing import Annotated, Any, NamedTuple
 
-import pytest
 from codemode_pydantic_ai import CodeMode
 from gated import KINDS, Gate, within
 from pydantic import AfterValidator, BaseModel
@@ -15,6 +14,7 @@ from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, RunCon
 from pydantic_ai.capabilities import AbstractCapability, HandleDeferredToolCalls
 from pydantic_ai.toolsets import FunctionToolset
 from scripted import Script, program
+from suite import each_row
 from typing_extensions import TypedDict
 
 
@@ -36,11 +36,11 @@ def agent_of(script: Script, tool: Tool[Any], *, wraps: str = "", capabilities: 
     )
 
 
-@pytest.mark.parametrize("wraps", ["", "p"])
-@pytest.mark.parametrize(
+@each_row("wraps", ["", "p"])
+@each_row(
     "given", ["{ a: { x: 1 } }", "{ known: { x: 1 } }", "{ known: { known: 1, x: 2 } }", "{ x: { known: { x: 1 } } }"]
 )
-@pytest.mark.parametrize("is_open", [True, False])
+@each_row("is_open", [True, False])
 def test_02_an_input_of_one_name_keeps_that_name(given: str, wraps: str, *, is_open: bool) -> None:
     ran: list[Any] = []
 
@@ -83,9 +83,9 @@ def of_typed_dict(order: Slip) -> Any:
     return order
 
 
-@pytest.mark.parametrize("wraps", ["", "p"])
-@pytest.mark.parametrize("function", [of_model, of_dataclass, of_typed_dict])
-@pytest.mark.parametrize("order", [7, {"order": 7}, {"cents": 7}, {"order": {"order": 7}}])
+@each_row("wraps", ["", "p"])
+@each_row("function", [of_model, of_dataclass, of_typed_dict])
+@each_row("order", [7, {"order": 7}, {"cents": 7}, {"order": {"order": 7}}])
 def test_02_a_model_as_the_only_parameter_is_shown_as_the_input(function: Any, order: Any, wraps: str) -> None:
     name = f"{wraps}_gated" if wraps else "gated"
     tool = Tool[Any](function, name="gated", requires_approval=True)
@@ -175,8 +175,8 @@ ITERATORS: Any = [
 ]
 
 
-@pytest.mark.parametrize("kind", KINDS[:2])
-@pytest.mark.parametrize(("function", "value"), ITERATORS)
+@each_row("kind", KINDS[:2])
+@each_row("function, value", ITERATORS)
 def test_02_to_show_an_iterator_takes_nothing_from_it(kind: str, function: Any, value: Any) -> None:
     gate = Gate(kind, function, {"value": value})
     paused, history = gate.paused()
@@ -219,8 +219,8 @@ class Wraps(Changes):
         return await handler(changed)
 
 
-@pytest.mark.parametrize("gate", ["requires_approval", "toolset"])
-@pytest.mark.parametrize("hook", [Changes(), Changes(in_place=True), Wraps(), Wraps(in_place=True)])
+@each_row("gate", ["requires_approval", "toolset"])
+@each_row("hook", [Changes(), Changes(in_place=True), Wraps(), Wraps(in_place=True)])
 def test_02_what_a_hook_changes_after_it_was_shown_does_not_run(hook: Any, gate: str) -> None:
     ran: list[Any] = []
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from suite import full_only
 from warm_python import WarmPython
 
 HERE = Path(__file__).parents[1]
@@ -33,6 +32,7 @@ def install_line() -> list[str]:
     return shlex.split(line)
 
 
+@pytest.mark.full
 def test_33_what_is_to_be_installed_can_be_installed_from_a_clone() -> None:
     # Nothing that is installed here may help; and nothing is installed.
     done = run(sys.executable, "-m", *install_line(), "--dry-run", "--ignore-installed", "--quiet", cwd=ROOT)
@@ -57,7 +57,8 @@ def test_33_the_example_ends_without_a_terminal(pydantic_ai_python: WarmPython) 
     assert done.stderr == "\nNobody answers, so nothing is refunded. Run this in a terminal.\n"
 
 
-@pytest.mark.parametrize("said", ["e\nmuch\n5\nno\n", *full_only("")])
+@pytest.mark.full
+@pytest.mark.parametrize("said", ["e\nmuch\n5\nno\n", ""])
 def test_33_the_example_ends_quietly_when_nobody_reads_on(said: str) -> None:
     reader, writer = os.pipe()
     os.close(reader)

@@ -13,7 +13,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.toolsets import FunctionToolset
 from scripted import Script, program
-from suite import rounds
+from suite import each_row, rounds
 
 from codemode import PoolOptions, WorkerPool, set_max_workers
 
@@ -236,7 +236,7 @@ def test_23_a_pool_of_the_wrong_kind_is_told_at_once(wrong: Any) -> None:
             make()
 
 
-@pytest.mark.parametrize("wrong", [0.5, "three", None, True, -1])
+@each_row("wrong", [0.5, "three", None, True, -1])
 def test_23_retries_of_the_wrong_kind_are_told_at_once(wrong: Any) -> None:
     for make in (
         lambda: CodeMode(max_retries=wrong),

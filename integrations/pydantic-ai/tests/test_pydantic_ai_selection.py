@@ -11,6 +11,7 @@ from pydantic_ai import Agent, RunContext, Tool, ToolDefinition, UserError
 from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.toolsets import FunctionToolset
 from scripted import Script, program
+from suite import each_row
 
 WAIT_SECONDS = 60.0
 
@@ -50,7 +51,7 @@ CHOICES = [
 ]
 
 
-@pytest.mark.parametrize(("said", "direct", "in_programs"), CHOICES)
+@each_row("said, direct, in_programs", CHOICES)
 def test_a_tool_is_in_programs_or_called_directly_or_both(said: Any, direct: list[str], in_programs: list[str]) -> None:
     script = Script("done")
     ran(script, CodeMode(**said))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 
-import pytest
 from codemode_pydantic_ai import CodeMode, ExecWait, conversation_state
 from codemode_pydantic_ai.conversation_state import ConversationStates
 from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelRequest, ModelResponse, ToolCallPart
 from scripted import Script, execute
+from suite import each_row
 
 WRITE = "await state.set('n', (await state.get('n') ?? 0) + 1); return await state.get('n')"
 
@@ -39,7 +39,7 @@ def test_a_conversation_is_known_by_a_call_of_its_history():
     assert kept(states, Context("c", ("3", "c"), ("4", "d"))) is first  # the beginning was left out
 
 
-@pytest.mark.parametrize(
+@each_row(
     "forged",
     [
         Context("c", ("9", "x")),
@@ -49,7 +49,6 @@ def test_a_conversation_is_known_by_a_call_of_its_history():
         Context(None, ("1", "a"), ("9", "x")),
         Context("c1", ("", "a"), ("9", "x")),
     ],
-    ids=["id alone", "program", "call", "conversation", "none", "shifted"],
 )
 def test_an_id_alone_opens_nothing(forged):
     states = ConversationStates("codeMode", "js")

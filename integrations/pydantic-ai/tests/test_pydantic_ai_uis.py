@@ -19,6 +19,7 @@ from pydantic_ai.ui import UIAdapter
 from pydantic_ai.ui.ag_ui import AGUIAdapter
 from pydantic_ai.ui.vercel_ai import VercelAIAdapter
 from scripted import Script, meta, program, script
+from suite import each_row
 from test_pydantic_ai_approvals import Desk
 from ui_clients import AGUIClient, UseChat, transcript
 
@@ -179,9 +180,9 @@ def approve_over_ag_ui(server: Server) -> None:
     assert client.interrupts == []
 
 
-@pytest.mark.parametrize("keeps", [True, False], ids=["server_history", "client_history"])
-@pytest.mark.parametrize("call", ["script", "direct"])
-@pytest.mark.parametrize("adapter", [VercelChat, AGUIChat])
+@each_row("keeps", [True, False])
+@each_row("call", ["script", "direct"])
+@each_row("adapter", [VercelChat, AGUIChat])
 def test_what_waits_behind_code_call_is_answered_on_the_wire(adapter: Any, call: str, keeps: bool) -> None:
     settings = {"sdk_version": 6} if adapter is VercelChat else {}
     server = Server(adapter, keeps=keeps, **settings)

@@ -10,7 +10,7 @@ from itertools import count
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from suite import rounds
+from suite import each_row, rounds
 
 from codemode.guest.analysis import analyse
 
@@ -97,22 +97,24 @@ def test_a_quadratic_program_is_answered_in_time(analyser):
     assert time.perf_counter() - start < 60
 
 
-@pytest.mark.parametrize(
+LONG = rounds(20_000, 100_000)
+
+
+@each_row(
     "source",
     [
-        "(" * 100_000,
-        "[" * 100_000 + "]" * 100_000,
-        "let a: " + "[" * 50_000 + "]" * 50_000,
-        "a" + ".b" * 100_000 + "()",
-        "x" + " as y" * 20_000,
-        "tools.a(" * 50_000 + ")" * 50_000,
-        "tools.a(" + "{a:" * 50_000 + "1" + "}" * 50_000 + ")",
-        "(" * 30_000 + "tools.a" + ")" * 30_000 + "({})",
-        "if (a) " * 50_000 + ";",
-        "`${" * 50_000,
-        "type A = 1\n" * 25_000,
+        "(" * LONG,
+        "[" * LONG + "]" * LONG,
+        "let a: " + "[" * LONG + "]" * LONG,
+        "a" + ".b" * LONG + "()",
+        "x" + " as y" * LONG,
+        "tools.a(" * LONG + ")" * LONG,
+        "tools.a(" + "{a:" * LONG + "1" + "}" * LONG + ")",
+        "(" * LONG + "tools.a" + ")" * LONG + "({})",
+        "if (a) " * LONG + ";",
+        "`${" * LONG,
+        "type A = 1\n" * LONG,
     ],
-    ids=lambda source: source[:12],
 )
 def test_deep_and_wide_programs(analyser, source):
     result = analyser(source, LONG_MS)

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from in_loop import in_loop
 from jsonschema import Draft202012Validator
-from suite import each_row
+from suite import each_row, rounds
 from waiting import until
 
 from codemode.mcp.config.values import ServerConfig
@@ -119,10 +119,10 @@ def test_many_names_and_deep_values_are_bounded() -> None:
     for _ in range(5000):
         deep = [deep]
     assert len(json.dumps(schema_of(shape_of(deep)))) < 400
-    endless = shape_of([[{"x": n, "y": [n]} for n in range(1000)] for _ in range(1000)])
+    endless = shape_of([[{"x": n, "y": [n]} for n in range(rounds(200, 1000))] for _ in range(rounds(200, 1000))])
     assert len(json.dumps(schema_of(endless))) < 1000
     tree: Any = 1
-    for level in range(7):
+    for level in range(rounds(6, 7)):
         tree = {f"k{'abcdefgh'[level]}{side}": tree for side in "lrmno"}
     twice = bounded(join(shape_of(tree), shape_of(tree)))
     assert len(json.dumps(schema_of(twice))) < learning.MAX_SHAPE_CHARACTERS

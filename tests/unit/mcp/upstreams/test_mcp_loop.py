@@ -6,6 +6,7 @@ import asyncio
 import json
 import threading
 from collections.abc import AsyncIterator
+from itertools import product
 from typing import Any
 
 import httpx2
@@ -13,6 +14,7 @@ import mcp_types as types
 import pytest
 from in_loop import in_loop
 from mcp.shared.message import SessionMessage
+from suite import full_only
 
 from codemode.mcp.config.values import ServerConfig
 from codemode.mcp.upstreams import lines, offered, stdio, streams
@@ -162,8 +164,16 @@ async def test_who_asks_and_does_not_read_gets_few_answers_and_wakes_one_sender_
     assert len(pipe.written) == streams._MOST_WAITING + 2
 
 
-@pytest.mark.parametrize("ends", [b"\n\n", b"\r\n\r\n", b"\r\r", b"\r\n\n"])
-@pytest.mark.parametrize("pieces", [1, 7, 50_000])
+ENDS = [b"\n\n", b"\r\n\r\n", b"\r\r", b"\r\n\n"]
+
+
+@pytest.mark.parametrize(
+    ("ends", "pieces"),
+    [
+        *zip(ENDS, (50_000, 7, 1, 7), strict=True),
+        *full_only(*product(ENDS, (1, 7, 50_000))),
+    ],
+)
 @in_loop
 async def test_an_event_of_more_values_than_the_loop_can_read_ends_the_stream(
     ends: bytes, pieces: int, monkeypatch: pytest.MonkeyPatch
