@@ -12,7 +12,7 @@ _script = runpy.run_path(str(ROOT / "integrations" / "lowest_versions.py"))
 lowest_versions, to_test = _script["lowest_versions"], _script["to_test"]
 
 
-def test_32_the_development_tools_take_no_lower_ones():
+def test_the_development_tools_take_no_lower_ones():
     here = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     said = dict(re.findall(r'"(pydantic-ai-slim|langchain|langgraph)(?:\[[^]]*\])?>=([\d.]+)', here))
     lowest = dict(one.split("==") for one in lowest_versions(ROOT / "integrations"))
@@ -26,7 +26,7 @@ def test_32_the_development_tools_take_no_lower_ones():
     assert len(said) == 3
 
 
-def test_32_a_requirement_without_a_lower_bound_is_refused(tmp_path: Path):
+def test_a_requirement_without_a_lower_bound_is_refused(tmp_path: Path):
     plugin = tmp_path / "plugin"
     plugin.mkdir()
     said = '[project]\ndependencies = ["codemode-toolkit>=0.1", "framework[extra]>=1.2,<2"]\n'
@@ -37,7 +37,7 @@ def test_32_a_requirement_without_a_lower_bound_is_refused(tmp_path: Path):
         lowest_versions(tmp_path)
 
 
-def test_32_a_plugin_runs_again_where_a_lower_version_is_another_one(tmp_path: Path):
+def test_a_plugin_runs_again_where_a_lower_version_is_another_one(tmp_path: Path):
     installed = version("pytest")
     for name, bound in {"same": installed, "zeros": f"{installed}.0", "older": "8.0"}.items():
         (tmp_path / name).mkdir()

@@ -32,7 +32,7 @@ async def told(url: str, arguments: dict[str, str]) -> dict[str, Any]:
         return said_by(await client.call_tool("codemode_run", arguments))
 
 
-async def test_20_what_waits_is_edited_and_approved_on_its_page_and_runs_once(
+async def test_what_waits_is_edited_and_approved_on_its_page_and_runs_once(
     hall: Hall, host: Host, tmp_path: Path
 ) -> None:
     url = await asyncio.to_thread(lambda: host.url)

@@ -82,14 +82,14 @@ def pressed(page: Page, name: str, value: str) -> Page:
         ("/either", "8", {"either": "8"}),
     ],
 )
-def test_19_what_is_typed_into_a_control_arrives(name: str, text: str, changes: dict[str, Any]):
+def test_what_is_typed_into_a_control_arrives(name: str, text: str, changes: dict[str, Any]):
     value = decided(shown().fill(name, text))
     assert value == {**VALUE, **changes}
     (key,) = changes
     assert type(value[key]) is type(changes[key])
 
 
-def test_19_a_box_arrives_with_and_without_its_tick():
+def test_a_box_arrives_with_and_without_its_tick():
     assert decided(shown().tick("/express", is_ticked=False)) == {**VALUE, "express": False}
     away = {**VALUE, "express": False}
     page = page_of(fields_of(SCHEMA, away)).tick("/express", is_ticked=True)
@@ -97,7 +97,7 @@ def test_19_a_box_arrives_with_and_without_its_tick():
 
 
 @pytest.mark.parametrize("name", ["/note", "/count", "/level", "/lines"])
-def test_19_what_is_left_out_is_absent_and_null_is_null(name: str):
+def test_what_is_left_out_is_absent_and_null_is_null(name: str):
     key = name[1:]
     without = {one: value for one, value in VALUE.items() if one != key}
     assert decided(shown().fill(f"state:{name}", "absent")) == without
@@ -107,13 +107,13 @@ def test_19_what_is_left_out_is_absent_and_null_is_null(name: str):
     assert read_form(page_of(fields_of(SCHEMA, without)).items(), SCHEMA, without).value == without
 
 
-def test_19_an_optional_number_that_is_cleared_is_absent_and_an_empty_text_is_a_text():
+def test_an_optional_number_that_is_cleared_is_absent_and_an_empty_text_is_a_text():
     assert "count" not in decided(shown().fill("/count", ""))
     assert decided(shown().fill("/note", "x").fill("state:/note", "set"))["note"] == "x"
     assert decided(shown().fill("/note", "").fill("state:/note", "set"))["note"] == ""
 
 
-def test_19_items_are_added_and_removed_by_buttons_and_nothing_typed_is_lost():
+def test_items_are_added_and_removed_by_buttons_and_nothing_typed_is_lost():
     page = pressed(shown().fill("/cents", "nonsense").fill("/tags/2", "C"), "remove", "/tags/0")
     assert [page.control(f"/tags/{at}")["value"] for at in (0, 1)] == ["b", "C"]
     assert page.control("/cents")["value"] == "nonsense"
@@ -127,24 +127,24 @@ def test_19_items_are_added_and_removed_by_buttons_and_nothing_typed_is_lost():
     assert decided(page) == {**VALUE, "cents": 9, "tags": ["b", "C", "new"], "lines": lines}
 
 
-def test_19_another_choice_opens_its_fields_and_decides_nothing_before_they_are_seen():
+def test_another_choice_opens_its_fields_and_decides_nothing_before_they_are_seen():
     page = shown().select("/pay", "Bank")
     for again in (pressed(page, "choose", "/pay"), page_of(read_form(page.items(), SCHEMA, VALUE).typed)):
         assert read_form(page.items(), SCHEMA, VALUE).is_redrawn
         assert decided(again.fill("/pay/iban", "DE1")) == {**VALUE, "pay": {"iban": "DE1"}}
 
 
-def test_19_choices_that_read_the_same_are_told_apart():
+def test_choices_that_read_the_same_are_told_apart():
     labels = [one["label"] for one in shown().control("/level")["options"]]
     assert labels == ["(none)", "1", '"1"']
     assert [one["label"] for one in shown().control("/speed")["options"]] == ["slow", "fast"]
 
 
-def test_19_one_text_is_a_number_when_that_is_chosen():
+def test_one_text_is_a_number_when_that_is_chosen():
     assert decided(shown().select("choice:/either", "integer")) == {**VALUE, "either": 7}
 
 
-def test_19_an_absent_object_opens_before_it_is_decided():
+def test_an_absent_object_opens_before_it_is_decided():
     page = shown().fill("state:/sent_to", "set")
     edited = read_form(page.items(), SCHEMA, VALUE)
     assert edited.is_redrawn
@@ -152,7 +152,7 @@ def test_19_an_absent_object_opens_before_it_is_decided():
     assert decided(shown().fill("state:/sent_to", "null")) == {**VALUE, "sent_to": None}
 
 
-def test_19_every_problem_stands_at_its_field_and_nothing_typed_is_lost():
+def test_every_problem_stands_at_its_field_and_nothing_typed_is_lost():
     page = shown().fill("/cents", "0").fill("/share", "much").fill("/order", "kept \u202e").fill("/day", "tomorrow")
     page.fill("/lines/0/n", "1.5")
     edited = read_form(page.items(), SCHEMA, VALUE)
@@ -174,20 +174,20 @@ def test_19_every_problem_stands_at_its_field_and_nothing_typed_is_lost():
     assert decided(again)["order"] == "kept \u202e"
 
 
-def test_19_a_problem_of_what_is_missing_stands_where_it_belongs():
+def test_a_problem_of_what_is_missing_stands_where_it_belongs():
     schema = {"type": "object", "properties": {"a": {"type": "string"}, "b": {"$ref": "#/$defs/Line"}}}
     schema |= {"required": ["a", "b"], "$defs": {"Line": LINE}}
     edited = read_form(page_of(fields_of(schema, {"b": {"sku": "x"}})).items(), schema, {"b": {"sku": "x"}})
     assert edited.problems == {"/a": ["is required"], "/b/n": ["is required"]}
 
 
-def test_19_a_caller_sends_what_it_changes_alone():
+def test_a_caller_sends_what_it_changes_alone():
     assert read_form([("/cents", "9000"), ("reason", "ok")], SCHEMA, VALUE).value == {**VALUE, "cents": 9000}
     assert read_form([("reason", "ok")], SCHEMA, VALUE).unchanged
     assert read_form([("/cents", "x")], SCHEMA, VALUE).problems.keys() == {"/cents"}
 
 
-def test_19_both_halves_changed_is_asked_about_and_the_answer_counts():
+def test_both_halves_changed_is_asked_about_and_the_answer_counts():
     page = shown().fill("/cents", "1").fill("json", '{"cents": 2}')
     edited = read_form(page.items(), SCHEMA, VALUE)
     assert edited.problems.keys() == {""}
@@ -199,7 +199,7 @@ def test_19_both_halves_changed_is_asked_about_and_the_answer_counts():
 
 
 @each_row("text", ["", "{", '{"a": 1} x', "NaN", "1e999", "[" * 129 + "]" * 129, "9" * 1001, '{"a": undefined}'])
-def test_19_json_text_that_is_none_is_said_and_kept(text: str):
+def test_json_text_that_is_none_is_said_and_kept(text: str):
     page = shown().fill("json", text)
     edited = read_form(page.items(), SCHEMA, VALUE)
     assert edited.problems.keys() == {"json"}
@@ -208,7 +208,7 @@ def test_19_json_text_that_is_none_is_said_and_kept(text: str):
     assert again.control("json")["aria-invalid"] == "true"
 
 
-def test_19_a_question_without_a_value_is_filled_in():
+def test_a_question_without_a_value_is_filled_in():
     edited = read_form(page_of(fields_of(SCHEMA)).items(), SCHEMA)
     assert {"/cents", "/share", "/day"} <= edited.problems.keys()
     page = page_of(fields_of(LINE)).fill("/sku", "x").fill("/n", "2")
@@ -237,7 +237,7 @@ def test_19_a_question_without_a_value_is_filled_in():
         [("json", "{}"), ("json", "{}")],
     ],
 )
-def test_19_items_of_no_form_are_refused(items: list[tuple[str, str]]):
+def test_items_of_no_form_are_refused(items: list[tuple[str, str]]):
     with pytest.raises(MalformedForm):
         read_form(items, SCHEMA, VALUE)
 
@@ -250,7 +250,7 @@ def nested(levels: int) -> tuple[Any, Any, str]:
     return schema, value, "/a" * levels
 
 
-def test_19_four_levels_are_fields_and_what_is_deeper_is_json_text():
+def test_four_levels_are_fields_and_what_is_deeper_is_json_text():
     schema, value, pointer = nested(4)
     assert page_of(fields_of(schema, value)).control(pointer)["tag"] == "input"
     schema, value, pointer = nested(5)
@@ -276,7 +276,7 @@ def test_19_four_levels_are_fields_and_what_is_deeper_is_json_text():
         {"type": "nonsense"},
     ],
 )
-def test_19_what_no_form_can_show_is_json_text(rules: dict[str, Any]):
+def test_what_no_form_can_show_is_json_text(rules: dict[str, Any]):
     for schema in (rules, {"properties": {"a": rules}, "type": "object"}):
         value = {"a": {"b": [1.0, None]}}
         page = page_of(fields_of(schema, value))

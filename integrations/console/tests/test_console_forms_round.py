@@ -103,7 +103,7 @@ def read(items: Any, schema: Any, shown: Any) -> Any:
 
 @settings(max_examples=rounds(48, 120), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(pairs)
-def test_19_a_form_says_the_value_that_it_shows(pair: Pair):
+def test_a_form_says_the_value_that_it_shows(pair: Pair):
     schema, value = pair
     page = page_of(fields_of(schema, value))
     assert read(page.items(), schema, value).unchanged
@@ -116,7 +116,7 @@ def test_19_a_form_says_the_value_that_it_shows(pair: Pair):
 
 @settings(max_examples=rounds(24, 60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(pairs)
-def test_19_the_json_text_says_the_value_too(pair: Pair):
+def test_the_json_text_says_the_value_too(pair: Pair):
     schema, value = pair
     text = page_of(fields_of(schema, value)).control("json")["value"]
     for items in ([("json", text)], [("mode", "json"), ("json", text.replace("\n", "\r\n"))]):
@@ -125,7 +125,7 @@ def test_19_the_json_text_says_the_value_too(pair: Pair):
 
 @settings(max_examples=rounds(24, 60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(pairs, pairs)
-def test_19_an_edited_json_text_counts_whatever_tab_is_open(pair: Pair, other: Pair):
+def test_an_edited_json_text_counts_whatever_tab_is_open(pair: Pair, other: Pair):
     schema, value = {"anyOf": [pair[0], other[0]]}, pair[1]
     page = page_of(fields_of(schema, value))
     page.fill("json", json.dumps(other[1]))
@@ -135,7 +135,7 @@ def test_19_an_edited_json_text_counts_whatever_tab_is_open(pair: Pair, other: P
 
 @settings(max_examples=rounds(24, 60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(pairs)
-def test_19_a_page_shown_again_says_the_same(pair: Pair):
+def test_a_page_shown_again_says_the_same(pair: Pair):
     schema, value = pair
     again = read(page_of(fields_of(schema, value)).items(), schema, value).typed
     assert exact(read_form(page_of(again).items(), schema, None).value) == exact(value)
@@ -143,7 +143,7 @@ def test_19_a_page_shown_again_says_the_same(pair: Pair):
 
 @settings(max_examples=rounds(32, 80), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(pairs, st.lists(st.tuples(st.text(max_size=12), st.text(max_size=12)), max_size=4), st.data())
-def test_19_no_items_do_anything_but_say_what_is_wrong(pair: Pair, more: list[tuple[str, str]], data: st.DataObject):
+def test_no_items_do_anything_but_say_what_is_wrong(pair: Pair, more: list[tuple[str, str]], data: st.DataObject):
     from codemode_console.forms import MalformedForm
 
     schema, value = pair

@@ -41,7 +41,7 @@ LEGIBLE_TAGS = {
 
 
 @each_row("character", UNSEEN)
-def test_19_what_is_not_seen_is_an_escape(character: str):
+def test_what_is_not_seen_is_an_escape(character: str):
     assert not is_visible(f"a{character}b")
     shown = visible_text(f"a{character}b", one_line=True)
     assert shown.isascii()
@@ -51,19 +51,19 @@ def test_19_what_is_not_seen_is_an_escape(character: str):
     assert visible_json(f"a{character}b").isascii()
 
 
-def test_19_ordinary_text_of_any_language_stays():
+def test_ordinary_text_of_any_language_stays():
     text = "na\u00efve \u65e5\u672c\u8a9e \u0395\u03bb \U0001f600 e\u0301 \u05e9\u05dc\u05d5\u05dd"
     assert visible_text(text) == text
     assert visible_text("a\n\tb") == "a\n\tb"
     assert visible_text("a\n\tb", one_line=True) == "a\\n\\tb"
 
 
-def test_19_marks_that_would_paint_over_other_lines_are_escapes():
+def test_marks_that_would_paint_over_other_lines_are_escapes():
     assert visible_text("a" + "\u0301" * 50).count("\u0301") <= 3
     assert visible_text("\u0301a") == "\\u0301a"
 
 
-def test_19_every_character_of_unicode_is_seen_or_an_escape():
+def test_every_character_of_unicode_is_seen_or_an_escape():
     for code in range(sys.maxunicode + 1):
         shown = visible_text(chr(code), one_line=True)
         assert shown.isprintable(), hex(code)
@@ -71,7 +71,7 @@ def test_19_every_character_of_unicode_is_seen_or_an_escape():
 
 @settings(max_examples=200, deadline=None)
 @given(st.one_of(st.text(), st.lists(st.sampled_from(ATTACKS + UNSEEN)).map("".join)))
-def test_19_nothing_but_text_comes_out(text: str):
+def test_nothing_but_text_comes_out(text: str):
     page = Page(f'<p title="{visible(text)}">{visible(text)}</p>')
     (tag,) = page.tags
     assert tag[0] == "p"
@@ -81,7 +81,7 @@ def test_19_nothing_but_text_comes_out(text: str):
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.sampled_from(ATTACKS), min_size=9, max_size=9))
-def test_19_a_form_of_hostile_texts_is_a_form_and_nothing_else(texts: list[str]):
+def test_a_form_of_hostile_texts_is_a_form_and_nothing_else(texts: list[str]):
     name, title, about, option, value, key, reference, constant, pattern = texts
     schema: dict[str, Any] = {
         "type": "object",
@@ -108,7 +108,7 @@ def test_19_a_form_of_hostile_texts_is_a_form_and_nothing_else(texts: list[str])
     assert len({one["id"] for one in page.controls if "id" in one}) == len([o for o in page.controls if "id" in o])
 
 
-def test_19_what_is_long_is_cut():
+def test_what_is_long_is_cut():
     assert cut("x" * SHOWN_CHARACTERS).is_whole
     assert not cut("x" * (SHOWN_CHARACTERS + 1)).is_whole
     assert len(cut("x" * 10**6).text) == SHOWN_CHARACTERS
@@ -122,7 +122,7 @@ def lines(before: Any, after: Any) -> list[tuple[str, str, str]]:
     return [(one.sign, str(one.pointer), str(one.text)) for one in diff(before, after)]
 
 
-def test_19_a_diff_says_what_goes_and_what_comes():
+def test_a_diff_says_what_goes_and_what_comes():
     before = {"cents": 90000, "tags": ["a", "b"], "same": [1], "gone": None}
     after = {"cents": 9000, "tags": ["a", "c", "d"], "same": [1], "new/er": True}
     assert lines(before, after) == [
@@ -135,7 +135,7 @@ def test_19_a_diff_says_what_goes_and_what_comes():
     assert lines(before, before) == []
 
 
-def test_19_a_diff_is_bounded_and_escaped():
+def test_a_diff_is_bounded_and_escaped():
     found = lines({}, {f"<b>\u202e{at}": "<i>\u202e" * 10**4 for at in range(1000)})
     assert len(found) == MOST_LINES + 1
     assert all("<" not in pointer + text and "\u202e" not in pointer + text for _, pointer, text in found)
@@ -146,7 +146,7 @@ def test_19_a_diff_is_bounded_and_escaped():
     assert len(lines([], deep)) == 1
 
 
-def test_19_a_schema_with_a_catastrophic_pattern_or_too_much_of_everything_is_bounded():
+def test_a_schema_with_a_catastrophic_pattern_or_too_much_of_everything_is_bounded():
     from codemode_console.forms import read_form
 
     schema: dict[str, Any] = {

@@ -185,7 +185,7 @@ def value(answer: Any) -> Any:
 # --- steps 1 to 3: switched off ---
 
 
-def test_o64_switched_off_the_agents_own_tools_are_shown_and_called(steps: Steps):
+def test_switched_off_the_agents_own_tools_are_shown_and_called(steps: Steps):
     async def work(world: World) -> None:
         for options in (False, {"enabled": False}, {"tools": {"codeMode": False}}):
             model, found = await world.run(asks(("read_file", {"path": "a"})), options=options)
@@ -201,7 +201,7 @@ def test_o64_switched_off_the_agents_own_tools_are_shown_and_called(steps: Steps
 # --- steps 4 to 6: switched on ---
 
 
-def test_o65_switched_on_exactly_the_pair_is_shown(steps: Steps):
+def test_switched_on_exactly_the_pair_is_shown(steps: Steps):
     async def work(world: World) -> None:
         model, _ = await world.run(runs("return 1"))
         assert [[one.name for one in shown] for shown in model.shown] == [["exec", "wait"]] * 2
@@ -220,7 +220,7 @@ def test_o65_switched_on_exactly_the_pair_is_shown(steps: Steps):
 # --- steps 7 to 11: what programs see ---
 
 
-def test_o66_the_catalog_has_what_is_allowed_and_nothing_else(steps: Steps):
+def test_the_catalog_has_what_is_allowed_and_nothing_else(steps: Steps):
     async def work(world: World) -> None:
         code = """const ids = ALL_TOOLS.map((one) => one.id), found = await tools.search("read a file", {limit: 2});
             const {parameters} = await tools.describe(found[0].id);
@@ -236,7 +236,7 @@ def test_o66_the_catalog_has_what_is_allowed_and_nothing_else(steps: Steps):
     steps(work)
 
 
-def test_o66_servers_are_files_and_calls_of_one_object(steps: Steps):
+def test_servers_are_files_and_calls_of_one_object(steps: Steps):
     async def work(world: World) -> None:
         code = """const {files} = await API.list("mcp"), {content} = await API.read("mcp/tracker.d.ts");
             const made = await MCP.tracker.createIssue({title: "it is broken"});
@@ -255,7 +255,7 @@ def test_o66_servers_are_files_and_calls_of_one_object(steps: Steps):
     steps(work)
 
 
-def test_o66_namespaces_and_clients_are_called_through_the_agents_hooks(steps: Steps):
+def test_namespaces_and_clients_are_called_through_the_agents_hooks(steps: Steps):
     async def work(world: World) -> None:
         code = """const made = await calendar.events.add("tea"); await tools.show({made});
             return [made, calendar.zone, namespaces.calendar === calendar]"""
@@ -268,7 +268,7 @@ def test_o66_namespaces_and_clients_are_called_through_the_agents_hooks(steps: S
     steps(work)
 
 
-def test_o66_a_denied_tool_is_not_reached_by_any_id(steps: Steps):
+def test_a_denied_tool_is_not_reached_by_any_id(steps: Steps):
     async def work(world: World) -> None:
         code = """const said = [];
             for (const id of ["host:core:delete_everything", "delete_everything", "plugin:calendar:delete_everything",
@@ -297,7 +297,7 @@ async def left_alone(world: World, model_waits: ModelWaits) -> HeldCall:
 
 
 @pytest.mark.parametrize("warm", [4, 0])
-def test_o67_a_slow_call_is_waited_for(steps: Steps, warm: int, monkeypatch: pytest.MonkeyPatch):
+def test_a_slow_call_is_waited_for(steps: Steps, warm: int, monkeypatch: pytest.MonkeyPatch):
     model_waits = ModelWaits(monkeypatch)
 
     async def work(world: World) -> None:
@@ -324,7 +324,7 @@ def test_o67_a_slow_call_is_waited_for(steps: Steps, warm: int, monkeypatch: pyt
 # --- steps 15 and 16: clean endings, and what is told of them ---
 
 
-def test_o68_time_abort_and_expiry_leave_nothing(steps: Steps, monkeypatch: pytest.MonkeyPatch):
+def test_time_abort_and_expiry_leave_nothing(steps: Steps, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("codemode.surfaces.exec_wait.runs.passed_seconds", float)  # what has ended is not forgotten
     model_waits = ModelWaits(monkeypatch)
 
@@ -350,7 +350,7 @@ def test_o68_time_abort_and_expiry_leave_nothing(steps: Steps, monkeypatch: pyte
     steps(work)
 
 
-def test_o68_what_is_exported_shows_inner_calls_under_theirs(steps: Steps):
+def test_what_is_exported_shows_inner_calls_under_theirs(steps: Steps):
     async def work(world: World) -> None:
         code = """const got = [await tools.read_file({path: "a"}), await calendar.events.add("tea")];
             await MCP.tracker.createIssue({title: "a"}); return got.length"""

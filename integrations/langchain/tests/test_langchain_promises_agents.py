@@ -76,7 +76,7 @@ class AsyncTags(AsyncCallbackHandler):
 
 
 @pytest.mark.parametrize("handler", [Tags, AsyncTags])
-def test_31_tracers_see_nested_calls_as_they_see_others(handler: Any, is_async: bool):
+def test_tracers_see_nested_calls_as_they_see_others(handler: Any, is_async: bool):
     given = handler()
     session = Session(agent([ADDS], [add], CodeModeMiddleware()), is_async, {**CONFIG, "callbacks": [given]})
     session.start()
@@ -85,7 +85,7 @@ def test_31_tracers_see_nested_calls_as_they_see_others(handler: Any, is_async: 
     assert not any(HIDDEN in tags for tags in seen.values())
 
 
-def test_31_so_they_do_after_a_pause_and_in_a_model_inside_a_tool(is_async: bool):
+def test_tracers_see_nested_calls_after_a_pause_and_models_inside_tools(is_async: bool):
     inner = ScriptedModel(messages=iter([AIMessage("inner"), AIMessage("inner")]), shown=[])
 
     @tool
@@ -106,7 +106,7 @@ def test_31_so_they_do_after_a_pause_and_in_a_model_inside_a_tool(is_async: bool
     assert not any(HIDDEN in tags for _, tags in given.seen)
 
 
-def test_31_events_of_nested_calls_are_streamed_without_the_tag():
+def test_events_of_nested_calls_are_streamed_without_the_tag():
     scripted = model(ADDS)
     scripted.disable_streaming = True
     graph = agent((), [add], CodeModeMiddleware(), model=scripted)
@@ -126,7 +126,7 @@ def test_31_events_of_nested_calls_are_streamed_without_the_tag():
 # --- other middleware ---
 
 
-def test_31_limits_of_programs_and_of_kept_tools_hold():
+def test_limits_of_programs_and_of_kept_tools_hold():
     limits = [ToolCallLimitMiddleware(tool_name=name, run_limit=1) for name in ("add", "codeMode")]
     call = {"name": "add", "args": {"a": 4}, "type": "tool_call"}
     program = {"name": "codeMode", "args": {"js": "return 1"}, "type": "tool_call"}
@@ -155,7 +155,7 @@ def judging(risk: float, *named: Any) -> Any:
 
 
 @pytest.mark.parametrize("named", ["add", " add ", add], ids=["named", "padded", "given"])
-def test_31_what_judges_named_tools_is_listed_after(named: Any, is_async: bool):
+def test_what_judges_named_tools_is_listed_after(named: Any, is_async: bool):
     with pytest.raises(ValueError, match=r"add.*nobody would judge them"):
         Session(agent([], [add], judging(0.9, named), CodeModeMiddleware()), is_async).start()
     js = f"try {{ {ADDS} }} catch (error) {{ return error.message }}"
@@ -173,14 +173,14 @@ def test_31_what_judges_named_tools_is_listed_after(named: Any, is_async: bool):
     ],
     ids=["retry", "errors", "emulator"],
 )
-def test_31_what_wraps_named_tools_is_listed_after(one: Any, loss: str):
+def test_what_wraps_named_tools_is_listed_after(one: Any, loss: str):
     with pytest.raises(ValueError, match=rf"add.*{loss}"):
         Session(agent([], [add], one, CodeModeMiddleware())).start()
     assert Session(agent([], [add], one, CodeModeMiddleware(keep=["add"]))).start()
     assert Session(agent([], [add], CodeModeMiddleware(), one)).start()
 
 
-def test_31_an_emulator_listed_after_answers_for_nested_tools():
+def test_an_emulator_listed_after_answers_for_nested_tools():
     emulating = ScriptedModel(messages=iter([AIMessage("forty-two")]), shown=[])
     emulator = LLMToolEmulator(tools=["add"], model=emulating)
     assert content(Session(agent([ADDS], [add], CodeModeMiddleware(), emulator)).start()) == "forty-two"
@@ -232,7 +232,7 @@ def middleware_class(instrumented: Any, request: pytest.FixtureRequest, monkeypa
     return importlib.import_module("codemode_langchain.middleware").CodeModeMiddleware
 
 
-def test_31_instrumented_builders_build_and_still_refuse(instrumented: Any, middleware_class: Any):
+def test_instrumented_builders_build_and_still_refuse(instrumented: Any, middleware_class: Any):
     graph = instrumented(model(ADDS), [add], middleware=[middleware_class()])
     assert content(graph.invoke(START)) == "3"
     review = HumanInTheLoopMiddleware(interrupt_on={"add": {"allowed_decisions": ["approve"], "when": bool}})
@@ -241,7 +241,7 @@ def test_31_instrumented_builders_build_and_still_refuse(instrumented: Any, midd
 
 
 @pytest.mark.parametrize("listed", [tuple, collections.deque, collections.UserList])
-def test_31_whatever_holds_the_middleware(listed: Any):
+def test_middleware_is_found_in_any_sequence_that_holds_it(listed: Any):
     graph = agents.create_agent(model(ADDS), [add], middleware=listed([CodeModeMiddleware()]))
     assert content(graph.invoke(START)) == "3"
     review = HumanInTheLoopMiddleware(interrupt_on={"add": {"allowed_decisions": ["approve"], "when": bool}})
@@ -249,7 +249,7 @@ def test_31_whatever_holds_the_middleware(listed: Any):
         agents.create_agent(model(), [add], middleware=listed([CodeModeMiddleware(), review])).invoke(START)
 
 
-def test_31_subclasses_are_known_too():
+def test_subclasses_of_the_middleware_are_known():
     class OwnReview(HumanInTheLoopMiddleware):
         """A review of one's own."""
 
@@ -261,7 +261,7 @@ def test_31_subclasses_are_known_too():
     assert content(Session(agent([ADDS], [add], Own())).start()) == "3"
 
 
-def test_31_tools_of_the_middleware_can_be_read_by_anybody():
+def test_tools_of_the_middleware_can_be_read_by_anybody():
     assert [one.name for one in CodeModeMiddleware().tools] == ["codeMode"]
 
 
@@ -279,12 +279,12 @@ def summary(told: str) -> dict[str, Any]:
     return call
 
 
-def test_31_model_output_options_are_heard(is_async: bool):
+def test_model_output_options_are_heard(is_async: bool):
     output = Session(agent([TALKS], [add], CodeModeMiddleware(options=SHOWN)), is_async).start()
     assert summary(content(output))["toolName"] == "add"
 
 
-def test_31_model_output_of_a_tool_by_itself(is_async: bool):
+def test_model_output_of_a_tool_by_itself_is_given(is_async: bool):
     code_mode = create_code_mode_tool([add], SHOWN)
     call = {"name": "codeMode", "args": {"js": TALKS}, "id": "call_7", "type": "tool_call"}
     message = asyncio.run(code_mode.ainvoke(call)) if is_async else code_mode.invoke(call)
@@ -292,7 +292,7 @@ def test_31_model_output_of_a_tool_by_itself(is_async: bool):
     assert code_mode.invoke({"js": TALKS}) == 3
 
 
-def test_31_model_output_of_runs_that_have_the_same_id_and_result(is_async: bool):
+def test_model_output_of_runs_that_have_the_same_id_and_result(is_async: bool):
     middleware, code_mode = CodeModeMiddleware(options=SHOWN), create_code_mode_tool([add], SHOWN)
     call = {"name": "codeMode", "args": {"js": TALKS}, "id": "call_0", "type": "tool_call"}
     for _ in range(2):
@@ -301,7 +301,7 @@ def test_31_model_output_of_runs_that_have_the_same_id_and_result(is_async: bool
         assert summary(code_mode.invoke(call).content)["toolName"] == "add"
 
 
-def test_31_model_output_after_a_pause_and_in_several_calls(is_async: bool):
+def test_model_output_after_a_pause_and_in_several_calls(is_async: bool):
     @tool
     def ask(question: str) -> str:
         """Ask a person."""
@@ -340,7 +340,7 @@ def weather(handler: str) -> Any:
 
 
 @pytest.mark.parametrize("handler", HANDLERS)
-def test_31_what_a_tool_tells_the_model_reaches_program_and_model(handler: str, is_async: bool):
+def test_what_a_tool_tells_the_model_reaches_program_and_model(handler: str, is_async: bool):
     told = HANDLERS[handler][1]
     call = "await tools.weather({ city: 'Atlantis' })"
     caught = f"try {{ {call} }} catch (error) {{ return error.name + ': ' + error.message }}"
@@ -353,13 +353,13 @@ def test_31_what_a_tool_tells_the_model_reaches_program_and_model(handler: str, 
 
 
 @pytest.mark.parametrize("handler", HANDLERS)
-def test_31_so_it_does_without_an_agent(handler: str):
+def test_what_a_tool_tells_the_model_reaches_a_program_without_an_agent(handler: str):
     js = "try { await tools.weather({ city: 'Atlantis' }) } catch (error) { return error.message }"
     assert create_code_mode_tool([weather(handler)]).invoke({"js": js}) == HANDLERS[handler][1]
     assert create_core_tool([weather(handler)]).execute_sync({"js": js}) == HANDLERS[handler][1]
 
 
-def test_31_other_errors_of_a_tool_stay_hidden():
+def test_other_errors_of_a_tool_stay_hidden():
     @tool
     def leaky() -> str:
         """Leak."""
@@ -373,12 +373,12 @@ def test_31_other_errors_of_a_tool_stay_hidden():
 
 
 @each_row("wrong", [{"approve": ["add"]}, {"approve": 3}, {"keep": [add]}, {"keep": 3}, {"keep": add}])
-def test_23_wrong_types_are_refused_where_they_are_given(wrong: dict[str, Any]):
+def test_wrong_types_are_refused_where_they_are_given(wrong: dict[str, Any]):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         CodeModeMiddleware(**wrong)
 
 
-def test_23_so_are_the_options_of_a_pool_in_its_place():
+def test_options_in_the_place_of_a_pool_are_refused():
     with pytest.raises(ValueError, match="pool"):
         CodeModeMiddleware(pool=cast("Any", PoolOptions()))
     with pytest.raises(ValueError, match="pool"):

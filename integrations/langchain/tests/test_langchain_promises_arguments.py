@@ -128,7 +128,7 @@ def asked(rule: list[Any]) -> Callable[[dict[str, Any]], bool]:
 @pytest.mark.parametrize(
     ("schema", "given"), [(ByField, 6), (ByModel, 6), (ByAnnotation, 6), (ByText, "6 EUR")], ids=lambda one: str(one)
 )
-def test_02_rule_person_and_tool_get_one_value(place: Any, is_async: bool, ledger: Ledger, schema: Any, given: Any):
+def test_rule_person_and_tool_get_one_value(place: Any, is_async: bool, ledger: Ledger, schema: Any, given: Any):
     rule: list[Any] = []
     js = f"const euros = {given!r}; return await tools.pay({{ euros }})"
     session = place(js, [ledger.tool(schema)], is_async=is_async, approve={"pay": asked(rule)})
@@ -140,7 +140,7 @@ def test_02_rule_person_and_tool_get_one_value(place: Any, is_async: bool, ledge
 
 @pytest.mark.parametrize("schema", [ByField, ByModel, ByAnnotation])
 @pytest.mark.parametrize("euros", [5, 500, "600"])
-def test_02_an_edit_that_would_come_out_differently_is_refused(
+def test_an_edit_that_would_come_out_differently_is_refused(
     place: Any, is_async: bool, ledger: Ledger, schema: Any, euros: Any
 ):
     session = place(
@@ -155,7 +155,7 @@ def test_02_an_edit_that_would_come_out_differently_is_refused(
     assert ledger.got == [{"euros": 600}]
 
 
-def test_02_an_edit_may_leave_defaults_out(place: Any, is_async: bool, ledger: Ledger):
+def test_an_edit_may_leave_defaults_out(place: Any, is_async: bool, ledger: Ledger):
     class Order(BaseModel):
         order: Annotated[str, AfterValidator(str.strip)]
         day: dt.date = dt.date(2024, 2, 29)
@@ -171,7 +171,7 @@ def test_02_an_edit_may_leave_defaults_out(place: Any, is_async: bool, ledger: L
     assert ledger.got == [{"order": "b", "day": dt.date(2024, 2, 29), "parts": [1, 2]}]
 
 
-def test_02_a_secret_arrives_as_the_secret(place: Any, is_async: bool, ledger: Ledger):
+def test_a_secret_arrives_as_the_secret(place: Any, is_async: bool, ledger: Ledger):
     class Login(BaseModel):
         user: Annotated[str, AfterValidator(str.lower)]
         password: SecretStr
@@ -197,7 +197,7 @@ def test_02_a_secret_arrives_as_the_secret(place: Any, is_async: bool, ledger: L
     assert got["by_name"]["a"].get_secret_value() == "b"
 
 
-def test_02_a_secret_can_be_edited(place: Any, is_async: bool, ledger: Ledger):
+def test_a_secret_can_be_edited(place: Any, is_async: bool, ledger: Ledger):
     class Login(BaseModel):
         password: SecretStr
 
@@ -234,7 +234,7 @@ class Wide(BaseModel):
     pair: tuple[int, str] = (1, "a")
 
 
-def test_02_aliases_dates_nested_models_and_defaults(place: Any, is_async: bool, ledger: Ledger):
+def test_aliases_dates_nested_models_and_defaults_run_as_they_were_shown(place: Any, is_async: bool, ledger: Ledger):
     js = """
     const from_ = "a", to = "b";
     return await tools.pay({
@@ -265,7 +265,7 @@ def test_02_aliases_dates_nested_models_and_defaults(place: Any, is_async: bool,
     assert (got["inner"].amount, got["inner"].more, got["known"]) == (Decimal("3.00"), [1], {1, 3})
 
 
-def test_02_a_default_that_is_new_each_time_runs_as_it_was_shown(place: Any, is_async: bool, ledger: Ledger):
+def test_a_default_that_is_new_each_time_runs_as_it_was_shown(place: Any, is_async: bool, ledger: Ledger):
     class Fresh(BaseModel):
         id: uuid.UUID = Field(default_factory=uuid.uuid4)
 
@@ -281,7 +281,9 @@ class Dated(ByField):
 
 
 @pytest.mark.parametrize("asks_too", [False, True], ids=["once", "paused inside"])
-def test_02_so_it_does_beside_a_validator_that_changes(place: Any, is_async: bool, ledger: Ledger, asks_too: bool):
+def test_a_new_default_runs_as_shown_beside_a_validator_that_changes(
+    place: Any, is_async: bool, ledger: Ledger, asks_too: bool
+):
     def take(euros: int, parts: list[ByField], id: uuid.UUID) -> str:  # noqa: A002 - a field of the schema
         ledger.got.append({"euros": euros, "parts": [one.model_dump() for one in parts], "id": str(id)})
         return interrupt("sure?") if asks_too else "paid"
@@ -298,7 +300,7 @@ def test_02_so_it_does_beside_a_validator_that_changes(place: Any, is_async: boo
     assert ledger.got == [one.value["args"]] * (2 if asks_too else 1)
 
 
-def test_02_what_changes_at_the_resume_does_not_run(place: Any, is_async: bool, ledger: Ledger):
+def test_what_changes_at_the_resume_does_not_run(place: Any, is_async: bool, ledger: Ledger):
     factor = itertools.count(1)
 
     def moody(cents: int) -> int:
@@ -318,7 +320,7 @@ def test_02_what_changes_at_the_resume_does_not_run(place: Any, is_async: bool, 
     assert ledger.got in ([], [one.value["args"]])
 
 
-def test_02_dict_schemas_are_as_they_were(place: Any, is_async: bool, ledger: Ledger):
+def test_dict_schemas_are_as_they_were(place: Any, is_async: bool, ledger: Ledger):
     schema = {
         "type": "object",
         "properties": {"n": {"type": "integer"}, "unit": {"type": "string", "default": "kg"}},
@@ -331,7 +333,7 @@ def test_02_dict_schemas_are_as_they_were(place: Any, is_async: bool, ledger: Le
     assert ledger.got == [{"n": 2, "unit": "kg"}]
 
 
-def test_02_wrong_input_does_not_run(place: Any, is_async: bool, ledger: Ledger):
+def test_wrong_input_does_not_run(place: Any, is_async: bool, ledger: Ledger):
     class Strict(BaseModel):
         model_config = ConfigDict(extra="forbid")
         n: int
@@ -363,7 +365,7 @@ class Tree(BaseModel):
     trees: list[Tree] = Field(default_factory=list["Tree"])
 
 
-def test_02_a_schema_that_refers_to_itself_can_be_approved_and_edited(place: Any, is_async: bool, ledger: Ledger):
+def test_a_schema_that_refers_to_itself_can_be_approved_and_edited(place: Any, is_async: bool, ledger: Ledger):
     class Forest(BaseModel):
         tree: Tree
         other: Tree = Field(default_factory=Tree)
@@ -389,7 +391,7 @@ class StateModel(BaseModel):
     messages: list[Any]
 
 
-def test_02_injected_arguments_come_beside(is_async: bool, ledger: Ledger):
+def test_injected_arguments_are_given_beside_the_input(is_async: bool, ledger: Ledger):
     class Args(BaseModel):
         model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
         euros: int
@@ -415,7 +417,7 @@ def test_02_injected_arguments_come_beside(is_async: bool, ledger: Ledger):
     assert got["runtime"].tool_call_id == "call_0:tool-1"
 
 
-def test_02_a_tool_of_code_mode_alone_gets_its_call_id(ledger: Ledger):
+def test_a_tool_of_code_mode_alone_gets_its_call_id(ledger: Ledger):
     class Args(BaseModel):
         euros: Annotated[int, AfterValidator(cents)]
         call_id: Annotated[str, InjectedToolCallId]
@@ -456,7 +458,7 @@ class Changing(AgentMiddleware[Any, Any, Any]):
 
 
 @pytest.mark.parametrize("schema", [ByField, ByModel, ByAnnotation])
-def test_02_what_middleware_changes_must_come_out_as_it_wrote_it(is_async: bool, ledger: Ledger, schema: Any):
+def test_what_middleware_changes_must_come_out_as_it_wrote_it(is_async: bool, ledger: Ledger, schema: Any):
     js = "try { return await tools.pay({ euros: 6 }) } catch (error) { return error.message }"
     changing = Changing(lambda args: args.update(euros=args["euros"] - 1))
     said = content(in_an_agent(js, [ledger.tool(schema)], changing, is_async=is_async, approve=None).start())
@@ -464,7 +466,7 @@ def test_02_what_middleware_changes_must_come_out_as_it_wrote_it(is_async: bool,
     assert ledger.got == []
 
 
-def test_02_and_does_when_nothing_makes_something_else_of_it(is_async: bool, ledger: Ledger):
+def test_what_middleware_changes_runs_when_no_validator_changes_it_again(is_async: bool, ledger: Ledger):
     class Order(BaseModel):
         order: Annotated[str, AfterValidator(str.strip)]
         day: dt.date = dt.date(2024, 2, 29)
@@ -475,7 +477,7 @@ def test_02_and_does_when_nothing_makes_something_else_of_it(is_async: bool, led
     assert ledger.got == [{"order": "b", "day": dt.date(2024, 2, 29)}]
 
 
-def test_02_a_review_listed_after_sees_and_edits_that_value_too(is_async: bool, ledger: Ledger):
+def test_a_review_listed_after_sees_and_edits_that_value_too(is_async: bool, ledger: Ledger):
     review = HumanInTheLoopMiddleware(interrupt_on={"pay": True}, interrupt_mode="per_call", edit_notice=None)
     js = "return await Promise.allSettled([6, 7].map((euros) => tools.pay({ euros })))"
     session = in_an_agent(js, [ledger.tool(ByField)], review, is_async=is_async, approve=None)
@@ -487,7 +489,7 @@ def test_02_a_review_listed_after_sees_and_edits_that_value_too(is_async: bool, 
     assert "rejected" in content(output)
 
 
-def test_02_a_call_made_again_gets_what_was_allowed(is_async: bool, ledger: Ledger):
+def test_a_call_made_again_gets_what_was_allowed(is_async: bool, ledger: Ledger):
     class Order(BaseModel):
         parts: Annotated[list[int], AfterValidator(lambda parts: [*parts, 0])]
 
@@ -504,7 +506,7 @@ def test_02_a_call_made_again_gets_what_was_allowed(is_async: bool, ledger: Ledg
     assert ledger.got == [one.value["args"]] * 3 == [{"parts": [1, 0]}] * 3
 
 
-def test_02_a_pause_inside_the_tool_gets_it_again(place: Any, is_async: bool, ledger: Ledger):
+def test_a_pause_inside_the_tool_gets_it_again(place: Any, is_async: bool, ledger: Ledger):
     def ask(euros: int) -> str:
         ledger.got.append({"euros": euros})
         return interrupt("sure?")
@@ -517,7 +519,7 @@ def test_02_a_pause_inside_the_tool_gets_it_again(place: Any, is_async: bool, le
     assert ledger.got == [{"euros": 600}] * 2
 
 
-def test_02_a_schema_of_pydantic_1_that_changes_its_input_is_refused(place: Any, is_async: bool, ledger: Ledger):
+def test_a_schema_of_pydantic_1_that_changes_its_input_is_refused(place: Any, is_async: bool, ledger: Ledger):
     class Old(ModelV1):
         euros: int
 
@@ -539,7 +541,7 @@ def test_02_a_schema_of_pydantic_1_that_changes_its_input_is_refused(place: Any,
     assert len(ledger.got) == 1
 
 
-def test_02_a_tool_that_reads_its_arguments_itself_must_come_to_the_same(place: Any, is_async: bool, ledger: Ledger):
+def test_a_tool_that_reads_its_arguments_itself_must_come_to_the_same(place: Any, is_async: bool, ledger: Ledger):
     class Own(BaseTool):
         name: str = "pay"
         description: str = "Pay."
@@ -561,7 +563,7 @@ def test_02_a_tool_that_reads_its_arguments_itself_must_come_to_the_same(place: 
     assert len(ledger.got) == 1
 
 
-def test_02_functions_with_any_arguments(place: Any, is_async: bool, ledger: Ledger):
+def test_functions_with_any_arguments_run_with_what_was_shown(place: Any, is_async: bool, ledger: Ledger):
     @tool
     def pay(euros: Annotated[int, AfterValidator(cents)], *args: int, note: str = "", **kwargs: str) -> str:
         """Pay."""
@@ -575,7 +577,7 @@ def test_02_functions_with_any_arguments(place: Any, is_async: bool, ledger: Led
     assert ledger.got == [{"euros": 600, "args": (), "note": "", "kwargs": {}}]
 
 
-def test_02_objects_of_the_authors_own_are_shown_as_they_were_given(place: Any, is_async: bool, ledger: Ledger):
+def test_objects_of_the_authors_own_are_shown_as_they_were_given(place: Any, is_async: bool, ledger: Ledger):
     class Handle:
         def __init__(self, name: str) -> None:
             self.name = name
@@ -595,14 +597,14 @@ def test_02_objects_of_the_authors_own_are_shown_as_they_were_given(place: Any, 
     assert (got["handle"].name, got["default"].name) == ("h", "default")
 
 
-def test_02_the_core_takes_such_tools_as_they_are(ledger: Ledger):
+def test_the_core_takes_such_tools_as_they_are(ledger: Ledger):
     assert run_code_mode_sync("return await tools.pay({ euros: 6 })", [ledger.tool(ByField)]) == "paid"
     assert ledger.got == [{"euros": 600}]
     with pytest.raises(CodeModeToolError, match="euros"):
         run_code_mode_sync("const euros = 'x'; return await tools.pay({ euros })", [ledger.tool(ByField)])
 
 
-def test_02_the_call_that_others_see_has_that_value(is_async: bool, ledger: Ledger):
+def test_the_call_that_others_see_has_that_value(is_async: bool, ledger: Ledger):
     seen: list[Any] = []
     session = in_an_agent(
         "return await tools.pay({ euros: 6 })",

@@ -100,7 +100,7 @@ class OldWithFactory(ModelV1):
     ],
     ids=["beside", "later", "later inside", "no text"],
 )
-def test_02_other_values_are_shown_as_they_arrive(
+def test_other_values_are_shown_as_they_arrive(
     got: list[Any], is_async: bool, schema: Any, js: str, shown: Any, arrived: Callable[[Any], bool]
 ):
     session = gated(f"return await tools.pay({js})", [pay_tool(got, schema)], is_async=is_async)
@@ -111,7 +111,7 @@ def test_02_other_values_are_shown_as_they_arrive(
     assert arrived(got[0])
 
 
-def test_02_what_a_factory_of_pydantic_1_makes_is_shown_and_arrives(got: list[Any], is_async: bool):
+def test_what_a_factory_of_pydantic_1_makes_is_shown_and_arrives(got: list[Any], is_async: bool):
     session = gated("return await tools.pay({ euros: 6 })", [pay_tool(got, OldWithFactory)], is_async=is_async)
     (one,) = session.start()["__interrupt__"]
     output = session.answer({one.id: APPROVE})
@@ -130,7 +130,7 @@ class TwoKeys(BaseModel):
 @pytest.mark.parametrize(
     ("schema", "js"), [(Hundredfold, "{ amount: 6 }"), (TwoKeys, "{ amounts: { 1: 6 } }")], ids=["secret", "keys"]
 )
-def test_02_what_nobody_can_be_shown_is_refused(got: list[Any], is_async: bool, schema: Any, js: str):
+def test_what_nobody_can_be_shown_is_refused(got: list[Any], is_async: bool, schema: Any, js: str):
     output = gated(f"return await tools.pay({js})", [pay_tool(got, schema)], is_async=is_async).start()
     assert "__interrupt__" not in output
     assert (results(output)[0].status, got) == ("error", [])
@@ -184,7 +184,7 @@ class OldThatAdds(ModelV1):
     ],
     ids=lambda one: one.__name__,
 )
-def test_02_a_tool_that_reads_more_than_was_shown_does_not_run(got: list[Any], is_async: bool, kind: Any, schema: Any):
+def test_a_tool_that_reads_more_than_was_shown_does_not_run(got: list[Any], is_async: bool, kind: Any, schema: Any):
     js = (
         "return await tools.pay({ order: { cents: 6 } })"
         if schema is Nested
@@ -197,7 +197,7 @@ def test_02_a_tool_that_reads_more_than_was_shown_does_not_run(got: list[Any], i
     assert "comes out differently" in message.content
 
 
-def test_02_defaults_of_pydantic_1_are_no_additions(got: list[Any], is_async: bool):
+def test_defaults_of_pydantic_1_are_no_additions(got: list[Any], is_async: bool):
     class Old(ModelV1):
         euros: int
         note: str | None = None
@@ -217,7 +217,7 @@ def directly(name: str, **args: Any) -> ScriptedModel:
     return ScriptedModel(messages=iter([AIMessage("", tool_calls=[call]), AIMessage("done")]), shown=[])
 
 
-def test_01_a_kept_tool_runs_with_what_the_function_was_asked_about(got: list[Any], is_async: bool):
+def test_a_kept_tool_runs_with_what_the_function_was_asked_about(got: list[Any], is_async: bool):
     class Varies(BaseModel):
         cents: int = Field(default_factory=itertools.count(1).__next__)
 
@@ -235,7 +235,7 @@ def test_01_a_kept_tool_runs_with_what_the_function_was_asked_about(got: list[An
 
 
 @pytest.mark.parametrize("is_gated_first", [True, False])
-def test_01_an_agent_has_the_rules_of_one_middleware(got: list[Any], is_gated_first: bool):
+def test_an_agent_has_the_rules_of_one_middleware(got: list[Any], is_gated_first: bool):
     class Other(CodeModeMiddleware):
         pass
 
@@ -277,14 +277,14 @@ class Trimming(Forgetting):
         return super()._without(request).override(tools=tools)
 
 
-def test_03_a_call_with_a_state_of_its_own_has_the_tools_of_its_step(got: list[Any], is_async: bool):
+def test_a_call_with_a_state_of_its_own_has_the_tools_of_its_step(got: list[Any], is_async: bool):
     js = "try { return await tools['p' + 'ay']({ euros: 6 }) } catch (error) { return error.message }"
     graph = agent([js], [pay_tool(got, Euros)], Trimming(), CodeModeMiddleware())
     assert "pay" in results(Session(graph, is_async).start())[0].content
     assert got == []
 
 
-def test_03_limits_count_whatever_state_calls_and_models_are_given(got: list[Any], is_async: bool):
+def test_limits_count_whatever_state_calls_and_models_are_given(got: list[Any], is_async: bool):
     js = "try { return await tools.pay({ euros: 6 }) } catch (error) { return error.message }"
     limit = ToolCallLimitMiddleware(tool_name="pay", thread_limit=1)
     graph = agent(
@@ -295,7 +295,7 @@ def test_03_limits_count_whatever_state_calls_and_models_are_given(got: list[Any
     assert "limit exceeded" in second.content
 
 
-def test_03_a_limit_ends_the_run_whatever_state_models_are_given(got: list[Any], is_async: bool):
+def test_a_limit_ends_the_run_whatever_state_models_are_given(got: list[Any], is_async: bool):
     js = "await tools.pay({ euros: 6 }); return await tools.pay({ euros: 7 })"
     limit = ToolCallLimitMiddleware(tool_name="pay", thread_limit=1, exit_behavior="end")
     output = Session(agent([js], [pay_tool(got, Euros)], limit, Forgetting(), CodeModeMiddleware()), is_async).start()
@@ -309,7 +309,7 @@ def test_programs_find_what_others_left_whatever_state_calls_are_given(is_async:
     assert results(output)[1].content == "1"
 
 
-def test_03_tools_of_one_name_made_for_each_step_are_those_of_that_step(got: list[Any]):
+def test_tools_of_one_name_made_for_each_step_are_those_of_that_step(got: list[Any]):
     """The memory of a tool that nothing holds any more may be another's soon."""
     middleware: Any = CodeModeMiddleware()
     registered = pay_tool(got, Euros)

@@ -15,7 +15,7 @@ SCRIPT = Path(__file__).with_name("unblocked_process.py")
 
 
 @pytest.mark.parametrize("watched_by", ["langgraph dev", *full_only("blockbuster")])
-def test_29_no_call_blocks_the_loop(watched_by: str, tmp_path: Path):
+def test_no_call_blocks_the_loop(watched_by: str, tmp_path: Path):
     if find_spec("blockbuster") is None:
         missing("blockbuster", "blockbuster is not installed")
     # A process of its own: what is imported or started once would not be seen twice.

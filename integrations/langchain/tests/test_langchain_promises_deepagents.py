@@ -85,7 +85,7 @@ return [said, gone, ...read.map((text) => text.split('\\n').at(-1))];
 
 
 @pytest.mark.parametrize("writes_by", ["itself", "program"])
-def test_30_sub_agents_files_and_approvals(writes_by: str, is_async: bool):
+def test_programs_of_a_deep_agent_reach_sub_agents_files_and_approvals(writes_by: str, is_async: bool):
     write = tool_call("write_file", file_path="/b.txt", content="beta")
     program = calls("return await tools.write_file({ file_path: '/b.txt', content: 'beta' })")
     sub = saying(write if writes_by == "itself" else program, AIMessage("b is written"))
@@ -101,7 +101,7 @@ def test_30_sub_agents_files_and_approvals(writes_by: str, is_async: bool):
     assert {path: file["content"] for path, file in output["files"].items()} == {"/a.txt": "alpha", "/b.txt": "gamma"}
 
 
-def test_30_code_call_in_a_deep_agent(is_async: bool):
+def test_code_call_runs_in_a_deep_agent(is_async: bool):
     sub = saying(tool_call("write_file", file_path="/b.txt", content="beta"), AIMessage("b is written"))
     desk = Desk(
         "",
@@ -119,7 +119,7 @@ def test_30_code_call_in_a_deep_agent(is_async: bool):
     assert {path: file["content"] for path, file in output["files"].items()} == {"/a.txt": "alpha", "/b.txt": "gamma"}
 
 
-def test_30_sub_agents_side_by_side_leave_all_their_files(is_async: bool):
+def test_sub_agents_side_by_side_leave_all_their_files(is_async: bool):
     js = """
     const said = [];
     for (const name of ['a', 'b', 'c'])
@@ -150,7 +150,7 @@ return [said, await tools.delete({ path: '/x' })];
 """
 
 
-def test_30_an_approval_inside_a_sub_agent(is_async: bool):
+def test_an_approval_inside_a_sub_agent_is_asked_for_outside(is_async: bool):
     sub = saying(tool_call("delete", path="/inner"), AIMessage("inner is gone"))
     desk = Desk(BOTH, sub=sub, writer={"interrupt_on": {"delete": True}})
     session = Session(desk.graph, is_async)
@@ -166,7 +166,7 @@ def test_30_an_approval_inside_a_sub_agent(is_async: bool):
 
 
 @pytest.mark.parametrize("reviewed", [None, "interrupt_on", "middleware"])
-def test_30_a_sub_agent_that_runs_a_gated_tool_unasked_is_warned_of(reviewed: Any, caplog: pytest.LogCaptureFixture):
+def test_a_sub_agent_that_runs_a_gated_tool_unasked_is_warned_of(reviewed: Any, caplog: pytest.LogCaptureFixture):
     own = {"interrupt_on": {"interrupt_on": {"delete": True}}, "middleware": {"middleware": [CodeModeMiddleware()]}}
     Session(Desk("return 1", sub=saying(), writer=own.get(reviewed, {})).graph).start()
     warned = [one.getMessage() for one in caplog.records if one.name == "codemode.tools"]
@@ -174,7 +174,7 @@ def test_30_a_sub_agent_that_runs_a_gated_tool_unasked_is_warned_of(reviewed: An
     assert names == (["general-purpose"] if reviewed else ["writer", "general-purpose"])
 
 
-def test_30_large_results_go_to_files_with_what_else_the_program_left(is_async: bool):
+def test_large_results_go_to_files_with_what_else_the_program_left(is_async: bool):
     js = "await tools.write_file({ file_path: '/a.txt', content: 'alpha' }); return 'long '.repeat(50000)"
     whole = CodeModeMiddleware(options={"model_output": {"max_model_characters": None}})  # for whoever puts it away
     output = Session(Desk(js, sub=saying(), middleware=[whole]).graph, is_async).start()
@@ -185,7 +185,7 @@ def test_30_large_results_go_to_files_with_what_else_the_program_left(is_async: 
     assert len(message.content) < 10_000
 
 
-def test_30_permissions_of_the_deep_agent_hold_for_programs(is_async: bool):
+def test_permissions_of_the_deep_agent_hold_for_programs(is_async: bool):
     from deepagents.middleware.filesystem import FilesystemPermission
 
     js = """
@@ -199,7 +199,7 @@ def test_30_permissions_of_the_deep_agent_hold_for_programs(is_async: bool):
     assert list(output["files"]) == ["/open/a"]
 
 
-def test_30_what_the_deep_agent_would_gate_in_vain_is_refused():
+def test_what_the_deep_agent_would_gate_in_vain_is_refused():
     from deepagents.middleware.filesystem import FilesystemPermission
 
     sometimes: Any = {"allowed_decisions": ["approve"], "when": bool}
@@ -241,7 +241,7 @@ def test_interrupt_on_holds_in_programs_and_in_sub_agents_and_nothing_runs_twice
     assert output["files"]["/log"]["content"] == "ended"
 
 
-def test_30_an_approval_inside_a_program_of_a_sub_agent(is_async: bool):
+def test_an_approval_inside_a_program_of_a_sub_agent_is_asked_for_outside(is_async: bool):
     sub = saying(calls("return await tools.delete({ path: '/inner' })"), AIMessage("inner is gone"))
     desk = Desk(BOTH, sub=sub, writer={"middleware": [CodeModeMiddleware(approve={"delete": True})]})
     session = Session(desk.graph, is_async)

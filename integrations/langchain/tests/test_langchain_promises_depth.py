@@ -122,7 +122,7 @@ def asked(output: Any) -> dict[int, str]:
     return found
 
 
-def test_06_one_approval_is_one_interrupt(depths: Depths, place: Any):
+def test_one_approval_is_one_interrupt(depths: Depths, place: Any):
     session = Session(place(depths, ONE, InMemorySaver()), depths.is_async)
     waiting = asked(session.start())
     assert list(waiting) == [1]
@@ -133,7 +133,7 @@ def test_06_one_approval_is_one_interrupt(depths: Depths, place: Any):
 
 
 @pytest.mark.parametrize("first", [1, *full_only(2)])
-def test_06_two_are_answered_in_any_order_and_keep_their_ids(depths: Depths, place: Any, first: int):
+def test_two_are_answered_in_any_order_and_keep_their_ids(depths: Depths, place: Any, first: int):
     session = Session(place(depths, TWO, InMemorySaver()), depths.is_async)
     waiting = asked(session.start())
     assert set(waiting) == {1, 2}
@@ -144,7 +144,7 @@ def test_06_two_are_answered_in_any_order_and_keep_their_ids(depths: Depths, pla
     assert depths.done == [first]
 
 
-def test_06_two_are_answered_at_once(depths: Depths, place: Any):
+def test_two_are_answered_at_once(depths: Depths, place: Any):
     session = Session(place(depths, TWO, InMemorySaver()), depths.is_async)
     waiting = asked(session.start())
     edited = {"type": "edit", "edited_action": {"name": "pay", "args": {"cents": 3}}}
@@ -152,7 +152,7 @@ def test_06_two_are_answered_at_once(depths: Depths, place: Any):
     assert depths.done == [3]
 
 
-def test_06_a_wrong_answer_is_asked_for_again_and_the_other_stands(depths: Depths, place: Any):
+def test_a_wrong_answer_is_asked_for_again_and_the_other_stands(depths: Depths, place: Any):
     if place is not in_a_program:
         return  # elsewhere LangGraph checks it and raises, and nothing is saved
     session = Session(place(depths, TWO, InMemorySaver()), depths.is_async)
@@ -165,7 +165,7 @@ def test_06_a_wrong_answer_is_asked_for_again_and_the_other_stands(depths: Depth
     assert depths.done == [2, 1]
 
 
-def test_06_in_another_process(depths: Depths, place: Any, tmp_path: Any):
+def test_pauses_inside_tools_are_answered_in_another_process(depths: Depths, place: Any, tmp_path: Any):
     """The graph is built anew for each answer; models have said what they said."""
     made: dict[int, Any] = {}
 
@@ -180,7 +180,7 @@ def test_06_in_another_process(depths: Depths, place: Any, tmp_path: Any):
     assert depths.done == [2, 1]
 
 
-def test_06_agents_side_by_side_in_one_program(depths: Depths):
+def test_agents_side_by_side_in_one_program_are_answered_in_any_order(depths: Depths):
     """Their models repeat ids of calls, and each has two approvals."""
     number = iter(range(100))
 
@@ -204,7 +204,7 @@ def test_06_agents_side_by_side_in_one_program(depths: Depths):
     assert depths.done == order
 
 
-def test_06_both_levels_ask(depths: Depths):
+def test_a_gated_call_and_the_agent_behind_it_both_ask(depths: Depths):
     inner = depths.as_tool(lambda: depths.sub_agent(TWO))
     middleware = CodeModeMiddleware(approve={"delegate": True})
     graph = agent([DELEGATE], [inner], middleware)
@@ -217,7 +217,7 @@ def test_06_both_levels_ask(depths: Depths):
     assert content(output) == '["paid 1", "paid 2"]'
 
 
-def test_06_interrupts_of_nodes_side_by_side_in_a_graph_inside_a_tool(depths: Depths):
+def test_interrupts_of_nodes_side_by_side_in_a_graph_inside_a_tool_are_answered_in_any_order(depths: Depths):
     """No code mode inside: plain `interrupt()`, one of them after another, one in a task of its own."""
 
     @task
@@ -273,7 +273,7 @@ def test_06_interrupts_of_nodes_side_by_side_in_a_graph_inside_a_tool(depths: De
     assert content(session.answer({last["second"]: "2"})) == '["1 2", "t"]'
 
 
-def test_06_streams_report_it_once_too(depths: Depths):
+def test_streams_report_an_interrupt_once(depths: Depths):
     session = Session(in_a_program(depths, ONE, InMemorySaver()))
     if depths.is_async:
         return
@@ -283,7 +283,7 @@ def test_06_streams_report_it_once_too(depths: Depths):
     assert [one.id for one in session.graph.get_state(session.config).interrupts] == [reported[0].id]
 
 
-def test_06_a_code_mode_tool_in_a_program(depths: Depths):
+def test_a_code_mode_tool_can_be_called_in_a_program(depths: Depths):
     """No graph is between them: their questions are tasks of one node."""
     inner = create_code_mode_tool([depths.pay], approve={"pay": True})
     inner.name = "compute"
@@ -301,7 +301,7 @@ def test_06_a_code_mode_tool_in_a_program(depths: Depths):
     assert content(output) == '["paid 1", "paid 2"]'
 
 
-def test_06_tasks_that_a_nested_call_starts_itself(depths: Depths):
+def test_tasks_that_a_nested_call_starts_itself_may_interrupt(depths: Depths):
     """Two questions of one task, beside another task, before one of the tool itself; a plain resume does for one."""
     asked_for: list[str] = []
 

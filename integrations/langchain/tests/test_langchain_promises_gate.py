@@ -77,7 +77,7 @@ def run(till: Till, is_async: bool, middleware: Any, *turns: list[dict[str, Any]
 
 
 @pytest.mark.parametrize("approve", [{"pay": True}, {"pay": lambda args: True}, lambda name, args: True, None])
-def test_01_a_direct_call_of_a_tool_that_is_not_kept_is_refused(till: Till, is_async: bool, approve: Any):
+def test_a_direct_call_of_a_tool_that_is_not_kept_is_refused(till: Till, is_async: bool, approve: Any):
     output = run(till, is_async, CodeModeMiddleware(approve=approve), [call("pay", cents=1)])
     (message,) = results(output)
     assert (message.status, message.name) == ("error", "pay")
@@ -86,7 +86,7 @@ def test_01_a_direct_call_of_a_tool_that_is_not_kept_is_refused(till: Till, is_a
     assert output["messages"][-1].content == "done"
 
 
-def test_01_so_is_each_of_several_beside_a_program_and_a_kept_tool(till: Till, is_async: bool):
+def test_each_direct_call_beside_a_program_and_a_kept_tool_is_refused(till: Till, is_async: bool):
     middleware = CodeModeMiddleware(keep=["look"], approve={"pay": True})
     turn = [call("pay", 0, cents=1), program("return 7", 1), call("look", 2, at="x"), call("pay", 3, cents=2)]
     output = run(till, is_async, middleware, turn)
@@ -96,17 +96,17 @@ def test_01_so_is_each_of_several_beside_a_program_and_a_kept_tool(till: Till, i
 
 @pytest.mark.parametrize("rule", [True, lambda args: False, {"allowed_decisions": ["approve"]}])
 @pytest.mark.parametrize("keep", [["pay"], ("pay",), {"pay", "look"}])
-def test_01_keep_and_approve_must_not_overlap(till: Till, rule: Any, keep: Any):
+def test_keep_and_approve_must_not_overlap(till: Till, rule: Any, keep: Any):
     with pytest.raises(ValueError, match="'pay' is in both keep and approve"):
         create_agent(saying(), till.tools, middleware=[CodeModeMiddleware(keep=keep, approve={"pay": rule})])
 
 
-def test_01_a_rule_that_never_asks_is_no_overlap(till: Till, is_async: bool):
+def test_a_rule_that_never_asks_is_no_overlap(till: Till, is_async: bool):
     output = run(till, is_async, CodeModeMiddleware(keep=["pay"], approve={"pay": False}), [call("pay", cents=1)])
     assert content(output) == "paid 1"
 
 
-def test_01_a_function_is_asked_about_kept_tools_too(till: Till, is_async: bool):
+def test_a_function_is_asked_about_kept_tools_too(till: Till, is_async: bool):
     middleware = CodeModeMiddleware(keep=["pay", "look"], approve=lambda name, args: args.get("cents", 0) > 5)
     turn = [call("pay", 0, cents=5), call("pay", 1, cents=6), call("pay", 2, cents="7"), call("look", 3, at="x")]
     output = run(till, is_async, middleware, turn)
@@ -115,7 +115,7 @@ def test_01_a_function_is_asked_about_kept_tools_too(till: Till, is_async: bool)
     assert sorted(map(str, till.done)) == ["5", "x"]
 
 
-def test_01_it_sees_the_kept_tools_validated_arguments(till: Till, is_async: bool):
+def test_an_approve_function_sees_the_validated_arguments_of_kept_tools(till: Till, is_async: bool):
     @tool
     def transfer(euros: Annotated[int, AfterValidator(lambda euros: euros * 100)]) -> str:
         """Transfer."""
@@ -129,7 +129,7 @@ def test_01_it_sees_the_kept_tools_validated_arguments(till: Till, is_async: boo
     assert till.done == [500]
 
 
-def test_01_a_refused_call_does_not_end_the_agent(till: Till, is_async: bool):
+def test_a_refused_call_does_not_end_the_agent(till: Till, is_async: bool):
     @tool(return_direct=True)
     def finish(cents: int) -> str:
         """Finish."""
@@ -143,7 +143,7 @@ def test_01_a_refused_call_does_not_end_the_agent(till: Till, is_async: bool):
     assert till.done == []
 
 
-def test_01_a_tool_node_of_ones_own_is_gated_too(till: Till, is_async: bool):
+def test_a_tool_node_of_ones_own_is_gated_too(till: Till, is_async: bool):
     middleware = CodeModeMiddleware(approve={"pay": True})
     node = ToolNode(
         [*middleware.tools, *till.tools],
@@ -192,7 +192,7 @@ class Between(AgentMiddleware[Any, Any, Any]):
         return await handler(self._called(request))
 
 
-def test_01_other_middleware_that_serves_a_gated_tool_is_gated(till: Till, is_async: bool):
+def test_other_middleware_that_serves_a_gated_tool_is_gated(till: Till, is_async: bool):
     """By its own name, and by that of a kept tool."""
 
     def served(request: Any) -> Any:
@@ -206,7 +206,7 @@ def test_01_other_middleware_that_serves_a_gated_tool_is_gated(till: Till, is_as
         assert till.done == []
 
 
-def test_01_a_gated_tool_shown_as_a_providers_own_is_refused_and_others_pass(till: Till, is_async: bool):
+def test_a_gated_tool_shown_as_a_providers_own_is_refused_and_others_pass(till: Till, is_async: bool):
     def as_dicts(request: Any) -> list[Any]:
         return [{"type": "native_2025", "name": "pay"}, {"type": "function", "function": {"name": "look"}}]
 
@@ -217,7 +217,7 @@ def test_01_a_gated_tool_shown_as_a_providers_own_is_refused_and_others_pass(til
     assert till.done == ["x"]
 
 
-def test_01_unknown_tools_are_the_tool_nodes(till: Till, is_async: bool):
+def test_unknown_tools_are_the_tool_nodes(till: Till, is_async: bool):
     (message,) = results(run(till, is_async, CodeModeMiddleware(approve={"pay": True}), [call("nothing")]))
     assert "not a valid tool" in message.content
     (message,) = results(run(till, is_async, CodeModeMiddleware(approve=lambda name, args: True), [call("nothing")]))
@@ -231,7 +231,7 @@ def without(*names: str) -> Between:
     return Between(lambda request: [one for one in request.tools if one.name not in names])
 
 
-def test_03_a_program_cannot_call_what_was_taken_out(till: Till, is_async: bool):
+def test_a_program_cannot_call_what_was_taken_out(till: Till, is_async: bool):
     js = "try { return await tools['p' + 'ay']({ cents: 1 }) } catch (error) { return error.message }"
     scripted = saying([program(js), call("pay", 1, cents=2)])
     graph = agent((), till.tools, without("pay"), CodeModeMiddleware(approve={"pay": True}), model=scripted)
@@ -245,7 +245,7 @@ def test_03_a_program_cannot_call_what_was_taken_out(till: Till, is_async: bool)
     assert till.done == []
 
 
-def test_03_each_step_has_its_own_set(till: Till, is_async: bool):
+def test_each_step_has_its_own_set(till: Till, is_async: bool):
     """And it is the one its calls get, whichever of them runs first, and though they change what it depends on."""
 
     class Level(AgentState[Any]):
@@ -275,7 +275,7 @@ def test_03_each_step_has_its_own_set(till: Till, is_async: bool):
     assert refused == ["CodeModeToolError"] * 3
 
 
-def test_03_the_set_of_a_pause_is_that_of_its_step_in_another_process_too(till: Till, is_async: bool, tmp_path: Any):
+def test_the_set_of_a_pause_is_that_of_its_step_in_another_process_too(till: Till, is_async: bool, tmp_path: Any):
     look = "try { return await tools['lo' + 'ok']({ at: 'x' }) } catch (error) { return 'no' }"
     js = f"await tools.pay({{ cents: 1 }}); {look}"
     scripted = saying([program(js)])
@@ -295,7 +295,7 @@ def test_03_the_set_of_a_pause_is_that_of_its_step_in_another_process_too(till: 
     assert till.done == [1]
 
 
-def test_03_a_tool_that_is_gone_at_the_resume_is_gone(till: Till, is_async: bool, tmp_path: Any):
+def test_a_tool_that_is_gone_at_the_resume_is_gone(till: Till, is_async: bool, tmp_path: Any):
     js = "await tools.pay({ cents: 1 }); try { return await tools.look({ at: 'x' }) } catch (error) { return 'gone' }"
     scripted = saying([program(js)])
     built: list[Any] = []
@@ -312,7 +312,7 @@ def test_03_a_tool_that_is_gone_at_the_resume_is_gone(till: Till, is_async: bool
     assert till.done == [1]
 
 
-def test_03_what_other_middleware_added_for_a_step_can_be_called(till: Till, is_async: bool):
+def test_what_other_middleware_added_for_a_step_can_be_called(till: Till, is_async: bool):
     made: list[BaseTool] = []
 
     def with_one_more(request: Any) -> list[Any]:
@@ -338,7 +338,7 @@ def test_03_what_other_middleware_added_for_a_step_can_be_called(till: Till, is_
     assert till.done == [(0, "x"), (1, "x")]
 
 
-def test_03_one_middleware_serves_two_agents_at_once_with_their_own_sets(till: Till, is_async: bool):
+def test_one_middleware_serves_two_agents_at_once_with_their_own_sets(till: Till, is_async: bool):
     js = "try { return await tools['p' + 'ay']({ cents: 1 }) } catch (error) { return error.name }"
     middleware = CodeModeMiddleware()
     first = agent((), till.tools, without("pay"), middleware, model=saying([program(js)]))
@@ -347,7 +347,7 @@ def test_03_one_middleware_serves_two_agents_at_once_with_their_own_sets(till: T
     assert content(Session(second, is_async).start()) == "paid 1"
 
 
-def test_03_the_record_is_neither_taken_from_the_input_nor_given_back(till: Till):
+def test_the_record_is_neither_taken_from_the_input_nor_given_back(till: Till):
     js = "try { return await tools['p' + 'ay']({ cents: 1 }) } catch (error) { return error.name }"
     graph = agent((), till.tools, without("pay"), CodeModeMiddleware(), model=saying([program(js)]))
     forged = {"step": "0", "programs": ["pay"], "native": ["pay"]}
@@ -357,7 +357,7 @@ def test_03_the_record_is_neither_taken_from_the_input_nor_given_back(till: Till
     assert graph.get_state(CONFIG).values["code_mode_shown"]["programs"] == ["look"]
 
 
-def test_03_rules_about_tools_that_a_step_does_not_show_are_no_mistake(till: Till, is_async: bool):
+def test_rules_about_tools_that_a_step_does_not_show_are_no_mistake(till: Till, is_async: bool):
     middleware = CodeModeMiddleware(approve={"pay": True})
     output = run(till, is_async, middleware, [program("return await tools.look({ at: 'x' })")], before=[without("pay")])
     assert content(output) == "saw x"

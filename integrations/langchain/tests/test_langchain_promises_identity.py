@@ -62,18 +62,18 @@ def run_again(is_async: bool, options: Any) -> list[Any]:
     return [json.loads(one) for one in said.said if one != "end"]
 
 
-def test_13_the_program_is_the_same_again_when_its_node_is(is_async: bool):
+def test_the_program_is_the_same_again_when_its_node_is(is_async: bool):
     first, second = run_again(is_async, KEY)
     assert first == second
     assert abs(first[1] - time.time() * 1000) < 600_000
 
 
-def test_13_without_a_key_it_is_another(is_async: bool):
+def test_without_a_key_a_program_that_runs_again_has_another_seed(is_async: bool):
     first, second = run_again(is_async, None)
     assert first[0] != second[0]
 
 
-def test_13_other_threads_and_other_turns_are_others():
+def test_programs_of_other_threads_and_turns_have_other_seeds():
     """Their models repeat ids of calls and programs."""
     seen: set[str] = set()
     for thread in ("a", "b"):

@@ -52,7 +52,7 @@ def path(request: pytest.FixtureRequest, tmp_path: Any) -> str:
 
 
 @pytest.mark.parametrize("number", [LONG, -LONG, SHORTER])
-def test_18_a_long_integer_is_approved_as_shown(number: int, is_async: bool, path: str):
+def test_a_long_integer_is_approved_as_shown(number: int, is_async: bool, path: str):
     desk = Desk(number, is_async, path)
     (one,) = json.loads(json.dumps([one.value for one in desk.session.start()["__interrupt__"]]))
     assert one["args"] == one["action_requests"][0]["args"] == {"id": str(number), "more": [1, str(number)]}
@@ -77,7 +77,7 @@ def edited(**args: Any) -> Any:
     return resumed({"type": "edit", "edited_action": {"name": "take", "args": args}})
 
 
-def test_18_it_is_edited_as_text(is_async: bool, path: str):
+def test_a_long_integer_is_edited_as_text(is_async: bool, path: str):
     desk = Desk(LONG, is_async, path)
     desk.session.start()
     output = desk.session.send(edited(id=str(LONG + 5), more=[2, str(LONG)]))
@@ -85,7 +85,7 @@ def test_18_it_is_edited_as_text(is_async: bool, path: str):
     assert desk.got == [{"id": LONG + 5, "more": [2, LONG]}]
 
 
-def test_18_what_a_browser_has_rounded_is_refused(is_async: bool):
+def test_what_a_browser_has_rounded_is_refused(is_async: bool):
     desk = Desk(SHORTER, is_async)
     desk.session.start()
     with pytest.raises(ValueError, match="as in a browser"):
@@ -95,12 +95,12 @@ def test_18_what_a_browser_has_rounded_is_refused(is_async: bool):
     assert desk.got == [{"id": 7, "more": []}]
 
 
-def test_18_a_program_that_asks_nobody_gives_it_too(is_async: bool, path: str):
+def test_a_program_that_asks_nobody_gives_the_long_integer(is_async: bool, path: str):
     desk = Desk(LONG, is_async, path, approve=False)
     assert json.loads(content(desk.session.start())) == {"got": LONG, "next": LONG + 1}
 
 
-def test_18_other_questions_are_shown_as_they_were(is_async: bool):
+def test_other_questions_are_shown_as_they_were(is_async: bool):
     desk = Desk(5, is_async)
     (one,) = desk.session.start()["__interrupt__"]
     assert one.value["args"] == {"id": 5, "more": [1, 5]}

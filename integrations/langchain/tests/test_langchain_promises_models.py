@@ -245,7 +245,7 @@ class Trial:
 @pytest.mark.parametrize("place", ["agent", "graph"])
 @given(data=st.data())
 @EXAMPLES
-def test_02_what_is_shown_is_what_runs(place: str, data: st.DataObject):
+def test_what_is_shown_is_what_runs(place: str, data: st.DataObject):
     schema, values = data.draw(models())
     trial = Trial(schema, data.draw(values), place)
     one = trial.asked()
@@ -262,7 +262,7 @@ def test_02_what_is_shown_is_what_runs(place: str, data: st.DataObject):
 @pytest.mark.parametrize("place", ["agent", "graph"])
 @given(data=st.data())
 @EXAMPLES
-def test_02_what_is_edited_is_what_runs(place: str, data: st.DataObject):
+def test_what_is_edited_is_what_runs(place: str, data: st.DataObject):
     schema, values = data.draw(models())
     trial = Trial(schema, data.draw(values), place)
     one = trial.asked()

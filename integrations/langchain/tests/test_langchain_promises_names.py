@@ -50,7 +50,7 @@ def is_async(request: pytest.FixtureRequest) -> bool:
 
 @pytest.mark.parametrize("name", IMPOSSIBLE)
 @pytest.mark.parametrize("make", [create_code_mode_tool, create_core_tool], ids=["plugin", "core"])
-def test_21_a_tool_that_no_program_can_call_is_left_out(make: Any, name: str, caplog: pytest.LogCaptureFixture):
+def test_a_tool_that_no_program_can_call_is_left_out(make: Any, name: str, caplog: pytest.LogCaptureFixture):
     code_mode = make([named(name), named("plain")])
     assert "plain(" in code_mode.description
     (warned,) = [one for one in caplog.records if one.name == "codemode.tools" and one.levelname == "WARNING"]
@@ -60,7 +60,7 @@ def test_21_a_tool_that_no_program_can_call_is_left_out(make: Any, name: str, ca
 
 
 @pytest.mark.parametrize("name", IMPOSSIBLE)
-def test_21_in_an_agent_the_model_goes_on_calling_it(name: str, is_async: bool):
+def test_in_an_agent_the_model_goes_on_calling_it(name: str, is_async: bool):
     ran: list[Any] = []
     said = calling(name)
     output = Session(agent([], [named(name, ran), named("plain")], CodeModeMiddleware(), model=said), is_async).start()
@@ -70,7 +70,7 @@ def test_21_in_an_agent_the_model_goes_on_calling_it(name: str, is_async: bool):
     assert content(Session(agent([PLAIN], [named(name), named("plain")], CodeModeMiddleware())).start()) == "1 done"
 
 
-def test_21_and_a_function_decides_about_it_as_about_kept_tools(is_async: bool):
+def test_an_approve_function_decides_about_a_tool_that_no_program_can_call(is_async: bool):
     ran: list[Any] = []
     middleware = CodeModeMiddleware(approve=lambda _name, args: args["n"] > 50)
     output = Session(agent([], [named("then", ran, Amount)], middleware, model=calling("then")), is_async).start()
@@ -81,7 +81,7 @@ def test_21_and_a_function_decides_about_it_as_about_kept_tools(is_async: bool):
     assert ran == [100]
 
 
-def test_21_a_rule_about_it_is_refused_and_other_middleware_may_name_it():
+def test_a_rule_about_it_is_refused_and_other_middleware_may_name_it():
     with pytest.raises(ValueError, match=r"'then'.*no program can call"):
         CodeModeMiddleware(approve={"then": True})
     for other in (HumanInTheLoopMiddleware({"then": True}), ToolCallLimitMiddleware(tool_name="then", run_limit=1)):
@@ -114,20 +114,20 @@ def codeMode() -> str:
     [named("codeMode"), codeMode, create_code_mode_tool([named("plain")]), {"name": "codeMode", "type": "custom"}],
 )
 @each_row("where", ["tools", "before", "after"])
-def test_01_another_tool_called_code_mode_is_refused(given: Any, where: str):
+def test_another_tool_called_code_mode_is_refused(given: Any, where: str):
     own, other = CodeModeMiddleware(), Giving(given)
     listed = {"tools": [own], "before": [other, own], "after": [own, other]}[where]
     with pytest.raises(ValueError, match="is called 'codeMode' too"):
         agent([PLAIN], [named("plain"), *([given] if where == "tools" else [])], *listed)
 
 
-def test_01_so_is_one_that_a_step_adds():
+def test_a_tool_called_code_mode_that_a_step_adds_is_refused():
     graph = agent([PLAIN], [named("plain")], Giving(later=[named("codeMode")]), CodeModeMiddleware())
     with pytest.raises(ValueError, match="is called 'codeMode' too"):
         Session(graph).start()
 
 
-def test_01_copies_of_its_own_tool_are_no_others():
+def test_copies_of_its_own_tool_are_not_taken_for_another():
     class Copying(Giving):
         def wrap_model_call(self, request: Any, handler: Any) -> Any:
             return handler(request.override(tools=[one.model_copy() for one in request.tools]))
@@ -135,7 +135,7 @@ def test_01_copies_of_its_own_tool_are_no_others():
     assert content(Session(agent([PLAIN], [named("plain")], Copying(), CodeModeMiddleware())).start()) == "1 done"
 
 
-def test_01_middleware_without_tools_of_its_own_leaves_code_mode_where_it_is():
+def test_middleware_without_tools_of_its_own_leaves_code_mode_where_it_is():
     class Bare(AgentMiddleware[Any, Any, Any]):
         """LangChain gives it no tools, not even none."""
 
@@ -144,19 +144,19 @@ def test_01_middleware_without_tools_of_its_own_leaves_code_mode_where_it_is():
     assert content(Session(graph).start()) == "1 done"
 
 
-def test_01_rules_about_code_mode_itself_are_refused():
+def test_rules_about_code_mode_itself_are_refused():
     with pytest.raises(ValueError, match="approve names 'codeMode'"):
         CodeModeMiddleware(approve={"codeMode": True})
     with pytest.raises(ValueError, match="keep names 'codeMode'"):
         CodeModeMiddleware(keep=["codeMode"])
 
 
-def test_01_a_name_given_twice_is_refused():
+def test_a_name_given_twice_is_refused():
     with pytest.raises(ValueError, match="two tools are called 'plain'"):
         create_code_mode_tool([named("plain"), named("plain")])
 
 
-def test_01_a_tool_inside_may_be_called_so():
+def test_a_tool_inside_may_be_called_so():
     code_mode = create_code_mode_tool([named("codeMode")])
     assert code_mode.invoke({"js": "return await tools.codeMode({ n: 3 })"}) == "3 done"
 
@@ -174,7 +174,7 @@ class Configured(BaseTool):
         return f"{n} done"
 
 
-def test_02_the_settings_of_a_run_are_neither_shown_nor_taken(is_async: bool):
+def test_the_settings_of_a_run_are_neither_shown_nor_taken(is_async: bool):
     js = "return [await tools.configured({ n: 1 }), await tools.configured({ n: 2, config: { configurable: {} } })]"
     one = Configured()
     session = Session(agent([js], [one], CodeModeMiddleware(approve={"configured": True})), is_async)
@@ -191,7 +191,7 @@ def test_02_the_settings_of_a_run_are_neither_shown_nor_taken(is_async: bool):
     assert one.ran == ["thread", "thread"]
 
 
-def test_02_a_tool_of_a_single_text_is_called_as_langchain_describes_it(is_async: bool):
+def test_a_tool_of_a_single_text_is_called_as_langchain_describes_it(is_async: bool):
     from langchain_core.tools import Tool as SingleInputTool
 
     def told(text: str) -> str:

@@ -69,7 +69,7 @@ def failures(records: list[logging.LogRecord]) -> list[tuple[str, type[BaseExcep
 
 
 @pytest.mark.parametrize("caught", [False, True], ids=["uncaught", "caught"])
-def test_22_what_a_tool_raised_is_logged(is_async: bool, caught: bool, caplog: pytest.LogCaptureFixture):
+def test_what_a_tool_raised_is_logged(is_async: bool, caught: bool, caplog: pytest.LogCaptureFixture):
     chosen, name = (abroken, "abroken") if is_async else (broken, "broken")
     call = f"await tools.{name}({{ key: 'pass' + 'word' }})"
     js = f"try {{ {call} }} catch (error) {{ return error.message }}" if caught else call
@@ -81,7 +81,7 @@ def test_22_what_a_tool_raised_is_logged(is_async: bool, caught: bool, caplog: p
     assert [kind for _, kind in failures(caplog.records)] == [KeyError]
 
 
-def test_22_what_it_told_the_model_is_no_failure_to_log(caplog: pytest.LogCaptureFixture):
+def test_what_it_told_the_model_is_no_failure_to_log(caplog: pytest.LogCaptureFixture):
     js = "await tools.refusing({ key: 'k' }).catch(() => 0); await tools.refusing_for_a_reason({ key: 'k' })"
     output = Session(agent([js], [refusing, refusing_for_a_reason], CodeModeMiddleware())).start()
     assert "not now" in results(output)[0].content
@@ -106,34 +106,34 @@ def slow(passing_time: Any) -> Any:
     return slow
 
 
-def test_27_a_tools_time_is_not_the_programs(slow: Any, is_async: bool):
+def test_a_tools_time_is_not_the_programs(slow: Any, is_async: bool):
     js = "return await tools.slow({ answer: 'here' })"
     assert content(Session(agent([js], [slow], CodeModeMiddleware(options=LIMITED)), is_async).start()) == "here"
     assert create_code_mode_tool([slow], LIMITED).invoke({"js": js}) == "here"
 
 
 @pytest.mark.parametrize("given", [dict, ExecutionPolicy])
-def test_27_the_wall_counts_for_who_asks_for_it(slow: Any, given: Any, is_async: bool):
+def test_the_wall_counts_for_who_asks_for_it(slow: Any, given: Any, is_async: bool):
     options = {"execution_policy": given(timeout_ms=60_000, clock="wall")}
     js = "return await tools.slow({ answer: 'here' })"
     output = Session(agent([js], [slow], CodeModeMiddleware(options=options)), is_async).start()
     assert results(output)[0].status == "error"
 
 
-def test_27_a_program_that_never_ends_is_ended():
+def test_a_program_that_never_ends_is_ended():
     options = {"execution_policy": {"timeout_ms": 400}}
     output = Session(agent(["for (;;);"], [broken], CodeModeMiddleware(options=options))).start()
     assert "400 ms" in results(output)[0].content
 
 
-def test_27_each_tool_can_be_given_its_time(slow: Any, is_async: bool):
+def test_each_tool_can_be_given_its_time(slow: Any, is_async: bool):
     options = {"execution_policy": {"tool_timeout_ms": 60_000}}
     js = "try { return await tools.slow({ answer: 'here' }) } catch (error) { return error.code }"
     graph = agent([js], [slow], CodeModeMiddleware(options=options))
     assert content(Session(graph, is_async).start()) == "CODE_MODE_CALL_TIMEOUT"
 
 
-def test_27_the_time_limit_of_a_graph_holds():
+def test_the_time_limit_of_a_graph_holds():
     cancelled = asyncio.Event()
 
     @tool
@@ -211,18 +211,18 @@ def crowd(count: int, *, is_async: bool, pool: WorkerPool | None = None) -> list
         return [content(one.result(240)) for one in running]
 
 
-def test_28_many_agents_each_with_a_sub_agent_all_end(is_async: bool):
+def test_many_agents_with_sub_agents_all_end(is_async: bool):
     assert crowd(CROWD, is_async=is_async) == ["3"] * CROWD
 
 
-def test_28_so_they_do_with_the_slots_of_two(is_async: bool):
+def test_many_agents_with_sub_agents_all_end_with_the_slots_of_two(is_async: bool):
     with WorkerPool(PoolOptions(max_workers=2, on_saturation="wait")) as pool:
         assert crowd(12, is_async=is_async, pool=pool) == ["3"] * 12
         assert crowd(6, is_async=is_async, pool=pool.share("tenant", max_workers=1)) == ["3"] * 6
         assert pool.active == 0
 
 
-def test_28_nothing_is_made_with_a_pool_that_is_closed():
+def test_nothing_is_made_with_a_pool_that_is_closed():
     with WorkerPool() as closed:
         pass
     for middleware in (CodeModeMiddleware, CodeCallMiddleware, ExecWaitMiddleware):
@@ -234,7 +234,7 @@ def test_28_nothing_is_made_with_a_pool_that_is_closed():
 
 
 @pytest.mark.parametrize("tool_alone", [False, True])
-def test_28_a_pool_that_is_given_does_as_it_was_told(tool_alone: bool):
+def test_a_pool_that_is_given_does_as_it_was_told(tool_alone: bool):
     options: dict[str, Any] = {"execution_policy": {"on_saturation": "wait"}}
     entered, release = threading.Semaphore(0), threading.Event()
 

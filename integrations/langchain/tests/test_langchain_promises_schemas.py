@@ -37,10 +37,10 @@ def run(schema: dict[str, Any]) -> Any:
 
 
 @pytest.mark.parametrize("schema", WRONG, ids=["of another draft", "of none"])
-def test_20_a_wrong_schema_is_not_checked_and_warned_of(schema: dict[str, Any], caplog: pytest.LogCaptureFixture):
+def test_a_wrong_schema_is_not_checked_and_warned_of(schema: dict[str, Any], caplog: pytest.LogCaptureFixture):
     assert run(schema) == [{"a": ["x"]}, {"b": 1}]
     assert any("'odd'" in record.getMessage() and record.levelname == "WARNING" for record in caplog.records)
 
 
-def test_20_a_schema_that_does_not_say_its_draft_is_read_in_the_one_that_it_fits():
+def test_a_schema_that_does_not_say_its_draft_is_read_in_the_one_that_it_fits():
     assert run(UNSAID) == ["CODE_MODE_TOOL_ERROR", {"b": 1}]

@@ -121,7 +121,7 @@ return await Promise.all([tools.name_user({ name: 'Eve' }), tools.note({ n: 1 })
 
 
 @pytest.mark.parametrize("js", [JUST_ONE, ONE_AFTER_THE_OTHER, SIDE_BY_SIDE], ids=["one", "several", "side by side"])
-def test_30_one_command_never_a_list(js: str, is_async: bool):
+def test_a_program_gives_one_command_and_never_a_list(js: str, is_async: bool):
     before, after = Strict(), Strict("after")
     graph = create_agent(
         model(js), NOTES, middleware=[before, CodeModeMiddleware(), after], state_schema=Notes, checkpointer=None
@@ -140,13 +140,13 @@ def test_30_one_command_never_a_list(js: str, is_async: bool):
         assert sorted(output["log"]) == [1, 2]
 
 
-def test_30_a_program_without_updates_gives_a_message():
+def test_a_program_without_updates_gives_a_message():
     before = Strict()
     Session(agent(["return await tools.look({})"], NOTES, before, CodeModeMiddleware(), state_schema=Notes)).start()
     assert [type(one) for one in before.seen] == [ToolMessage]
 
 
-def test_30_updates_of_a_failed_program_arrive_with_its_failure(is_async: bool):
+def test_updates_of_a_failed_program_arrive_with_its_failure(is_async: bool):
     js = "await tools.note({ n: 1 }); throw new Error('enough')"
     before = Strict()
     graph = agent([js], NOTES, before, CodeModeMiddleware(), state_schema=Notes)
@@ -156,7 +156,7 @@ def test_30_updates_of_a_failed_program_arrive_with_its_failure(is_async: bool):
     assert "enough" in message.content
 
 
-def test_30_so_it_is_in_a_tool_node_of_ones_own(is_async: bool):
+def test_updates_of_the_state_arrive_from_a_tool_node_of_ones_own(is_async: bool):
     class Own(MessagesState):
         user: str
 
@@ -168,7 +168,7 @@ def test_30_so_it_is_in_a_tool_node_of_ones_own(is_async: bool):
     assert output["messages"][-1].content == "user is Eve"
 
 
-def test_30_a_list_of_messages_as_the_whole_state(is_async: bool):
+def test_messages_arrive_where_a_list_of_them_is_the_whole_state(is_async: bool):
     @tool
     def hum(call_id: CallId) -> Command[Any]:
         """Hum."""
@@ -182,7 +182,7 @@ def test_30_a_list_of_messages_as_the_whole_state(is_async: bool):
     assert output[-1].tool_call_id == "call_0"
 
 
-def test_30_messages_under_another_key(is_async: bool):
+def test_messages_under_another_key_of_the_state_arrive(is_async: bool):
     class Chat(AgentState[Any]):
         chat: Annotated[list[Any], operator.add]
 
@@ -198,7 +198,7 @@ def test_30_messages_under_another_key(is_async: bool):
     assert [one.content for one in output["chat"][1:]] == ["said", "heard"]
 
 
-def test_30_the_answer_follows_the_call_whatever_else_is_said(is_async: bool):
+def test_the_answer_follows_the_call_whatever_else_is_said(is_async: bool):
     @tool
     def chat(call_id: CallId) -> Command[Any]:
         """Chat."""
@@ -233,7 +233,7 @@ def read_now(path: str) -> str:
     return get_config()["configurable"]["__pregel_read"]("files", True).get(path, "missing")
 
 
-def test_30_writes_that_pass_by_the_result_are_read_by_later_calls_and_survive_a_pause(is_async: bool):
+def test_writes_that_pass_by_the_result_are_read_by_later_calls_and_survive_a_pause(is_async: bool):
     js = """
     await tools.write_now({ path: 'a', text: '1' });
     await tools.put({ path: 'b', text: '2' });
@@ -282,7 +282,7 @@ def natively(steps: list[Step]) -> dict[str, Any]:
 
 @settings(max_examples=rounds(12, 30), deadline=None)
 @given(steps=STEPS)
-def test_30_the_state_is_that_of_the_same_calls_made_by_the_model(steps: list[Step]):
+def test_the_state_is_that_of_the_same_calls_made_by_the_model(steps: list[Step]):
     lines = [f"await tools.{name}({json.dumps(args)});" for name, args in steps]
     js = "\n".join([*lines, "return await tools.look({})"])
     graph = create_agent(model(js), NOTES, middleware=[CodeModeMiddleware()], state_schema=Notes)
@@ -356,7 +356,7 @@ def two_agents(js: str, handover: Callable[..., Any], seen: list[list[Any]]) -> 
     "js", ["return await tools.transfer({})", "await tools.note({ n: 1 }); await tools.transfer({}); return 'x'"]
 )
 @pytest.mark.parametrize("handover", HANDOVERS)
-def test_31_a_handoff_leaves_no_call_unanswered(handover: Any, js: str, is_async: bool):
+def test_a_handoff_leaves_no_call_unanswered(handover: Any, js: str, is_async: bool):
     seen: list[list[Any]] = []
     output = Session(two_agents(js, handover, seen), is_async).start()
     assert output["messages"][-1].content == "Bob here"
@@ -364,7 +364,7 @@ def test_31_a_handoff_leaves_no_call_unanswered(handover: Any, js: str, is_async
     assert unanswered(output["messages"]) == set()
 
 
-def test_31_two_handoffs_of_one_program_are_one(is_async: bool):
+def test_two_handoffs_of_one_program_are_one(is_async: bool):
     seen: list[list[Any]] = []
     js = "return await Promise.all([tools.transfer({}), tools.transfer({})])"
     output = Session(two_agents(js, by_update, seen), is_async).start()
@@ -372,7 +372,7 @@ def test_31_two_handoffs_of_one_program_are_one(is_async: bool):
     assert unanswered(output["messages"]) == set()
 
 
-def test_31_a_graph_inside_a_tool_hands_over_to_the_agent(is_async: bool):
+def test_a_graph_inside_a_tool_hands_over_to_the_agent(is_async: bool):
     @tool
     def leave(call_id: CallId) -> Command[Any]:
         """Leave."""
@@ -403,7 +403,7 @@ def test_31_a_graph_inside_a_tool_hands_over_to_the_agent(is_async: bool):
     assert output["user"] == "Eve"
 
 
-def test_31_outside_a_graph_too():
+def test_a_tool_called_outside_a_graph_gives_its_command():
     code_mode = create_code_mode_tool([note])
     call = {"name": "codeMode", "args": {"js": "return await tools.note({ n: 3 })"}, "id": "c", "type": "tool_call"}
     for command in (code_mode.invoke(call), asyncio.run(code_mode.ainvoke(call))):

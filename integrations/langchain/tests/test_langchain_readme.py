@@ -110,7 +110,7 @@ def install_lines() -> list[str]:
 
 
 @pytest.mark.full
-def test_33_what_is_to_be_installed_can_be_installed_from_a_clone():
+def test_what_is_to_be_installed_can_be_installed_from_a_clone():
     words, others = (shlex.split(line) for line in install_lines())
     assert words == others
     assert words[:2] == ["pip", "install"]
@@ -123,7 +123,7 @@ def test_33_what_is_to_be_installed_can_be_installed_from_a_clone():
 
 
 @pytest.mark.full
-def test_33_the_example_says_what_it_needs(tmp_path: Path):
+def test_the_example_says_what_it_needs(tmp_path: Path):
     bare = [sys.executable, "-I", "-S", EXAMPLE]
     done = subprocess.run(bare, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 1
@@ -151,7 +151,7 @@ def test_33_the_example_says_what_it_needs(tmp_path: Path):
     assert [one.name for one in tmp_path.iterdir()] == ["approvals.db.resumed"]
 
 
-def test_33_the_example_without_a_terminal(terminal: Terminal):
+def test_the_example_ends_without_a_terminal(terminal: Terminal):
     done = terminal("")
     assert done.returncode == 1
     assert "A-1? [y]es" in done.stdout
@@ -161,7 +161,7 @@ def test_33_the_example_without_a_terminal(terminal: Terminal):
 
 @pytest.mark.full
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_33_the_example_when_nobody_reads_any_more(terminal: Terminal, tmp_path: Path, unbuffered: str):
+def test_the_example_ends_quietly_when_nobody_reads_any_more(terminal: Terminal, tmp_path: Path, unbuffered: str):
     reading, writing = os.pipe()
     os.close(reading)
     command = [sys.executable, EXAMPLE, str(tmp_path / "approvals.db")]

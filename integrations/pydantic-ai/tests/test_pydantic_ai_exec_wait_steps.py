@@ -107,7 +107,7 @@ def with_servers() -> Iterator[Callable[[Callable[[World], Awaitable[Any]]], Any
 
 
 @pytest.mark.parametrize("options", [False, {"enabled": False}, {"tools": {"codeMode": False}}])
-def test_o64_disabled_the_surface_is_unchanged_and_tools_are_called_directly(options: Any) -> None:
+def test_disabled_the_surface_is_unchanged_and_tools_are_called_directly(options: Any) -> None:
     async def main() -> None:
         world = World(None)
         direct = execute("1")[0]
@@ -120,7 +120,7 @@ def test_o64_disabled_the_surface_is_unchanged_and_tools_are_called_directly(opt
     within(main())
 
 
-def test_o65_enabled_with_mixed_tools_the_surface_is_exactly_exec_and_wait(with_servers: Any) -> None:
+def test_enabled_with_mixed_tools_the_surface_is_exactly_exec_and_wait(with_servers: Any) -> None:
     async def work(world: World) -> None:
         script = Script(execute("return 1"), "done")
         await world.agent(script, {"tools": {"codeMode": {"enabled": True}}}).run("go")
@@ -131,7 +131,7 @@ def test_o65_enabled_with_mixed_tools_the_surface_is_exactly_exec_and_wait(with_
     with_servers(work)
 
 
-def test_o66_programs_find_and_call_what_they_may_and_nothing_else(with_servers: Any) -> None:
+def test_programs_find_and_call_what_they_may_and_nothing_else(with_servers: Any) -> None:
     async def work(world: World) -> None:
         lists = """return {
             ids: ALL_TOOLS.map((one) => one.id), kinds: [...new Set(ALL_TOOLS.map((one) => one.source))],
@@ -171,7 +171,7 @@ def test_o66_programs_find_and_call_what_they_may_and_nothing_else(with_servers:
     with_servers(work)
 
 
-def test_o66_a_client_s_tool_is_answered_by_the_client(with_servers: Any) -> None:
+def test_a_client_s_tool_is_answered_by_the_client(with_servers: Any) -> None:
     async def work(world: World) -> None:
         script = Script(execute("return await tools.pick({ question: 'which?' })"))
         agent = world.agent(script)
@@ -186,7 +186,7 @@ def test_o66_a_client_s_tool_is_answered_by_the_client(with_servers: Any) -> Non
     with_servers(work)
 
 
-def test_o67_a_slow_nested_call_is_left_waiting_and_wait_delivers_it_with_all_output(
+def test_a_slow_nested_call_is_left_waiting_and_wait_delivers_it_with_all_output(
     with_servers: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model_waits = ModelWaits(monkeypatch)
@@ -228,7 +228,7 @@ def test_o67_a_slow_nested_call_is_left_waiting_and_wait_delivers_it_with_all_ou
     with_servers(work)
 
 
-def test_o68_timeouts_aborts_and_expiry_leave_nothing_and_the_nested_calls_can_be_seen(
+def test_timeouts_aborts_and_expiry_leave_nothing_and_the_nested_calls_can_be_seen(
     with_servers: Any, passing_time: Any
 ) -> None:
     async def time_passes() -> None:
@@ -287,7 +287,7 @@ def test_o68_timeouts_aborts_and_expiry_leave_nothing_and_the_nested_calls_can_b
     with_servers(work)
 
 
-def test_o68_an_expired_program_says_so_and_its_place_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_expired_program_says_so_and_its_place_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("codemode.surfaces.exec_wait.runs.passed_seconds", float)  # what has ended is not forgotten
 
     async def main() -> None:

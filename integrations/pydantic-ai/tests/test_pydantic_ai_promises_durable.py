@@ -95,9 +95,7 @@ def approved(waiting: list[Any]) -> dict[str, bool]:
     return {tool_call_id: True for tool_call_id, _, _ in waiting}
 
 
-def test_13_a_workflow_killed_while_it_waits_and_after_the_approval_repeats_nothing(
-    begin: Begin, tmp_path: Path
-) -> None:
+def test_a_workflow_killed_while_it_waits_and_after_the_approval_repeats_nothing(begin: Begin, tmp_path: Path) -> None:
     desk = begin("one approval")
     waiting = desk.killed_at("waiting")
     assert [(name, shown) for _, name, shown in waiting] == [("refund", {"order": "a", "cents": 500})]
@@ -111,7 +109,7 @@ def test_13_a_workflow_killed_while_it_waits_and_after_the_approval_repeats_noth
     assert desk.did == did == ["stock nut", "refund a 500", "stock bolt"]
 
 
-def test_13_a_program_that_is_one_step_makes_each_call_once_and_asks_how_the_one_ended_that_was_killed(
+def test_a_program_that_is_one_step_makes_each_call_once_and_asks_how_the_one_ended_that_was_killed(
     begin: Begin, tmp_path: Path
 ) -> None:
     (tmp_path / "journaled").touch()
@@ -143,7 +141,7 @@ def test_13_a_program_that_is_one_step_makes_each_call_once_and_asks_how_the_one
         ("direct call", "refunded 500 for a", ["refund a 500"]),
     ],
 )
-def test_13_so_does_what_runs_behind_code_call(
+def test_a_workflow_behind_code_call_repeats_nothing_after_it_was_killed(
     begin: Begin, tmp_path: Path, name: str, result: Any, did: list[str]
 ) -> None:
     (tmp_path / "did").touch()
@@ -158,7 +156,7 @@ def test_13_so_does_what_runs_behind_code_call(
     assert desk.did == did
 
 
-def test_13_recorded_answers_are_given_to_the_same_arguments_alone(begin: Begin, tmp_path: Path) -> None:
+def test_recorded_answers_are_given_to_the_same_arguments_alone(begin: Begin, tmp_path: Path) -> None:
     desk = begin("chains")
     waiting = desk.killed_at("waiting")
     assert len(desk.did) == 12
@@ -171,7 +169,7 @@ def test_13_recorded_answers_are_given_to_the_same_arguments_alone(begin: Begin,
     assert len(set(did)) == len(did) == 12 + 1 + 8
 
 
-def test_13_the_records_of_the_engine_are_the_journal_of_its_runs(begin: Begin, tmp_path: Path) -> None:
+def test_the_records_of_the_engine_are_the_journal_of_its_runs(begin: Begin, tmp_path: Path) -> None:
     """What it has recorded it gives to the next call in order: a call that came from a journal would shift them."""
     (tmp_path / "journaled").touch()
     (tmp_path / "hang in stock").touch()
@@ -221,7 +219,7 @@ def waiting_in_a_process(*given: tuple[str | None, str, str]) -> list[Any]:
     return json.loads(done.stdout)
 
 
-def test_13_two_processes_come_to_one_pause_in_one_conversation(pydantic_ai_python: WarmPython) -> None:
+def test_two_processes_come_to_one_pause_in_one_conversation(pydantic_ai_python: WarmPython) -> None:
     done = pydantic_ai_python.run("-c", IDS, said=json.dumps([(KEY, RANDOM, "c1")]))
     assert done.returncode == 0, done.stderr
     (first,) = json.loads(done.stdout)
@@ -239,7 +237,7 @@ def test_13_two_processes_come_to_one_pause_in_one_conversation(pydantic_ai_pyth
     assert len(set(ids)) == len(ids)
 
 
-def test_13_a_run_that_an_engine_repeats_is_recognised() -> None:
+def test_a_run_that_an_engine_repeats_is_recognised() -> None:
     class Engine(AbstractCapability[Any]):
         in_durable_context = True
 
@@ -251,7 +249,7 @@ def test_13_a_run_that_an_engine_repeats_is_recognised() -> None:
     assert not is_repeated(None)
 
 
-def test_13_calls_of_a_repeated_run_go_one_by_one_and_time_stands_still() -> None:
+def test_calls_of_a_repeated_run_go_one_by_one_and_time_stands_still() -> None:
     class Engine(AbstractCapability[Any]):
         in_durable_context = True
 

@@ -24,7 +24,7 @@ WAIT_SECONDS = 60.0
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_02_what_an_edit_leaves_as_it_was_shown_runs_as_it_was_shown(kind: str) -> None:
+def test_what_an_edit_leaves_as_it_was_shown_runs_as_it_was_shown(kind: str) -> None:
     def pay(cents: Cents, to: str) -> int:
         gate.ran.append({"cents": cents, "to": to})
         return cents
@@ -37,7 +37,7 @@ def test_02_what_an_edit_leaves_as_it_was_shown_runs_as_it_was_shown(kind: str) 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_02_an_edit_that_would_come_out_otherwise_is_shown_again(kind: str) -> None:
+def test_an_edit_that_would_come_out_otherwise_is_shown_again(kind: str) -> None:
     def pay(cents: Cents) -> int:
         gate.ran.append({"cents": cents})
         return cents
@@ -52,7 +52,7 @@ def test_02_an_edit_that_would_come_out_otherwise_is_shown_again(kind: str) -> N
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_02_an_edit_may_leave_out_defaults_and_write_numbers_as_text(kind: str) -> None:
+def test_an_edit_may_leave_out_defaults_and_write_numbers_as_text(kind: str) -> None:
     def book(day: date, name: str, seats: int = 1, price: float = 2.5) -> None:
         gate.ran.append({"day": day, "name": name, "seats": seats, "price": price})
 
@@ -65,7 +65,7 @@ def test_02_an_edit_may_leave_out_defaults_and_write_numbers_as_text(kind: str) 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_02_what_a_tool_does_to_its_input_before_it_asks_is_not_shown(kind: str) -> None:
+def test_what_a_tool_does_to_its_input_before_it_asks_is_not_shown(kind: str) -> None:
     def order(lines: list[int], extra: dict[str, Any], note: str = "none") -> None:
         gate.ran.append({"lines": lines, "extra": extra, "note": note})
 
@@ -77,7 +77,7 @@ def test_02_what_a_tool_does_to_its_input_before_it_asks_is_not_shown(kind: str)
     assert gate.ran == [call.args]
 
 
-def test_02_what_was_said_beside_a_pause_is_said_again() -> None:
+def test_what_was_said_beside_a_pause_is_said_again() -> None:
     def pay(ctx: RunContext[Any], cents: Cents) -> int:
         if not ctx.tool_call_approved:
             raise ApprovalRequired(metadata={"limit": 1})
@@ -89,7 +89,7 @@ def test_02_what_was_said_beside_a_pause_is_said_again() -> None:
     assert again.output.metadata == {again.output.approvals[0].tool_call_id: {"limit": 1}}
 
 
-def test_02_an_inline_edit_that_would_come_out_otherwise_waits_for_somebody() -> None:
+def test_an_inline_edit_that_would_come_out_otherwise_waits_for_somebody() -> None:
     ran: list[int] = []
 
     def pay(cents: Cents) -> int:
@@ -113,7 +113,7 @@ def test_02_an_inline_edit_that_would_come_out_otherwise_waits_for_somebody() ->
     assert [call.args for call in paused.output.approvals] == [{"cents": 300}]
 
 
-def test_02_a_wrong_edit_is_told_to_the_program() -> None:
+def test_a_wrong_edit_is_told_to_the_program() -> None:
     def book(seats: int) -> None:
         gate.ran.append({"seats": seats})
 
@@ -128,7 +128,7 @@ LONG = 1180591620717411303
 
 
 @pytest.mark.parametrize("sent", [LONG, str(LONG)])
-def test_18_an_edit_keeps_a_long_integer_that_it_leaves_alone(sent: Any) -> None:
+def test_an_edit_keeps_a_long_integer_that_it_leaves_alone(sent: Any) -> None:
     def refund(order: int, cents: int) -> None:
         gate.ran.append({"order": order, "cents": cents})
 
@@ -140,7 +140,7 @@ def test_18_an_edit_keeps_a_long_integer_that_it_leaves_alone(sent: Any) -> None
 
 
 @pytest.mark.parametrize("rounded", [1180591620717411300, float(LONG)])
-def test_18_an_edit_in_which_a_browser_has_rounded_an_integer_does_not_run(rounded: Any) -> None:
+def test_an_edit_in_which_a_browser_has_rounded_an_integer_does_not_run(rounded: Any) -> None:
     def refund(order: int, cents: int) -> None:
         gate.ran.append({"order": order, "cents": cents})
 

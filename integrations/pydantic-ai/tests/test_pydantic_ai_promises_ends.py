@@ -39,7 +39,7 @@ class Desk:
 
 
 @pytest.mark.parametrize("which", ["before", "after"])
-def test_06_a_program_that_was_denied_does_not_go_on_by_a_late_approval(which: str) -> None:
+def test_a_program_that_was_denied_does_not_go_on_by_a_late_approval(which: str) -> None:
     desk = Desk(program(JS), "denied", "never", "denied again")
     paused = within(desk.agent.run("go"))
     (call,) = paused.output.approvals
@@ -51,14 +51,14 @@ def test_06_a_program_that_was_denied_does_not_go_on_by_a_late_approval(which: s
     assert desk.did == []
 
 
-def test_06_the_same_denial_again_is_the_same_denial() -> None:
+def test_the_same_denial_again_is_the_same_denial() -> None:
     desk = Desk(program(JS), "denied", "denied again")
     paused = within(desk.agent.run("go"))
     assert desk.answer(paused.all_messages(), {"outer": False}).output == "denied"
     assert desk.answer(paused.all_messages(), {"outer": False}).output == "denied again"
 
 
-def test_06_a_program_that_has_gone_on_cannot_be_denied_any_more() -> None:
+def test_a_program_that_has_gone_on_cannot_be_denied_any_more() -> None:
     desk = Desk(program(JS), "done", "never")
     paused = within(desk.agent.run("go"))
     (call,) = paused.output.approvals
@@ -68,7 +68,7 @@ def test_06_a_program_that_has_gone_on_cannot_be_denied_any_more() -> None:
     assert desk.did == ["a"]
 
 
-def test_13_the_same_call_under_the_same_id_waits_under_an_id_of_its_own() -> None:
+def test_the_same_call_under_the_same_id_waits_under_an_id_of_its_own() -> None:
     desk = Desk(program(JS), "done", program(JS), "never")
     first = within(desk.agent.run("go"))
     (call,) = first.output.approvals
@@ -82,7 +82,7 @@ def test_13_the_same_call_under_the_same_id_waits_under_an_id_of_its_own() -> No
 
 
 @pytest.mark.parametrize("answers", [{}, {"outer": True}])
-def test_05_a_paused_program_that_has_lost_its_continuation_does_not_run_again(answers: Any) -> None:
+def test_a_paused_program_that_has_lost_its_continuation_does_not_run_again(answers: Any) -> None:
     desk = Desk(program(JS), "never")
     paused = within(desk.agent.run("go"))
     history = [

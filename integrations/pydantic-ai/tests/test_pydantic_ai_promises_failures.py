@@ -77,7 +77,7 @@ FAILING = {
 
 @each_row("max_retries", [0, 1])
 @each_row("kind", FAILING)
-def test_25_a_caught_failure_costs_nothing_however_often(kind: str, max_retries: int) -> None:
+def test_a_caught_failure_costs_nothing_however_often(kind: str, max_retries: int) -> None:
     tool, text = FAILING[kind]
     script = Script(program(MANY), program(MANY, "again"), "done")
     tool = Tool(
@@ -91,7 +91,7 @@ def test_25_a_caught_failure_costs_nothing_however_often(kind: str, max_retries:
         assert "secret-of-the-host" not in told
 
 
-def test_25_wrong_input_and_unknown_tools_cost_nothing() -> None:
+def test_wrong_input_and_unknown_tools_cost_nothing() -> None:
     js = """
     const wrong = JSON.parse('{"n": "many"}'), name = JSON.parse('"nowhere"'), told = [];
     for (let n = 0; n < 20; n += 1) {
@@ -105,14 +105,14 @@ def test_25_wrong_input_and_unknown_tools_cost_nothing() -> None:
     assert script.returned() == 40
 
 
-def test_25_in_parallel_too() -> None:
+def test_caught_failures_of_calls_side_by_side_cost_nothing() -> None:
     js = "return (await Promise.allSettled([...Array(25).keys()].map((n) => tools.fails({ n })))).length"
     script = Script(program(js), program(js, "again"), "done")
     ran(script, [Tool(retries, name="fails", max_retries=0)], capabilities=[CodeMode(max_retries=0)])
     assert (script.returned(), script.returned("again")) == (25, 25)
 
 
-def test_25_an_uncaught_failure_is_a_retry_of_code_mode_and_of_nothing_else() -> None:
+def test_an_uncaught_failure_is_a_retry_of_code_mode_and_of_nothing_else() -> None:
     seen: list[tuple[int, dict[str, int]]] = []
 
     def fails(ctx: RunContext[Any], n: int) -> int:
@@ -128,14 +128,14 @@ def test_25_an_uncaught_failure_is_a_retry_of_code_mode_and_of_nothing_else() ->
         ran(Script(*(program(uncaught, f"c{n}") for n in range(3))), [fails], capabilities=[CodeMode(max_retries=1)])
 
 
-def test_25_caught_failures_leave_codemodes_own_budget_alone() -> None:
+def test_caught_failures_leave_codemodes_own_budget_alone() -> None:
     uncaught = "throw new Error('mine')"
     script = Script(program(MANY), program(uncaught, "a"), program(MANY, "b"), program(uncaught, "c"), "done")
     ran(script, [Tool(retries, name="fails")], capabilities=[CodeMode(max_retries=1)])
     assert script.returned("b")[0] == 30
 
 
-def test_25_without_the_capability_too() -> None:
+def test_caught_failures_cost_nothing_without_the_capability() -> None:
     tool = Tool(retries, name="fails", max_retries=0)
     for given in ({"toolsets": [CodeModeToolset(FunctionToolset([tool]))]}, {"tools": [create_code_mode_tool([tool])]}):
         script = Script(program(MANY), "done")
@@ -144,7 +144,7 @@ def test_25_without_the_capability_too() -> None:
         assert script.returned()[0] == 30
 
 
-def test_25_a_hook_that_refuses_costs_nothing() -> None:
+def test_a_hook_that_refuses_costs_nothing() -> None:
     hooks: Hooks[Any] = Hooks()
 
     @hooks.on.before_tool_execute
@@ -158,7 +158,7 @@ def test_25_a_hook_that_refuses_costs_nothing() -> None:
     assert script.returned() == [30, 1, "the policy says no"]
 
 
-def test_25_a_cancelled_sub_agent_is_a_failure_that_a_program_can_catch() -> None:
+def test_a_cancelled_sub_agent_is_a_failure_that_a_program_can_catch() -> None:
     def delegate(n: int) -> str:
         raise RunCancelled("gave up by itself")
 
@@ -167,7 +167,7 @@ def test_25_a_cancelled_sub_agent_is_a_failure_that_a_program_can_catch() -> Non
     assert "sub-agent run was cancelled" in script.returned()[2]
 
 
-def test_25_the_run_itself_still_ends_for_what_ends_runs() -> None:
+def test_the_run_itself_still_ends_for_what_ends_runs() -> None:
     def sub_agent(n: int) -> str:
         raise UnexpectedModelBehavior("the sub-agent's model is gone")
 
@@ -185,7 +185,7 @@ class Inner:
         return f"{n} handled"
 
 
-def test_25_a_tool_may_call_its_neighbours_through_the_manager() -> None:
+def test_a_tool_may_call_its_neighbours_through_the_manager() -> None:
     from pydantic_ai.messages import ToolCallPart
 
     inner = Inner()
@@ -200,7 +200,7 @@ def test_25_a_tool_may_call_its_neighbours_through_the_manager() -> None:
 
 
 @pytest.mark.parametrize("made", ["capability", "toolset", "tool", "core"])
-def test_22_what_a_tool_broke_on_is_in_the_log_with_its_traceback(made: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_a_tool_broke_on_is_in_the_log_with_its_traceback(made: str, caplog: pytest.LogCaptureFixture) -> None:
     def broken(n: int) -> int:
         return {}["a key nobody set"]
 
@@ -226,7 +226,7 @@ def test_22_what_a_tool_broke_on_is_in_the_log_with_its_traceback(made: str, cap
     assert "in broken" in caplog.text
 
 
-def test_22_a_validation_inside_a_tool_is_logged_and_what_was_meant_for_the_model_is_not(
+def test_a_validation_inside_a_tool_is_logged_and_what_was_meant_for_the_model_is_not(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     js = "for (const name of ['one', 'two', 'three']) { try { await tools[name]({ n: 1 }) } catch {} }"
@@ -238,7 +238,7 @@ def test_22_a_validation_inside_a_tool_is_logged_and_what_was_meant_for_the_mode
     assert "secret-of-the-host" in caplog.text
 
 
-def test_22_a_hook_that_hears_of_it_stands_in_for_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_hook_that_hears_of_it_stands_in_for_the_log(caplog: pytest.LogCaptureFixture) -> None:
     heard: list[Any] = []
 
     def broken(n: int) -> int:

@@ -41,7 +41,7 @@ def agent_of(script: Script, tool: Tool[Any], *, wraps: str = "", capabilities: 
     "given", ["{ a: { x: 1 } }", "{ known: { x: 1 } }", "{ known: { known: 1, x: 2 } }", "{ x: { known: { x: 1 } } }"]
 )
 @each_row("is_open", [True, False])
-def test_02_an_input_of_one_name_keeps_that_name(given: str, wraps: str, *, is_open: bool) -> None:
+def test_an_input_of_one_name_keeps_that_name(given: str, wraps: str, *, is_open: bool) -> None:
     ran: list[Any] = []
 
     def gated(**given: Any) -> None:
@@ -86,7 +86,7 @@ def of_typed_dict(order: Slip) -> Any:
 @each_row("wraps", ["", "p"])
 @each_row("function", [of_model, of_dataclass, of_typed_dict])
 @each_row("order", [7, {"order": 7}, {"cents": 7}, {"order": {"order": 7}}])
-def test_02_a_model_as_the_only_parameter_is_shown_as_the_input(function: Any, order: Any, wraps: str) -> None:
+def test_a_model_as_the_only_parameter_is_shown_as_the_input(function: Any, order: Any, wraps: str) -> None:
     name = f"{wraps}_gated" if wraps else "gated"
     tool = Tool[Any](function, name="gated", requires_approval=True)
     script = Script(program(f"return await tools.{name}({{ order: {order!r} }})"), "done")
@@ -177,7 +177,7 @@ ITERATORS: Any = [
 
 @each_row("kind", KINDS[:2])
 @each_row("function, value", ITERATORS)
-def test_02_to_show_an_iterator_takes_nothing_from_it(kind: str, function: Any, value: Any) -> None:
+def test_to_show_an_iterator_takes_nothing_from_it(kind: str, function: Any, value: Any) -> None:
     gate = Gate(kind, function, {"value": value})
     paused, history = gate.paused()
     assert gate.answered(paused, history).output == "done"
@@ -187,7 +187,7 @@ def test_02_to_show_an_iterator_takes_nothing_from_it(kind: str, function: Any, 
     assert str(expected) in str(paused.args)
 
 
-def test_02_an_iterator_of_the_wrong_things_is_told_to_the_program() -> None:
+def test_an_iterator_of_the_wrong_things_is_told_to_the_program() -> None:
     tool = Tool[Any](read_plainly, requires_approval=True)
     caught = "try { return await tools.read_plainly({ value: ['x'] }) } catch (error) { return error.message }"
     script = Script(program(caught), "done")
@@ -221,7 +221,7 @@ class Wraps(Changes):
 
 @each_row("gate", ["requires_approval", "toolset"])
 @each_row("hook", [Changes(), Changes(in_place=True), Wraps(), Wraps(in_place=True)])
-def test_02_what_a_hook_changes_after_it_was_shown_does_not_run(hook: Any, gate: str) -> None:
+def test_what_a_hook_changes_after_it_was_shown_does_not_run(hook: Any, gate: str) -> None:
     ran: list[Any] = []
 
     def refund(cents: int) -> None:
@@ -249,7 +249,7 @@ def test_02_what_a_hook_changes_after_it_was_shown_does_not_run(hook: Any, gate:
     assert "after_tool_validate" in message
 
 
-def test_02_a_handler_may_hide_things_from_whom_it_asks() -> None:
+def test_a_handler_may_hide_things_from_whom_it_asks() -> None:
     ran: list[Any] = []
 
     def refund(order: str, note: dict[str, str] = {"token": "secret"}) -> None:  # noqa: B006 - never changed
@@ -269,7 +269,7 @@ def test_02_a_handler_may_hide_things_from_whom_it_asks() -> None:
     assert ran == [("a", {"token": "secret"})]
 
 
-def test_02_an_edit_may_hold_what_a_tool_takes() -> None:
+def test_an_edit_may_hold_what_a_tool_takes() -> None:
     gate = Gate("requires_approval", of_model, {"order": "a"})
     call, history = gate.paused()
     edited = {"order": Order(order="b", cents=7), "cents": 7}

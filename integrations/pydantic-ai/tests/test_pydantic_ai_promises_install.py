@@ -33,14 +33,14 @@ def install_line() -> list[str]:
 
 
 @pytest.mark.full
-def test_33_what_is_to_be_installed_can_be_installed_from_a_clone() -> None:
+def test_what_is_to_be_installed_can_be_installed_from_a_clone() -> None:
     # Nothing that is installed here may help; and nothing is installed.
     done = run(sys.executable, "-m", *install_line(), "--dry-run", "--ignore-installed", "--quiet", cwd=ROOT)
     assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.full
-def test_33_the_install_line_works_as_it_is_written(tmp_path: Path) -> None:
+def test_the_install_line_works_as_it_is_written(tmp_path: Path) -> None:
     pip, *arguments = install_line()
     venv.create(tmp_path / "fresh", with_pip=True)
     programs = tmp_path / "fresh" / "bin"
@@ -51,7 +51,7 @@ def test_33_the_install_line_works_as_it_is_written(tmp_path: Path) -> None:
     assert "Note: refunded 4200 cents of order 11; the desk refused to refund order 13" in done.stdout
 
 
-def test_33_the_example_ends_without_a_terminal(pydantic_ai_python: WarmPython) -> None:
+def test_the_example_ends_without_a_terminal(pydantic_ai_python: WarmPython) -> None:
     done = pydantic_ai_python.run(str(EXAMPLE), env=NO_KEYS)
     assert done.returncode == 1
     assert done.stderr == "\nNobody answers, so nothing is refunded. Run this in a terminal.\n"
@@ -59,7 +59,7 @@ def test_33_the_example_ends_without_a_terminal(pydantic_ai_python: WarmPython) 
 
 @pytest.mark.full
 @pytest.mark.parametrize("said", ["e\nmuch\n5\nno\n", ""])
-def test_33_the_example_ends_quietly_when_nobody_reads_on(said: str) -> None:
+def test_the_example_ends_quietly_when_nobody_reads_on(said: str) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     try:
@@ -78,14 +78,14 @@ def test_33_the_example_ends_quietly_when_nobody_reads_on(said: str) -> None:
     assert "Exception" not in done.stderr
 
 
-def test_33_the_example_without_the_plugin_says_what_it_needs() -> None:
+def test_the_example_without_the_plugin_says_what_it_needs() -> None:
     done = run(sys.executable, "-I", "-S", str(EXAMPLE))
     assert done.returncode == 1
     assert "pip install . ./integrations/pydantic-ai" in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_33_the_example_with_a_key_and_no_sdk_says_what_it_needs(pydantic_ai_python: WarmPython) -> None:
+def test_the_example_with_a_key_and_no_sdk_says_what_it_needs(pydantic_ai_python: WarmPython) -> None:
     hidden = (
         "import sys; sys.modules['anthropic'] = None; import runpy; runpy.run_path(sys.argv[1], run_name='__main__')"
     )
@@ -95,7 +95,7 @@ def test_33_the_example_with_a_key_and_no_sdk_says_what_it_needs(pydantic_ai_pyt
     assert "Traceback" not in done.stderr
 
 
-def test_32_the_lower_bound_is_said_once_everywhere() -> None:
+def test_the_lower_bound_is_said_once_everywhere() -> None:
     def bound(file: Path) -> set[str]:
         return set(re.findall(r'"pydantic-ai-slim(?:\[[^]]*\])?>=([\d.]+),<3"', file.read_text(encoding="utf-8")))
 

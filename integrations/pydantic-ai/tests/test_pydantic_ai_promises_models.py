@@ -77,7 +77,7 @@ def keyed(model: type[BaseModel], ran: dict[str, Any]) -> dict[str, Any]:
 
 @settings(max_examples=rounds(16, 40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(gated_models(), st.sampled_from(KINDS), st.booleans())
-def test_02_for_any_model_what_is_shown_is_what_runs(
+def test_for_any_model_what_is_shown_is_what_runs(
     made: tuple[type[BaseModel], dict[str, Any]], kind: str, repeats_it: bool
 ) -> None:
     model, given_values = made
@@ -97,7 +97,7 @@ def test_02_for_any_model_what_is_shown_is_what_runs(
 
 @settings(max_examples=rounds(10, 25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(gated_models(), st.sampled_from(KINDS), st.data())
-def test_02_for_any_model_an_edit_runs_as_it_was_written_or_not_at_all(
+def test_for_any_model_an_edit_runs_as_it_was_written_or_not_at_all(
     made: tuple[type[BaseModel], dict[str, Any]], kind: str, data: st.DataObject
 ) -> None:
     model, given_values = made

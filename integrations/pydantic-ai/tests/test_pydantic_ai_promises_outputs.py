@@ -30,7 +30,7 @@ async def told(made: dict[str, Any], tenants: list[str]) -> list[Any]:
 
 
 @pytest.mark.parametrize("how", ["capability", "tool"])
-def test_15_runs_with_one_id_and_one_result_tell_of_themselves(how: str) -> None:
+def test_runs_with_one_id_and_one_result_tell_of_themselves(how: str) -> None:
     made: dict[str, Any] = {"tools": [look], "capabilities": [CodeMode(SETTINGS)]}
     if how == "tool":
         made = {"tools": [create_code_mode_tool([Tool(look)], SETTINGS)]}
@@ -43,7 +43,7 @@ class Answer(BaseModel):
     result: int
 
 
-def test_20_a_model_with_one_field_called_result_is_declared_as_it_is() -> None:
+def test_a_model_with_one_field_called_result_is_declared_as_it_is() -> None:
     def ask() -> Answer:
         return Answer(result=3)
 

@@ -55,7 +55,7 @@ def slow(passing_time: Any) -> Any:
 
 
 @WAYS
-def test_27_time_that_tools_take_is_not_the_programs(passing_time: Any, how: str) -> None:
+def test_time_that_tools_take_is_not_the_programs(passing_time: Any, how: str) -> None:
     both = asyncio.Barrier(2)
 
     async def slow(n: int) -> int:
@@ -69,7 +69,7 @@ def test_27_time_that_tools_take_is_not_the_programs(passing_time: Any, how: str
     assert script.returned() == [1, 2]
 
 
-def test_27_a_sub_agent_with_programs_of_its_own_may_take_its_time(slow: Any) -> None:
+def test_a_sub_agent_with_programs_of_its_own_may_take_its_time(slow: Any) -> None:
     inner = Script(program("return await tools.slow({ n: 5 })"), "told")
     sub_agent = Agent(inner.model, tools=[slow], capabilities=[CodeMode(LIMITED)])
 
@@ -82,13 +82,13 @@ def test_27_a_sub_agent_with_programs_of_its_own_may_take_its_time(slow: Any) ->
 
 
 @WAYS
-def test_27_a_program_that_does_not_end_is_ended(how: str) -> None:
+def test_a_program_that_does_not_end_is_ended(how: str) -> None:
     script = Script(program("while (true) {}"), "done")
     within(Agent(script.model, **made(how, [never], {"execution_policy": {"timeout_ms": 400}})).run("go"))
     assert "400 ms" in str(script.returned())
 
 
-def test_27_who_wants_the_wall_clock_gets_it(slow: Any) -> None:
+def test_who_wants_the_wall_clock_gets_it(slow: Any) -> None:
     options = {"execution_policy": {"timeout_ms": 60_000, "clock": "wall"}}
     assert CodeMode(options).options.execution_policy.clock == "wall"
     script = Script(program("return await tools.slow({ n: 1 })"), "done")
@@ -103,7 +103,7 @@ async def never() -> None:
     await asyncio.Event().wait()
 
 
-def test_27_the_frameworks_own_timeouts_hold() -> None:
+def test_the_frameworks_own_timeouts_hold() -> None:
     bounded: dict[str, dict[str, Any]] = {
         "tool": {"tools": [Tool(never, timeout=0.05)]},
         "toolset": {"toolsets": [FunctionToolset([never], timeout=0.05)]},
@@ -116,7 +116,7 @@ def test_27_the_frameworks_own_timeouts_hold() -> None:
 
 
 @WAYS
-def test_27_a_timeout_for_each_call_can_be_set(how: str) -> None:
+def test_a_timeout_for_each_call_can_be_set(how: str) -> None:
     script = Script(program(NEVER), "done")
     within(Agent(script.model, **made(how, [never], {"execution_policy": {"tool_timeout_ms": 50}})).run("go"))
     assert "50 ms" in script.returned()
@@ -166,24 +166,24 @@ async def crowd(agent: Agent[Any, str], count: int) -> list[str]:
 
 @WAYS
 @pytest.mark.usefixtures("few_workers")
-def test_28_many_agents_each_with_a_sub_agent_all_end(how: str) -> None:
+def test_many_agents_with_sub_agents_all_end(how: str) -> None:
     assert within(crowd(family(how, None), CROWD)) == [str(n * 2) for n in range(CROWD)]
 
 
 @WAYS
-def test_28_so_they_do_in_a_pool_of_their_own(how: str) -> None:
+def test_many_agents_with_sub_agents_all_end_in_a_pool_of_their_own(how: str) -> None:
     with WorkerPool(PoolOptions(max_workers=3, on_saturation="wait")) as pool:
         assert within(crowd(family(how, pool), CROWD)) == [str(n * 2) for n in range(CROWD)]
 
 
-def test_28_so_they_do_in_a_tenants_share() -> None:
+def test_many_agents_with_sub_agents_all_end_in_the_share_of_a_tenant() -> None:
     with WorkerPool(PoolOptions(max_workers=4, on_saturation="wait")) as pool:
         share = pool.share("tenant", max_workers=1)
         assert within(crowd(family("capability", share), CROWD)) == [str(n * 2) for n in range(CROWD)]
 
 
 @WAYS
-def test_28_nothing_is_made_with_a_pool_that_is_closed(how: str) -> None:
+def test_nothing_is_made_with_a_pool_that_is_closed(how: str) -> None:
     with WorkerPool() as closed:
         pass
     with pytest.raises(ValueError, match="pool is closed"):
@@ -195,7 +195,7 @@ def test_28_nothing_is_made_with_a_pool_that_is_closed(how: str) -> None:
 
 
 @WAYS
-def test_28_a_pool_that_is_given_keeps_its_own_way(how: str) -> None:
+def test_a_pool_that_is_given_keeps_its_own_way(how: str) -> None:
     async def main(pool: WorkerPool) -> str:
         entered, leave = asyncio.Event(), asyncio.Event()
 
@@ -215,7 +215,7 @@ def test_28_a_pool_that_is_given_keeps_its_own_way(how: str) -> None:
         assert "busy" in within(main(pool))
 
 
-def test_28_what_is_said_about_waiting_holds() -> None:
+def test_what_is_said_about_waiting_holds() -> None:
     assert CodeMode().options.execution_policy.on_saturation == "wait"
     said = CodeMode({"execution_policy": {"on_saturation": "fail"}})
     assert said.options.execution_policy.on_saturation == "fail"
@@ -226,7 +226,7 @@ def test_28_what_is_said_about_waiting_holds() -> None:
 
 
 @pytest.mark.parametrize("wrong", [PoolOptions(max_workers=1), "pool", 3])
-def test_23_a_pool_of_the_wrong_kind_is_told_at_once(wrong: Any) -> None:
+def test_a_pool_of_the_wrong_kind_is_told_at_once(wrong: Any) -> None:
     for make in (
         lambda: CodeMode(pool=wrong),
         lambda: CodeModeToolset(FunctionToolset(), pool=wrong),
@@ -237,7 +237,7 @@ def test_23_a_pool_of_the_wrong_kind_is_told_at_once(wrong: Any) -> None:
 
 
 @each_row("wrong", [0.5, "three", None, True, -1])
-def test_23_retries_of_the_wrong_kind_are_told_at_once(wrong: Any) -> None:
+def test_retries_of_the_wrong_kind_are_told_at_once(wrong: Any) -> None:
     for make in (
         lambda: CodeMode(max_retries=wrong),
         lambda: CodeModeToolset(FunctionToolset(), max_retries=wrong),

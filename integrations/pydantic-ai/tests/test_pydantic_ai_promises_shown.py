@@ -34,7 +34,7 @@ WAIT_SECONDS = 60.0
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_02_a_validator_that_changes_its_input_is_shown_and_run_once(kind: str) -> None:
+def test_a_validator_that_changes_its_input_is_shown_and_run_once(kind: str) -> None:
     def pay(cents: Cents, at: Annotated[int, Field(default_factory=lambda: next(clock))]) -> int:
         gate.ran.append({"cents": cents, "at": at})
         return cents
@@ -68,7 +68,7 @@ class Order(BaseModel):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_02_secrets_hidden_fields_and_one_way_serialisers_are_shown_as_they_run(kind: str) -> None:
+def test_secrets_hidden_fields_and_one_way_serialisers_are_shown_as_they_run(kind: str) -> None:
     def order(order: Order) -> None:
         gate.ran.append({**plain(order), "price": str(order.price)})
 
@@ -79,7 +79,7 @@ def test_02_secrets_hidden_fields_and_one_way_serialisers_are_shown_as_they_run(
     assert gate.ran == [{"id": "a", "token": "t0ken", "note": "hi!", "price": "1.50"}]
 
 
-def test_02_an_inline_handler_sees_what_runs() -> None:
+def test_an_inline_handler_sees_what_runs() -> None:
     seen: list[Any] = []
 
     def pay(cents: Cents) -> int:
@@ -99,7 +99,7 @@ def test_02_an_inline_handler_sees_what_runs() -> None:
     assert (seen, script.returned()) == ([{"cents": 600}], 600)
 
 
-def test_02_what_a_hook_makes_of_the_input_is_shown() -> None:
+def test_what_a_hook_makes_of_the_input_is_shown() -> None:
     hooks: Hooks[Any] = Hooks()
 
     @hooks.on.after_tool_validate
@@ -124,7 +124,7 @@ def test_02_what_a_hook_makes_of_the_input_is_shown() -> None:
     assert script.returned() == "6 by the hook"
 
 
-def test_02_a_tool_that_has_changed_since_does_not_run() -> None:
+def test_a_tool_that_has_changed_since_does_not_run() -> None:
     factor = 100
     ran: list[int] = []
 
@@ -144,7 +144,7 @@ def test_02_a_tool_that_has_changed_since_does_not_run() -> None:
     assert "differently than it was shown" in str(gate.script.returned())
 
 
-def test_12_a_denial_needs_no_validation() -> None:
+def test_a_denial_needs_no_validation() -> None:
     is_broken = False
 
     def picky(value: int) -> int:
@@ -163,7 +163,7 @@ def test_12_a_denial_needs_no_validation() -> None:
     assert "denied" in str(gate.script.returned())
 
 
-def test_02_two_pauses_of_one_call_keep_what_was_edited() -> None:
+def test_two_pauses_of_one_call_keep_what_was_edited() -> None:
     ran: list[int] = []
 
     def pay(ctx: RunContext[Any], cents: Cents) -> int:
@@ -188,7 +188,7 @@ def test_02_two_pauses_of_one_call_keep_what_was_edited() -> None:
     assert ran == [600]
 
 
-def test_02_the_cores_own_tool_shows_and_runs_one_value() -> None:
+def test_the_cores_own_tool_shows_and_runs_one_value() -> None:
     ran: list[int] = []
 
     def pay(cents: Cents) -> int:
@@ -206,7 +206,7 @@ def test_02_the_cores_own_tool_shows_and_runs_one_value() -> None:
     assert ran == [600]
 
 
-def test_02_without_the_capability_what_is_shown_runs_too() -> None:
+def test_without_the_capability_what_is_shown_runs() -> None:
     ran: list[int] = []
 
     def pay(cents: Cents) -> int:
@@ -226,7 +226,7 @@ def test_02_without_the_capability_what_is_shown_runs_too() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_18_large_integers_are_shown_and_run_as_they_are(kind: str) -> None:
+def test_large_integers_are_shown_and_run_as_they_are(kind: str) -> None:
     def refund(order: int, lines: list[int]) -> int:
         gate.ran.append({"order": order, "lines": lines})
         return order + 1
@@ -240,7 +240,7 @@ def test_18_large_integers_are_shown_and_run_as_they_are(kind: str) -> None:
     assert gate.script.returned() == 1180591620717411304
 
 
-def test_21_tools_with_names_that_the_language_reads_are_gated_too() -> None:
+def test_tools_with_names_that_the_language_reads_are_gated_too() -> None:
     ran: list[str] = []
 
     def act() -> str:

@@ -57,7 +57,7 @@ def two_programs(js: str) -> list[ToolCallPart]:
 
 
 @pytest.mark.parametrize("made", ["capability", "toolset", "tool"])
-def test_26_a_sequential_tool_runs_alone_across_two_programs(made: str) -> None:
+def test_a_sequential_tool_runs_alone_across_two_programs(made: str) -> None:
     watched, script = Watched(), Script(two_programs(BOTH), "done")
     given: dict[str, Any] = {
         "capability": {"tools": watched.tools(), "capabilities": [CodeMode()]},
@@ -69,7 +69,7 @@ def test_26_a_sequential_tool_runs_alone_across_two_programs(made: str) -> None:
 
 
 @pytest.mark.parametrize("made", ["capability", "toolset", "tool"])
-def test_26_a_sequential_tool_runs_alone_beside_native_tools(made: str) -> None:
+def test_a_sequential_tool_runs_alone_beside_native_tools(made: str) -> None:
     calls = [ToolCallPart("native", {"n": n}, tool_call_id=f"n{n}") for n in range(2)]
     watched, script = Watched(), Script([calls[0], *two_programs(BOTH), calls[1]], "done")
     given: dict[str, Any] = {
@@ -81,7 +81,7 @@ def test_26_a_sequential_tool_runs_alone_beside_native_tools(made: str) -> None:
     assert watched.beside_alone == set()
 
 
-def test_26_other_tools_of_two_programs_still_overlap() -> None:
+def test_other_tools_of_two_programs_still_overlap() -> None:
     meeting = asyncio.Barrier(2)
 
     async def meet(n: int) -> str:
@@ -95,7 +95,7 @@ def test_26_other_tools_of_two_programs_still_overlap() -> None:
 
 
 @pytest.mark.parametrize("made", ["capability", "toolset", "tool"])
-def test_26_the_agents_sequential_mode_holds_inside_a_program(made: str) -> None:
+def test_the_agents_sequential_mode_holds_inside_a_program(made: str) -> None:
     js = "return await Promise.all([1, 2, 3, 4].map((n) => tools.together({ n })))"
     watched, script = Watched(), Script(two_programs(js), "done")
     given: dict[str, Any] = {
@@ -113,7 +113,7 @@ def test_26_the_agents_sequential_mode_holds_inside_a_program(made: str) -> None
     assert watched.overlaps == {("together",)}
 
 
-def test_26_in_sequential_mode_calls_begin_in_the_order_in_which_they_were_made() -> None:
+def test_in_sequential_mode_calls_begin_in_the_order_in_which_they_were_made() -> None:
     begun: list[int] = []
 
     async def note(n: int) -> None:
@@ -132,7 +132,7 @@ def test_26_in_sequential_mode_calls_begin_in_the_order_in_which_they_were_made(
     assert begun == list(range(20))
 
 
-def test_26_ordered_events_leave_calls_side_by_side() -> None:
+def test_ordered_events_leave_calls_side_by_side() -> None:
     meeting = asyncio.Barrier(2)
 
     async def meet(n: int) -> str:

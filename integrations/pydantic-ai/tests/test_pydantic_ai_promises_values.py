@@ -54,7 +54,7 @@ def halved(value: int) -> int:
     return value // 2
 
 
-def test_02_every_kind_of_value_can_be_shown() -> None:
+def test_every_kind_of_value_can_be_shown() -> None:
     values = {
         "colour": Colour.RED,
         "rows": Rows([1, 2]),

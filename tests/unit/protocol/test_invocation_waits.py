@@ -100,7 +100,7 @@ def test_the_clock_stands_still_only_for_people(received: list[Any], expected: s
         ),
     ],
 )
-def test_27_the_programs_clock_stands_still_for_every_call(received: list[Any], expected: str):
+def test_the_programs_clock_stands_still_for_every_call(received: list[Any], expected: str):
     assert " ".join(clock(*received, settings=limited(SETTINGS, clock="program"))) == expected
 
 

@@ -55,7 +55,7 @@ def test_the_validated_input_runs():
     assert validated.value == Payment(amount=900)
 
 
-def test_12_what_was_shown_runs_though_a_default_is_another_now():
+def test_what_was_shown_runs_though_a_default_is_another_now():
     assert input_to_run(prepared(tool_over(Changed)), shown(SHOWN_JSON)).value == Changed(amount=900, currency="EUR")
 
 

@@ -30,22 +30,22 @@ SCHEMA = {
         ([], [()]),
     ],
 )
-def test_19_problems_are_at_whole_paths(value: object, places: list[tuple[str | int, ...]]):
+def test_problems_are_at_whole_paths(value: object, places: list[tuple[str | int, ...]]):
     assert [path for path, _ in DictSchema(SCHEMA).located(value, 64)] == places
 
 
-def test_19_so_many_problems_are_said_and_no_more():
+def test_no_more_problems_are_said_than_were_asked_for():
     value = {"a": 1, "z": 1, "x" * 500: list(range(1000))}
     assert len(DictSchema(SCHEMA).located(value, 64)) == 64
 
 
-def test_19_a_reference_that_leads_nowhere_is_a_problem_of_the_whole():
+def test_a_reference_that_leads_nowhere_is_a_problem_of_the_whole():
     ((path, words),) = DictSchema({"properties": {"a": {"$ref": "#/nowhere"}}}).located({"a": 1}, 64)
     assert path == ()
     assert "/nowhere" in words
 
 
-def test_19_a_part_of_a_schema_is_asked_with_its_references():
+def test_a_part_of_a_schema_is_asked_with_its_references():
     schema = DictSchema(SCHEMA)
     assert isinstance(schema.json_schema, dict)
     text, other = schema.json_schema["properties"]["b"]["anyOf"]
@@ -61,7 +61,7 @@ def test_19_a_part_of_a_schema_is_asked_with_its_references():
     assert broken.fitting({"a": 1})(broken.json_schema["properties"]["a"], 1) is False
 
 
-def test_19_all_parts_together_take_no_more_steps_than_one_check():
+def test_all_parts_together_take_no_more_steps_than_one_check():
     parts = {f"d{n}": {"anyOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 8} for n in range(8)}
     schema = DictSchema({"$defs": {**parts, "d8": False, "one": {"type": "integer"}}, "$ref": "#/$defs/d0"})
     assert isinstance(schema.json_schema, dict)

@@ -84,7 +84,7 @@ def test_what_there_is_can_be_imported(specifier: str, names: list[str]):
         ("", "no others"),
     ],
 )
-def test_m13_a_module_that_there_is_not(specifier: str, hint: str):
+def test_an_import_of_an_unknown_module_is_refused_with_a_hint(specifier: str, hint: str):
     [problem] = problems(imports=[("@codemode/errors", []), (specifier, ["x", "y"])])
     assert (problem["code"], problem["line"], problem["column"]) == ("IMPORT_FAILURE", 2, 1)
     assert hint in problem["hint"]
@@ -106,7 +106,7 @@ def test_m13_a_module_that_there_is_not(specifier: str, hint: str):
         ),
     ],
 )
-def test_m13_an_export_that_there_is_not(specifier: str, name: str, hint: str):
+def test_an_import_of_an_unknown_export_is_refused_with_a_hint(specifier: str, name: str, hint: str):
     [problem] = problems(imports=[(specifier, [name, "*", name])])
     assert problem["code"] == "IMPORT_FAILURE"
     assert name in problem["message"]
@@ -135,14 +135,14 @@ def test_a_dynamic_import_is_left_to_run_time():
     assert problems(dynamic=["@codemode/servers/nothing", None, "fs"]) == []
 
 
-def test_m6_a_server_that_could_not_be_listed_is_told_apart():
+def test_a_server_that_could_not_be_listed_is_told_apart():
     catalog = ModuleCatalog(CATALOG.servers, {"drive": "it cannot be reached now"})
     [problem] = problems(catalog, imports=[("@codemode/servers/drive", ["x"])])
     assert problem["code"] == "IMPORT_FAILURE"
     assert "cannot be reached now" in problem["message"]
 
 
-def test_m23_given_are_the_servers_that_are_named():
+def test_given_are_the_servers_that_are_named():
     given = CATALOG.given_for(
         facts(
             imports=[("@codemode/servers/git-hub", ["create_issue"]), ("@codemode/errors", ["*"])],

@@ -35,7 +35,7 @@ def parses(text: str) -> bool:
     return not PARSER.parse(text.encode("utf-8")).root_node.has_error
 
 
-def test_m23_a_module_has_a_function_for_each_tool_and_meta():
+def test_a_module_has_a_function_for_each_tool_and_meta():
     server = listed("git-hub", [{"name": "b", "inputSchema": QUERY, "description": "Does b. Slowly."}, {"name": "a-c"}])
     assert declare_server(server) == (
         'declare module "@codemode/servers/git-hub" {\n'
@@ -51,7 +51,7 @@ def test_m23_a_module_has_a_function_for_each_tool_and_meta():
     )
 
 
-def test_m28_annotations_stand_under_their_own_names():
+def test_annotations_stand_under_their_own_names():
     hints = {"readOnlyHint": True, "destructiveHint": False, "idempotentHint": True, "openWorldHint": False}
     annotations = {"title": "The */ tool\n@evil", **hints, "vendorHint": 3, "not a tag": 1, "list": [1]}
     text = declare_server(listed("s", [{"name": "a", "annotations": annotations}]))

@@ -51,7 +51,7 @@ def test_the_first_900_characters_stand_alone(servers):
         assert said in opening
 
 
-def test_m2_m5_limits_and_capabilities_are_documented():
+def test_limits_and_capabilities_are_documented():
     text = text_of(SAMPLE, RunOptions(limits={"timeout_ms": 7}, ceilings={"max_tool_calls": 9999}))
     for said in (
         "timeoutMs 7/7", "maxMemoryBytes 67108864/", "maxLogBytes 65536/", "maxToolCalls 256/9999",
@@ -60,7 +60,7 @@ def test_m2_m5_limits_and_capabilities_are_documented():
         assert said in text
 
 
-def test_m14_m25_rules_and_deviations_are_documented():
+def test_rules_and_deviations_are_documented():
     text = text_of([], RunOptions())
     for said in ("structured content", "never parsed", "base64", "SchemaValidationError", "SandboxLimitError", "hint"):
         assert said in text

@@ -56,7 +56,7 @@ def refused(name: str, *given: Any, servers: Any = SERVERS) -> CodeModeToolError
     return caught.value
 
 
-def test_m17_servers_in_the_order_given():
+def test_servers_are_listed_in_the_order_given():
     assert ask("listServers") == [
         {"serverId": "git-hub", "serverName": "GitHub", "capabilities": ["tools"]},
         {"serverId": "mail", "serverName": "mail"},
@@ -64,7 +64,7 @@ def test_m17_servers_in_the_order_given():
     ]
 
 
-def test_m17_a_server_is_described_with_its_declaration():
+def test_a_server_is_described_with_its_declaration():
     assert ask("describeServer", "git-hub") == {
         "serverId": "git-hub",
         "serverName": "GitHub",
@@ -77,7 +77,7 @@ def test_m17_a_server_is_described_with_its_declaration():
     assert set(ask("describeServer", "mail", None)) == {"serverId", "serverName", "declaration"}
 
 
-def test_m18_m19_tools_at_each_level_of_detail():
+def test_tools_at_each_level_of_detail():
     assert ask("listTools", "git-hub", {"detail": "name"})[2] == {
         "toolName": "create-issue",
         "exportName": "create_issue",
@@ -95,7 +95,7 @@ def test_m18_m19_tools_at_each_level_of_detail():
     assert ask("listTools", "git-hub--2") == []
 
 
-def test_m18_one_tool_is_told_whole():
+def test_one_tool_is_told_whole():
     one = next(one for one in SERVERS[0].tools if one.tool_name == "create-issue")
     told = ask("getTool", "git-hub", "create-issue")
     assert told["inputSchema"] == told["outputSchema"] == QUERY
@@ -106,7 +106,7 @@ def test_m18_one_tool_is_told_whole():
     }
 
 
-def test_m20_a_search_says_what_was_asked_and_where_it_was_found():
+def test_a_search_says_what_was_asked_and_where_it_was_found():
     found = ask("searchTools", "send a message")
     assert found["query"] == "send a message"
     assert found["results"][0] == {
@@ -185,7 +185,7 @@ def test_words_find_what_they_mean_in_a_hundred_and_fifty_tools():
         ("git-hub--2", "git-hub--2"),
     ],
 )
-def test_m22_a_server_is_known_by_its_path_first_and_by_its_own_id(given: str, path: str):
+def test_a_server_is_known_by_its_path_first_and_by_its_own_id(given: str, path: str):
     assert ask("describeServer", given)["serverId"] == path
 
 
@@ -199,7 +199,7 @@ def test_m22_a_server_is_known_by_its_path_first_and_by_its_own_id(given: str, p
         ("a_b__2", "a_b"),
     ],
 )
-def test_m26_a_tool_is_known_by_its_name_first_and_by_its_export(given: str, name: str):
+def test_a_tool_is_known_by_its_name_first_and_by_its_export(given: str, name: str):
     assert ask("getTool", "git-hub", given)["toolName"] == name
 
 

@@ -27,16 +27,16 @@ NAMES = st.lists(st.text(max_size=8) | st.text("aA_.-1 $é", max_size=4), unique
         ("A", "a"),
     ],
 )
-def test_m22_a_path_is_lower_case_with_single_hyphens(server_id: str, path: str):
+def test_a_path_is_lower_case_with_single_hyphens(server_id: str, path: str):
     assert module_paths([server_id]) == [path]
 
 
-def test_m22_collisions_are_numbered_and_the_first_keeps_its_path():
+def test_collisions_are_numbered_and_the_first_keeps_its_path():
     assert module_paths(["b", "a b", "A-B", "a.b", "b-2"]) == ["b", "a-b", "a-b--2", "a-b--3", "b-2"]
 
 
 @given(st.lists(st.text(min_size=1, max_size=10), max_size=12))
-def test_m22_paths_are_distinct_and_only_of_their_characters(server_ids: list[str]):
+def test_paths_are_distinct_and_only_of_their_characters(server_ids: list[str]):
     paths = module_paths(server_ids)
     assert len(set(paths)) == len(server_ids)
     assert all(re.fullmatch(r"[a-z0-9]+(?:-[a-z0-9]+)*(?:--[2-9]\d*|--1\d+)?", path) for path in paths)
@@ -65,11 +65,11 @@ def test_m22_paths_are_distinct_and_only_of_their_characters(server_ids: list[st
         ("__meta__", "__meta____2"),
     ],
 )
-def test_m26_an_export_is_an_identifier(tool_name: str, export: str):
+def test_an_export_is_an_identifier(tool_name: str, export: str):
     assert export_names([tool_name]) == {tool_name: export}
 
 
-def test_m26_collisions_are_numbered_in_alphabetical_order():
+def test_collisions_are_numbered_in_alphabetical_order():
     assert export_names(["a_b", "a-b", "a.b", "a_b__2"]) == {
         "a-b": "a_b",
         "a.b": "a_b__2",
@@ -79,7 +79,7 @@ def test_m26_collisions_are_numbered_in_alphabetical_order():
 
 
 @given(NAMES, st.randoms(use_true_random=False))
-def test_m26_exports_are_distinct_and_do_not_depend_on_the_order(names: list[str], random: Random):
+def test_exports_are_distinct_and_do_not_depend_on_the_order(names: list[str], random: Random):
     exports = export_names(names)
     shuffled = list(names)
     random.shuffle(shuffled)

@@ -61,7 +61,7 @@ async def view_of(servers: ServerSet, facts: Any, given: Any = None) -> RunView:
     return view
 
 
-def test_m6_nothing_is_listed_before_somebody_needs_it():
+def test_nothing_is_listed_before_somebody_needs_it():
     one, two = Live("one", "a"), Live("two", "b")
     servers = ServerSet([one, two])
     assert servers.catalog().names() == ()
@@ -70,7 +70,7 @@ def test_m6_nothing_is_listed_before_somebody_needs_it():
     assert (one.listings, two.listings) == (1, 0)
 
 
-def test_m33_a_changed_revision_is_listed_before_the_next_run_that_imports():
+def test_a_changed_revision_is_listed_before_the_next_run_that_imports():
     async def main() -> None:
         one, two = Live("one", "a"), Live("two", "b")
         servers = ServerSet([one, two])
@@ -345,7 +345,7 @@ def test_a_listing_that_nobody_waits_for_any_more_ends(monkeypatch: pytest.Monke
     assert ended.wait(60)
 
 
-def test_m22_paths_are_of_the_servers_in_their_order():
+def test_paths_are_of_the_servers_in_their_order():
     given = ["b c", "B-C", "a", "b c"]
     servers = ServerSet([ModuleServer(one, {"t": lambda: 1}) for one in given])
     assert servers.catalog().names() == ("b-c.t", "b-c--2.t", "a.t", "b-c--3.t")
@@ -401,7 +401,7 @@ def test_a_server_may_say_who_it_is_only_once_it_is_connected():
         assert (listed.version, listed.capabilities, listed.path) == ("1.2", ("tools",), "one")
 
 
-def test_m33_a_resume_has_the_tools_of_now_and_says_so():
+def test_a_resume_has_the_tools_of_now_and_says_so():
     async def main() -> None:
         one, two = Live("one", "a"), Live("two", "b")
         servers = ServerSet([one, two])

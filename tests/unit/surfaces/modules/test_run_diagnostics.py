@@ -148,7 +148,7 @@ TABLE: dict[str, tuple[CodeModeError, dict[str, Any]]] = {
 
 
 @each_row("name", TABLE)
-def test_m13_each_error_has_its_code(name: str):
+def test_each_error_has_its_code(name: str):
     error, expected = TABLE[name]
     [said] = of(error)
     assert {key: said[key] for key in expected} == expected
@@ -197,7 +197,7 @@ def test_an_abandoned_import_is_named_as_programs_write_it():
     assert said["message"].endswith(": import()")
 
 
-def test_m11_errors_stand_before_warnings_before_infos_each_once():
+def test_errors_stand_before_warnings_before_infos_each_once():
     given = [diagnostic(severity, severity, "m") for severity in ("info", "warning", "error", "info", "warning")]
     assert [one["severity"] for one in ordered(given)] == ["error", "warning", "info"]
 
@@ -213,7 +213,7 @@ def test_secrets_and_long_texts_stay_out():
         assert "hun" not in said["message"]
 
 
-def test_m12_after_an_error_there_is_no_result_and_the_host_has_the_error():
+def test_after_an_error_there_is_no_result_and_the_host_has_the_error():
     error = CodeModeError("no", details={"name": "Error"})
     outcome = RunOutcome("failed", "outer", value={"x": 1}, error=error)
     response = response_of(outcome, diagnostics_of(outcome, LIMITS))
@@ -223,7 +223,7 @@ def test_m12_after_an_error_there_is_no_result_and_the_host_has_the_error():
     assert "toolTrace" not in response
 
 
-def test_m7_a_refused_request_has_all_of_an_answer():
+def test_a_refused_request_has_all_of_an_answer():
     assert refused([diagnostic("error", "BAD_REQUEST", "no")]) == {
         "logs": [],
         "result": None,

@@ -80,14 +80,16 @@ def refused(kind: str, value: Any) -> dict[str, str]:
         ({"title": "a", "labels": [dict[str, int]()]}, "/labels/0/name", "string", "nothing"),
     ],
 )
-def test_m30_place_expectation_and_what_was_received(kind: str, value: Any, path: str, expected: str, received: str):
+def test_a_mismatch_names_place_expectation_and_what_was_given(
+    kind: str, value: Any, path: str, expected: str, received: str
+):
     said = refused(kind, value)
     assert (said["path"], said["received"]) == (path, received)
     assert expected in said["expected"]
 
 
 @pytest.mark.parametrize("kind", TOOLS)
-def test_m30_a_value_of_the_right_type_is_shown(kind: str):
+def test_a_value_of_the_right_type_is_shown(kind: str):
     said = refused(kind, {"title": "a", "labels": [{"name": "x", "level": "huge"}]})
     assert said["path"] == "/labels/0/level"
     assert said["received"] == '"huge"'
@@ -95,7 +97,7 @@ def test_m30_a_value_of_the_right_type_is_shown(kind: str):
 
 
 @pytest.mark.parametrize("kind", ["schema", "function"])
-def test_m30_a_property_that_is_not_taken_is_named(kind: str):
+def test_a_property_that_is_not_taken_is_named(kind: str):
     said = refused(kind, {"title": "a", "it's~new/er": 1})
     assert said["path"] == "/it's~0new~1er"
     assert said["expected"] == "no property of this name"
@@ -103,7 +105,7 @@ def test_m30_a_property_that_is_not_taken_is_named(kind: str):
 
 @each_row("kind", TOOLS)
 @each_row("value", ["text", 5, None, [1]])
-def test_m30_the_whole_input_has_an_empty_pointer(kind: str, value: Any):
+def test_the_whole_input_has_an_empty_pointer(kind: str, value: Any):
     assert refused(kind, value)["path"] == ""
 
 
@@ -122,7 +124,7 @@ def test_paths_of_validators_are_read_back(parts: list[str | int]):
     assert pointer(read).count("/") == len(read)
 
 
-def test_m30_examples_are_the_schemas_own_first():
+def test_examples_are_the_schemas_own_first():
     authors = [{"title": "x"}]
     own = Tool("t", execute=None, input_schema={**SCHEMA, "examples": [{"title": "own"}]}, input_examples=authors)
     given_by_author = Tool("t", execute=None, input_schema=SCHEMA, input_examples=authors)

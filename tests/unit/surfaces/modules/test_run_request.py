@@ -56,13 +56,13 @@ def test_fields_of_a_wrong_type_are_told_all_at_once(given: Any, paths: list[str
     assert all(one.get("hint") for one in said)
 
 
-def test_m2_a_request_of_code_alone_has_the_defaults():
+def test_a_request_of_code_alone_has_the_defaults():
     assert read() == RunRequest("", None, (), ())
     assert read(limits=None, requestedCapabilities=None) == RunRequest("", None, (), ())
     assert read(limits={}, requestedCapabilities=[], other=[1]) == RunRequest("", None, (), ())
 
 
-def test_m5_unknown_limits_are_ignored_without_a_word():
+def test_unknown_limits_are_ignored_without_a_word():
     assert read(limits={"maxSteps": 3, "timeout_ms": 1, "": None}) == RunRequest("", None, (), ())
 
 

@@ -60,7 +60,7 @@ def with_reason(reason: str, message: str = "no") -> CodeModeToolError:
         ("anything else", "ToolCallError", "TOOL_FAILED"),
     ],
 )
-def test_m29_reasons_are_classes(reason: str, error_class: str, code: str):
+def test_reasons_are_classes(reason: str, error_class: str, code: str):
     said = words(with_reason(reason))
     assert (said["class"], said["code"]) == (error_class, code)
     assert (said["serverId"], said["toolName"]) == ("github", "create-issue")
@@ -71,7 +71,7 @@ def test_a_tool_cannot_pass_for_what_the_host_has_decided():
     assert (said["class"], said["code"]) == ("ToolCallError", "TOOL_FAILED")
 
 
-def test_m30_a_wrong_input_has_all_its_fields():
+def test_a_wrong_input_has_all_its_fields():
     with pytest.raises(CodeModeToolError) as caught:
         MADE.validate_input({"title": 5})
     said = words(caught.value)
@@ -90,7 +90,7 @@ def test_m30_a_wrong_input_has_all_its_fields():
     }
 
 
-def test_m30_an_input_that_is_too_much_has_them_too():
+def test_an_input_that_is_too_much_is_told_with_class_and_path():
     error = CodeModeSerializationError("the input is more than 9 bytes", details={"bytes": 10, "max_bytes": 9})
     error.reason = "validation"
     said = words(error)
@@ -145,7 +145,7 @@ def test_a_failure_that_says_nothing_says_that_it_failed():
     assert words(CodeModeToolError(""), raised=True)["message"]
 
 
-def test_m29_questions_to_discovery_fail_in_the_same_words():
+def test_questions_to_discovery_fail_in_the_same_words():
     error = CodeModeToolError(
         "no", details={"hint": "Ask otherwise.", "pointer": "/0", "expected": "a string", "received": "5"}
     )
