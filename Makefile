@@ -91,7 +91,8 @@ test-kept: $(STAMP)
 # install a package is tested already, and so are crowds.
 test-lowest: $(LOWEST)/.installed
 	@plugins=$$($(BIN)/python integrations/lowest_versions.py --to-test) && { test -z "$$plugins" || CODEMODE_REQUIRE= \
-	  $(LOWEST)/bin/python -m pytest -k "not (to_be_installed or install_line or the_example or many_agents or no_call_runs_twice)" $$plugins; }
+	  $(LOWEST)/bin/python -m pytest $$plugins \
+	    -k "not (to_be_installed or install_line or the_example or many_agents or no_call_runs_twice)"; }
 
 # Coverage with branches, of the default and of the full suite: what runs in the processes of the tests themselves.
 coverage: prepare-full

@@ -29,6 +29,7 @@ from codemode import (
     UnknownRequest,
     inspect_interrupt,
 )
+from codemode.continuations import guard
 from codemode.continuations.guard import Claim, GuardClock
 from codemode.plugins import APPROVAL_KIND, canonical_json
 
@@ -629,7 +630,11 @@ class Moved(GuardClock):
 
 
 @pytest.mark.parametrize("has_gone_beyond", [False, True])
-def test_a_host_that_dies_over_a_run_is_followed_unless_nobody_can_say_how_far_it_came(has_gone_beyond: bool) -> None:
+def test_a_host_that_dies_over_a_run_is_followed_unless_nobody_can_say_how_far_it_came(
+    has_gone_beyond: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard, "_WATCH_SECONDS", 0.1)  # to see that whoever has claimed it does not go on
+
     async def main() -> None:
         clock = Moved()
         desk = Desk(MemoryInterruptStore(clock=clock))
