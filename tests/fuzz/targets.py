@@ -216,9 +216,7 @@ def modules(data: bytes) -> None:
     if "problems" in result:
         assert all(problem["line"] >= 1 and problem["column"] >= 1 for problem in result["problems"])
     elif result["facts"] is not None:
-        module = result["facts"]["module"]
-        body = result["js"].encode()[module["prefix"] :].decode()
-        assert len(body.encode("utf-16-le")) == len(text.encode("utf-16-le"))
+        assert len(module_engine.authors_text(result).encode("utf-16-le")) == len(text.encode("utf-16-le"))
         problem = asking.problem_of(module_engine.engine().Context().module, result["js"])
         assert problem is None, (problem, result["js"])
         _checked(result["facts"])

@@ -57,9 +57,9 @@ def test_what_needs_no_cutting_is_as_json_has_it(kernel, cut, expression):
     assert beside == wanted
 
 
-def test_undefined_is_null(cut):
+def test_undefined_is_told_of(cut):
     for js in ("return", "", "return undefined"):
-        assert cut(js).body == {"value": "null", "unobserved": []}
+        assert cut(js).body == {"value": None, "undefined": True, "unobserved": []}
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ WATCH = """(function () {
         if (!Object.hasOwn(modules, String(specifier))) throw new Error("no such module");
         return space(String(specifier));
       };
+      taken.last = { value: undefined };
       Object.defineProperty(globalThis, name, { configurable: true, get() { delete globalThis[name]; return taken; } });
       return "";
     }
@@ -52,6 +53,20 @@ def engine() -> Any:
 def checked(result: dict[str, Any]) -> dict[str, Any]:
     """What the analyser said of a module, with what the engine says of its syntax."""
     return asking.checked(engine().Context().module, result)
+
+
+def authors_text(result: dict[str, Any]) -> str:
+    """The text of a module without what was put in front of it and around its last statement, to keep its value."""
+    module = result["facts"]["module"]
+    body = result["js"].encode()[module["prefix"] :].decode()
+    if "last" not in module:
+        return body
+    at, length = (2 * units for units in module["last"])
+    data = body.encode("utf-16-le")
+    head, tail = data[:at].decode("utf-16-le"), data[at + length :].decode("utf-16-le")
+    assert data[at : at + length].decode("utf-16-le").startswith("$last")
+    end = tail.rindex(")")
+    return f"{head}{tail[:end]}{tail[end + 1 :]}"
 
 
 def evaluate(js: str, module: dict[str, Any], exports: dict[str, dict[str, Any]]) -> dict[str, Any]:

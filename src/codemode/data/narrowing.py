@@ -41,6 +41,12 @@ def list_or_empty(value: Any) -> list[Any]:
     return value if is_array(value) else []
 
 
+def two_counts(value: Any) -> list[int] | None:
+    """``value`` when it is a JSON array of two integers that are not negative, else None."""
+    is_pair = is_array(value) and len(value) == 2 and all(type(one) is int and 0 <= one < 2**53 for one in value)
+    return value if is_pair else None
+
+
 def string_or_empty(value: Any) -> str:
     """``value`` when it is a string, else an empty one."""
     return value if isinstance(value, str) else ""

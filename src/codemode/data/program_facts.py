@@ -80,7 +80,8 @@ NamespaceCall = TypedDict("NamespaceCall", {"from": str, "name": str, "line": in
 class ModuleFacts(TypedDict):
     """What a program that is a module imports. ``prefix`` is how many bytes stand in front of its first line.
 
-    ``take`` is the one global that they read, if there is any.
+    ``take`` is the one global that they read, if there is any. ``last`` is where what keeps the value of the last
+    statement stands behind them, and how long it is, both in UTF-16 units.
     """
 
     prefix: int
@@ -88,6 +89,7 @@ class ModuleFacts(TypedDict):
     imports: list[ModuleImport]
     dynamic: list[DynamicImport]
     namespace_calls: list[NamespaceCall]
+    last: NotRequired[list[int]]
 
 
 class Facts(TypedDict, total=False):
@@ -95,7 +97,8 @@ class Facts(TypedDict, total=False):
 
     ``lists``: it reads which names there are on it. The rest is there when it was asked for. ``names``: every name in
     use or declared, with the places of the first uses as byte offsets in the UTF-8 source; None: not certain.
-    ``definitions``: the names that `getTool` is called with.
+    ``definitions``: the names that `getTool` is called with. ``last``: the UTF-16 offsets between which the expression
+    stands that is the last statement.
     """
 
     calls: list[CallFact]
@@ -107,4 +110,5 @@ class Facts(TypedDict, total=False):
     loops: list[LoopFact]
     named_calls: list[NamedCallFact]
     definitions: list[str]
+    last: list[int]
     module: ModuleFacts

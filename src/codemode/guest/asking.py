@@ -29,6 +29,7 @@ def checked(evaluate: Evaluate, result: dict[str, Any]) -> dict[str, Any]:
     ``result["asked"]`` is what the engine is asked about; it is left out of what comes back. A ``"draft"`` is asked
     about where the text itself is no module, and ``"js"`` too where a name that is imported could be declared again:
     to the engine an import is nothing that a declaration collides with; what stands for it in front of the text is.
+    A text ``"keeping"`` the value of the last statement takes the place of ``"js"`` where the engine can read it.
     What the engine has no memory or stack for is left to the run.
     """
     draft, text = result.pop("draft", None), result.pop("asked", None) or result.get("js")
@@ -40,6 +41,12 @@ def checked(evaluate: Evaluate, result: dict[str, Any]) -> dict[str, Any]:
         problem = problem_of(evaluate, draft["js"]) or unclear
     if problem is None and (prefix := _binding_prefix(result.get("facts"))):
         problem = problem_of(evaluate, result["js"], prefix)
+    keeping = result.pop("keeping", None)
+    if problem is None and keeping is not None:
+        if problem_of(evaluate, keeping) is None:
+            result["js"] = keeping
+        else:
+            del result["facts"]["module"]["last"]
     return result if problem is None else {"problems": [problem]}
 
 

@@ -217,7 +217,7 @@ def returned(
         )
     if event.value_bytes is not None:
         raise CodeModeProtocolError("the worker withheld a result that is small enough")
-    return Completed(event.value_json, event.warnings, abandoned)
+    return Completed(event.value_json, event.warnings, abandoned, event.last)
 
 
 def ledger_full(maximum: int) -> CodeModeBridgeLimitError:

@@ -278,12 +278,14 @@ class OutcomeKept:
 class Completed:
     """The program returned a JSON text; None is undefined. ``warnings`` say what was cut of it.
 
-    ``abandoned`` are the calls that it did not wait for, where that is no error.
+    ``abandoned`` are the calls that it did not wait for, where that is no error. ``last`` is the value of its last
+    statement as text, where it returned nothing.
     """
 
     value_json: str | None
     warnings: tuple[str, ...] = ()
     abandoned: tuple[DetachedCall, ...] = ()
+    last: str | None = None
 
 
 @record

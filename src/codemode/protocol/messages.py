@@ -292,7 +292,8 @@ class TurnEnded:
 class ProgramReturned:
     """The program ended. ``value_json`` None with ``value_bytes`` set: the result is too large.
 
-    ``warnings`` say what was cut of a result that is made to fit.
+    ``warnings`` say what was cut of a result that is made to fit. ``last`` is the beginning of the value of the last
+    statement of a program that returned nothing, as text.
     """
 
     value_json: str | None
@@ -300,6 +301,7 @@ class ProgramReturned:
     value_bytes: int | None
     unobserved: tuple[int, ...]
     warnings: tuple[str, ...] = ()
+    last: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,7 @@ _MAX_SMALL_BYTES = 4 * 6 * _MAX_TEXT
 _SMALL_KINDS = (b"L", b"N", b"T", b"X", b"F", b"W")
 _MAX_WARNINGS = 32
 _MAX_WARNING = 200
+_MAX_LAST_VALUE = 2001  # the kernel cuts it there
 # Of each kind of notice, the texts in it and the one that is JSON.
 _NOTICES = {"log": (("level", "message"), "metadata"), "notify": (("event",), "payload")}
 
@@ -218,12 +219,15 @@ def _read_returned(body: dict[str, Any]) -> ProgramReturned:
     if (value is not None) + (size is not None) + is_undefined != 1:
         _violation("a result that is not exactly one value")
     unseen = tuple(_count(item, "unobserved") for item in unobserved)
+    last = _optional_text(body, "last", _MAX_LAST_VALUE)
+    if last is not None and not is_undefined:
+        _violation("the value of a last statement beside a result")
     if "warnings" not in body:
-        return ProgramReturned(value, is_undefined, size, unseen)
+        return ProgramReturned(value, is_undefined, size, unseen, last=last)
     warnings = _items(body, "warnings", _MAX_WARNINGS)
     if not all(isinstance(warning, str) and len(warning) <= _MAX_WARNING for warning in warnings):
         _violation("a bad warning")
-    return ProgramReturned(value, is_undefined, size, unseen, tuple(warnings))
+    return ProgramReturned(value, is_undefined, size, unseen, tuple(warnings), last)
 
 
 def _read_threw(body: dict[str, Any]) -> ProgramThrew:

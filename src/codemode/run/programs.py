@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from ..data.json_values import WrittenObject, canonical_object, utf8_length, well_formed
+from ..data.narrowing import mapping_or_empty, two_counts
 from ..errors import CodeModeSourceTooLargeError
 from ..options.checked_fields import WrongTypeError
 from ..options.parts import ExecutionPolicy
@@ -141,6 +142,8 @@ class ProgramChecker:
         given, added = self._given, self._catalog.given_for(facts)
         if added is not None:
             given = added if given is None else {**given, **added}
+        if (last := two_counts(mapping_or_empty(facts).get("last"))) is not None:
+            given = {**(given or {}), "last": last}
         return None if given is None else canonical_object(given)
 
     def _refused(self, facts: Facts | None) -> ProgramRefused | None:

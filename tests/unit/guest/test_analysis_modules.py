@@ -6,7 +6,7 @@ import time
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from module_engine import checked, evaluate
+from module_engine import authors_text, checked, evaluate
 from suite import each_row, rounds
 
 from codemode.guest.analysis import analyse, modules
@@ -467,6 +467,5 @@ def test_any_pieces_of_modules(source):
     if result.get("facts") is not None:
         module = result["facts"]["module"]
         assert module["prefix"] == 0 or module["take"] is not None
-        body = result["js"].encode()[module["prefix"] :].decode()
         plain = source.replace("\r\n", "\n\n").replace("\r", "\n")
-        assert len(body.encode("utf-16-le")) == len(plain.encode("utf-16-le"))
+        assert len(authors_text(result).encode("utf-16-le")) == len(plain.encode("utf-16-le"))

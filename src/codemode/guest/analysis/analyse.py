@@ -27,6 +27,7 @@ PARTS = (
     "edits",
     "facts",
     "import_calls",
+    "last_expression",
     "module_analysis",
     "module_rereading",
     "module_text",
@@ -56,10 +57,12 @@ def load(site_paths: list[str], clock: Callable[[], float] | None = None) -> Ana
     The facts are those of `facts.FactCollector`, with ``"line"`` and ``"column"`` in place of ``"at"``, and with names
     also ``{"names": {name: [byte offset in the text]} or None (not certain), "loops": [{"kind", "line", "column"}],
     "named_calls": [{"name", "caught", "line", "column"}], "definitions": [name]}``.
+    Where the last statement is an expression, ``"last": [start, end]`` are its UTF-16 offsets in ``"js"``.
     Of a module they are ``{"module": {"prefix", "take", "imports", "dynamic", "namespace_calls"}}``: how many bytes
     stand in front of line 1 of ``"js"``, the global that these read, what is imported under which names, what
     `import()` loads, and which members of a namespace must be functions; beside them ``"asked"``, the text of which the
-    engine says whether it is a module.
+    engine says whether it is a module. Of one that keeps the value of its last statement ``"last": [offset, length]``
+    says what was put before that, in UTF-16 units behind the prefix.
     Its attribute ``corrected(line, text, deadline_ms)`` is `read_places.ReadPlaces.corrected`.
     Lines and columns are 1-based; columns count UTF-16 units. Raises ImportError when the parser is missing.
     """
@@ -123,6 +126,8 @@ def _function_body(
         return {"problems": placed(data, problems)}
     found = listeners.facts(partial(edits.code_of, data, stripper.gaps))
     found["modules"] = [use for use in found["modules"] if not stripper.is_only_type(use["at"])]
+    if (last := parts["last_expression"].last_expression(tree, data)) is not None:
+        found["last"] = [parts["places"].utf16_length(data[:at]) for at in last]
     return {"js": blanked, "facts": found | {kind: placed(data, found[kind]) for kind in PLACED if found.get(kind)}}
 
 

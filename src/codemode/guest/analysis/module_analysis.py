@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 LONE_RETURN = re.compile("\r(?!\n)")
 IMPORT = re.compile(rb"\bimport\b")
 MAX_PROBLEMS = 64
+RESULT = b"__codemode_result__"
 HTML_COMMENT = "<!-- begins no comment in a module: write //"
 
 
@@ -63,12 +64,14 @@ class ModuleAnalysis:
             stripper.problems.append((html, HTML_COMMENT))
         if stripper.problems:
             return {"problems": self._problems(data, stripper.problems)}
-        program = _Program(self._parts, data, listeners)
+        # A program that names the result gives one itself.
+        last = None if RESULT in data else self._parts["last_expression"].last_expression(tree, data)
+        program = _Program(self._parts, data, listeners, last)
         if program.is_doubtful():
             return {"js": text, "asked": asked, "facts": None}
         facts: dict[str, Any] = {"calls": [], "modules": [], "shadowed": False, "module": program.facts()}
         js = program.prefix + self._parts["edits"].blanked_text(data, program.gaps)
-        return {"js": js, "asked": asked, "facts": facts}
+        return {"js": js, "asked": asked, "facts": facts, **program.keeping_last(js)}
 
     def _listeners(self, is_rehearsal: bool) -> _Listeners:
         ahead = None if is_rehearsal else self._ahead
@@ -110,9 +113,12 @@ class _Listeners:
 
 
 class _Program:
-    """One program that was walked: its ``gaps``, the ``prefix`` that stands in front of it, and its facts."""
+    """One program that was walked: its ``gaps``, the ``prefix`` that stands in front of it, and its facts.
 
-    def __init__(self, parts: dict[str, Any], data: bytes, listeners: _Listeners) -> None:
+    ``last`` is where the expression stands that is its last statement, of which the value is kept.
+    """
+
+    def __init__(self, parts: dict[str, Any], data: bytes, listeners: _Listeners, last: tuple[int, int] | None) -> None:
         self._parts, self._data, self._listeners = parts, data, listeners
         modules, names = listeners.modules, parts["module_text"].Names(data.decode())
         self._loads = self._live_loads()
@@ -120,8 +126,6 @@ class _Program:
         for load in self._loads:
             load.gap.first = load_name
         self.gaps: list[Gap] = [*listeners.stripper.gaps, *modules.gaps, *(load.gap for load in self._loads)]
-        self._take = names.global_name() if modules.bindings or self._loads else None
-        self.prefix = "" if self._take is None else parts["module_text"].prefix(modules.bindings, load_name, self._take)
         self._namespaces = {
             binding.name: modules.imports[binding.index]["from"]
             for binding in modules.bindings
@@ -131,10 +135,18 @@ class _Program:
             not listeners.doubts.is_idle() or listeners.calls.methods or listeners.calls.may_read(self._namespaces)
         )
         self._code = parts["places"].with_plain_blanks(parts["edits"].code_of(data, self.gaps)) if is_read else b""
+        self._doubt = self._first_doubt() if self._code else None
+        self._last = last if self._doubt is None else None
+        last_name = "" if self._last is None else names.last_name()
+        self._keeping = f"{last_name}.value=("
+        self._take = names.global_name() if modules.bindings or self._loads or last_name else None
+        self.prefix = ""
+        if self._take is not None:
+            self.prefix = parts["module_text"].prefix(modules.bindings, load_name, last_name, self._take)
 
     def is_doubtful(self) -> bool:
         """Whether the engine may read in another way what is changed here, or read an import that was not seen."""
-        at = self._first_doubt() if self._code else None
+        at = self._doubt
         if at is None:
             return False
         return IMPORT.search(self._data, at) is not None or any(
@@ -148,19 +160,37 @@ class _Program:
         let = calls.first_place(b"let") if doubts.slashes else None
         return found if let is None else let if found is None else min(found, let)
 
+    def keeping_last(self, js: str) -> dict[str, str]:
+        """``{"keeping"}``: ``js`` with what keeps the value of the last statement, where that is an expression."""
+        if self._last is None:
+            return {}
+        start, end = (len(self.prefix) + self._characters(at) for at in self._last)
+        return {"keeping": f"{js[:start]}{self._keeping}{js[start:end]}){js[end:]}"}
+
+    def _characters(self, at: int) -> int:
+        """How many characters of the blanked text stand before a byte offset of the program."""
+        if self._data.isascii():
+            return at
+        before = [gap for gap in self.gaps if gap.end <= at]
+        return len(self._parts["edits"].blanked_text(self._data[:at], before))
+
     def facts(self) -> dict[str, Any]:
-        """``{"prefix", "take", "imports", "dynamic", "namespace_calls"}``, as `analyse.load` says."""
+        """``{"prefix", "take", "imports", "dynamic", "namespace_calls", "last"?}``, as `analyse.load` says."""
         plain = self._parts["places"].with_plain_breaks(self._data)
         placed = partial(self._parts["places"].placed, plain)
         stripper, calls = self._listeners.stripper, self._listeners.calls
         taken = self._listeners.modules.exported | calls.words(self._code, stripper.unread)
-        return {
+        facts: dict[str, Any] = {
             "prefix": len(self.prefix.encode()),
             "take": self._take,
             "imports": self._imports(plain),
             "dynamic": placed(self._parts["module_text"].dynamic_facts(self._loads)),
             "namespace_calls": placed(calls.namespace_calls(self._namespaces, taken, self._code)),
         }
+        if self._last is not None:
+            at = self._parts["places"].utf16_length(self._data[: self._last[0]])
+            facts["last"] = [at, len(self._keeping)]
+        return facts
 
     def _imports(self, plain: bytes) -> list[dict[str, Any]]:
         imports = self._listeners.modules.imports

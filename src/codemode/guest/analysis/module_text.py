@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 MAX_LOADS = 256
 GLOBAL = "$codemode"
 LOAD = "impo$_"
+LAST = "$last"
 TAIL = 5
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 ESCAPE = re.compile(r"\\u(?:\{0*([0-9a-fA-F]{1,6})\}|([0-9a-fA-F]{4}))")
@@ -40,13 +41,20 @@ class Names:
         """A name of the length of `import`."""
         return LOAD if LOAD not in self._text else "$" + self._tail(r"\$")
 
+    def last_name(self) -> str:
+        """The name of the object that keeps the value of the last statement."""
+        return LAST if LAST not in self._text else LAST + self._tail(re.escape(LAST))
+
     def _tail(self, stem: str) -> str:
         taken = set(re.findall(rf"(?={stem}([0-9a-z]{{{TAIL}}}))", self._text))
         return next(tail for number in count() if (tail := _digits(number)) not in taken)
 
 
-def prefix(bindings: list[Binding], load_name: str, global_name: str) -> str:
-    """What stands in front of the program; without a ``load_name`` it calls no `import()`."""
+def prefix(bindings: list[Binding], load_name: str, last_name: str, global_name: str) -> str:
+    """What stands in front of the program; without a ``load_name`` it calls no `import()`.
+
+    Without a ``last_name`` the value of its last statement is not kept.
+    """
     members: list[str] = []
     at = 0
     while at < len(bindings):
@@ -62,6 +70,8 @@ def prefix(bindings: list[Binding], load_name: str, global_name: str) -> str:
         members.append(f"{index}:{{{','.join(names)}}}")
     if load_name:
         members.append(f"load:{load_name}")
+    if last_name:
+        members.append(f"last:{last_name}")
     return f"const{{{','.join(members)}}}={global_name};"
 
 

@@ -41,8 +41,26 @@ const endFenced = (error, origin, line) => {
 };
 const programThrew = (error) => endFenced(error, "");
 
-const resultJson = (text) => {
-  const tail = ',"unobserved":' + unobservedIds() + (resultWarnings === "" ? "}" : ',"warnings":[' + resultWarnings + "]}");
+// What a program that returned nothing left as the value of its last statement, as a member; "" for nothing.
+const MAX_LAST_VALUE = 2000;
+const textOfLast = (value) => {
+  if (typeof value === "function") return "a function, which nothing has called";
+  if (value instanceof NativePromise) return "a promise, which nothing has awaited";
+  if (value instanceof Err) return errorLine(value);
+  const text = toShown(value);
+  return text === undefined ? safeText(value, MAX_LAST_VALUE) : text;
+};
+const lastMember = () => {
+  if (lastValue === undefined || lastValue.object.value === undefined) return "";
+  try {
+    return ',"last":' + stringify(clip(textOfLast(lastValue.object.value), MAX_LAST_VALUE));
+  } catch {
+    return "";
+  }
+};
+
+const resultJson = (text, more) => {
+  const tail = ',"unobserved":' + unobservedIds() + more + (resultWarnings === "" ? "}" : ',"warnings":[' + resultWarnings + "]}");
   if (text === undefined) return '{"value":null,"undefined":true' + tail;
   if (text.length > limits.max_result_bytes) return '{"bytes":' + utf8Length(text) + tail;
   return '{"value":' + stringify(text) + tail;
@@ -51,7 +69,7 @@ const resultJson = (text) => {
 let drains = false; // whether a program that has returned lives on until its calls have their answers
 let saysInText = false; // whether what is no JSON at all, but has a text, is returned as that
 let tellsOfMemory = false; // whether the host is told that it was memory that ended a program
-let returned; // {text}: what it has returned, while it does
+let returned; // {text, last}: what it has returned, while it does
 const textOfResult = (value) =>
   typeof value === "bigint" || typeof value === "symbol" || typeof value === "function"
     ? safeText(value, limits.max_result_bytes + 1) : value;
@@ -65,15 +83,16 @@ const programReturned = (value) => {
   }
   try {
     if (text !== undefined && limits.max_output_bytes !== undefined) admitOutput(utf8Length(text));
-    if (!drains) end("V", resultJson(text));
-    else if (!finished) returned = { __proto__: null, text };
+    const last = text === undefined ? lastMember() : "";
+    if (!drains) end("V", resultJson(text, last));
+    else if (!finished) returned = { __proto__: null, text, last };
   } catch (error) {
     endFenced(error, "");
   }
 };
 const endDrained = () => {
   try {
-    end("V", resultJson(returned.text));
+    end("V", resultJson(returned.text, returned.last));
   } catch (error) {
     endFenced(error, "");
   }
@@ -87,6 +106,36 @@ const compile = (source) => {
   if (typeof program !== "function" || functionText(program) !== slice(text, 1, -1))
     throw new SyntaxErr("unexpected '}': the program closes a block that it did not open");
   return program;
+};
+
+// The same of a program whose last statement is an expression, from `start` to `end`, which keeps its value: put in
+// parentheses and assigned to a member, it means what it meant, and a function gets no name of it.
+const nameNotIn = (source) => {
+  let name = "$last";
+  while (indexOf(source, name) >= 0) name += name;
+  return name;
+};
+const compileKeepingLast = (source, start, end) => {
+  const name = nameNotIn(source), begin = name + ".value=(", head = "((" + name + ")=>";
+  const open = head + slice(wrapper.open, 1);
+  const text = open + slice(source, 0, start) + begin + slice(source, start, end) + ")" + slice(source, end) + wrapper.close;
+  const outer = indirectEval(text);
+  if (typeof outer !== "function" || functionText(outer) !== slice(text, 1, -1)) throw new SyntaxErr("not one function");
+  const program = apply(outer, undefined, [keepLastValue(start, begin.length)]);
+  if (typeof program !== "function" || functionText(program) !== slice(text, head.length, -1)) throw new SyntaxErr("not one function");
+  wrapper = freeze({ __proto__: null, open, close: wrapper.close });
+  return program;
+};
+const compileProgram = (config) => {
+  const last = given.last;
+  if (last === undefined) return compileUnlessUnclear(config.js, config.draft);
+  try {
+    return compileKeepingLast(config.js, last[0], last[1]);
+  } catch {
+    lastValue = undefined; // read as it is, the program says what is wrong with it
+    outbox = "";
+    return compile(config.js);
+  }
 };
 
 // What the parser did not understand runs as it is when it is JavaScript. Else the error is about the draft, in which
@@ -142,13 +191,13 @@ const run = (config) => {
   if (isModule()) return "ok"; // the engine evaluates it, and what it has made of it comes to watch() or refused()
   let program;
   try {
-    program = compileUnlessUnclear(config.js, config.draft);
+    program = compileProgram(config);
   } catch (error) {
     outbox = ""; // what ran before the text turned out not to be one function does not count
     endFenced(withoutOurs(error), ',"origin":"syntax"');
     return "ok";
   }
-  if (config.compile_only === true) end("V", resultJson(undefined));
+  if (config.compile_only === true) end("V", resultJson(undefined, ""));
   else then((ownPromise = apply(program, undefined, wrapperArguments)), programReturned, programThrew);
   return "ok";
 };
@@ -240,7 +289,7 @@ const reset = () => {
   clearTimers();
   consoleFull = false;
   programText = "";
-  programIsAscii = undefined;
+  programIsAscii = lastValue = undefined;
   mapClear(slots);
   mapClear(views);
   toolsRoot.members = languageNames = undefined;

@@ -7,7 +7,7 @@ const CELLS_TOGETHER = () => [
   hasAsked, wasFull, allTools, scopes, installed, wrapperArguments, pendingCount, ofBoxed, moduleGiven, noticeBytes, notices,
   outputBytes, outputItems, yields, frames, resultRule, resultWarnings, sidecar, arrivedTexts, arrivedParts, bodies,
   referenceCount, resolvedBytes, stand, languageNames, consoleBytes, consoleLines, consoleFull, isStable, wrapper,
-  programText, programIsAscii, timersSet, ownedBy, retakeParameters, errorsWritten, isLean,
+  programText, programIsAscii, lastValue, timersSet, ownedBy, retakeParameters, errorsWritten, isLean,
 ];
 
 // Every intrinsic that the kernel uses, captured before guest code exists. The other parts name nothing else.

@@ -93,6 +93,7 @@ const installModule = (asked, isRehearsal) => {
     taken[i] = namespace;
   }
   taken.load = load;
+  if (moduleGiven.last !== undefined) taken.last = keepLastValue(moduleGiven.last[0], moduleGiven.last[1]);
   offer(moduleGiven.take, taken);
 };
 const uninstallModule = () => {

@@ -55,7 +55,7 @@ const refusingReplacer = (rule) => {
 };
 
 const boundedJson = (value) => {
-  if (value === undefined) return "null";
+  if (value === undefined) return undefined;
   if (!isObject(value)) return toSent(value);
   try {
     return toSentBy(refusingReplacer(resultRule), value);

@@ -42,8 +42,14 @@ const kindOf = (value) => (value === null ? "null" : typeof value);
 
 // The engine counts a column in bytes; everybody else counts UTF-16 units.
 let programText = "", programIsAscii;
+// What keeps the value of a program's last statement: {object, at, length}. Before that statement, at `at` in the
+// program's own text, so many characters were put that are not its author's; `row` and `column` once somebody asks.
+let lastValue;
 const readProgramText = () => {
-  if (isModule()) programText = slice(programText, beginningOf(programText, moduleGiven.prefix).length);
+  if (isModule()) {
+    programText = slice(programText, beginningOf(programText, moduleGiven.prefix).length);
+    if (lastValue !== undefined) programText = slice(programText, 0, lastValue.at) + slice(programText, lastValue.at + lastValue.length);
+  }
   programIsAscii = utf8Length(programText) === programText.length;
 };
 const unitColumn = (row, column) => {
@@ -60,8 +66,31 @@ const unitColumn = (row, column) => {
   return at - start + 1;
 };
 
+// Only the program itself writes to it, so that it does no harm where one finds it.
+const keepLastValue = (at, length) => {
+  const object = create(null, { value: { __proto__: null, value: undefined, writable: true } });
+  preventExtensions(object);
+  lastValue = { __proto__: null, object, at, length, row: undefined, column: undefined };
+  return object;
+};
+const placeLast = () => {
+  if (programIsAscii === undefined) readProgramText();
+  lastValue.row = 1;
+  let start = 0;
+  for (let end; (end = indexOf(programText, "\n", start)) >= 0 && end < lastValue.at; start = end + 1) lastValue.row++;
+  lastValue.column = utf8Length(slice(programText, start, lastValue.at)) + (lastValue.row === 1 ? bytesBefore() : 0);
+};
+// A column of the engine's as it would be without what was put before the last statement.
+const authorsColumn = (row, column) => {
+  if (lastValue === undefined) return column;
+  if (lastValue.row === undefined) placeLast();
+  if (row !== lastValue.row || column <= lastValue.column) return column;
+  return column > lastValue.column + lastValue.length ? column - lastValue.length : lastValue.column + 1;
+};
+
 // A column of the engine's as the model knows it.
-const guestColumn = (row, column) => {
+const guestColumn = (row, engineColumn) => {
+  const column = authorsColumn(row, engineColumn);
   // The engine places what has no position of its own (`null.x`) at the wrapper's opening.
   if (row === 1) return unitColumn(row, column > bytesBefore() ? column - bytesBefore() : 1);
   return unitColumn(row, column);

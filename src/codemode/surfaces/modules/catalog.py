@@ -120,15 +120,17 @@ class ModuleCatalog:
         """Return the modules that a program imports, for its guest to make."""
         module = read_module_facts(facts)
         paths = tuple(path for path in module.paths() if path in self._by_path)
-        key = (module.prefix, module.take, tuple(one.specifier for one in module.imports), paths, module.wants_all)
+        imports = tuple(one.specifier for one in module.imports)
+        key = (module.prefix, module.take, imports, paths, module.wants_all, module.last)
         kept = self._given.get(key)
         if kept is None:
             kept = WrittenObject(
                 prefix=module.prefix,
                 take=module.take,
-                imports=[one.specifier for one in module.imports],
+                imports=list(imports),
                 servers={path: self._entry(self._by_path[path]) for path in paths},
                 all=module.wants_all,
+                **({"last": list(module.last)} if module.last else {}),
             )
             with self._lock:
                 if len(self._given) >= _MOST_GIVEN:
