@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypedDict
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NotRequired, Protocol, TypedDict
 
 if TYPE_CHECKING:
     from .trace.trace import Trace
@@ -73,13 +73,21 @@ class Resumable(ResumableRequest, Protocol):
 class CallSummary(TypedDict):
     """One call that a program had made, and how it stands when the program has ended.
 
-    ``is_started``: the tool itself may have begun. ``status`` unknown without it is a call that did nothing.
+    ``is_started``: the tool itself may have begun. ``status`` unknown without it is a call that did nothing; denied is
+    one that somebody refused. ``kind`` is tool, fetch or catalog, a question about tools. ``reads_only``: it may be
+    made again without harm. ``input`` and ``result`` are JSON text and ``error`` is the message that the program got,
+    each of them shortened; only the first calls have them.
     """
 
     id: str
     name: str
-    status: Literal["fulfilled", "rejected", "waiting", "unknown"]
+    status: Literal["fulfilled", "rejected", "denied", "waiting", "unknown"]
     is_started: bool
+    kind: NotRequired[str]
+    reads_only: NotRequired[bool]
+    input: NotRequired[str]
+    result: NotRequired[str]
+    error: NotRequired[str]
 
 
 class CodeModeError(Exception):
@@ -89,7 +97,7 @@ class CodeModeError(Exception):
     thrown by the program it holds ``name``, ``line``, ``column`` (1-based, in the model's source) and ``stack``, and
     under ``details`` and ``code`` what the program had put there.
     ``trace`` is the invocation's `Trace` once it has ended. ``calls`` lists the calls that the program had made, each
-    a `CallSummary` with status fulfilled, rejected, waiting or unknown. After a timeout, an abort or the
+    a `CallSummary` with status fulfilled, rejected, denied, waiting or unknown. After a timeout, an abort or the
     death of a worker ``recovery`` is an `Interrupt` from which the program can go on; calls of unknown outcome wait in
     it.
     """

@@ -31,31 +31,28 @@ def run(script: str, options: Any = None) -> Any:
     return create_code_call_tools(TOOLS, options).execute_sync({"script": script})
 
 
-OPEN = "calls that had begun when the script ended may have happened, or may yet: {}. Find out before repeating them"
+OPEN = "May or may not have happened, find out before repeating: "
 FAILS = "await callTool('echo', 1); await callTool('stock.take', { sku: 'a' })"
 
 
 @pytest.mark.parametrize(
     ("script", "names"),
     [
-        (f"await Promise.all([callTool('hang'), (async () => {{ {FAILS} }})()])", "'hang'"),
-        (
-            f"await Promise.all([1, 2].map(() => callTool('hang')).concat((async () => {{ {FAILS} }})()))",
-            "'hang', 'hang'",
-        ),
-        (f"const open = callTool('hang'); {FAILS}; await open", "'hang'"),
-        ("const open = callTool('hang'); await callTool('echo', 1); throw new Error('no')", "'hang'"),
-        ("const open = callTool('hang'); await callTool('echo', 1); return 1", "'hang'"),
+        (f"await Promise.all([callTool('hang'), (async () => {{ {FAILS} }})()])", "hang"),
+        (f"await Promise.all([1, 2].map(() => callTool('hang')).concat((async () => {{ {FAILS} }})()))", "hang; hang"),
+        (f"const open = callTool('hang'); {FAILS}; await open", "hang"),
+        ("const open = callTool('hang'); await callTool('echo', 1); throw new Error('no')", "hang"),
+        ("const open = callTool('hang'); await callTool('echo', 1); return 1", "hang"),
         (
             f"await Promise.all([...Array(20)].map(() => callTool('hang')).concat((async () => {{ {FAILS} }})()))",
-            "'hang', " * 7 + "'hang' and 12 more",
+            "; ".join(["hang"] * 20),
         ),
     ],
 )
 def test_a_script_that_fails_says_which_calls_it_has_left_open(script: str, names: str):
     answer = run(script)
     assert answer["status"] in ("tool_error", "runtime_error")
-    assert answer["warnings"] == [OPEN.format(names)]
+    assert [line for line in answer["warnings"] if line.startswith(OPEN)] == [OPEN + names]
 
 
 @pytest.mark.parametrize(
@@ -69,7 +66,7 @@ def test_a_script_that_fails_says_which_calls_it_has_left_open(script: str, name
 )
 def test_what_has_ended_or_never_began_is_not_left_open(script: str):
     """Calls of the turn in which a script ends are never sent."""
-    assert "warnings" not in run(script)
+    assert not [line for line in run(script).get("warnings", ()) if line.startswith(OPEN)]
 
 
 def test_a_call_that_took_too_long_says_so_itself_and_another_is_told_of(passing_time: Any):
@@ -77,7 +74,8 @@ def test_a_call_that_took_too_long_says_so_itself_and_another_is_told_of(passing
     answer = run("return await callTool('hang')", slow)
     assert (answer["error"]["code"], "warnings" in answer) == ("TIMEOUT", False)
     late = "await callTool('hang', 1, { throwOnError: false }); throw new Error('no')"
-    assert run(late, slow)["warnings"] == [OPEN.format("'hang'")]
+    (line,) = run(late, slow)["warnings"]
+    assert line.startswith(OPEN + "hang(1)")
 
     async def late(value: Any) -> None:
         passing_time.skip(61)
@@ -85,4 +83,4 @@ def test_a_call_that_took_too_long_says_so_itself_and_another_is_told_of(passing
 
     clock = {"settings": {"execution_policy": {"clock": "wall"}}, "vm": {"timeoutMs": 60_000}}
     tools = create_code_call_tools([Tool("late", execute=late)], clock)
-    assert tools.execute_sync({"script": "await callTool('late')"})["warnings"] == [OPEN.format("'late'")]
+    assert tools.execute_sync({"script": "await callTool('late')"})["warnings"] == [OPEN + "late"]

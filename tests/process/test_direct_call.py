@@ -227,7 +227,8 @@ def test_an_input_over_the_limit_is_refused_as_that_of_a_script(value, most):
     limits = {"execution_policy": {"max_tool_input_bytes": most}}
     seen: list[Any] = []
     code_call = create_code_call_tools(
-        [Tool("echo", execute=seen.append)], {"settings": limits, "direct_calls": {"enabled": True}}
+        [Tool("echo", execute=lambda given: len(seen.append(given) or "1"))],
+        {"settings": limits, "direct_calls": {"enabled": True}},
     )
     answer = code_call.invoke_sync({"tool": "echo", "input": value})
     assert answer == code_call.execute_sync({"script": DirectCall.of("echo", value).js})

@@ -20,8 +20,8 @@ PROGRAMS = {
     "failed before": "await tools.charge({who: 'ann'}); await tools.broken({}).catch(() => 0); await tools.slow(1)",
     "before any call": "await yield_control(); return 1",
 }
-DONE = "\nAlready done, do not repeat: host:core:charge ("
-OPEN = "\nMay or may not have happened, find out before repeating: host:core:slow ("
+DONE = "\nAlready done, do not repeat: host:core:charge("
+OPEN = "\nMay or may not have happened, find out before repeating: host:core:slow("
 
 
 class World:
@@ -57,7 +57,7 @@ def is_named(error: str, program: str) -> bool:
     """Whether a text names what has happened of a program, and nothing else."""
     if program == "before any call":
         return error.endswith("\nNo call was made.")
-    return DONE in error and OPEN in error and ("Failed: host:core:broken (" in error) is (program == "failed before")
+    return DONE in error and OPEN in error and ("Failed: host:core:broken(" in error) is (program == "failed before")
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

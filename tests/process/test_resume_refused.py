@@ -222,6 +222,7 @@ def test_a_resume_without_a_worker_does_not_say_that_no_call_was_made(interrupt,
         go_on(interrupt, tools, OK, pool=closed)
     text = failure_text(caught.value, JS)
     assert "No call was made" not in text
-    assert "Calls made before the pause may be done; do not repeat them." in text
+    assert "Already done, do not repeat: look(" in text
+    assert "Waits for a person, not done: refund(" in text
     assert spy.ran == []
     assert go_on(interrupt, tools, OK) == {"done": "refund"}

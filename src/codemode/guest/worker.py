@@ -232,8 +232,10 @@ class Worker:
             given: dict[str, Any] = config.get("given") or {}
             module: dict[str, Any] = given.get("module") or {}
             prefix: int = module.get("prefix", 0)
+            at, length = module.get("last", (0, 0))
+            text: str = config["js"].encode()[prefix:].decode()
             corrected: Callable[[str, str, int], str] = self.analyse.corrected
-            return corrected(line, config["js"].encode()[prefix:].decode(), _PLACE_MS)
+            return corrected(line, _without(text, at, length), _PLACE_MS)
         except Exception:  # noqa: BLE001 -- a place is worth less than what was thrown
             return line
 
@@ -246,6 +248,18 @@ class Worker:
             # Of a text that the engine evaluates no error comes this way: these words are the engine's or Python's.
             said = error if type(error).__module__ == "_quickjs" else f"SyntaxError: {error}"
             return "refused", str(said)[:MESSAGE_CHARACTERS].encode("ascii", "backslashreplace").decode()
+
+
+def _without(text: str, at: int, length: int) -> str:
+    """A text without so many ASCII characters from a place in it, which is counted in UTF-16 units."""
+    if not text.isascii():
+        units = 0
+        for index, character in enumerate(text):  # the codec cannot be imported here
+            if units >= at:
+                at = index
+                break
+            units += 2 if character > "\uffff" else 1
+    return text[:at] + text[at + length :]
 
 
 def _fix_time_zone() -> None:

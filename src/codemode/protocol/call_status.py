@@ -5,17 +5,23 @@ There are five ways to stand, and each place where people read of calls has its 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, TypedDict, TypeVar
 
-from ..errors import CALL_TIMEOUT, CallSummary
-from .ledger import UNTOLD, Fulfilled, LedgerEntry, Outcome, Waiting
+from ..errors import CALL_TIMEOUT, CallSummary, CodeModeToolApprovalDeniedError
+from ..trace.visible_text import clipped
+from .ledger import UNTOLD, Fulfilled, LedgerEntry, Outcome, Rejected, Waiting, shown_text
 from .messages import RequestKind
+from .rejections import read_fields
 
 if TYPE_CHECKING:
     from ..trace.events import CallStatus
 
 WordT = TypeVar("WordT", bound=str)
+MAX_INPUT_CHARACTERS = 300
+MAX_RESULT_CHARACTERS = 1000
+MAX_SUMMARIES_WITH_TEXTS = 32  # of those that only read, and as many of the others
+_DENIED = CodeModeToolApprovalDeniedError.default_code
 
 
 class CallWords(NamedTuple, Generic[WordT]):
@@ -64,18 +70,60 @@ def call_id(entry: LedgerEntry) -> str:
     return entry.tool_call_id or str(entry.id)
 
 
-def call_summaries(entries: Iterable[LedgerEntry]) -> tuple[CallSummary, ...]:
-    """Return what had happened to calls: `CodeModeError.calls`."""
-    return tuple(_summary(entry) for entry in entries if entry.kind not in UNTOLD)
+def call_summaries(
+    entries: Iterable[LedgerEntry],
+    reads_only: Callable[[LedgerEntry], bool] | None = None,
+    *,
+    hides_inputs: bool = False,
+) -> tuple[CallSummary, ...]:
+    """Return what had happened to calls: `CodeModeError.calls`.
+
+    With ``reads_only``, which tells whether a call may be made again without harm, they have the texts of a summary.
+    ``hides_inputs``: of an input that which may be seen, and not what the program gave.
+    """
+    told = [entry for entry in entries if entry.kind not in UNTOLD]
+    if reads_only is None:
+        return tuple(map(_summary, told))
+    summaries: list[CallSummary] = []
+    left = {True: MAX_SUMMARIES_WITH_TEXTS, False: MAX_SUMMARIES_WITH_TEXTS}
+    for entry in told:
+        summary = _summary(entry)
+        summary["reads_only"] = is_harmless = entry.kind == "catalog" or reads_only(entry)
+        if left[is_harmless] and entry.kind != "catalog":
+            left[is_harmless] -= 1
+            _add_texts(summary, entry, hides_inputs=hides_inputs)
+        summaries.append(summary)
+    return tuple(summaries)
 
 
 def _summary(entry: LedgerEntry) -> CallSummary:
     begun = entry.is_started or entry.outcome is not None
     status = call_status(entry.outcome, IN_ERRORS)
-    return {"id": call_id(entry), "name": entry.name, "status": status, "is_started": begun}
+    is_denied = isinstance(entry.outcome, Rejected) and entry.outcome.code == _DENIED
+    return {
+        "id": call_id(entry),
+        "name": entry.name,
+        "status": "denied" if is_denied else status,
+        "is_started": begun,
+        "kind": entry.kind,
+    }
+
+
+def _add_texts(summary: CallSummary, entry: LedgerEntry, *, hides_inputs: bool) -> None:
+    outcome, given = entry.outcome, shown_text(entry)
+    if given is None and not hides_inputs:
+        given = entry.input_json
+    if given is not None:
+        summary["input"] = clipped(given, MAX_INPUT_CHARACTERS)
+    if isinstance(outcome, Fulfilled) and outcome.value_json is not None:
+        summary["result"] = clipped(outcome.value_json, MAX_RESULT_CHARACTERS)
+    elif isinstance(outcome, Rejected):
+        fields = {} if outcome.fields_json is None else read_fields(outcome.fields_json)
+        summary["error"] = clipped(str(fields.get("message", outcome.message)), MAX_INPUT_CHARACTERS)
 
 
 def may_have_run(summary: CallSummary) -> bool:
     """Return False for a question about the catalog, and for a call that was asked for and never begun."""
     is_begun = summary.get("status") != IN_ERRORS.open or summary.get("is_started", True)
-    return is_begun and not str(summary.get("name")).startswith("$")
+    is_question = summary.get("kind") == "catalog" or str(summary.get("name")).startswith("$")
+    return is_begun and not is_question

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 from ..continuations.renewal import Renewal
 from ..data.json_shape import weigh
 from ..data.json_values import NOT_GIVEN
-from ..errors import CodeModeAbortedError, CodeModeError, CodeModeTimeoutError, CodeModeWorkerError
+from ..errors import CallSummary, CodeModeAbortedError, CodeModeError, CodeModeTimeoutError, CodeModeWorkerError
 from ..host.clock import now_ms
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..interrupts.interrupt import Interrupt
@@ -44,7 +44,7 @@ from .optional_parts import parts_of
 from .outcome import RunOutcome
 from .outer_call import OuterCall
 from .programs import ProgramChecker, check_source, is_checked, is_large
-from .recovery import Recovery, WayOn, begun_ledger, lapsed_error
+from .recovery import Recovery, WayOn, begun_ledger, lapsed_error, reads_only
 from .results import read_result
 from .runner import Runner
 
@@ -133,7 +133,8 @@ class Execution:
         begun = begun_ledger(self._pause, self._options.approval, now_ms(), self._profile.host_errors)
         shown = {request_id: one.shown_json for request_id, one in inputs.items() if one.shown_json is not None}
         recovery = Recovery(self._catalog, KeptInputs(shown))
-        error = lapsed_error(begun)
+        error = lapsed_error()
+        error.calls = self._summaries(begun)
         ledger = partial(recovery.ledger, begun, settings.salt)
         error.recovery = await self._way_on.at(continuation.js, settings, ledger, continuation.engine)
         return self.failed(error)
@@ -282,6 +283,9 @@ class Execution:
         elif self._outer.is_traced:
             trace = self._reporter.ended_unheard(result_bytes)
         more: dict[str, Any] = {"warnings": (*ending.warnings, *self._warnings), "abandoned": ending.abandoned}
+        if text is None and not self._is_direct:
+            summaries = self._summaries(self._machine.ledger)
+            more |= {"returned_nothing": True, "last_value": ending.last or "", "summaries": summaries}
         return RunOutcome("completed", *self._record, value=value, trace=trace, result_bytes=result_bytes, **more)
 
     async def _interrupted(self) -> RunOutcome:
@@ -302,12 +306,20 @@ class Execution:
 
     async def _told(self, error: CodeModeError) -> CodeModeError:
         """Return the error with what had happened by then, and the way to go on where there is one."""
-        error.calls = call_summaries(self._machine.ledger.entries)
+        error.calls = self._summaries(self._machine.ledger)
         if self._answered is not None:
             error.details["is_resumed"] = True
         if isinstance(error, CodeModeTimeoutError | CodeModeAbortedError | CodeModeWorkerError):
             error.recovery = None if has_way_on(error, is_resumed=self._answered is not None) else await self.way_on()
         return error
+
+    def _summaries(self, ledger: Ledger) -> tuple[CallSummary, ...]:
+        """Return what had happened to the calls of the program, those before a pause included."""
+        entries, answered = ledger.entries, self._answered
+        if answered is not None:
+            entries = [*entries, *answered.continuation.ledger.entries[len(entries) :]]
+        harmless = partial(reads_only, self._catalog)
+        return call_summaries(entries, harmless, hides_inputs=self._machine.settings.hides_inputs)
 
     @property
     def _record(self) -> tuple[str, Sequence[ConsoleEvent], Ledger, Sequence[CallRecord]]:

@@ -33,20 +33,22 @@ from ..errors import (
     CodeModeWorkerError,
     guest_view,
 )
-from ..protocol.call_status import IN_ERRORS, may_have_run
 from ..protocol.left_calls import detached_text
 from ..trace.visible_text import clipped, visible
+from .call_lines import call_lines, has_done
 from .printed import printed, unreturned_call
 
-MAX_CHARACTERS = 4000
+MAX_CHARACTERS = 6000
 _MAX_MESSAGE_CHARACTERS = 1200
 _MAX_LINE_CHARACTERS = 160
 _MAX_PLACES = 4
-_MAX_CALLS_CHARACTERS = 500
-_MAX_ENDED_CHARACTERS = 1000
+_MAX_CALLS_CHARACTERS = 3200
+_MAX_ENDED_CHARACTERS = 2000
 _KEPT = "\n\t"
 
-# By class, the nearest first. None of these depends on what the program did.
+_SEND_AGAIN = "send the whole program again"
+_SEND_THE_REST = "send it without the calls that are done: use their results"
+# By class, the nearest first.
 _HINTS: dict[type[BaseException], str] = {
     CodeModeSyntaxError: "Nothing of the program ran. Correct every problem above and send the whole program again.",
     CodeModeIllegalAccessError: "Nothing of the program ran. Do without what is named above and send it again.",
@@ -57,14 +59,14 @@ _HINTS: dict[type[BaseException], str] = {
     CodeModeSerializationError: "Only JSON crosses: return and pass plain objects, arrays, text, numbers.",
     CodeModeBridgeLimitError: "Make fewer calls, or fewer at once: work in batches and await each batch.",
     CodeModeDetachedBridgeRequestError: "Await every call before the program ends, for instance with Promise.all.",
-    CodeModeProtocolError: "This is not the program's fault. Do not repeat calls that are listed as done.",
+    CodeModeProtocolError: "This is not the program's fault. Say so, and do not repeat what may be done.",
     CodeModeToolApprovalDeniedError: "A person refused this call. Do not try it again; say so, or find another way.",
     CodeModeToolApprovalRequiredError: "This call needs a person's approval and nobody can give it now. Do without it.",
     CodeModeAuthenticationError: "Somebody has to sign in before this tool can be called. Say so, or do without it.",
     CodeModeToolError: "Check the tool's name and the types of its input; catch errors of calls that may fail.",
     CodeModeFetchError: "Fetch only what the description of fetch allows.",
     CodeModeWorkerError: "The sandbox failed; a program that uses less memory may work.",
-    CodeModeError: "Correct the program at that place and send the whole program again.",
+    CodeModeError: f"Correct the program at that place and {_SEND_AGAIN}.",
 }
 # By code, where the class does not say whose fault it was.
 _CODE_HINTS = {
@@ -72,13 +74,16 @@ _CODE_HINTS = {
     CALL_TIMEOUT: "The call was too slow and may have happened all the same: find out, then ask for less or go on.",
     HOST_FETCH_ERROR: "The server did not answer as expected, or could not be reached. Go on without it, or try later.",
 }
+_REFUSED_HINT = "The tool says what is wrong. Change the call accordingly, or go on without it."
+_OWN_DETAILS = {"schema", "problems", "available_tools"}  # of an error that no tool has raised
 _UNDECIDED_HINT = "This is not the program's fault: the host could not decide about the call. Go on without it."
 _HELD_HINT = "This may not be the program's fault: the host was busy with something else. Try fewer calls, or say so."
 _WRONG_OUTPUT_HINT = "This is not the program's fault: the tool broke its own output schema. Go on without it."
 _UNDEFINED_HINT = (
     "A program has the language itself and what the description names, and calls a tool on `tools`."
-    " Correct it and send the whole program again."
+    f" Correct it and {_SEND_AGAIN}."
 )
+_GO_ON_HINT = "The program may be right, and could not go on now. Say so, and do not send it again."
 _PYTHON_HINT = "That line is Python: a program is JavaScript. Write it anew and send the whole program."
 _PYTHON = re.compile(  # of a whole line, as short as a place shows it
     r"\s*(?:(?:async )?def \w+\([^{}]*|(?:class|for|while|with|if|elif|except) [^{}]*|else|try|finally):\s*(?:#.*)?"
@@ -87,26 +92,30 @@ _PYTHON = re.compile(  # of a whole line, as short as a place shows it
 _LARGE_RESULT_HINT = "Return less: filter, slice or aggregate in the program."
 _LARGE_VALUE_HINT = "Send less in one call, or ask the tool for less: split the work or use its limits."
 _PRINTED = "It had printed:"
+_NO_CALL = "No call was made."
 _HIDDEN = {
     CodeModeWorkerError: "the sandbox ended without a result",
     CodeModeProtocolError: "the run broke a rule of the sandbox and was stopped",
 }
 
 
-def failure_text(error: BaseException, js: str | None) -> str:
-    """Return what the model is shown for an error of its program: at most 4,000 characters of plain text.
+def failure_text(error: BaseException, js: str | None, hint: str = "") -> str:
+    """Return what the model is shown for an error of its program: at most 6,000 characters of plain text.
 
-    Name and message, the place with its line of source, the calls that are done or may be, one hint; and then at most
-    4,000 characters of what it had printed. ``js`` is the program as the model wrote it; None when it sent none.
+    Name and message, the place with its line of source, the calls that are done or may be with their inputs and
+    results, one hint; and then at most 4,000 characters of what it had printed. ``js`` is the program as the model
+    wrote it; None when it sent none. ``hint`` is one that is likelier than that of the error.
     """
-    return failure_lines(error, js) + _printed(error)
+    return failure_lines(error, js, hint) + _printed(error)
 
 
-def failure_lines(error: BaseException, js: str | None) -> str:
+def failure_lines(error: BaseException, js: str | None, hint: str = "") -> str:
     """Return the same without what the program had printed, for who has seen it."""
-    headline = clipped(_headline(error), _MAX_MESSAGE_CHARACTERS)
-    parts = [headline, *_places(error, js or ""), *_calls(error), _hint(error, js or "")]
-    return visible("\n".join(parts), keep=_KEPT)[:MAX_CHARACTERS]
+    headline = visible(clipped(_headline(error), _MAX_MESSAGE_CHARACTERS), keep=_KEPT)
+    hint = f"Hint: {hint}" if hint else _hint(error, js or "")
+    above = visible("\n".join([headline, *_places(error, js or "")]), keep=_KEPT)
+    above = clipped(above, MAX_CHARACTERS - len(hint) - _MAX_CALLS_CHARACTERS)
+    return "\n".join([above, *_calls(error), hint])[:MAX_CHARACTERS]
 
 
 def _printed(error: BaseException) -> str:
@@ -118,10 +127,11 @@ def _printed(error: BaseException) -> str:
 def ended_text(what: str, error: BaseException | None) -> str:
     """Return what the model is shown of a program that was ended from outside, and is no longer there.
 
-    ``what`` is what became of it; after it the calls that are done or may be, at most 1,000 characters in all.
+    ``what`` is what became of it; after it the calls that are done or may be, at most 2,000 characters in all.
     """
-    parts = [what] if error is None else [what, *_calls(error)]
-    return visible("\n".join(parts), keep=_KEPT)[:_MAX_ENDED_CHARACTERS]
+    what = clipped(visible(what, keep=_KEPT), _MAX_ENDED_CHARACTERS)
+    parts = [what] if error is None else [what, *_calls(error, _MAX_ENDED_CHARACTERS - len(what))]
+    return "\n".join(parts)[:_MAX_ENDED_CHARACTERS]
 
 
 def _headline(error: BaseException) -> str:
@@ -201,37 +211,17 @@ def _place(text: str, line: int, column: int) -> str:
     return f"{marked}\n    {' ' * at}^" if 0 <= at <= len(shown) and shown.isprintable() else marked
 
 
-def _calls(error: BaseException) -> Iterator[str]:
-    calls = [call for call in getattr(error, "calls", ()) if may_have_run(call)]
-    if not calls and not _is_after_pause(error):
-        yield "No call was made."
-    if _is_after_pause(error):
-        yield "Calls made before the pause may be done; do not repeat them."
-    for status, meaning in (
-        (IN_ERRORS.fulfilled, "Already done, do not repeat: "),
-        (IN_ERRORS.open, "May or may not have happened, find out before repeating: "),
-        (IN_ERRORS.waiting, "Waits for a person, not done: "),
-        (IN_ERRORS.rejected, "Failed: "),
-    ):
-        named = [f"{call['name']} ({call['id']})" for call in calls if call.get("status") == status]
-        if named:
-            yield meaning + _listed(named)
+def _calls(error: BaseException, most: int = _MAX_CALLS_CHARACTERS) -> list[str]:
+    """Return the lines about what the program had called."""
+    if lines := call_lines(getattr(error, "calls", ()), most):
+        return lines
+    return ["Calls made before the pause may be done; do not repeat them." if _is_after_pause(error) else _NO_CALL]
 
 
 def _is_after_pause(error: BaseException) -> bool:
-    """Return True when the calls of the error need not be all that the program has made."""
+    """Return True when the program may have made calls of which the error does not know."""
     details = error.details if isinstance(error, CodeModeError) else {}
     return details.get("origin") == "continuation" or details.get("is_resumed") is True
-
-
-def _listed(names: list[str]) -> str:
-    shown: list[str] = []
-    for name in names:
-        if sum(map(len, shown)) + len(name) > _MAX_CALLS_CHARACTERS:
-            break
-        shown.append(name)
-    more = len(names) - len(shown)
-    return ", ".join(shown) + (f" and {more} more" if more else "")
 
 
 def _hint(error: BaseException, js: str) -> str:
@@ -240,7 +230,10 @@ def _hint(error: BaseException, js: str) -> str:
     if isinstance(error, CodeModeSyntaxError) and _is_python(error, js):
         return f"Hint: {_PYTHON_HINT}"
     hint = next((hint for kind, hint in _HINTS.items() if isinstance(error, kind)), "Try a simpler program.")
-    return f"Hint: {(_closer_hint(error) if isinstance(error, CodeModeError) else '') or hint}"
+    hint = (_closer_hint(error) if isinstance(error, CodeModeError) else "") or hint
+    if _is_after_pause(error) or has_done(getattr(error, "calls", ())):
+        hint = _GO_ON_HINT if isinstance(error, CodeModeConcurrencyError) else hint.replace(_SEND_AGAIN, _SEND_THE_REST)
+    return f"Hint: {hint}"
 
 
 def _is_python(error: CodeModeError, js: str) -> bool:
@@ -257,6 +250,8 @@ def _closer_hint(error: CodeModeError) -> str:
         return _UNDECIDED_HINT
     if isinstance(error, CodeModeToolError) and error.details.get("schema") == "output":
         return _WRONG_OUTPUT_HINT
+    if type(error) is CodeModeToolError and error.reason == "execution" and not error.details.keys() & _OWN_DETAILS:
+        return _CODE_HINTS.get(error.code, _REFUSED_HINT)
     if isinstance(error, CodeModeSerializationError) and "max_bytes" in error.details:
         return _LARGE_VALUE_HINT if "kind" in error.details else _LARGE_RESULT_HINT
     if type(error) is CodeModeError and error.details.get("name") == "ReferenceError":

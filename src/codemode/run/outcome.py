@@ -142,7 +142,8 @@ class RunOutcome:
     tools and fetches that have ended, as they were noted. ``abandoned`` are calls that the
     program did not wait for, each with id, kind, name and status: pending, waiting, not sent, or failed unseen.
     ``began_at_ms`` is when a recorded run began, which else its trace says. ``result_bytes`` are those of the JSON that
-    it returned, where that is known.
+    it returned, where that is known. A program that ``returned_nothing`` has not returned null: ``last_value`` is then
+    the value of its last statement as text, if that is an expression, and ``summaries`` are of its calls.
     """
 
     status: Literal["completed", "interrupted", "failed", "resting"]
@@ -161,10 +162,15 @@ class RunOutcome:
     output: Sequence[OutputItem] = ()
     rest: AtRest | None = None
     result_bytes: int | None = None
+    returned_nothing: bool = False
+    last_value: str = ""
+    summaries: tuple[CallSummary, ...] = ()
 
     @property
     def calls(self) -> tuple[CallSummary, ...]:
         """What the program had called, as in `CodeModeError.calls`."""
         if self.error is not None:
             return self.error.calls
+        if self.summaries:
+            return self.summaries
         return () if self.ledger is None else call_summaries(self.ledger.entries)

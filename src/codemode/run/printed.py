@@ -49,18 +49,3 @@ def unreturned_call(js: str) -> str | None:
     name = found[1]
     is_own = f"function {name}" in js or f"{name} = async" in js
     return f"`return await {name}();`" if is_own else None
-
-
-def nothing_text(console: Sequence[ConsoleEvent], js: str) -> str:
-    """Return what a model reads of a program that returned nothing: what it printed, and what may be missing.
-
-    Nothing where there is nothing to say.
-    """
-    text, call = printed(console), unreturned_call(js)
-    if call is not None:
-        hint = f"It ended before the function that it calls last: write {call} instead."
-    else:
-        hint = "Only what it returns is its result: end it with `return`."
-    if not text:
-        return "" if call is None else f"The program returned nothing. {hint}"
-    return f"The program returned nothing. {hint} It had printed:\n{text}"

@@ -88,6 +88,8 @@ class RecordedOutcomes:
             return ""
         lines = [[line.invocation_id, line.level, line.text, line.written_at_ms] for line in outcome.console]
         said: dict[str, Any] = {"warnings": list(outcome.warnings), "abandoned": list(outcome.abandoned)}
+        if outcome.returned_nothing:
+            said["nothing"] = [outcome.last_value, list(outcome.summaries)]
         if outcome.output:
             said["output"] = [[one.kind, one.value, one.level] for one in outcome.output]
         said |= {"console": lines, "began": None if outcome.trace is None else outcome.trace.started_at_ms}
@@ -123,6 +125,9 @@ class RecordedOutcomes:
             return RunOutcome("resting", outer_id, console, rest=rest, **more)
         if "value" in outcome:
             more["ledger"] = _ledger_of(outcome.get("content"))
+            if "nothing" in outcome:
+                last_value, summaries = outcome["nothing"]
+                more |= {"returned_nothing": True, "last_value": last_value, "summaries": tuple(summaries)}
             return RunOutcome("completed", outer_id, console, value=outcome["value"], **more)
         if "interrupt" in outcome:
             return RunOutcome(

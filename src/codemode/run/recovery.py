@@ -5,9 +5,10 @@ Runs nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 from ..continuations.key_warnings import warn_if_unshared
 from ..continuations.sealing import pack
@@ -22,7 +23,6 @@ from ..interrupts.interrupt import Interrupt, pending_requests
 from ..interrupts.resolutions import Answer, Approval, KnownOutcome, is_denial
 from ..options.parts import ApprovalPolicy, ContinuationOptions
 from ..profile import HostErrors
-from ..protocol.call_status import call_summaries
 from ..protocol.continuation import Continuation, texts_of
 from ..protocol.ledger import UNTOLD, Ledger, LedgerEntry, Outcome, recovery_ledger
 from ..protocol.rejections import rejection
@@ -34,6 +34,9 @@ from .answered_pause import AnsweredPause
 from .call_content import genuine, knowing
 from .content_keeping import content_store_of, hold_for
 from .kept_inputs import KeptInputs
+
+# As the guest runtime writes a request; a body stands behind the method.
+_READING_FETCH = re.compile(r'\{"url":"(?:[^"\\]|\\.)*+","method":"(?:GET|HEAD)"', re.IGNORECASE)
 
 
 def begun_ledger(answered: AnsweredPause, policy: ApprovalPolicy, now_ms: int, errors: HostErrors) -> Ledger:
@@ -72,15 +75,22 @@ def known_outcome(entry: LedgerEntry, answer: KnownOutcome, errors: HostErrors) 
     return rejection(entry, answer.error, errors)
 
 
-def lapsed_error(begun: Ledger) -> CodeModeAbortedError:
+def reads_only(catalog: ToolCatalog[PreparedTool], entry: LedgerEntry) -> bool:
+    """Return True for a call that changes nothing, as its tool says or the method of a fetch."""
+    if entry.kind == "fetch":
+        return _READING_FETCH.match(entry.input_json or "") is not None
+    tool = catalog.get(entry.name)
+    said: Mapping[str, Any] = {} if tool is None else tool.annotations
+    return said.get("readOnlyHint") is True and said.get("destructiveHint") is not True
+
+
+def lapsed_error() -> CodeModeAbortedError:
     """Return the error of a resume whose host is gone."""
-    error = CodeModeAbortedError(
+    return CodeModeAbortedError(
         "the host that went on with this program is gone and did not say how it ended: what was answered may have"
         " run, and its outcome is unknown",
         details={"is_resumed": True, "origin": "continuation"},
     )
-    error.calls = call_summaries(begun.entries)
-    return error
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,10 +49,10 @@ def test_everything_in_its_place():
         "  at line 2, column 8:",
         "    return a.b.c;",
         "           ^",
-        "Already done, do not repeat: pay (c:tool-1)",
-        "May or may not have happened, find out before repeating: mail (c:tool-2)",
-        "Failed: check (c:tool-3)",
-        "Hint: Correct the program at that place and send the whole program again.",
+        "Already done, do not repeat: pay",
+        "May or may not have happened, find out before repeating: mail",
+        "Failed: check",
+        "Hint: Correct the program at that place and send it without the calls that are done: use their results.",
     ]
 
 
@@ -97,11 +97,11 @@ def test_what_was_ended_from_outside_names_its_calls():
     error = failed(CodeModeError("x"), ("pay", "fulfilled", True), ("mail", "unknown", True))
     assert ended_text("this run was aborted: it is late", error).split("\n") == [
         "this run was aborted: it is late",
-        "Already done, do not repeat: pay (c:tool-1)",
-        "May or may not have happened, find out before repeating: mail (c:tool-2)",
+        "Already done, do not repeat: pay",
+        "May or may not have happened, find out before repeating: mail",
     ]
     assert ended_text("gone", None) == "gone"
-    assert len(ended_text("\x1b" * 5_000, error)) == 1_000
+    assert len(ended_text("\x1b" * 5_000, error)) == 2_000
 
 
 @each_row("cls", CLASSES)
@@ -166,9 +166,9 @@ def test_what_is_done_survives_a_message_that_fills_the_space():
     failed(error, *[("pay", "fulfilled", True)] * 300, *[("mail", "unknown", True)] * 300)
     text = failure_text(error, "s" * 100_000)
     assert len(text) <= MAX_CHARACTERS
-    assert "Already done, do not repeat: pay (c:tool-1)" in text
-    assert "May or may not have happened, find out before repeating: mail (c:tool-301)" in text
-    assert "more\n" in text
+    assert "Already done, do not repeat: pay; pay" in text
+    assert "May or may not have happened, find out before repeating: mail; mail" in text
+    assert " more (pay)\n" in text
     assert text.split("\n")[-1].startswith("Hint: ")
 
 
@@ -201,6 +201,7 @@ LARGE = {"bytes": 9, "max_bytes": 5}
             CodeModeToolError('Invalid input for tool "pay": value: no', details={"schema": "input"}),
             "Check the tool's name",
         ),
+        (CodeModeToolError("order a is locked"), "The tool says what is wrong. Change the call accordingly"),
         (CodeModeSerializationError("the program's result is not JSON"), "Only JSON crosses"),
     ],
 )

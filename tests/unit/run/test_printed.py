@@ -9,7 +9,9 @@ from suite import each_row
 
 from codemode import CodeModeDetachedBridgeRequestError, CodeModeError, ModelOutput
 from codemode.run.failure_text import MAX_CHARACTERS, failure_lines, failure_text
-from codemode.run.printed import MAX_CONSOLE_CHARACTERS, nothing_text, printed, unreturned_call
+from codemode.run.no_result import no_result_text
+from codemode.run.outcome import RunOutcome
+from codemode.run.printed import MAX_CONSOLE_CHARACTERS, printed, unreturned_call
 from codemode.surfaces.code_mode.model_output import ModelOutputs, OneCallOutputs
 from codemode.trace.events import ConsoleEvent
 from codemode.trace.trace import Trace
@@ -87,10 +89,30 @@ def test_a_program_that_leaves_main_behind_is_told_to_return_it():
     assert "Await every call" in failure_text(error, "tools.x();")
 
 
-def test_nothing_is_worth_a_word_only_with_something_to_say():
-    assert nothing_text((), "1") == ""
-    assert nothing_text(lines("seen"), "1").endswith("end it with `return`. It had printed:\nseen")
-    assert "`return await main();`" in nothing_text((), MAIN + "main();")
+def test_a_program_without_a_result_is_told_what_there_is_in_place_of_one():
+    paid = {"id": "c:tool-1", "name": "pay", "status": "fulfilled", "is_started": True, "input": "{}", "result": "7"}
+    read = {**paid, "name": "stock", "reads_only": True}
+    told = "The program returned nothing. Only what it returns is its result: end it with `return`."
+    table = [
+        ("nothing", {}, told),
+        ("printed", {"console": lines("seen")}, f"{told}\nIt had printed:\nseen"),
+        ("a last value", {"last_value": "[1]"}, f"{told}\nIts last statement has this value: [1]"),
+        ("calls", {"summaries": (paid,)}, f"{told}\nAlready done, do not repeat: pay({{}}) -> 7"),
+        ("a call that reads", {"summaries": (read,)}, f"{told}\nDone, only read: stock({{}}) -> 7"),
+        ("one that reads, printed", {"summaries": (read,), "console": lines("7")}, f"{told}\nIt had printed:\n7"),
+    ]
+    for name, fields, expected in table:
+        outcome = RunOutcome("completed", "c", returned_nothing=True, **fields)
+        assert no_result_text(outcome, "1") == expected, name
+    outcome = RunOutcome("completed", "c", returned_nothing=True)
+    assert "`return await main();`" in no_result_text(outcome, MAIN + "main();")
+
+
+def test_a_program_that_returned_null_has_a_result():
+    assert no_result_text(RunOutcome("completed", "c"), "return null") == ""
+    printed_too = RunOutcome("completed", "c", console=lines("seen"))
+    assert no_result_text(printed_too, "return null") == "The program returned null. It had printed:\nseen"
+    assert no_result_text(RunOutcome("completed", "c", value=0, console=lines("seen")), "return 0") == ""
 
 
 @pytest.mark.parametrize("kind", [ModelOutputs, OneCallOutputs])

@@ -46,7 +46,6 @@ const MAX_LAST_VALUE = 2000;
 const textOfLast = (value) => {
   if (typeof value === "function") return "a function, which nothing has called";
   if (value instanceof NativePromise) return "a promise, which nothing has awaited";
-  if (value instanceof Err) return errorLine(value);
   const text = toShown(value);
   return text === undefined ? safeText(value, MAX_LAST_VALUE) : text;
 };

@@ -123,7 +123,7 @@ class MetaCalls:
         run = load_execution()
         outer = self._outer(tool_call_id, messages, context, started_at_ms, context_binding, clock_ms)
         execution = run.Execution(self._profile, catalog, self._of_new_runs, outer, pool, given=given)
-        return told(await execution.start(script), self._most)
+        return told(await execution.start(script), self._most, script)
 
     async def invoke(
         self,

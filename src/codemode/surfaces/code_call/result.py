@@ -21,8 +21,10 @@ from ...errors import (
     Resumable,
     guest_view,
 )
-from ...protocol.call_status import IN_ERRORS, may_have_run
+from ...protocol.call_status import IN_ERRORS
+from ...run.call_lines import call_lines
 from ...run.large_results import shown_value
+from ...run.no_result import no_result_text
 from .profile import TOOL_ERROR_CODES
 
 if TYPE_CHECKING:
@@ -36,8 +38,6 @@ _UNDEFINED_HINT = (
     "a script has the language itself and what the description names: it calls a tool with"
     " `await callTool(name, input)`, by the name that search has given"
 )
-_OPEN = "calls that had begun when the script ended may have happened, or may yet"
-_MOST_SHOWN = 8
 _HOSTS_OWN = (CodeModeAbortedError, CodeModeConcurrencyError, CodeModeProtocolError)
 _GUESTS = (CodeModeError, CodeModeSerializationError)  # what a script throws, or cannot return
 
@@ -54,7 +54,7 @@ class CodeCallResult(dict[str, Any]):
     recovery: Resumable | None = None
 
 
-def told(outcome: RunOutcome, most: int | None) -> Any:
+def told(outcome: RunOutcome, most: int | None, script: str = "") -> Any:
     """Return the result, or the interrupt, that a run came to; raise the host's own trouble.
 
     Of a value with more than ``most`` characters a model is told instead.
@@ -74,25 +74,24 @@ def told(outcome: RunOutcome, most: int | None) -> Any:
     result.trace = outcome.trace
     if outcome.console:
         result["logs"] = [{"level": line.level, "message": line.text} for line in outcome.console]
-    warnings = [*outcome.warnings, *_left_open(error)]
+    warnings = [*outcome.warnings, *([] if error is None else _calls_of(error))]
+    if outcome.returned_nothing and (said := no_result_text(outcome, script, shows_console=False)):
+        warnings.append(said)
     if warnings:
         result["warnings"] = warnings
     return result
 
 
-def _left_open(error: CodeModeError | None) -> list[str]:
-    """Return what a failed script has begun and not seen the end of: its answer is all that a model knows of that."""
-    if error is None:
-        return []
-    names = [call["name"] for call in error.calls if call["status"] == IN_ERRORS.open and may_have_run(call)]
+def _calls_of(error: CodeModeError) -> list[str]:
+    """Return lines about the calls of a failed script. Of one that ended it by its time the message says it."""
     ended_it = mapping_or_empty(error.details.get("call"))
-    own = string_or_empty(ended_it.get("toolName"))
-    if ended_it.get("code") == TOOL_ERROR_CODES["timeout"] and own in names:
-        names.remove(own)  # whose message says so
-    if not names:
-        return []
-    more = f" and {len(names) - _MOST_SHOWN} more" if len(names) > _MOST_SHOWN else ""
-    return [f"{_OPEN}: {', '.join(map(repr, names[:_MOST_SHOWN]))}{more}. Find out before repeating them"]
+    own = string_or_empty(ended_it.get("toolName")) if ended_it.get("code") == TOOL_ERROR_CODES["timeout"] else ""
+    calls = list(error.calls)
+    for call in calls:
+        if own and call["name"] == own and call["status"] == IN_ERRORS.open:
+            calls.remove(call)
+            break
+    return call_lines(calls)
 
 
 def _is_hosts_own(error: CodeModeError) -> bool:

@@ -16,7 +16,6 @@ from ...options.parts import CodeModeOptions
 from ...run.kept_results import told_of_large
 from ...run.large_results import is_beyond
 from ...run.optional_parts import binding_of, fetch_line, require_optional_parts
-from ...run.printed import nothing_text
 from ...run.starting import load_continuations, load_execution, prepared, started
 from ...run.state_places import StatePlace, place_of
 from ...tools.catalog import Catalog
@@ -255,7 +254,9 @@ class CodeModeTool:
         """Return what a model reads in place of a result that is nothing, or too large."""
         value, most = outcome.value, self.options.model_output.max_model_characters
         if value is None:
-            return nothing_text(outcome.console, js)
+            from ...run.no_result import no_result_text
+
+            return no_result_text(outcome, js)
         if most is None or not is_beyond(value, most, outcome.result_bytes):
             return ""
         return await told_of_large(outcome, most, place)

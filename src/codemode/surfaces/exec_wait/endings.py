@@ -9,13 +9,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...errors import (
+    CodeModeAbortedError,
     CodeModeConcurrencyError,
     CodeModeError,
     CodeModeWorkerError,
 )
 from ...host.cancellation import kept_from_cancelling
 from ...run.content_results import with_content
-from ...run.failure_text import failure_text
+from ...run.failure_text import ended_text
 from ...run.journal_identity import is_of_journal
 from ...stores.errors import StoreUnavailable
 from ...trace.failures import log_failure
@@ -32,7 +33,7 @@ from .setup import Setup
 from .telemetry import log_result
 from .waiting_run import ABORTED as RUN_ABORTED
 from .waiting_run import COMPLETED, FAILED, WaitingRun
-from .words import STORE_AWAY, Words, still_waits
+from .words import Words, still_waits, store_away_text
 
 if TYPE_CHECKING:
     from ...interrupts.interrupt import Interrupt
@@ -104,9 +105,7 @@ class Endings:
         telemetry, output = self._words.telemetry(one, outcome), output_of(outcome.output, self._most)
         if self._stored is None or one.lease is None:
             self._runs.end(one, FAILED)
-            return self._words.failed(
-                f"{failure_text(error, None)}\n{STORE_AWAY}", RUNTIME_UNAVAILABLE, output, telemetry
-            )
+            return self._words.failed(store_away_text(error), RUNTIME_UNAVAILABLE, output, telemetry)
         one.at_home(one.end_keeper)
         self._runs.drop(one)
         await self._stored.give_back(one)
@@ -121,10 +120,11 @@ class Endings:
         telemetry, output = self._words.telemetry(one, outcome, notes), output_of(outcome.output, self._most)
         size, most = run.size_bytes, self._options.max_snapshot_bytes
         if (size_now := size + rest.output_bytes) > most and one.aborting is None:
-            await run.abort("it takes more than may be kept")
+            aborted = await run.abort("it takes more than may be kept")
             self._runs.end(one, FAILED)
-            message = (
-                f"the program takes {size_now} bytes at rest; maxSnapshotBytes is {most}. Keep, call or write less"
+            message = ended_text(
+                f"the program takes {size_now} bytes at rest; maxSnapshotBytes is {most}. Keep, call or write less",
+                aborted.error,
             )
             return await self.settled(one, self._words.failed(message, SNAPSHOT_LIMIT, output, telemetry))
         if one.aborting is None and self._stored is not None:
@@ -137,9 +137,9 @@ class Endings:
                 telemetry["warnings"] = [*telemetry.get("warnings", ()), _NOT_STORED]
         telemetry["rests"] = one.rests + 1
         if one.aborting is not None or not self._runs.rest(one, run, rest.reason, size):
-            await run.abort(one.aborting or "it has ended")
+            aborted = await run.abort(one.aborting or "it has ended")
             self._runs.end(one, RUN_ABORTED)
-            return await self.settled(one, self._words.aborted(one, output, telemetry))
+            return await self.settled(one, self._words.aborted(one, output, telemetry, aborted.error))
         for_person = self._options.approvals == "park"
         pending = pending_of(rest.pending, for_person=for_person)
         return waiting(one.run_id, rest.reason, pending, output, telemetry)
@@ -169,7 +169,9 @@ class Endings:
         telemetry, output = self._words.telemetry(one, outcome), output_of(outcome.output, self._most)
         if one.aborting is not None:
             self._runs.end(one, RUN_ABORTED)
-            return await self.settled(one, self._words.aborted(one, output, telemetry))
+            aborted = CodeModeAbortedError(one.aborting)
+            aborted.calls = outcome.calls
+            return await self.settled(one, self._words.aborted(one, output, telemetry, aborted))
         one.at_home(one.end_keeper)
         try:
             run_id = await self._stored.parked(one, interrupt)

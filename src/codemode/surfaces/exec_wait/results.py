@@ -132,10 +132,9 @@ def _with(result: dict[str, Any], output: list[dict[str, Any]], telemetry: dict[
     return {**result, **({"output": output} if output else {}), "telemetry": telemetry}
 
 
-def completed(value: Any, output: list[dict[str, Any]], telemetry: dict[str, Any], console: str = "") -> dict[str, Any]:
-    """Return the result of a program that has ended; ``console`` is what it printed that has given nothing else."""
-    more = {"console": console} if console else {}
-    return _with({"status": "completed", "value": value, **more}, output, telemetry)
+def completed(value: Any, output: list[dict[str, Any]], telemetry: dict[str, Any]) -> dict[str, Any]:
+    """Return the result of a program that has ended."""
+    return _with({"status": "completed", "value": value}, output, telemetry)
 
 
 def waiting(

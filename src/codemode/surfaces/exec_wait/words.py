@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...errors import HIDDEN_CODES, CodeModeAbortedError, CodeModeError, CodeModeSyntaxError
+from ...run.call_lines import has_done
 from ...run.failure_text import ended_text, failure_text
 from ...run.kept_results import told_of_large
 from ...run.large_results import is_beyond
-from ...run.printed import printed
+from ...run.no_result import no_result_text
 from ...stores.errors import StoreUnavailable
 from ...trace.failures import log_failure, message_of
 from ...trace.public_message import first_line
@@ -44,6 +45,7 @@ PERSON_ASKED = (
 )
 _CALLED = re.compile(r"\btools\.([A-Za-z_$][\w$]{0,127})\(")
 _NEAR = 140  # characters, in which such a call has its place, on its dot or its name
+STORE_AWAY_NOW = "The store cannot be used now. Say so, and do not repeat what is done or may be."
 STORE_AWAY = "The store cannot be used now, and no program goes on without it. Call this again later."
 
 
@@ -64,11 +66,12 @@ class Words:
         telemetry, output = self.telemetry(one, outcome, notes), output_of(written, self._most)
         if outcome.error is not None:
             return self.of_error(one, outcome.error, output, telemetry)
-        said = printed(outcome.console) if outcome.value is None and not output else ""
+        if outcome.value is None and not output and (said := no_result_text(outcome, one.code)):
+            output = [{"type": "text", "text": said}]
         value, most = outcome.value, self._most
         if most is not None and self.is_large(outcome):
             value = await told_of_large(outcome, most, self._setup.place(one.scope))
-        return completed(value, output, telemetry, said)
+        return completed(value, output, telemetry)
 
     def is_large(self, outcome: RunOutcome) -> bool:
         """Tell whether a model is not shown the value whole."""
@@ -90,7 +93,7 @@ class Words:
         return self.failed(self._text(one, error, code), code, output, telemetry)
 
     def _text(self, one: WaitingRun, error: CodeModeError, code: str) -> str:
-        text, cause = failure_text(error, one.code) + _no_tool(error, one.code), error.__cause__
+        text, cause = failure_text(error, one.code, _no_tool(error, one.code)), error.__cause__
         if code == MEMORY_LIMIT:
             text = f"{text}\nmemoryLimitBytes is {self._options.memory_limit_bytes}"
         if self._options.host_error_detail != "message" or error.code not in HIDDEN_CODES or cause is None:
@@ -171,6 +174,11 @@ def aborted_text(reason: str | None, error: CodeModeError | None) -> str:
     return ended_text("this run was aborted" + (f": {reason}" if reason else ""), error)
 
 
+def store_away_text(error: CodeModeError) -> str:
+    """Return what a model is told of a program that ended because its store cannot be used."""
+    return failure_text(error, None, STORE_AWAY_NOW if has_done(error.calls) else STORE_AWAY)
+
+
 def still_waits(error: BaseException | None) -> str:
     """Return what a model is told of a run with which nothing could go on now. It is not to correct anything."""
     said = [] if error is None else failure_text(error, None).splitlines()[:1]
@@ -213,6 +221,6 @@ def _no_tool(error: CodeModeError, code: str) -> str:
     if called is None:
         return ""
     return (
-        f"\ntools.{called[1]} is no tool, or a name that several have: find ids with `await tools.search(query)`,"
+        f"tools.{called[1]} is no tool, or a name that several have: find ids with `await tools.search(query)`,"
         " and call one with `await tools.call(id, input)`."
     )

@@ -22,6 +22,9 @@ from ...errors import (
     CodeModeTimeoutError,
     CodeModeWorkerError,
 )
+from ...run.call_lines import call_lines
+from ...run.no_result import no_result_text
+from ...trace.visible_text import clipped
 from .catalog import IMPORT_SERVER
 from .diagnostic import Diagnostic, diagnostic, place_of
 from .hints import syntax_hint, thrown_hint
@@ -33,6 +36,8 @@ if TYPE_CHECKING:
     from ...run.outcome import RunOutcome
 
 _MOST_LISTED = 5
+_MAX_ERROR_CHARACTERS = 1_000  # of a message behind which calls stand
+_ASSIGN = "Assign its result to globalThis.__codemode_result__."
 _IN_PROGRAMS = {IMPORT_SERVER: "import()"}
 _DEADLOCK = "CODE_MODE_DEADLOCK"
 _UNCAUGHT = "UNCAUGHT_EXCEPTION"
@@ -42,6 +47,8 @@ _MALFORMED = "the decision about a call could not be read: the call did not run,
 def diagnostics_of(outcome: RunOutcome, policy: ExecutionPolicy) -> list[Diagnostic]:
     """Return what a model is told of a run beside its result."""
     said = [] if outcome.error is None else of_error(outcome.error, policy, outcome.trace and outcome.trace.duration_ms)
+    if outcome.returned_nothing:
+        said.append(diagnostic("info", "NO_RESULT", no_result_text(outcome, "", _ASSIGN, shows_console=False)))
     return [*said, *_of_abandoned([_IN_PROGRAMS.get(call["name"], call["name"]) for call in outcome.abandoned])]
 
 
@@ -51,8 +58,8 @@ def cleared(said: Sequence[Diagnostic], secrets: tuple[str, ...]) -> list[Diagno
 
 
 def of_error(error: CodeModeError, policy: ExecutionPolicy, ran_ms: float | None = None) -> list[Diagnostic]:
-    """Return the diagnostics of an error: its own, and one for each call that it has cut off."""
-    return [*_own(error, policy, ran_ms), *_cut_off(error)]
+    """Return the diagnostics of an error: its own, and those about the calls of the program."""
+    return _with_calls(_own(error, policy, ran_ms), error)
 
 
 def _own(error: CodeModeError, policy: ExecutionPolicy, ran_ms: float | None) -> list[Diagnostic]:
@@ -167,16 +174,18 @@ def _thrown_fields(details: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**fields, "class": error_class} if is_object(fields) else {"class": error_class}
 
 
-def _cut_off(error: CodeModeError) -> list[Diagnostic]:
-    """Return what to say of calls that were begun and whose end nobody saw; those that do no harm go without."""
-    unknown = [call["name"] for call in error.calls if call["status"] == "unknown" and call["is_started"]]
-    if error.recovery is not None:
-        asked = [request.tool_name for request in error.recovery.requests]
-        unknown = [name for name in unknown if name in asked]
-    if not unknown:
-        return []
-    message = f"cut off, and may have happened: {_listed(unknown)}"
-    return [diagnostic("error", "OUTCOME_UNKNOWN", message, hint="Find out what has happened before calling again.")]
+def _with_calls(said: list[Diagnostic], error: CodeModeError) -> list[Diagnostic]:
+    """Return the diagnostics of an error, the first with what the program had called, and one of calls cut off."""
+    recovery = error.recovery
+    asked = None if recovery is None else [request.tool_name for request in recovery.requests]
+    unknown = [call for call in error.calls if call["status"] == "unknown" and call["is_started"]]
+    cut_off = [one for one in unknown if not one.get("reads_only") and (asked is None or one["name"] in asked)]
+    if lines := call_lines(call for call in error.calls if call not in unknown):
+        said[0]["message"] = "\n".join([clipped(said[0]["message"], _MAX_ERROR_CHARACTERS), *lines])
+    if cut_off:
+        hint = "Find out what has happened before calling again."
+        said.append(diagnostic("error", "OUTCOME_UNKNOWN", "\n".join(call_lines(cut_off)), hint=hint))
+    return said
 
 
 def _of_abandoned(names: list[str]) -> list[Diagnostic]:

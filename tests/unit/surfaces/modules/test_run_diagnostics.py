@@ -179,6 +179,7 @@ def test_calls_that_were_cut_off_are_told_of():
     assert [one["code"] for one in said] == ["SANDBOX_LIMIT", "OUTCOME_UNKNOWN"]
     assert "a.sent" in said[1]["message"]
     assert "a.not" not in said[1]["message"]
+    assert said[0]["message"].endswith("\nAlready done, do not repeat: a.done")
 
 
 def test_abandoned_calls_are_a_warning_beside_the_result():
