@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .data.json_values import canonical_json, decode_json, refuse_too_many
     from .data.references import resolve_reference
     from .host.forks import forkable_lock
+    from .host.http_timeouts import body_within, protocol_with_header_timeout
     from .host.threads import LARGE_CHARACTERS, off_loop, run_check
     from .host.workflows import refuse_in_workflow
     from .interrupts.agent_pauses import agent_pause
@@ -105,6 +106,7 @@ __all__ = [
     "agent_pause",
     "agent_run",
     "apart",
+    "body_within",
     "cached_property",
     "can_be_called",
     "canonical_json",
@@ -137,6 +139,7 @@ __all__ = [
     "places_for",
     "plain_copy",
     "prepared",
+    "protocol_with_header_timeout",
     "read_again",
     "read_end",
     "readable_schema",
@@ -169,6 +172,7 @@ _LATE = {
     "data.json_values": "canonical_json decode_json refuse_too_many",
     "data.references": "resolve_reference",
     "host.forks": "forkable_lock",
+    "host.http_timeouts": "body_within protocol_with_header_timeout",
     "host.threads": "LARGE_CHARACTERS off_loop run_check",
     "host.workflows": "refuse_in_workflow",
     "interrupts.agent_pauses": "agent_pause",

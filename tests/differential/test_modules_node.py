@@ -15,7 +15,7 @@ from module_engine import checked, evaluate
 from module_forms import EXPORTS, MISTAKES, MODULES, SAME_PLACE, STATEMENTS, program
 from node_answers import NodeAnswers
 from required import missing, node_path
-from suite import rounds
+from suite import each_row, rounds
 
 from codemode.guest.analysis import analyse
 
@@ -76,7 +76,7 @@ def test_each_form_by_itself(node: NodeAnswers):
             assert compared(node, source) != "unknown", source
 
 
-@pytest.mark.parametrize("mistake", MISTAKES)
+@each_row("mistake", MISTAKES)
 def test_each_mistake_by_itself(node: NodeAnswers, mistake: str):
     for source in (mistake, f"import {{ a as z }} from 'm';\n/* é😀 */ {mistake}", f"log(1)\n;{mistake}\nlog(2)"):
         found, theirs = ours(source), node({"source": source, "modules": MODULES})
@@ -181,7 +181,7 @@ TYPES = (
 )
 
 
-@pytest.mark.parametrize("source", TYPES)
+@each_row("source", TYPES)
 def test_types_are_those_that_node_strips(node: NodeAnswers, source: str):
     assert compared(node, source, strip=True) in ("done", "run")
     assert compared(node, f"import {{ a as z1 }} from 'm'\n{source}\nlog(z1)\nnull.x", strip=True) == "run"

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from program_pieces import BANNED, HARMLESS, HIDDEN_LOOPS, HIDDEN_NAMES, NESTINGS, TYPESCRIPT, soup
 from strip_corpus.corpus import SAME_AS_NODE, programs, types_in_contexts
-from suite import rounds
+from suite import each_row, rounds
 
 from codemode.guest.analysis import analyse
 from codemode.profile import StaticRules
@@ -166,8 +166,8 @@ def test_padding_hides_nothing(acorn: Acorn, padding: str):
     ]
 
 
-@pytest.mark.parametrize("tail", ["\n)", "\n'", "\n`", "\n/*", "\n}", "\n@@", "\nlet = = 1", "\nconst x: = 1", "\n<"])
-@pytest.mark.parametrize("head", ["eval(1)", "const x: number = 1; eval(x as any)"])
+@each_row("tail", ["\n)", "\n'", "\n`", "\n/*", "\n}", "\n@@", "\nlet = = 1", "\nconst x: = 1", "\n<"])
+@each_row("head", ["eval(1)", "const x: number = 1; eval(x as any)"])
 def test_a_tail_that_is_not_understood_leaves_nothing_allowed(head: str, tail: str):
     result = _analyser(head + tail, PARSE_MS, True)
     assert "problems" in result or told(head + tail, result["facts"]) == [("NotAnalysable", None, (1, 1))]

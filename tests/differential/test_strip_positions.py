@@ -1,10 +1,9 @@
 """Stripping moves nothing: every remaining character keeps its line and its column in UTF-16 units."""
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strip_corpus.corpus import SAME_AS_NODE, programs, result_of
-from suite import rounds
+from suite import each_row, rounds
 
 NEWLINES = "\n\r\u2028\u2029"
 ALL = {name: source for theme in (*SAME_AS_NODE, "deviations", "gaps") for name, source in programs(theme).items()}
@@ -22,14 +21,14 @@ def assert_nothing_moved(source: str, js: str) -> None:
         assert new == old or (chr(new) in " ;()" and chr(old) not in NEWLINES)
 
 
-@pytest.mark.parametrize("name", ALL)
+@each_row("name", ALL)
 def test_corpus_keeps_its_places(name):
     result = result_of(ALL[name])
     if "js" in result:
         assert_nothing_moved(ALL[name], result["js"])
 
 
-@pytest.mark.parametrize("name", [name for name in ALL if not name.startswith(("gaps", "deviations"))])
+@each_row("name", [name for name in ALL if not name.startswith(("gaps", "deviations"))])
 def test_what_was_stripped_is_plain_javascript(name):
     js = result_of(ALL[name])["js"]
     assert result_of(js)["js"] == js

@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
+from suite import each_row
 
 PAGE = (Path(__file__).parents[2] / "docs" / "differences.md").read_text(encoding="utf-8")
 TABLE = PAGE.split("What is deliberately different:", 1)[1].split("\n## ", 1)[0].strip().splitlines()
 
 
-@pytest.mark.parametrize(
-    "difference",
+@each_row("difference",
     [
         "check_program", "derived", "random", "`interrupt.input`", "without an answer", "fragment",
         "nestedToolsLeftOut", "`then`", "BigInt", "bigIntegers", "one per round trip", "a continuation", "ValueError",

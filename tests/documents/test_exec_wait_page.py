@@ -7,7 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-import pytest
+from suite import each_row
 
 import codemode
 from codemode import ExecWaitOptions
@@ -46,7 +46,7 @@ def test_every_option_has_a_row():
     assert ROWS.keys() == {option.name for option in fields(ExecWaitOptions)}
 
 
-@pytest.mark.parametrize("name", NUMBERS)
+@each_row("name", NUMBERS)
 def test_defaults_and_ranges_are_as_the_page_says(name: str):
     default, bounds = ROWS[name]
     if default[0].isdigit():

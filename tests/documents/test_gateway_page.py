@@ -8,6 +8,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+from suite import each_row
 
 import codemode.surfaces.modules
 from codemode.cli import _options
@@ -35,7 +36,7 @@ def commands(page: str) -> list[list[str]]:
 COMMANDS = commands(PAGE) + commands(README) + commands((TREE / "docs" / "command-line.md").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+@each_row("command", COMMANDS, ids=" ".join)
 def test_every_command_is_one(command: list[str]):
     assert _options(command).command == "mcp"
 

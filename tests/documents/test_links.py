@@ -7,7 +7,7 @@ from collections import Counter
 from functools import cache
 from pathlib import Path
 
-import pytest
+from suite import each_row
 
 TREE = Path(__file__).parents[2]
 PAGES = sorted(
@@ -50,7 +50,7 @@ def leads_somewhere(page: Path, link: str) -> bool:
     return not anchor or (target.suffix == ".md" and anchor in anchors(target))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(TREE)) for page in PAGES])
+@each_row("page", PAGES, ids=[str(page.relative_to(TREE)) for page in PAGES])
 def test_every_link_between_pages_leads_somewhere(page: Path):
     assert [link for link in links(page) if not leads_somewhere(page, link)] == []
 

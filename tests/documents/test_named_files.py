@@ -6,7 +6,7 @@ import re
 import sys
 from pathlib import Path
 
-import pytest
+from suite import each_row
 
 TREE = Path(__file__).parents[2]
 # Not the changelog and the decisions: what was so when they were written stays as it is.
@@ -57,7 +57,7 @@ def is_there(name: str, folder: Path) -> bool:
     return "/" not in name and any(any((TREE / place).rglob(name)) for place in _FOLDERS)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(TREE)) for page in PAGES])
+@each_row("page", PAGES, ids=[str(page.relative_to(TREE)) for page in PAGES])
 def test_every_file_that_a_page_names_is_there(page: Path):
     names = named(page.read_text(encoding="utf-8")) - MADE
     assert {name for name in names if not is_there(name, page.parent)} == set()

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from suite import each_row
 from waiting import within
 
 from codemode import (
@@ -51,7 +52,7 @@ def means(said: str) -> Any:
     return words.get(said, said.strip('`"'))
 
 
-@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.path)
+@each_row("part", PARTS, ids=lambda part: part.path)
 def test_the_page_names_every_option(part: type[Any]):
     # Those of one row share their path, and hooks and summaries their beginning.
     shared = {"lifecycle": "on_", "model_output": "include_"}.get(part.path, "")

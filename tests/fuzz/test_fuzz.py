@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from suite import rounds
+from suite import each_row, rounds
 from tests.fuzz import seeds
 from tests.fuzz.mutation import mutated
 from tests.fuzz.targets import TARGETS, TOOLS, Target
@@ -33,7 +33,7 @@ def run_some(target: Target, count: int) -> None:
             raise
 
 
-@pytest.mark.parametrize("name", TARGETS)
+@each_row("name", TARGETS)
 def test_a_short_run(name: str) -> None:
     run_some(TARGETS[name], INPUTS.get(name, MOST_INPUTS))
 

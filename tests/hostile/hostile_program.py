@@ -12,11 +12,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from suite import rounds
+from tests.support.suite import full_only, rounds
 
 FOLDER = Path(__file__).parent / "programs"
 EXEC_FOLDER = FOLDER.parent / "exec_programs"
 """Those against what only exec has."""
+SLOW = frozenset(("engine", "floods", "iterators", "loops", "memory", "natives", "parser", "recursion", "regex"))
+"""Groups of programs that compute until something stops them: a quarter of each, but in the full suite."""
+AGAINST_SURFACES = ("ends", "forging", "leaks", "pollution")
+"""Groups that every surface meets, but in the full suite, where each meets a part of all."""
 HEADER = "//! "
 
 ENDS = frozenset(
@@ -82,7 +86,7 @@ class HostileProgram:
         """Short where the clock is meant to end the program, generous where it is not."""
         if self.expect.timeout_ms is not None:
             return self.expect.timeout_ms
-        return 400 if "timeout" in self.expect.ends else 60_000
+        return rounds(150, 400) if "timeout" in self.expect.ends else 60_000
 
 
 def load_program(path: Path, face: str | None = None) -> HostileProgram:
@@ -108,6 +112,11 @@ def groups(folder: Path = FOLDER) -> list[str]:
     return sorted(one.name for one in folder.iterdir() if one.is_dir())
 
 
+def groups_of_other_surfaces() -> list[Any]:
+    """Return parameters of a test: the groups that a surface meets which is not the first."""
+    return [*AGAINST_SURFACES, *full_only(*(group for group in groups() if group not in AGAINST_SURFACES))]
+
+
 def load_group(group: str, face: str | None = None, folder: Path = FOLDER) -> list[HostileProgram]:
     """Every program of a group, by id, with what this face expects."""
     files = [path for path in (folder / group).iterdir() if path.suffix in (".js", ".json")]
@@ -115,5 +124,10 @@ def load_group(group: str, face: str | None = None, folder: Path = FOLDER) -> li
 
 
 def sample(group: str, face: str | None = None) -> list[HostileProgram]:
-    """A quarter of a group, spread over it, for a face that is not the first: all of them in the full suite."""
+    """Return a quarter of a group, spread over it: all of it in the full suite."""
     return load_group(group, face)[:: rounds(4, 1)]
+
+
+def usual(group: str) -> list[HostileProgram]:
+    """Return all programs of a group, or a quarter where they take long and the suite is the default one."""
+    return sample(group) if group in SLOW else load_group(group)

@@ -111,19 +111,20 @@ class Outcome:
         return f"{type(error).__name__} {error.details.get('name')} {error.message:.200}"
 
 
-async def run_programs(programs: Iterable[HostileProgram]) -> list[Outcome]:
-    """Run each program, and an innocent one after it, on one pool, a few at once."""
-    pool = WorkerPool(PoolOptions(max_workers=AT_ONCE, on_saturation="wait"))
+def make_pool() -> WorkerPool:
+    """Make a pool for programs of which a few run at once."""
+    return WorkerPool(PoolOptions(max_workers=AT_ONCE, on_saturation="wait"))
+
+
+async def run_programs(programs: Iterable[HostileProgram], pool: WorkerPool) -> list[Outcome]:
+    """Run each program, and an innocent one after it, a few at once."""
     gate = asyncio.Semaphore(AT_ONCE)
 
     async def run_one(program: HostileProgram) -> Outcome:
         async with gate:
             return await run_program(program, pool)
 
-    try:
-        return await asyncio.gather(*map(run_one, programs))
-    finally:
-        pool.close()
+    return await asyncio.gather(*map(run_one, programs))
 
 
 async def run_program(program: HostileProgram, pool: WorkerPool) -> Outcome:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from codemode import PoolOptions, WorkerPool
-
 from . import exec_wait_run
 from .hostile_program import groups, load_group
-from .hostile_run import AT_ONCE, Outcome, run_programs
+from .hostile_run import Outcome, make_pool, run_programs
 
 
 def row(outcome: Outcome) -> str:
@@ -22,9 +20,9 @@ def row(outcome: Outcome) -> str:
 
 def outcomes_of(group: str, is_exec: bool) -> list[Outcome]:
     """Run one group."""
-    if not is_exec:
-        return asyncio.run(run_programs(load_group(group)))
-    with WorkerPool(PoolOptions(max_workers=AT_ONCE, on_saturation="wait")) as pool:
+    with make_pool() as pool:
+        if not is_exec:
+            return asyncio.run(run_programs(load_group(group), pool))
         return asyncio.run(exec_wait_run.run_programs(load_group(group, "exec"), pool, lambda _: "plain"))
 
 

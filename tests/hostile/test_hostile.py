@@ -6,13 +6,15 @@ import asyncio
 
 import pytest
 
-from .hostile_program import groups, load_group
+from codemode import WorkerPool
+
+from .hostile_program import groups, load_group, usual
 from .hostile_run import run_programs
 
 
 @pytest.mark.parametrize("group", groups())
-def test_group(group: str, capfd: pytest.CaptureFixture[str]) -> None:
-    outcomes = asyncio.run(run_programs(load_group(group)))
+def test_group(group: str, pool: WorkerPool, capfd: pytest.CaptureFixture[str]) -> None:
+    outcomes = asyncio.run(run_programs(usual(group), pool))
     failures = [f"{group}/{outcome.program.id}: {problem}" for outcome in outcomes for problem in outcome.problems()]
     assert failures == []
     assert capfd.readouterr() == ("", "")

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from codemode import CodeCallResult, PoolOptions, WorkerPool, create_code_call_tools
+from codemode import CodeCallResult, WorkerPool, create_code_call_tools
 
-from .hostile_program import HostileProgram, groups, sample
+from .hostile_program import HostileProgram, groups_of_other_surfaces, sample
 from .hostile_run import AT_ONCE, HOST_SECRET, SLACK_MS, make_tools
 
 TIMEOUT_MS = 200
@@ -48,14 +47,7 @@ async def run_script(program: HostileProgram, pool: WorkerPool) -> list[str]:
     return [f"{program.group}/{program.id} {problem}" for problem in found]
 
 
-@pytest.fixture(scope="module")
-def pool() -> Iterator[WorkerPool]:
-    """One for all groups: starting one takes as long as many programs."""
-    with WorkerPool(PoolOptions(max_workers=AT_ONCE, on_saturation="wait")) as pool:
-        yield pool
-
-
-@pytest.mark.parametrize("group", groups())
+@pytest.mark.parametrize("group", groups_of_other_surfaces())
 def test_group(group: str, pool: WorkerPool, capfd: pytest.CaptureFixture[str]) -> None:
     async def all_of_them() -> list[list[str]]:
         gate = asyncio.Semaphore(AT_ONCE)

@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 
 import pytest
+from suite import each_row, full_only
 
-from codemode import PoolOptions, WorkerPool
+from codemode import WorkerPool
 
 from .exec_wait_run import Way, run_programs
 from .exec_wait_world import make_world
-from .hostile_program import EXEC_FOLDER, groups, load_group, sample
-from .hostile_run import AT_ONCE
+from .hostile_program import EXEC_FOLDER, groups, groups_of_other_surfaces, load_group, sample
 
 # About the engine alone, which is the same on every face.
 OF_THE_ENGINE = frozenset(("engine", "iterators", "memory", "natives", "parser", "recursion", "regex"))
 WAYS: tuple[Way, ...] = ("plain", "warm", "cold")
 
 
-@pytest.fixture(scope="module")
-def pool() -> Iterator[WorkerPool]:
-    """One for all groups: starting one takes as long as many programs."""
-    with WorkerPool(PoolOptions(max_workers=AT_ONCE, on_saturation="wait")) as pool:
-        yield pool
-
-
-@pytest.mark.parametrize("group", groups())
+@pytest.mark.parametrize("group", groups_of_other_surfaces())
 def test_group(group: str, pool: WorkerPool, capfd: pytest.CaptureFixture[str]) -> None:
     def way(number: int) -> Way:
         # What takes long to compute would compute it again in a replay.
@@ -37,8 +29,8 @@ def test_group(group: str, pool: WorkerPool, capfd: pytest.CaptureFixture[str]) 
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("group", groups(EXEC_FOLDER))
-@pytest.mark.parametrize("way", ["warm", "cold"])
+@each_row("group", groups(EXEC_FOLDER))
+@each_row("way", ["warm", *full_only("cold")])
 def test_programs_against_what_is_of_exec_alone(group: str, way: Way, pool: WorkerPool) -> None:
     programs = load_group(group, "exec", EXEC_FOLDER)
     outcomes = asyncio.run(run_programs(programs, pool, lambda _: way, make=make_world))

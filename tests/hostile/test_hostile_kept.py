@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from suite import rounds
+import pytest
+from tests.support.suite import rounds
 
 from codemode import WorkerPool
 
@@ -35,6 +36,7 @@ async def run_in_turn(programs: Iterable[HostileProgram]) -> tuple[list[Outcome]
     return outcomes, kept
 
 
+@pytest.mark.full
 def test_a_hostile_program_harms_no_other_on_its_worker() -> None:
     programs = some_of_each()
     outcomes, kept = asyncio.run(run_in_turn(programs))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
-from codemode import ModuleServer, PoolOptions, Tool, WorkerPool, create_run_tool
+from codemode import ModuleServer, Tool, WorkerPool, create_run_tool
 from codemode.run import runner
 
 from . import hostile_program, module_program
@@ -84,13 +84,6 @@ async def as_module(program: hostile_program.HostileProgram, pool: WorkerPool) -
     return [f"{program.group}/{program.id} {problem}" for problem in found]
 
 
-@pytest.fixture(scope="module")
-def pool() -> Iterator[WorkerPool]:
-    """One for all groups: starting one takes as long as many programs."""
-    with WorkerPool(PoolOptions(max_workers=AT_ONCE, on_saturation="wait")) as pool:
-        yield pool
-
-
 def problems_of(
     programs: list[Any], one: Callable[[Any, WorkerPool], Awaitable[list[str]]], pool: WorkerPool
 ) -> list[str]:
@@ -112,7 +105,7 @@ def test_module_group(group: str, pool: WorkerPool, capfd: pytest.CaptureFixture
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("group", hostile_program.groups())
+@pytest.mark.parametrize("group", hostile_program.groups_of_other_surfaces())
 def test_group_as_module(
     group: str, pool: WorkerPool, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,6 +6,7 @@ import asyncio
 
 import pydantic
 import pytest
+from suite import each_row
 
 from codemode import (
     CodeModeProtocolError,
@@ -50,9 +51,7 @@ both = pytest.mark.parametrize("kind", ["sync", "async"])
 
 
 @both
-@pytest.mark.parametrize(
-    "answer", ["approved", {"approved": True}, {"approved": True, "reason": "fine"}, {"approved": True, "x": 1}]
-)
+@each_row("answer", ["approved", {"approved": True}, {"approved": True, "reason": "fine"}, {"approved": True, "x": 1}])
 def test_an_approved_call_runs(run, kind, answer):  # A94
     guarded = Guarded()
     assert run(JS, [guarded.tool], options=asking(answering(answer, kind))) == "paid"
@@ -60,9 +59,7 @@ def test_an_approved_call_runs(run, kind, answer):  # A94
 
 
 @both
-@pytest.mark.parametrize(
-    "answer", ["denied", "", "Approved", "no", {"approved": False}, {"approved": False, "reason": "too much"}]
-)
+@each_row("answer", ["denied", "", "Approved", "no", {"approved": False}, {"approved": False, "reason": "too much"}])
 def test_any_other_decision_denies(run, fails, kind, answer):  # A95, A96
     guarded = Guarded()
     options = asking(answering(answer, kind))
@@ -84,8 +81,7 @@ def test_the_reason_reaches_the_guest_only_when_allowed(run):
 
 
 @both
-@pytest.mark.parametrize(
-    "answer",
+@each_row("answer",
     [True, False, 1, 0, [], {}, {"approved": "yes"}, {"approved": None}, {"approved": 1},
      {"approved": True, "reason": 5}, {"reason": "x"}, b"approved"],
 )  # fmt: skip

@@ -7,6 +7,7 @@ import json
 
 import pytest
 from pausing import OK, PAUSING, Spy, go_on, start
+from suite import each_row
 from waiting import within
 
 from codemode import CodeModeToolError, Interrupt, Tool, create_code_mode_tool, run_code_mode_sync
@@ -41,7 +42,7 @@ def placed(js: str, *others: str) -> tuple[int | None, int | None]:
     return interrupt.requests[0].line, interrupt.requests[0].column
 
 
-@pytest.mark.parametrize("code", CALLS.values(), ids=CALLS)
+@each_row("code", CALLS.values(), ids=CALLS)
 def test_a_call_that_waits_has_its_place(code):
     js, expected = marked(code)
     assert placed(js) == expected

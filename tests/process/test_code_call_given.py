@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from kernel_driver import KernelDriver
+from suite import each_row
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="zygotes are Linux's")
 WEATHER = {"name": "weather.now", "description": "Says it.", "inputSchema": {"type": "object"}, "outputSchema": None}
@@ -52,13 +53,13 @@ ODD_NAMES = [
 ]
 
 
-@pytest.mark.parametrize("name", ODD_NAMES)
+@each_row("name", ODD_NAMES)
 def test_other_names_are_undefined_when_all_were_given(script, name):
     given = {"definitions": {"weather.now": WEATHER}}
     assert script(f"return getTool({name!r}) === undefined", given=given).value is True
 
 
-@pytest.mark.parametrize("name", ODD_NAMES)
+@each_row("name", ODD_NAMES)
 def test_other_names_throw_when_not_all_were_given(script, name):
     given = {"definitions": {"weather.now": WEATHER, "gone": None}, "all": False}
     error = script(f"getTool({name!r})", given=given).error
@@ -129,8 +130,8 @@ def test_what_a_script_tells_is_a_frame_of_its_own(script):
     assert said.value == ["undefined", "undefined"]
 
 
-@pytest.mark.parametrize(
-    ("js", "name", "says"),
+@each_row(
+    "js, name, says",
     [
         ("mcpLog(1, 'x')", "TypeError", "the level must be a string, not number"),
         ("mcpLog()", "TypeError", "the level must be a string, not undefined"),
@@ -185,7 +186,7 @@ def test_a_long_message_is_cut_like_a_line_of_the_console(script):
 # --- what none of them hands out ---
 
 
-@pytest.mark.parametrize(
+@each_row(
     "js",
     [
         "return [callTool, getTool, mcpLog, mcpNotify].every((f) => Object.isFrozen(f) && f.prototype === undefined)",

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from kernel_driver import KernelDriver
+from suite import each_row
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="zygotes are Linux's")
 
@@ -30,8 +31,8 @@ CAUGHT = "let error; try { await callTool('a.b', 1) } catch (caught) { error = c
 # --- callTool ---
 
 
-@pytest.mark.parametrize(
-    ("js", "sent"),
+@each_row(
+    "js, sent",
     [
         ("return callTool('a.b', { x: [1] })", {"name": "a.b", "input": '{"x":[1]}'}),
         ("return callTool('a')", {"name": "a"}),
@@ -104,7 +105,7 @@ def test_the_very_error_ends_the_program_thrown_again_or_not(script):
         assert (error["request"], error["code"], error["details"]) == (1, "ACCESS_DENIED", '{"n":1}')
 
 
-@pytest.mark.parametrize(
+@each_row(
     "forged",
     [
         "Object.assign(new Error(error.message), error)",
@@ -127,8 +128,8 @@ def test_no_other_error_is_the_error_of_a_call(script, forged):
     assert "limit" not in error
 
 
-@pytest.mark.parametrize(
-    ("call", "says"),
+@each_row(
+    "call, says",
     [
         ("callTool()", "callTool(name, input, options): the name must be a string, not undefined"),
         ("callTool({ toString() { return 'a' } })", "the name must be a string, not object"),

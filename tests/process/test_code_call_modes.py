@@ -6,6 +6,7 @@ import itertools
 from typing import Any
 
 import pytest
+from suite import each_row
 
 from codemode import CodeCallToolset, Tool, create_code_call_tools
 
@@ -35,9 +36,9 @@ def places(row: tuple[Any, ...], mode: str, app_ids: Any, leaves_out: set[str]) 
     return is_enabled and not prefix, visible is True
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("app_ids", [None, ["mine"]], ids=["all apps", "one app"])
-@pytest.mark.parametrize("leaves_out", [False, True], ids=["all tools", "some tools"])
+@each_row("mode", MODES)
+@each_row("app_ids", [None, ["mine"]], ids=["all apps", "one app"])
+@each_row("leaves_out", [False, True], ids=["all tools", "some tools"])
 def test_one_rule_everywhere(mode: str, app_ids: Any, leaves_out: bool):
     left_out = {name_of(row) for row in TABLE[::4]} if leaves_out else set[str]()
     options = {
@@ -109,9 +110,9 @@ HIDDEN = [
 SHOWN = Tool("payroll_report", execute=lambda value: 1)
 
 
-@pytest.mark.parametrize("allowed", [None, [], ["payroll_report"], ["payroll_export", "system:reboot"]])
-@pytest.mark.parametrize("name", ["payroll_export", "system:reboot"])
-@pytest.mark.parametrize("literal", [True, False])
+@each_row("allowed", [None, [], ["payroll_report"], ["payroll_export", "system:reboot"]])
+@each_row("name", ["payroll_export", "system:reboot"])
+@each_row("literal", [True, False])
 def test_a_hidden_name_is_answered_byte_for_byte_as_an_unknown_one(name: str, allowed: Any, literal: bool):
     def answers(tools: list[Tool]) -> list[Any]:
         made = create_code_call_tools(tools, {"direct_calls": {"enabled": True}})

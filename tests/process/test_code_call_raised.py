@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Literal, Self
 
 import pydantic
-import pytest
+from suite import each_row
 from waiting import within
 
 from codemode import (
@@ -164,7 +164,7 @@ def toolset(make: Callable[[], BaseException], **settings: Any) -> Any:
     return create_code_call_tools(tools, {"settings": {**KEYED, **settings}, "direct_calls": {"enabled": True}})
 
 
-@pytest.mark.parametrize("case", RAISED)
+@each_row("case", RAISED)
 def test_each_way_to_a_tool_tells_the_same(case: str):
     make, expected = RAISED[case]
     tools = toolset(make)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from suite import each_row
 from waiting import within
 
 from codemode import (
@@ -64,8 +65,8 @@ def status(script: str, options: Any = None, **given: Any) -> tuple[str, dict[st
 # --- ok ---
 
 
-@pytest.mark.parametrize(
-    ("script", "result"),
+@each_row(
+    "script, result",
     [
         ("return 1", 1),
         ("return null", None),
@@ -121,8 +122,8 @@ def test_unknown_names_that_are_allowed_are_warned_of():
 # --- syntax_error ---
 
 
-@pytest.mark.parametrize(
-    ("script", "place"),
+@each_row(
+    "script, place",
     [
         ("return [1, 2;", {"line": 1, "column": 13}),
         ("let 9lives", None),
@@ -179,7 +180,7 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("script", "expected"), CALLS, ids=range(len(CALLS)))
+@each_row("script, expected", CALLS, ids=range(len(CALLS)))
 def test_tool_error(script: str, expected: dict[str, Any]):
     said, error = status(script)
     assert said == "tool_error"
@@ -248,8 +249,8 @@ def test_what_tools_raise_is_hidden_unless_it_is_asked_for():
 # --- runtime_error and timeout ---
 
 
-@pytest.mark.parametrize(
-    ("script", "name"),
+@each_row(
+    "script, name",
     [
         ("throw new TypeError('not like this')", "TypeError"),
         ("return missing + 1", "ReferenceError"),

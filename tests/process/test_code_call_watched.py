@@ -13,6 +13,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 from pausing import OK, through_json
+from suite import each_row
 
 from codemode import CodeModeToolError, Tool, audit_log, create_code_call_tools
 from codemode.surfaces.code_call.names import meta_name
@@ -133,8 +134,8 @@ RECORDS = {
 }
 
 
-@pytest.mark.parametrize("names", ["dotted", "underscore"])
-@pytest.mark.parametrize(("meta", "wrong"), [(meta, one) for meta, every in WRONG.items() for one in every])
+@each_row("names", ["dotted", "underscore"])
+@each_row("meta, wrong", [(meta, one) for meta, every in WRONG.items() for one in every])
 def test_a_wrong_input_has_its_record_and_its_span(meta: str, wrong: Any, names: str):
     records: list[dict[str, Any]] = []
     heard: list[dict[str, Any]] = []

@@ -10,6 +10,7 @@ import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from suite import each_row
 from waiting import within
 
 from codemode import (
@@ -193,8 +194,8 @@ def test_the_audit_log_of_a_script():
     assert watched.told == ["execution_started", "call_started", "call_succeeded", "execution_succeeded"]
 
 
-@pytest.mark.parametrize(
-    ("script", "expected"),
+@each_row(
+    "script, expected",
     [
         ("return await callTool('shop.fails', {})", ["call_failed", "execution_failed"]),
         ("throw new Error('x')", ["execution_failed"]),
@@ -306,8 +307,8 @@ def scrub(call: Any) -> Any:
     return {**call.input, "token": "***"} if "token" in call.input else None
 
 
-@pytest.mark.parametrize("how", ["execute", "invoke"])
-@pytest.mark.parametrize("tool", ["shop.unknown", *(tool.name for tool in TOOLS if tool.name != "shop.fails")])
+@each_row("how", ["execute", "invoke"])
+@each_row("tool", ["shop.unknown", *(tool.name for tool in TOOLS if tool.name != "shop.fails")])
 def test_what_was_scrubbed_reaches_nobody(how: str, tool: str):
     watched = Watched(pipeline={"before": scrub})
     if how == "execute":

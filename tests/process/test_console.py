@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from suite import each_row
 
 from codemode import CodeModeError, CodeModeTimeoutError, Tool, run_code_mode
 
@@ -24,8 +25,8 @@ def test_levels_and_order_are_kept(run):  # issue 2; A167 superseded
     assert lines(run, js) == [(level, str(n)) for n, level in enumerate(levels, 1)]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "text"),
+@each_row(
+    "arguments, text",
     [
         ("", ""),
         ("'a', 'b'", "a b"),

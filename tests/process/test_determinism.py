@@ -7,6 +7,7 @@ import time
 from itertools import pairwise
 
 import pytest
+from suite import each_row
 
 from codemode import CodeModeError, Tool
 
@@ -70,8 +71,8 @@ def test_the_clock_is_the_same_for_branches_after_one_answer(run):
     assert run(js, [TICK]) == 1
 
 
-@pytest.mark.parametrize(
-    ("js", "value"),
+@each_row(
+    "js, value",
     [
         ("typeof Date()", "string"),
         ("new Date(5).getTime()", 5),
@@ -106,8 +107,7 @@ def test_date_as_a_function_tells_the_programs_clock(run):
     assert 0 <= now - parsed <= 1001
 
 
-@pytest.mark.parametrize(
-    "name",
+@each_row("name",
     ["crypto", "performance", "WeakRef", "FinalizationRegistry", "SharedArrayBuffer", "Atomics", "setTimeout",
      "setInterval", "structuredClone", "process",
      "require", "module", "fetch", "URL", "TextEncoder", "Buffer", "Intl", "eval",

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pausing import PAUSING, Spy, through_json
 from strict_surface import call_strict, go_on_strict, run_strict
+from suite import each_row
 from test_strict_codes import NUMBER, OWN, raising
 from waiting import within
 
@@ -66,7 +67,7 @@ CASES: dict[str, tuple[Any, Any]] = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@each_row("case", CASES)
 def test_it_comes_to_what_its_script_comes_to(case, late):
     tool, value = CASES[case]
     tool = tool or late
@@ -217,12 +218,12 @@ def test_what_is_written_at_once_is_written_as_one_by_one(value):
     assert call.js == f'return await callTool("echo", {one_by_one(value, is_literal=True)})'
 
 
-@pytest.mark.parametrize(
+@each_row(
     "value",
     ["x" * 99, "\u00fc" * 50, {"a": [1] * 50}, [{"10": 1, "9": [2.5]}] * 20, "\u6587" * 33 + "\U0001f600"],
     ids=["letters", "bytes", "numbers", "objects", "marks"],
 )
-@pytest.mark.parametrize("most", [10, 25, 26, 36, 60, 101, 102, 103, 104, 200])
+@each_row("most", [10, 25, 26, 36, 60, 101, 102, 103, 104, 200])
 def test_an_input_over_the_limit_is_refused_as_that_of_a_script(value, most):
     limits = {"execution_policy": {"max_tool_input_bytes": most}}
     seen: list[Any] = []

@@ -8,6 +8,7 @@ import pickle
 import re
 
 import pytest
+from suite import each_row
 
 from codemode import (
     CodeModeBridgeLimitError,
@@ -28,8 +29,8 @@ async def echo(value):
 ECHO = Tool("echo", execute=echo)
 
 
-@pytest.mark.parametrize(
-    ("js", "name", "message"),
+@each_row(
+    "js, name, message",
     [
         ("throw new Error('m')", "Error", "m"),
         ("throw new TypeError('m')", "TypeError", "m"),
@@ -114,8 +115,8 @@ def test_a_code_that_is_no_text_is_its_text(fails):
     assert error.code == "CODE_MODE_ERROR"
 
 
-@pytest.mark.parametrize(
-    ("js", "line", "column"),
+@each_row(
+    "js, line, column",
     [
         ("throw new Error('m')", 1, 11),
         ("undefinedFunction()", 1, 1),
@@ -160,7 +161,7 @@ return { names };
 """
 
 
-@pytest.mark.parametrize("end", range(1, len(WHOLE), 2))
+@each_row("end", range(1, len(WHOLE), 2))
 def test_a_program_that_was_cut_off_breaks_at_a_place_of_its_own(end):
     cut = WHOLE[:end]
     try:
@@ -174,8 +175,8 @@ def test_a_program_that_was_cut_off_breaks_at_a_place_of_its_own(end):
         assert "not defined" in error.message  # the beginning of a name
 
 
-@pytest.mark.parametrize("ending", ["", "\n", "  \n\n // no more", "\u2028"])
-@pytest.mark.parametrize("js", ["return await tools.echo({ a: 'nut'}", "if (true) {\n  return 1", "return 1 +"])
+@each_row("ending", ["", "\n", "  \n\n // no more", "\u2028"])
+@each_row("js", ["return await tools.echo({ a: 'nut'}", "if (true) {\n  return 1", "return 1 +"])
 def test_what_is_not_closed_is_told_at_its_end(fails, js, ending):
     error = fails(CodeModeSyntaxError, js + ending, [ECHO])
     assert "this ends here before it is complete" in error.message

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from leftovers import PATIENCE_SECONDS, children, command_line, kill_all, nothing_left
 from pausing import PAUSING, through_json
+from suite import each_row
 from tests.hostile.hostile_program import groups, load_group
 from tests.hostile.hostile_run import run_program
 from waiting import until, within
@@ -160,7 +161,7 @@ def test_interrupts(pool: WorkerPool) -> None:
     assert (sorted(value["cents"] for value in spent[:2]), spent[2]["cents"]) == ([1, 2], 3)
 
 
-@pytest.mark.parametrize("group", groups())
+@each_row("group", groups())
 def test_hostile_programs(group: str) -> None:
     programs = load_group(group)
     # The first and the last by name: the whole suite has a zygote.

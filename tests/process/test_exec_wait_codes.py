@@ -13,6 +13,7 @@ import pytest
 from leftovers import children, living_children
 from pool_driver import zygotes
 from resting_surface import Slow
+from suite import each_row
 from waiting import until
 
 from codemode import Tool, create_exec_wait_tools
@@ -74,8 +75,8 @@ def ended(within: Any, pool: Any):
     return end
 
 
-@pytest.mark.parametrize("language", ["javascript", "typescript"])
-@pytest.mark.parametrize("code", ALIKE)
+@each_row("language", ["javascript", "typescript"])
+@each_row("code", ALIKE)
 def test_modules_are_denied_before_anything_runs(within, pool, code, language):
     ran: list[int] = []
     pair = create_exec_wait_tools([Tool("note", execute=lambda _, __: ran.append(1))], pool=pool)
@@ -91,7 +92,7 @@ def test_modules_are_denied_before_anything_runs(within, pool, code, language):
     assert ran == []
 
 
-@pytest.mark.parametrize(("code", "value"), FINE)
+@each_row("code, value", FINE)
 def test_their_words_are_fine_where_they_are_no_modules(ended, code, value):
     assert ended(code)["value"] == value
 
@@ -108,8 +109,7 @@ LARGE = "x" * 2_000
 MANY = "await Promise.all(Array.from({length: 4}, () => tools.echo({a: 1})))"
 
 
-@pytest.mark.parametrize(
-    ("code", "options", "failure", "named"),
+@each_row("code, options, failure, named",
     [
         ("for (;;);", {"timeoutMs": 100}, "timeout", "timeoutMs is 100"),
         ("await tools.echo({a: 1}); for (;;);", {"timeoutMs": 100}, "timeout", "timeoutMs is 100"),

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from suite import each_row
 from waiting import until
 
 from codemode import ExecWaitTools, Tool, ToolSource, create_exec_wait_tools
@@ -160,7 +161,7 @@ OUTBREAKS = [
 ]
 
 
-@pytest.mark.parametrize("said", OUTBREAKS, ids=range(len(OUTBREAKS)))
+@each_row("said", OUTBREAKS, ids=range(len(OUTBREAKS)))
 def test_no_description_breaks_out_of_a_declaration(ran, said):
     schema = {"type": "object", "description": said, "properties": {"p": {"type": "string", "description": said}}}
     schema["properties"]["q */ r\n"] = {"enum": [said[:50]], "title": said}
@@ -240,8 +241,8 @@ BROKEN = [
 ]
 
 
-@pytest.mark.parametrize("schema", BROKEN, ids=range(len(BROKEN)))
-@pytest.mark.parametrize("side", ["inputSchema", "outputSchema"])
+@each_row("schema", BROKEN, ids=range(len(BROKEN)))
+@each_row("side", ["inputSchema", "outputSchema"])
 def test_no_schema_costs_a_tool(over, side, schema):
     session = Stranger([listed("odd", **{side: schema}), listed("good")])
     code = """const told = await MCP.hub.$api("odd", {schema: true}), text = (await API.read("mcp/hub.d.ts")).content;
@@ -337,9 +338,7 @@ def test_declarations_that_take_long_are_written_off_the_loop(ran, monkeypatch, 
     assert written
 
 
-@pytest.mark.parametrize(
-    "page", [None, 5, "tools", [], {}, {"tools": None}, {"tools": 5}, {"tools": [None, 5, "a", {}]}]
-)
+@each_row("page", [None, 5, "tools", [], {}, {"tools": None}, {"tools": 5}, {"tools": [None, 5, "a", {}]}])
 def test_what_is_no_list_is_an_empty_one(ran, page):
     async def odd(_cursor: str | None) -> Any:
         return page
@@ -447,7 +446,7 @@ ANSWERS = [
 ]
 
 
-@pytest.mark.parametrize("answer", ANSWERS, ids=range(len(ANSWERS)))
+@each_row("answer", ANSWERS, ids=range(len(ANSWERS)))
 def test_whatever_a_call_is_answered_with_is_a_value_or_a_failure(over, answer):
     async def odd(_name: str, _arguments: Any) -> Any:
         return answer

@@ -12,6 +12,7 @@ from typing import Any
 import many_tools as support
 import pytest
 from many_tools import digest, many_tools
+from suite import each_row
 from waiting import until
 
 from codemode import Tool, ToolSource, create_exec_wait_tools
@@ -157,8 +158,8 @@ def test_a_name_of_two_tools_is_undefined_and_each_is_called_by_its_id(ran):
     assert ran(code, tools)["value"] == ["undefined", False, "ß", "数", "send-mail", "send mail"]
 
 
-@pytest.mark.parametrize(
-    ("given", "near"),
+@each_row(
+    "given, near",
     [
         ("host:core:send_mial", "host:core:send_mail"),
         ("core:send_mail", "host:core:send_mail"),

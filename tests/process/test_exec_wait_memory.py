@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from suite import each_row
 
 from codemode import Tool, create_exec_wait_tools
 
@@ -110,7 +111,7 @@ def ended(within: Any, pool: Any):
     return end
 
 
-@pytest.mark.parametrize("around", AROUND)
+@each_row("around", AROUND)
 def test_memory_that_runs_out_is_told_by_its_code(ended, around):
     for name in ("arrays", "lists", "maps"):
         result = ended(AROUND[around].format(FILLING[name]))
@@ -120,7 +121,7 @@ def test_memory_that_runs_out_is_told_by_its_code(ended, around):
         assert result["telemetry"]["cap"] == "memory_limit_exceeded"
 
 
-@pytest.mark.parametrize("filling", FILLING)
+@each_row("filling", FILLING)
 def test_whatever_fills_it(ended, filling):
     assert ended(FILLING[filling])["code"] == "memory_limit_exceeded"
 
@@ -133,7 +134,7 @@ def test_an_answer_or_a_result_for_which_there_is_no_room(ended, code):
     assert ended(code, maxPendingToolCalls=1)["code"] == "memory_limit_exceeded"
 
 
-@pytest.mark.parametrize("code", FORGED, ids=range(len(FORGED)))
+@each_row("code", FORGED, ids=range(len(FORGED)))
 def test_a_program_that_only_says_so_is_an_internal_error(ended, code):
     result = ended(code.replace("{fill}", FILLING["lists"]))
     assert (result["status"], result["code"]) == ("failed", "internal_error"), result

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from pausing import NO, OK, PAUSING, Spy, through_json
+from suite import each_row
 
 from codemode import (
     CodeModeToolError,
@@ -76,7 +77,7 @@ VALUES = [
 ]
 
 
-@pytest.mark.parametrize(("value", "seen"), VALUES, ids=range(len(VALUES)))
+@each_row("value, seen", VALUES, ids=range(len(VALUES)))
 def test_values_of_a_scope_are_data_that_nobody_changes(ran, value, seen):
     code = """const before = JSON.stringify(ns.value);
         try { "use strict"; ns.value = 5; } catch {}
@@ -107,7 +108,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize("value", WRONG, ids=range(len(WRONG)))
+@each_row("value", WRONG, ids=range(len(WRONG)))
 def test_what_is_no_json_or_no_mark_is_refused_before_guest_code(ran, value):
     plugin = Plugin(scoped(value))
     result = ran(plugin, "await tools.first(1)")
@@ -223,8 +224,8 @@ MAPPERS = [
 ]
 
 
-@pytest.mark.parametrize("mapper", MAPPERS, ids=range(len(MAPPERS)))
-@pytest.mark.parametrize("name", ["first", "strict"])
+@each_row("mapper", MAPPERS, ids=range(len(MAPPERS)))
+@each_row("name", ["first", "strict"])
 def test_what_a_mapper_does_wrong_is_a_failure_of_the_call_alone(ran, mapper, name):
     plugin = Plugin(lambda _: {"call": namespace_tool(name, mapper), "fine": namespace_tool(name, lambda _: {"n": 2})})
     code = """const said = await ns.call({n: 1}).catch((error) => [error instanceof Error, typeof error.message,
@@ -327,9 +328,7 @@ def test_a_global_name_is_none_that_objects_inherit(ran):
             Namespace("other", name, ("first",), scoped(1))
 
 
-@pytest.mark.parametrize(
-    "name", ["__openclaw", "__openclawX", "__codemode_x", "yield", "a b", "ünlaut", "x" * 65, "1", 5]
-)
+@each_row("name", ["__openclaw", "__openclawX", "__codemode_x", "yield", "a b", "ünlaut", "x" * 65, "1", 5])
 def test_a_global_name_that_programs_cannot_have_is_refused(name):
     with pytest.raises(InvalidConfigError, match="global_name"):
         Namespace("other", name, ("first",), scoped(1))

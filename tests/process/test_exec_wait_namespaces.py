@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from pausing import OK, PAUSING, Spy
+from suite import each_row
 
 from codemode import CodeModeToolError, Interrupt
 from codemode.surfaces.exec_wait.namespaces import Namespace, NamespaceRegistry, namespace_tool
@@ -130,8 +131,8 @@ def cyclic(_context: Any) -> Any:
     return made
 
 
-@pytest.mark.parametrize(
-    ("made", "said"),
+@each_row(
+    "made, said",
     [
         (lambda _: {"f": print}, "function"),
         (cyclic, "cycle"),
@@ -152,7 +153,7 @@ def test_a_scope_that_is_none_is_refused_before_any_of_the_program_runs(ran, mad
     assert spy.ran == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     "name",
     ["", "a-b", "1a", "class", "tools", "MCP", "namespaces", "Object", "undefined", "__openclaw_x", "__codemode", None],
 )

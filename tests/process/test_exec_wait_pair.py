@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pausing import PAUSING, Spy
 from resting_surface import Slow
+from suite import each_row
 from waiting import until
 
 from codemode import Interrupt, Tool
@@ -157,7 +158,7 @@ FAILING = [
 ]
 
 
-@pytest.mark.parametrize(("code", "failure", "text"), FAILING, ids=[one[0][:30] for one in FAILING])
+@each_row("code, failure, text", FAILING, ids=[one[0][:30] for one in FAILING])
 def test_a_failure_has_its_code(within, pool, code, failure, text):
     def fail(_value: Any, _context: Any) -> None:
         raise ValueError("a secret of the host")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from suite import each_row
 from waiting import within
 
 from codemode import CodeModeError, PoolOptions, Tool, WorkerPool, create_exec_wait_tools
@@ -98,8 +99,8 @@ def test_many_small_calls_are_counted(pool):
     assert 64 * 150 < within(main()) < 64 * 400
 
 
-@pytest.mark.parametrize("warm", [0, 4])
-@pytest.mark.parametrize(
+@each_row("warm", [0, 4])
+@each_row(
     "code",
     [
         "for (let i = 0; i < 40; i++) await tools.echo(i)",

@@ -10,6 +10,7 @@ import pytest
 from fetching import HIDDEN, ask_at, refusal, run_with
 from http_server import HttpServer, response
 from self_signed import self_signed
+from suite import each_row
 
 from codemode.fetch.addresses import is_public
 
@@ -25,12 +26,12 @@ REFUSED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("address", PUBLIC)
+@each_row("address", PUBLIC)
 def test_public_addresses_pass(address):
     assert is_public(address)
 
 
-@pytest.mark.parametrize("address", REFUSED)
+@each_row("address", REFUSED)
 def test_everything_else_does_not(address):
     assert not is_public(address)
 

@@ -7,6 +7,7 @@ import random
 
 import pytest
 from fetching import HIDDEN, refusal, run_with
+from suite import each_row
 
 from codemode import (
     CodeModeError,
@@ -80,7 +81,7 @@ class NotText(Answer):
         return ["x"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "answer",
     [
         Exploding(),

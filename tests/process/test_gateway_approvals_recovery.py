@@ -11,6 +11,7 @@ import pytest
 from approval_world import IMPORT, RESULT, Shop, accept, answer_of, codes, hosts, kept, mute
 from leftovers import kill_workers
 from mcp import Client
+from suite import each_row
 from waiting import within
 
 from codemode import ALL_TENANTS, PoolOptions, WorkerPool
@@ -31,9 +32,9 @@ async def call(client: Any, **arguments: Any) -> dict[str, Any]:
     return answer_of(await client.call_tool("codemode_run", arguments))
 
 
-@pytest.mark.parametrize("mode", ["auto", "legacy"])
-@pytest.mark.parametrize(
-    ("said", "result", "runs"),
+@each_row("mode", ["auto", "legacy"])
+@each_row(
+    "said, result, runs",
     [
         ({"decision": "happened", "value": '"sent"'}, "sent", 1),
         ({"decision": "happened"}, None, 1),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from leftovers import no_orphan_left, nothing_left
-from suite import full_only
+from suite import each_row, full_only
 
 _HOSTS = Path(__file__).parent / "hosts"
 _HOST_SECONDS = 120
@@ -50,7 +50,7 @@ def test_pools_that_nobody_closed(programs: str, start_method: str) -> None:
     assert_fine(run_host("drops_pools.py", programs, start_method))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "script",
     [
         "checks_of_two_tenants.py",
@@ -94,8 +94,8 @@ _ENDS = {
 _ORDINARY = ("sys.exit", "SIGKILL")
 
 
-@pytest.mark.parametrize(
-    ("how", "code", "start_method"),
+@each_row(
+    "how, code, start_method",
     [
         *((how, code, "fork") for how, code in _ENDS.items()),
         *(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from pausing import OK, PAUSING, Spy, go_on, start
+from suite import each_row
 
 from codemode import (
     CodeModeDetachedBridgeRequestError,
@@ -34,7 +35,7 @@ HIDING = {
 }
 
 
-@pytest.mark.parametrize("js", HIDING.values(), ids=HIDING)
+@each_row("js", HIDING.values(), ids=HIDING)
 def test_guest_code_cannot_observe_a_pause(js):
     spy = Spy()
     tools = [spy.guarded(), spy.tool("seen")]

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 from pausing import Spy, go_on, start
+from suite import each_row
 
 from codemode import (
     CodeModeSerializationError,
@@ -86,7 +87,7 @@ WAYS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("execute", WAYS, ids=lambda way: way.__name__)
+@each_row("execute", WAYS, ids=lambda way: way.__name__)
 def test_a_tool_can_pause_from_anywhere(execute):
     tools = [Tool("login", execute=execute)]
     interrupt = start("try { return await tools.login(1) } catch (e) { return e.message }", tools)

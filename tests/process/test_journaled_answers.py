@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from fast_clock import Fast
 from pausing import NO, OK, PAUSING, through_json
+from suite import each_row
 from waiting import within
 
 from codemode import (
@@ -90,7 +91,7 @@ async def dies(work: Any) -> bool:
     return False
 
 
-@pytest.mark.parametrize("operations", range(1, 9))
+@each_row("operations", range(1, 9))
 def test_an_answer_whose_host_dies_is_taken_later_though_the_call_was_made_again_between(operations: int):
     async def scenario() -> None:
         shop = Shop()

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from fast_clock import Fast
 from journaled_shop import JS, RESULT, Host, Shop, call, paid_already, to_the_end
+from suite import each_row
 from waiting import within
 
 from codemode import CodeModeAbortedError, CodeModeProtocolError, run_code_mode
@@ -28,7 +29,7 @@ def _changed(**changes):
     return lambda opened: replace(opened, **{name: change(getattr(opened, name)) for name, change in changes.items()})
 
 
-@pytest.mark.parametrize(
+@each_row(
     "spoil",
     [
         pytest.param(_changed(lines=lambda lines: (lines[1], lines[0], *lines[2:])), id="another order"),

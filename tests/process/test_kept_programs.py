@@ -13,6 +13,7 @@ import pytest
 from kernel_driver import LIMITS, MODULE, STRICT, Said, converse, echo
 from leftovers import await_state, descriptors
 from pool_driver import PoolMaker
+from suite import each_row
 from worker_driver import WAIT_MS, frame, read_frame, read_hello
 
 from codemode import CodeModeError, Interrupt, Tool, WorkerPool, request_interrupt, run_code_mode, run_code_mode_sync
@@ -259,7 +260,7 @@ def used(pool: WorkerPool) -> None:
     raise AssertionError("no worker is kept")
 
 
-@pytest.mark.parametrize("ending", ENDINGS)
+@each_row("ending", ENDINGS)
 def test_only_a_good_end_keeps_a_worker(pool: WorkerPool, ending: str) -> None:
     used(pool)
     js, policy = ENDINGS[ending]

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kept_fakes import DIES_READY, ENDS, GOOD, Seen, says
+from suite import each_row
 from waiting import until, within
 
 from codemode import CodeModeError, PoolOptions, WorkerPool, run_code_mode
@@ -89,7 +90,7 @@ def test_a_worker_that_ends_well_has_the_next_programs_of_its_share() -> None:
     assert [[share for _, share, _ in programs] for programs in found.values()] == [["a"] * 3, ["a"] * 3, ["b"]]
 
 
-@pytest.mark.parametrize("end", [end for end in ENDS if end not in GOOD])
+@each_row("end", [end for end in ENDS if end not in GOOD])
 def test_a_worker_that_does_not_has_no_other(end: str) -> None:
     found = ran([[("a", end)], [("a", "good")]])
     assert [[end for _, _, end in programs] for programs in found.values()] == [[end], ["good"]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from recorder import Recorder
+from suite import each_row
 
 from codemode import (
     CodeModeError,
@@ -11,8 +12,8 @@ from codemode import (
 )
 
 
-@pytest.mark.parametrize(
-    ("js", "value"),
+@each_row(
+    "js, value",
     [
         ("undeclared = 4; return undeclared", 4),
         ("with ({a: 1}) { return a }", 1),
@@ -53,8 +54,7 @@ return new B().get()
 """
 
 
-@pytest.mark.parametrize(
-    ("js", "value"),
+@each_row("js, value",
     [
         ("const x: number = 1; return x", 1),
         ("let s: string | null = null; s = 'a' as string; return s!.length", 1),
@@ -73,7 +73,7 @@ def test_types_are_stripped(run, js, value):  # A31
     assert run(js, [Recorder().tool]) == value
 
 
-@pytest.mark.parametrize(
+@each_row(
     "js",
     [
         "enum A { B }",
@@ -128,7 +128,7 @@ def test_the_column_of_a_syntax_error_counts_from_the_models_own_text(fails):
     assert fails(CodeModeSyntaxError, "\nlet x = 1; )").details["column"] == 12
 
 
-@pytest.mark.parametrize(
+@each_row(
     "js",
     [
         "}",

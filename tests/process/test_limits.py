@@ -6,6 +6,7 @@ import asyncio
 import json
 
 import pytest
+from suite import each_row
 
 from codemode import (
     CodeModeBridgeLimitError,
@@ -60,7 +61,7 @@ TEXTS = [
 ]
 
 
-@pytest.mark.parametrize(("js", "value"), TEXTS)
+@each_row("js, value", TEXTS)
 def test_a_result_may_be_exactly_as_large_as_allowed(run, fails, js, value):
     # Each is 100 bytes as JSON.stringify writes it.
     assert run(f"return {js}", max_result_bytes=100) == value
@@ -69,7 +70,7 @@ def test_a_result_may_be_exactly_as_large_as_allowed(run, fails, js, value):
     assert error.details == {"bytes": 100, "max_bytes": 99}
 
 
-@pytest.mark.parametrize(("js", "value"), TEXTS)
+@each_row("js, value", TEXTS)
 def test_a_tool_input_may_be_exactly_as_large_as_allowed(run, fails, js, value):
     program = f"return await tools.echo({js})"
     assert run(program, [ECHO], max_tool_input_bytes=100) == value
@@ -79,7 +80,7 @@ def test_a_tool_input_may_be_exactly_as_large_as_allowed(run, fails, js, value):
     assert "'echo'" in str(error)
 
 
-@pytest.mark.parametrize("value", [value for _, value in TEXTS if "\ufffd" not in value] + [["x" * 30] * 3])
+@each_row("value", [value for _, value in TEXTS if "\ufffd" not in value] + [["x" * 30] * 3])
 def test_a_tool_output_may_be_exactly_as_large_as_allowed(run, fails, value):
     size = len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode())
     program = "return await tools.give()"

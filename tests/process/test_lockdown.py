@@ -10,6 +10,7 @@ from pathlib import Path
 
 import native_attempts
 import pytest
+from suite import each_row
 from worker_driver import WAIT_MS, read_frame, read_hello, stub_image
 
 from codemode.errors import CodeModeProtocolError, CodeModeWorkerError
@@ -192,7 +193,7 @@ def test_a_locked_worker_reports_the_required_layers() -> None:
     require_isolation(report)
 
 
-@pytest.mark.parametrize("layer", LAYERS)
+@each_row("layer", LAYERS)
 def test_a_refused_layer_is_reported_and_the_rest_still_works(layer: str) -> None:
     report = report_of(skip_layers=[layer])
     assert report[layer].state is LayerState.REFUSED

@@ -7,6 +7,7 @@ import httpx2
 import pytest
 from free_ports import free_ports
 from mcp_servers.configured import of, served
+from suite import each_row
 from waiting import within
 
 from codemode import ToolCallContext
@@ -106,8 +107,8 @@ def answered(status: str, body: bytes = b"", *headers: str) -> bytes:
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
 
-@pytest.mark.parametrize(
-    ("answer", "reason"),
+@each_row(
+    "answer, reason",
     [
         (answered("502 Bad Gateway", b"<html>"), "502 Bad Gateway"),
         (answered("403 Forbidden"), "403 Forbidden"),

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 from module_pieces import ALL, GIVEN, RESULT, server
+from suite import each_row
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="zygotes are Linux's")
 
@@ -14,8 +15,8 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="zygotes are Lin
 # --- calls ---
 
 
-@pytest.mark.parametrize(
-    ("call", "sent"),
+@each_row(
+    "call, sent",
     [
         ("gh.get_user({ n: [1] })", {"name": "github.get-user", "input": '{"n":[1]}'}),
         ("gh.get_user()", {"name": "github.get-user"}),

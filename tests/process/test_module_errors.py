@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from kernel_driver import KernelDriver, Said
+from suite import each_row
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="zygotes are Linux's")
 
@@ -84,8 +85,7 @@ def test_every_field_survives_json(program, name):
     assert set(keys) == {*told, "hint", "received"}
 
 
-@pytest.mark.parametrize(
-    ("made", "value"),
+@each_row("made, value",
     [
         ("new errors.ToolCallError('m', { hint: 'mine' }).hint", "mine"),
         ("new errors.ToolCallError('m', { name: 'x', message: 'y', stack: 'z' }).name", "ToolCallError"),
@@ -185,7 +185,7 @@ def test_the_very_error_ends_the_program_with_class_and_fields(program, js):
     assert json.loads(error["fields"]) == fields
 
 
-@pytest.mark.parametrize(
+@each_row(
     "forged",
     [
         "Object.assign(new Error(error.message), error)",
@@ -205,8 +205,7 @@ def test_no_other_error_is_that_of_the_call(program, forged):
     assert "limit" not in error
 
 
-@pytest.mark.parametrize(
-    ("thrown", "name"),
+@each_row("thrown, name",
     [
         ("new errors.ToolCallError('m', { code: 'X' })", "ToolCallError"),
         ("new (class Mine extends errors.AuthenticationError {})('m')", "AuthenticationError"),

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 from module_pieces import ALL, GH, GITHUB, GIVEN, RESULT, server
+from suite import each_row
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="zygotes are Linux's")
 
@@ -63,8 +64,7 @@ def test_what_a_server_exports(kernel):
     assert said["meta"] == GITHUB
 
 
-@pytest.mark.parametrize(
-    "first",
+@each_row("first",
     [
         "gh.then_", "gh.nope", "gh.__meta__", "gh.toString", "gh[Symbol.iterator]",
         "Object.keys(gh)", "'get_user' in gh",
@@ -161,8 +161,7 @@ def test_an_import_nobody_awaits_is_no_call_nobody_looked_at(kernel):
     assert (said.body["unobserved"], len(said.of_kind("C"))) == ([], 1)
 
 
-@pytest.mark.parametrize(
-    "specifier",
+@each_row("specifier",
     [
         "nope", "", "@codemode/servers/", "@codemode/nope", "./x", "<input>", "std", "os", "__proto__", "toString",
         "@codemode/servers", "https://example.com/x.js", "@codemode/servers/" + "x" * 300, "@CODEMODE/errors",
@@ -201,8 +200,8 @@ def test_a_server_that_is_not_there_rejects_every_import_of_it(kernel):
     assert (uncaught["request"], uncaught["class"]) == (1, "ServerNotFoundError")
 
 
-@pytest.mark.parametrize(
-    ("specifier", "ends"),
+@each_row(
+    "specifier, ends",
     [
         (f"new String('{GH}')", "imported"),
         (f"['{GH}']", "imported"),
@@ -236,7 +235,7 @@ def test_a_flood_of_imports_ends_at_the_limit(kernel):
 # --- what none of it hands out ---
 
 
-@pytest.mark.parametrize(
+@each_row(
     "js",
     [
         "gh.get_user.constructor('return 1')()",

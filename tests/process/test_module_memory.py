@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from module_servers import HUB, only
+from suite import each_row
 
 MEMORY = {"limits": {"maxMemoryBytes": 16 << 20}}
 MANY = "const all = []; for (let i = 0; i < 100000; i++) all.push({}); await Promise.all(all)"
@@ -24,7 +25,7 @@ SPENDING = (
 )
 
 
-@pytest.mark.parametrize("code", SPENDING)
+@each_row("code", SPENDING)
 def test_memory_that_runs_out_is_a_limit_in_every_turn(code: str):
     said = only("SANDBOX_LIMIT", HUB + code, **MEMORY)
     assert "maxMemoryBytes is 16777216" in said["message"]

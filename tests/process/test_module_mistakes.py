@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from module_servers import HUB, RESULT, answer, run_tool
+from suite import each_row
 
 TOOL = run_tool()
 FENCED = ["```js\n{}\n```", "Here it is:\n\n```ts\n{}\n```\nThat is all.", "{}\n```", "1. first\n   ```\n{}"]
@@ -47,7 +48,7 @@ HINTS = {
 }
 
 
-@pytest.mark.parametrize("code", HINTS)
+@each_row("code", HINTS)
 def test_what_the_engine_says_comes_with_what_to_do(code: str):
     [said] = [one for one in answer(code, TOOL)["diagnostics"] if one["severity"] == "error"]
     assert HINTS[code] in said["hint"], said

@@ -6,6 +6,7 @@ import re
 
 import pytest
 from module_servers import RESULT, answer, result_of, run_tool
+from suite import each_row
 
 HUB = "@codemode/servers/git-hub"
 HEAD = f'import * as hub from "{HUB}"'
@@ -29,7 +30,7 @@ def marked(code: str) -> tuple[str, list[str]]:
     return code, places
 
 
-@pytest.mark.parametrize(
+@each_row(
     "code",
     [
         "§gone.x",
@@ -50,7 +51,7 @@ def test_places_of_errors_at_run_time(code: str):
     assert diagnosed(program) == [("UNCAUGHT_EXCEPTION", place)]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "code",
     [
         "const §= 1",

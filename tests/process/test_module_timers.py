@@ -7,6 +7,7 @@ import sys
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from suite import each_row
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="zygotes are Linux's")
 
@@ -14,8 +15,7 @@ ERRORS = [("@codemode/errors", "errors")]
 RESULT = "globalThis.__codemode_result__ = "
 
 
-@pytest.mark.parametrize(
-    ("delay", "sent"),
+@each_row("delay, sent",
     [
         ("5", "5"), ("", "0"), ("undefined", "0"), ("null", "0"), ("'7'", "7"), ("1.9", "1"), ("0.5", "0"), ("-5", "0"),
         ("NaN", "0"), ("Infinity", "0"), ("2147483647", "2147483647"), ("2147483648", "0"), ("1e300", "0"),
@@ -28,7 +28,7 @@ def test_a_timer_is_a_request_of_its_delay(kernel, delay, sent):
     assert said.of_kind("W") == [{"id": 1}]
 
 
-@pytest.mark.parametrize("call", ["()", "('code')", "('code', 1)", "(undefined)", "(null, 1)", "({})", ("(() "
+@each_row("call", ["()", "('code')", "('code', 1)", "(undefined)", "(null, 1)", "({})", ("(() "
 "=> 1, 1n)"), "(() => 1, Symbol('x'))"])  # fmt: skip
 def test_what_is_no_timer_is_a_type_error_and_no_request(kernel, call):
     said = kernel.module(f"setTimeout{call}")
@@ -72,8 +72,7 @@ def test_a_cleared_timer_is_withdrawn_once_and_does_not_fire(kernel, cleared):
     assert (said.value, said.of_kind("W")) == (10, [{"id": 1}])
 
 
-@pytest.mark.parametrize(
-    "id_",
+@each_row("id_",
     ["", "undefined", "null", "0", "-1", "99", "NaN", "'x'", "{}", "Symbol('x')", "1n", "[1]", ("{ valueOf() "
     "{ throw 1 } }"), "true", "fired"],
 )  # fmt: skip

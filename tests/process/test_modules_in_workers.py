@@ -6,6 +6,7 @@ import json
 import sys
 
 import pytest
+from suite import each_row
 from worker_driver import WAIT_MS, read_frame, read_hello
 
 from codemode.protocol.messages import AnalyseProgram
@@ -26,8 +27,8 @@ RESULT = "globalThis.__codemode_result__ = "
 # --- what a module is ---
 
 
-@pytest.mark.parametrize(
-    ("js", "value"),
+@each_row(
+    "js, value",
     [
         ("typeof this", "undefined"),
         ("typeof arguments", "undefined"),
@@ -72,8 +73,8 @@ def test_the_engines_own_import_reaches_nothing(kernel, js):
 # --- the result ---
 
 
-@pytest.mark.parametrize(
-    ("js", "value"),
+@each_row(
+    "js, value",
     [
         ("1; 2", None),
         (RESULT + "undefined", None),
@@ -113,8 +114,8 @@ def test_a_result_whose_accessors_throw_is_the_programs_fault(kernel):
 # --- places ---
 
 
-@pytest.mark.parametrize(
-    ("js", "place"),
+@each_row(
+    "js, place",
     [
         ("throw new Error('a')", "program.js:1:11"),
         ("nothing()", "program.js:1:1"),
@@ -127,7 +128,7 @@ def test_a_result_whose_accessors_throw_is_the_programs_fault(kernel):
         ("let x = 08", "program.js:1:9"),
     ],
 )
-@pytest.mark.parametrize("imports", [(), IMPORTS, [*IMPORTS, ("@codemode/errors", '{"\u00fc\U0001f600":e}')]])
+@each_row("imports", [(), IMPORTS, [*IMPORTS, ("@codemode/errors", '{"\u00fc\U0001f600":e}')]])
 def test_places_are_those_of_the_text_without_what_stands_before_it(kernel, js, place, imports):
     assert place in kernel.module(js, imports=imports, given={"github": GITHUB}).error["stack"]
 
@@ -135,8 +136,8 @@ def test_places_are_those_of_the_text_without_what_stands_before_it(kernel, js, 
 # --- what the engine does not take ---
 
 
-@pytest.mark.parametrize(
-    ("js", "says"),
+@each_row(
+    "js, says",
     [
         ("return 1", "return not in a function"),
         ("const a = 1; const a = 2", "redefinition"),
@@ -197,8 +198,8 @@ def test_memory_that_runs_out_in_a_module_is_said_to_be_that(kernel, js):
 # --- console ---
 
 
-@pytest.mark.parametrize(
-    ("arguments", "text"),
+@each_row(
+    "arguments, text",
     [
         ("'a', 1, -0, null, undefined, true, 2n ** 70n", f"a 1 0 null undefined true {2**70}"),
         ("Symbol('x'), Symbol()", "Symbol(x) Symbol()"),

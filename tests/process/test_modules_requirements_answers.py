@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from module_servers import answer, codes, drive, github, over, result_of
+from suite import each_row
 from waiting import within
 
 from codemode import WorkerPool, create_run_tool
@@ -272,7 +273,7 @@ def test_limits_are_errors_in_the_program_and_logs_are_kept(
         assert response["result"] is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     "given",
     [
         None,

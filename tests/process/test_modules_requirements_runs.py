@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import pytest
 from module_servers import answer, codes, giving, over, result_of
+from suite import each_row
 
 from codemode import ModuleServer, Tool
 
@@ -81,7 +81,7 @@ def test_calls_made_at_once_run_together():
     assert result_of(code, over(ModuleServer("s", [Tool("together", execute=together)]))) == ["met"] * 3
 
 
-@pytest.mark.parametrize(
+@each_row(
     "attempt",
     [
         "gh.ping = () => 'mine'",

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from suite import each_row
 
 from codemode.protocol.counts import MAX_YIELDS
 
@@ -63,7 +64,7 @@ def test_a_cycle_is_no_item(run):
     assert items(said) == [("text", "no"), ("text", "no")]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "js",
     [
         "for (;;) text('x'.repeat(100))",

@@ -77,7 +77,7 @@ def test_copies_are_theirs_and_change_nothing(run, kind):
 
 
 @BOTH
-@pytest.mark.parametrize("given", [None, False, 0, "", [], {}])
+@each_row("given", [None, False, 0, "", [], {}])
 def test_none_changes_nothing_and_everything_else_is_a_value(run, kind, given):
     seen = []
     tool = Tool("echo", execute=lambda value: seen.append(value) or {"ran": True})
@@ -132,7 +132,7 @@ def test_a_replaced_input_is_validated_again(run, kind):
 
 
 @BOTH
-@pytest.mark.parametrize("wrong", [{}, {"token": "far too long"}, [], PIPELINE_NULL])
+@each_row("wrong", [{}, {"token": "far too long"}, [], PIPELINE_NULL])
 def test_a_replaced_input_that_is_no_input_runs_nothing(run, kind, wrong):
     spy = Spy()
     tool = spy.tool("take", input_schema=TOKEN)

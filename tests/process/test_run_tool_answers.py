@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from module_servers import HUB, RESULT, answer, check_response, only, result_of, run_tool, servers
+from suite import each_row
 from waiting import within
 
 from codemode import (
@@ -37,8 +38,8 @@ def test_programs_are_es_modules(code: str, result: Any):
     assert result_of(code) == result
 
 
-@pytest.mark.parametrize(
-    ("code", "result"),
+@each_row(
+    "code, result",
     [
         ("5", None),
         ("globalThis.other = 5", None),
@@ -149,8 +150,8 @@ def test_logs_and_trace_outlive_an_error():
     assert said["path"].startswith("2:")
 
 
-@pytest.mark.parametrize(
-    ("code", "program", "path"),
+@each_row(
+    "code, program, path",
     [
         ("SYNTAX_ERROR", "const a = 1;\nconst a = 2;", "2:"),
         ("SYNTAX_ERROR", "return 5", "1:1"),

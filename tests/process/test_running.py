@@ -6,6 +6,7 @@ import math
 
 import pytest
 from recorder import Recorder
+from suite import each_row
 
 from codemode import (
     CodeModeError,
@@ -36,9 +37,7 @@ def test_another_input_is_refused(within, wrong):
     assert '{"js": "<program>"}' in failure_text(refused.value, None)
 
 
-@pytest.mark.parametrize(
-    "js", ["", "   \n", "return", "return undefined", "1 + 1", "const x = 1", "// nothing", "null"]
-)
+@each_row("js", ["", "   \n", "return", "return undefined", "1 + 1", "const x = 1", "// nothing", "null"])
 def test_without_a_returned_value_the_result_is_none(run, js):
     assert run(js) is None
 
@@ -50,8 +49,8 @@ def test_top_level_await_and_return_work(run):
 # --- results (A38 to A43) ---
 
 
-@pytest.mark.parametrize(
-    ("js", "value"),
+@each_row(
+    "js, value",
     [
         ("null", None),
         ("[NaN, Infinity, -Infinity, 1.5, -0]", [None, None, None, 1.5, 0]),
@@ -96,7 +95,7 @@ def test_a_proto_key_is_data(run):
     assert run("return {['__proto__']: {x: 1}, b: 2}") == expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     "js",
     [
         "return () => 1",

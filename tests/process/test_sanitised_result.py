@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kernel_driver import KernelDriver, Said
+from suite import each_row
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="zygotes are Linux's")
 
@@ -46,7 +47,7 @@ PLAIN = [
 ]
 
 
-@pytest.mark.parametrize("expression", [one for one in PLAIN if not one.startswith("class")])
+@each_row("expression", [one for one in PLAIN if not one.startswith("class")])
 def test_what_needs_no_cutting_is_as_json_has_it(kernel, cut, expression):
     js = f"const shared = {{ s: [1] }}; return {expression}"
     said, plain = cut(js), kernel.run(js, globals=["callTool"])
@@ -171,8 +172,8 @@ A_PROMISE = "a Promise, without its value: await it, or Promise.all of several"
 AN_ITERATOR = "an iterator, without its items: return [...iterator]"
 
 
-@pytest.mark.parametrize(
-    ("value", "warning"),
+@each_row(
+    "value, warning",
     [
         ("new Map([[1, 2]])", A_MAP),
         ("new (class extends Map {})([[1, 2]])", A_MAP),
@@ -257,8 +258,8 @@ return endless();
 """
 
 
-@pytest.mark.parametrize(
-    ("js", "bound"),
+@each_row(
+    "js, bound",
     [
         ("const endless = () => ({ get next() { return endless() } }); return endless()", 50),
         ("const endless = () => ({ toJSON() { return { next: endless() } } }); return endless()", 50),

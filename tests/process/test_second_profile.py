@@ -13,6 +13,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from pausing import PAUSING, Spy
+from suite import each_row
 
 from codemode import (
     CodeModeAbortedError,
@@ -119,7 +120,7 @@ def marked(js: str) -> tuple[str, tuple[int, int]]:
     return before + after, (before.count("\n") + 1, len(start.encode("utf-16-le")) // 2 + 1)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "js",
     [
         "throw new \u00a7Error('a')",
@@ -286,8 +287,8 @@ def test_derived_ids_differ_by_profile(within):
 # --- the outcome that comes out ---
 
 
-@pytest.mark.parametrize(
-    ("js", "code"),
+@each_row(
+    "js, code",
     [
         ("throw new Error('mine')", "CODE_MODE_ERROR"),
         ("return (", "CODE_MODE_SYNTAX_ERROR"),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from kernel_driver import KernelDriver, Said
+from suite import each_row
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="zygotes are Linux's")
 
@@ -96,8 +97,8 @@ ATTEMPTS = [
 ]
 
 
-@pytest.mark.parametrize("js", ATTEMPTS)
-@pytest.mark.parametrize("more", [(), ("globalThis",)], ids=["globalThis", "no globalThis"])
+@each_row("js", ATTEMPTS)
+@each_row("more", [(), ("globalThis",)], ids=["globalThis", "no globalThis"])
 def test_no_program_finds_a_name_that_it_does_not_write(kernel, js, more):
     said = hidden(kernel, LOOK + js + "\nreturn found", *more)
     assert said.value is False
@@ -130,8 +131,8 @@ THROUGH_CODE_CALL = [
 ]
 
 
-@pytest.mark.parametrize("js", THROUGH_CODE_CALL)
-@pytest.mark.parametrize("more", [(), ("globalThis",)], ids=["globalThis", "no globalThis"])
+@each_row("js", THROUGH_CODE_CALL)
+@each_row("more", [(), ("globalThis",)], ids=["globalThis", "no globalThis"])
 def test_nor_do_the_globals_of_code_call_hand_it_out(kernel, js, more):
     if "globalThis" in more:
         js = js.replace("globalThis", "undefined")
@@ -170,7 +171,7 @@ def test_shadowed_names_are_undefined_and_others_are_as_ever(kernel):
     assert kernel.run("return typeof btoa", shadowed=[]).value == "function"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "name",
     [
         "class",
@@ -197,8 +198,8 @@ def test_names_of_the_language_that_hang_on_the_global_object_may_be_shadowed(ke
     assert hidden(kernel, "return [undefined, NaN, Infinity]", "undefined", "NaN", "Infinity").value == [None] * 3
 
 
-@pytest.mark.parametrize(
-    ("js", "place"),
+@each_row(
+    "js, place",
     [
         ("throw new Error('a')", "program.js:1:11"),
         ("nothing()", "program.js:1:1"),
@@ -206,7 +207,7 @@ def test_names_of_the_language_that_hang_on_the_global_object_may_be_shadowed(ke
         ("const a = 1\n  nothing()", "program.js:2:3"),
     ],
 )
-@pytest.mark.parametrize("more", [(), ("globalThis",), ("Map", "Set", "globalThis")])
+@each_row("more", [(), ("globalThis",), ("Map", "Set", "globalThis")])
 def test_errors_have_the_same_place_whatever_is_shadowed(kernel, js, place, more):
     shadowed, plain = hidden(kernel, js, *more).error, kernel.run(js).error
     assert place in shadowed["stack"]

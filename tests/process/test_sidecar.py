@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from large_texts import READ, TEXT, result
+from suite import each_row
 
 # Each says the same of a reference as of the string itself.
 SAME = [
@@ -90,7 +90,7 @@ SAME = [
 ]
 
 
-@pytest.mark.parametrize("say", SAME)
+@each_row("say", SAME)
 def test_a_reference_says_what_the_string_says(say: str):
     plain, on = f"const t = text; return {say}", {"max_resolved_size": 100_000_000}
     of_reference = result(f"{READ} {plain}", on)
@@ -175,7 +175,7 @@ CONVERSIONS = [
 ]
 
 
-@pytest.mark.parametrize("convert", CONVERSIONS)
+@each_row("convert", CONVERSIONS)
 def test_no_conversion_makes_a_string_of_it_unasked(convert: str):
     said = result(
         f"{READ} const t = text; try {{ {convert}; return 'done'; }} catch (e) {{ return [e.name, e.message]; }}"
@@ -184,7 +184,7 @@ def test_no_conversion_makes_a_string_of_it_unasked(convert: str):
     assert "toString()" in said[1]
 
 
-@pytest.mark.parametrize("convert", [one for one in CONVERSIONS if "RegExp" not in one and "Primitive" not in one])
+@each_row("convert", [one for one in CONVERSIONS if "RegExp" not in one and "Primitive" not in one])
 def test_with_composites_it_converts_as_the_string_does(convert: str):
     js = f"""{READ} const t = text;
     const isOther = (value) => typeof value === 'object' || typeof value === 'symbol';
@@ -200,8 +200,8 @@ def test_a_joined_string_is_an_ordinary_one():
     assert result(js, {"allow_composites": True}) == ["string", 1, True]
 
 
-@pytest.mark.parametrize(
-    ("js", "said"),
+@each_row(
+    "js, said",
     [
         ("typeof text", "object"),
         ("text === given.deep[0].in[0]", False),
@@ -249,7 +249,7 @@ TRICKS = [
 ]
 
 
-@pytest.mark.parametrize("trick", TRICKS)
+@each_row("trick", TRICKS)
 def test_nothing_of_it_can_be_changed_or_used_for_another(trick: str):
     js = f"{READ} try {{ {trick}; }} catch (e) {{ return [e.name, text.length, text.slice(0, 3), 'abc'.slice(1)]; }}"
     said = result(js)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from large_texts import GIVEN, OTHER, READ, TEXT, LargeTexts, answer, result
+from suite import each_row
 
 from codemode import Tool, create_code_call_tools
 from codemode.protocol import framing, messages, reading
@@ -36,8 +37,8 @@ def test_tools_get_the_text_at_any_depth_and_by_any_call():
 WITH_SAME = {"text": TEXT, "same": True}
 
 
-@pytest.mark.parametrize(
-    ("js", "returned"),
+@each_row(
+    "js, returned",
     [
         ("text", TEXT),
         ("[text, text, given.other]", [TEXT, TEXT, OTHER]),
@@ -112,7 +113,7 @@ def test_a_text_that_comes_back_from_a_tool_is_another_reference_to_the_same_tex
     assert len(json.dumps(text)) < sum(sent) < len(json.dumps(text)) + 5000
 
 
-@pytest.mark.parametrize(
+@each_row(
     "forged",
     [
         "'0E0'",

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pausing import PAUSING, Spy, through_json
 from strict_surface import go_on_strict, run_strict, strict
+from suite import each_row
 from waiting import within
 
 from codemode import CodeModeToolApprovalDeniedError, CodeModeToolError, Tool, run_code_mode
@@ -86,7 +87,7 @@ CASES: dict[str, tuple[str, list[Any], dict[str, Any], dict[str, Any]]] = {
 ALLOWED = {"allowedTools": ["fail", "refund", "nothing", "hidden_one"]}
 
 
-@pytest.mark.parametrize("case", CASES)
+@each_row("case", CASES)
 def test_the_call_whose_error_ends_a_program_is_told(case):
     js, tools, options, expected = CASES[case]
     outcome = within(run_strict(js, tools, options, given=ALLOWED))
@@ -96,7 +97,7 @@ def test_the_call_whose_error_ends_a_program_is_told(case):
     assert "shadow" not in str(call)
 
 
-@pytest.mark.parametrize("case", CASES)
+@each_row("case", CASES)
 def test_a_program_can_read_the_code(case):
     js, tools, options, expected = CASES[case]
     caught = f"try {{ {js} }} catch (error) {{ return [error.name, error.code, error.message] }}"

@@ -8,6 +8,7 @@ import threading
 import time
 
 import pytest
+from suite import each_row
 
 from codemode import (
     CodeModeAbortedError,
@@ -47,7 +48,7 @@ FOR_EVER = [
 ]
 
 
-@pytest.mark.parametrize("js", FOR_EVER)
+@each_row("js", FOR_EVER)
 def test_the_clock_ends_every_program(fails, js):
     began = time.monotonic()
     tools = [ECHO, Tool("never", execute=lambda: asyncio.Event().wait())]

@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from suite import each_row
 
 from codemode import CodeModeToolError, WorkerPool
 
@@ -37,7 +38,7 @@ def ways(module: Any) -> Iterator[Any]:
     pool.close()
 
 
-@pytest.mark.parametrize("at", range(TASKS))
+@each_row("at", range(TASKS))
 def test_each_way_knows_the_same_in_the_end_in_as_many_requests_as_the_tables_say(module: Any, ways: Any, at: int):
     task, report = module("tasks").TASKS[at], module("report")
 

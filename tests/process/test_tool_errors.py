@@ -7,6 +7,7 @@ import re
 
 import pydantic
 import pytest
+from suite import each_row
 
 from codemode import (
     CodeModeError,
@@ -173,8 +174,8 @@ def test_a_code_mode_error_of_a_tool_keeps_name_message_and_code(run, fails, err
     assert fails(error_class, "await tools.fail()", tools).details["secret"] == 1
 
 
-@pytest.mark.parametrize("error", [StopIteration("x"), StopAsyncIteration(), SystemExit(3), TimeoutError()], ids=repr)
-@pytest.mark.parametrize("kind", ["async", "sync"])
+@each_row("error", [StopIteration("x"), StopAsyncIteration(), SystemExit(3), TimeoutError()], ids=repr)
+@each_row("kind", ["async", "sync"])
 def test_no_exception_of_a_tool_hangs_or_ends_the_host(fails, error, kind):
     async def fail_later():
         raise error

@@ -7,6 +7,7 @@ from typing import Any
 
 import pydantic
 import pytest
+from suite import each_row
 
 from codemode import CodeModeToolError, Content, Tool, ToolResult, create_code_call_tools, tool
 from codemode.tools.tool_result import failure_text, unwrapped
@@ -47,7 +48,7 @@ def giving(value: Any, **more: Any) -> Tool:
     return Tool("give", execute=give, **more)
 
 
-@pytest.mark.parametrize(("result", "value"), CASES)
+@each_row("result, value", CASES)
 def test_unwrapping_keeps_to_the_four_rules_in_their_order(result, value):
     assert unwrapped(result) == value
 
@@ -128,8 +129,8 @@ def test_a_failure_that_says_nothing_has_words_of_ours_and_a_long_one_is_cut():
     assert len(failure_text(ToolResult([{"type": "text", "text": "x" * 10**6}], is_error=True), "give")) == 20_000
 
 
-@pytest.mark.parametrize("block", [5, None, "text", {}, {"type": 5}, object()])
-@pytest.mark.parametrize("is_error", [False, True])
+@each_row("block", [5, None, "text", {}, {"type": 5}, object()])
+@each_row("is_error", [False, True])
 def test_what_is_no_block_fails_the_call_and_says_nothing_to_the_program(fails, block, is_error):
     error = fails(CodeModeToolError, "return await tools.give()", [giving(ToolResult([block], is_error=is_error))])
     assert error.code == "CODE_MODE_HOST_TOOL_ERROR"

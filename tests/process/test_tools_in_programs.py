@@ -9,6 +9,7 @@ import threading
 
 import pydantic
 import pytest
+from suite import each_row
 
 from codemode import (
     CodeModeError,
@@ -36,8 +37,8 @@ def named(*names):
 # --- how tools are reached (A44 to A48, A54) ---
 
 
-@pytest.mark.parametrize(
-    ("name", "js"),
+@each_row(
+    "name, js",
     [
         ("a.b", "tools.a.b(1)"),
         ("a.b", "tools['a.b'](1)"),
@@ -68,7 +69,7 @@ def test_a_property_chain_is_a_name(run, name, js):
     assert run(f"return await {js}", named(name)) == [name, 1]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "js",
     [
         "tools.constructor({})",
@@ -195,8 +196,7 @@ def test_undefined_comes_back_as_undefined(run):  # A60
     assert run("return [typeof await tools.none(), (await tools.null()) === null]", tools) == ["undefined", True]
 
 
-@pytest.mark.parametrize(
-    "value",
+@each_row("value",
     [0, -1.5, 2**53, "", "a\0b", "\u2028", "\U0001f600", "\ufffd", [], {}, {"__proto__": {"x": 1}}, {"then": 1},
      {"": None}, [[[]]], True, {"constructor": 1, "toString": 2}, "x" * 200_000],
 )  # fmt: skip

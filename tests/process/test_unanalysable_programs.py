@@ -1,6 +1,7 @@
 """With rules in force nothing of a program runs of which the parser and the engine could think differently."""
 
 import pytest
+from suite import each_row
 
 from codemode import Tool, create_code_call_tools
 
@@ -38,7 +39,7 @@ def statuses(script: str) -> tuple[str, str | None, int]:
     return answer["status"], answer.get("error", {}).get("kind"), len(ran)
 
 
-@pytest.mark.parametrize("script", UNANALYSABLE, ids=lambda script: script[:24])
+@each_row("script", UNANALYSABLE, ids=lambda script: script[:24])
 def test_what_cannot_be_analysed_is_illegal(script: str):
     assert statuses(BEFORE + script) == ("illegal_access", "NotAnalysable", 0)
 

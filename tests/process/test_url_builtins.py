@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from kernel_driver import KernelDriver
+from suite import each_row
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="zygotes are Linux's")
 DATA = Path(__file__).parents[1] / "data" / "urltestdata.json"
@@ -52,8 +53,8 @@ def is_ascii(case: dict[str, Any]) -> bool:
     return case["input"].isascii() and (case["base"] or "").isascii()
 
 
-@pytest.mark.parametrize(
-    ("js", "expected"),
+@each_row(
+    "js, expected",
     [
         ("new URL('https://ex%41mple.com/a/../b?x=1#y').href", "https://example.com/b?x=1#y"),
         (
@@ -106,8 +107,8 @@ def last_of(block: str) -> str:
     return f"(() => {{ {'; '.join(statements)}; return {last}; }})()"
 
 
-@pytest.mark.parametrize(
-    ("js", "message"),
+@each_row(
+    "js, message",
     [
         ("new URL('nope')", 'Invalid URL: "nope"'),
         ("new URL(Symbol())", "a symbol is no text"),
@@ -188,7 +189,7 @@ def test_hostile_inputs_run_nothing_of_ours(kernel: KernelDriver):
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "js",
     [
         "return new URL('http://a/' + 'b/'.repeat(200000)).pathname.length;",

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel, ConfigDict
+from suite import each_row
 
 from codemode import CodeModeProtocolError, CodeModeSerializationError, Tool, run_code_mode, run_code_mode_sync
 from codemode.continuations.sealing import unpack
@@ -124,17 +125,17 @@ NESTED = {
 }
 
 
-@pytest.mark.parametrize("nest", NESTED.values(), ids=NESTED)
-@pytest.mark.parametrize("schema", [None, {}, Any])
-@pytest.mark.parametrize(("endless", "limit"), [(counting, "max_values"), (long_texts, "bytes of JSON")])
+@each_row("nest", NESTED.values(), ids=NESTED)
+@each_row("schema", [None, {}, Any])
+@each_row("endless, limit", [(counting, "max_values"), (long_texts, "bytes of JSON")])
 def test_loop_an_iterator_without_an_end_is_bounded_wherever_it_stands(nest, schema, endless, limit):
     tool = Tool("give", execute=lambda _: nest(endless()), output_schema=schema)
     with pytest.raises(CodeModeSerializationError, match=limit):
         run_code_mode_sync("return await tools.give({})", [tool], options={"execution_policy": {"max_values": 1000}})
 
 
-@pytest.mark.parametrize("endless", [counting, itertools.count, Own, lambda: map(str, itertools.count())])
-@pytest.mark.parametrize("schema", [Rows, Held, dict[str, list[int]], {"type": "object"}])
+@each_row("endless", [counting, itertools.count, Own, lambda: map(str, itertools.count())])
+@each_row("schema", [Rows, Held, dict[str, list[int]], {"type": "object"}])
 def test_loop_a_validator_is_given_no_iterator_without_an_end(endless, schema):
     execute = (lambda _: Held(endless())) if schema is Held else (lambda _: {"rows": endless()})
     tool = Tool("give", execute=execute, output_schema=schema)

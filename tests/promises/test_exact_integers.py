@@ -10,7 +10,7 @@ import pytest
 from exact_programs import ECHO, LONGEST, ORDER, giving, run, values
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from suite import rounds
+from suite import each_row, rounds
 
 from codemode import (
     CodeModeError,
@@ -27,8 +27,8 @@ EDGES = [sign * (2**53 + step) for sign in (1, -1) for step in (-2, -1, 0, 1, 2)
 BOXES = ["Object(%s)", "{ a: Object(%s) }.a", "[Object(%s)][0]", "Object.setPrototypeOf(Object(%s), null)"]
 
 
-@pytest.mark.parametrize("box", [*BOXES, "{ toJSON() { return Object(%s) } }"])
-@pytest.mark.parametrize("value", [0, -7, ORDER])
+@each_row("box", [*BOXES, "{ toJSON() { return Object(%s) } }"])
+@each_row("value", [0, -7, ORDER])
 def test_a_bigint_in_an_object_leaves_as_the_integer_that_it_is(box, value):
     boxed = f"({box % f'{value}n'})"
     assert run(f"return {boxed}") == value

@@ -9,7 +9,7 @@ import pytest
 from exact_programs import ORDER, giving, numbers, run, values
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from suite import rounds
+from suite import each_row, rounds
 
 from codemode import (
     CodeModeProtocolError,
@@ -137,9 +137,7 @@ def test_an_edit_may_list_its_own_integers():
     assert ran == [{"id": 5, "lines": [ORDER, ORDER]}]
 
 
-@pytest.mark.parametrize(
-    "places", [5, [5], ["/input/no"], ["/input/text"], [""], ["/input/lines/7"], ["x"], ["/approved"]]
-)
+@each_row("places", [5, [5], ["/input/no"], ["/input/text"], [""], ["/input/lines/7"], ["x"], ["/approved"]])
 def test_wrong_places_of_integers_are_refused_and_use_nothing_up(places):
     ran: list[Any] = []
     interrupt, _, code_mode = paused(ran)

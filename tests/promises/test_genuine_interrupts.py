@@ -9,6 +9,7 @@ import json
 import pytest
 from invocation_settings import NOW_MS
 from pausing import PAUSING, Spy, current_ms, done_entry, made_interrupt, waiting_entry
+from suite import each_row
 from waiting import within
 
 from codemode import (
@@ -59,8 +60,8 @@ def wrappings(body):
     ]
 
 
-@pytest.mark.parametrize("changes", FORGERIES.values(), ids=FORGERIES)
-@pytest.mark.parametrize("options", [OPTIONS, None])
+@each_row("changes", FORGERIES.values(), ids=FORGERIES)
+@each_row("options", [OPTIONS, None])
 def test_what_nobody_signed_is_a_value_and_no_card(changes, options):
     body = forged(changes)
     for result in wrappings(body):

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from suite import each_row
 from waiting import until, within
 
 from codemode import CodeModeToolError, Tool, create_code_call_tools
@@ -74,7 +75,7 @@ LARGE = [
 ]
 
 
-@pytest.mark.parametrize(("meta", "read", "given"), LARGE, ids=[f"{meta}{at}" for at, (meta, *_) in enumerate(LARGE)])
+@each_row("meta, read, given", LARGE, ids=[f"{meta}{at}" for at, (meta, *_) in enumerate(LARGE)])
 def test_loop_a_large_input_of_a_meta_tool_is_read_elsewhere(where, meta: str, read: str, given: dict[str, Any]):
     seen = where(requests if read.startswith("_") else meta_calls, read)
     code_call = create_code_call_tools(TOOLS, DIRECT)

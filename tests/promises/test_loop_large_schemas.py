@@ -7,6 +7,7 @@ import tracemalloc
 from typing import Any
 
 import pytest
+from suite import each_row
 
 from codemode import CodeModeToolError, Tool, create_code_mode_tool, run_code_mode_sync
 from codemode.schemas import patterns
@@ -52,7 +53,7 @@ def large(request, monkeypatch):
     return request.param
 
 
-@pytest.mark.parametrize("side", ["input_schema", "output_schema"])
+@each_row("side", ["input_schema", "output_schema"])
 def test_loop_a_schema_that_is_too_large_is_refused_with_the_name_of_its_tool(large, side):
     with pytest.raises(ValueError, match=rf"{side} of tool 'wide'.*(holds|longer)"):
         create_code_mode_tool([Tool("wide", execute=lambda _: 1, **{side: large})])

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
-from suite import full_only, rounds
+from suite import each_row, full_only, rounds
 from typing_extensions import TypedDict
 
 from codemode import CodeModeToolError, Tool
@@ -133,7 +133,7 @@ def test_loop_a_match_that_may_take_long_is_never_made(schema, value, pattern, l
     assert max(made, default=0) <= 2
 
 
-@pytest.mark.parametrize(("schema", "value"), PLACES.values(), ids=PLACES)
+@each_row("schema, value", PLACES.values(), ids=PLACES)
 def test_loop_weighing_a_match_leaves_the_loop_and_stops(schema, value):
     if schema is IN_A_STRANGE_ADAPTER[0]:
         return  # nothing is weighed: there can be no function in its way
@@ -188,8 +188,8 @@ ORDINARY = {
 }
 
 
-@pytest.mark.parametrize(("pattern", "texts"), ORDINARY.values(), ids=ORDINARY)
-@pytest.mark.parametrize("kind", ["schema", "type", *full_only("names", "properties")])
+@each_row("pattern, texts", ORDINARY.values(), ids=ORDINARY)
+@each_row("kind", ["schema", "type", *full_only("names", "properties")])
 def test_loop_ordinary_patterns_are_matched_at_ordinary_sizes(kind, pattern, texts):
     schemas = {
         "schema": {"items": {"pattern": pattern}},

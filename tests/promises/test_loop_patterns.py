@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter
+from suite import each_row
 from typing_extensions import TypedDict
 
 from codemode import CodeModeToolError, Tool, tool
@@ -52,9 +53,9 @@ PLACES = {
 }
 
 
-@pytest.mark.parametrize("pattern", [LOOK_AHEAD, BACK_REFERENCE, "(?<=a)b", "(?<!a)b", "(?!a)b", "(?>a+)b"])
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("mode", ["input_schema", "output_schema"])
+@each_row("pattern", [LOOK_AHEAD, BACK_REFERENCE, "(?<=a)b", "(?<!a)b", "(?!a)b", "(?>a+)b"])
+@each_row("place", PLACES)
+@each_row("mode", ["input_schema", "output_schema"])
 def test_loop_a_tool_refuses_what_cannot_be_matched_in_linear_time(mode, place, pattern):
     with pytest.raises(ValueError, match="linear time") as caught:
         Tool("guess", execute=None, **{mode: PLACES[place](pattern)})
@@ -101,7 +102,7 @@ TYPES: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("kind", TYPES, ids=str)
+@each_row("kind", TYPES, ids=str)
 def test_loop_a_type_whose_pattern_needs_backtracking_is_refused(kind):
     for mode in ("input_schema", "output_schema"):
         with pytest.raises(ValueError, match="linear time") as caught:
@@ -231,8 +232,8 @@ def test_loop_a_foreign_pattern_that_repeats_too_much_is_left_out():
 # --- the engine ---
 
 
-@pytest.mark.parametrize(
-    ("pattern", "fits", "fails"),
+@each_row(
+    "pattern, fits, fails",
     [
         (r"^[^[\]]+$", "ab", "a[b"),
         (r"^{a}$", "{a}", "a"),

@@ -72,7 +72,7 @@ MANY_PROBLEMS = {
 }
 
 
-@pytest.mark.parametrize("name", MANY_PROBLEMS)
+@each_row("name", MANY_PROBLEMS)
 def test_loop_many_numbers_are_checked_in_proportion_and_can_be_stopped(name):
     schema = DictSchema(MANY_PROBLEMS[name])
     found: list[dict[str, str]] = []
@@ -127,8 +127,8 @@ RECURSIVE = {
 }
 
 
-@pytest.mark.parametrize("name", RECURSIVE)
-@pytest.mark.parametrize("leaf", [None, 5, "wrong"])
+@each_row("name", RECURSIVE)
+@each_row("leaf", [None, 5, "wrong"])
 def test_loop_recursive_alternatives_cost_no_more_than_each_rule_on_each_value(name, leaf):
     schema = DictSchema(RECURSIVE[name])
     value = nested(60, leaf)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import pytest
 from pausing import PAUSING, go_on, start, through_json
+from suite import each_row
 from waiting import within
 
 from codemode import Tool, continue_interrupt, continue_interrupt_sync, run_code_mode
@@ -41,8 +41,8 @@ class Own:
         return await run_code_mode("return await tools.deep()", [Tool("deep", execute=self.go_on)])
 
 
-@pytest.mark.parametrize("answer", [OK, NO], ids=["same answers", "other answers"])
-@pytest.mark.parametrize("how", ["sync", "async", "task", "thread", "nested"])
+@each_row("answer", [OK, NO], ids=["same answers", "other answers"])
+@each_row("how", ["sync", "async", "task", "thread", "nested"])
 def test_a_tool_cannot_resume_the_program_that_waits_for_it(how, answer):
     own = Own(how, answer)
     own.pause = through_json(start(JS, own.tools))

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from suite import rounds
+from suite import each_row, rounds
 from waiting import within
 
 from codemode import (
@@ -72,9 +72,9 @@ def holding(pool: WorkerPool, options: Any = None) -> Any:
     return hold()
 
 
-@pytest.mark.parametrize("said", [None, "fail", "wait"])
-@pytest.mark.parametrize("pools", ["fail", "wait"])
-@pytest.mark.parametrize("shared", [False, True])
+@each_row("said", [None, "fail", "wait"])
+@each_row("pools", ["fail", "wait"])
+@each_row("shared", [False, True])
 def test_the_wish_to_wait_goes_with_each_invocation(said: str | None, pools: Any, shared: bool):
     async def scenario() -> None:
         with WorkerPool(PoolOptions(max_workers=1, on_saturation=pools)) as whole:

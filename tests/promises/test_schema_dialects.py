@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from suite import each_row
 
 from codemode import CodeModeToolError, Tool, create_code_mode_tool, run_code_mode_sync
 from codemode.signatures.declarations import declare_tools
@@ -24,8 +25,8 @@ def takes(schema: Any, value: str) -> bool:
     return told is True
 
 
-@pytest.mark.parametrize(
-    ("schema", "right", "wrong"),
+@each_row(
+    "schema, right, wrong",
     [
         (PAIR, "[1, 'a']", "[1, 2]"),
         (PAIR, "[1]", "[1, 'a', 3]"),
@@ -49,7 +50,7 @@ def test_a_schema_that_does_not_say_its_draft_is_read_in_the_one_that_it_fits(sc
     assert "take(input" in create_code_mode_tool([taking(schema)]).description
 
 
-@pytest.mark.parametrize(
+@each_row(
     "name",
     [
         "https://json-schema.org/draft-07/schema#",
@@ -110,7 +111,7 @@ BESIDE: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("schema", BESIDE, ids=str)
+@each_row("schema", BESIDE, ids=str)
 def test_what_others_may_have_evaluated_is_not_declared_impossible(schema):
     for side in ("input_schema", "output_schema"):
         declared = declare_tools([prepared(Tool("take", execute=None, **{side: schema}))])

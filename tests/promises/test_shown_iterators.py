@@ -6,9 +6,9 @@ from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
-import pytest
 from pausing import PAUSING, start, through_json
 from pydantic import AfterValidator, BaseModel, model_validator
+from suite import each_row
 from waiting import within
 
 from codemode import Tool, continue_interrupt
@@ -67,7 +67,7 @@ KINDS = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "given", "expected"), KINDS)
+@each_row("kind, given, expected", KINDS)
 def test_an_iterator_runs_as_it_was_shown(kind, given, expected):
     ran = []
 

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from suite import each_row
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "differential"))
 
@@ -100,7 +101,7 @@ def test_a_line_break_makes_a_modifier_a_name():
     assert result_of("abstract /*\n*/ class A {}")["js"] == "abstract /*\n*/ class A {}"
 
 
-@pytest.mark.parametrize(("source", "value"), TYPED)
+@each_row("source, value", TYPED)
 def test_types_that_the_grammar_misreads_are_stripped(source, value):
     assert create_code_mode_tool([]).execute_sync({"js": source}) == value
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from suite import rounds
+from suite import each_row, rounds
 
 from codemode import Interrupt, Tool, create_code_mode_tool, run_code_mode_sync
 from codemode.tools.catalog import LANGUAGE_NAMES
@@ -38,7 +38,7 @@ READS = """
 """
 
 
-@pytest.mark.parametrize("name", NASTY)
+@each_row("name", NASTY)
 def test_a_tool_of_any_name_can_be_called(name):
     js = f"return await tools[{json.dumps(name)}]({{ a: 1 }})"
     assert ALL.execute_sync({"js": js}) == [name, {"a": 1}]
@@ -47,9 +47,7 @@ def test_a_tool_of_any_name_can_be_called(name):
     assert run_code_mode_sync(hidden, [echo(name)]) == [name, {"a": 1}]
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in NASTY if all(map(str.isidentifier, name.split("."))) and "then" not in name]
-)
+@each_row("name", [name for name in NASTY if all(map(str.isidentifier, name.split("."))) and "then" not in name])
 def test_a_tool_of_any_name_can_be_called_as_a_member(name):
     assert ALL.execute_sync({"js": f"return await tools.{name}({{ a: 1 }})"}) == [name, {"a": 1}]
 
@@ -79,7 +77,7 @@ def test_tools_is_unchanged_without_such_names():
     assert told == ["undefined", "undefined", "undefined", "function", "function", "function", "undefined", "[tool]"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "way",
     [
         "[1, 2].map(tools.NAME)",
@@ -87,7 +85,7 @@ def test_tools_is_unchanged_without_such_names():
         "[1, 2].map((n) => Reflect.apply(tools.NAME, null, [n]))",
     ],
 )
-@pytest.mark.parametrize("name", sorted(LANGUAGE_NAMES))
+@each_row("name", sorted(LANGUAGE_NAMES))
 def test_every_way_to_call_is_a_call(name, way):
     js = f"return await Promise.all({way.replace('NAME', name)})"
     assert run_code_mode_sync(js, [echo(name)]) == [[name, 1], [name, 2]]

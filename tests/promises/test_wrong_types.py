@@ -157,7 +157,7 @@ def test_wrong_guards_tracers_and_keys_are_refused(other):
     assert ContinuationOptions(guard=MemoryResumeGuard()).guard is not None
 
 
-@pytest.mark.parametrize(
+@each_row(
     "schema",
     [5, "no such type", "Missing", [1], b"x", 1.5, {1}, (int,), ..., object(), PoolOptions()],
     ids=lambda one: type(one).__name__,
@@ -193,7 +193,7 @@ TYPES = [
 ]
 
 
-@pytest.mark.parametrize("schema", TYPES, ids=str)
+@each_row("schema", TYPES, ids=str)
 def test_whatever_names_a_type_is_taken(schema):
     for side in ("input_schema", "output_schema"):
         Tool("t", execute=one, **{side: schema})

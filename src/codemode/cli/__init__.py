@@ -53,16 +53,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    if not arguments or arguments[0] != "mcp":
-        return _parser().parse_args(arguments)
-    # What stands behind -- is another program's, and versions of argparse differ on what they leave of it.
-    given, command_line = split_command(arguments)
-    parser = _parser()
-    options, left = parser.parse_known_args(given)
-    if left and options.part == "add" and command_line is None:
+    is_mcp = arguments[:1] == ["mcp"]
+    # What follows -- is another program's, and versions of argparse differ on what they leave of it.
+    given, command_line = split_command(arguments) if is_mcp else (arguments, None)
+    options, left = _parser().parse_known_args(given)
+    if left and is_mcp and options.part == "add" and command_line is None:
         raise UsageError(NO_COMMAND)  # options of the command, most likely
     if left:
-        parser.error(f"unrecognized arguments: {' '.join(left)}")
+        options.parser.error(f"unrecognized arguments: {' '.join(left)}")  # with the usage of the subcommand
     options.command_line = command_line
     return options
 
@@ -114,6 +112,7 @@ def _add_run(commands: Any) -> None:
         epilog=f"{_TOOLS_HELP}\n{_RUN_EXITS}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    run.set_defaults(parser=run)
     run.add_argument("program", help="a .js or .ts file, - for stdin")
     run.add_argument("--tools", metavar="FILE", help="Python file with the tools (none by default)")
     run.add_argument(
@@ -136,6 +135,7 @@ def _add_describe(commands: Any) -> None:
         epilog=f"{_TOOLS_HELP}\nexit codes: 0, or 2 for a file that cannot be used",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    describe.set_defaults(parser=describe)
     describe.add_argument("--tools", metavar="FILE", required=True, help="Python file with the tools")
 
 
@@ -147,6 +147,7 @@ def _add_doctor(commands: Any) -> None:
         description="Print platform, engine and every layer of isolation, and run a self-test with hostile programs.",
         epilog="exit codes: 0 all is well, 1 something is not, 2 wrong arguments",
     )
+    doctor.set_defaults(parser=doctor)
     doctor.add_argument("--start-method", choices=("auto", "fork", "exec"), default="auto", help="how workers start")
     doctor.add_argument(
         "--required", action="store_true", help='also fail when isolation="required" would refuse to run here'
@@ -164,6 +165,7 @@ def _add_console(commands: Any) -> None:
         "exit codes: 0 when it was told to end, 2 for what cannot be used",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    console.set_defaults(parser=console)
     console.add_argument(
         "--database",
         metavar="URL",

@@ -45,6 +45,7 @@ def add_mcp(commands: Any) -> None:
         epilog=f"{_CONFIG}\n{_EXITS}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    mcp.set_defaults(parser=mcp)
     _add_config(mcp, default=None, told="the configuration (default: see below)")
     where = mcp.add_mutually_exclusive_group()
     where.add_argument("--http", metavar="HOST:PORT", help="serve streamable HTTP there, for many clients")
@@ -88,6 +89,7 @@ def _part(parts: Any, name: str, told: str, **more: Any) -> argparse.ArgumentPar
         formatter_class=argparse.RawDescriptionHelpFormatter,
         **more,
     )
+    parser.set_defaults(parser=parser)
     _add_config(parser)
     return parser
 
@@ -96,6 +98,7 @@ def _add_taking_over(parts: Any) -> None:
     _part(parts, "init", "write a configuration to begin with, where there is none")
     taken = _part(parts, "import", "take the servers of a client into the configuration; the client stays as it is")
     taken.add_argument("--from", dest="client", choices=CLIENTS, required=True, help="the client that has them")
+    taken.add_argument("--project", metavar="FOLDER", help="those of this project too, from the client's files in it")
     put = _part(parts, "install", "put the gateway into a client in place of the servers there, with a backup")
     put.add_argument("--client", choices=CLIENTS, required=True, help="the client")
     put.add_argument("--dry-run", action="store_true", help="show what would change, and change nothing")

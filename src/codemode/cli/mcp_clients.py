@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..trace.visible_text import counted, visible
@@ -25,14 +26,20 @@ def run(options: argparse.Namespace) -> int:
 def _import(options: argparse.Namespace) -> int:
     from ..mcp.clients.config_texts import initial, with_inputs, with_servers
     from ..mcp.clients.importing import imported
+    from ..mcp.clients.machines import Machine
     from ..mcp.clients.machines import found as files_of
     from ..mcp.clients.texts import FileText
 
-    found = imported(options.client)
+    machine = Machine(project=None if options.project is None else Path(options.project).resolve())
+    if machine.project is not None and not machine.project.is_dir():
+        raise UsageError(f"--project takes a folder, and {visible(str(machine.project))} is none")
+    found = imported(options.client, machine, folder=Path.cwd())
+    for note in found.notes:
+        warn(note)
     for name, reason in found.left.items():
         warn(f"{name} of {options.client} is left out: {reason}")
     if not found.servers:
-        looked = dict.fromkeys(str(one.path) for one in files_of(options.client))
+        looked = dict.fromkeys(str(one.path) for one in files_of(options.client, machine))
         where = ", ".join(map(str, found.files)) or f"looked for {', '.join(looked)}"
         raise UsageError(visible(f"{options.client} has no server that can be taken over ({where})"))
     file = FileText.of(config_path(options).absolute())

@@ -155,3 +155,19 @@ def test_a_file_of_the_folder_is_named_and_not_taken(tmp_path: Path, monkeypatch
     shown = capsys.readouterr()
     assert ("--config .mcp.json" in shown.err, shown.out) == (True, "")
     assert not (tmp_path / "owned").exists()
+
+
+def test_an_argument_too_many_is_answered_with_the_usage_of_its_subcommand(capsys: pytest.CaptureFixture[str]):
+    for arguments, command in (
+        (["mcp", "list", "files"], "codemode mcp list"),
+        (["mcp", "approvals", "show", "a", "b"], "codemode mcp approvals show"),
+        (["mcp", "--none"], "codemode mcp"),
+        (["doctor", "x"], "codemode doctor"),
+        (["run", "a.ts", "b.ts"], "codemode run"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        said = capsys.readouterr().err
+        assert ended.value.code == 2, arguments
+        assert said.startswith(f"usage: {command} ["), said
+        assert f"{command}: error: unrecognized arguments: " in said, said

@@ -15,6 +15,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from codemode import CodeModeError, InterruptStore
+from codemode.plugins import body_within
 
 from .addresses import Address, TrustedProxies, address_text, caller_of, network_of
 from .auth import Auth, ProxyHeaderAuth, TokenAuth, asked, require_auth
@@ -31,6 +32,7 @@ from .visits import SCOPE_KEY, SEQUENCE_KEY, Visit, note_refusal
 
 _log = logging.getLogger("codemode.console")
 SIGN_OUT = "/sign-out"
+BODY_SECONDS = 30.0
 _STATIC = "/static/"
 _HEALTH = "/healthz"
 
@@ -84,6 +86,7 @@ class Guarded:
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope = {**scope}  # what is put into it is no business of those in front
+        receive = body_within(receive, BODY_SECONDS, _late)
         request = Request(scope, receive)
         try:
             response, cookie = await self._answer(request)
@@ -209,6 +212,11 @@ def _with_cookie(send: Send, header: str) -> Send:
         await send(message)
 
     return sent
+
+
+def _late() -> Problem:
+    words = f"The form was not whole within {BODY_SECONDS:g} seconds. Send it again."
+    return Problem(408, "The request took too long", words, headers={"Connection": "close"})
 
 
 def _failed(error: Exception) -> Problem:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from codemode import ALL_TENANTS, InterruptStore
+from codemode.plugins import protocol_with_header_timeout
 
 from .addresses import read_address
 from .application import Console, ConsoleOptions, Resume, approval_console, read_options
@@ -18,6 +19,7 @@ from .auth import TokenAuth, User, new_token, token_hash
 from .notices import SlackWebhook, Webhook
 
 _SECONDS_TO_END = 5
+_HEADER_SECONDS = 15.0
 _BACKLOG = 128
 
 
@@ -88,6 +90,7 @@ async def _serve(store: InterruptStore, console: Console, listening: socket.sock
 
     config = uvicorn.Config(
         console,
+        http=protocol_with_header_timeout(_HEADER_SECONDS),
         lifespan="off",
         ws="none",  # there are none here, and what serves them warns of itself
         log_level="warning",

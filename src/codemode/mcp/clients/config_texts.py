@@ -10,7 +10,7 @@ from typing import Any
 from ...data.narrowing import is_mapping, mapping_or_empty
 from ..config.jsonc import JsonError, Node
 from ..config.mistakes import short
-from ..config.reading import CONTAINERS, load_config
+from ..config.reading import CONTAINERS, containers_in, load_config
 from ..config.values import ConfigError
 from .json_edits import JsonEdits
 
@@ -92,9 +92,10 @@ def _theirs(entry: Any) -> Any:
 
 def servers_of(config_text: str) -> dict[str, Any]:
     """Return the servers that a configuration's text has. Raises `ConfigError` where it is none."""
-    doc = _read(config_text)
-    nodes = [doc.at(tuple(key.split("."))) for key in CONTAINERS]
-    return {one.key: one.node.plain() for node in nodes if node for one in node.members}
+    found: dict[str, Any] = {}
+    for _, said in containers_in(_read(config_text).root.plain()):
+        found = {**mapping_or_empty(said), **found}
+    return found
 
 
 def _read(text: str) -> JsonEdits:

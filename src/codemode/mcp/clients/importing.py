@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-from ...data.narrowing import is_mapping, list_or_empty
+from ...data.narrowing import is_mapping, list_or_empty, mapping_or_empty
 from ..config import files
 from ..config.jsonc import JsonError
 from ..config.own_entry import NAME, starts_gateway
 from ..config.places import base_folder
-from ..config.reading import load_config
+from ..config.reading import containers_in, load_config
 from ..config.values import ConfigError
+from .json_edits import JsonEdits
 from .json_file import JsonFile
 from .machines import ClientFile, Machine, found
 from .toml_file import TomlFile
@@ -26,46 +27,92 @@ MAX_BYTES = 64 * 1024 * 1024
 """A client that keeps its whole state in one file, as some do, may have written much."""
 
 MAX_SERVERS = 1_000
+_MAX_NAMED = 5
 
 
 @dataclass(frozen=True)
 class Imported:
     """What clients' files say: servers by name, VS Code's inputs, and the files in which they were found.
 
-    ``left`` are those that the gateway cannot use, with the reason.
+    ``left`` are those that the gateway cannot use, with the reason; ``notes`` say where others are, and what was read
+    from an unusual place.
     """
 
     servers: Mapping[str, Mapping[str, Any]]
     inputs: tuple[Any, ...]
     files: tuple[Path, ...]
     left: Mapping[str, str]
+    notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"<Imported: {', '.join(self.servers) or 'nothing'}>"
 
 
-def imported(client: str, machine: Machine | None = None) -> Imported:
+def imported(client: str, machine: Machine | None = None, *, folder: Path | None = None) -> Imported:
     """Return the servers of a client, as entries for our configuration; of one name in two files, the first.
 
-    Raises `ConfigError` where a file cannot be read. A client without files has none.
+    Claude Code keeps servers for folders too: those for the machine's project, else for ``folder`` or one that it is
+    in, come first, as they do in the client. Raises `ConfigError` where a file cannot be read. A client without files
+    has none.
     """
-    servers, left, inputs, seen = dict[str, Any](), dict[str, str](), list[Any](), list[Path]()
+    servers, left, inputs, seen, notes = dict[str, Any](), dict[str, str](), list[Any](), list[Path](), list[str]()
+    here = folder if machine is None or machine.project is None else machine.project
     for file in found(client, machine):
         text = text_of(file)
         if text is None:
             continue
-        said = servers_in(file, text)
-        seen += [file.path] if said and file.path not in seen else []
+        places = [*_of_folders(file, text, here, notes), (file, servers_in(file, text))]
+        if not any(said for _, said in places):
+            places.append((file, _elsewhere_in(file, text, notes)))
+        seen += [file.path] if any(said for _, said in places) and file.path not in seen else []
         inputs += inputs_in(file, text)
-        for name, entry in said.items():
-            if is_gateway(entry) or name in servers or name in left:
-                continue
-            ours = as_ours(entry, file)
-            if reason := unusable(name, ours):
-                left[name] = reason
-            else:
-                servers[name] = ours
-    return Imported(servers, tuple(inputs), tuple(seen), left)
+        for place, said in places:
+            for name, entry in said.items():
+                if is_gateway(entry) or name in servers or name in left:
+                    continue
+                ours = as_ours(entry, place)
+                if reason := unusable(name, ours):
+                    left[name] = reason
+                else:
+                    servers[name] = ours
+    return Imported(servers, tuple(inputs), tuple(seen), left, tuple(notes))
+
+
+def _of_folders(
+    file: ClientFile, text: str, here: Path | None, notes: list[str]
+) -> list[tuple[ClientFile, dict[str, Any]]]:
+    """Return the servers that Claude Code keeps for the folder ``here``; a note names the folders of others."""
+    if file.client != "claude-code" or file.scope != "user":
+        return []
+    kept: dict[Path, dict[str, Any]] = {}
+    for folder, said in servers_in(replace(file, keys=("projects",)), text).items():
+        own = mapping_or_empty(said).get("mcpServers")
+        if is_mapping(own) and own:
+            kept[Path(folder)] = dict(own)
+    around = [] if here is None else [here.resolve(), *here.resolve().parents]
+    mine = next((one for place in around for one in kept if one.resolve() == place), None)
+    others = [f"{one} ({', '.join(kept[one])})" for one in kept if one != mine]
+    if others:
+        more = f" and {len(others) - _MAX_NAMED} more" if len(others) > _MAX_NAMED else ""
+        notes.append(
+            f"{file.path} has servers for other folders, under projects, which are not taken:"
+            f" {', '.join(others[:_MAX_NAMED])}{more}; --project FOLDER takes those of a folder"
+        )
+    if mine is None:
+        return []
+    notes.append(f"{', '.join(kept[mine])}: taken from what {file.client} keeps for the folder {mine}")
+    return [(replace(file, scope="project", folder=mine), kept[mine])]
+
+
+def _elsewhere_in(file: ClientFile, text: str, notes: list[str]) -> dict[str, Any]:
+    """Return the servers of a file that has none where its client looks, but has some under the key of another."""
+    whole = tomllib.loads(text) if file.format == "toml" else JsonEdits.of(text).root.plain()
+    for place, said in containers_in(mapping_or_empty(whole)):
+        if is_mapping(said) and said:
+            own = ".".join(file.keys)
+            notes.append(f"{file.path} has its servers under {place}, where {file.client} does not look ({own})")
+            return dict(said)
+    return {}
 
 
 def dialect(file: ClientFile) -> JsonFile | TomlFile:
@@ -117,8 +164,10 @@ def as_ours(entry: Any, file: ClientFile) -> Any:
     said: Any = _escaped(entry) if file.is_literal else entry
     if file.scope == "user" or not is_mapping(said):
         return said
-    folder = base_folder(file.path)
+    folder = file.folder or base_folder(file.path)
     paths = {key: said[key] for key in ("cwd", "envFile") if isinstance(said.get(key), str)}
+    if file.folder is not None and "command" in said:
+        paths.setdefault("cwd", ".")  # where its client starts it
     return {**said, **{key: _from(folder, one) for key, one in paths.items()}}
 
 

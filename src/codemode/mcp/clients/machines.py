@@ -43,7 +43,8 @@ class Machine:
 class ClientFile:
     """One file of a client. ``keys`` lead to its servers; ``scope`` is ``user`` or ``project``.
 
-    ``is_literal`` says that the client fills in no variables, ``entry_type`` that an entry names its type.
+    ``is_literal`` says that the client fills in no variables, ``entry_type`` that an entry names its type. ``folder``
+    is where relative paths start, where that is not the folder of the file's project.
     """
 
     client: str
@@ -53,6 +54,7 @@ class ClientFile:
     scope: Literal["user", "project"] = "user"
     is_literal: bool = False
     entry_type: bool = False
+    folder: Path | None = None
 
 
 def found(client: str, machine: Machine | None = None) -> tuple[ClientFile, ...]:
@@ -78,8 +80,6 @@ def _claude_code(machine: Machine) -> list[ClientFile]:
     folder = Path(machine.environ.get("CLAUDE_CONFIG_DIR") or machine.home)
     files = [ClientFile("claude-code", folder / ".claude.json", entry_type=True)]
     if machine.project is not None:
-        own = ("projects", str(machine.project), "mcpServers")
-        files.append(ClientFile("claude-code", folder / ".claude.json", own, scope="project", entry_type=True))
         files.append(ClientFile("claude-code", machine.project / ".mcp.json", scope="project", entry_type=True))
     return files
 

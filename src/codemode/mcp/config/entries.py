@@ -48,6 +48,19 @@ class Entry:
         return None if value is None else self.filling.text(checks.some_text(value, path), path)
 
 
+def unfolded(said: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return an entry whose ``command`` is an object, as Zed writes it, with program, arguments and variables apart."""
+    command = said.get("command")
+    if not isinstance(command, Mapping):
+        return said
+    inner = cast("Mapping[str, Any]", command)
+    program = inner.get("path", inner.get("command"))
+    if not isinstance(program, str):
+        return said
+    more = {key: inner[key] for key in ("args", "env") if key in inner}
+    return {**more, **said, "command": program}
+
+
 def reached(entry: Entry) -> dict[str, Any]:
     """Return how the server is reached, as fields of a `ServerConfig`. Raises `MistakeError`."""
     transport = _transport(entry)

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from ...data.narrowing import list_or_empty, mapping_or_empty
 from . import checks, files, own_keys, places
-from .entries import Entry
+from .entries import Entry, unfolded
 from .filling import Filling
 from .mistakes import MistakeError, inside, near, short
 from .own_entry import configuration_of, starts_gateway
@@ -21,8 +21,11 @@ from .variables import Variables
 
 MAX_SERVERS = 1_000
 
-CONTAINERS = ("mcpServers", "servers", "mcp_servers", "mcp.servers")
-"""Where clients keep their servers: most of them, VS Code, Codex, and VS Code's settings."""
+CONTAINERS = ("mcpServers", "servers", "mcp_servers", "mcp.servers", "context_servers")
+"""Where clients keep their servers: most of them, VS Code, Codex, VS Code's settings, Zed."""
+
+_HOW = frozenset({"command", "cmd", "url", "serverUrl", "httpUrl"})
+"""What tells a server from other objects, each of these says how it is reached."""
 
 
 def load_config(
@@ -58,7 +61,7 @@ def _config(whole: Mapping[str, Any], path: Path | None, variables: Variables, s
     for name, place, said in _entries(whole, found.problems):
         filling = Filling(variables)
         try:
-            entry = Entry(checks.an_object(said, place), place, folder, filling)
+            entry = Entry(unfolded(checks.an_object(said, place)), place, folder, filling)
             if is_turned_off(entry.said, place):
                 found.disabled.append(name)
             else:
@@ -103,7 +106,12 @@ def _top(
     return top, settings_of(top, filling.secrets, state, lambda text: places.at(folder, text, variables.environ))
 
 
-def _containers(whole: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def containers_in(whole: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield what holds servers in a client's file, with its place: a key of `CONTAINERS`, or one of other clients.
+
+    These are ``mcp`` alone (opencode), where it holds servers, and ``mcpServers`` in another object or behind a dot, as
+    in ``amp.mcpServers``.
+    """
     for key in CONTAINERS:
         first, _, rest = key.partition(".")
         said = whole.get(key)
@@ -111,14 +119,36 @@ def _containers(whole: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             said = cast("Mapping[str, Any]", nested).get(rest)
         if said is not None:
             yield key, said
+    for key, said in whole.items():
+        if key.endswith(f".{CONTAINERS[0]}") or (key == "mcp" and _holds_servers(said)):
+            yield key, said
+        elif key != "codemode" and isinstance(nested := mapping_or_empty(said).get(CONTAINERS[0]), Mapping):
+            yield f"{key}.{CONTAINERS[0]}", nested
+
+
+def _holds_servers(said: Any) -> bool:
+    return any(not _HOW.isdisjoint(mapping_or_empty(one)) for one in mapping_or_empty(said).values())
+
+
+def _named(place: str, said: Any) -> Iterator[tuple[str, str, Any]]:
+    """Yield name, path and object of each server of a container; those of an array have their names in them."""
+    if isinstance(said, list) and said:
+        for index, one in enumerate(cast("list[Any]", said)):
+            path = f"{place}[{index}]"
+            name = mapping_or_empty(one).get("name")
+            if not isinstance(name, str):
+                raise MistakeError(path, 'this needs a name; or write an object: {"mcpServers": {"name": {...}}}')
+            yield name, path, one
+        return
+    for name, one in checks.an_object(said, place).items():
+        yield name, inside(place, name), one
 
 
 def _entries(whole: Mapping[str, Any], problems: list[ConfigProblem]) -> Iterator[tuple[str, str, Any]]:
     """Yield name, path and object of each server. A name in two places is used once, and told."""
     seen = dict[str, str]()
-    for place, said in _containers(whole):
-        for name, one in checks.an_object(said, place).items():
-            path = inside(place, name)
+    for place, said in containers_in(whole):
+        for name, path, one in _named(place, said):
             if name in seen:
                 problems.append(ConfigProblem(name, path, f"{seen[name]} has the same name and is used; rename one"))
             elif len(seen) == MAX_SERVERS:
@@ -140,7 +170,7 @@ def _declared(whole: Mapping[str, Any], key: str) -> dict[str, str]:
 
 
 def _none_left(whole: Mapping[str, Any], found: _Found) -> ConfigProblem:
-    place = next((key for key, _ in _containers(whole)), None)
+    place = next((key for key, _ in containers_in(whole)), None)
     if found.problems:
         return ConfigProblem(None, place or CONTAINERS[0], "no server is left; mend those above")
     if found.disabled:
@@ -148,10 +178,13 @@ def _none_left(whole: Mapping[str, Any], found: _Found) -> ConfigProblem:
     if place:
         return ConfigProblem(None, place, "there is no server; add one with `codemode mcp add NAME URL|-- COMMAND...`")
     meant = next((key for key in whole if near(key, CONTAINERS)), None)
-    bare = next((key for key, one in whole.items() if {"command", "url"} & mapping_or_empty(one).keys()), None)
+    bare = next((key for key, one in whole.items() if not _HOW.isdisjoint(mapping_or_empty(one))), None)
+    other = next((key for key, one in whole.items() if _holds_servers(one)), None)
     hint = "add one with `codemode mcp add`"
     if meant:
         hint = f"the file has {short(meant)}{near(meant, CONTAINERS)}"
     elif bare:
         hint = f'{short(bare)} and all other servers belong into it, as in {{"mcpServers": {{{short(bare)}: ...}}}}'
+    elif other:
+        hint = f"the file has servers under {short(other)}; call that key {CONTAINERS[0]}"
     return ConfigProblem(None, CONTAINERS[0], f"this key is missing, and with it all servers; {hint}")

@@ -143,7 +143,7 @@ class HttpApp:
             scope = self._proxies.told(scope)
             place = self._places.of(scope)
             with place.in_use():
-                await self._http({**scope, PLACE_KEY: place}, Incoming(receive, place, self._limits.body_bytes), send)
+                await self._http({**scope, PLACE_KEY: place}, Incoming(receive, place, self._limits), send)
 
     async def _http(self, scope: Scope, incoming: Incoming, send: Send) -> None:
         try:

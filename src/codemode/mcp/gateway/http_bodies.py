@@ -10,6 +10,7 @@ from pydantic_core import from_json
 from starlette.types import Message, Receive, Scope
 
 from ...data.narrowing import is_object
+from ...host.http_timeouts import body_within
 from ...host.threads import off_loop
 from .callers import PLACE_KEY
 from .http_answers import Refused
@@ -32,20 +33,21 @@ class Head(NamedTuple):
 class Incoming:
     """The ``receive`` of a request, which knows whether its body has come to its end.
 
-    What comes counts in its ``place``, up to ``most_bytes``, which nobody behind it keeps more of. ``refused`` is why
-    no more of it was given.
+    What comes counts in its ``place``, up to ``limits.body_bytes``, which nobody behind it keeps more of, and comes
+    within ``limits.body_seconds``. ``refused`` is why no more of it was given.
     """
 
-    def __init__(self, receive: Receive, place: Place, most_bytes: int) -> None:
-        self._receive, self._place, self._most_bytes = receive, place, most_bytes
+    def __init__(self, receive: Receive, place: Place, limits: HttpLimits) -> None:
+        self._receive = body_within(receive, limits.body_seconds, lambda: _late(limits))
+        self._place, self._most_bytes = place, limits.body_bytes
         self._is_whole, self._bytes = False, 0
         self.refused: Refused | None = None
 
     async def __call__(self) -> Message:
-        """Return what comes next. Raises `Refused` where there is no room for it."""
-        message = await self._next()
-        self._bytes += len(message.get("body", b""))
+        """Return what comes next. Raises `Refused` where there is no room for it, and where it comes too slowly."""
         try:
+            message = await self._next()
+            self._bytes += len(message.get("body", b""))
             self._place.hold(min(self._bytes, self._most_bytes))
         except Refused as refused:
             self.refused = refused
@@ -55,7 +57,7 @@ class Incoming:
     async def drain(self) -> None:
         """Take what is left of a body, within bounds: a connection closed before would take the answer with it."""
         left = max(self._most_bytes, _LEAST_DRAINED_BYTES)
-        with contextlib.suppress(TimeoutError):
+        with contextlib.suppress(TimeoutError, Refused):
             async with asyncio.timeout(_DRAIN_SECONDS):
                 while not self._is_whole and left > 0:
                     left -= len((await self._next()).get("body", b""))
@@ -69,7 +71,7 @@ class Incoming:
 async def read_body(scope: Scope, receive: Receive, limits: HttpLimits) -> tuple[Receive, Head]:
     """Return a ``receive`` that gives the whole body at once, and what is known of the request in it.
 
-    It counts in the request's place. Raises `Refused` for what is too long, large or slow, for which there is no room,
+    It counts in the request's place. Raises `Refused` for what is too long or large, for which there is no room,
     and for an id that JSON-RPC does not have.
     """
     place: Place = scope[PLACE_KEY]
@@ -77,11 +79,7 @@ async def read_body(scope: Scope, receive: Receive, limits: HttpLimits) -> tuple
     if declared is None or declared > limits.body_bytes:
         raise Refused(413, f"A message is at most {limits.body_bytes} bytes")
     place.hold(declared)  # who is let in has room for all of it
-    try:
-        async with asyncio.timeout(limits.body_seconds):
-            body = await _whole(receive, limits.body_bytes)
-    except TimeoutError:
-        raise Refused(408, f"The message has not come within {limits.body_seconds:g} s") from None
+    body = await _whole(receive, limits.body_bytes)
     # Counted before it is read: what many small values cost grows far beyond their bytes.
     values = body.count(b"[") + body.count(b"{") + body.count(b",")
     if values > limits.body_items:
@@ -90,6 +88,10 @@ async def read_body(scope: Scope, receive: Receive, limits: HttpLimits) -> tuple
     if len(body) <= _READ_AT_ONCE_BYTES:
         return _again(body, receive), _head_of(body)
     return _again(body, receive), await off_loop(lambda: _head_of(body))
+
+
+def _late(limits: HttpLimits) -> Refused:
+    return Refused(408, f"The message has not come within {limits.body_seconds:g} s")
 
 
 def _head_of(body: bytes) -> Head:

@@ -9,18 +9,14 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING
 
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from ...host.http_timeouts import protocol_with_header_timeout
 from ..config.values import ConfigError
 from .http_app import MCP_PATH, HttpApp, Served, http_app
 from .http_settings import HttpLimits
 from .http_token_checks import is_loopback
-
-if TYPE_CHECKING:
-    from asyncio import TimerHandle, Transport
 
 _BACKLOG = 128
 _SIGN_IN = (
@@ -82,7 +78,7 @@ def _said(line: str) -> None:
 def _server(app: HttpApp, limits: HttpLimits) -> _Server:
     config = uvicorn.Config(
         app,
-        http=_patient(limits.header_seconds),
+        http=protocol_with_header_timeout(limits.header_seconds),
         lifespan="off",
         ws="none",
         log_config=None,
@@ -133,38 +129,6 @@ class _Server(uvicorn.Server):
     def _end(self, number: signal.Signals) -> None:
         self.force_exit = self.should_exit and number == signal.SIGINT
         self.should_exit = self._is_told = True
-
-
-def _patient(seconds: float) -> type[asyncio.Protocol]:
-    """Return uvicorn's protocol with an end to its patience: half a request holds a connection for ``seconds``."""
-
-    class Patient(H11Protocol):
-        _waiting: TimerHandle | None = None
-
-        def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
-            super().connection_made(transport)
-            self._wait()
-
-        def data_received(self, data: bytes) -> None:
-            super().data_received(data)
-            if self.cycle is not None and not self.cycle.response_complete:  # type: ignore[reportUnnecessaryComparison]
-                self._wait_no_more()
-            elif self._waiting is None:
-                self._wait()
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            self._wait_no_more()
-            super().connection_lost(exc)
-
-        def _wait(self) -> None:
-            self._waiting = self.loop.call_later(seconds, self.transport.close)
-
-        def _wait_no_more(self) -> None:
-            if self._waiting is not None:
-                self._waiting.cancel()
-                self._waiting = None
-
-    return Patient
 
 
 def _bound(host: str, port: int) -> socket.socket:

@@ -198,6 +198,10 @@ async def raw(url: str, *, sent: bytes) -> bytes:
 
 
 HEAD = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+SIGN_IN = (
+    b"POST /console/sign-in HTTP/1.1\r\nHost: localhost\r\nSec-Fetch-Site: same-origin\r\n"
+    b"Content-Type: application/x-www-form-urlencoded\r\n"
+)
 
 
 @pytest.mark.parametrize(
@@ -208,6 +212,7 @@ HEAD = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json
         (HEAD, b""),
         (HEAD + b"Content-Length: 100\r\n\r\n{", b"408"),
         (HEAD + b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n", b"408"),
+        (SIGN_IN + b"Content-Length: 100\r\n\r\nt", b"408"),
         (HEAD + b"Content-Length: 99999999999\r\n\r\n{", b"413"),
         (b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nGET /h", b"200"),
         (b"GET /healthz HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", b"400"),

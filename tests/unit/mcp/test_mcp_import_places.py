@@ -1,0 +1,134 @@
+"""Servers that a client keeps in another place than usual: taken, or named with the way to take them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from suite import each_row
+
+from codemode.cli import main
+from codemode.mcp import ConfigError, load_config
+from codemode.mcp.clients.config_texts import added, servers_of
+from codemode.mcp.clients.importing import Imported, imported
+from codemode.mcp.clients.machines import Machine, found
+
+ONE = {"command": "one"}
+
+
+def taken(tmp_path: Path, client: str, said: Any, folder: Path | None = None, project: Path | None = None) -> Imported:
+    machine = Machine({"HOME": str(tmp_path)}, "linux", project)
+    path = found(client, machine)[0].path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(said if isinstance(said, str) else json.dumps(said))
+    return imported(client, machine, folder=folder)
+
+
+def kept_for(*folders: Path, **own: Any) -> dict[str, Any]:
+    projects = {str(one): {"mcpServers": {one.name: {"command": f"./{one.name}"}}, "history": []} for one in folders}
+    return {"mcpServers": own, "projects": {**projects, "/nothing": {"mcpServers": {}}, "/none": {}, "/odd": 7}}
+
+
+def test_servers_that_claude_code_keeps_for_the_folder_are_taken_and_start_there(tmp_path: Path):
+    work = tmp_path / "work"
+    (work / "deep").mkdir(parents=True)
+    for folder in (work, work / "deep"):
+        servers = taken(tmp_path, "claude-code", kept_for(work, docs=ONE), folder).servers
+        assert servers == {"work": {"command": "./work", "cwd": str(work)}, "docs": ONE}, folder
+
+
+def test_servers_that_claude_code_keeps_for_other_folders_are_named(tmp_path: Path):
+    found_here = taken(tmp_path, "claude-code", kept_for(tmp_path / "a", tmp_path / "b", docs=ONE), tmp_path / "c")
+    assert list(found_here.servers) == ["docs"]
+    (note,) = found_here.notes
+    assert f"{tmp_path / 'a'} (a), {tmp_path / 'b'} (b); --project FOLDER takes" in note
+
+
+def test_the_project_of_the_machine_counts_for_the_folder(tmp_path: Path):
+    said = kept_for(tmp_path / "a", tmp_path / "b")
+    assert list(taken(tmp_path, "claude-code", said, tmp_path / "a", tmp_path / "b").servers) == ["b"]
+
+
+def test_of_one_name_the_server_of_the_folder_counts_as_it_does_in_the_client(tmp_path: Path):
+    said = kept_for(tmp_path / "a", a={"command": "other"})
+    assert taken(tmp_path, "claude-code", said, tmp_path / "a").servers["a"]["command"] == "./a"
+
+
+@each_row(
+    "client, said, place",
+    [
+        ("cursor", {"servers": {"x": ONE}}, "servers"),
+        ("vscode", {"mcpServers": {"x": ONE}}, "mcpServers"),
+        ("claude-desktop", {"mcp": {"x": ONE}}, "mcp"),
+        ("claude-code", {"context_servers": {"x": ONE}}, "context_servers"),
+        ("codex", '[mcpServers.x]\ncommand = "one"\n', "mcpServers"),
+    ],
+)
+def test_servers_under_the_key_of_another_client_are_taken_with_a_note(
+    tmp_path_factory: pytest.TempPathFactory, client: str, said: Any, place: str
+):
+    result = taken(tmp_path_factory.mktemp("home"), client, said)
+    assert result.servers == {"x": ONE}
+    assert f"has its servers under {place}, where {client} does not look" in result.notes[0]
+
+
+@each_row(
+    "said, names",
+    [
+        ({"context_servers": {"x": {"command": {"path": "one", "args": ["a"], "env": {"K": "v"}}}}}, ["x"]),
+        ({"mcp": {"x": {"type": "local", "command": ["one", "a"], "environment": {"K": "v"}}, "theme": 1}}, ["x"]),
+        ({"amp.mcpServers": {"x": {"command": "one", "args": ["a"], "env": {"K": "v"}}}}, ["x"]),
+        ({"settings": {"mcpServers": {"x": {"command": "one", "args": ["a"], "env": {"K": "v"}}}}}, ["x"]),
+        ({"mcpServers": [{"name": "x", "command": "one", "args": ["a"], "env": {"K": "v"}}]}, ["x"]),
+    ],
+)
+def test_the_keys_of_other_clients_are_understood(said: dict[str, Any], names: list[str]):
+    config = load_config(said)
+    assert [one.name for one in config.servers] == names, config.problems
+    (server,) = config.servers
+    assert (server.command, server.args, dict(server.env)) == ("one", ("a",), {"K": "v"})
+
+
+def test_settings_called_mcp_are_no_servers():
+    said = {"mcp": {"allowed": ["x"], "serverCommand": "y"}, "mcpServers": {"a": ONE}}
+    assert [one.name for one in load_config(said).servers] == ["a"]
+
+
+def test_a_key_that_nobody_knows_is_named_where_it_holds_servers():
+    (problem,) = load_config({"extensions": {"x": {"cmd": "one"}}}).problems
+    assert 'the file has servers under "extensions"; call that key mcpServers' in str(problem)
+
+
+def test_a_list_of_servers_without_names_is_a_mistake_with_its_place():
+    with pytest.raises(ConfigError, match=r"mcpServers\[1\]: this needs a name"):
+        load_config({"mcpServers": [{"name": "x", "command": "one"}, {"command": "two"}]})
+
+
+def test_a_server_of_any_known_key_is_not_added_again():
+    text = json.dumps({"mcp": {"x": ONE}, "mcpServers": {}})
+    assert list(servers_of(text)) == ["x"]
+    with pytest.raises(ConfigError, match="there is a server"):
+        added(text, "x", ONE)
+
+
+def test_the_command_takes_what_is_kept_for_the_folder_it_is_started_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    for name in ("CLAUDE_CONFIG_DIR", "XDG_CONFIG_HOME", "CODEMODE_MCP_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+    (tmp_path / ".claude.json").write_text(json.dumps(kept_for(tmp_path / "here", tmp_path / "there")))
+    monkeypatch.chdir(tmp_path / "here")
+    assert main(["mcp", "import", "--from", "claude-code"]) == 0
+    out, err = capsys.readouterr()
+    assert "  here\n1 server in " in out
+    assert f"here: taken from what claude-code keeps for the folder {tmp_path / 'here'}" in err
+    assert f"{tmp_path / 'there'} (there)" in err
+    assert main(["mcp", "import", "--from", "claude-code", "--project", str(tmp_path / "there")]) == 0
+    assert "  there\n" in capsys.readouterr().out
+    assert main(["mcp", "import", "--from", "claude-code", "--project", str(tmp_path / "none")]) == 2
+    assert "--project takes a folder" in capsys.readouterr().err
