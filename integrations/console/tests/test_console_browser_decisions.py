@@ -71,7 +71,7 @@ async def test_a_wrong_token_signs_nobody_in(desk: Desk, visitor: Visitor) -> No
 async def test_the_printed_url_signs_in_and_leaves_nothing_of_the_token(hall: Any, tmp_path: Path) -> None:
     from playwright.async_api import expect
 
-    with command(tmp_path, "--database", "sqlite:///approvals.db") as (_, line):
+    with command(tmp_path, "--database", "sqlite:///approvals.db", "--create") as (_, line):
         url = line.split()[-1]
         origin, token = url.partition("/sign-in#token=")[::2]
         async with visiting(hall, [origin]) as visitor:

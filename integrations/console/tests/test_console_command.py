@@ -92,7 +92,8 @@ def test_with_a_file_of_tokens_no_token_is_made(tmp_path: Path) -> None:
 
     users = {token_hash(ANA): {"name": "ana", "tenants": "*"}}
     (tmp_path / "tokens.json").write_text(json.dumps(users), encoding="utf-8")
-    with command(tmp_path, "--database", f"sqlite:///{tmp_path}/a.db", "--tokens", "tokens.json") as (process, line):
+    arguments = ("--database", f"sqlite:///{tmp_path}/a.db", "--create", "--tokens", "tokens.json")
+    with command(tmp_path, *arguments) as (process, line):
         assert re.fullmatch(r"Sign in at http://127\.0\.0\.1:\d+/\n", line)
         with httpx.Client(base_url=line.split()[-1], headers=OWN, timeout=60) as browser:
             assert browser.post("/sign-in", data={"token": ANA}).status_code == 303
@@ -115,6 +116,7 @@ def test_with_a_file_of_tokens_no_token_is_made(tmp_path: Path) -> None:
     (["--database", "sqlite:///"], "is no database"),
     (["--database", "sqlite:///none/x.db"], "no folder"),
     (["--database", "sqlite:///bad.json"], "database"),
+    (["--database", "sqlite:///b.db"], "there is no database b.db (did you mean a.db?); correct"),
 ])  # fmt: skip
 def test_what_cannot_be_used_is_said_before_anything_is_served(
     arguments: list[str],
@@ -125,7 +127,9 @@ def test_what_cannot_be_used_is_said_before_anything_is_served(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("bad.json").write_text(f'{{"{ANA}": {{"name": "ana", "tenants": "*"}}}}' * 50, encoding="utf-8")
+    Path("a.db").touch()
     assert main(["console", "--database", "sqlite:///a.db", "--port", "0", *arguments]) == 2
+    assert not Path("b.db").exists()
     said = capsys.readouterr()
     assert words in said.err
     assert said.out == ""
@@ -141,5 +145,5 @@ def test_it_says_how_to_install_what_is_missing(
             for name in [one for one in sys.modules if one.startswith("codemode_console")]:
                 patched.delitem(sys.modules, name)
             patched.setitem(sys.modules, missing, None)
-            assert main(["console", "--database", f"sqlite:///{tmp_path}/a.db"]) == 2
+            assert main(["console", "--database", f"sqlite:///{tmp_path}/a.db", "--create"]) == 2
         assert "in a clone of the repository pip install ./integrations/console" in capsys.readouterr().err

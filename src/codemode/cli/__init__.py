@@ -172,6 +172,7 @@ def _add_console(commands: Any) -> None:
         required=True,
         help="sqlite:///approvals.db, or postgresql://user@host/name (needs codemode-toolkit[postgres])",
     )
+    console.add_argument("--create", action="store_true", help="create the database where it does not exist")
     console.add_argument(
         "--tools", metavar="FILE", help="Python file with the tools: decided programs go on here (none: elsewhere)"
     )

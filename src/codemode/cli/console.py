@@ -14,6 +14,7 @@ from ..errors import CodeModeError
 from ..stores.postgres import PostgresInterruptStore
 from ..stores.protocol import InterruptStore
 from ..stores.sqlite import SqliteInterruptStore
+from .databases import require_database
 from .describe import tool_over
 from .exits import DONE, UsageError
 from .seldom import tell_seldom
@@ -33,6 +34,7 @@ def console(options: argparse.Namespace) -> int:
     if keys := _keys():
         set_continuation_signing_key(keys)  # also without tools: what programs have done is read with it
     store = _store(options.database)
+    require_database(options.database, create=options.create)
     auth = None if options.tokens is None else _auth(package, options.tokens)
     resume = None if options.tools is None else _resume(options.tools, options.app, store)
     try:

@@ -21,8 +21,8 @@ from ..trace.visible_text import counted, visible
 from . import mcp_remembered
 from .exits import DONE, FAILED, UsageError
 from .mcp_cards import card, table, waiting, whole_record
-from .mcp_setup import configuration, typed, warn
-from .mcp_store import actor, with_store
+from .mcp_setup import typed, warn
+from .mcp_store import actor, configured_store, with_store
 from .mcp_terminal import controlling_terminal
 
 if TYPE_CHECKING:
@@ -40,22 +40,23 @@ def run(options: argparse.Namespace) -> int:
     """List what waits, show one run, decide after asking at the terminal, or do what is about remembered answers."""
     if options.action in ("remembered", "forget"):
         return mcp_remembered.run(options)
-    config = configuration(options)
+    config = configured_store(options)
     if options.action is None:
-        return _list(config)
+        return _list(config, options)
     if options.action == "show":
         return _show(config, options)
     return _decide(config, options)
 
 
-def _list(config: GatewayConfig) -> int:
+def _list(config: GatewayConfig, options: argparse.Namespace) -> int:
     found = asyncio.run(with_store(config, _all_waiting))
     calls = sum(len(waiting(one)) for one in found)
     if calls:
         print(table(found))
     else:
-        said = "" if config.path is None else f" with the configuration {visible(str(config.path))}"
-        warn(f"this is of the gateway{said}; --config names another one's")
+        if options.store is None:
+            said = "" if config.path is None else f" with the configuration {visible(str(config.path))}"
+            warn(f"this is of the gateway{said}; --config names another one's")
     print(f"{counted(calls, 'call')} of {counted(len(found), 'run')} {'waits' if calls == 1 else 'wait'} for a person")
     return DONE
 

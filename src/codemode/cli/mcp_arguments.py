@@ -158,6 +158,7 @@ def _add_signing_in(parts: Any) -> None:
 
 def _add_approvals(parts: Any) -> None:
     approvals = _part(parts, "approvals", "show the calls that wait for a person, or decide about one in the terminal")
+    _add_store(approvals, store=None, create=False)
     doing = approvals.add_subparsers(dest="action", metavar="action")
     for name, told in (
         ("approve", "let calls run, after showing them and asking"),
@@ -180,9 +181,22 @@ def _add_approvals(parts: Any) -> None:
             how.add_argument("--input", metavar="JSON", help="run it with this input instead; of one call")
             how.add_argument("--happened", metavar="JSON", help="of a call in doubt: it has happened, and gave this")
             how.add_argument("--run-again", action="store_true", help="of a call in doubt: it has not happened")
+        _add_store(parser)
         if name != "show":
             parser.add_argument("--reason", default="", help="why, for the record")
     _add_remembered(doing)
+
+
+def _add_store(
+    parser: argparse.ArgumentParser, *, store: Any = argparse.SUPPRESS, create: Any = argparse.SUPPRESS
+) -> None:
+    parser.add_argument(
+        "--store",
+        metavar="URL",
+        default=store,
+        help="of this database, sqlite:///FILE or postgresql://..., in place of the gateway's (codemode.store)",
+    )
+    parser.add_argument("--create", action="store_true", default=create, help="create it where it does not exist")
 
 
 def _add_remembered(doing: Any) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import CodeModeError
 from ..trace.visible_text import aligned, counted, one_line, visible
+from .databases import require_database
 from .exits import DONE, UsageError
 from .mcp_cards import shown_time
 from .mcp_setup import configuration, typed, warn
@@ -63,11 +64,11 @@ def _forget(remembered: Remembered, config: GatewayConfig, options: argparse.Nam
         raise UsageError(_nothing_of_that_name(kept, options))
     gone = [one for one in meant if remembered.revoke(one.principal, one.server, one.tool)]
     print(f"took back {counted(len(gone), 'answer')} about {_named(options)}: gateways that run ask again")
-    _write_down(gone, config)
+    _write_down(gone, config, create=options.create)
     return DONE
 
 
-def _write_down(gone: Sequence[RememberedAnswer], config: GatewayConfig) -> None:
+def _write_down(gone: Sequence[RememberedAnswer], config: GatewayConfig, *, create: bool) -> None:
     """Write into the audit what was taken back: behind it, for a store that is away is to keep nobody from that."""
     from ..mcp.approvals.later_calls import note_forgotten
 
@@ -76,8 +77,10 @@ def _write_down(gone: Sequence[RememberedAnswer], config: GatewayConfig) -> None
             await note_forgotten(one, store, actor=actor())
 
     try:
+        if config.settings.store is not None:
+            require_database(config.settings.store, create=create)
         asyncio.run(with_store(config, written))
-    except (CodeModeError, OSError, ValueError) as error:
+    except (CodeModeError, OSError, UsageError, ValueError) as error:
         warn(f"that holds, but no line of it was written into the audit: {error}")
 
 

@@ -2,15 +2,55 @@
 
 from __future__ import annotations
 
+import argparse
 import getpass
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
+
+from .databases import require_database, sqlite_file
+from .exits import UsageError
+from .mcp_setup import config_path, configuration
 
 if TYPE_CHECKING:
     from ..mcp.config.values import GatewayConfig
     from ..stores.protocol import InterruptStore
 
 Found = TypeVar("Found")
+
+
+def configured_store(options: argparse.Namespace) -> GatewayConfig:
+    """Return the configuration, with the store that --store names.
+
+    Raises `UsageError` where that does not exist, or the one that the configuration names: that of the state folder is
+    the gateway's own, and is made.
+    """
+    if options.store is None:
+        config = configuration(options)
+    else:
+        config = _config_of(options)
+        config = replace(config, settings=replace(config.settings, store=_checked(options.store)))
+    if config.settings.store is not None:
+        require_database(config.settings.store, create=options.create)
+    return config
+
+
+def _config_of(options: argparse.Namespace) -> GatewayConfig:
+    from ..mcp.config.places import state_folder
+    from ..mcp.config.values import GatewayConfig, GatewaySettings
+
+    if options.config is not None or config_path(options).is_file():
+        return configuration(options)
+    return GatewayConfig(settings=GatewaySettings(state_folder=state_folder()))
+
+
+def _checked(url: str) -> str:
+    file = sqlite_file(url)
+    if file is not None and file.name:
+        return f"sqlite:///{file.absolute()}"
+    if url.startswith(("postgresql://", "postgres://")):
+        return url
+    raise UsageError("--store takes the URL of a database: sqlite:///FILE, or postgresql://USER@HOST/NAME")
 
 
 async def with_store(config: GatewayConfig, work: Callable[[InterruptStore], Awaitable[Found]]) -> Found:
