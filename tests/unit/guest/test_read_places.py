@@ -52,6 +52,9 @@ CASES = [
     ("this.a['b']", "b", "1:1", "1:1"),
     ("f(1);\nthis.a['b']", "b", "1:1", "2:1"),
     ("class A {\n  #b = this.a.b\n}\nnew A()", "b", "2:1", "2:8"),
+    # Of the fields of a class the engine says line 0.
+    ("this.a.b;\nclass A {\n  a = 1;\n  b = this.a.b\n}\nnew A()", "b", "0:1", "4:7"),
+    ("this.a.b;\nclass A {\n  a = 1;\n}\nnew A()", "b", "0:1", "0:1"),
 ]
 
 

@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 
     from tree_sitter import Node, Tree
 
-    Function = tuple[int, int, int]  # first byte, first byte of the body, end
+    Function = tuple[int, int, int, bool]  # first byte, first byte of the body, end, whether it makes a field
 
 
 MAX_TEXT_BYTES = 256 << 10
 MAX_CHAIN = 64
+NOWHERE = -1  # what the engine says, as line 0, of the fields of a class before the first place in them
 NEAR_BYTES = 2  # where the engine names the end of the statement before
 THREW = 'X{"name":"TypeError","message":"'
 STACK = '","stack":"'
@@ -107,7 +108,8 @@ class _Search:
                 self._see_source(node)
         if node.type in FUNCTIONS:
             body = node.child_by_field_name("body") or node.child_by_field_name("value") or node
-            self._open.append((node.start_byte, body.start_byte, node.end_byte))
+            is_field = node.type == "public_field_definition"
+            self._open.append((node.start_byte, body.start_byte, node.end_byte, is_field))
             self._functions.append(self._open[-1])
         return True
 
@@ -120,7 +122,7 @@ class _Search:
         fitting = [
             (start, at)
             for start, at, function in self._candidates
-            if self._told <= start and (function == innermost or self._is_beginning(function))
+            if self._told <= start and self._fits(function, innermost)
         ]
         if not fitting:
             return None
@@ -128,8 +130,12 @@ class _Search:
         is_near = start - self._told <= NEAR_BYTES and b"\n" not in self._data[self._told : start]
         return None if is_near else at
 
-    def _is_beginning(self, function: Function | None) -> bool:
-        """Tell whether the engine's place is where a function begins: on its first line, and before its body."""
+    def _fits(self, function: Function | None, innermost: Function | None) -> bool:
+        """Tell whether the engine's place may be of this function: in it, or on its first line and before its body."""
+        if self._told == NOWHERE:
+            return function is not None and function[3]
+        if function == innermost:
+            return True
         if function is None or self._told > function[1]:
             return False
         return self._data.count(b"\n", self._told, max(function[0], self._told)) == 0
@@ -189,6 +195,8 @@ def _is_unplaced(node: Node) -> bool:
 def _offset(data: bytes, line: int, column: int) -> int | None:
     """Return the byte of a place, or None for one that the text has not."""
     start = 0
+    if line == 0:
+        return NOWHERE
     for _ in range(line - 1):
         start = data.find(b"\n", start) + 1
         if start == 0:
