@@ -25,6 +25,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.prebuilt import ToolNode
 from scripted_agent import CONFIG, Session, agent, content
+from waiting import until, within
 
 done: list[int] = []
 NOTE = "return await tools.note({ n: 1 });"
@@ -145,8 +146,7 @@ def test_an_agent_that_is_gone_is_forgotten():
     assert content(Session(graph).start()) == "1"
     assert len(own._limits) == 1
     del graph
-    gc.collect()
-    assert len(own._limits) == 0
+    within(until(lambda: gc.collect() >= 0 and not own._limits))  # a thread may hold on to its last call for a moment
 
 
 def test_nothing_is_inside_outside():
