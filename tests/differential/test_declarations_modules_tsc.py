@@ -18,7 +18,7 @@ from codemode.surfaces.modules.builtin_declarations import DISCOVERY, ERRORS
 from codemode.surfaces.modules.declarations import declarations_for, declare_server, declare_tool
 from codemode.surfaces.modules.listing import ListedServer
 
-pytestmark = pytest.mark.node
+pytestmark = [pytest.mark.node, pytest.mark.full]
 WORDS_TEXT = """
     arguments await break case catch class const continue debugger default delete do else enum eval export extends false
     finally for function globalThis if implements import in instanceof interface let new null package private protected

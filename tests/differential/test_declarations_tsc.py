@@ -14,12 +14,13 @@ from jsonschema import validators
 from schema_oddities import ODDITIES
 from schema_zoo import FEATURES, Specimen, mcp_schemas, mcp_tools
 from schema_zoo_models import python_schemas
+from suite import rounds
 from typescript_compiler import TypeScriptCompiler, problems_of
 
 from codemode.signatures.declarations import declare_tools
 from codemode.signatures.examples import sample_value
 
-PER_SCHEMA = 40
+PER_SCHEMA = rounds(8, 40)
 # Keywords that bind one type only say nothing of other types; the declaration shows the type that was meant.
 MEANT = {
     "pattern_only": {str},
@@ -126,7 +127,7 @@ def test_verdicts_equal_those_of_jsonschema(compiled: tuple[_Program, dict[int, 
 def test_nothing_that_fits_is_refused(compiled: tuple[_Program, dict[int, str]]) -> None:
     program, problems = compiled
     fitting = [check for check in program.checks if _fits(check.specimen.schema, check.instance) and _is_meant(check)]
-    assert len(fitting) > 500
+    assert len(fitting) > rounds(200, 500)
     refused = [f"{c.specimen.name}: {c.instance!r}: {problems[c.line]}" for c in fitting if c.line in problems]
     assert refused == []
 

@@ -92,7 +92,7 @@ def test_each_mistake_by_itself(node: NodeAnswers, mistake: str):
             )
 
 
-@settings(max_examples=rounds(120, 600), deadline=None)
+@settings(max_examples=rounds(60, 600), deadline=None)
 @given(st.integers(0, 2**64 - 1))
 def test_programs_of_all_forms(node: NodeAnswers, seed: int):
     compared(node, program(Random(seed), may_fail=False))
@@ -107,6 +107,7 @@ def test_programs_with_mistakes(node: NodeAnswers, seed: int):
     assert stages[0] == "unknown" or (stages[0] == "syntax") == (stages[1] == "syntax"), source
 
 
+@pytest.mark.full
 def test_few_programs_are_not_understood(node: NodeAnswers):
     stages = Counter(compared(node, program(Random(seed), may_fail=False)) for seed in range(400))
     assert stages["unknown"] <= 12
@@ -187,6 +188,7 @@ def test_types_are_those_that_node_strips(node: NodeAnswers, source: str):
     assert compared(node, f"import {{ a as z1 }} from 'm'\n{source}\nlog(z1)\nnull.x", strip=True) == "run"
 
 
+@pytest.mark.full
 def test_plain_javascript_modules_keep_their_text():
     """Every module that ships with Node's npm: what is not an import stays as it is."""
     folder = Path(node_path()).parent.parent / "lib" / "node_modules"

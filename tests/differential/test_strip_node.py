@@ -43,6 +43,7 @@ def test_refused_constructs_are_those_node_refuses():
         assert error.startswith(UNSUPPORTED) or "cannot be used outside of module" in error, (name, error)
 
 
+@pytest.mark.full
 def test_every_type_in_every_place():
     seen = {"same": 0}
     for name, (ours, verdict) in judged(types_in_contexts()).items():
@@ -70,6 +71,7 @@ def test_what_the_grammar_does_not_know_is_left_to_the_engine():
         assert result["facts"] is None, name
 
 
+@pytest.mark.full
 def test_plain_javascript_is_untouched():
     """Every JavaScript file that ships with Node's npm: a thousand programs nobody wrote for this test."""
     from pathlib import Path
