@@ -13,6 +13,7 @@ _RANDOM = [
     (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"), "UUID"),
     (re.compile(r'"(nonce|keyId|signature)": ?"[^"]*"'), r'"\1":"OPAQUE"'),
     (re.compile(r'"body": ?\["[^]]*"\]'), '"body":["OPAQUE"]'),
+    (re.compile(r'"bindings": ?\[null, ?"[0-9a-f]{32}"\]'), '"bindings":[null,"OPAQUE"]'),
     (re.compile(r'"(startedAtMs|completedAtMs)": ?[\d.]+'), r'"\1":0'),
     (re.compile(r'"(issuedAtMs|expiresAtMs)": ?\d+'), r'"\1":0'),
     (re.compile(r',"protocolVersion": ?"[^"]*"'), ""),  # newer versions say it
