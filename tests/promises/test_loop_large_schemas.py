@@ -10,14 +10,10 @@ import pytest
 from suite import each_row
 
 from codemode import CodeModeToolError, Tool, create_code_mode_tool, run_code_mode_sync
-from codemode.schemas import patterns
-from codemode.schemas import undeclared_dialect as dialects
+from codemode.schemas import json_schemas, patterns
 from codemode.schemas.compiled import MAX_SCHEMA_CHARACTERS, MAX_SCHEMA_VALUES
 from codemode.schemas.patterns import foreign_patterns
-from codemode.schemas.usual import is_surely_valid
 from codemode.tools.prepared import prepared
-
-NEWEST = "https://json-schema.org/draft/2020-12/schema"
 
 
 def many(count: int, one: dict[str, Any]) -> dict[str, Any]:
@@ -37,18 +33,13 @@ LARGE = {
     "key": {"type": "object", "properties": {"x" * MAX_SCHEMA_CHARACTERS: {}}},
     "enum": {"enum": ["x" * 100] * 60_000},
     "circle": endless(),
-    "unusual": many(dialects.MAX_CHECKED_VALUES, {"dependentRequired": {}}),
-    "older": {
-        **many(dialects.MAX_CHECKED_VALUES, {"items": [{}]}),
-        "$schema": "http://json-schema.org/draft-04/schema#",
-    },
 }
 
 
 @pytest.fixture(params=LARGE.values(), ids=LARGE)
 def large(request, monkeypatch):
-    """A large schema, of which nothing is read against a meta-schema and no pattern compiled."""
-    monkeypatch.setattr(dialects, "_check", lambda *_: pytest.fail("it was checked"))
+    """A large schema, of which nothing is repaired and no pattern compiled."""
+    monkeypatch.setattr(json_schemas, "_plain", lambda given: given if len(given) < 2 else pytest.fail("it was read"))
     monkeypatch.setattr(patterns, "compile_linear", lambda *_: pytest.fail("a pattern was compiled"))
     return request.param
 
@@ -66,25 +57,6 @@ def test_loop_a_servers_tool_goes_without_a_schema_that_is_too_large(large, side
     with caplog.at_level(logging.WARNING, "codemode.tools"):
         assert run_code_mode_sync("return await tools.wide({ a: 1 })", [tool]) == "done"
     assert "schema of tool 'wide' is wrong and not checked" in caplog.text
-
-
-@pytest.mark.parametrize(
-    "one", [{"type": "string"}, {"x-order": 1, "if": {"type": "string"}, "then": {"contentEncoding": "base64"}}]
-)
-def test_loop_a_large_schema_of_usual_keywords_is_taken_without_its_meta_schema(one, monkeypatch):
-    monkeypatch.setattr(dialects, "_check", lambda *_: pytest.fail("it was checked"))
-    schema = many(5000, one)
-    prepared(Tool("wide", execute=lambda _: 1, input_schema=schema)).compile()
-
-
-WRONG = [{"if": 1}, {"contains": "x"}, {"deprecated": "x"}, {"contentEncoding": 1}, {"else": []}]
-
-
-@pytest.mark.parametrize("wrong", WRONG, ids=str)
-def test_loop_a_wrong_use_of_a_usual_keyword_is_still_told(wrong):
-    assert not is_surely_valid(wrong)
-    with pytest.raises(ValueError, match="input_schema of tool 't'"):
-        prepared(Tool("t", execute=lambda _: 1, input_schema={"$schema": NEWEST, "properties": {"a": wrong}})).compile()
 
 
 TEXT = "\u00e9" * 500_000

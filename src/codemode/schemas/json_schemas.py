@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any, cast
 
 from ..data.json_values import encode_json
-from ..data.narrowing import is_array, is_object
+from ..data.narrowing import is_array, is_mapping, is_object
 from ..data.references import resolve_reference
 from ..host.steps import TooMuchWork
 from .compiled import (
@@ -20,53 +20,69 @@ from .compiled import (
     SchemaMismatch,
     ValidatedInput,
     clip,
+    path_text,
     plain_copy,
     plain_input,
     refuse_too_large,
     unique,
 )
 from .json_schema.check import Document, UnknownReference
+from .json_schema.failures import parts_of, shown_rule
+from .json_schema.walk import placed_subschemas, subschemas
+from .keyword_repair import UNWRITABLE, Side, repair_keywords
 from .patterns import PatternRefused, require_linear
-from .undeclared_dialect import BrokenSchemaError, is_usual, with_dialect
+from .reference_repair import has_references, unusable_references, without_references
+from .undeclared_dialect import with_dialect
+
+_OTHER_DRAFT = "it does not fit the draft that it names, and is read as the draft that it fits"
+# In these a name for a place is written otherwise than in the newest.
+_OLDER = ("http://json-schema.org/draft-07/schema#", "http://json-schema.org/draft-04/schema#")
+_MAX_SHOWN_REFERENCES = _MAX_SHOWN_DEFAULTS = 4
 
 
 class DictSchema:
     """A JSON Schema, draft as its ``$schema`` says, else the newest that it fits; no ``$ref`` is ever fetched.
 
     Formats are not checked. Defaults are filled in ``properties`` and ``items``, also through local references; not
-    inside ``anyOf``.
+    inside ``anyOf``. What cannot be used of the schema is left out alone, and ``notes`` say so: malformed keywords,
+    references that lead nowhere. A default that its own schema refuses is left out without a note where it is null.
+    ``side`` says of which properties only the other side must have the values. Raises `ValueError` for what is no JSON
+    object, too large, too deep, or has a pattern that cannot be run.
     """
 
-    def __init__(self, schema: Mapping[str, Any] | bool) -> None:
+    def __init__(self, schema: Mapping[str, Any] | bool, side: Side = "input") -> None:
         refuse_too_large(schema)
         try:
-            text = json.dumps(schema if isinstance(schema, bool) else dict(schema), allow_nan=False)
-            self.json_schema: JsonSchema = json.loads(text)
-            _check_dialect(self.json_schema)
-            is_plain = is_usual(self.json_schema)
-            if not is_plain:
-                self.json_schema = with_dialect(self.json_schema)
+            plain = schema if isinstance(schema, bool) else _plain(schema)
+            self.json_schema, notes = _usable(plain, side)
             require_linear(self.json_schema)
-        except (PatternRefused, BrokenSchemaError):
+        except PatternRefused:
             raise
         except (TypeError, ValueError, RecursionError) as error:
             raise ValueError(f"not a JSON Schema: {error}") from None
+        text = json.dumps(self.json_schema)
+        self._document = Document(self.json_schema, text)
         self._has_defaults = '"default"' in text
-        self._document = Document(self.json_schema, text, is_plain=is_plain)
+        if self._has_defaults:  # a document of its own, for it looks at parts without what stands around them
+            notes += _drop_refused_defaults(self.json_schema, Document(self.json_schema, text))
+        self.notes = tuple(notes)
 
     varies = False
 
     def validate_input(self, value: Any) -> ValidatedInput:
-        """Check and fill defaults."""
+        """Check and fill defaults; where the rest of the schema refuses these, the value is taken without them."""
+        filled = value
         try:
             if self._has_defaults:
-                value = _fill_defaults(value, self.json_schema, self.json_schema)
+                filled = _fill_defaults(value, self.json_schema, self.json_schema)
         except RecursionError:
             raise SchemaMismatch([TOO_DEEP]) from None
-        problems = self._problems(value)
+        problems = self._problems(filled)
+        if problems and self._has_defaults and not self._problems(value):
+            return plain_input(value)
         if problems:
             raise SchemaMismatch(problems)
-        return plain_input(value)
+        return plain_input(filled)
 
     def validate_output(self, value: Any, what: str) -> Any:
         """Check; a value that is not plain JSON is checked in its JSON form."""
@@ -120,9 +136,72 @@ class DictSchema:
             return [TOO_MUCH]
 
 
-def _check_dialect(schema: JsonSchema) -> None:
-    if is_object(schema) and not isinstance(schema.get("$schema", ""), str):
-        raise ValueError("$schema must be a string")
+def _drop_refused_defaults(schema: Any, document: Document) -> list[str]:
+    """Leave out the defaults that their own schemas refuse, and return notes of those that are not null."""
+    notes: list[str] = []
+    for place, rules in placed_subschemas(schema):
+        if "default" not in rules or not is_object(rules):
+            continue
+        default = rules["default"]
+        try:
+            check = document.check(default)
+            refused = not check.fits(document.root, rules, default)
+        except UnknownReference:
+            refused = False  # its own base is not known here; who validates with it finds out
+        except (RecursionError, OverflowError, TooMuchWork):
+            refused = True
+        if refused:
+            del rules["default"]
+            # Half the Python world writes null for a field that may be left out.
+            if default is not None and len(notes) < _MAX_SHOWN_DEFAULTS:
+                notes.append(f'"default": {clip(shown_rule(default))} at {path_text(parts_of(place))}')
+    return notes
+
+
+def _plain(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a schema as plain JSON; what Python code has put into it and JSON has not is marked."""
+    try:
+        return json.loads(json.dumps(dict(schema), allow_nan=False))
+    except (TypeError, ValueError):
+        return json.loads(json.dumps(dict(schema), skipkeys=True, default=_written))
+
+
+def _written(value: Any) -> Any:
+    if is_mapping(value):
+        return dict(value)
+    return [*cast("set[Any]", value)] if isinstance(value, set | frozenset) else UNWRITABLE
+
+
+def _usable(schema: JsonSchema, side: Side) -> tuple[JsonSchema, list[str]]:
+    """Return a schema that values can be checked with, and notes of what was left out of it."""
+    if not is_object(schema):
+        return schema, []
+    repaired, notes = repair_keywords(schema, side)
+    text = json.dumps(repaired)
+    found = with_dialect(repaired, text)
+    if found is not repaired and "$schema" in schema:
+        notes.append(_OTHER_DRAFT)
+    if has_references(text):
+        found, more = _with_usable_references(found, is_named="$schema" in schema)
+        notes += more
+    return found, notes
+
+
+def _with_usable_references(schema: Any, *, is_named: bool) -> tuple[dict[str, Any], list[str]]:
+    if not (unusable := unusable_references(schema)):
+        return schema, []
+    if not is_named and any(_names_itself_as_of_old(rules) for rules in subschemas(schema)):
+        for draft in _OLDER:
+            older = {**schema, "$schema": draft}
+            if not unusable_references(older):
+                return older, []
+    shown = ", ".join(clip(one) for one in sorted(unusable)[:_MAX_SHOWN_REFERENCES])
+    return without_references(schema, unusable), [f'"$ref" that leads nowhere, or back to itself: {shown}']
+
+
+def _names_itself_as_of_old(rules: Mapping[str, Any]) -> bool:
+    name = rules.get("$id")
+    return isinstance(rules.get("id"), str) or (isinstance(name, str) and name.startswith("#"))
 
 
 def _fill_defaults(value: Any, schema: Any, root: Any) -> Any:

@@ -7,18 +7,18 @@ with the interpreter to itself. Knows nothing of tools.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Generator, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
 from typing import Any
 
-from ..data.narrowing import is_array, is_mapping, mapping_or_empty
+from ..data.narrowing import is_mapping, mapping_or_empty
 from ..data.sized_cache import SizedCache
 from ..dataclass import dataclass
 from ..host import steps
 from .compiled_size import compiled_bytes
-from .json_schema.walk import RESTRICTIVE, SCHEMA_MAPS, subschemas
+from .json_schema.walk import relaxed_copy, subschemas
 
 MAX_FOREIGN_SIZE = 2000
 _MAX_ESTIMATED_CHARACTERS = 8192
@@ -206,51 +206,23 @@ def require_linear(schema: Any) -> None:
 
 
 def without_patterns(schema: Any, refused: Collection[str]) -> Any:
-    """Copy a schema without these patterns. What it took before it takes still.
+    """Copy a schema without these patterns. What it took before it takes still."""
 
-    A rule that would take less for having lost one is left out with it: `not`, the condition of an `if`, what
-    says that there may be no further properties.
-    """
-    if is_array(schema):
-        return [without_patterns(item, refused) for item in schema]
-    if not is_mapping(schema):
-        return schema
-    rules = dict(schema)
-    if rules.get("pattern") in refused:
-        del rules["pattern"]
-    named = rules.get("patternProperties")
-    if is_mapping(named):
-        rules["patternProperties"] = {name: rule for name, rule in named.items() if name not in refused}
-        if len(rules["patternProperties"]) < len(named):
-            rules.pop("additionalProperties", None)
-    rules.pop("unevaluatedProperties", None)
-    return {name: _copied(name, rule, refused) for name, rule in _relaxed(rules, refused).items()}
+    def is_refused(rules: Mapping[str, Any]) -> bool:
+        return isinstance(rules.get("pattern"), str) and rules["pattern"] in refused
 
+    def strip(rules: dict[str, Any]) -> None:
+        if is_refused(rules):
+            del rules["pattern"]
+        named = rules.get("patternProperties")
+        if is_mapping(named):
+            rules["patternProperties"] = {name: rule for name, rule in named.items() if name not in refused}
+            if len(rules["patternProperties"]) < len(named):
+                rules.pop("additionalProperties", None)
 
-def _relaxed(rules: dict[str, Any], refused: Collection[str]) -> dict[str, Any]:
-    for keyword, dependents in RESTRICTIVE.items():
-        if keyword in rules and _may_lose(rules[keyword], refused):
-            del rules[keyword]
-            for dependent in dependents:
-                rules.pop(dependent, None)
-    return rules
+    def loses(rules: Mapping[str, Any]) -> bool:
+        if not _REFERENCES.isdisjoint(rules) or is_refused(rules):
+            return True
+        return any(name in refused for name in mapping_or_empty(rules.get("patternProperties")))
 
-
-def _may_lose(rule: Any, refused: Collection[str]) -> bool:
-    inside = rule if is_array(rule) else [rule]
-    return any(
-        "$ref" in rules
-        or "$dynamicRef" in rules
-        or "$recursiveRef" in rules
-        or any(pattern in refused for pattern in patterns_of(rules))
-        for one in inside
-        for rules in subschemas(one)
-    )
-
-
-def _copied(keyword: str, rule: Any, refused: Collection[str]) -> Any:
-    if keyword in ("const", "enum", "default", "examples"):
-        return rule
-    if keyword in SCHEMA_MAPS and is_mapping(rule):
-        return {name: without_patterns(inner, refused) for name, inner in rule.items()}
-    return without_patterns(rule, refused)
+    return relaxed_copy(schema, strip, loses)

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from typing import Any
 
-from ..data.narrowing import is_mapping
-from ..schemas.readable import readable_schema
 from .tool_schemas import Mode, ToolSchemas
 
 _log = logging.getLogger("codemode.tools")
@@ -15,21 +12,7 @@ _log = logging.getLogger("codemode.tools")
 
 def foreign_schemas(name: str, input_schema: Any, output_schema: Any) -> ToolSchemas:
     """Return compiled validators; a side whose schema nobody can read takes anything. Metered work, never raises."""
-    given: dict[Mode, Any] = {"input": input_schema, "output": output_schema}
-    return _compiled(name, {side: _readable(schema, side, name) for side, schema in given.items()})
-
-
-def _readable(schema: Any, side: Mode, name: str) -> Any:
-    if not is_mapping(schema):
-        return schema
-    readable, warning = readable_schema(schema)
-    if warning is not None:
-        _log.warning("the %s schema of tool %r is read otherwise than it is written: %s", side, name, warning)
-    return readable
-
-
-def _compiled(name: str, given: Mapping[Mode, Any]) -> ToolSchemas:
-    left = dict(given)
+    left: dict[Mode, Any] = {"input": input_schema, "output": output_schema}
     while True:
         made = ToolSchemas(name, left["input"], left["output"], is_foreign=True)
         broken: list[Mode] = [side for side in left if not _can_be_made(made, side, name)]

@@ -7,7 +7,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias
 
 from ..cached_property import cached_property
 from ..data.narrowing import is_mapping
@@ -16,7 +16,7 @@ from ..options.checked_fields import WrongTypeError
 from ..schemas.compiled import CompiledSchema, refuse_too_large
 from ..schemas.patterns import PatternRefused, refused_patterns, require_linear, without_patterns
 from ..schemas.plain_types import PlainSchema, plain_type
-from ..trace.failures import log_broken_schema
+from ..trace.failures import log_broken_schema, log_repaired_schema
 from .parameters import Parameters
 from .plain_parameters import plain_parameters
 
@@ -167,9 +167,7 @@ def compiled(schema: Any, mode: Mode, tool_name: str, *, is_foreign: bool) -> Co
         if isinstance(schema, Parameters):
             return _parameters(schema)
         if isinstance(schema, Mapping | bool):
-            from ..schemas.json_schemas import DictSchema
-
-            return DictSchema(admitted(schema, mode, tool_name, is_foreign=True) if is_foreign else cast("Any", schema))
+            return _dict(admitted(schema, mode, tool_name, is_foreign=True) if is_foreign else schema, mode, tool_name)
         return _type(schema, mode, refuse)
     except ValueError as error:
         if is_foreign and isinstance(schema, Mapping):
@@ -201,6 +199,15 @@ def _parameters(parameters: Parameters) -> CompiledSchema:
     from .parameters_schema import ParametersSchema
 
     return ParametersSchema(parameters)
+
+
+def _dict(schema: Any, mode: Mode, tool_name: str) -> CompiledSchema:
+    from ..schemas.json_schemas import DictSchema
+
+    made = DictSchema(schema, mode)
+    if made.notes:
+        log_repaired_schema(mode, tool_name, made.notes)
+    return made
 
 
 def _type(annotation: Any, mode: Mode, refuse: _Refuse | None = None) -> CompiledSchema:

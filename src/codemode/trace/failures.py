@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import cast
 
 from .visible_text import one_line
@@ -23,6 +23,13 @@ def log_late_failure(name: str, call_id: str, raised: BaseException) -> None:
 def log_broken_schema(side: str, name: str, error: Exception) -> None:
     """Log that a tool of a framework or server goes without one of its schemas."""
     TOOLS.warning("the %s schema of tool %r is wrong and not checked: %s", side, name, error)
+
+
+def log_repaired_schema(side: str, name: str, notes: Iterable[str]) -> None:
+    """Log what cannot be used of a schema and is left out of it."""
+    TOOLS.warning(
+        "the %s schema of tool %r is read without what cannot be used of it: %s", side, name, "; ".join(notes)
+    )
 
 
 def log_left_out(error: Exception) -> None:

@@ -85,7 +85,6 @@ OLDER = {
     ),
     "dependencies": ({**properties(), "dependencies": {"a": ["b"]}, "items": [{}]}, {"b": 1}, {"a": 1}),
     "required of draft 3": (properties(a={"type": "string", "required": True}), {"a": "x"}, {}),
-    "any of draft 3": (properties(a={"type": "any", "required": True}), {"a": 1}, {}),
     "a mixture": (
         properties(a={"items": [{"type": "string"}]}, b={"maximum": 1, "exclusiveMaximum": True}),
         {"b": 0},
@@ -117,27 +116,16 @@ def test_a_draft_that_is_named_and_does_not_fit_is_not_believed():
 
 
 BROKEN = {
-    "unknown type": {"type": "strin"},
-    "no type": {"type": None},
-    "properties": {"properties": None},
-    "required": {"required": "a"},
-    "enum": {"enum": 3},
-    "pattern": {"pattern": 5},
     "deep": nested(10_000),
-    "rather deep": nested(400),
     "cyclic": cyclic(),
-    "not finite": {"default": float("nan")},
-    "bytes": {"default": b"x"},
-    "object": {"default": object()},
     "list": [1],
     "number": 3,
     "float": float("inf"),
     "tuple": (),
     "set": {1},
     "text in bytes": b"{}",
-    "too many": properties(**{f"p{at}": {"x": 1} for at in range(6_000)}),
+    "too many": properties(**{f"p{at}": {"x": 1} for at in range(60_000)}),
     "huge": properties(a={"description": "x" * 5_000_000}),
-    "nowhere in not": {"not": {"$ref": "#/nope"}},
 }
 
 
@@ -191,6 +179,16 @@ def test_a_reference_that_leads_nowhere_costs_what_it_stands_for_alone():
     assert takes(found, {"a": 1, "b": "x", "c": {"$ref": "#/nope"}})
     assert not takes(found, {"b": 1})
     assert not takes(found, {"c": 1})
+
+
+@pytest.mark.parametrize("keyword", ["not", "if"])
+def test_a_rule_that_would_take_less_for_a_lost_reference_is_left_out_with_it(keyword: str):
+    schema = {**properties(b={"type": "string"}), keyword: {"$ref": "#/nope"}, "else": False}
+    found, warning = readable_schema(schema)
+    assert warning is not None
+    assert "#/nope" in warning
+    assert takes(found, {"a": 1})
+    assert not takes(found, {"b": 1})
 
 
 def test_a_pattern_that_cannot_be_run_costs_the_pattern_alone():

@@ -151,6 +151,6 @@ def test_a_framework_has_no_schema_or_a_broken_one():
             return compiled(self.schema)
 
     assert prepared(Tool("any", execute=None, input_schema=Schema(None))).input_json_schema is None
-    broken = Tool("broken", execute=None, input_schema=Schema({"type": "nonsense"}))
+    broken = Tool("broken", execute=None, input_schema=Schema({"pattern": "("}))
     with pytest.raises(ValueError, match="input_schema of tool 'broken'"):
         prepared(broken).compile()

@@ -62,7 +62,7 @@ def test_remote_references_are_never_fetched(monkeypatch):
     fetched = []
     monkeypatch.setattr("urllib.request.urlopen", fetched.append)
     one = make(input_schema={"properties": {"a": {"$ref": "http://127.0.0.1:1/schema.json"}}})
-    assert "not part of it" in problems_of(one, {"a": 1})[0]["message"]
+    assert one.validate_input({"a": 1}).value == {"a": 1}
     assert fetched == []
 
 
@@ -152,14 +152,8 @@ def deep_schema():
 @each_row(
     "make_schema",
     [
-        lambda: {"type": "strange"},
-        lambda: {"type": 5},
-        lambda: {"required": "a"},
-        lambda: {"$schema": 5},
         lambda: {"properties": {"a": {"pattern": "("}}},
         lambda: {"patternProperties": {"(": {}}},
-        lambda: {"default": float("nan")},
-        lambda: {"enum": {1, 2}},
         circular_schema,
         deep_schema,
     ],
@@ -172,8 +166,8 @@ def test_a_broken_schema_is_a_value_error_naming_the_tool(make_schema):
 
 
 @pytest.mark.parametrize("schema", [{"$ref": "#"}, {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}])
-def test_circular_references_end(schema):
-    assert "too deeply" in problems_of(make(input_schema={**schema, "default": 1}), {})[0]["message"]
+def test_circular_references_are_left_out(schema):
+    assert make(input_schema={**schema, "default": 1}).validate_input({}).value == {}
 
 
 def test_deep_values_end():

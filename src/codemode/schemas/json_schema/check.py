@@ -39,14 +39,15 @@ class UnknownReference(Exception):  # noqa: N818 - never leaves this package
 class Document:
     """A whole JSON Schema, made ready by the first check. Safe to use from several threads.
 
-    ``is_plain``: it is known to be valid. Then nothing is imported that only references need, where it has none.
+    Every keyword of it has the shape that it must have. Nothing is imported that only references need, where it has
+    none.
     """
 
-    def __init__(self, schema: Any, text: str, *, is_plain: bool = False) -> None:
+    def __init__(self, schema: Any, text: str) -> None:
         self._schema = schema
         # Where such a reference leads depends on the way to it, so that what it leads to cannot be kept.
         self._is_dynamic = any(mark in text for mark in ('"$dynamicRef"', '"$recursiveRef"', '"$ref": "http'))
-        self._is_resolved = not is_plain or any(f'"{keyword}"' in text for keyword in _REFERENCES)
+        self._is_resolved = any(f'"{keyword}"' in text for keyword in _REFERENCES)
         if self._is_resolved:
             _ = self.root  # an identifier in it may be none, and what resolves is imported where schemas are compiled
 
@@ -100,6 +101,8 @@ class Check:
 
     def failures(self, node: Rules, value: Any, path: Path) -> Iterator[Failure]:
         """Yield what a value breaks of these rules."""
+        if value is None and node.is_nullable:
+            return
         if node.rules is None:
             yield Failure.of_no_value(value, path)
             return

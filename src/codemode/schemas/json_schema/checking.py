@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol, TypeAlias
 
+from ...data.narrowing import is_mapping
 from .failures import Failure, Path
 
 
@@ -34,13 +35,15 @@ class Draft(Protocol):
 class Rules:
     """One schema of a document, ready for use. ``resolver`` finds what references mean; None where there are none."""
 
-    __slots__ = ("dialect", "resolver", "rules", "schema")
+    __slots__ = ("dialect", "is_nullable", "resolver", "rules", "schema")
 
     def __init__(self, schema: Any, resolver: Any, dialect: Draft) -> None:
         self.schema = schema
         self.resolver = resolver
         self.dialect = dialect
         self.rules = dialect.rules_of(schema)
+        # As OpenAPI 3.0 has it, whatever else the schema says.
+        self.is_nullable = is_mapping(schema) and schema.get("nullable") is True
 
 
 class Checking(Protocol):

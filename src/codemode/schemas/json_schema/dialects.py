@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 
 DEFAULT_DRAFT = "2020-12"
 _URIS = {
-    "http://json-schema.org/draft-03/schema": "3",
     "http://json-schema.org/draft-04/schema": "4",
     "http://json-schema.org/draft-06/schema": "6",
     "http://json-schema.org/draft-07/schema": "7",
     "https://json-schema.org/draft/2019-09/schema": "2019-09",
     "https://json-schema.org/draft/2020-12/schema": "2020-12",
 }
+
+_BY_NAME = {uri.partition("://")[2]: draft for uri, draft in _URIS.items()}
 
 _EVERYWHERE: dict[str, Keyword] = {
     "$ref": keywords.ref,
@@ -66,20 +67,11 @@ _SINCE_2019 = {
     "unevaluatedItems": unevaluated_items,
     "unevaluatedProperties": unevaluated_properties,
 }
-_ONLY_3 = {
-    "dependencies": keywords.dependencies,
-    "disallow": keywords.disallow,
-    "divisibleBy": keywords.multiple_of,
-    "extends": keywords.extends,
-    "properties": keywords.properties_3,
-    "type": keywords.type_3,
-}
 _4 = {**_EVERYWHERE, **_BEFORE_2020, **_SINCE_4, **_BEFORE_6, "dependencies": keywords.dependencies}
 _6 = {**_4, **_SINCE_6, "contains": keywords.old_contains}
 _7 = {**_6, "if": keywords.if_}
 _2019 = {**_EVERYWHERE, **_BEFORE_2020, **_SINCE_4, **_SINCE_6, **_SINCE_2019, "if": keywords.if_}
 _TABLES: dict[str, dict[str, Keyword]] = {
-    "3": {**_EVERYWHERE, **_BEFORE_2020, **_BEFORE_6, **_ONLY_3},
     "4": _4,
     "6": _6,
     "7": _7,
@@ -99,9 +91,9 @@ class Dialect:
     def __init__(self, draft: str) -> None:
         self._uri = next(uri for uri, name in _URIS.items() if name == draft)
         self._table = _TABLES[draft]
-        self._has_whole_floats = draft not in ("3", "4")
+        self._has_whole_floats = draft != "4"
         # In these a reference replaces what stands beside it.
-        self._ref_is_alone = draft in ("3", "4", "6", "7")
+        self._ref_is_alone = draft in ("4", "6", "7")
         self.contains_evaluates = draft == "2020-12"
 
     @cached_property
@@ -148,7 +140,7 @@ class Dialect:
                 whole = self._has_whole_floats and isinstance(value, float) and value.is_integer()
                 return whole or (isinstance(value, int) and not isinstance(value, bool))
             case _:
-                return name == "any"
+                return False
 
 
 @cache
@@ -156,10 +148,13 @@ def _dialect(draft: str) -> Dialect:
     return Dialect(draft)
 
 
+def named_draft(schema: Any) -> str | None:
+    """Return the draft that a schema names, in either scheme and with or without a fragment; None for no known one."""
+    uri = cast("Any", schema).get("$schema") if isinstance(schema, Mapping) else None
+    return _BY_NAME.get(uri.rstrip("#").partition("://")[2]) if isinstance(uri, str) else None
+
+
 def dialect_of(schema: Any, inherited: Draft | None) -> Draft:
     """Return the dialect that a schema names, else the inherited one, else 2020-12."""
-    uri = cast("Any", schema).get("$schema") if isinstance(schema, Mapping) else None
-    draft = _URIS.get(uri.removesuffix("#")) if isinstance(uri, str) else None
-    if draft is None:
-        return inherited or _dialect(DEFAULT_DRAFT)
-    return _dialect(draft)
+    draft = named_draft(schema)
+    return (inherited or _dialect(DEFAULT_DRAFT)) if draft is None else _dialect(draft)

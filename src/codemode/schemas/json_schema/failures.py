@@ -50,12 +50,7 @@ class Failure:
     @property
     def path(self) -> list[str | int]:
         """Where the value stands."""
-        parts: list[str | int] = []
-        path = self.place
-        while path is not None:
-            path, part = path
-            parts.append(part)
-        return parts[::-1]
+        return parts_of(self.place)
 
     def problem(self) -> Problem:
         """Word it."""
@@ -72,6 +67,15 @@ class Failure:
             yield (*self.path,), _expectation(self)
 
 
+def parts_of(path: Path) -> list[str | int]:
+    """Return a place as a list of steps."""
+    parts: list[str | int] = []
+    while path is not None:
+        path, part = path
+        parts.append(part)
+    return parts[::-1]
+
+
 def _expectation(failure: Failure) -> str:
     name, rule, value = failure.rule_name, failure.rule, failure.value
     if name is None:
@@ -84,20 +88,20 @@ def _expectation(failure: Failure) -> str:
         return clip(f"expected {' or '.join(named)}, got {json_type(value)}")
     if name == "required" and isinstance(rule, list):
         missing = (item for item in cast("list[Any]", rule) if item not in value)
-        return clip(f"missing required {', '.join(map(_shown, islice(missing, _MAX_NAMES)))}")
+        return clip(f"missing required {', '.join(map(shown_rule, islice(missing, _MAX_NAMES)))}")
     if failure.names is not None:
         return clip(f"does not take {', '.join(map(repr, failure.names[:_MAX_NAMES]))}")
     if name == "enum":
         return clip(f"must be one of {_listed(rule)}")
-    return clip(f"must satisfy {name}: {_shown(rule)}")
+    return clip(f"must satisfy {name}: {shown_rule(rule)}")
 
 
 def _listed(choices: list[Any]) -> str:
-    return ", ".join(map(_shown, islice(choices, _MAX_CHOICES)))
+    return ", ".join(map(shown_rule, islice(choices, _MAX_CHOICES)))
 
 
-def _shown(rule: Any) -> str:
-    # A rule may be large too, and no more than its beginning is shown.
+def shown_rule(rule: Any) -> str:
+    """Return a rule as JSON, of a large one its beginning."""
     return "".join(islice(json.JSONEncoder().iterencode(_beginning(rule, iter(range(_MAX_SHOWN)))), 256))
 
 

@@ -279,31 +279,3 @@ def ref(check: Checking, node: Rules, rule: Any, value: Any, path: Path) -> Iter
 
 def recursive_ref(check: Checking, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[Failure]:
     return check.referred(check.resolve(node, rule, recursive=True), value, path)
-
-
-# --- draft 3 alone ---
-
-
-def properties_3(check: Checking, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[Failure]:
-    yield from properties(check, node, rule, value, path)
-    if is_object(value):
-        missing = [name for name, schema in rule.items() if schema.get("required") is True and name not in value]
-        if missing:
-            failure = Failure(value, path)
-            failure.rule_name, failure.rule = "required", missing
-            yield failure
-
-
-def type_3(check: Checking, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[Failure]:
-    kinds = rule if is_array(rule) else [rule]
-    if not any(check.fits(node, kind, value) if is_object(kind) else node.dialect.is_of(value, kind) for kind in kinds):
-        yield Failure(value, path)
-
-
-def extends(check: Checking, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[Failure]:
-    return all_of(check, node, rule if is_array(rule) else [rule], value, path)
-
-
-def disallow(check: Checking, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[Failure]:
-    if next(type_3(check, node, rule, value, path), None) is None:
-        yield Failure(value, path)

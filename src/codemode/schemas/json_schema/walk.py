@@ -1,11 +1,14 @@
-"""Walks a JSON Schema to the schemas that stand in it. Knows nothing of what they say."""
+"""Walk a JSON Schema to the schemas in it, and copy one without parts that cannot be used."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeAlias
 
-from ...data.narrowing import is_mapping, is_sequence
+from ...data.narrowing import is_array, is_mapping, is_sequence
+
+Place: TypeAlias = "tuple[Place, str | int] | None"
+"""The way to a part of a schema, its last step last."""
 
 DATA_KEYWORDS = frozenset({"const", "enum", "default", "examples"})
 """Their values are no schemas, whatever they look like."""
@@ -17,26 +20,60 @@ RESTRICTIVE: Mapping[str, tuple[str, ...]] = {
     "not": (),
     "if": ("then", "else"),
     "contains": ("minContains", "maxContains"),
-    "disallow": (),
 }
 """Rules that a value may break because a schema in them takes it, and what has no meaning without them."""
 
 
 def subschemas(schema: Any) -> Iterator[Mapping[str, Any]]:
     """Yield a schema and every schema in it, also in keywords that nobody knows: a reference may lead there."""
+    return (item for _, item in placed_subschemas(schema))
+
+
+def placed_subschemas(schema: Any) -> Iterator[tuple[Place, Mapping[str, Any]]]:
+    """Yield the same with their places."""
     seen: set[int] = set()
-    pending = [schema]
+    pending: list[tuple[Place, Any]] = [(None, schema)]
     while pending:
-        item = pending.pop()
+        place, item = pending.pop()
         if id(item) in seen or not (is_sequence(item) or is_mapping(item)):
             continue
         seen.add(id(item))
         if not is_mapping(item):
-            pending.extend(item)
-        else:
-            yield item
-            for keyword, rule in item.items():
-                if keyword in SCHEMA_MAPS and is_mapping(rule):
-                    pending.extend(rule.values())
-                elif keyword not in DATA_KEYWORDS:
-                    pending.append(rule)
+            pending.extend(((place, at), inner) for at, inner in enumerate(item))
+            continue
+        yield place, item
+        for keyword, rule in item.items():
+            inside = (place, keyword)
+            if keyword in SCHEMA_MAPS and is_mapping(rule):
+                pending.extend(((inside, name), inner) for name, inner in rule.items())
+            elif keyword not in DATA_KEYWORDS:
+                pending.append((inside, rule))
+
+
+def relaxed_copy(schema: Any, strip: Callable[[dict[str, Any]], None], loses: Callable[[Any], bool]) -> Any:
+    """Copy a schema, each schema in it after ``strip``. What it took before it takes still.
+
+    A rule that would take less because it ``loses`` something is left out: `not`, the condition of an `if`, what says
+    that there may be no further properties.
+    """
+    if is_array(schema):
+        return [relaxed_copy(item, strip, loses) for item in schema]
+    if not is_mapping(schema):
+        return schema
+    rules = dict(schema)
+    strip(rules)
+    for keyword in ("unevaluatedProperties", "unevaluatedItems"):
+        rules.pop(keyword, None)
+    for keyword, dependents in RESTRICTIVE.items():
+        if keyword in rules and any(loses(inside) for inside in subschemas(rules[keyword])):
+            for name in (keyword, *dependents):
+                rules.pop(name, None)
+    return {keyword: _copied(keyword, rule, strip, loses) for keyword, rule in rules.items()}
+
+
+def _copied(keyword: str, rule: Any, strip: Callable[[dict[str, Any]], None], loses: Callable[[Any], bool]) -> Any:
+    if keyword in DATA_KEYWORDS:
+        return rule
+    if keyword in SCHEMA_MAPS and is_mapping(rule):
+        return {name: relaxed_copy(inner, strip, loses) for name, inner in rule.items()}
+    return relaxed_copy(rule, strip, loses)
