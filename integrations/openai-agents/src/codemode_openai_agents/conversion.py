@@ -68,14 +68,19 @@ def _of_function(one: Any) -> FunctionTool:
     return function_tool(cast("Callable[..., Any]", one))
 
 
-def convert(tool: FunctionTool, needs_approval: Callable[..., Any] | bool = False, declared: Any = None) -> Tool:
+def convert(
+    tool: FunctionTool,
+    needs_approval: Callable[..., Any] | bool = False,
+    declared: Any = None,
+    execute: Callable[..., Any] | None = None,
+) -> Tool:
     """Return the tool of a program; the ``context`` of its program has a ``call`` that runs a tool of the SDK.
 
-    ``declared`` is the schema of its output, where a server has said one.
+    ``declared`` is the schema of its output, where a server has said one; ``execute`` runs it in another way.
     """
     made = ProgramTool(
         tool.name,
-        execute=_executing(tool.name),
+        execute=execute or _executing(tool.name),
         description=tool.description,
         input_schema=with_content_schemas(_input_schema(tool)),
         output_schema=_shown_output(declared or _declared_output(tool)),
@@ -98,20 +103,10 @@ def _is_function_tool(value: Any) -> bool:
 def _adapted(tool: FunctionTool) -> Tool:
     from .nested import NestedCalls
 
-    converted = convert(tool, tool.needs_approval is not False)
-
     async def execute(arguments: Any, context: ToolCallContext) -> Any:
         return await NestedCalls(_context_of(context), {tool.name: tool}).call(tool.name, arguments or {}, context)
 
-    return codemode.Tool(
-        tool.name,
-        execute=execute,
-        description=tool.description,
-        input_schema=converted.input_schema,
-        output_schema=converted.output_schema,
-        needs_approval=converted.needs_approval,
-        annotations=converted.annotations,
-    )
+    return convert(tool, tool.needs_approval is not False, execute=execute)
 
 
 def _context_of(context: ToolCallContext) -> ToolContext[Any]:
