@@ -16,6 +16,7 @@ _HELLO_SECONDS = 5.0
 _FORKED_HELLO_SECONDS = 1.0
 # All workers of one zygote share its memory layout and hash seed.
 _WORKERS_PER_SOURCE = 10_000
+_MAX_ENDED_IN_A_ROW = 3
 
 
 class WorkerSource(Protocol):
@@ -97,6 +98,7 @@ class Generation:
         self.has_started = False
         self.has_ended = False
         self._spawned = 0
+        self._ended_in_a_row = 0
         self._open = 0
         self._retired = False
         self._lock = forkable_lock()
@@ -115,6 +117,16 @@ class Generation:
             raise
         process.channel.setblocking(False)
         return PooledWorker(process, self)
+
+    def started(self) -> None:
+        """Take note of a worker that has become ready."""
+        self.has_started = True
+        self._ended_in_a_row = 0
+
+    def may_lose_one(self) -> bool:
+        """Count a worker that ended before it was ready; False where these are too many for a source that works."""
+        self._ended_in_a_row += 1
+        return self.source.is_alive() and self._ended_in_a_row <= _MAX_ENDED_IN_A_ROW
 
     def retire(self) -> bool:
         """Give no more workers; True when there are none left that would end the source with them."""

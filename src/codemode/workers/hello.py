@@ -21,6 +21,10 @@ _MAX_HELLO_BYTES = 65536
 _READ_BYTES = 4096
 
 
+class WorkerEndedEarlyError(CodeModeWorkerError):
+    """A worker ended before its hello: it was killed, or could not start."""
+
+
 async def read_hello(channel: socket.socket, seconds: float) -> tuple[bytes, bytes]:
     """Return kind and payload of a worker's first frame, and make sure that it is alone.
 
@@ -44,7 +48,7 @@ async def read_hello(channel: socket.socket, seconds: float) -> tuple[bytes, byt
 
 def _frames(decoder: FrameDecoder, data: bytes) -> list[bytes]:
     if not data:
-        raise CodeModeWorkerError("the worker ended before it said hello")
+        raise WorkerEndedEarlyError("the worker ended before it said hello")
     return decoder.feed(data)
 
 

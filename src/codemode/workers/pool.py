@@ -151,8 +151,12 @@ class WorkerPool:
         """Do something that may take a while in the thread that starts workers."""
         return await self.supply.off_loop(work)
 
-    async def acquire(self, memory_limit_bytes: int, on_saturation: str | None = None) -> Lease:
+    async def acquire(
+        self, memory_limit_bytes: int, on_saturation: str | None = None, start_timeout_ms: int = 1500
+    ) -> Lease:
         """Take a slot and a ready worker. ``on_saturation`` None is the pool's own.
+
+        Workers that are killed while they start are replaced for ``start_timeout_ms``.
 
         Raises `CodeModeConcurrencyError` when full (or still full after ``wait_timeout_ms``), `CodeModeWorkerError`
         when no worker starts.
@@ -160,7 +164,7 @@ class WorkerPool:
         wanted = Wanted(memory_limit_bytes, on_saturation or self.options.on_saturation, nesting.depth())
         admissions = await self.enter(wanted, self.options.wait_timeout_ms)
         try:
-            worker = await self.supply.ready_worker(self.share_path)
+            worker = await self.supply.ready_worker(self.share_path, start_timeout_ms / 1000)
         except BaseException:
             _leave(admissions)
             raise

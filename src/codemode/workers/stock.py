@@ -119,12 +119,15 @@ class Stock:
                 self._closing.add(worker)
             self._closings.send(partial(self._close, worker))
 
-    def did_not_start(self, worker: PooledWorker) -> None:
-        """Kill a worker that never became ready, and replace what made it."""
+    def did_not_start(self, worker: PooledWorker, *, has_ended: bool) -> None:
+        """Kill a worker that never became ready, and replace what made it.
+
+        ``has_ended``: it only ended, as one does that somebody kills. Its source is replaced where that is repeated.
+        """
         with self._lock:
             # Neither its sibling spares nor what made them can be trusted to work. Another invocation may
             # have found out before and have replaced them.
-            if worker.generation is self._generation:
+            if worker.generation is self._generation and not (has_ended and worker.generation.may_lose_one()):
                 self._retire_generation()
         self.close_worker(worker)
 

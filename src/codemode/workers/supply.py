@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import count
 from typing import TYPE_CHECKING, TypeVar
 
 from ..errors import CodeModeError, CodeModeWorkerError
@@ -12,7 +14,7 @@ from ..host.imports import importing
 from ..options.parts import PoolOptions
 from .admission import HARD_MAXIMUM
 from .generations import ExecSource, PooledWorker, WorkerSource
-from .hello import HelloCheck, read_hello
+from .hello import HelloCheck, WorkerEndedEarlyError, read_hello
 from .image import KERNEL, WorkerImage, engine_version, engine_version_is_known
 from .process import is_readable
 from .stock import Stock
@@ -24,6 +26,10 @@ if TYPE_CHECKING:
     from .isolation import IsolationReport
 
 _START_ATTEMPTS = 2
+# A pool of which no worker has ever started gives up after this; one that works keeps trying for its invocation's time.
+_FIRST_START_SECONDS = 1.5
+_MAX_START_ATTEMPTS = 200
+_MIN_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.005, 0.1
 ResultT = TypeVar("ResultT")
 
 
@@ -37,6 +43,7 @@ class Supply:
         # Where nothing tells how much memory a process has, each runs one.
         self._programs_per_worker = options.programs_per_worker if sys.platform == "linux" else 1
         self._hello: HelloCheck | None = None
+        self._has_started = False
         most_kept = options.max_workers or HARD_MAXIMUM
         self.stock = Stock(make_source or self._installed_source, options.spare_workers, is_quiet, most_kept)
 
@@ -68,13 +75,16 @@ class Supply:
         """Do something that may take a while in the thread that starts workers."""
         return await self.stock.off_loop(work)
 
-    async def ready_worker(self, share: Share = ()) -> PooledWorker:
-        """Return a worker whose hello was right, kept or new. Raises `CodeModeWorkerError` when none starts."""
+    async def ready_worker(self, share: Share = (), seconds: float = _FIRST_START_SECONDS) -> PooledWorker:
+        """Return a worker whose hello was right, kept or new. Raises `CodeModeWorkerError` when none starts.
+
+        A worker that ends before its hello is replaced for ``seconds``, where one of this pool has started before.
+        """
         if self._programs_per_worker == 1:
-            return await self._new_worker()
+            return await self._new_worker(seconds)
         worker = await self._kept_worker(share)
         if worker is None:
-            worker = await self._new_worker()
+            worker = await self._new_worker(seconds)
             worker.tenure = Tenure(share, self._programs_per_worker)
         return worker
 
@@ -114,8 +124,9 @@ class Supply:
             self.close_worker(worker)
         return None
 
-    async def _new_worker(self) -> PooledWorker:
-        for attempt in range(_START_ATTEMPTS):
+    async def _new_worker(self, seconds: float) -> PooledWorker:
+        began = time.monotonic()
+        for attempt in count(1):
             worker = await self.stock.take()
             try:
                 check = self._hello
@@ -123,14 +134,22 @@ class Supply:
                     check = await self._prepared_check()
                 check.check(*await read_hello(worker.process.channel, worker.generation.hello_seconds))
             except (TimeoutError, OSError, CodeModeError) as error:
-                self.stock.did_not_start(worker)
-                if attempt + 1 == _START_ATTEMPTS:
-                    raise _not_started(error, worker.generation.source.failure()) from error
+                has_ended = isinstance(error, (WorkerEndedEarlyError, ConnectionError))
+                reason = worker.generation.source.failure()
+                self.stock.did_not_start(worker, has_ended=has_ended and not reason)
+                waited = time.monotonic() - began
+                is_given_up = waited > (seconds if self._has_started else _FIRST_START_SECONDS)
+                if attempt >= (
+                    _MAX_START_ATTEMPTS if has_ended and not reason and not is_given_up else _START_ATTEMPTS
+                ):
+                    raise _not_started(error, reason) from error
+                await _pause(attempt)
             except BaseException:
                 self.close_worker(worker)
                 raise
             else:
-                worker.generation.has_started = True
+                worker.generation.started()
+                self._has_started = True
                 return worker
         raise AssertionError("unreachable")
 
@@ -194,10 +213,16 @@ class Supply:
         return method != "exec" and sys.platform == "linux"
 
 
+async def _pause(attempt: int) -> None:
+    import asyncio  # late: the first worker starts before it is imported
+
+    await asyncio.sleep(min(_MIN_PAUSE_SECONDS * 2 ** min(attempt - 1, 10), _MAX_PAUSE_SECONDS))
+
+
 def _not_started(error: BaseException, reason: str) -> CodeModeError:
     if reason:
         return CodeModeWorkerError(f"no worker started: {reason}")
-    if isinstance(error, CodeModeError):
+    if isinstance(error, CodeModeError) and not isinstance(error, WorkerEndedEarlyError):
         return error
     if isinstance(error, TimeoutError):
         return CodeModeWorkerError("no worker started in time")

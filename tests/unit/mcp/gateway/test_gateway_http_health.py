@@ -26,7 +26,7 @@ class Pool(WorkerPool):
     asked = 0
     error: Exception | None = None
 
-    async def acquire(self, memory_limit_bytes: int, on_saturation: str | None = None) -> Any:
+    async def acquire(self, memory_limit_bytes: int, on_saturation: str | None = None, _timeout_ms: int = 0) -> Any:
         self.asked += 1
         if self.error is not None:
             raise self.error
@@ -73,7 +73,7 @@ def test_both_are_looked_at_side_by_side_so_that_a_probe_has_its_answer_in_time(
     both = asyncio.Barrier(2)
 
     class Slow(Pool):
-        async def acquire(self, memory_limit_bytes: int, on_saturation: str | None = None) -> Any:
+        async def acquire(self, memory_limit_bytes: int, on_saturation: str | None = None, _timeout_ms: int = 0) -> Any:
             await both.wait()
             return Lease()
 
