@@ -1,7 +1,4 @@
-"""One store of each kind, each with a clock that the test moves.
-
-By default Postgres has the tests of `test_store_contract` and `test_store_databases`; in the full suite all of them.
-"""
+"""One store of each kind, each with a clock that the test moves."""
 
 from __future__ import annotations
 
@@ -15,6 +12,9 @@ from suite import full_only
 
 from codemode import MemoryInterruptStore, SqliteInterruptStore
 
+# The default suite has Postgres in these files alone.
+ON_POSTGRES = {"test_store_contract", "test_store_databases", "test_store_decisions", "test_store_wakes"}
+
 
 @pytest.fixture(scope="session")
 def postgres_folder() -> Iterator[str]:
@@ -27,9 +27,17 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture(params=["memory", "sqlite", *full_only("postgres")])
+@pytest.fixture
 def kind(request):
     return request.param
+
+
+def pytest_generate_tests(metafunc):
+    """Give each test of stores one of each kind, unless it names kinds of its own."""
+    of_its_own = any("kind" in mark.args[0] for mark in metafunc.definition.iter_markers("parametrize"))
+    if "kind" in metafunc.fixturenames and not of_its_own:
+        postgres = ["postgres"] if metafunc.module.__name__ in ON_POSTGRES else full_only("postgres")
+        metafunc.parametrize("kind", ["memory", "sqlite", *postgres], indirect=True)
 
 
 @pytest.fixture

@@ -1,0 +1,19 @@
+"""A machine on which nothing is installed, and a configuration of the gateway that is not there yet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from codemode.mcp.clients.machines import Machine
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine({"HOME": str(tmp_path / "home")}, "linux")
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    return tmp_path / "own" / "mcp.json"

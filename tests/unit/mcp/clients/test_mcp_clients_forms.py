@@ -1,0 +1,253 @@
+"""What is special in the files of clients: inputs, tables of Codex, files that change under the hands."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from suite import each_row
+from test_mcp_clients import COMMAND, others, reads, written
+
+from codemode.mcp import ConfigError, load_config
+from codemode.mcp.clients.config_texts import added, initial, servers_of, with_inputs
+from codemode.mcp.clients.installing import installed
+from codemode.mcp.clients.machines import Machine, found
+from codemode.mcp.clients.undoing import undone
+from codemode.mcp.config.jsonc import read_jsonc
+
+
+def test_a_server_of_the_same_name_gets_that_of_its_client_too(machine: Machine, config: Path):
+    for client in ("cursor", "claude-code"):
+        written(client, machine, json.dumps({"mcpServers": {"git": {"command": client}, "same": {"command": "x"}}}))
+    installed("cursor", config, machine=machine, command=COMMAND)
+    change = installed("claude-code", config, machine=machine, command=COMMAND)
+    assert [*servers_of(config.read_text())] == ["git", "same", "git-claude-code"]
+    assert change.notes == ("git is called git-claude-code in the configuration",)
+
+
+def test_vs_code_goes_on_to_ask_for_its_inputs(machine: Machine, config: Path):
+    path = written("vscode", machine)
+    change = installed("vscode", config, machine=machine, command=COMMAND)
+    assert reads(path)["servers"]["codemode"]["env"] == {"CODEMODE_INPUT_API_KEY": "${input:api-key}"}
+    assert change.notes[0].startswith("ws stays in vscode: mcpServers.ws.type: websockets are not supported")
+
+
+def test_codex_hands_on_what_its_servers_had_from_it(machine: Machine, config: Path):
+    path = written("codex", machine)
+    installed("codex", config, machine=machine, command=COMMAND)
+    entry = tomllib.loads(path.read_text())["mcp_servers"]["codemode"]
+    assert entry["env_vars"] == ["PROJECT", "HOST_TOKEN"]
+    text = path.read_text()
+    assert text.index("# files of the project") < text.index("[mcp_servers.codemode]") < text.index("[tui]")
+    assert text.count("\n\n\n") == 0
+
+
+CODEX_FORMS = [
+    'mcp_servers.a.command = "x"\nmcp_servers.a.args = ["y"]\n',
+    '[mcp_servers]\na.command = "x"\nb = { command = "y", args = ["]", "#"] }\n',
+    '[mcp_servers]\na = { url = "http://h" }\n[mcp_servers.b]\ncommand = "z"\n[other]\nx = 1\n',
+    "[mcp_servers.a]\ncommand = 'c:\\x'\n  [mcp_servers.a.env]\n  A = '''\n[x]\n'''\n[x]\ny = [\n [1],\n]\n",
+    '["mcp_servers"."a b"]\ncommand = "x"\n[ mcp_servers . c ]\r\ncommand = "\\"["\r\n',
+    'mcp_servers = { a = { command = "x" } }\n[z]\n',
+    'x = 1\n[[many]]\na = 1\n[mcp_servers.a]\ncommand = "x"\n[[many]]\na = 2\n',
+]
+
+
+@pytest.mark.parametrize("text", CODEX_FORMS)
+def test_every_form_of_codex_tables(text: str, machine: Machine, config: Path):
+    path = written("codex", machine, text)
+    said = tomllib.loads(text)
+    installed("codex", config, machine=machine, command=COMMAND)
+    now = tomllib.loads(path.read_text())
+    assert [*now["mcp_servers"]] == ["codemode"]
+    assert {**now, "mcp_servers": 0} == {**said, "mcp_servers": 0}
+    assert [*servers_of(config.read_text())] == [*said["mcp_servers"]]
+    undone("codex", machine=machine)
+    assert path.read_bytes() == text.encode()
+
+
+def test_what_a_user_has_added_to_the_entry_stays(machine: Machine, config: Path):
+    path = written("cursor", machine, '{"mcpServers": {"a": {"command": "x"}}}')
+    installed("cursor", config, machine=machine, command=COMMAND)
+    entry = json.loads(path.read_text())["mcpServers"]["codemode"]
+    path.write_text(json.dumps({"mcpServers": {"codemode": {**entry, "env": {"A": "b"}, "disabled": False}}}))
+    other = config.with_name("other.json")
+    installed("cursor", other, machine=machine, command=COMMAND)
+    now = json.loads(path.read_text())["mcpServers"]["codemode"]
+    assert (now["env"], now["disabled"], now["args"][-1]) == ({"A": "b"}, False, str(other))
+
+
+def test_a_server_of_somebody_else_called_codemode_moves_as_any(machine: Machine, config: Path):
+    path = written("cursor", machine, before := '{"mcpServers": {"codemode": {"command": "other"}}}')
+    installed("cursor", config, machine=machine, command=COMMAND)
+    assert json.loads(path.read_text())["mcpServers"]["codemode"]["command"] == "/bin/codemode"
+    assert servers_of(config.read_text()) == {"codemode": {"command": "other"}}
+    undone("cursor", machine=machine)
+    assert path.read_text() == before
+
+
+def test_without_its_backup_nothing_is_guessed(machine: Machine, config: Path):
+    path = written("cursor", machine)
+    change = installed("cursor", config, machine=machine, command=COMMAND)
+    assert change.backup is not None
+    change.backup.unlink()
+    before = path.read_bytes()
+    with pytest.raises(ConfigError, match="there is no backup beside this file any more"):
+        undone("cursor", machine=machine)
+    assert path.read_bytes() == before
+
+
+def test_a_configuration_to_begin_with_and_servers_added_to_it():
+    text = added(added(initial(), "a", {"command": "x"}), "b", {"url": "http://h", "codemode": {"approval": "always"}})
+    config = load_config({"mcpServers": servers_of(text)}, environ={})
+    assert [(one.name, one.transport, one.approval) for one in config.servers] == [
+        ("a", "stdio", "declared"), ("b", "http", "always"),
+    ]  # fmt: skip
+    assert all(line in text for line in initial().splitlines() if "//" in line)
+    assert initial({"a": {"command": "x"}}) == added(initial(), "a", {"command": "x"})
+
+
+@each_row(
+    "text, expected",
+    [
+        ("", '{\n  "mcpServers": {\n    "n": {\n      "command": "x"\n    }\n  }\n}\n'),
+        ('{"servers": {"a": {}}}', '{"servers": {"a": {}, "n": {"command": "x"}}}'),
+        ('{\n\t"mcpServers": {}\n}', '{\n\t"mcpServers": {\n\t\t"n": {\n\t\t\t"command": "x"\n\t\t}\n\t}\n}'),
+        ('{\n "a": 1, // one\n}', '{\n "a": 1, // one\n "mcpServers": {\n  "n": {\n   "command": "x"\n  }\n },\n}'),
+        ('{\n "a": 1 // one\n}', '{\n "a": 1, // one\n "mcpServers": {\n  "n": {\n   "command": "x"\n  }\n }\n}'),
+    ],
+)
+def test_how_a_server_is_added(text: str, expected: str):
+    assert added(text, "n", {"command": "x"}) == expected
+
+
+@each_row(
+    "text, entry, says",
+    [
+        ('{"mcpServers": {"n": {}}}', {"command": "x"}, 'there is a server "n" already'),
+        ('{"servers": {"n": {}}}', {"command": "x"}, 'there is a server "n" already'),
+        ("{", {"command": "x"}, "line 1, column 1"),
+        ("[]", {"command": "x"}, "must be an object"),
+        ('{"mcpServers": 1}', {"command": "x"}, "must be an object"),
+        ("{}", {"command": "x", "codemode": {"aproval": 1}}, "mcpServers.n.codemode.aproval: there is no such key"),
+        ("{}", {}, "mcpServers.n: this needs a command"),
+    ],
+)
+def test_what_cannot_be_added(text: str, entry: dict[str, Any], says: str):
+    with pytest.raises(ConfigError) as caught:
+        added(text, "n", entry)
+    assert says in str(caught.value)
+
+
+def test_what_only_our_keys_tell_apart_is_one_server(machine: Machine, config: Path):
+    written("cursor", machine)
+    installed("cursor", config, machine=machine, command=COMMAND)
+    config.write_text(config.read_text().replace('"url":', '"codemode": {"approval": "always"}, "url":'))
+    undone("cursor", machine=machine)
+    ours = config.read_text()
+    installed("cursor", config, machine=machine, command=COMMAND)
+    assert config.read_text() == ours
+
+
+def test_a_client_is_not_its_own_gateway(machine: Machine, tmp_path: Path):
+    path = written("cursor", machine)
+    before = path.read_bytes()
+    (tmp_path / "link.json").symlink_to(path)
+    for config in (path, tmp_path / "link.json"):
+        with pytest.raises(ConfigError, match="must be another file"):
+            installed("cursor", config, machine=machine)
+    assert path.read_bytes() == before
+
+
+def test_servers_in_another_file_of_the_user_are_told(machine: Machine, config: Path):
+    written("vscode", machine)
+    settings = found("vscode", machine)[1].path
+    settings.write_text('{"mcp": {"servers": {"old": {"command": "x"}}}}')
+    notes = installed("vscode", config, machine=machine, command=COMMAND).notes
+    assert notes[-1] == f"{settings} has servers too, which stay there: old"
+
+
+def test_what_a_client_has_cut_off_within_a_character_hinders_nothing(machine: Machine, config: Path):
+    text = '{"history": ["\\ud83d"], "mcpServers": {"a": {"command": "x"}, "b": {"command": "\\udc00"}}}'
+    path = written("claude-code", machine, text)
+    change = installed("claude-code", config, machine=machine, command=COMMAND)
+    assert change.moved == ("a",)
+    assert "half of a character" in change.notes[0]
+    assert '"\\ud83d"' in path.read_text()
+    undone("claude-code", machine=machine)
+    assert path.read_text() == text
+
+
+def test_a_file_that_changes_under_the_hands_is_left_alone(
+    machine: Machine, config: Path, monkeypatch: pytest.MonkeyPatch
+):
+    from codemode.mcp.clients import backups
+
+    path = written("cursor", machine)
+    keep = backups.keep
+
+    def kept(file: Any) -> Path:
+        path.write_text('{"mcpServers": {"other": {"command": "y"}}}')
+        return keep(file)
+
+    monkeypatch.setattr(backups, "keep", kept)
+    with pytest.raises(ConfigError, match="changed just now by something else; try again"):
+        installed("cursor", config, machine=machine, command=COMMAND)
+    assert path.read_text() == '{"mcpServers": {"other": {"command": "y"}}}'
+
+
+def test_a_write_that_fails_leaves_the_file_and_nothing_beside_it(
+    machine: Machine, config: Path, monkeypatch: pytest.MonkeyPatch
+):
+    path = written("cursor", machine)
+    before = path.read_bytes()
+
+    def full(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(ConfigError, match="cannot be written: No space left"):
+        installed("cursor", config, machine=machine, command=COMMAND)
+    assert path.read_bytes() == before
+    assert others(path.parent) == [path.name]
+    assert others(config.parent) == []
+
+
+INPUTS = [
+    {"type": "promptString", "id": "key", "description": "The key", "password": True},
+    {"type": "promptString", "id": "unused"},
+    7,
+    {"type": "pickString", "id": "where", "options": ["a", "b"], "default": "a"},
+]
+
+
+NAMING = {"a": {"command": "x", "env": {"KEY": "${input:key}"}, "args": ["${input:where}", "${input:nowhere}"]}}
+
+
+@each_row(
+    "before, kept",
+    [
+        ("{}", ["key", "where"]),
+        ('{"inputs": []}', ["key", "where"]),
+        ('{"inputs": [ // none\n], "mcpServers": {}}', ["key", "where"]),
+        ('{"inputs": [{"id": "key", "description": "mine"}, /* mine */ ], "a": 1}', ["key", "where"]),
+        ('{"inputs": [{"id": "x"} // mine\n]}', ["x", "key", "where"]),
+    ],
+)
+def test_what_vs_code_asks_for_is_asked_for_in_its_words(before: str, kept: list[str]):
+    text = with_inputs(before, INPUTS, NAMING)
+    declared = read_jsonc(text).root.plain()["inputs"]
+    assert [one["id"] for one in declared] == kept
+    assert with_inputs(text, INPUTS, NAMING) == text
+    assert before.count("mine") == text.count("mine")
+    if "mine" not in before:
+        assert declared == [INPUTS[0], INPUTS[3]]
+
+
+def test_an_input_without_a_value_is_named_in_the_words_of_its_file():
+    entry = {"command": "x", "env": {"KEY": "${input:key}"}}
+    problem, _ = load_config({"inputs": INPUTS, "mcpServers": {"a": entry}}, environ={}).problems
+    assert 'the input "key" (The key) has no value; set the environment variable' in str(problem)
