@@ -61,6 +61,12 @@ class CallRecord:
     shown_json: str | None = None
 
     @property
+    def duration_ms(self) -> float:
+        """How long the call took; of one that was replayed, how long it took when it was made."""
+        lasted_us = self.entry.lasted_us if self.replayed else None
+        return self.completed_at_ms - self.started_at_ms if lasted_us is None else lasted_us / 1000
+
+    @property
     def input_json(self) -> str | None:
         """The text of the input, as far as it may be seen."""
         return self.shown_json if self.is_input_hidden else self.entry.input_json
@@ -99,7 +105,7 @@ def result_event(record: CallRecord, ids: Mapping[str, Any]) -> Result:
         **_common(record, ids),
         "status": record.status,
         "completed_at_ms": record.completed_at_ms,
-        "duration_ms": record.completed_at_ms - record.started_at_ms,
+        "duration_ms": record.duration_ms,
         "output_bytes": None if text is None else Late(json_length, text),
         "error": record.error,
     }

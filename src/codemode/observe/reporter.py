@@ -112,6 +112,11 @@ class Reporter:
             record.shown_json = input_json
             self._tell_start(record)
 
+    def measure(self, record: CallRecord) -> int:
+        """Note that a call has just ended, and return how many microseconds it took."""
+        record.completed_at_ms = self._clock()
+        return max(round((record.completed_at_ms - record.started_at_ms) * 1000), 0)
+
     def call_ended(self, record: CallRecord, outcome: Outcome, error: BaseException | None) -> None:
         """Tell how that call ended. Once the invocation has ended only the log hears of a failure."""
         entry = record.entry
@@ -169,7 +174,7 @@ class Reporter:
     def _close(self, record: CallRecord, outcome: Outcome | None, error: BaseException | None) -> None:
         if self._open.pop(record.entry.id, None) is None:
             return
-        record.completed_at_ms = self._clock()
+        record.completed_at_ms = record.completed_at_ms or self._clock()
         record.status, record.outcome, record.error = call_status(outcome, IN_TRACES), outcome, error
         if record.entry.kind in _WITHOUT_START:
             if self.is_watched and record.entry.kind == "catalog":

@@ -70,7 +70,7 @@ class CallSettled:
     """The host has done (or refused) what a request asked for. ``error`` is the host's own view of a rejection.
 
     ``shown_json`` is what may be seen of the input of a call that was refused before it ran, where that is not what the
-    guest issued.
+    guest issued. ``lasted_us`` is how long it took, in microseconds, where somebody measured it.
     """
 
     id: int
@@ -78,6 +78,7 @@ class CallSettled:
     now_ms: int
     error: CodeModeError | None = None
     shown_json: str | None = None
+    lasted_us: int | None = None
 
 
 @record

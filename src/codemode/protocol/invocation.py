@@ -244,7 +244,7 @@ class Invocation:
             self._size.changed(was, self.ledger.start(event.id, text, is_approved=event.is_approved))
 
     def _noted(self, event: events.CallSettled, was: LedgerEntry) -> LedgerEntry:
-        entry = self.ledger.settle(event.id, event.outcome, event.now_ms, event.shown_json)
+        entry = self.ledger.settle(event.id, event.outcome, event.now_ms, event.shown_json, event.lasted_us)
         self._size.changed(was, entry)
         return entry if self.ledger.sidecar is None else self.ledger.handed(entry)
 

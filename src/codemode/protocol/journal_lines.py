@@ -8,9 +8,9 @@ stands before whatever it made of it.
     ------------------------------------------  ----------------------------------------------------------------
     i  kind, name, bytes, place, input          the guest has issued the next request
     b  id, approved, input                      the tool itself is about to run, with this input if it was allowed
-    f  id, time, shown, value                   the request is answered with a value, and the guest is handed it next
-    e  id, time, shown, name, message, code,    the same with an error
-       fields
+    f  id, time, lasted, shown, value           the request is answered with a value, and the guest is handed it next
+    e  id, time, lasted, name, message, code,   the same with an error
+       shown, fields
     w  id, time, id of the pause, attempt,      the request waits for somebody
        shown, payload, input
     u  id                                       what was to be handed over was not: the guest had cleared that timer
@@ -31,7 +31,7 @@ from ..errors import CodeModeProtocolError
 from .continuation import REPLAY_VERSION, body_of, texts_of
 from .events import CallSettled
 from .kept_ledger import check_ledger, entry_from_dict, entry_to_dict
-from .kept_values import read_items, read_optional_positive, read_positive
+from .kept_values import read_count, read_items, read_optional_positive, read_positive
 from .ledger import Fulfilled, Ledger, LedgerEntry, Rejected, Waiting
 from .messages import REQUEST_KINDS
 from .rejections import read_fields
@@ -65,9 +65,9 @@ def settled(event: CallSettled) -> Step:
     at = (event.id, event.now_ms)
     match event.outcome:
         case Fulfilled(value_json):
-            return Step(("f", *at), (event.shown_json, value_json))
+            return Step(("f", *at, event.lasted_us), (event.shown_json, value_json))
         case Rejected(name, message, code, fields_json):
-            return Step(("e", *at, name, message, code), (event.shown_json, fields_json))
+            return Step(("e", *at, event.lasted_us, name, message, code), (event.shown_json, fields_json))
         case Waiting(interrupt_id, payload_json, input_json, attempt):
             return Step(("w", *at, interrupt_id, attempt), (event.shown_json, payload_json, input_json))
 
@@ -171,13 +171,14 @@ class _Reading:
                 self._known(request_id)
                 self.ledger.start(request_id, self._text(text), is_approved=is_approved)
                 self._begun.add(request_id)
-            case ["f", int(request_id), int(now_ms), shown, value]:
-                self._settled(request_id, now_ms, self._text(shown), Fulfilled(self._text(value)))
-            case ["e", int(request_id), int(now_ms), str(name), str(message), str(code), shown, fields]:
+            case ["f", int(request_id), int(now_ms), lasted, shown, value]:
+                self._settled(request_id, now_ms, self._text(shown), Fulfilled(self._text(value)), _lasted(lasted))
+            case ["e", int(request_id), int(now_ms), lasted, str(name), str(message), str(code), shown, fields]:
                 shown_json, fields_json = self._text(shown), self._text(fields)
                 if fields_json is not None:
                     read_fields(fields_json)
-                self._settled(request_id, now_ms, shown_json, Rejected(name, message, code, fields_json))
+                rejected = Rejected(name, message, code, fields_json)
+                self._settled(request_id, now_ms, shown_json, rejected, _lasted(lasted))
             case ["w", int(request_id), int(now_ms), str(interrupt_id), int(attempt), shown, payload, text]:
                 shown_json, payload_json = self._text(shown), self._text(payload) or ""
                 waiting = Waiting(interrupt_id, payload_json, self._text(text), attempt)
@@ -219,9 +220,11 @@ class _Reading:
             entry = entry._replace(tool_call_id=f"{self._outer_id}:tool-{self._tools}")
         self.ledger.entries.append(entry)
 
-    def _settled(self, request_id: int, now_ms: int, shown: str | None, outcome: Any) -> None:
+    def _settled(
+        self, request_id: int, now_ms: int, shown: str | None, outcome: Any, lasted_us: int | None = None
+    ) -> None:
         self._known(request_id)
-        self.ledger.settle(request_id, outcome, now_ms, shown)
+        self.ledger.settle(request_id, outcome, now_ms, shown, lasted_us)
         if not isinstance(outcome, Waiting):
             self.ledger.deliveries.append(request_id)
             if request_id in self._begun:
@@ -237,6 +240,10 @@ class _Reading:
         self._begun.clear()
         for position, plain in enumerate(body_of(texts)["ledger"], 1):
             self._add(entry_from_dict(plain, position))
+
+
+def _lasted(value: object) -> int | None:
+    return None if value is None else read_count(value)
 
 
 def _place(value: object) -> tuple[int, int] | None:

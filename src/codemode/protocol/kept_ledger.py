@@ -10,7 +10,7 @@ from ..errors import CodeModeProtocolError
 from .call_status import IN_CONTINUATIONS, call_status
 from .counts import MAX_TIMERS, MAX_YIELDS
 from .host_work import delay_ms
-from .kept_values import read_mapping, read_optional_positive, read_optional_text, read_positive, read_text
+from .kept_values import read_count, read_mapping, read_optional_positive, read_optional_text, read_positive, read_text
 from .ledger import Fulfilled, Ledger, LedgerEntry, Outcome, Rejected, Waiting
 from .messages import REQUEST_KINDS
 from .rejections import read_fields
@@ -29,6 +29,7 @@ def entry_to_dict(entry: LedgerEntry) -> dict[str, Any]:
         "approved": entry.is_approved or None,
         "waits": entry.waits or None,
         "withdrawn": entry.is_withdrawn or None,
+        "lastedUs": entry.lasted_us,
         "status": call_status(entry.outcome, IN_CONTINUATIONS),
         **_outcome_to_dict(entry.outcome),
     }
@@ -55,7 +56,7 @@ def _outcome_to_dict(outcome: Outcome | None) -> dict[str, Any]:
 
 _ENTRY_KEYS = {
     "kind", "name", "inputJson", "inputBytes", "toolCallId", "executedInputJson", "dateNowMs", "approved", "waits",
-    "withdrawn", "status", "line", "column",
+    "withdrawn", "status", "line", "column", "lastedUs",
     "valueJson", "error", "interruptId", "interruptPayloadJson", "attempt", "shownInputJson",
 }  # fmt: skip
 
@@ -81,6 +82,7 @@ def entry_from_dict(value: object, position: int) -> LedgerEntry:
         is_approved=body.get("approved") is True,
         waits=read_optional_positive(body.get("waits")) or 0,
         is_withdrawn=body.get("withdrawn") is True,
+        lasted_us=read_count(body["lastedUs"]) if "lastedUs" in body else None,
     )
 
 

@@ -92,6 +92,7 @@ class LedgerEntry(NamedTuple):
     ``now_ms`` is the host time that was handed in with the outcome. ``waits`` is how often it has waited, for a request
     whose outcome is not known. ``sidecar`` has the large strings whose places are in ``input_json``, if there are any.
     ``is_withdrawn``: the guest has cleared this timer before it fired, and it never has an outcome.
+    ``lasted_us`` is how many microseconds the call took, for those who are shown it; no replay looks at it.
     """
 
     id: int
@@ -109,6 +110,7 @@ class LedgerEntry(NamedTuple):
     waits: int = 0
     sidecar: Sidecar | None = None
     is_withdrawn: bool = False
+    lasted_us: int | None = None
 
     @property
     def is_open(self) -> bool:
@@ -214,10 +216,18 @@ class Ledger:
         self.entries[request_id - 1] = entry
         return entry
 
-    def settle(self, request_id: int, outcome: Outcome, now_ms: int, shown_json: str | None = None) -> LedgerEntry:
-        """Record how a request ended and return its new entry. ``shown_json`` is as `CallSettled` has it."""
+    def settle(
+        self,
+        request_id: int,
+        outcome: Outcome,
+        now_ms: int,
+        shown_json: str | None = None,
+        lasted_us: int | None = None,
+    ) -> LedgerEntry:
+        """Record how a request ended and return its new entry. The rest is as `CallSettled` has it."""
         was = self.entries[request_id - 1]
-        more = now_ms, was.is_approved, was.is_started, 0, was.sidecar
+        lasted_us = None if isinstance(outcome, Waiting) else lasted_us
+        more = now_ms, was.is_approved, was.is_started, 0, was.sidecar, False, lasted_us
         executed = shown_json if was.executed_input_json is None else was.executed_input_json
         entry = LedgerEntry(*was[:7], outcome, executed, *more)
         self.entries[request_id - 1] = entry

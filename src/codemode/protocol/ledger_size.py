@@ -80,7 +80,8 @@ class LedgerSize:
         else:
             error = None if self._sidecar is None else self._refusal(event.outcome, self._sidecar)
         if error is not None:
-            event = CallSettled(event.id, rejection(entry, error, self._told), event.now_ms, error, event.shown_json)
+            rejected = rejection(entry, error, self._told)
+            event = CallSettled(event.id, rejected, event.now_ms, error, event.shown_json, event.lasted_us)
             size = _outcome_bytes(event.outcome)
         if self.keeps_room:
             self._kept_for[event.id] = event

@@ -67,7 +67,8 @@ class Replay:
     def settle(self, event: CallSettled) -> LedgerEntry:
         """Record how a request has ended that runs on meanwhile; it is delivered behind the rest. Returns its entry."""
         recorded = self._recorded
-        entry = recorded.handed(recorded.settle(event.id, event.outcome, event.now_ms, event.shown_json))
+        settled = recorded.settle(event.id, event.outcome, event.now_ms, event.shown_json, event.lasted_us)
+        entry = recorded.handed(settled)
         if not isinstance(event.outcome, Waiting):
             recorded.deliveries.append(event.id)
         return entry

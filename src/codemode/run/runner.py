@@ -307,9 +307,10 @@ class Runner:
         journal = self._journal
         if journal is not None and journal.has_settled(settled.id):
             return
-        if record.is_input_hidden and isinstance(settled.outcome, Rejected):
-            settled = events.CallSettled(settled.id, settled.outcome, settled.now_ms, settled.error, record.shown_json)
-        settled = self._machine.admitted(settled)
+        is_hidden = record.is_input_hidden and isinstance(settled.outcome, Rejected)
+        shown_json = record.shown_json if is_hidden else settled.shown_json
+        more = settled.error, shown_json, self._reporter.measure(record)
+        settled = self._machine.admitted(events.CallSettled(settled.id, settled.outcome, settled.now_ms, *more))
         self._reporter.call_ended(record, settled.outcome, settled.error)
         if settled.error is not None:
             self._errors.add(settled.error)

@@ -90,6 +90,7 @@ class NestedToolResultEvent(NestedToolCallEvent):
     """A nested call ended. ``output`` with ``output_bytes``, ``error`` or ``interrupt`` says how.
 
     ``told_error`` is what the program reads of an error: ``{"name", "message", "code"}``.
+    ``duration_ms`` is how long it took; of a call that was ``replayed``, how long it took when it was made.
     ``interrupt`` is the payload of a pause, ``interrupt_id`` its id and ``shown_input`` the validated input that it
     shows; `to_dict` has them as the AI SDK has: ``interrupt`` is an object with all of it.
     """

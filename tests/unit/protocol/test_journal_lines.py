@@ -109,8 +109,8 @@ def test_what_is_written_is_read_back(calls, seed):
             how % 4
         ]
         if outcome is not None and not (kind == "catalog" and how == 3):
-            event = CallSettled(number, outcome, 5 + number, shown_json=value)
-            ledger.settle(number, outcome, event.now_ms, value)
+            event = CallSettled(number, outcome, 5 + number, shown_json=value, lasted_us=number if seed % 2 else None)
+            ledger.settle(number, outcome, event.now_ms, value, event.lasted_us)
             steps.append(settled(event))
             if not isinstance(outcome, Waiting):
                 ledger.deliveries.append(number)

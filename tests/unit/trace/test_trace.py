@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from suite import each_row
 
-from codemode import CodeModeError, ConsoleEvent, FetchResultEvent, NestedToolResultEvent, Trace
+from codemode import (
+    CodeModeError,
+    CodeModeTimeoutError,
+    CodeModeToolError,
+    ConsoleEvent,
+    FetchResultEvent,
+    NestedToolResultEvent,
+    Trace,
+)
 
 IDS = {"invocation_id": "i", "outer_tool_call_id": "outer"}
 HOSTILE = [
@@ -27,7 +35,7 @@ def request(index=1, name="pay", status="fulfilled", start=0.0, lasted=10.0, **m
     }  # fmt: skip
     if "url" in more:
         return FetchResultEvent(method="GET", **values)
-    return NestedToolResultEvent(tool_name=name, tool_call_id=f"outer:tool-{index}", input={}, **values)
+    return NestedToolResultEvent(tool_name=name, tool_call_id=f"outer:tool-{index}", **{"input": {}, **values})
 
 
 def trace(*requests, console=(), status="completed", error=None, lasted=100.0):
@@ -99,9 +107,7 @@ def test_names_cannot_move_the_cursor(text):
 def test_hostile_text_stays_text(text):
     error = CodeModeError(text)
     page = Page(
-        trace(
-            request(name=text), request(url=text), console=[("log", text)], status="failed", error=error
-        )._repr_html_()
+        trace(request(name=text), request(url=text), console=[("log", text)], status="failed", error=error).to_html()
     )
     assert set(page.tags) == {"div", "span", "b"}
     assert {name for name, _ in page.attributes} == {"style", "title"}
@@ -111,19 +117,19 @@ def test_hostile_text_stays_text(text):
 
 @given(st.text(), st.sampled_from(["log", "error"]), st.floats(-1e6, 1e9), st.floats(0, 1e9))
 def test_any_text_and_any_time_gives_a_whole_page(text, level, start, lasted):
-    html = trace(request(name=text, start=start, lasted=lasted), console=[(level, text)])._repr_html_()
+    html = trace(request(name=text, start=start, lasted=lasted), console=[(level, text)]).to_html()
     assert set(Page(html).tags) == {"div", "span", "b"}
 
 
 def test_bars_begin_where_their_calls_begin_and_never_leave_the_track():
-    page = Page(trace(request(start=25, lasted=50), request(start=200, lasted=1, replayed=True))._repr_html_())
+    page = Page(trace(request(start=25, lasted=50), request(start=200, lasted=1, replayed=True)).to_html())
     first, second = (style for style in page.styles if "position:absolute" in style)
     assert "left:min(12.44%,100% - 3px);width:24.88%" in first  # of 201 ms: the longest call sets the scale
     assert "left:min(99.50%,100% - 14px);width:0.50%" in second
 
 
 def test_replayed_calls_are_hatched_and_failures_red():
-    page = Page(trace(request(replayed=True), request(status="rejected"), request())._repr_html_())
+    page = Page(trace(request(replayed=True), request(status="rejected"), request()).to_html())
     replayed, failed, plain = (style for style in page.styles if "position:absolute" in style)
     assert "repeating-linear-gradient" in replayed
     assert "repeating-linear-gradient" not in failed + plain
@@ -133,7 +139,7 @@ def test_replayed_calls_are_hatched_and_failures_red():
 
 def test_long_traces_are_cut_and_say_so():
     many = trace(*(request(index) for index in range(1000)), console=[("log", "x" * 10_000)] * 1000)
-    html = many._repr_html_()
+    html = many.to_html()
     page = Page(html)
     assert len(html) < 200_000
     assert "and 800 more calls" in page.texts
@@ -142,9 +148,59 @@ def test_long_traces_are_cut_and_say_so():
 
 
 def test_the_snippet_stands_alone():
-    html = trace(request())._repr_html_()
+    html = trace(request()).to_html()
+    assert html == trace(request())._repr_html_()
     assert "<style" not in html
     assert "<script" not in html
     assert "http" not in html
     assert html.startswith("<div")
     assert html.endswith("</div>")
+
+
+def test_why_a_program_failed_is_told():
+    thrown = CodeModeError("no property", details={"name": "TypeError", "line": 2, "column": 8})
+    hidden = CodeModeToolError("tool 'pay' failed", details={"line": 3, "column": 1})
+    hidden.__cause__ = KeyError("db-7")
+    for error, reason in (
+        (thrown, "TypeError: no property at line 2, column 8"),
+        (hidden, "CodeModeToolError: tool 'pay' failed (KeyError: 'db-7') at line 3, column 1"),
+        (CodeModeTimeoutError("too late"), "CodeModeTimeoutError: too late"),
+    ):
+        failed = trace(request(), status="failed", error=error)
+        assert failed.to_text().split("\n")[1] == f"  {reason}"
+        assert reason in Page(failed.to_html()).texts
+
+
+def test_inputs_are_shown_shortened():
+    value = {"order": "a", "text": "<b>" + "x" * 1000}
+    shown = trace(request(input=value))
+    assert 'pay {"order":"a","text":"<b>xxx' in shown.to_text()
+    assert len(max(shown.to_text().split("\n"), key=len)) < 160
+    (text,) = [text for text in Page(shown.to_html()).texts if "order" in text]
+    assert text.startswith('{"order":"a","text":"<b>xxx')
+    assert len(text) == 300
+
+
+def test_secrets_in_inputs_are_left_out():
+    table = [
+        ({"password": "hunter2"}, '{"password":"[secret]"}'),
+        ({"login": {"apiKey": "hunter2", "n": 1}}, '{"login":{"apiKey":"[secret]","n":1}}'),
+        ({"access_token": 'hun"ter2', "tokens": 5}, '{"access_token":"[secret]","tokens":5}'),
+        ({"url": "https://ann:hunter2@example.com/"}, '{"url":"https://example.com/"}'),
+        ({"Authorization": "hunter2" * 5000}, '{"Authorization":"[secret]"'),
+        ({"tokenizer": "bert"}, '{"tokenizer":"bert"}'),
+    ]
+    for value, expected in table:
+        shown = trace(request(input=value))
+        assert f"pay {expected}" in shown.to_text(), value
+        assert "hunter2" not in shown.to_text() + shown.to_html(), value
+
+
+def test_a_replayed_call_has_its_own_time_and_takes_no_room():
+    shown = trace(request(start=10, lasted=1, replayed=True, duration_ms=60_000.0), request(start=50, lasted=50))
+    assert "+60000.0 ms  pay  fulfilled, replayed" in shown.to_text()
+    page = Page(shown.to_html())
+    assert "60000.0 ms · replayed" in page.texts
+    first, second = (style for style in page.styles if "position:absolute" in style)
+    assert "width:1.00%" in first
+    assert "width:50.00%" in second

@@ -67,7 +67,7 @@ def _call(one: CallRecord) -> dict[str, Any]:
     said: dict[str, Any] = {
         "serverId": path,
         "toolName": tool_name,
-        "durationMs": max(round(one.completed_at_ms - one.started_at_ms), 0),
+        "durationMs": max(round(one.duration_ms), 0),
         "ok": is_ok,
     }
     return said if is_ok else {**said, "error": _failure(one)}
