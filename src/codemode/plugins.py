@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .host.threads import LARGE_CHARACTERS, off_loop, run_check
     from .host.workflows import refuse_in_workflow
     from .interrupts.agent_pauses import agent_pause
-    from .interrupts.interrupt import APPROVAL_KIND, same_json
+    from .interrupts.interrupt import APPROVAL_KIND, recovery_of, same_json
     from .interrupts.refusal_texts import was_answered, way_on, why_refused
     from .observe.overheard import heard_by
     from .options.checked_fields import WrongTypeError, not_negative
@@ -143,6 +143,7 @@ __all__ = [
     "read_again",
     "read_end",
     "readable_schema",
+    "recovery_of",
     "refuse_in_workflow",
     "refuse_too_many",
     "register_adapter",
@@ -176,7 +177,7 @@ _LATE = {
     "host.threads": "LARGE_CHARACTERS off_loop run_check",
     "host.workflows": "refuse_in_workflow",
     "interrupts.agent_pauses": "agent_pause",
-    "interrupts.interrupt": "APPROVAL_KIND same_json",
+    "interrupts.interrupt": "APPROVAL_KIND recovery_of same_json",
     "interrupts.refusal_texts": "was_answered way_on why_refused",
     "observe.overheard": "heard_by",
     "options.checked_fields": "WrongTypeError not_negative",

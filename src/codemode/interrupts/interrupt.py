@@ -11,7 +11,7 @@ from ..data.exact_integers import PLACES_KEY, as_browsers_write, with_texts, wit
 from ..data.json_values import decode_json
 from ..data.narrowing import is_array, is_mapping, is_object, is_sequence
 from ..dataclass import dataclass
-from ..errors import CodeModeProtocolError, Resumable
+from ..errors import CodeModeAbortedError, CodeModeError, CodeModeProtocolError, Resumable
 from ..host import steps
 from ..protocol.ledger import UNKNOWN_OUTCOME_KIND, LedgerEntry, Waiting
 from ..trace.events import INTERRUPT_TYPE
@@ -274,3 +274,13 @@ def _same_scalar(one: Any, other: Any) -> bool:
     if not are_numbers or (isinstance(one, float) and isinf(one)):
         return False
     return one == other or as_browsers_write(one) == as_browsers_write(other)
+
+
+def recovery_of(error: CodeModeError) -> Interrupt | None:
+    """Return the pause from which a program resumes that was cut off before, by these answers: a repeat runs nothing.
+
+    None where its host was lost: no one knows which calls that host made after the answered ones.
+    """
+    is_lost = error.details.get("origin") == "continuation"
+    known = isinstance(error, CodeModeAbortedError) and not is_lost and isinstance(error.recovery, Interrupt)
+    return cast("Interrupt", error.recovery) if known else None

@@ -15,7 +15,7 @@ from codemode import (
     Interrupt,
     failure_text,
 )
-from codemode.plugins import was_answered, way_on
+from codemode.plugins import recovery_of, was_answered, way_on
 
 from .approvals import Question
 from .leavings import Leavings
@@ -112,7 +112,7 @@ def begun_elsewhere(error: CodeModeAbortedError) -> tuple[Interrupt, dict[str, A
     them. Raises any other error.
     """
     recovery = error.recovery
-    if error.details.get("origin") != "continuation" or not isinstance(recovery, Interrupt):
+    if recovery_of(error) is not None or not isinstance(recovery, Interrupt):
         raise error
     return recovery, {request.interrupt_id: {"runAgain": True} for request in recovery.requests}
 

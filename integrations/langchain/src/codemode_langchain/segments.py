@@ -23,7 +23,7 @@ from codemode import (
     CodeModeToolError,
     Interrupt,
 )
-from codemode.plugins import apart
+from codemode.plugins import apart, recovery_of
 
 from .answers import ask_person, ask_person_async
 from .approvals import Approvals, Question
@@ -339,8 +339,8 @@ class Segments:
             raise refusal  # not recorded: the answers stand, and the same run can be tried again
         if self._leavings is not None and error.details.get("origin") == "journal":
             raise error  # not recorded either: whoever invokes the graph again goes on
-        if isinstance(error, CodeModeAbortedError) and isinstance(error.recovery, Interrupt):
-            return self._ended(todo, error.recovery)  # cut off before, with these answers
+        if (recovery := recovery_of(error)) is not None:
+            return self._ended(todo, recovery)
         self._error = error
         return self._record(todo, {"failure": failure_of(error, self.call.program)})
 

@@ -25,6 +25,7 @@ from codemode.plugins import (
     UNKNOWN_OUTCOME_KIND,
     heard_by,
     open_continuation,
+    recovery_of,
     run_check,
     weigh,
     why_refused,
@@ -90,9 +91,17 @@ class OuterCall:
             is_asked = one.payload.get("kind") != UNKNOWN_OUTCOME_KIND
             if is_asked and made is not None and made.is_for_all:
                 await decide_for_all(self._context, one, is_approved=made.is_approved)
-        return await self._turn(
-            self._core.resume(interrupt, resolutions=answers, context=self, state=self._state), is_resumed=True
-        )
+        return await self._turn(self._resumed(interrupt, answers), is_resumed=True)
+
+    async def _resumed(self, interrupt: Interrupt, answers: Mapping[str, Any]) -> Any:
+        """Go on from a pause; where a run was cut off that did so by these answers, from there."""
+        try:
+            return await self._core.resume(interrupt, resolutions=answers, context=self, state=self._state)
+        except CodeModeError as error:
+            recovery = recovery_of(error)
+            if recovery is None:
+                raise
+        return recovery if recovery.requests else await self._resumed(recovery, {})
 
     async def call(self, name: str, arguments: dict[str, Any], context: ToolCallContext) -> Any:
         """Make a call of the program."""

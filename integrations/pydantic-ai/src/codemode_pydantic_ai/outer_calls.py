@@ -13,7 +13,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart, Tool
 from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 
 from codemode import CodeModeError, CodeModeProtocolError, Interrupt, failure_text
-from codemode.plugins import heard_by, was_answered
+from codemode.plugins import heard_by, recovery_of, was_answered
 
 from .faces import Face, FaceTool
 from .nested import NestedCalls
@@ -158,7 +158,17 @@ class OuterCall:
             begun: dict[str, Any] = {"tool_call_id": self._id or None, "started_at_ms": noted_ms}
             return await self._call.begin(arguments, ctx, **begun, **shared)
         pause, answers = resumed
-        return await self._call.go_on(pause.interrupt, answers, **shared)
+        return await self._go_on(pause.interrupt, answers, shared)
+
+    async def _go_on(self, interrupt: Interrupt, answers: Mapping[str, Any], shared: Mapping[str, Any]) -> Any:
+        """Go on from a pause; where a run was cut off that did so by these answers, from there."""
+        try:
+            return await self._call.go_on(interrupt, answers, **shared)
+        except CodeModeError as error:
+            recovery = recovery_of(error)
+            if recovery is None:
+                raise
+        return recovery if recovery.requests else await self._go_on(recovery, {}, shared)
 
 
 def _response_time_ms(messages: Iterable[ModelMessage]) -> int | None:
