@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from dbos import DBOS, SetWorkflowID
-from forked_hosts import kill_later, note_down
+from forked_hosts import LaterClock, kill_later, note_down
 
 from codemode import (
     Interrupt,
@@ -31,8 +31,6 @@ from codemode import (
     run_code_mode_sync,
     tool,
 )
-from codemode.continuations.guard import GuardClock
-from codemode.host.clock import now_ms
 
 WORKFLOW = "the-workflow"
 PROGRAM = """
@@ -43,19 +41,6 @@ const refund = await tools.refund({ order: "a" });
 for (let n = 0; n < 4; n += 1) done.push(await tools.post({ key: `c${n}` }));
 return { done, refund, looked: await tools.look({}) };
 """
-
-
-class LaterClock(GuardClock):
-    """For each host it is ten minutes later: what a dead one held has lapsed. Waiting goes a hundred times as fast."""
-
-    def __init__(self, number: int) -> None:
-        self.later_ms = number * 600_000
-
-    def now_ms(self) -> int:
-        return now_ms() + self.later_ms
-
-    def seconds(self) -> float:
-        return time.monotonic() * 100
 
 
 class Host:

@@ -20,6 +20,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from codemode.continuations.guard import GuardClock
+from codemode.host.clock import now_ms
+
 HOST_SECONDS = 60
 
 
@@ -66,6 +69,19 @@ class ForkedHosts:
         how, value = told
         assert how in ("ended", "killed"), how
         return Ended(how == "killed", value)
+
+
+class LaterClock(GuardClock):
+    """For each host it is ten minutes later: what a dead one held has lapsed. Waiting goes a hundred times as fast."""
+
+    def __init__(self, number: int) -> None:
+        self.later_ms = number * 600_000
+
+    def now_ms(self) -> int:
+        return now_ms() + self.later_ms
+
+    def seconds(self) -> float:
+        return time.monotonic() * 100
 
 
 def kill_later(began: threading.Event, milliseconds: float | None) -> None:

@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import os
-import signal
-from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Self, TypeAlias
 
 from codemode_langchain import CodeModeMiddleware, create_code_mode_tool, durable_continuation
-from forked_hosts import note_down
-from killed_thread import CONFIG, LaterClock
+from cut_off import KEYS, PROGRAM, Shop, be_killed, come_back_to_all
+from forked_hosts import LaterClock
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage
 from langchain_core.tools import tool
@@ -26,53 +23,34 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph import MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 from langgraph.types import Command
-from scripted_agent import APPROVE, START, ScriptedModel, calls, results
+from scripted_agent import APPROVE, CONFIG, START, ScriptedModel, calls, results
 
 from codemode import SqliteInterruptStore
 
 Row: TypeAlias = tuple[str, str, str, str]
-
-PROGRAM = """
-const first = await tools.refund({ order: "a" });
-const seen = await tools.look({});
-return [first, seen, await tools.refund({ order: "b" })];
-"""
-PATIENCE = 60.0
-KEYS = "every process of the test knows it"
 
 
 def rows(kind: str) -> list[Row]:
     return [*itertools.product([kind], ["plain", "batched", "by id"], ["journal", "guard", "key"], ["refund", "look"])]
 
 
-class Shop:
-    """A toolkit whose tools note what they do. The one that ``cut`` names never comes back from its first call."""
+class Toolkit:
+    """A toolkit of LangChain over a shop."""
 
-    def __init__(self, folder: Path, cut: str | None) -> None:
-        self.file, self.cut = folder / "effects", cut
-        self.reached = asyncio.Event()
-
-    def effects(self) -> list[str]:
-        return self.file.read_text().splitlines() if self.file.exists() else []
-
-    async def did(self, name: str, what: str) -> None:
-        note_down(self.file, what)
-        if self.cut == name:
-            self.cut = None
-            self.reached.set()
-            await asyncio.Event().wait()
+    def __init__(self, shop: Shop) -> None:
+        self._shop = shop
 
     def get_tools(self) -> list[Any]:
         @tool
         async def refund(order: str) -> str:
             """Refund an order."""
-            await self.did("refund", f"refund {order}")
+            await self._shop.did("refund", f"refund {order}")
             return f"refunded {order}"
 
         @tool
         async def look() -> str:
             """Look."""
-            await self.did("look", "look")
+            await self._shop.did("look", "look")
             return "seen"
 
         look.metadata = {"readOnlyHint": True}
@@ -114,8 +92,8 @@ class Thread:
         said = ScriptedModel(messages=iter([calls(PROGRAM), AIMessage("done")][is_begun:]), shown=[])
         if self.kind == "agent":
             middleware = CodeModeMiddleware(approve={"refund": True}, interrupt_mode=mode, options=options)
-            return create_agent(said, self.shop.get_tools(), middleware=[middleware], checkpointer=self._saver)
-        code_mode = create_code_mode_tool(self.shop, options, approve={"refund": True}, interrupt_mode=mode)
+            return create_agent(said, Toolkit(self.shop).get_tools(), middleware=[middleware], checkpointer=self._saver)
+        code_mode = create_code_mode_tool(Toolkit(self.shop), options, approve={"refund": True}, interrupt_mode=mode)
         graph: Any = StateGraph(MessagesState)
         graph.add_node("model", lambda state: {"messages": [said.invoke(state["messages"])]})
         graph.add_node("tools", ToolNode([code_mode]))
@@ -127,13 +105,9 @@ class Thread:
         return await self.send(Command(resume=form))
 
     async def begin(self) -> asyncio.Task[Any]:
-        """Run until the person has approved the first refund, and the tool that cuts it off is called."""
+        """Approve the first refund, and run until the thread is cut off."""
         (asked,) = (await self.send(START))["__interrupt__"]
-        running = asyncio.create_task(self.answer(asked, APPROVE))
-        reached = asyncio.create_task(self.shop.reached.wait())
-        await asyncio.wait([running, reached], timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
-        assert self.shop.reached.is_set(), running
-        return running
+        return await self.shop.cut_off(self.answer(asked, APPROVE))
 
     async def come_back(self) -> dict[str, Any]:
         """Invoke it again, twice, and answer to its end. Returns what was asked, and what had been done by then."""
@@ -165,36 +139,11 @@ def question_of(shown: Any) -> str:
     return f"unknown: {call}" if is_unknown else call
 
 
-async def cancel(thread: Thread) -> dict[str, Any]:
-    """Cancel the run of a thread, and come back to it in the same process."""
-    async with thread:
-        running = await thread.begin()
-        running.cancel()
-        await asyncio.wait([running])
-        return await thread.come_back()
-
-
-async def cancel_all(folder: Path, given: Sequence[Row]) -> list[dict[str, Any]]:
-    return await asyncio.gather(*(cancel(Thread(folder, row, 0, row[-1])) for row in given))
-
-
-async def be_killed(folder: Path, given: Sequence[Row]) -> None:
-    async with AsyncExitStack() as stack:
-        threads = [await stack.enter_async_context(Thread(folder, row, 0, row[-1])) for row in given]
-        await asyncio.gather(*(one.begin() for one in threads))
-        os.kill(os.getpid(), signal.SIGKILL)
-
-
-async def come_back(thread: Thread) -> dict[str, Any]:
-    async with thread:
-        return await thread.come_back()
-
-
-async def come_back_to_all(folder: Path, given: Sequence[Row]) -> list[dict[str, Any]]:
-    return await asyncio.gather(*(come_back(Thread(folder, row, 1)) for row in given))
+def cases(folder: Path, kind: str, number: int) -> list[Thread]:
+    return [Thread(folder, row, number, None if number else row[-1]) for row in rows(kind)]
 
 
 def main(given: dict[str, Any]) -> Any:
     """Be the host of all threads of a kind: the first is killed, the second comes back to them."""
-    folder, own = Path(given["folder"]), rows(given["kind"])
-    return asyncio.run(be_killed(folder, own) if given["is_first"] else come_back_to_all(folder, own))
+    own = cases(Path(given["folder"]), given["kind"], given["number"])
+    return asyncio.run(come_back_to_all(own) if given["number"] else be_killed(own))

@@ -21,7 +21,7 @@ from typing import Annotated, Any
 
 import langchain.agents
 from codemode_langchain import CodeCallMiddleware, CodeModeMiddleware, durable_continuation
-from forked_hosts import kill_later, note_down
+from forked_hosts import LaterClock, kill_later, note_down
 from langchain.agents import AgentState
 from langchain.agents.middleware import AgentMiddleware
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
@@ -33,8 +33,6 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.types import Command, interrupt
 
 import codemode
-from codemode.continuations.guard import GuardClock
-from codemode.host.clock import now_ms
 from codemode.testing.faces import CODE_CALL
 
 PROGRAM = """
@@ -51,19 +49,6 @@ done.push(await tools.note({ key: "c2" }));
 return done;
 """
 CONFIG: Any = {"configurable": {"thread_id": "the-thread"}}
-
-
-class LaterClock(GuardClock):
-    """For each host it is ten minutes later: what a dead one held has lapsed. Waiting goes a hundred times as fast."""
-
-    def __init__(self, number: int) -> None:
-        self.later_ms = number * 600_000
-
-    def now_ms(self) -> int:
-        return now_ms() + self.later_ms
-
-    def seconds(self) -> float:
-        return time.monotonic() * 100
 
 
 class Model(GenericFakeChatModel):

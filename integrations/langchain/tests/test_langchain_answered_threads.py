@@ -14,6 +14,7 @@ from typing import Any
 import answered_threads
 import pytest
 from answered_threads import Row
+from cut_off import cancel_all
 from forked_hosts import ForkedHosts
 
 KINDS = ["agent", "toolkit"]
@@ -43,15 +44,15 @@ def check(row: Row, seen: dict[str, Any], *, is_precise: bool) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_cancelled_after_an_answer(tmp_path: Path, kind: str) -> None:
-    given = answered_threads.rows(kind)
-    for row, seen in zip(given, asyncio.run(answered_threads.cancel_all(tmp_path, given)), strict=True):
+    given = asyncio.run(cancel_all(answered_threads.cases(tmp_path, kind, 0)))
+    for row, seen in zip(answered_threads.rows(kind), given, strict=True):
         check(row, seen, is_precise=True)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_killed_after_an_answer(hosts: ForkedHosts, tmp_path: Path, kind: str) -> None:
     given = {"folder": str(tmp_path), "kind": kind}
-    assert hosts.run({**given, "is_first": True}).is_killed
-    ended = hosts.run({**given, "is_first": False})
+    assert hosts.run({**given, "number": 0}).is_killed
+    ended = hosts.run({**given, "number": 1})
     for row, seen in zip(answered_threads.rows(kind), ended.value, strict=True):
         check(row, seen, is_precise="journal" in row)
