@@ -61,9 +61,9 @@ def _is_tool(value: object) -> bool:
 def settings_of(options: CodeModeOptions | Mapping[str, Any] | None) -> CodeModeOptions:
     """Return the options of programs that agents run."""
     given = CodeModeOptions.of(options)
-    approval = given.approval
+    approval = given.approval.with_defaults(show_denial_reason=True)
     if approval.on_approval_required is None:
-        approval = dataclasses.replace(approval, mode="interrupt", show_denial_reason=True)
+        approval = dataclasses.replace(approval, mode="interrupt")
     policy = given.execution_policy.with_defaults(clock="program", on_saturation="wait")
     output = given.model_output.with_defaults(max_model_characters=MAX_MODEL_CHARACTERS)
     return given.having(approval=approval, execution_policy=policy, model_output=output)
