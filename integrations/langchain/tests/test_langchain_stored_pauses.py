@@ -7,43 +7,34 @@ import json
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Any, TypedDict
 
 import pytest
 from codemode_langchain import (
-    CodeCallMiddleware,
     CodeModeMiddleware,
     ExecWaitMiddleware,
     StoredPauses,
     StoredRun,
-    create_code_mode_tool,
     stored_pauses,
 )
 from exec_wait_agent import directed, runs, waits
 from langchain.agents import create_agent
 from langchain.agents.middleware import HumanInTheLoopMiddleware
 from langchain_core.messages import AIMessage
-from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
-from langgraph.graph import END, START, MessagesState, StateGraph
-from langgraph.prebuilt import ToolNode
+from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, interrupt
-from pydantic import AfterValidator
 from scripted_agent import ScriptedModel, asks, calls
-from suite import each_row
 
 from codemode import (
-    ALL_TENANTS,
-    AnswerRefused,
     CodeModeError,
     CodeModeProtocolError,
     MemoryInterruptStore,
     Resumer,
     SqliteInterruptStore,
-    UnknownRequest,
     inspect_interrupt,
 )
 from codemode.continuations.guard import Claim
@@ -270,90 +261,6 @@ def test_a_thread_that_somebody_else_has_gone_on_with_is_refused_and_nothing_run
     on(scenario)
 
 
-def test_another_tenant_can_neither_decide_nor_go_on() -> None:
-    async def scenario(desk: Desk) -> None:
-        run = await desk.ask(calls(REFUND))
-        (asked,) = await desk.waiting(run)
-        with pytest.raises(UnknownRequest):
-            await desk.store.decide({asked.interrupt_id: OK}, actor="eve", tenant="evil")
-        record = await desk.store.record(run.record_id or "", tenant="acme")
-        for other in (desk.pauses(tenant="evil"), desk.pauses(app="other")):
-            with pytest.raises(CodeModeProtocolError, match="another"):
-                await other.resume(record, {asked.interrupt_id: OK})
-        all_of_them = desk.pauses(tenant=ALL_TENANTS)
-        with pytest.raises(ValueError, match="tenant="):
-            await all_of_them.ainvoke({"messages": ["go"]})
-        with pytest.raises(ValueError, match="are of 'acme'"):
-            await desk.pauses().ainvoke({"messages": ["go"]}, tenant="evil")
-        assert desk.did == [("stock", "nut")]
-
-    in_memory(scenario)
-
-
-def test_decisions_that_do_not_fit_or_are_not_allowed_wait_again_with_why() -> None:
-    async def scenario(desk: Desk) -> None:
-        graph = desk.agent(calls(REFUND), approve={"allowed_decisions": ["approve", "reject"]})
-        run = await desk.ask(graph=graph)
-        (asked,) = await desk.waiting(run)
-        assert asked.input_schema is None
-        await desk.decide(run, {"approved": True, "input": {"order": "z"}})
-        async with Resumer(desk.store, tenant="acme", resume=desk.pauses().resume):
-
-            async def is_refused() -> bool:
-                return bool((await desk.waiting(run)) and (await desk.waiting(run))[0].refusal)
-
-            await until(is_refused)
-            assert "approve, reject alone" in ((await desk.waiting(run))[0].refusal or "")
-            await desk.decide(run, NO)
-            assert "was denied" in (await desk.outcome(run))[0]
-        assert desk.did == [("stock", "nut")]
-
-    in_memory(scenario)
-
-
-def test_an_edit_is_checked_by_the_schema_before_it_is_stored_and_by_the_tool_when_it_goes_on() -> None:
-    async def scenario(desk: Desk) -> None:
-        @tool
-        def pay(cents: Annotated[int, AfterValidator(lambda cents: min(cents, 1000))]) -> str:
-            """Pay."""
-            desk.did.append(("pay", cents))
-            return f"paid {cents}"
-
-        def graph(*messages: AIMessage) -> Any:
-            said = ScriptedModel(messages=iter([*messages, AIMessage("done")]), shown=[], disable_streaming=True)
-            own = CodeModeMiddleware(approve={"pay": True}, options={"continuation": desk.continuation})
-            return create_agent(said, [pay], middleware=[own], checkpointer=desk.saver)
-
-        run = await desk.ask(graph=graph(calls("return await tools.pay({ cents: 5 });")))
-        with pytest.raises(AnswerRefused, match="cents"):
-            await desk.decide(run, {"approved": True, "input": {"cents": "many"}})
-        await desk.decide(run, {"approved": True, "input": {"cents": 2000}})
-        async with Resumer(desk.store, tenant="acme", resume=desk.pauses(graph=graph()).resume):
-
-            async def is_refused() -> bool:
-                return any(one.refusal for one in await desk.waiting(run))
-
-            await until(is_refused)
-            assert "would change" in ((await desk.waiting(run))[0].refusal or "")
-            await desk.decide(run, {"approved": True, "input": {"cents": 900}})
-            assert await desk.outcome(run) == ["paid 900", "done"]
-        assert desk.did == [("pay", 900)]
-
-    in_memory(scenario)
-
-
-def test_big_integers_are_what_they_were() -> None:
-    async def scenario(desk: Desk) -> None:
-        run = await desk.ask(calls(f"return await tools.refund({{ order: 'a', cents: {2**60}n }});"))
-        (asked,) = await desk.waiting(run)
-        assert asked.input == {"order": "a", "cents": 2**60}
-        edited = {"approved": True, "input": {"order": "a", "cents": str(2**60 + 1)}, "bigIntegers": ["/input/cents"]}
-        assert (await desk.resumed(run, edited))[1] == "done"
-        assert desk.did == [("refund", "a", 2**60 + 1)]
-
-    in_memory(scenario)
-
-
 def test_questions_of_tools_and_nodes_are_answered_with_whatever_they_asked_for(on: Any) -> None:
     class State(TypedDict, total=False):
         first: Any
@@ -468,62 +375,6 @@ def test_a_run_that_waits_for_nobody_is_no_record_and_a_graph_needs_a_checkpoint
     without = create_agent(ScriptedModel(messages=iter([])), [])
     with pytest.raises(ValueError, match="checkpointer"):
         stored_pauses(without, MemoryInterruptStore())
-
-
-def _outer(desk: Desk, how: str, continuation: Any) -> Any:
-    """A graph whose tools run programs that are resumed so."""
-    options: Any = {"continuation": continuation}
-    if how == "tool":
-        made = StateGraph(MessagesState)
-        made.add_node("tools", ToolNode([create_code_mode_tool(desk.tools(), options)]))
-        made.add_edge(START, "tools")
-        return made.compile(checkpointer=desk.saver)
-    middleware: Any = {
-        "CodeCall": lambda: CodeCallMiddleware(options={"settings": options}),
-        "exec": lambda: ExecWaitMiddleware(settings=options),
-    }.get(how, lambda: CodeModeMiddleware(options=options))()
-    agent: Any = create_agent(ScriptedModel(messages=iter([])), desk.tools(), middleware=[middleware])
-    if how != "within":
-        agent.checkpointer = desk.saver
-        return agent
-    made = StateGraph(MessagesState)
-    made.add_node("agent", agent)
-    made.add_edge(START, "agent")
-    return made.compile(checkpointer=desk.saver)
-
-
-@each_row("how", ["agent", "within", "tool", "CodeCall", "exec"])
-def test_programs_whose_claims_are_elsewhere_are_refused(how: str) -> None:
-    desk = Desk(MemoryInterruptStore(), InMemorySaver())
-    for continuation in ({}, {"guard": MemoryInterruptStore().guard}):
-        with pytest.raises(ValueError, match=r"another guard than the store's.*\{'guard': store\.guard\}"):
-            desk.pauses(graph=_outer(desk, how, continuation))
-    journal = desk.store.journal(tenant="acme", app="langgraph")
-    for enough in ({"guard": desk.store.guard}, {"keys": KEYS, "context_binding": "t", "journal": journal}):
-        assert isinstance(desk.pauses(graph=_outer(desk, how, enough)), StoredPauses)
-
-
-def test_settings_of_a_run_that_goes_on_are_those_its_record_calls_for() -> None:
-    class State(TypedDict, total=False):
-        said: Any
-
-    def ask(_state: State, config: RunnableConfig) -> State:
-        return {"said": [interrupt("who?"), config["configurable"].get("clerk")]}
-
-    async def scenario(desk: Desk) -> None:
-        made = StateGraph(State)
-        made.add_node("ask", ask)
-        made.add_edge(START, "ask")
-        graph = made.compile(checkpointer=desk.saver)
-
-        async def settings(record: Any) -> Any:
-            return {"config": {"configurable": {"clerk": record.labels["clerk"], "thread_id": "another"}}}
-
-        run = await desk.pauses(graph=graph).ainvoke({}, labels={"clerk": "1"})
-        told = await desk.resumed(run, "me", graph=graph, outcome_of=None, resume_with=settings)
-        assert told == {"said": ["me", "1"]}
-
-    in_memory(scenario)
 
 
 @pytest.mark.parametrize("died", ["before the graph had gone on", "after it had ended", "after it waited again"])

@@ -5,124 +5,30 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 import uuid
-from collections.abc import Callable
 from decimal import Decimal
 from enum import Enum
 from typing import Annotated, Any
 
 import pytest
-from codemode_langchain import CodeModeMiddleware, create_code_mode_tool
-from langchain.agents.middleware import AgentMiddleware, AgentState, HumanInTheLoopMiddleware
-from langchain_core.tools import BaseTool, InjectedToolCallId, StructuredTool, tool
-from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import MessagesState, StateGraph
-from langgraph.prebuilt import InjectedState, ToolNode, ToolRuntime
+from codemode_langchain import create_code_mode_tool
+from langchain.agents.middleware import AgentState
+from langchain_core.tools import InjectedToolCallId, StructuredTool
+from langgraph.prebuilt import InjectedState, ToolRuntime
 from langgraph.types import interrupt
+from paid_tools import ByAnnotation, ByField, ByModel, ByText, Ledger, asked, cents, in_an_agent
 from pydantic import (
     AfterValidator,
     AliasChoices,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     SecretStr,
     ValidationError,
     field_validator,
-    model_validator,
 )
-from pydantic.v1 import BaseModel as ModelV1
-from scripted_agent import APPROVE, START, Session, agent, calls, content, results
-from suite import full_only
+from scripted_agent import APPROVE, START, results
 
-from codemode import CodeModeToolError, run_code_mode_sync
-
-
-def cents(euros: int) -> int:
-    return euros * 100
-
-
-class ByField(BaseModel):
-    euros: int
-
-    @field_validator("euros")
-    @classmethod
-    def _cents(cls, euros: int) -> int:
-        return cents(euros)
-
-
-class ByModel(BaseModel):
-    euros: int
-
-    @model_validator(mode="after")
-    def _cents(self) -> ByModel:
-        self.euros = cents(self.euros)
-        return self
-
-
-class ByText(BaseModel):
-    """Takes a text that it does not take again."""
-
-    euros: Annotated[int, BeforeValidator(lambda text: int(text.removesuffix(" EUR")) * 100)]
-
-
-class ByAnnotation(BaseModel):
-    euros: Annotated[int, AfterValidator(cents)]
-
-
-class Ledger:
-    """Remembers what its tools were called with."""
-
-    def __init__(self) -> None:
-        self.got: list[dict[str, Any]] = []
-
-    def tool(self, schema: Any, **settings: Any) -> BaseTool:
-        def pay(**arguments: Any) -> str:
-            self.got.append(arguments)
-            return "paid"
-
-        return StructuredTool.from_function(pay, name="pay", description="Pay.", args_schema=schema, **settings)
-
-
-Make = Callable[..., Session]
-
-
-def in_an_agent(js: str, tools: list[BaseTool], *after: Any, is_async: bool, approve: Any, **settings: Any) -> Session:
-    return Session(agent([js], tools, CodeModeMiddleware(approve=approve), *after, **settings), is_async)
-
-
-def in_a_graph(js: str, tools: list[BaseTool], *, is_async: bool, approve: Any) -> Session:
-    graph = StateGraph(MessagesState)
-    graph.add_node("ask", lambda state: {"messages": [calls(js)]})
-    graph.add_node("tools", ToolNode([create_code_mode_tool(tools, approve=approve)]))
-    graph.set_entry_point("ask")
-    graph.add_edge("ask", "tools")
-    return Session(graph.compile(checkpointer=InMemorySaver()), is_async)
-
-
-@pytest.fixture(params=[in_an_agent, in_a_graph], ids=lambda place: place.__name__)
-def place(request: pytest.FixtureRequest) -> Any:
-    return request.param
-
-
-@pytest.fixture(params=[False, *full_only(True)], ids=["sync", "async"])
-def is_async(request: pytest.FixtureRequest) -> bool:
-    return request.param
-
-
-@pytest.fixture
-def ledger() -> Ledger:
-    return Ledger()
-
-
-def asked(rule: list[Any]) -> Callable[[dict[str, Any]], bool]:
-    """A rule that notes what it sees, tries to change it, and asks a person."""
-
-    def when(arguments: dict[str, Any]) -> bool:
-        rule.append({**arguments})
-        arguments.clear()
-        return True
-
-    return when
+from codemode import run_code_mode_sync
 
 
 @pytest.mark.parametrize(
@@ -276,7 +182,7 @@ def test_a_default_that_is_new_each_time_runs_as_it_was_shown(place: Any, is_asy
 
 
 class Dated(ByField):
-    parts: list[ByField] = []
+    parts: list[ByField] = Field(default_factory=list)
     id: uuid.UUID = Field(default_factory=uuid.uuid4)
 
 
@@ -427,191 +333,3 @@ def test_a_tool_of_code_mode_alone_gets_its_call_id(ledger: Ledger):
     assert run_code_mode_sync(js, [ledger.tool(Args)]) == "paid"
     assert [got["euros"] for got in ledger.got] == [600, 600]
     assert not {got["call_id"] for got in ledger.got} & {"forged"}
-
-
-# --- where LangChain validates again ---
-
-
-class Changing(AgentMiddleware[Any, Any, Any]):
-    """Changes the arguments of nested calls, or calls them again."""
-
-    def __init__(self, change: Callable[[dict[str, Any]], Any] | None = None, times: int = 1) -> None:
-        super().__init__()
-        self._change, self._times = change, times
-
-    def _changed(self, request: Any) -> Any:
-        call = request.tool_call
-        if call["name"] != "pay" or self._change is None:
-            return request
-        args = {**call["args"]}
-        return request.override(tool_call={**call, "args": self._change(args) or args})
-
-    def wrap_tool_call(self, request: Any, handler: Any) -> Any:
-        if request.tool_call["name"] != "pay":
-            return handler(request)
-        return [handler(self._changed(request)) for _ in range(self._times)][-1]
-
-    async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
-        if request.tool_call["name"] != "pay":
-            return await handler(request)
-        return [await handler(self._changed(request)) for _ in range(self._times)][-1]
-
-
-@pytest.mark.parametrize("schema", [ByField, ByModel, ByAnnotation])
-def test_what_middleware_changes_must_come_out_as_it_wrote_it(is_async: bool, ledger: Ledger, schema: Any):
-    js = "try { return await tools.pay({ euros: 6 }) } catch (error) { return error.message }"
-    changing = Changing(lambda args: args.update(euros=args["euros"] - 1))
-    said = content(in_an_agent(js, [ledger.tool(schema)], changing, is_async=is_async, approve=None).start())
-    assert said == "the input of tool 'pay' comes out differently when it is validated again: euros changes"
-    assert ledger.got == []
-
-
-def test_what_middleware_changes_runs_when_no_validator_changes_it_again(is_async: bool, ledger: Ledger):
-    class Order(BaseModel):
-        order: Annotated[str, AfterValidator(str.strip)]
-        day: dt.date = dt.date(2024, 2, 29)
-
-    changing = Changing(lambda args: args.update(order="b"))
-    js = "return await tools.pay({ order: ' a ' })"
-    assert content(in_an_agent(js, [ledger.tool(Order)], changing, is_async=is_async, approve=None).start()) == "paid"
-    assert ledger.got == [{"order": "b", "day": dt.date(2024, 2, 29)}]
-
-
-def test_a_review_listed_after_sees_and_edits_that_value_too(is_async: bool, ledger: Ledger):
-    review = HumanInTheLoopMiddleware(interrupt_on={"pay": True}, interrupt_mode="per_call", edit_notice=None)
-    js = "return await Promise.allSettled([6, 7].map((euros) => tools.pay({ euros })))"
-    session = in_an_agent(js, [ledger.tool(ByField)], review, is_async=is_async, approve=None)
-    first, second = session.start()["__interrupt__"]
-    assert (first.value["args"], second.value["args"]) == ({"euros": 600}, {"euros": 700})
-    edit = {"type": "edit", "edited_action": {"name": "pay", "args": {"euros": 5}}}
-    output = session.answer({first.id: APPROVE, second.id: edit})
-    assert ledger.got == [{"euros": 600}]
-    assert "rejected" in content(output)
-
-
-def test_a_call_made_again_gets_what_was_allowed(is_async: bool, ledger: Ledger):
-    class Order(BaseModel):
-        parts: Annotated[list[int], AfterValidator(lambda parts: [*parts, 0])]
-
-    def use_up(parts: list[int]) -> str:
-        ledger.got.append({"parts": [*parts]})
-        parts.clear()
-        return "paid"
-
-    pay = StructuredTool.from_function(use_up, name="pay", description="Pay.", args_schema=Order)
-    js = "return await tools.pay({ parts: [1] })"
-    session = in_an_agent(js, [pay], Changing(times=3), is_async=is_async, approve={"pay": True})
-    (one,) = session.start()["__interrupt__"]
-    session.answer({one.id: APPROVE})
-    assert ledger.got == [one.value["args"]] * 3 == [{"parts": [1, 0]}] * 3
-
-
-def test_a_pause_inside_the_tool_gets_it_again(place: Any, is_async: bool, ledger: Ledger):
-    def ask(euros: int) -> str:
-        ledger.got.append({"euros": euros})
-        return interrupt("sure?")
-
-    pay = StructuredTool.from_function(ask, name="pay", description="Pay.", args_schema=ByField)
-    session = place("return await tools.pay({ euros: 6 })", [pay], is_async=is_async, approve={"pay": True})
-    (one,) = session.start()["__interrupt__"]
-    (sure,) = session.answer({one.id: APPROVE})["__interrupt__"]
-    assert results(session.answer({sure.id: "yes"}))[0].content == "yes"
-    assert ledger.got == [{"euros": 600}] * 2
-
-
-def test_a_schema_of_pydantic_1_that_changes_its_input_is_refused(place: Any, is_async: bool, ledger: Ledger):
-    class Old(ModelV1):
-        euros: int
-
-        @classmethod
-        def __get_validators__(cls) -> Any:
-            yield cls.validate
-
-    class Changed(ModelV1):
-        euros: int
-
-        def __init__(self, **values: Any) -> None:
-            super().__init__(**{**values, "euros": values["euros"] * 100})
-
-    js = "try { return await tools.pay({ euros: 6 }) } catch (error) { return error.message }"
-    said = results(place(js, [ledger.tool(Old)], is_async=is_async, approve=None).start())[0].content
-    assert (said, ledger.got) == ("paid", [{"euros": 6}])
-    said = results(place(js, [ledger.tool(Changed)], is_async=is_async, approve=None).start())[0].content
-    assert said == "the input of tool 'pay' comes out differently when it is validated again: euros changes"
-    assert len(ledger.got) == 1
-
-
-def test_a_tool_that_reads_its_arguments_itself_must_come_to_the_same(place: Any, is_async: bool, ledger: Ledger):
-    class Own(BaseTool):
-        name: str = "pay"
-        description: str = "Pay."
-        args_schema: Any = ByAnnotation
-        doubles: bool = False
-
-        def _parse_input(self, tool_input: Any, tool_call_id: Any) -> Any:
-            return {"euros": tool_input["euros"] * (2 if self.doubles else 1)}
-
-        def _run(self, **arguments: Any) -> str:
-            ledger.got.append(arguments)
-            return "paid"
-
-    js = "try { return await tools.pay({ euros: 6 }) } catch (error) { return error.message }"
-    assert results(place(js, [Own()], is_async=is_async, approve=None).start())[0].content == "paid"
-    assert ledger.got == [{"euros": 600}]
-    said = results(place(js, [Own(doubles=True)], is_async=is_async, approve=None).start())[0].content
-    assert "comes out differently" in said
-    assert len(ledger.got) == 1
-
-
-def test_functions_with_any_arguments_run_with_what_was_shown(place: Any, is_async: bool, ledger: Ledger):
-    @tool
-    def pay(euros: Annotated[int, AfterValidator(cents)], *args: int, note: str = "", **kwargs: str) -> str:
-        """Pay."""
-        ledger.got.append({"euros": euros, "args": args, "note": note, "kwargs": kwargs})
-        return "paid"
-
-    session = place("return await tools.pay({ euros: 6 })", [pay], is_async=is_async, approve={"pay": True})
-    (one,) = session.start()["__interrupt__"]
-    assert one.value["args"] == {"euros": 600, "note": ""}
-    session.answer({one.id: APPROVE})
-    assert ledger.got == [{"euros": 600, "args": (), "note": "", "kwargs": {}}]
-
-
-def test_objects_of_the_authors_own_are_shown_as_they_were_given(place: Any, is_async: bool, ledger: Ledger):
-    class Handle:
-        def __init__(self, name: str) -> None:
-            self.name = name
-
-    class Args(BaseModel):
-        model_config = ConfigDict(arbitrary_types_allowed=True)
-        handle: Annotated[Any, AfterValidator(Handle)]
-        default: Any = Handle("default")
-
-    session = place(
-        "return await tools.pay({ handle: 'h' })", [ledger.tool(Args)], is_async=is_async, approve={"pay": True}
-    )
-    (one,) = session.start()["__interrupt__"]
-    assert one.value["args"]["handle"] == "h"
-    session.answer({one.id: APPROVE})
-    (got,) = ledger.got
-    assert (got["handle"].name, got["default"].name) == ("h", "default")
-
-
-def test_the_core_takes_such_tools_as_they_are(ledger: Ledger):
-    assert run_code_mode_sync("return await tools.pay({ euros: 6 })", [ledger.tool(ByField)]) == "paid"
-    assert ledger.got == [{"euros": 600}]
-    with pytest.raises(CodeModeToolError, match="euros"):
-        run_code_mode_sync("const euros = 'x'; return await tools.pay({ euros })", [ledger.tool(ByField)])
-
-
-def test_the_call_that_others_see_has_that_value(is_async: bool, ledger: Ledger):
-    seen: list[Any] = []
-    session = in_an_agent(
-        "return await tools.pay({ euros: 6 })",
-        [ledger.tool(ByField)],
-        Changing(lambda args: seen.append(args)),
-        is_async=is_async,
-        approve=None,
-    )
-    assert content(session.start()) == "paid"
-    assert seen == [{"euros": 600}]
