@@ -55,6 +55,9 @@ class FakeUpstream:
             self.capabilities, self.state = self.client.server_capabilities, "ready"
         return self.client.session
 
+    async def ask(self, request: Callable[[Any], Awaitable[Any]]) -> Any:
+        return await request(await self.session())
+
     async def ask_for_log(self) -> None:
         if self.client is not None:
             await self._log_level.tell(self.client.session)

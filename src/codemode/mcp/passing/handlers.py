@@ -11,6 +11,8 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from ...data.narrowing import is_object, mapping_or_empty
+from ...errors import CodeModeToolError
+from ..upstreams.handshake import why_invalid
 from ..upstreams.origins import CallOrigin
 from .logs import level_asked
 from .pages import CursorError
@@ -216,13 +218,17 @@ class _Request:
         """Return what the server gives. Raises `MCPError`, also where it cannot be reached or takes too long."""
         try:
             async with self._passed.in_flight(self._upstream, self._origin):
-                return await ask(await self._upstream.session())
+                return await self._upstream.ask(ask)
         except MCPError as error:
             raise self._passed.said(error, self._name) from None
         except TimeoutError:
-            raise MCPError(types.REQUEST_TIMEOUT, f"{self._name}: it did not answer in time") from None
-        except ValidationError:
-            raise MCPError(types.INTERNAL_ERROR, f"{self._name}: its answer is not valid") from None
+            milliseconds = self._upstream.config.timeout_ms
+            raise MCPError(types.REQUEST_TIMEOUT, f"{self._name}: it did not answer within {milliseconds} ms") from None
+        except ValidationError as error:
+            wrong = MCPError(types.INTERNAL_ERROR, f"its answer is not valid: {why_invalid(error)}")
+            raise self._passed.said(wrong, self._name) from None
+        except CodeModeToolError as error:  # which says why the server cannot be used
+            raise MCPError(types.INTERNAL_ERROR, error.message) from None
         except Exception:  # noqa: BLE001 - what a transport raises is not for clients
             raise MCPError(types.INTERNAL_ERROR, f"{self._name}: the server cannot be reached") from None
 

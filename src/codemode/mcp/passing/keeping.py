@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any
 
 import mcp_types as types
@@ -14,6 +15,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from ...trace.visible_text import one_line
+from ..upstreams.connection import LostRequestError
 
 LOOK_SECONDS = 20.0
 MAX_LOOK_SECONDS = 300.0
@@ -86,16 +88,18 @@ class Keeper:
     async def _kept(self) -> None:
         wanted = self._wanted(self._name)
         async with asyncio.timeout(SUBSCRIBE_SECONDS) as limit:
-            session = await self.upstream.session()
-            if session is not self._session:
-                was_away = self._session is not None
-                self._session, self._subscribed = session, set()
-                if was_away:
-                    self._renewed(self._name)
-            if session.protocol_version not in MODERN_PROTOCOL_VERSIONS:
-                await self._subscribe(session, wanted)
-            elif wanted:
-                await self._listen(session, wanted, limit)
+            await self.upstream.ask(partial(self._keep_over, wanted, limit))
+
+    async def _keep_over(self, wanted: frozenset[str], limit: asyncio.Timeout, session: Any) -> None:
+        if session is not self._session:
+            was_away = self._session is not None
+            self._session, self._subscribed = session, set()
+            if was_away:
+                self._renewed(self._name)
+        if session.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            await self._subscribe(session, wanted)
+        elif wanted:
+            await self._listen(session, wanted, limit)
 
     async def _subscribe(self, session: Any, wanted: frozenset[str]) -> None:
         for uri in sorted(self._subscribed - wanted):
@@ -149,6 +153,8 @@ class Keeper:
 async def _refusal(session: Any, request: Any) -> str | None:
     try:
         await session.send_request(request, types.EmptyResult)
+    except LostRequestError:
+        raise
     except MCPError as error:  # which is about this one alone
         return error.message
     return None

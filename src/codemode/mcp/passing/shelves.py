@@ -11,12 +11,14 @@ from functools import partial
 from typing import Any
 
 import mcp_types as types
+from pydantic import ValidationError
 
 from ...data.json_shape import weigh
 from ...data.narrowing import is_mapping
 from ...host import steps
 from ...host.threads import LARGE_CHARACTERS, run_check
 from ...trace.visible_text import one_line
+from ..upstreams.handshake import why_invalid
 
 MAX_ITEMS = 10_000
 MAX_CHARACTERS = 8_000_000
@@ -136,7 +138,8 @@ class Shelf:
         try:
             self._kept[kind] = await read_list(self.upstream, kind)
         except Exception as error:  # noqa: BLE001 - whatever a server does costs the others nothing
-            said = one_line(self._hide(f"{type(error).__name__}: {error}"), _MAX_LOGGED_CHARACTERS)
+            why = why_invalid(error) if isinstance(error, ValidationError) else f"{type(error).__name__}: {error}"
+            said = one_line(self._hide(why), _MAX_LOGGED_CHARACTERS)
             _log.warning("%s of the server %r failed: %s", kind.method, self.name, said)
             self._until[kind] = time.monotonic() + FAILED_SECONDS
         finally:
@@ -147,25 +150,28 @@ async def read_list(upstream: Any, kind: Kind) -> tuple[Listed, ...]:
     """Read all pages of a server's list, in bounds. The first of equal items counts; what is too large is left out."""
     seconds = (upstream.config.connect_timeout_ms + upstream.config.timeout_ms) / 1000
     async with asyncio.timeout(seconds):
-        session = await upstream.session()
-        if capability_of(upstream, kind.capability) is None:
-            return ()
-        found: dict[str, Listed] = {}
-        room = MAX_CHARACTERS
-        cursor: str | None = None
-        cursors: set[str] = set()
-        for _ in range(MAX_PAGES):
-            page = await kind.page(session, types.PaginatedRequestParams(cursor=cursor))
-            listed = await run_check(LARGE_CHARACTERS, partial(_items_of, kind, page))
-            for one in listed[: MAX_ITEMS - len(found)]:
-                room -= one.characters
-                if room >= 0:
-                    found.setdefault(one.key, one)
-            cursor = page.next_cursor
-            if not cursor or cursor in cursors or room < 0 or len(found) >= MAX_ITEMS:
-                break
-            cursors.add(cursor)
-        return tuple(found.values())
+        return await upstream.ask(partial(_read_pages, upstream, kind))
+
+
+async def _read_pages(upstream: Any, kind: Kind, session: Any) -> tuple[Listed, ...]:
+    if capability_of(upstream, kind.capability) is None:
+        return ()
+    found: dict[str, Listed] = {}
+    room = MAX_CHARACTERS
+    cursor: str | None = None
+    cursors: set[str] = set()
+    for _ in range(MAX_PAGES):
+        page = await kind.page(session, types.PaginatedRequestParams(cursor=cursor))
+        listed = await run_check(LARGE_CHARACTERS, partial(_items_of, kind, page))
+        for one in listed[: MAX_ITEMS - len(found)]:
+            room -= one.characters
+            if room >= 0:
+                found.setdefault(one.key, one)
+        cursor = page.next_cursor
+        if not cursor or cursor in cursors or room < 0 or len(found) >= MAX_ITEMS:
+            break
+        cursors.add(cursor)
+    return tuple(found.values())
 
 
 def _items_of(kind: Kind, page: Any) -> list[Listed]:

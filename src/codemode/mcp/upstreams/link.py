@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from mcp.client.session import ClientSession
 
@@ -16,10 +16,11 @@ from ...observe.request_telemetry import server_started
 from ...trace.visible_text import visible
 from ..config.secrets import Secrets
 from ..config.values import ServerConfig
-from .connection import Connection, Era, Requests
+from .connection import Connection, Era, LostRequestError, Requests
 from .losses import Lost, UpstreamFailure
 from .transports import transport_of
 
+ResultT = TypeVar("ResultT")
 State = Literal["stopped", "starting", "ready", "failed"]
 # By how often it has failed since it last answered: once may be chance.
 _BACKOFF_SECONDS = (0.0, 0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0)
@@ -143,6 +144,23 @@ class Link:
             self.state = "stopped"
             self._unused.add(connection)
             self._spawn(self._close_unused(connection, 0 if lost.is_late else self._config.timeout_ms / 1000))
+
+    async def use(self, work: Callable[[Connection], Awaitable[ResultT]]) -> ResultT:
+        """Do some work on a connection that can be done again without harm: once more on another, where it was lost.
+
+        Raises as `connection` does, and what the work raises.
+        """
+        for is_last in (False, True):
+            connection = await self.connection()
+            try:
+                return await work(connection)
+            except LostRequestError as error:
+                lost = error.lost
+                if lost.is_over:
+                    await self.give_up(connection, lost)
+                if is_last or not lost.is_over:
+                    raise LostRequestError(lost) from None  # which may say more by now
+        raise AssertionError
 
     async def _close_unused(self, connection: Connection, seconds: float) -> None:
         """Close a connection once all its requests are answered, or so many seconds have passed."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from typing import Any, cast
@@ -27,7 +27,7 @@ from .calling import mirrors_arguments
 from .calls import Calls
 from .connection import Connection, LostRequestError
 from .hooks import UpstreamHooks
-from .link import Link, State
+from .link import Link, ResultT, State
 from .list_cache import ListCache
 from .listening import Listening
 from .listing import Listing, PageRefusedError, listed_tools
@@ -162,6 +162,10 @@ class Upstream:
         """Return the session with it, started where it was not. Raises `CodeModeToolError` where that cannot be."""
         return (await self._link.connection()).session
 
+    async def ask(self, request: Callable[[ClientSession], Awaitable[ResultT]]) -> ResultT:
+        """Send what can be sent again without harm, once more where the session was lost. Raises `MCPError` too."""
+        return await self._link.use(lambda connection: request(connection.session))
+
     async def ask_for_log(self) -> None:
         """Let it log from the level on that somebody hears now. Starts nothing: who is started later is asked then."""
         connection = self._link.open_connection
@@ -192,7 +196,7 @@ class Upstream:
     async def refresh(self) -> None:
         """List its tools anew, whether or not they may have changed."""
         async with self._listing_now:
-            await self._list_or_say(await self._link.connection())
+            await self._list_or_say()
 
     async def call(self, name: str, arguments: Any, context: Any = None) -> ToolResult:
         """Call a tool and return what it gave, without secrets; one that failed says so in its result.
@@ -211,7 +215,7 @@ class Upstream:
         if self._is_stale or self._listed_on is not connection:
             async with self._listing_now:
                 if self._is_stale or self._listed_on is not connection:
-                    await self._list_or_say(connection)
+                    await self._list_or_say()
         return self._by_name.get(name)
 
     async def stop(self) -> None:
@@ -277,22 +281,13 @@ class Upstream:
         finally:
             connection.requests.last_used = used  # looking is no use of it
 
-    async def _list_or_say(self, connection: Connection) -> None:
-        """List it; once more on another connection where this one is of no use any more. Raises `CodeModeToolError`."""
-        for is_last in (False, True):
-            try:
-                await self._list(connection)
-            except LostRequestError as error:
-                lost = error.lost
-                if lost.is_over:
-                    await self._link.give_up(connection, lost)
-                if is_last or not lost.is_over:
-                    raise self._unlisted(lost.reason, UpstreamFailure.of(lost)) from None
-                connection = await self._link.connection()
-            except MCPError as error:
-                raise self._unlisted(error.error.message[:500]) from None
-            else:
-                return
+    async def _list_or_say(self) -> None:
+        try:
+            await self._link.use(self._list)
+        except LostRequestError as error:
+            raise self._unlisted(error.lost.reason, UpstreamFailure.of(error.lost)) from None
+        except MCPError as error:
+            raise self._unlisted(error.error.message[:500]) from None
 
     def _unlisted(self, why: str, failure: UpstreamFailure | None = None) -> CodeModeToolError:
         reason = f"its tools cannot be listed: {why}"
