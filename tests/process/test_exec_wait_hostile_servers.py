@@ -349,8 +349,7 @@ def test_what_is_no_list_is_an_empty_one(ran, page):
 # -- silence and ends
 
 
-def test_a_server_that_never_answers_is_left_out_in_time_and_the_model_is_told(over, caplog, monkeypatch):
-    monkeypatch.setattr(mcp_server, "LISTING_SECONDS", 1.0)
+def test_a_server_that_never_answers_is_left_out_in_time_and_the_model_is_told(over, caplog):
     caplog.set_level(logging.CRITICAL, "codemode.tools")
     silent, good = Stranger(list_tools=lambda _: asyncio.Event().wait()), Stranger([listed("a")])
 
@@ -358,10 +357,11 @@ def test_a_server_that_never_answers_is_left_out_in_time_and_the_model_is_told(o
         code = "return [Object.keys(MCP), (await MCP.good.a({})).called]"
         return await pair.exec.execute({"code": code})
 
-    result = over(work, {"silent": silent, "good": good})
+    result = over(work, {"silent": silent, "good": good}, waitTimeoutMs=2000)
     assert result["value"] == [["good"], "a"]
+    said = "it did not answer within 1 s, half of waitTimeoutMs"
     assert result["telemetry"]["warnings"] == [
-        "MCP.silent is not there: the server could not be listed. Try again later."
+        f"MCP.silent is not there: the server could not be listed: {said}. Try again later."
     ]
 
 

@@ -100,6 +100,21 @@ def test_a_session_that_is_lost_again_and_again_costs_one_new_one_for_each_reque
         assert len(server.asked("initialize")) == 4  # of the list and of the call, once and once more
 
 
+def test_a_prompt_is_read_over_a_new_session_too():
+    sessions = Sessions(lambda request: request.reply(404))
+    settings = {"answers": {"prompts/get": {"result": {"messages": []}}}}
+
+    async def work(url: str) -> Any:
+        async with connect(of(ServerConfig("odd", "http", url=url))) as connected:
+            await connected.upstream("odd").tools()
+            sessions.lose()
+            return await connected.upstream("odd").ask(lambda session: session.get_prompt("p"))
+
+    with odd_http(settings, sessions) as server:
+        assert within(work(server.url)).messages == []
+        assert len(server.asked("initialize")) == 2
+
+
 def test_other_refusals_and_requests_without_a_session_open_no_new_one():
     for status, words in ((400, "text is too long"), (403, "no session for you"), (500, "session store is away")):
 

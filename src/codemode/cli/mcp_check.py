@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..mcp.config.values import GatewayConfig
 
 _CHARACTERS_PER_TOKEN = 4
-_MAX_REASON_CHARACTERS = 400
+_MAX_REASON_CHARACTERS = 1_000
 
 
 def run(options: argparse.Namespace) -> int:

@@ -79,7 +79,8 @@ class Calls:
             outfit = await stack.enter_async_context(seat.run())
             progress: Any = None
             if _wants_progress(ctx):
-                progress = self._progress[outer_id] = await stack.enter_async_context(Progress(ctx.session))
+                told = Progress(ctx.session, status=outfit.waited_for)
+                progress = self._progress[outer_id] = await stack.enter_async_context(told)
                 stack.callback(self._progress.pop, outer_id, None)
             origin = _origin(caller, outer_id, ctx, progress)
             token = ORIGIN.set(origin)

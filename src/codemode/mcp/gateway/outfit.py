@@ -49,6 +49,11 @@ class Outfit:
         self._made = made
         self._asking: dict[Principal, Any] = {}
 
+    def waited_for(self) -> str | None:
+        """Return which server is starting, as a client is told while a program waits; None where none is."""
+        name = next((one.config.name for one in self.connected.upstreams if one.state == "starting"), None)
+        return None if name is None else f"waiting for the server {name!r} to start"
+
     def asking_for(self, caller: Principal) -> Any:
         """Return the `Asking` of one caller."""
         return self._asking.get(caller) or self._asking.setdefault(

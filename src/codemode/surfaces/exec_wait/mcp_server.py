@@ -22,7 +22,6 @@ from .once import Once
 from .options import InvalidConfigError
 from .sources import MCP, ToolSource, listed
 
-LISTING_SECONDS = 30.0
 MAX_TOOLS = 2000
 _log = logging.getLogger("codemode.tools")
 
@@ -106,10 +105,10 @@ class McpServer:
     def _id(self, what: str) -> str:
         return f"{MCP}:{self.owner}:{what}"
 
-    async def list(self, seconds: float = LISTING_SECONDS) -> None:
+    async def list(self, seconds: float) -> None:
         """List it, or wait for whoever does, unless that is done. What fails is left out, and tried again later."""
         if not self.is_listed:
-            await self._once.run(min(seconds, LISTING_SECONDS))
+            await self._once.run(seconds)
 
     async def _list(self, seconds: float) -> None:
         try:
@@ -123,6 +122,8 @@ class McpServer:
             made = await check_alone(work)  # schemas may be a stranger's
         except Exception as error:  # noqa: BLE001 - it is host code, and may work the next time
             self._failure = said_by_server(error)
+            if isinstance(error, TimeoutError):
+                self._failure = f"it did not answer within {seconds:g} s, half of waitTimeoutMs"
             if self._failure is None:
                 log_failure(_log, "the tools of server %r cannot be listed", (self.owner,), error)
             else:

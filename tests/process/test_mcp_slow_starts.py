@@ -1,0 +1,108 @@
+"""Servers that are slow to start: waited for as long as connectTimeoutMs says, with a line for the client meanwhile."""
+
+import asyncio
+from collections.abc import Awaitable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gateway_clients import client_of
+from mcp_servers.configured import odd, of
+from waiting import until, within
+
+from codemode import create_run_tool
+from codemode.mcp import Gateway, GatewayConfig, GatewayOptions, GatewaySettings, connect
+from codemode.mcp.config.secrets import Secrets
+from codemode.mcp.upstreams.asking import Asking
+from codemode.mcp.upstreams.connection import Connection
+from codemode.mcp.upstreams.hooks import UpstreamHooks
+from codemode.mcp.upstreams.transports import transport_of
+from codemode.surfaces.modules import servers
+
+ECHO = """import { echo } from "@codemode/servers/odd";
+globalThis.__codemode_result__ = await echo({ text: "x" });"""
+ECHOED = 'echo got {"text": "x"}'
+
+
+def gated(folder: Path) -> tuple[dict[str, Any], Path, Path]:
+    """Return the settings of a server that answers once its gate is there, the gate, and the log of its requests."""
+    gate, log = folder / "gate", folder / "log"
+    return {"gate": str(gate), "log": str(log)}, gate, log
+
+
+def let_in(gate: Path, log: Path) -> bool:
+    """Open the gate if the server has been asked."""
+    has_asked = log.exists() and "initialize" in log.read_text()
+    if has_asked:
+        gate.touch()
+    return has_asked
+
+
+def test_no_other_time_than_that_of_the_server_cuts_its_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(servers, "LISTING_SECONDS", 0.001)
+    settings, gate, log = gated(tmp_path)
+
+    async def work() -> Any:
+        async with connect(of(odd(settings))) as connected:
+            tool = create_run_tool(connected)
+            running = asyncio.create_task(tool.execute({"code": ECHO}))
+            await until(lambda: let_in(gate, log))
+            return await running
+
+    assert within(work())["result"] == ECHOED
+
+
+def test_a_client_hears_which_server_it_waits_for(tmp_path: Path):
+    settings, gate, log = gated(tmp_path)
+    config = GatewayConfig(of(odd(settings)).servers, settings=GatewaySettings(state_folder=tmp_path))
+    told: list[str | None] = []
+
+    async def work() -> Any:
+        async def progress(_number: float, _total: float | None, message: str | None) -> None:
+            told.append(message)
+            if message == "waiting for the server 'odd' to start":
+                gate.touch()
+
+        async with Gateway(config, GatewayOptions()) as gateway, client_of(gateway, "legacy") as client:
+            return await client.call_tool("codemode_run", {"code": ECHO}, progress_callback=progress)
+
+    answer = within(work())
+    assert ECHOED in str(answer.structured_content)
+    assert told[0] == "waiting for the server 'odd' to start"
+    assert "initialize" in log.read_text()
+
+
+def test_a_server_that_was_waited_for_in_vain_is_told_with_the_option(tmp_path: Path):
+    settings, _, _ = gated(tmp_path)
+
+    async def work() -> Any:
+        async with connect(of(odd(settings, connect_timeout_ms=300))) as connected:
+            response = await create_run_tool(connected).execute({"code": ECHO})
+            return response["diagnostics"][0]["message"], connected.upstream("odd").problem
+
+    message, problem = within(work())
+    assert problem.startswith(
+        "it did not answer within 0.3 seconds (connectTimeoutMs; a larger one gives it more time)"
+    )
+    assert problem in message
+
+
+def test_the_last_lines_on_stderr_are_in_the_reason(tmp_path: Path):
+    settings, _, _ = gated(tmp_path)
+    config = odd({**settings, "stderr": "Downloading 1.2 GB\nplease wait\n"})
+    asking = Asking(config, UpstreamHooks(), Secrets())
+
+    async def nothing(_message: Any) -> None: ...
+
+    async def work() -> str:
+        transport = transport_of(config, Secrets(), None)
+        connection = Connection(transport, lambda requests: asking.session(requests, nothing), "odd")
+        opening: asyncio.Task[None] | Awaitable[None] = asyncio.ensure_future(connection.open(None, 60))
+        await until(lambda: "please wait" in transport.last_words())
+        said = connection._too_slow(60)
+        await connection.aclose()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+        return said
+
+    assert within(work()).endswith("gives it more time): Downloading 1.2 GB please wait")
