@@ -40,13 +40,13 @@ def page(*names: Any, cursor: Any = None) -> Any:
     return {"tools": tools, "nextCursor": cursor}
 
 
-class Listed(BaseModel):
+class ListToolsResult(BaseModel):
     tools: list[dict[str, Any]]
 
 
 def unreadable() -> Exception:
     try:
-        Listed.model_validate({"tools": [{"name": "a"}, None]})
+        ListToolsResult.model_validate({"tools": [{"name": "a"}, None]})
     except ValueError as error:
         return error
     raise AssertionError
@@ -79,3 +79,27 @@ def test_a_program_has_the_other_tools_and_the_model_is_told(within: Any, pool: 
     warnings = "; ".join(result.get("telemetry", {}).get("warnings", []))
     assert bool(warnings) is bool(words), warnings
     assert words is None or words in warnings, warnings
+
+
+@pytest.mark.parametrize(
+    ("raised", "said"),
+    [
+        (unreadable(), "the server has answered, and the session cannot read the answer: tools.1 is None"),
+        (RuntimeError("Tool a has an output schema but did not return structured content"), "has an output schema but"),
+        (RuntimeError("hunter2 is wrong"), "the tool failed"),
+    ],
+)
+def test_an_answer_that_the_session_refuses_is_named_to_the_program(within: Any, pool: Any, raised: Any, said: str):
+    class Refusing(Odd):
+        async def call_tool(self, name: str, arguments: dict[str, Any]) -> Any:
+            raise raised
+
+    pair = create_exec_wait_tools([ToolSource(Refusing({None: page("a")}), source="mcp", owner="hub")], pool=pool)
+
+    async def main() -> Any:
+        try:
+            return await pair.exec.execute({"code": "return await MCP.hub.a({}).catch((error) => error.message)"})
+        finally:
+            await pair.aclose()
+
+    assert said in within(main())["value"]

@@ -40,5 +40,7 @@ async def _declared(config: GatewayConfig, command: str, name: str | None) -> tu
             known += [text for text in (*reasons, *(one.failure for one in upstreams)) if text]
             await seat.run_tool.refresh()
             text = seat.run_tool.declarations(name)
-    failed = [(one, why) for one, why in zip(upstreams, reasons, strict=True) if why is not None]
+            failures = seat.run_tool.failures
+    whys = [why or failures.get(one.server_id) for one, why in zip(upstreams, reasons, strict=True)]
+    failed = [(one, why) for one, why in zip(upstreams, whys, strict=True) if why is not None]
     return text, [f"{one.config.name}: {why}" for one, why in failed]

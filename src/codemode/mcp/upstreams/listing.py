@@ -127,8 +127,8 @@ async def listed_tools(
 
 
 def _entries(page: Mapping[str, Any], left_out: LeftOut) -> list[Any]:
-    """Return the entries of a page; those of an object are tools by their names."""
-    given = page.get("tools")
+    """Return the entries of a page; those of an object are tools by their names, and a page may be the array itself."""
+    given = page.get("tools", page.get("toolResult"))
     if is_array(given):
         return [*given]
     if is_mapping(given):

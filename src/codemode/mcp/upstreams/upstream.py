@@ -157,6 +157,7 @@ class Upstream:
             self._set(kept)
             self._is_stale = False
             self._link.era = kept.era
+            await self._note_patterns()
 
     async def session(self) -> ClientSession:
         """Return the session with it, started where it was not. Raises `CodeModeToolError` where that cannot be."""

@@ -23,6 +23,7 @@ MAX_ITEMS = 10_000
 _MANY_BLOCKS = LARGE_CHARACTERS
 _MAX_SAID_CHARACTERS = 500
 _MAX_VALUE_CHARACTERS = 300
+_ANSWERED = "the server has answered, and the session cannot read the answer"
 _ERRORS_OF_SERVERS = frozenset({"MCPError", "McpError"})
 _CODES_WITHOUT_ANSWER = frozenset({-32000, -32001, 408})
 """Of the SDK for a closed connection, and for a request without an answer in time."""
@@ -107,19 +108,21 @@ async def asked(answer: Awaitable[Any]) -> Any:
 
 
 def said_by_server(error: Exception) -> str | None:
-    """Return what a server says in an error, or the value of its answer that the SDK refuses; None for others."""
+    """Return what a server says in an error, or what of its answer an SDK refuses to read; None for other errors."""
     if _is_of_server(error):
         return f"the server says: {_said_in(error)}"
-    errors = getattr(error, "errors", None)
-    if type(error).__name__ != "ValidationError" or not callable(errors):
-        return None
+    if isinstance(error, RuntimeError) and "structured content" in str(error):
+        return f"{_ANSWERED}: {one_line(str(error), _MAX_SAID_CHARACTERS)}"
+    errors, title = getattr(error, "errors", None), getattr(error, "title", None)
+    if not callable(errors) or not isinstance(title, str) or not title.endswith("Result"):
+        return None  # of host code, whose values are not for programs
     try:
         first: Any = next(iter(cast("Any", errors())))
-        place = ".".join(map(str, first["loc"])) or "the answer"
+        place = ".".join(map(str, first["loc"])) or "the whole of it"
         value, why = one_line(repr(first["input"]), _MAX_VALUE_CHARACTERS), one_line(first["msg"], 200)
     except (TypeError, KeyError, StopIteration):
         return None
-    return f"the server's answer cannot be read: {place} is {value}: {why}"
+    return f"{_ANSWERED}: {place} is {value}: {why}"
 
 
 def _is_of_server(error: Exception) -> bool:
