@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from ..dataclass import dataclass
 from .events import ConsoleEvent, Event, FetchResultEvent, NestedToolResultEvent
@@ -86,8 +86,8 @@ class Trace(Event):
 
 def _reason(error: BaseException) -> str:
     """Return why a program failed, on one line: what was thrown, what is behind it, and where."""
-    details = getattr(error, "details", {})
-    details = details if isinstance(details, dict) else {}
+    found = getattr(error, "details", None)
+    details = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
     name, line, column = (details.get(key) for key in ("name", "line", "column"))
     thrown = name if isinstance(name, str) and type(error).__name__ == _THROWN else type(error).__name__
     cause = "" if error.__cause__ is None else f" ({failure_line(error)})"
