@@ -76,7 +76,7 @@ class CallSummary(TypedDict):
     ``is_started``: the tool itself may have begun. ``status`` unknown without it is a call that did nothing; denied is
     one that somebody refused. ``kind`` is tool, fetch or catalog, a question about tools. ``reads_only``: it may be
     made again without harm. ``input`` and ``result`` are JSON text and ``error`` is the message that the program got,
-    each of them shortened; only the first calls have them.
+    each of them shortened; only the first calls have them. ``kept`` is where programs find the whole result in `state`.
     """
 
     id: str
@@ -88,6 +88,7 @@ class CallSummary(TypedDict):
     input: NotRequired[str]
     result: NotRequired[str]
     error: NotRequired[str]
+    kept: NotRequired[str]
 
 
 class CodeModeError(Exception):

@@ -108,6 +108,18 @@ def test_many_calls_and_large_texts_are_shortened_and_counted(surface: str):
     assert "more (" in done
 
 
+@pytest.mark.parametrize("surface", ["codeMode", "exec"])
+def test_large_results_of_a_failed_program_are_kept_in_state(surface: str):
+    rows = [{"id": n, "name": "x" * 50} for n in range(100)]
+    find = Tool("find", execute=lambda: rows, annotations={"readOnlyHint": True})
+    report = Tool("report", execute=lambda: {"text": "y" * 5000})
+    state: dict[str, Any] = {}
+    answer = answer_on(surface, [find, report], "await @find(); await @report()" + FAILS, settings={"state": state})
+    assert '(the whole: await state.get("result:1"))' in line_of(answer.text, "Done, only read: ")
+    assert '(the whole: await state.get("result:2"))' in line_of(answer.text, "Already done, do not repeat: ")
+    assert state == {"result:1": rows, "result:2": {"text": "y" * 5000}}
+
+
 @pytest.fixture
 def hanging() -> Tool:
     import asyncio

@@ -33,6 +33,7 @@ _STATUSES = {
 _TEXT_CHARACTERS = (1000, 500, 200, 80, 30)
 _MAX_NAME_CHARACTERS = 120
 _MAX_NAMES = 2
+_MAX_KEPT_CHARACTERS = 200  # of a result that the next program can read whole
 _MORE_CHARACTERS = 80  # of what is said of those left out
 
 
@@ -83,7 +84,9 @@ def _call(call: CallSummary, characters: int) -> str:
     given = call.get("input")
     shown = name if given is None else f"{name}({clipped(given, characters)})"
     if (result := call.get("result")) is not None:
-        shown += f" -> {clipped(result, characters)}"
+        key = call.get("kept")
+        shown += f" -> {clipped(result, characters if key is None else min(characters, _MAX_KEPT_CHARACTERS))}"
+        shown += "" if key is None else f' (the whole: await state.get("{key}"))'
     elif (message := call.get("error")) is not None:
         shown += f": {clipped(' '.join(message.split()), characters)}"
     return visible(shown)

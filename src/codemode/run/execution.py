@@ -284,8 +284,8 @@ class Execution:
             trace = self._reporter.ended_unheard(result_bytes)
         more: dict[str, Any] = {"warnings": (*ending.warnings, *self._warnings), "abandoned": ending.abandoned}
         if text is None and not self._is_direct:
-            summaries = self._summaries(self._machine.ledger)
-            more |= {"returned_nothing": True, "last_value": ending.last or "", "summaries": summaries}
+            more |= {"returned_nothing": True, "last_value": ending.last or ""}
+            more["summaries"] = self._summaries(self._machine.ledger)
         return RunOutcome("completed", *self._record, value=value, trace=trace, result_bytes=result_bytes, **more)
 
     async def _interrupted(self) -> RunOutcome:
@@ -298,7 +298,8 @@ class Execution:
             self._reporter.still_waiting(entry)
         self._reporter.interrupted(interrupt)
         trace = await self._reporter.ended(interrupted_by=interrupt)
-        return RunOutcome("interrupted", *self._record, interrupt=interrupt, trace=trace)
+        summaries = self._summaries(machine.ledger)
+        return RunOutcome("interrupted", *self._record, interrupt=interrupt, trace=trace, summaries=summaries)
 
     async def _ended(self, error: CodeModeError) -> CodeModeError:
         error.trace = await self._reporter.ended(error=await self._told(error))

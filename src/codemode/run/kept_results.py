@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..data.json_values import encode_json, utf8_length
+from ..data.json_values import decode_json, encode_json, utf8_length
 from ..errors import CodeModeSerializationError
 from ..host.threads import LARGE_CHARACTERS, run_check
+from ..protocol.call_status import MAX_RESULT_CHARACTERS, call_id
+from ..protocol.ledger import Fulfilled
 from ..trace.failures import log_failure
 from .content_results import in_words
 from .large_results import too_large_text
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
 PREFIX = "result:"
 MAX_RESULTS = 8
 MAX_RESULT_BYTES = 16 << 20
+MAX_CALL_RESULTS = 4
 _log = logging.getLogger("codemode.tools")
 
 
@@ -26,6 +30,28 @@ async def told_of_large(outcome: RunOutcome, most: int, place: StatePlace | None
     """Return what a model reads of a result that is too large, which the next program finds where there is a place."""
     value, json_bytes = await in_words(outcome), outcome.result_bytes
     return too_large_text(value, most, json_bytes, None if place is None else await keep_result(place, value))
+
+
+async def keep_call_results(outcome: RunOutcome, place: StatePlace) -> None:
+    """Keep the newest results of calls that a failed program leaves and a model is not shown whole.
+
+    Their summaries name the key. Images, audio and files are not kept.
+    """
+    ledger = outcome.ledger
+    if ledger is None or (ledger.contents is not None and len(ledger.contents)):
+        return
+    calls = {call["id"]: call for call in outcome.calls if "result" in call}
+    large = [
+        (call, entry.outcome.value_json)
+        for entry in ledger.entries
+        if isinstance(entry.outcome, Fulfilled)
+        and len(entry.outcome.value_json or "") > MAX_RESULT_CHARACTERS
+        and (call := calls.get(call_id(entry))) is not None
+    ]
+    for call, text in large[-MAX_CALL_RESULTS:]:
+        value = await run_check(len(text or ""), partial(decode_json, text or "null"))
+        if (key := await keep_result(place, value)) is not None:
+            call["kept"] = key
 
 
 async def keep_result(place: StatePlace, value: Any) -> str | None:

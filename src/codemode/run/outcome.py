@@ -143,7 +143,8 @@ class RunOutcome:
     program did not wait for, each with id, kind, name and status: pending, waiting, not sent, or failed unseen.
     ``began_at_ms`` is when a recorded run began, which else its trace says. ``result_bytes`` are those of the JSON that
     it returned, where that is known. A program that ``returned_nothing`` has not returned null: ``last_value`` is then
-    the value of its last statement as text, if that is an expression, and ``summaries`` are of its calls.
+    the value of its last statement as text, if that is an expression. ``summaries`` are of its calls, with
+    their texts, where there is a use for that.
     """
 
     status: Literal["completed", "interrupted", "failed", "resting"]

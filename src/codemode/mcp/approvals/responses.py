@@ -19,6 +19,7 @@ OTHER_KEYS = (
     "it was signed with a key that this gateway has not: gateways that share a store need the same codemode.keys, and a"
     " key that was taken out of them has to stand there again, before the last one"
 )
+_MAY_BE_DONE = "What the program had called by then may be done: find out, or ask the user, before you run it again."
 _MAX_NAME_CHARACTERS, _MAX_REASON_CHARACTERS = 200, 400
 
 
@@ -92,20 +93,20 @@ def _how_it_goes_on(record_id: str, url: str | None) -> str:
 
 def unknown_run() -> RunResponse:
     """Return the answer to an id that is none of this principal's."""
-    hint = "Send the whole `id` of `waiting`. If that was it, run the program again, if it is still wanted."
+    hint = f"Send the whole `id` of `waiting`. If that was it, the run is over. {_MAY_BE_DONE}"
     return refused([diagnostic("error", "UNKNOWN_RUN", "there is no run with this id", hint=hint)])
 
 
 def not_resumed(reason: str) -> RunResponse:
     """Return the answer to what cannot go on."""
-    hint = "Nothing has run. Run the program again, if it is still wanted."
+    hint = f"Nothing has run now. {_MAY_BE_DONE}"
     message = f"this call does not go on: {reason}"
     return refused([diagnostic("error", "CONTINUATION_REFUSED", message, hint=hint)])
 
 
 def ended_otherwise(reason: str) -> RunResponse:
     """Return the answer for a run that came to its end without its program."""
-    hint = "Tell the user. Run the program again, if it is still wanted."
+    hint = f"Tell the user. {_MAY_BE_DONE}"
     return refused([diagnostic("error", "RUN_ENDED", f"the run has ended: {reason}", hint=hint)])
 
 
@@ -118,7 +119,7 @@ def bad_request(message: str, path: str) -> RunResponse:
 def store_away() -> RunResponse:
     """Return the answer where nobody can be asked, for what waits cannot be kept."""
     message = "the gateway's store cannot be used, in which programs and what they ask people are kept"
-    hint = "Tell the user that the store of the gateway cannot be used: its log says why."
+    hint = f"Tell the user that the store of the gateway cannot be used: its log says why. {_MAY_BE_DONE}"
     return refused([diagnostic("error", "STORE_UNAVAILABLE", message, hint=hint)])
 
 

@@ -112,8 +112,8 @@ async def _require_spared(config: ServerConfig, tool: types.Tool, hooks: Upstrea
     said = await now(tool.name)
     if said is not None and said is not tool and hooks.approval(config, said) is not False:
         raise CodeModeToolError(
-            f"{tool.name!r} of server {config.name!r} has changed, and now needs an approval: nothing has run; send the"
-            " program again",
+            f"{tool.name!r} of server {config.name!r} has changed, and now needs an approval: this call did not run;"
+            " make it again in another program",
             code=TOOLS_CHANGED,
             details={"tool_name": tool.name},
         )

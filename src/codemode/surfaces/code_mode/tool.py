@@ -238,6 +238,10 @@ class CodeModeTool:
 
     async def _noted(self, outcome: RunOutcome, place: StatePlace | None, js: str = "") -> Any:
         """Return or raise what a run came to; what is to be shown beside its result is kept."""
+        if outcome.status == "failed" and place is not None:
+            from ...run.kept_results import keep_call_results
+
+            await keep_call_results(outcome, place)
         if outcome.status != "completed":
             return told(outcome)
         is_plain = outcome.ledger is None or not outcome.ledger.contents

@@ -15,6 +15,7 @@ from ...errors import (
     CodeModeWorkerError,
 )
 from ...host.cancellation import kept_from_cancelling
+from ...run.call_lines import has_done
 from ...run.content_results import with_content
 from ...run.failure_text import ended_text
 from ...run.journal_identity import is_of_journal
@@ -42,7 +43,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("codemode.tools")
 _ELSEWHERE = "another process has gone on with this run: call wait to go on there"
-_NOT_ASKED = "A person has to decide, and could not be asked: the store cannot be used now. Call this again later."
+_NOT_ASKED = "A person has to decide, and could not be asked: the store cannot be used now."
+_LATER = "Call this again later."
 _NOT_STORED = "the run could not be stored: it waits in this process alone"
 GONE_ON = "the program has gone on already, and waits: call wait with the runId of the result that said so"
 
@@ -65,7 +67,7 @@ class Endings:
         Who is cancelled while that is made, or written into the store, leaves the result to ``owe``.
         """
         telling = self._told(one, outcome, notes)
-        if self._stored is None and outcome.rest is None and not self._words.is_large(outcome):
+        if self._stored is None and outcome.rest is None and not self._words.takes_time(outcome):
             result = await telling  # at once: a task for it would make every program dearer
         else:
             keep = owe or partial(self._runs.owe, one.run_id)
@@ -178,7 +180,12 @@ class Endings:
         except Exception as error:  # noqa: BLE001 - a store may be host code
             log_failure(_log, "what a program asks a person could not be stored", (), error)
             self._runs.drop(one)
-            return self._words.failed(_NOT_ASKED, RUNTIME_UNAVAILABLE, output, telemetry) if is_parked else interrupt
+            if not is_parked:
+                return interrupt
+            unasked = CodeModeError(_NOT_ASKED)
+            unasked.calls = outcome.calls
+            message = ended_text(_NOT_ASKED if has_done(outcome.calls) else f"{_NOT_ASKED} {_LATER}", unasked)
+            return self._words.failed(message, RUNTIME_UNAVAILABLE, output, telemetry)
         if run_id is None:
             self._runs.drop(one)
             return self._words.failed(_ELSEWHERE, SNAPSHOT_RESTORE_FAILED, output, telemetry)

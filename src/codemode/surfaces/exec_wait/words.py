@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import HIDDEN_CODES, CodeModeAbortedError, CodeModeError, CodeModeSyntaxError
 from ...run.call_lines import has_done
 from ...run.failure_text import ended_text, failure_text
-from ...run.kept_results import told_of_large
+from ...run.kept_results import keep_call_results, told_of_large
 from ...run.large_results import is_beyond
 from ...run.no_result import no_result_text
 from ...stores.errors import StoreUnavailable
@@ -64,18 +64,25 @@ class Words:
     ) -> dict[str, Any]:
         """Return the result of a program that has ended."""
         telemetry, output = self.telemetry(one, outcome, notes), output_of(written, self._most)
+        place = self._setup.place(one.scope)
         if outcome.error is not None:
+            if place is not None:
+                await keep_call_results(outcome, place)
             return self.of_error(one, outcome.error, output, telemetry)
         if outcome.value is None and not output and (said := no_result_text(outcome, one.code)):
             output = [{"type": "text", "text": said}]
         value, most = outcome.value, self._most
         if most is not None and self.is_large(outcome):
-            value = await told_of_large(outcome, most, self._setup.place(one.scope))
+            value = await told_of_large(outcome, most, place)
         return completed(value, output, telemetry)
 
     def is_large(self, outcome: RunOutcome) -> bool:
         """Tell whether a model is not shown the value whole."""
         return self._most is not None and is_beyond(outcome.value, self._most, outcome.result_bytes)
+
+    def takes_time(self, outcome: RunOutcome) -> bool:
+        """Tell whether something of a run is kept in state before a model is told of it."""
+        return self.is_large(outcome) or (outcome.error is not None and self._setup.settings.has_state)
 
     def of_person(self, result: dict[str, Any]) -> dict[str, Any]:
         """Return the result of a run that waits for a person, saying so."""

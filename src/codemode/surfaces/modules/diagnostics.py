@@ -22,7 +22,7 @@ from ...errors import (
     CodeModeTimeoutError,
     CodeModeWorkerError,
 )
-from ...run.call_lines import call_lines
+from ...run.call_lines import call_lines, has_done
 from ...run.no_result import no_result_text
 from ...trace.visible_text import clipped
 from .catalog import IMPORT_SERVER
@@ -131,9 +131,10 @@ def _of_host(error: CodeModeError) -> Diagnostic:
             message = "this host stood still, and another one goes on with the program"
             hint = "Do not run the program again: tell the user, or send the same answers again for what it comes to."
             return diagnostic("error", "CANCELLED", message, hint=hint)
-        return diagnostic(
-            "error", "CANCELLED", "the run was cancelled", hint="Run the program again if it is still wanted."
-        )
+        hint = "Run the program again if it is still wanted."
+        if has_done(error.calls):
+            hint = "Ask before you go on, and leave out the calls that are done."
+        return diagnostic("error", "CANCELLED", "the run was cancelled", hint=hint)
     if isinstance(error, CodeModeProtocolError):
         if error.details.get("origin") in ("continuation", "journal"):
             message = f"the program does not go on: {error.message}"

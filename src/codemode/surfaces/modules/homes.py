@@ -52,7 +52,7 @@ class Homes:
         if other is not None:
             raise CodeModeProtocolError(
                 f"the server {other[:_MAX_NAME_CHARACTERS]!r} of this host is not the one that the program has begun"
-                " with: send the program again, or go on where its configuration is the same",
+                " with: go on where its configuration is the same",
                 details={"not_resumable": True},
             )
 
