@@ -14,6 +14,7 @@ Over stdio it is a script with one argument, the settings as JSON:
 
 import json
 import os
+import queue
 import sys
 import threading
 import time
@@ -116,7 +117,8 @@ class OddHttp(ThreadingHTTPServer):
     """An odd server on a free port of 127.0.0.1.
 
     ``hook(request, message)`` answers a request itself and returns True, or leaves it. ``requests`` are verb, path,
-    method of the protocol, headers and body of each. ``events``: answers are streams of events.
+    method of the protocol, headers and body of each. ``events``: answers are streams of events. A GET of ``/sse`` opens
+    the one stream of the older transport, whose requests go to ``/messages`` and whose answers are its events.
     """
 
     daemon_threads = True
@@ -128,10 +130,16 @@ class OddHttp(ThreadingHTTPServer):
             self.socket = tls.wrap_socket(self.socket, server_side=True)
         self.origin = f"http{'' if tls is None else 's'}://127.0.0.1:{self.server_address[1]}"
         self.url = self.origin + "/mcp"
+        self.streams: list[queue.Queue[str | None]] = []
 
     def asked(self, method):
         """Return the requests of a method of the protocol."""
         return [one for one in self.requests if one[2] == method]
+
+    def end_streams(self):
+        """End the streams of the older transport."""
+        for stream in self.streams:
+            stream.put(None)
 
     def handle_error(self, request, client_address):
         """Say nothing of a client that has hung up."""
@@ -165,13 +173,38 @@ class OddRequest(BaseHTTPRequestHandler):
             return self.reply(200, f"event: message\ndata: {text}\n\n", Content_Type="text/event-stream", **headers)
         return self.reply(200, text, Content_Type="application/json", **headers)
 
+    def stream(self):
+        """Write the events of the older transport until the stream is ended."""
+        events = queue.Queue()
+        self.server.streams.append(events)
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Connection", "close")
+        self.end_headers()
+        event = f"event: endpoint\ndata: /messages?sessionId={len(self.server.streams)}\n\n"
+        while event is not None:
+            self.wfile.write(event.encode())
+            self.wfile.flush()
+            event = events.get()
+        self.close_connection = True
+
     def _serve(self):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         message = json.loads(body or b"{}")
         self.server.requests.append((self.command, self.path, message.get("method"), dict(self.headers), body))
         if self.server.hook is not None and self.server.hook(self, message):
             return
-        self.usual(message) if self.command == "POST" else self.reply(405)
+        if self.path.startswith("/sse") and self.command == "GET":
+            self.stream()
+        elif self.path.startswith("/messages"):
+            self.reply(202, "Accepted")
+            text = self.server.odd.answer(message)
+            if text is not None:
+                self.server.streams[-1].put(f"data: {text}\n\n")
+        elif self.command == "POST":
+            self.usual(message)
+        else:
+            self.reply(405)
 
     do_GET = do_POST = do_DELETE = _serve
 
@@ -185,6 +218,7 @@ def odd_http(settings=None, hook=None, *, events=False, tls=None):
     try:
         yield server
     finally:
+        server.end_streams()
         server.shutdown()
         server.server_close()
         thread.join(30)

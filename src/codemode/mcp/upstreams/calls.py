@@ -21,6 +21,7 @@ from ...errors import CodeModeAuthenticationError, CodeModeToolError
 from ...host.threads import run_check
 from ...observe.request_telemetry import inner_call, passed_on
 from ...tools.tool_result import ToolResult, result_of_server, unwrapped
+from ...trace.visible_text import visible
 from ..config.secrets import Secrets
 from ..config.values import ServerConfig
 from .asking import ASKED_IN, MAX_ASKED_AT_ONCE, Asking
@@ -76,6 +77,7 @@ class Calls:
         self._asking = asking
         self._returned = None if hooks.returned is UpstreamHooks().returned else hooks.returned
         self._signed_out = hooks.signed_out
+        self._last_logged: str | None = None
         self._slots = asyncio.Semaphore(config.max_concurrency)
 
     async def call(
@@ -89,6 +91,7 @@ class Calls:
             with inner_call(self._config.name):
                 raw = await self._signed_in(name, tool, dict(arguments or {}), context, may_repeat=may_repeat)
         self._link.answered()
+        self._last_logged = None
         schema = None if tool is None else tool.output_schema
         return await run_check(0, lambda: result_of_server(self._secrets.value(raw), schema))
 
@@ -134,8 +137,9 @@ class Calls:
                 is_harmless = lost.never_arrived or may_repeat
                 if is_harmless and not (lost.is_late or lost.is_final) and attempt < most - 1:
                     continue
-                error = (failed_call if is_harmless else unknown_outcome)(self._config, name, lost)
-                raise self._hidden(error) from None
+                error = self._hidden((failed_call if is_harmless else unknown_outcome)(self._config, name, lost))
+                self._log_once(error.message)
+                raise error from None
             except MCPError as error:
                 self._ask_to_open(page_to_open(error), context)
                 raise self._hidden(refused(self._config, name, error)) from None
@@ -221,6 +225,12 @@ class Calls:
         if isinstance(raw.get("requestState"), str):
             answers["requestState"] = raw["requestState"]
         return answers
+
+    def _log_once(self, message: str) -> None:
+        """Log why a call has no answer, unless the last one that had none said the same."""
+        if message != self._last_logged:
+            self._last_logged = message
+            _log.warning("%s", visible(message))
 
     def _hidden(self, error: CodeModeToolError) -> CodeModeToolError:
         error.message = self._secrets.text(error.message)

@@ -149,7 +149,7 @@ class BoundedClient(httpx2.AsyncClient):
             if credential is not None:
                 return refused_credential(credential, said)
             return Lost("the user must sign in first", needs_sign_in=True, never_arrived=True, is_final=True)
-        if is_lost_session(request, response, text):
+        if is_lost_session(self._config, request, response, text):
             return Lost(f"its session was lost: {said}", never_arrived=True, is_over=True)
         answer = error_answer(response, text, _request_id(request))
         if answer is not None:

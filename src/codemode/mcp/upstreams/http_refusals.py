@@ -25,12 +25,13 @@ _MAX_HEADER_CHARACTERS = 200
 _MAX_SAID_CHARACTERS = 300
 _OF_LOST_SESSIONS = re.compile(rb"session|initializ", re.IGNORECASE)
 # Where services write why they refuse: of OAuth, of RFC 9457, and of most others.
+_ANSWERED = "it answered with the "
 _FIELDS = ("error_description", "detail", "message", "error", "title", "reason")
 
 
 def describe(response: httpx2.Response, text: bytes, hide: Callable[[str], str]) -> str:
     """Return what a refusal says, shortened: its status, the headers that say more, the words of its body."""
-    said = f"it answered with the status {response.status_code}"
+    said = f"{_ANSWERED}status {response.status_code}"
     if response.reason_phrase:
         said += f" {one_line(response.reason_phrase, _MAX_REASON_CHARACTERS)}"
     for name in ("Retry-After", "WWW-Authenticate"):
@@ -40,9 +41,9 @@ def describe(response: httpx2.Response, text: bytes, hide: Callable[[str], str])
     return f"{said}: {one_line(hide(words), _MAX_SAID_CHARACTERS)}" if words else said
 
 
-def is_lost_session(request: httpx2.Request, response: httpx2.Response, text: bytes) -> bool:
-    """Tell whether a server no longer knows the session of a request."""
-    if SESSION_HEADER not in request.headers:
+def is_lost_session(config: ServerConfig, request: httpx2.Request, response: httpx2.Response, text: bytes) -> bool:
+    """Tell whether a server no longer knows the session of a request, which is in a header, or in the URL of events."""
+    if SESSION_HEADER not in request.headers and (config.transport != "sse" or request.method != "POST"):
         return False
     if response.status_code == NOT_FOUND:
         return True
@@ -57,7 +58,8 @@ def static_credential(config: ServerConfig) -> str | None:
 
 def refused_credential(name: str, said: str) -> Lost:
     """Return that a server does not take the credential of its entry."""
-    reason = f"it refuses the value of the header {name!r} in its entry ({said}): write a valid one there"
+    why = said.removeprefix(_ANSWERED)
+    reason = f"it refuses the value of the header {name!r} in its entry, {why}. Write a valid one there"
     return Lost(reason, never_arrived=True, is_final=True)
 
 
