@@ -16,10 +16,12 @@ from typing import Any
 import mcp_types as types
 import pytest
 from controlling_terminal import Person
-from gateway_clients import ERAS, Era, client_over_stdio
+from gateway_clients import USUAL_ERAS, Era, client_over_stdio
 from in_loop import in_loop
 from mcp_servers.configured import HERE
+from warm_commands import GATEWAYS
 
+pytestmark = pytest.mark.usefixtures("warm_gateways")
 TREE = Path(__file__).parents[2]
 SERVERS = TREE / "examples" / "servers"
 WAIT_SECONDS = 60.0
@@ -33,7 +35,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 def server(name: str) -> dict[str, Any]:
-    return {"command": sys.executable, "args": [str(SERVERS / f"{name}_server.py")]}
+    return GATEWAYS.entry(str(SERVERS / f"{name}_server.py"))
 
 
 @pytest.fixture
@@ -47,7 +49,7 @@ def home(tmp_path: Path) -> dict[str, str]:
 def run(home: dict[str, str], tmp_path: Path) -> Run:
     def run_in(*arguments: str, given: str = "") -> tuple[int, str, str]:
         done = subprocess.run(
-            [sys.executable, "-W", "error", "-m", "codemode", "mcp", *arguments],
+            [*GATEWAYS.python, "-W", "error", "-m", "codemode", "mcp", *arguments],
             input=given, env=home, cwd=tmp_path, capture_output=True, text=True, timeout=WAIT_SECONDS,
             start_new_session=True, check=False,
         )  # fmt: skip
@@ -70,7 +72,7 @@ def test_a_configuration_is_begun_added_to_and_checked(run: Run, home: dict[str,
     assert run("init")[0] == 0
     assert path.stat().st_mode & 0o777 == 0o600
     assert "is there already" in run("init")[2]
-    command = [sys.executable, str(SERVERS / "logbook_server.py")]
+    command = [*GATEWAYS.python, str(SERVERS / "logbook_server.py")]
     assert run("add", "log", "--env", "A=b=c", "--approval", "writes", "--", *command)[0] == 0
     assert run("add", "docs", "https://mcp.example.com/mcp", "--header", "Authorization: Bearer ${DOCS:-x}")[0] == 0
     assert "// The MCP servers behind the gateway" in path.read_text()
@@ -195,7 +197,7 @@ def test_a_program_runs_and_who_asks_nobody_denies(run: Run, config: Path, appro
         assert response["result"] == {"deleted": ["may"], "left": left}
 
 
-@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("era", USUAL_ERAS)
 @in_loop
 async def test_over_stdio_a_client_has_one_tool_and_its_person_decides(config: Path, tmp_path: Path, era: Era):
     async def person(context: object, params: types.ElicitRequestParams) -> types.ElicitResult:
@@ -204,7 +206,9 @@ async def test_over_stdio_a_client_has_one_tool_and_its_person_decides(config: P
 
     arguments = ["-W", "error", "-m", "codemode", "mcp", "--config", str(config), "--tool-name", "run_code"]
     environment = {"XDG_STATE_HOME": str(tmp_path)}
-    async with client_over_stdio(arguments, era, environment=environment, elicitation_callback=person) as client:
+    async with client_over_stdio(
+        arguments, era, python=GATEWAYS.python, environment=environment, elicitation_callback=person
+    ) as client:
         (tool,) = (await client.list_tools()).tools
         answer = await client.call_tool(tool.name, {"code": DELETE})
     assert tool.name == "run_code"
@@ -250,7 +254,7 @@ def impatient(config: Path) -> Path:
 async def test_who_cannot_ask_waits_for_the_command_line(impatient: Path, tmp_path: Path):
     environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
     arguments = ["-m", "codemode", "mcp", "--config", str(impatient)]
-    async with client_over_stdio(arguments, environment=environment) as client:
+    async with client_over_stdio(arguments, python=GATEWAYS.python, environment=environment) as client:
         answer = await client.call_tool("codemode_run", {"code": DELETE})
         assert answer.structured_content is not None
         waiting = answer.structured_content["waiting"]
@@ -287,7 +291,7 @@ def test_a_port_in_use_is_named_and_nothing_is_on_stdout(run: Run, config: Path)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["term", "int"])
 def test_a_signal_ends_it_quietly(home: dict[str, str], config: Path, arguments: list[str], number: signal.Signals):
     process = subprocess.Popen(
-        [sys.executable, "-W", "error", "-m", "codemode", "mcp", "--config", str(config), *arguments],
+        [*GATEWAYS.python, "-W", "error", "-m", "codemode", "mcp", "--config", str(config), *arguments],
         env=home, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:
@@ -311,7 +315,7 @@ def test_a_signal_ends_it_quietly(home: dict[str, str], config: Path, arguments:
 
 def test_a_client_that_sends_rubbish_is_answered_with_protocol_alone(home: dict[str, str], config: Path):
     process = subprocess.Popen(
-        [sys.executable, "-W", "error", "-m", "codemode", "mcp", "--config", str(config)],
+        [*GATEWAYS.python, "-W", "error", "-m", "codemode", "mcp", "--config", str(config)],
         env=home, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:

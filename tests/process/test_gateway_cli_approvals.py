@@ -14,12 +14,14 @@ from typing import Any
 
 import pytest
 from controlling_terminal import Person, PersonHere
+from warm_commands import GATEWAYS
 
 from codemode import ModuleServer, SqliteInterruptStore, Tool, create_run_tool
 from codemode.cli import main, mcp_approvals, mcp_terminal
 from codemode.cli.exits import UsageError
 from codemode.mcp.approvals.remembered import Remembered
 
+pytestmark = pytest.mark.usefixtures("warm_gateways")
 COMMAND = [sys.executable, "-W", "error", "-m", "codemode"]
 CODE = """\
 import { refund } from "@codemode/servers/shop";
@@ -70,7 +72,7 @@ class Waiting:
     def run(self, *arguments: str) -> tuple[int, str, str]:
         """Run a subcommand without a terminal."""
         done = subprocess.run(
-            [*COMMAND, *self.arguments, *arguments],
+            [*GATEWAYS.python, *COMMAND[1:], *self.arguments, *arguments],
             env=self.environment,
             capture_output=True,
             text=True,

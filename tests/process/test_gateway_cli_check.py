@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 from mcp_servers.configured import HERE
+from warm_commands import GATEWAYS
 
 from codemode.cli import main
 
+pytestmark = pytest.mark.usefixtures("warm_gateways")
 SCHEMA = {"type": "object"}
 DOCS = [{"name": name, "inputSchema": SCHEMA} for name in ("query_docs", "delete_doc")]
 
@@ -30,7 +32,7 @@ def checked(folder: Path, servers: dict[str, Any], *arguments: str, **top: Any) 
     path.write_text(json.dumps({"mcpServers": servers, "codemode": top}))
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("CODEMODE_", "XDG_"))}
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-m", "codemode", "mcp", "check", *arguments, "--config", str(path)],
+        [*GATEWAYS.python, "-W", "error", "-m", "codemode", "mcp", "check", *arguments, "--config", str(path)],
         env={**kept, "HOME": str(folder)}, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL,
         start_new_session=True, check=False,
     )  # fmt: skip

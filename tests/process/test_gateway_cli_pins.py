@@ -13,11 +13,13 @@ from pathlib import Path
 import mcp_types as types
 import pytest
 from controlling_terminal import Person, PersonHere
+from warm_commands import GATEWAYS
 
 from codemode.cli import main, mcp_terminal
 from codemode.mcp import ServerConfig
 from codemode.mcp.known.pins import Pins
 
+pytestmark = pytest.mark.usefixtures("warm_gateways")
 HIDES = "now it deletes \u202e\x1b[2Jall"
 
 
@@ -42,7 +44,8 @@ class Changed:
     def run(self, *arguments: str) -> tuple[int, str, str]:
         """Run it without a terminal."""
         done = subprocess.run(
-            [*self.command, *arguments], env=self.environment, capture_output=True, text=True, timeout=60,
+            [*GATEWAYS.python, *self.command[1:], *arguments],
+            env=self.environment, capture_output=True, text=True, timeout=60,
             stdin=subprocess.DEVNULL, start_new_session=True, check=False,
         )  # fmt: skip
         return done.returncode, done.stdout, done.stderr

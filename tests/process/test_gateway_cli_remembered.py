@@ -7,7 +7,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +15,13 @@ from approval_world import accept, answer_of
 from gateway_clients import client_over_stdio
 from in_loop import in_loop
 from mcp_servers.configured import quick
+from warm_commands import GATEWAYS
 
 from codemode import ALL_TENANTS, AuditLine, SqliteInterruptStore
 from codemode.cli import main
 from codemode.mcp.approvals.remembered import FILE, KnownTool, Remembered
 
+pytestmark = pytest.mark.usefixtures("warm_gateways")
 HIDES = "look\u202e\x1b[2J"
 CODE = 'import { note } from "@codemode/servers/quick";\nglobalThis.__codemode_result__ = await note({ text: "a" });'
 
@@ -190,11 +191,13 @@ async def test_a_gateway_that_runs_asks_again_once_an_answer_was_taken_back(tmp_
     def run(*arguments: str) -> str:
         """Run a subcommand beside the gateway, and return what it has printed."""
         return subprocess.run(
-            [sys.executable, *command, "approvals", *arguments], env={**os.environ, **state},
+            [*GATEWAYS.python, *command, "approvals", *arguments], env={**os.environ, **state},
             stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=True,
         ).stdout  # fmt: skip
 
-    async with client_over_stdio(command, environment=state, elicitation_callback=person) as client:
+    async with client_over_stdio(
+        command, python=GATEWAYS.python, environment=state, elicitation_callback=person
+    ) as client:
 
         async def asked_in_all() -> int:
             answer = answer_of(await client.call_tool("codemode_run", {"code": CODE}))

@@ -19,9 +19,11 @@ from gateway_clients import client_over_stdio
 from in_loop import in_loop
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
+from warm_commands import GATEWAYS
 
 from codemode.cli.mcp_setup import CONFIG_VARIABLE
 
+pytestmark = pytest.mark.usefixtures("warm_gateways")
 TREE = Path(__file__).parents[2]
 WAIT_SECONDS = 60.0
 TOOL = "codemode_run"
@@ -44,7 +46,7 @@ def config(tmp_path: Path) -> Path:
     """A configuration under which a call waits for nobody, in a folder whose name a shell would take apart."""
     path = tmp_path / "my $HOME; it's" / "mcp.json"
     path.parent.mkdir()
-    server = {"command": sys.executable, "args": [str(TREE / "examples" / "servers" / "backups_server.py")]}
+    server = GATEWAYS.entry(str(TREE / "examples" / "servers" / "backups_server.py"))
     said = {"mcpServers": {"backups": server}, "codemode": {"approvalWaitMs": 1}}
     path.write_text(json.dumps(said))
     return path
@@ -70,8 +72,10 @@ def approved(command: str, environment: dict[str, str]) -> None:
 
 @pytest.mark.parametrize(
     ("started", "is_named"),
-    [(["-m", "codemode"], False), ([SCRIPT], True)],
-    ids=["a module, by a variable", "a script, by an option"],
+    [
+        pytest.param(["-m", "codemode"], False, id="a module, by a variable", marks=pytest.mark.full),
+        pytest.param([SCRIPT], True, id="a script, by an option"),
+    ],
 )
 @in_loop
 async def test_what_is_told_over_stdio_approves_the_call_where_no_variable_names_the_configuration(

@@ -16,6 +16,7 @@ from gateway_clients import USUAL_ERAS
 from mcp import Client
 from mcp_types import ElicitResult
 from required import missing, node_path
+from warm_commands import GATEWAYS
 
 BOUND = 60.0
 HERE = Path(__file__).parents[1] / "support"
@@ -31,13 +32,13 @@ HOW = ("stdio", "http")
 
 
 @pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory) -> Generator[Callable[[str], list[str]]]:
+def gateway(tmp_path_factory: pytest.TempPathFactory, warm_gateways: None) -> Generator[Callable[[str], list[str]]]:
     """Return for a transport the URL of a gateway that runs, or the command that starts one."""
     folder = tmp_path_factory.mktemp("gateway")
     config = folder / "mcp.json"
-    server = {"command": sys.executable, "args": [str(HERE / "mcp_servers" / "plain_server.py")]}
+    server = GATEWAYS.entry(str(HERE / "mcp_servers" / "plain_server.py"))
     config.write_text(json.dumps({"mcpServers": {"plain": server}, "codemode": {"approvalWaitMs": 0}}), "utf-8")
-    base = [sys.executable, "-m", "codemode", "mcp"]
+    base = [*GATEWAYS.python, "-m", "codemode", "mcp"]
     started: list[subprocess.Popen[str]] = []
 
     def target(how: str) -> list[str]:

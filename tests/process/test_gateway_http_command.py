@@ -24,8 +24,10 @@ from gateway_hosts import program, said_by, written
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp_types import ElicitResult
+from warm_commands import GATEWAYS
 
-COMMAND = [sys.executable, "-m", "codemode", "mcp"]
+pytestmark = pytest.mark.usefixtures("warm_gateways")
+COMMAND = [*GATEWAYS.python, "-m", "codemode", "mcp"]
 FORM = {"form_token": "formToken", "version": "version", "shown": "shown"}
 
 

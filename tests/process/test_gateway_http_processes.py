@@ -15,7 +15,9 @@ from gateway_clients import USUAL_ERAS
 from gateway_doors import ANA, BOB, bearer
 from gateway_hosts import BOUND, Host, client_at, hosts, program, said_by, written
 from mcp_types import ElicitResult
+from warm_commands import GATEWAYS
 
+pytestmark = pytest.mark.usefixtures("warm_gateways")
 TOOL = "codemode.run"
 NOTE = program('globalThis.__codemode_result__ = await note({ text: "written" });', imports="note")
 ECHO = program('globalThis.__codemode_result__ = await echo({ text: "hello" });', imports="echo")
@@ -39,7 +41,7 @@ def test_two_users_have_servers_of_their_own_and_none_outlives_the_gateway(tmp_p
         async with client_at(host.url, token=token, mode=mode) as client:
             return said_by(await client.call_tool(TOOL, ask))["result"]["pid"]
 
-    with hosts(tmp_path) as start:
+    with hosts(tmp_path, GATEWAYS.python) as start:
         host = start(config)
         anas, bobs = asyncio.run(pid_of(host, ANA)), asyncio.run(pid_of(host, BOB))
         assert anas != bobs
@@ -65,7 +67,7 @@ def test_what_one_host_has_paused_goes_on_at_another_once_after_the_first_was_ki
                 TOOL, NOTE, input_responses=answers, request_state=first.request_state, allow_input_required=True
             )
 
-    with hosts(tmp_path) as start:
+    with hosts(tmp_path, GATEWAYS.python) as start:
         one, other = start(config), start(config)
         first = asyncio.run(with_asking(paused, one.url))
         assert len(first.input_requests) == 1
@@ -119,7 +121,7 @@ def test_what_nobody_could_be_asked_is_approved_at_another_hosts_console(tmp_pat
                 if "waiting" not in said:
                     return said
 
-    with hosts(tmp_path) as start:
+    with hosts(tmp_path, GATEWAYS.python) as start:
         one, other = start(config), start(config)
         waiting = asyncio.run(run(one.url, NOTE))["waiting"]
         assert waiting["url"] == one.url.removesuffix("/mcp") + f"/console/records/{waiting['id']}"
@@ -136,7 +138,7 @@ def test_what_nobody_could_be_asked_is_approved_at_another_hosts_console(tmp_pat
 
 
 def test_a_probe_says_whether_it_can_work(tmp_path: Path):
-    with hosts(tmp_path) as start:
+    with hosts(tmp_path, GATEWAYS.python) as start:
         host = start(written(tmp_path))
         base = host.url.removesuffix("/mcp")
         with httpx2.Client(timeout=BOUND) as client:

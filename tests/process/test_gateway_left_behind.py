@@ -11,6 +11,7 @@ import mcp_types as types
 import pytest
 from approval_world import accept, answer_of
 from census import census, left_by
+from gateway_clients import USUAL_ERAS
 from gateway_doors import serving
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
@@ -60,8 +61,10 @@ async def _left(url: str, mode: Any, pool: WorkerPool) -> None:
     await until(lambda: not pool.active)
 
 
-@pytest.mark.parametrize("mode", ["auto", "legacy"])
-@pytest.mark.parametrize("code", [PLAIN, ASKS], ids=["plain", "asks"])
+@pytest.mark.parametrize("mode", USUAL_ERAS)
+@pytest.mark.parametrize(
+    "code", [pytest.param(PLAIN, id="plain", marks=pytest.mark.full), pytest.param(ASKS, id="asks")]
+)
 def test_no_call_leaves_anything_behind(tmp_path: Path, code: str, mode: str) -> None:
     async def scenario() -> dict[str, int]:
         settings = GatewaySettings(state_folder=tmp_path)
@@ -79,7 +82,7 @@ def test_no_call_leaves_anything_behind(tmp_path: Path, code: str, mode: str) ->
     assert within(scenario()) == {}
 
 
-@pytest.mark.parametrize("mode", ["auto", "legacy"])
+@pytest.mark.parametrize("mode", USUAL_ERAS)
 def test_no_call_that_fails_and_none_whose_client_leaves_it_leaves_anything_behind(tmp_path: Path, mode: str) -> None:
     async def scenario() -> None:
         config = GatewayConfig((quick(approval="never"),), GatewaySettings(state_folder=tmp_path))

@@ -7,7 +7,6 @@ import json
 import os
 import select
 import subprocess
-import sys
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,9 +17,11 @@ import pytest
 from gateway_clients import client_over_stdio
 from gateway_doors import ANA, bearer
 from gateway_hosts import BOUND, client_at, hosts, program, said_by, written
+from warm_commands import GATEWAYS
 
 from codemode import ALL_TENANTS, SqliteInterruptStore
 
+pytestmark = pytest.mark.usefixtures("warm_gateways")
 TOOL = "codemode.run"
 NOTE = program('globalThis.__codemode_result__ = await note({ text: "written" });', imports="note")
 SLOW = program("globalThis.__codemode_result__ = await slow({});", imports="slow")
@@ -82,7 +83,7 @@ def test_what_it_was_asked_waits_in_the_store_and_goes_on_once_when_somebody_dec
         async with client_at(url, mode="legacy") as client:
             return said_by(await client.call_tool(TOOL, arguments))
 
-    with hosts(tmp_path) as start:
+    with hosts(tmp_path, GATEWAYS.python) as start:
         host = start(config)
         asyncio.run(asyncio.wait_for(left(host.url), 2 * BOUND))
         assert calls(tmp_path) == 1
@@ -101,7 +102,7 @@ def test_who_left_while_a_call_ran_is_not_asked_about_the_next_one(tmp_path: Pat
         async with SqliteInterruptStore(tmp_path / "gateway.sqlite") as store:
             await kept(store)
 
-    with hosts(tmp_path) as start:
+    with hosts(tmp_path, GATEWAYS.python) as start:
         asyncio.run(asyncio.wait_for(left(start(config).url), 2 * BOUND))
         assert calls(tmp_path) == 0
 
@@ -166,13 +167,13 @@ def test_what_it_had_approved_and_is_under_way_over_stdio_is_asked_about_and_not
     arguments = ["-m", "codemode", "mcp", "--config", str(config)]
     own = {"XDG_STATE_HOME": str(tmp_path)}
     begun = Begun(tmp_path)
-    gone_with_an_approved_call_under_way([sys.executable, *arguments], {**os.environ, **own}, begun)
+    gone_with_an_approved_call_under_way([*GATEWAYS.python, *arguments], {**os.environ, **own}, begun)
 
     async def asked_about() -> None:
         async with SqliteInterruptStore(tmp_path / "gateway.sqlite") as store:
             record = await kept(store)
             (doubt,) = record.requests
-            async with client_over_stdio(arguments, "legacy", environment=own) as other:
+            async with client_over_stdio(arguments, "legacy", python=GATEWAYS.python, environment=own) as other:
                 told = said_by(await other.call_tool(TOOL, SLOW))
                 assert told["waiting"]["id"] == record.id, told
                 assert [one["code"] for one in told["diagnostics"]] == ["OUTCOME_UNKNOWN"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,11 @@ from gateway_clients import ERAS, Era, client_over_stdio
 from in_loop import in_loop
 from mcp import Client
 from mcp.client import stdio
+from warm_commands import GATEWAYS
 
 from codemode.mcp.known import learning, pins
 
+pytestmark = pytest.mark.usefixtures("warm_gateways")
 SERVER = Path(__file__).parents[1] / "support" / "mcp_servers" / "passing_server.py"
 
 
@@ -25,12 +26,16 @@ def started(folder: Path, era: Era = "auto", *, pin: str = "warn", **options: An
     said = folder / "description"
     if not said.exists():
         said.write_text("Do it.", encoding="utf-8")
-    server = {"command": sys.executable, "args": [str(SERVER), str(said)], "codemode": {"pin": pin}}
+    server = {**GATEWAYS.entry(str(SERVER), str(said)), "codemode": {"pin": pin}}
     config = folder / "mcp.json"
     config.write_text(json.dumps({"mcpServers": {"notes": server}}), encoding="utf-8")
     environment = {"XDG_STATE_HOME": str(folder / "state")}
     return client_over_stdio(
-        ["-m", "codemode", "mcp", "--config", str(config)], era, environment=environment, **options
+        ["-m", "codemode", "mcp", "--config", str(config)],
+        era,
+        python=GATEWAYS.python,
+        environment=environment,
+        **options,
     )
 
 

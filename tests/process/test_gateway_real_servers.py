@@ -24,7 +24,7 @@ from waiting import WAIT_SECONDS
 from codemode.mcp import Gateway, load_config
 from codemode.mcp.passing import shelves
 
-pytestmark = pytest.mark.usefixtures("_servers")
+pytestmark = [pytest.mark.full, pytest.mark.usefixtures("_servers")]
 READY = "on port"
 
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
+import pytest
+from warm_commands import GATEWAYS
+
+pytestmark = pytest.mark.usefixtures("warm_gateways")
 ASKING = """\
 import asyncio
 import mcp_types as types
 from mcp.server.lowlevel.server import Server
 from mcp.server.stdio import stdio_server
+
 
 FORM = {"type": "object", "properties": {"decision": {"type": "string"}}}
 
@@ -48,9 +52,9 @@ BOUND_SECONDS = 120
 def command(folder: Path, *options: str) -> list[str]:
     (folder / "server.py").write_text(ASKING)
     (folder / "program.js").write_text(PROGRAM)
-    entry = {"command": sys.executable, "args": [str(folder / "server.py")], "codemode": {"approval": {"*": "always"}}}
+    entry = {**GATEWAYS.entry(str(folder / "server.py")), "codemode": {"approval": {"*": "always"}}}
     (folder / "mcp.json").write_text(json.dumps({"mcpServers": {"shop": entry}}))
-    run = [sys.executable, "-m", "codemode", "mcp", "run", str(folder / "program.js")]
+    run = [*GATEWAYS.python, "-m", "codemode", "mcp", "run", str(folder / "program.js")]
     return [*run, "--config", str(folder / "mcp.json"), *options]
 
 

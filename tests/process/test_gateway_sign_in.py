@@ -18,17 +18,19 @@ import httpx2
 import pytest
 from authorization_server import browse, configured, sign_in_server
 from required import missing, node_path
+from warm_commands import GATEWAYS
 
 from codemode.mcp import GatewayConfig, login, logout
 from codemode.mcp.signin.sign_ins import SignIns
 
+pytestmark = pytest.mark.usefixtures("warm_gateways")
 SUPPORT = Path(__file__).parents[1] / "support"
 SECONDS = 60
 
 
 @contextmanager
 def host(folder: Path, url: str, *how: str) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, str(SUPPORT / "signing_in_host.py"), str(folder), url, *how]
+    command = [*GATEWAYS.python, str(SUPPORT / "signing_in_host.py"), str(folder), url, *how]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
@@ -82,6 +84,7 @@ async def answer(config: GatewayConfig) -> Any:
         return (await client.post(server.url or "", json={})).json()
 
 
+@pytest.mark.full
 def test_a_real_authorization_server_is_signed_in_to_renewed_and_left(provider: str, tmp_path: Path):
     config = configured(f"{provider}/mcp", tmp_path)
     signing_in = login(config, "notes", open_browser=browse_with_cookies, out=io.StringIO())
@@ -102,6 +105,7 @@ def test_a_real_authorization_server_is_signed_in_to_renewed_and_left(provider: 
         asyncio.run(answer(config))
 
 
+@pytest.mark.full
 def test_a_machine_has_its_own_credentials_there(provider: str, tmp_path: Path):
     config = configured(
         f"{provider}/mcp", tmp_path, flow="client_credentials", clientId="machine",

@@ -8,7 +8,6 @@ import os
 import signal
 import sqlite3
 import subprocess
-import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
@@ -17,8 +16,11 @@ from typing import Any
 import pytest
 from gateway_clients import USUAL_ERAS, Era, client_over_stdio
 from mcp_servers.configured import quick
+from suite import full_only
 from waiting import until
+from warm_commands import GATEWAYS
 
+pytestmark = pytest.mark.usefixtures("warm_gateways")
 BOUND = 60.0
 GATEWAY = Path(__file__).parents[1] / "support" / "mcp_servers" / "sums_gateway.py"
 PRINTING = """
@@ -74,7 +76,7 @@ class RawClient:
 async def raw_client(folder: Path, *arguments: str) -> AsyncGenerator[RawClient]:
     """Give a client of the gateway of sums, or of what these arguments of Python start."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable,
+        *GATEWAYS.python,
         *(arguments or (str(GATEWAY), str(folder))),
         env={**os.environ, "XDG_STATE_HOME": str(folder)},
         stdin=subprocess.PIPE,
@@ -101,7 +103,7 @@ def test_a_client_of_the_sdk_runs_a_program_and_hears_of_its_calls(tmp_path: Pat
         told.append((number, message))
 
     async def main() -> None:
-        async with client_over_stdio([str(GATEWAY), str(tmp_path)], era) as client:
+        async with client_over_stdio([str(GATEWAY), str(tmp_path)], era, python=GATEWAYS.python) as client:
             call = client.call_tool("codemode_run", {"code": PRINTING}, progress_callback=progress)
             result = await asyncio.wait_for(call, BOUND)
         assert result.structured_content is not None
@@ -208,11 +210,13 @@ def test_the_gateway_ends_with_its_client_and_when_it_is_told_to(tmp_path: Path,
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, *full_only(signal.SIGHUP)])
 def test_a_signal_while_servers_end_loses_nothing_that_was_learned(tmp_path: Path, number: signal.Signals):
     server, config = quick("stubborn", f"marks={tmp_path}"), tmp_path / "mcp.json"
     config.write_text(json.dumps({"mcpServers": {"quick": {"command": server.command, "args": [*server.args]}}}))
-    code = 'import { echo } from "@codemode/servers/quick";\nawait echo({ text: "a" });'
+    code = (
+        'import { echo } from "@codemode/servers/quick";\nglobalThis.__codemode_result__ = await echo({ text: "a" });'
+    )
     log = tmp_path / "log"
 
     async def main() -> None:

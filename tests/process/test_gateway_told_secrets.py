@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,13 @@ from gateway_clients import ERAS, Era, client_of
 from in_loop import in_loop
 from mcp.shared.exceptions import MCPError
 from waiting import WAIT_SECONDS
+from warm_commands import GATEWAYS
 
 from codemode.mcp import Gateway, load_config
 from codemode.mcp.gateway import seat
 from codemode.mcp.passing import shelves
 
+pytestmark = pytest.mark.usefixtures("warm_gateways")
 SERVER = Path(__file__).parents[1] / "support" / "mcp_servers" / "telling_server.py"
 SECRET = "sk-very-secret-0123456789"
 FORMS = (SECRET, base64.b64encode(f"key:{SECRET}".encode()).decode())
@@ -46,7 +47,7 @@ async def test_a_secret_that_a_server_tells_reaches_nobody(
         seen.append(params.model_dump_json())
         return types.CreateMessageResult(role="assistant", content=types.TextContent(text="x"), model="m")
 
-    server = {"command": sys.executable, "args": [str(SERVER)], "env": {"API_TOKEN": SECRET}}
+    server = {**GATEWAYS.entry(str(SERVER)), "env": {"API_TOKEN": SECRET}}
     config = load_config({"mcpServers": {"told": server}}, state_folder=tmp_path)
     caplog.set_level("DEBUG")
     async with (

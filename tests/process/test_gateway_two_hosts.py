@@ -13,9 +13,11 @@ import pytest
 from gateway_hosts import BOUND, client_at, hosts, program, said_by, written
 from mcp_types import ElicitResult
 from postgres_cluster import cluster, new_url
+from warm_commands import GATEWAYS
 
 from codemode import ALL_TENANTS, PostgresInterruptStore, StoredRequest
 
+pytestmark = pytest.mark.usefixtures("warm_gateways")
 TOOL = "codemode.run"
 NOTE = program('globalThis.__codemode_result__ = await note({ text: "as written" });', imports="note")
 EDITED = {"text": "as edited"}
@@ -64,7 +66,7 @@ async def approved(database: str, record: str) -> StoredRequest:
 
 def test_what_is_approved_while_no_host_lives_goes_on_at_the_next_one_once(tmp_path: Path, database: str):
     config = configured(tmp_path, database)
-    with hosts(tmp_path) as start:
+    with hosts(tmp_path, GATEWAYS.python) as start:
         one = start(config)
         waiting = asyncio.run(answer(one.url, **NOTE))["waiting"]
         one.end(signal.SIGKILL)
@@ -86,7 +88,7 @@ def test_what_one_host_has_answered_its_client_goes_on_at_another_with_what_came
         async with client_at(url, elicitation_callback=nobody) as client:
             return await client.session.call_tool(TOOL, NOTE, allow_input_required=True, **going_on)
 
-    with hosts(tmp_path) as start:
+    with hosts(tmp_path, GATEWAYS.python) as start:
         one, two = start(config), start(config)
         paused = asyncio.run(asked(one.url))
         said = ElicitResult(action="accept", content={"decision": "once", "input": '{"text": "as edited"}'})

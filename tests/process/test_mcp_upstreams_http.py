@@ -7,7 +7,7 @@ import httpx2
 import pytest
 from free_ports import free_ports
 from mcp_servers.configured import of, served
-from suite import each_row
+from suite import each_row, full_only
 from waiting import within
 
 from codemode import ToolCallContext
@@ -16,7 +16,7 @@ from codemode.mcp import ServerConfig, UpstreamHooks, connect
 from codemode.mcp.upstreams.origins import CallOrigin
 
 
-@pytest.mark.parametrize("transport", ["http", "sse"])
+@pytest.mark.parametrize("transport", ["http", *full_only("sse")])
 def test_a_server_that_was_away_is_called_again_and_its_lost_session_opened_anew(transport):
     async def work():
         (port,) = free_ports(1)  # one that nobody else is given while the server is away

@@ -60,7 +60,7 @@ def test_top_level_await_and_return_work(run):
         ("{a: undefined, b: 1, f() {}, s: Symbol('s'), [Symbol('k')]: 1}", {"b": 1}),
         ("new Date(0)", "1970-01-01T00:00:00.000Z"),
         ("new Date(NaN)", None),
-        ("[new Map([[1, 2]]), new Set([1]), /x/g, new Error('e')]", [{}, {}, {}, {}]),
+        ("[new Map([[1, 2]]), new Set([1]), /x/g, new Error('e')]", [{}, {}, {}, {"name": "Error", "message": "e"}]),
         ("new Uint8Array([7, 8])", {"0": 7, "1": 8}),
         ("{toJSON() { return {x: 1} }}", {"x": 1}),
         ("Object.create({inherited: 1}, {own: {value: 2, enumerable: true}})", {"own": 2}),

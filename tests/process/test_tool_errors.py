@@ -231,7 +231,8 @@ def test_a_wrapped_tool_error_is_the_programs_own(fails):
         raise RuntimeError("inner")
 
     js = "try { await tools.fail() } catch (e) { throw new Error('mine', {cause: e}) }"
-    assert str(fails(CodeModeError, js, [Tool("fail", execute=fail)])) == "mine"
+    error = fails(CodeModeError, js, [Tool("fail", execute=fail)])
+    assert str(error) == "mine (cause: Error: the tool failed)"
 
 
 # --- what the model is told of it ---

@@ -45,11 +45,16 @@ async def client_of(gateway: Gateway, era: Era = "auto", **options: Any) -> Asyn
 
 @asynccontextmanager
 async def client_over_stdio(
-    arguments: Sequence[str], era: Era = "auto", *, environment: Mapping[str, str] | None = None, **options: Any
+    arguments: Sequence[str],
+    era: Era = "auto",
+    *,
+    python: Sequence[str] = (sys.executable,),
+    environment: Mapping[str, str] | None = None,
+    **options: Any,
 ) -> AsyncIterator[Client]:
     """Give a client of a gateway that it starts: ``python`` with these arguments."""
     parameters = StdioServerParameters(
-        command=sys.executable, args=[*arguments], env={**os.environ, **(environment or {})}
+        command=python[0], args=[*python[1:], *arguments], env={**os.environ, **(environment or {})}
     )
     async with Client(stdio_client(parameters), mode=era, **options) as client:
         yield client

@@ -9,7 +9,7 @@ import selectors
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Generator, Mapping
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -28,8 +28,8 @@ KEY = "a key of the tests, of 32 bytes."
 class Host:
     """One process, which starts while others do."""
 
-    def __init__(self, config: Path, folder: Path) -> None:
-        command = [sys.executable, str(HERE / "gateway_host.py"), str(config), str(folder)]
+    def __init__(self, config: Path, folder: Path, python: Sequence[str]) -> None:
+        command = [*python, str(HERE / "gateway_host.py"), str(config), str(folder)]
         self.errors = folder / "stderr.txt"
         folder.mkdir(parents=True, exist_ok=True)
         with self.errors.open("wb") as errors:
@@ -64,12 +64,12 @@ def _environment() -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def hosts(folder: Path) -> Generator[Any]:
+def hosts(folder: Path, python: Sequence[str] = (sys.executable,)) -> Generator[Any]:
     """Give a function that starts a host over a configuration; what still runs is killed at the end."""
     started: list[Host] = []
 
     def start(config: Path) -> Host:
-        started.append(Host(config, folder / f"host-{len(started)}"))
+        started.append(Host(config, folder / f"host-{len(started)}", python))
         return started[-1]
 
     try:
