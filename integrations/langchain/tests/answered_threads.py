@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Self, TypeAlias
 
 from codemode_langchain import CodeModeMiddleware, create_code_mode_tool, durable_continuation
-from cut_off import KEYS, PROGRAM, Shop, be_killed, come_back_to_all
-from forked_hosts import LaterClock
+from cut_off import KEYS, PROGRAM, Shop, StoredCase, be_killed, come_back_to_all
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage
 from langchain_core.tools import tool
@@ -24,8 +22,6 @@ from langgraph.graph import MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 from langgraph.types import Command
 from scripted_agent import APPROVE, CONFIG, START, ScriptedModel, calls, results
-
-from codemode import SqliteInterruptStore
 
 Row: TypeAlias = tuple[str, str, str, str]
 
@@ -57,37 +53,31 @@ class Toolkit:
         return [refund, look]
 
 
-class Thread:
-    """The thread of a row in one host; ``number`` is how many hosts it had before."""
+class Thread(StoredCase):
+    """The thread of a row in one host."""
 
-    def __init__(self, folder: Path, row: Row, number: int, cut: str | None = None) -> None:
+    def __init__(self, folder: Path, row: Row, number: int) -> None:
+        super().__init__(folder, row, number)
         self.kind, self.form, self.kept, _ = row
-        self.folder = folder / " ".join(row)
-        self.folder.mkdir(exist_ok=True)
-        self.shop = Shop(self.folder, cut)
-        self._clock = LaterClock(number)
 
     async def __aenter__(self) -> Self:
-        self._stack = AsyncExitStack()
-        saver = AsyncSqliteSaver.from_conn_string(str(self.folder / "checkpoints.sqlite"))
-        self._saver = await self._stack.enter_async_context(saver)
-        self._options: Any = {"keys": KEYS}
-        if self.kept != "key":
-            store = SqliteInterruptStore(self.folder / "store.sqlite", clock=self._clock)
-            await self._stack.enter_async_context(store)
-            journaled = durable_continuation(store, keys=KEYS)
-            self._options = journaled if self.kept == "journal" else {"keys": KEYS, "guard": store.guard}
+        await super().__aenter__()
+        self._saving = AsyncSqliteSaver.from_conn_string(str(self.folder / "checkpoints.sqlite"))
+        self._saver = await self._saving.__aenter__()
+        if self.kept == "journal":
+            self.continuation = durable_continuation(self.store, keys=KEYS)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._stack.aclose()
+        await self._saving.__aexit__(None, None, None)
+        await super().__aexit__()
 
     async def send(self, given: Any) -> Any:
         """Invoke the graph, built anew as in a new process."""
         return await self._graph(is_begun=given is not START).ainvoke(given, CONFIG)
 
     def _graph(self, *, is_begun: bool) -> Any:
-        options: Any = {"continuation": self._options}
+        options: Any = {"continuation": self.continuation}
         mode: Any = "batched" if self.form == "batched" else "per_call"
         said = ScriptedModel(messages=iter([calls(PROGRAM), AIMessage("done")][is_begun:]), shown=[])
         if self.kind == "agent":
@@ -142,7 +132,7 @@ def question_of(shown: Any) -> str:
 
 
 def cases(folder: Path, kind: str, number: int) -> list[Thread]:
-    return [Thread(folder, row, number, None if number else row[-1]) for row in rows(kind)]
+    return [Thread(folder, row, number) for row in rows(kind)]
 
 
 def main(given: dict[str, Any]) -> Any:

@@ -9,42 +9,20 @@ from __future__ import annotations
 import asyncio
 import itertools
 from pathlib import Path
-from typing import Any, Self, TypeAlias
+from typing import Any, TypeAlias
 
 from agents import Runner, RunState, function_tool
 from codemode_openai_agents import approve, code_mode
-from cut_off import KEYS, PROGRAM, Shop, be_killed, come_back_to_all
-from forked_hosts import LaterClock
+from cut_off import PROGRAM, StoredCase, be_killed, come_back_to_all
 from scripted_model import QUIET, Script, agent, outputs, program
-
-from codemode import SqliteInterruptStore
 
 Row: TypeAlias = tuple[str, str, str]
 FORMS = ["of the state", "of the plugin", "edited"]
 ROWS: list[Row] = [*itertools.product(FORMS, ["journal", "guard", "key"], ["refund", "look"])]
 
 
-class Run:
-    """The run of a row in one host; ``number`` is how many hosts it had before."""
-
-    def __init__(self, folder: Path, row: Row, number: int, cut: str | None = None) -> None:
-        self.form, kept, _ = row
-        self.folder = folder / " ".join(row)
-        self.folder.mkdir(exist_ok=True)
-        self.shop = Shop(self.folder, cut)
-        self._store = store = SqliteInterruptStore(self.folder / "store.sqlite", clock=LaterClock(number))
-        self._options: Any = {"keys": KEYS, "context_binding": "thread"}
-        if kept != "key":
-            self._options["guard"] = store.guard
-        if kept == "journal":
-            self._options["journal"] = store.journal(tenant="acme", app="shop")
-
-    async def __aenter__(self) -> Self:
-        await self._store.__aenter__()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._store.__aexit__(None, None, None)
+class Run(StoredCase):
+    """The run of a row in one host."""
 
     def _agent(self, *turns: Any) -> Any:
         @function_tool(needs_approval=True)
@@ -59,7 +37,7 @@ class Run:
             await self.shop.did("look", "look")
             return "seen"
 
-        return agent(Script(*turns), code_mode([refund, look], {"continuation": self._options}))
+        return agent(Script(*turns), code_mode([refund, look], {"continuation": self.continuation}))
 
     async def begin(self) -> asyncio.Task[Any]:
         """Approve the first refund, and run until it is cut off."""
@@ -103,7 +81,7 @@ def _question(waiting: Any) -> str:
 
 
 def runs(folder: Path, number: int) -> list[Run]:
-    return [Run(folder, row, number, None if number else row[-1]) for row in ROWS]
+    return [Run(folder, row, number) for row in ROWS]
 
 
 def main(given: dict[str, Any]) -> Any:

@@ -10,16 +10,13 @@ import asyncio
 import itertools
 import json
 from pathlib import Path
-from typing import Any, Self, TypeAlias
+from typing import Any, TypeAlias
 
 from codemode_pydantic_ai import CodeMode, answer, create_code_mode_tool
-from cut_off import KEYS, PROGRAM, Shop, be_killed, come_back_to_all
-from forked_hosts import LaterClock
+from cut_off import PROGRAM, StoredCase, be_killed, come_back_to_all
 from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, Tool, ToolApproved
 from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import FunctionModel
-
-from codemode import SqliteInterruptStore
 
 Row: TypeAlias = tuple[str, str, str]
 FORMS: dict[str, Any] = {
@@ -31,27 +28,8 @@ FORMS: dict[str, Any] = {
 ROWS: list[Row] = [*itertools.product(FORMS, ["journal", "guard", "key"], ["refund", "look"])]
 
 
-class Run:
-    """The run of a row in one host; ``number`` is how many hosts it had before."""
-
-    def __init__(self, folder: Path, row: Row, number: int, cut: str | None = None) -> None:
-        self.form, kept, _ = row
-        self.folder = folder / " ".join(row)
-        self.folder.mkdir(exist_ok=True)
-        self.shop = Shop(self.folder, cut)
-        self._store = store = SqliteInterruptStore(self.folder / "store.sqlite", clock=LaterClock(number))
-        self._options: Any = {"keys": KEYS}
-        if kept != "key":
-            self._options["guard"] = store.guard
-        if kept == "journal":
-            self._options["journal"] = store.journal(tenant="acme", app="shop")
-
-    async def __aenter__(self) -> Self:
-        await self._store.__aenter__()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._store.__aexit__(None, None, None)
+class Run(StoredCase):
+    """The run of a row in one host."""
 
     @property
     def _agent(self) -> Any:
@@ -64,7 +42,7 @@ class Run:
             return "seen"
 
         tools: Any = [Tool(refund, requires_approval=True), Tool(look, metadata={"readOnlyHint": True})]
-        options: Any = {"continuation": self._options}
+        options: Any = {"continuation": self.continuation}
         output: Any = [str, DeferredToolRequests]
         if self.form == "answer":
             return Agent(FunctionModel(_says), tools=[create_code_mode_tool(tools, options)], output_type=output)
@@ -126,7 +104,7 @@ def _says(messages: Any, _info: Any) -> ModelResponse:
 
 
 def runs(folder: Path, number: int) -> list[Run]:
-    return [Run(folder, row, number, None if number else row[-1]) for row in ROWS]
+    return [Run(folder, row, number) for row in ROWS]
 
 
 def main(given: dict[str, Any]) -> Any:
