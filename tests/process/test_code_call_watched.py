@@ -179,7 +179,7 @@ def test_a_context_of_the_hosts_that_is_wrong_is_no_call_of_the_models():
     assert records == []
 
 
-LIMITS = {"max_in_flight_bridge_requests": 2}
+LIMITS = {"max_in_flight_bridge_requests": 2, "in_flight_limit": "fail"}
 MANY = {
     "one after another": "await callTool('echo', 1); await callTool('echo', 2); await callTool('a.b', 3)",
     "by a namespace": "await callTool('echo', 1); await callTool('echo', 2); await a.b(3)",

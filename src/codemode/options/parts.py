@@ -65,7 +65,9 @@ class ExecutionPolicy(OptionPart):
     ``max_values`` bounds the containers and scalars of each value that crosses: input, output, answer, result.
     ``clock`` is what ``timeout_ms`` measures: "wall" all time but that in which only a person's decision is awaited;
     "program" only the program's own, none of that in which it waits for the host. ``tool_timeout_ms`` bounds each tool
-    call by itself. ``on_saturation`` None does as the pool does when no worker is free; "wait" waits for the pool's
+    call by itself, from its start. ``in_flight_limit`` is what happens to a call beyond
+    ``max_in_flight_bridge_requests``: "fail" throws in the program, "queue" starts the calls in order as others end.
+    ``on_saturation`` None does as the pool does when no worker is free; "wait" waits for the pool's
     ``wait_timeout_ms`` at most, whatever the pool does. ``listing`` is what the description of codeMode says of the
     tools: all declarations that fit, their names alone, or how to search them, one text whatever tools there are.
 
@@ -84,6 +86,7 @@ class ExecutionPolicy(OptionPart):
     max_values: int = limit(250_000)
     max_bridge_requests: int = limit(256, is_told=True, is_kept=True)
     max_in_flight_bridge_requests: int = limit(32, is_told=True, is_kept=True)
+    in_flight_limit: Literal["fail", "queue"] = checked("fail", one_of("fail", "queue"), is_told=True, is_kept=True)
     max_console_bytes: int = limit(64 * 1024, is_told=True, is_kept=True)
     max_ledger_bytes: int = limit(128 * MIB, MAX_LEDGER_BYTES, is_kept=True)
     max_catalog_requests: int = limit(64, is_told=True, is_kept=True)

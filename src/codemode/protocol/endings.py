@@ -186,17 +186,24 @@ def output_full(maximum: int, name: str = OUTPUT_LIMIT) -> CodeModeError:
 
 
 def after_return(
-    event: ProgramReturned, settings: Settings, ledger: Ledger, taken: Sequence[int], unsent: set[int]
+    event: ProgramReturned,
+    settings: Settings,
+    ledger: Ledger,
+    taken: Sequence[int],
+    unsent: set[int],
+    queued: set[int],
 ) -> Completed | Failed:
-    """Return the ending of a program that returned, by what its profile makes of calls that nobody waits for."""
-    asked = ledger, taken, unsent, event.unobserved
+    """Return the ending of a program that returned, by what its profile makes of calls that nobody waits for.
+
+    ``unsent`` are the calls of the last turn, ``queued`` those that other calls left no room for: neither has run.
+    """
     most = settings.limits.max_result_bytes, _shown_name("max_result_bytes", settings)
     if settings.profile.unawaited != "refuse":
-        abandoned = abandoned_calls(*asked)
+        abandoned = abandoned_calls(ledger, taken, unsent | queued, event.unobserved)
         if settings.profile.unawaited == "drain" and any(call["status"] != "failed" for call in abandoned):
             raise CodeModeProtocolError("the worker ended a program whose calls are in flight")
         return returned(event, *most, abandoned)
-    calls = detached_calls(*asked)
+    calls = detached_calls(ledger, taken, unsent, event.unobserved)
     return Failed(detached_error(calls)) if calls else returned(event, *most)
 
 

@@ -7,32 +7,45 @@ from __future__ import annotations
 
 from ..errors import CodeModeProtocolError
 from .events import Effect, Invoke, SetTimers
-from .ledger import LedgerEntry
+from .ledger import OF_PROGRAMS, LedgerEntry
+
+UNCOUNTED = ("catalog", *OF_PROGRAMS)
+"""Kinds of requests that count as no calls in flight."""
 
 _MAX_DELAY_MS = 2**31 - 1
 _MAX_DELAY_DIGITS = 10
 
 
 class HostWork:
-    """Which requests run and which are held until the replay is done. A timer runs like any other."""
+    """Which requests run, and which are held: until the replay is done, or until fewer calls run."""
 
     def __init__(self) -> None:
         self.running: set[int] = set()
+        self.calls: set[int] = set()  # those of them that count as calls
         self.asked: set[int] = set()  # those of them that a person decides about
         self.timers: set[int] = set()  # those of them that are timers
         self.held: list[LedgerEntry] = []  # those that are to be made
 
-    def begin(self) -> list[Effect]:
-        """Let all that is held run; timers together, for they count from one moment."""
+    def begin(self, max_calls: int) -> list[Effect]:
+        """Start what is held, in order, while at most ``max_calls`` calls run.
+
+        Timers start together, for they count from one moment. They and catalog requests count as no calls.
+        """
         effects: list[Effect] = []
         timers: list[LedgerEntry] = []
+        queued: list[LedgerEntry] = []
         for entry in self.held:
+            if entry.kind not in UNCOUNTED:
+                if len(self.calls) >= max_calls:
+                    queued.append(entry)
+                    continue
+                self.calls.add(entry.id)
             self.running.add(entry.id)
             if entry.kind == "timer":
                 timers.append(entry)
             else:
                 effects.append(Invoke(entry))
-        self.held.clear()
+        self.held = queued
         if timers:
             self.timers.update(entry.id for entry in timers)
             effects.append(SetTimers(tuple(timers)))
@@ -41,6 +54,7 @@ class HostWork:
     def ended(self, request_id: int) -> None:
         """Note that a request no longer runs."""
         self.running.discard(request_id)
+        self.calls.discard(request_id)
         self.asked.discard(request_id)
         self.timers.discard(request_id)
 

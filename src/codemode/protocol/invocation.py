@@ -9,9 +9,10 @@ deliveries:
     ProgramAnalysed      CheckProgram; the host answers ProgramAccepted or ProgramRefused
     ProgramAccepted      Send(RunProgram); what could not be checked is compiled, and told as what it is
     CallRequested        noted; the call is not made before the turn ends, and never if the program ends in it
-    TurnEnded            Invoke every request of the turn; with nothing in flight and nobody asked: a deadlock
+    TurnEnded            Invoke the requests of the turn, in order; with nothing in flight and nobody asked: a deadlock
     RequestWithdrawn     a timer that has not fired never does; what has been sent of it the guest takes no notice of
-    CallSettled          the outcome goes into the ledger and is delivered; or the request waits for somebody
+    CallSettled          the outcome goes into the ledger and is delivered, or the request waits for somebody; Invoke
+                         what had no room among the calls at once
     ProgramReturned      a call not delivered, then a call never observed, is an error; else the result
     ProgramThrew         the guest's error, or the host's own error when it is the one that answered a request
     anything else        ends the invocation with its error
@@ -223,7 +224,7 @@ class Invocation:
     def _invoke_held(self) -> None:
         # Outcomes of calls made now must come after every recorded one.
         if self._work.held and not self._replay.is_unfinished(self.ledger):
-            self._effects += self._work.begin()
+            self._effects += self._work.begin(self.settings.limits.max_in_flight_bridge_requests)
 
     def _settled(self, event: events.CallSettled) -> None:
         if event.id not in self._work.running:
@@ -236,6 +237,7 @@ class Invocation:
         if not isinstance(event.outcome, Waiting):
             self._effects.append(Send(entry.delivery()))
             self._turns.delivered(event.id)
+        self._invoke_held()
         self._rest()
 
     def _execution_started(self, event: events.ExecutionStarted) -> None:
@@ -294,7 +296,8 @@ class Invocation:
         self._replay.require_seen(self.ledger)
         self._written.value(event.value_json)
         unsent = {entry.id for entry in self._turn_requests}
-        return self._finish(endings.after_return(event, self.settings, self.ledger, self._turns.taken, unsent))
+        queued = {entry.id for entry in self._work.held}
+        return self._finish(endings.after_return(event, self.settings, self.ledger, self._turns.taken, unsent, queued))
 
     def _threw(self, event: messages.ProgramThrew) -> None:
         self._turns.require_one()

@@ -123,6 +123,7 @@ class RestingInvocation(Invocation):
         self._invoked = old._invoked
         self._carried = frozenset(old._work.running)
         self._work.running |= old._work.running
+        self._work.calls |= old._work.calls
         self._work.asked |= old._work.asked
         self._work.timers |= old._work.timers
 
@@ -142,10 +143,9 @@ class RestingInvocation(Invocation):
             super()._release(entry)
 
     def _invoke_held(self) -> None:
-        held = [entry.id for entry in self._work.held] if self._resolved else ()
         super()._invoke_held()
-        if not self._work.held:
-            self._invoked.update(held)
+        if self._resolved:
+            self._invoked |= self._resolved & self._work.running
 
     def _settled(self, event: events.CallSettled) -> None:
         if event.id in self._yields and self.resting is not None:
@@ -166,6 +166,7 @@ class RestingInvocation(Invocation):
             self.ledger.deliveries.append(entry.id)
             self._kept.append(entry)
         self._effects.append(OutcomeKept(entry.id))
+        self._invoke_held()
         self._set_wait(is_idle=True)
 
     def _taken(self, event: events.CallSettled) -> events.CallSettled:

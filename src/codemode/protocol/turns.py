@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 from ..errors import CodeModeProtocolError
 from .counts import MAX_TIMERS, MAX_YIELDS
-from .ledger import OF_PROGRAMS, Ledger
+from .host_work import UNCOUNTED
+from .ledger import Ledger
 from .messages import RequestKind
 from .settings import Settings
-
-_UNCOUNTED = ("catalog", *OF_PROGRAMS)
 
 
 class Turns:
@@ -68,7 +67,7 @@ class Turns:
             or self._timers > MAX_TIMERS
             or self._yields > MAX_YIELDS
             or self._bridge_requests > limits.max_bridge_requests
-            or self._in_flight > limits.max_in_flight_bridge_requests
+            or (limits.in_flight_limit == "fail" and self._in_flight > limits.max_in_flight_bridge_requests)
         ):
             raise CodeModeProtocolError("the worker sent more requests than the limits allow")
 
@@ -95,5 +94,5 @@ class Turns:
 
     def _begin(self) -> None:
         ledger = self._ledger
-        if ledger[ledger.deliveries[self.ended - 1]].kind not in _UNCOUNTED:
+        if ledger[ledger.deliveries[self.ended - 1]].kind not in UNCOUNTED:
             self._in_flight -= 1

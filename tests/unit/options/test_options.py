@@ -17,7 +17,7 @@ from codemode.options.parts import (
     Telemetry,
 )
 
-NO_LIMITS = {"listing", "check_program", "clock", "tool_timeout_ms", "on_saturation"}
+NO_LIMITS = {"in_flight_limit", "listing", "check_program", "clock", "tool_timeout_ms", "on_saturation"}
 LIMITS = [option.name for option in dataclasses.fields(ExecutionPolicy) if option.name not in NO_LIMITS]
 
 
@@ -34,6 +34,7 @@ def test_defaults_are_the_documented_ones():
         "max_values": 250_000,
         "max_bridge_requests": 256,
         "max_in_flight_bridge_requests": 32,
+        "in_flight_limit": "fail",
         "max_console_bytes": 65_536,
         "max_ledger_bytes": 134_217_728,
         "max_catalog_requests": 64,

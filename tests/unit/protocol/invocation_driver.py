@@ -6,6 +6,7 @@ import json
 from collections import deque
 from collections.abc import Callable, Collection
 from random import Random
+from typing import Any
 
 import invocation_settings
 from invocation_settings import limited
@@ -190,5 +191,5 @@ class Run:
             assert self.clock_paused == (guest_is_idle and bool(running) and stands and not self._timers)
 
 
-def with_limits(**limits: int) -> Settings:
+def with_limits(**limits: Any) -> Settings:
     return limited(SETTINGS, **limits)

@@ -300,6 +300,7 @@ class SimulatedKernel:
     def _exceeded_limit(self) -> str | None:
         if len(self.issued) >= self._settings.limits.max_bridge_requests:
             return "max_bridge_requests"
-        if self._in_flight >= self._settings.limits.max_in_flight_bridge_requests:
+        limits = self._settings.limits
+        if limits.in_flight_limit == "fail" and self._in_flight >= limits.max_in_flight_bridge_requests:
             return "max_in_flight_bridge_requests"
         return None

@@ -130,7 +130,7 @@ def test_a_limit_says_itself_whether_it_is_told_and_kept(monkeypatch):
 def test_what_is_told_and_kept_is_what_it_was():
     told = {"max_result_bytes", "max_tool_input_bytes", "max_bridge_requests", "max_in_flight_bridge_requests"}
     told |= {"max_catalog_requests", "max_console_bytes", "memory_limit_bytes", "max_stack_size_bytes"}
-    told |= {"max_content_parts"}
+    told |= {"max_content_parts", "in_flight_limit"}
     assert SETTINGS.for_worker().keys() == told | {"seed", "now_ms", "wrapper", "globals", "content"}
     kept = {"outer_tool_call_id", "salt", "seed", "started_ms", "profile", "fetch", "state", "language_names", "clock"}
     kept |= {"parameters"}

@@ -26,7 +26,12 @@ from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry, Rejected, W
 from codemode.protocol.settings import Settings
 
 seeds = st.integers(0, 2**32)
-limits = st.builds(with_limits, max_bridge_requests=st.integers(1, 30), max_in_flight_bridge_requests=st.integers(1, 8))
+limits = st.builds(
+    with_limits,
+    max_bridge_requests=st.integers(1, 30),
+    max_in_flight_bridge_requests=st.integers(1, 8),
+    in_flight_limit=st.sampled_from(["fail", "queue"]),
+)
 
 
 def outcomes_of(seed: int, *, waiting: bool = False):
@@ -57,7 +62,8 @@ def check_record(run: Run) -> None:
     for request_id, settled in run.outcomes.items():
         if run.ending is None or request_id in run.ledger.deliveries:
             assert run.ledger[request_id].outcome == settled.outcome
-    assert run.kernel.peak_in_flight <= run.machine.settings.limits.max_in_flight_bridge_requests
+    limits = run.machine.settings.limits
+    assert limits.in_flight_limit == "queue" or run.kernel.peak_in_flight <= limits.max_in_flight_bridge_requests
 
 
 def check_end(run: Run) -> None:

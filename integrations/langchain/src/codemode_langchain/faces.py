@@ -233,8 +233,8 @@ def for_agents(
     if approval.on_approval_required is None:
         approval = dataclasses.replace(approval, mode="interrupt")
     # An agent's tools take their time, and its runs come in crowds: neither is the fault of a program.
-    clock = {"clock": "program"} if has_clock else {}
-    policy = given.execution_policy.with_defaults(**clock, **({"on_saturation": "wait"} if pool is None else {}))
+    defaults = {"clock": "program", "in_flight_limit": "queue"} if has_clock else {}
+    policy = given.execution_policy.with_defaults(**defaults, **({"on_saturation": "wait"} if pool is None else {}))
     output = given.model_output.with_defaults(max_model_characters=MAX_MODEL_CHARACTERS)
     return given.having(approval=approval, continuation=continuation, execution_policy=policy, model_output=output)
 

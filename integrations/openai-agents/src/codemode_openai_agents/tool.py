@@ -81,7 +81,7 @@ def settings_of(options: Options, pool: WorkerPool | None, listing: Listing | No
     if approval.on_approval_required is None:
         approval = dataclasses.replace(approval, mode="interrupt")
     waits: dict[str, Any] = {} if pool is not None else {"on_saturation": "wait"}
-    policy = given.execution_policy.with_defaults(clock="program", **waits)
+    policy = given.execution_policy.with_defaults(clock="program", in_flight_limit="queue", **waits)
     output = given.model_output.with_defaults(max_model_characters=MAX_MODEL_CHARACTERS)
     made = given.having(approval=approval, continuation=continuation, execution_policy=policy, model_output=output)
     return made if state is None else made.having(state=_no_place)

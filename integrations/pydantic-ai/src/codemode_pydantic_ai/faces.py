@@ -110,8 +110,10 @@ def agent_settings(given: CodeModeOptions, pool: WorkerPool | None, clock: str |
     kept = given.continuation
     max_age_ms = kept.max_age_ms if kept.max_age_ms is not None else MAX_AGE_MS
     sealed: ContinuationOptions = dataclasses.replace(kept, seal=True, max_age_ms=max_age_ms)
-    waits: dict[str, Any] = {"on_saturation": "wait" if pool is None else None}
-    policy = given.execution_policy.with_defaults(**waits, **({} if clock is None else {"clock": clock}))
+    defaults: dict[str, Any] = {"on_saturation": "wait" if pool is None else None}
+    if clock is not None:
+        defaults |= {"clock": clock, "in_flight_limit": "queue"}
+    policy = given.execution_policy.with_defaults(**defaults)
     output = given.model_output.with_defaults(max_model_characters=MAX_MODEL_CHARACTERS)
     approval = given.approval.with_defaults(show_denial_reason=True)  # what a reviewer writes is meant for the model
     return given.having(approval=approval, continuation=sealed, execution_policy=policy, model_output=output)

@@ -70,6 +70,7 @@ const refuse = (limit) => {
 const reachedLimit = (kind) => {
   if (kind === "catalog") return catalogRequests < limits.max_catalog_requests ? undefined : "max_catalog_requests";
   if (bridgeRequests >= limits.max_bridge_requests) return "max_bridge_requests";
+  if (limits.in_flight_limit === "queue") return undefined; // the host starts them in order
   return inFlight < limits.max_in_flight_bridge_requests ? undefined : "max_in_flight_bridge_requests";
 };
 

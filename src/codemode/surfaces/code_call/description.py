@@ -25,8 +25,8 @@ Runs a JavaScript script that calls tools and returns one JSON value. It is the 
 A tool `ns.method` is `await ns.method(input)` too.
 - `getTool(name)` gives name, description, inputSchema and outputSchema, or undefined. `codecallContext` is the \
 context. `mcpLog(level, message, metadata)` and `mcpNotify(event, payload)` tell the client.
-- Await every call; `Promise.all` runs independent ones at once, at most {in_flight}. At most {max_steps} calls and \
-{timeout_ms} ms, time in tools {waiting}.
+- Await every call; `Promise.all` runs independent ones at once, at most {in_flight}{beyond}. At most {max_steps} \
+calls and {timeout_ms} ms, time in tools {waiting}.
 - {loops}
 - {console}
 - Not available, by these names: {banned}, import and export.
@@ -60,6 +60,7 @@ def describe_meta_tool(meta_tool: str, options: CodeCallOptions) -> str:
         **named,
         max_steps=vm.max_steps,
         in_flight=policy.max_in_flight_bridge_requests,
+        beyond="; one more throws" if policy.says("in_flight_limit") and policy.in_flight_limit == "fail" else "",
         timeout_ms=vm.timeout_ms,
         waiting="counted" if policy.says("clock") and policy.clock == "wall" else "not counted",
         loops=_LOOPS if vm.allow_loops else _NO_LOOPS,

@@ -105,6 +105,7 @@ def _made(rules: Mapping[str, Any], names: str) -> Profile:
             max_bridge_requests=rules["max_steps"],
             max_source_bytes=min(rules["max_source_bytes"], MAX_SOURCE_BYTES),
             clock="program",
+            in_flight_limit="queue",
             max_tool_output_bytes=_most_output_bytes(rules["sidecar"]),
         ),
         static_rules=StaticRules(

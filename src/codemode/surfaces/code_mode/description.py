@@ -21,7 +21,7 @@ Rules for the program:
 
 _TOOL_RULES = """\
 - Tools are called as `await tools.name(input)` with one object; {which}.
-- Every call must be awaited, alone or through `Promise.all`, which runs independent calls at the same time.
+- Every call must be awaited, alone or through `Promise.all`, which runs independent calls at the same time{at_once}.
 - A call that fails throws an Error; catch it to go on without that call."""
 
 
@@ -62,42 +62,41 @@ def describe_tools(
     has_state: bool = False,
     max_characters: int = ExecutionPolicy.max_description_characters,
     listing: Listing = "full",
+    max_at_once: int | None = None,
 ) -> str:
     """The whole description of the ``codeMode`` tool; the same tools give the same text.
 
     ``fetch_line`` says what ``fetch`` may reach; without it the program is told that there is none. ``has_state`` tells
     of `state`. When full declarations would pass ``max_characters``, or ``listing`` is "names", tools are listed by
     name and first sentence, and the program is told of ``tools.$describe`` and ``tools.$search``. With "search" it is
-    told of nothing else: all tools give the same text.
+    told of nothing else: all tools give the same text. ``max_at_once`` is how many calls may be in flight where one
+    more fails; None where calls wait.
     """
-    more = [STATE_RULE] if has_state else []
+    at_once = "" if max_at_once is None else f", at most {max_at_once}; one more throws"
+    tool_rules = _TOOL_RULES.format(which=_SEARCHED if listing == "search" else _DESCRIBED, at_once=at_once)
+    rules = _rules(fetch_line, [STATE_RULE] if has_state else [], tool_rules if tools or listing == "search" else None)
     if listing == "search":
-        return f"{_rules(fetch_line, more, _SEARCHED)}\n\n{_SEARCH}"
+        return f"{rules}\n\n{_SEARCH}"
     if not tools:
-        return f"{_rules(fetch_line, more)}\n\n{_NO_TOOLS}"
-    full = _full(tools, fetch_line, more, max_characters) if listing == "full" else None
+        return f"{rules}\n\n{_NO_TOOLS}"
+    full = _full(tools, rules, max_characters) if listing == "full" else None
     if full is not None:
         return full
-    rules = _rules(fetch_line, more, _DESCRIBED)
     why = ", too many to declare here" if listing == "full" else ""
     return f"{rules}\n\n{_listing(tools, why, max_characters - len(rules))}"
 
 
-def _full(
-    tools: Sequence[DescribedTool], fetch_line: str | None, more: Sequence[str], max_characters: int
-) -> str | None:
+def _full(tools: Sequence[DescribedTool], rules: str, max_characters: int) -> str | None:
     # What is too long without a single type is not worth reading hundreds of schemas for.
     if sum(len(opening(tool)) for tool in tools) > max_characters:
         return None
-    rules = _rules(fetch_line, more, _DESCRIBED)
     full = f"{rules}\n\n{fenced(declare_tools(tools))}\n\nExample:\n{fenced(call_example(tools))}"
     return full if len(full) <= max_characters else None
 
 
-def _rules(fetch_line: str | None, more: Sequence[str], which: str | None = None) -> str:
-    """``which`` says which tools there are; without it there is none."""
+def _rules(fetch_line: str | None, more: Sequence[str], tool_rules: str | None) -> str:
     fetch = _NO_FETCH if fetch_line is None else "- " + " ".join(fetch_line.split())
-    of_tools = [] if which is None else [_TOOL_RULES.format(which=which)]
+    of_tools = [] if tool_rules is None else [tool_rules]
     return "\n".join([_OPENING, *of_tools, _CLOSING_RULES, fetch, *more])
 
 

@@ -73,12 +73,14 @@ class CodeModeTool:
         """What the model reads: the rules, the tools as TypeScript, examples."""
         from .description import describe_tools
 
+        policy = self.options.execution_policy
         return describe_tools(
             self.catalog.tools(),
             fetch_line=fetch_line(self.options),
             has_state=self.options.has_state,
-            max_characters=self.options.execution_policy.max_description_characters,
-            listing=self.options.execution_policy.listing,
+            max_characters=policy.max_description_characters,
+            listing=policy.listing,
+            max_at_once=policy.max_in_flight_bridge_requests if policy.in_flight_limit == "fail" else None,
         )
 
     @property

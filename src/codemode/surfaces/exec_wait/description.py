@@ -20,12 +20,13 @@ Runs a JavaScript program over a catalog of tools, and gives what it returns and
 
 Rules for the program:
 - It is the body of an async function: `await` and `return` work at the top level. TypeScript types are removed.
-- `await tools.search(query, {limit})` finds tools, `await tools.describe(id)` adds the JSON Schema of `parameters`,
+- `await tools.search(query, {{limit}})` finds tools, `await tools.describe(id)` adds the JSON Schema of `parameters`,
   `await tools.call(id, input)` calls one. Ids are `<source>:<owner>:<tool>`. `tools.<name>(input)` calls the tool of
   a name that only one has (`-` becomes `_`). `ALL_TOOLS` lists all of them, without schemas.
-- Independent calls run at the same time with `Promise.all`. A call that fails throws an Error that can be caught.
+- Independent calls run at the same time with `Promise.all`{at_once}. A call that fails throws an
+  Error that can be caught.
 - `text(value)` and `json(value)` add to the output, in order. `await yield_control()` hands over what there is so far.
-- When its tools take long the result is {"status": "waiting", "runId"}: call `wait` with that runId to go on.
+- When its tools take long the result is {{"status": "waiting", "runId"}}: call `wait` with that runId to go on.
 - Only JSON crosses. There is no fetch, import, require, eval, file or process, but `setTimeout` and `console`."""
 
 WAIT_DESCRIPTION = (
@@ -41,9 +42,14 @@ def describe_exec(
     namespaces: Sequence[str] = (),
     *,
     has_state: bool = False,
+    may_queue: bool = False,
 ) -> str:
-    """Return the description of exec; the same tools give the same text. ``servers`` are those of MCP."""
-    parts = [_RULES]
+    """Return the description of exec; the same tools give the same text. ``servers`` are those of MCP.
+
+    ``may_queue``: calls beyond ``options.max_pending_tool_calls`` wait instead of failing.
+    """
+    at_once = "" if may_queue else f", at most {options.max_pending_tool_calls}; one more throws"
+    parts = [_RULES.format(at_once=at_once)]
     if servers:
         parts.append(_of_servers(servers))
     if namespaces:

@@ -93,15 +93,19 @@ class ExecWaitTools:
         registry, made = self._namespaces, self._described
         if registry is not None and context is not None:
             texts = [one.text(context) for one in registry.visible(entries)]
-            return describe_exec(entries, self.options, servers, texts, has_state=self.settings.has_state)
+            return self._describe(entries, servers, texts)
         version = 0 if registry is None else registry.version
         if made is None or made[0] != version:
             texts = [] if registry is None else [one.text() for one in registry.visible(entries)]
-            made = self._described = (
-                version,
-                describe_exec(entries, self.options, servers, texts, has_state=self.settings.has_state),
-            )
+            made = self._described = version, self._describe(entries, servers, texts)
         return made[1]
+
+    def _describe(self, entries: Sequence[Entry], servers: Sequence[str], namespaces: Sequence[str]) -> str:
+        settings = self.settings
+        may_queue = settings.execution_policy.in_flight_limit == "queue"
+        return describe_exec(
+            entries, self.options, servers, namespaces, has_state=settings.has_state, may_queue=may_queue
+        )
 
     def runs(self, scope: str = "") -> tuple[RunInfo, ...]:
         """Return the runs of a scope: those that run or wait, and for ``snapshot_ttl_seconds`` those that have ended.

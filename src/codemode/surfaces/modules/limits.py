@@ -51,7 +51,8 @@ class RunLimits(OptionPart):
 
     def policy(self) -> ExecutionPolicy:
         """Return them as the core has them."""
-        return ExecutionPolicy(**{HOST_NAMES[option]: getattr(self, option) for option in WIRE_NAMES})
+        given = {HOST_NAMES[option]: getattr(self, option) for option in WIRE_NAMES}
+        return ExecutionPolicy(**given, in_flight_limit="queue")
 
     def differing(self) -> dict[str, int]:
         """Return those that are not the default of this surface."""

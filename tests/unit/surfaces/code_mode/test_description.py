@@ -71,7 +71,9 @@ def test_a_search_is_one_text_whatever_tools_there_are() -> None:
     assert "only the tools that `tools.$search` finds exist" in text
     assert "described below" not in text
     assert len(text) < 3000
-    code_mode = create_code_mode_tool([textwrap.dedent], {"execution_policy": {"listing": "search"}})
+    code_mode = create_code_mode_tool(
+        [textwrap.dedent], {"execution_policy": {"listing": "search", "in_flight_limit": "queue"}}
+    )
     assert code_mode.description == text
 
 
