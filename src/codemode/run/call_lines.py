@@ -54,6 +54,16 @@ def call_lines(calls: Iterable[CallSummary], most: int = MAX_CHARACTERS) -> list
     ]
 
 
+def without_last(calls: Sequence[CallSummary], name: str, *, is_late: bool = False) -> list[CallSummary]:
+    """Return calls without the last of this name that failed, or was late: its error is told anyway."""
+    statuses = (IN_ERRORS.late,) if is_late else (IN_ERRORS.rejected, "denied")
+    kept = list(calls)
+    failed = [at for at, call in enumerate(kept) if call["name"] == name and call["status"] in statuses]
+    if failed:
+        del kept[failed[-1]]
+    return kept
+
+
 def has_done(calls: Iterable[CallSummary]) -> bool:
     """Tell whether a call is done, or may be, that must not be made again without thinking."""
     changing = (IN_ERRORS.fulfilled, IN_ERRORS.open)

@@ -21,8 +21,7 @@ from ...errors import (
     Resumable,
     guest_view,
 )
-from ...protocol.call_status import IN_ERRORS
-from ...run.call_lines import call_lines
+from ...run.call_lines import call_lines, without_last
 from ...run.large_results import shown_value
 from ...run.no_result import no_result_text
 from .profile import TOOL_ERROR_CODES
@@ -83,15 +82,10 @@ def told(outcome: RunOutcome, most: int | None, script: str = "") -> Any:
 
 
 def _calls_of(error: CodeModeError) -> list[str]:
-    """Return lines about the calls of a failed script. Of one that ended it by its time the message says it."""
+    """Return lines about the calls of a failed script, but for the one that ended it, of which its error tells."""
     ended_it = mapping_or_empty(error.details.get("call"))
-    own = string_or_empty(ended_it.get("toolName")) if ended_it.get("code") == TOOL_ERROR_CODES["timeout"] else ""
-    calls = list(error.calls)
-    for call in calls:
-        if own and call["name"] == own and call["status"] == IN_ERRORS.open:
-            calls.remove(call)
-            break
-    return call_lines(calls)
+    is_late = ended_it.get("code") == TOOL_ERROR_CODES["timeout"]
+    return call_lines(without_last(error.calls, string_or_empty(ended_it.get("toolName")), is_late=is_late))
 
 
 def _is_hosts_own(error: CodeModeError) -> bool:
