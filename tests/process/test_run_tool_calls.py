@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from module_servers import HUB, IMAGE, RESULT, answer, result_of, run_tool, text_block
+from module_servers import HUB, IMAGE, RESULT, answer, only, result_of, run_tool, text_block
 
 ERRORS = 'import * as errors from "@codemode/errors";\n'
 
@@ -24,8 +24,6 @@ def caught(call: str, tool: Any = None) -> Any:
     ("call", "result"),
     [
         ("hub.create_issue({ title: 'a' })", {"title": "a", "count": 3}),
-        ("hub.nothing()", None),
-        ("hub.nothing({})", None),
         ("hub.list([1, 2])", [1, 2]),
         ("hub.echo('text')", "text"),
         ("hub.echo({ a: [null, 1.5] }, 'ignored')", {"a": [None, 1.5]}),
@@ -33,6 +31,11 @@ def caught(call: str, tool: Any = None) -> Any:
 )
 def test_inputs_are_validated_and_what_is_validated_is_sent(call: str, result: Any):
     assert result_of(f"{HUB}{RESULT}await {call};") == result
+
+
+def test_a_tool_that_gives_nothing_gives_no_result():
+    for call in ("hub.nothing()", "hub.nothing({})"):
+        assert only("NO_RESULT", f"{HUB}{RESULT}await {call};")["severity"] == "info"
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _MOST_LISTED = 5
 _MAX_ERROR_CHARACTERS = 1_000  # of a message behind which calls stand
-_ASSIGN = "Assign its result to globalThis.__codemode_result__."
+_ASSIGN = "Assign its result to globalThis.__codemode_result__, which is undefined."
 _IN_PROGRAMS = {IMPORT_SERVER: "import()"}
 _DEADLOCK = "CODE_MODE_DEADLOCK"
 _UNCAUGHT = "UNCAUGHT_EXCEPTION"
