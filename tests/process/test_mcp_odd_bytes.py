@@ -142,3 +142,10 @@ def test_a_body_that_is_no_message_is_quoted():
         with odd_http(hook=hook) as server:
             said = refused(ServerConfig("odd", "http", url=server.url))
         assert reason in said, (body, said)
+
+
+def test_an_error_that_names_no_request_is_in_the_log(caplog: pytest.LogCaptureFixture):
+    error = '{"jsonrpc": "2.0", "id": null, "error": {"code": -32700, "message": "cannot parse that"}}\n'
+    assert called(odd({"before": error})) == WORKS
+    assert "an error of no request; such lines are skipped, the first of them is" in caplog.text
+    assert "cannot parse that" in caplog.text

@@ -217,6 +217,7 @@ class _Request:
     async def sent(self, ask: Callable[[Any], Awaitable[Any]]) -> Any:
         """Return what the server gives. Raises `MCPError`, also where it cannot be reached or takes too long."""
         try:
+            await self._upstream.session()  # a start has its own time
             async with self._passed.in_flight(self._upstream, self._origin):
                 return await self._upstream.ask(ask)
         except MCPError as error:

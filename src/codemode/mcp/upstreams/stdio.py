@@ -14,6 +14,7 @@ from functools import partial
 from typing import cast
 
 from mcp.client.stdio import get_default_environment
+from mcp_types import JSONRPCError
 
 from ...host.threads import LARGE_CHARACTERS, run_check
 from ...trace.visible_text import one_line, visible
@@ -287,11 +288,12 @@ class Output(asyncio.Protocol):
             if reading.is_repaired and not self._has_reported:
                 self._has_reported = True
                 _log.warning(REPAIRED, self._name)
-        elif not self.noise:
+        if (message is None or (isinstance(message, JSONRPCError) and message.id is None)) and not self.noise:
             text = self._hide(line[:_TAIL_BYTES].decode("utf-8", "replace"))
             self.noise = one_line(text, _MAX_NOISE_CHARACTERS)
-            said = "server %r writes on stdout what is no protocol; such lines are skipped, the first of them is %s"
-            _log.warning(said, self._name, self.noise)
+            what = "no protocol" if message is None else "an error of no request"
+            said = "server %r writes on stdout what is %s; such lines are skipped, the first of them is %s"
+            _log.warning(said, self._name, what, self.noise)
 
     def _pause(self, is_paused: bool) -> None:
         self._holds += 1 if is_paused else -1
