@@ -43,7 +43,7 @@ _log = logging.getLogger("codemode.mcp")
 
 
 class LostRequestError(MCPError):
-    """A request has no answer. What a server answers itself is raised as any other `MCPError`."""
+    """A request has no answer. An error that the server itself answers is any other `MCPError`."""
 
     def __init__(self, lost: Lost) -> None:
         super().__init__(types.INTERNAL_ERROR, lost.reason)
@@ -89,7 +89,7 @@ class Requests(JSONRPCDispatcher):
     ) -> dict[str, Any]:
         """Send a request and return what the server answers, as it is. Who listens keeps no server from being idle."""
         if method == "subscriptions/listen":
-            return await self._in_its_words(method, params, opts, **more)
+            return await self._send(method, params, opts, **more)
         self.in_flight += 1
         self.silence.asked()
         known = SENDING.get()
@@ -97,14 +97,13 @@ class Requests(JSONRPCDispatcher):
         sending.is_begun = True
         token = SENDING.set(sending)
         try:
-            given = await self._in_its_words(method, with_level(params, self.log_level()), opts, **more)
+            given = await self._send(method, with_level(params, self.log_level()), opts, **more)
             if method.startswith("tools/"):
                 return given
             if holds_more_values_than(given, MAX_ANSWER_VALUES):
                 raise LostRequestError(Lost(f"its answer to {method} holds more than {MAX_ANSWER_VALUES} values"))
-            if method in HANDSHAKES:
-                given = await self._read_handshake(method, given)
-            return given if self.hide is None else await self.hide(given)
+            given = given if self.hide is None else await self.hide(given)
+            return self._read_handshake(method, given) if method in HANDSHAKES else given
         finally:
             sending.end()
             SENDING.reset(token)
@@ -120,19 +119,17 @@ class Requests(JSONRPCDispatcher):
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._unused.wait(), seconds)
 
-    async def _read_handshake(self, method: str, given: dict[str, Any]) -> dict[str, Any]:
+    def _read_handshake(self, method: str, given: dict[str, Any]) -> dict[str, Any]:
         try:
             result, notes = read_handshake(method, given)
         except Lost as lost:
             raise LostRequestError(lost) from None
         if notes:
-            wrong = "; ".join(notes)
-            wrong = one_line(wrong if self.hide is None else await self.hide(wrong), _MAX_NOTES_CHARACTERS)
             said = "server %r answers %s with what the protocol does not have, and is used without it: %s"
-            _log.warning(said, self._name, method, wrong)
+            _log.warning(said, self._name, method, one_line("; ".join(notes), _MAX_NOTES_CHARACTERS))
         return result
 
-    async def _in_its_words(self, method: str, params: Any, opts: CallOptions | None, **more: Any) -> dict[str, Any]:
+    async def _send(self, method: str, params: Any, opts: CallOptions | None, **more: Any) -> dict[str, Any]:
         """Send a request, and raise a refusal as the server has worded it, or `LostRequestError`."""
         own: CallOptions = {**(opts or {})}
         if method in HANDSHAKES:  # whoever connects knows how long to wait
@@ -140,14 +137,14 @@ class Requests(JSONRPCDispatcher):
         try:
             return await super().send_raw_request(method, params, own, **more)
         except MCPError as error:
-            lost = self._lost(error)
+            lost = self._find_loss(error)
             if lost is not None:
                 raise LostRequestError(lost) from None
             said: Refusal = error.error.data
             raise MCPError(said.error.code, said.error.message, said.error.data) from None
 
-    def _lost(self, error: MCPError) -> Lost | None:
-        """Return that a request has no answer, where what stands for one is not from the server."""
+    def _find_loss(self, error: MCPError) -> Lost | None:
+        """Return why a request has no answer; None where the error is the server's own answer."""
         sending, refusal = SENDING.get() or Sending(), error.error.data
         if sending.lost is not None:
             return sending.lost
@@ -273,7 +270,7 @@ class Connection:
         return f"{said}: {words}" if words else said
 
     def _refusal(self, otherwise: str) -> UpstreamFailure:
-        """Return why it cannot be used, the truest first: how a process ended says nothing where it was ended here."""
+        """Return why it cannot be used. How a process ended counts only where it ended by itself."""
         ending = self._transport.ending()
         if ending is not None and ending.needs_sign_in:
             return ending  # whatever else it has refused: of what comes before a sign-in nothing else is known
@@ -297,7 +294,7 @@ class Connection:
 
 
 def _reason_of(error: BaseException) -> UpstreamFailure | None:
-    """Return what an error of connecting says of the server; None where it says no more than that it has ended."""
+    """Return the reason that an error of connecting gives; None where it only says that the connection has ended."""
     if isinstance(error, LostRequestError):
         return None if error.lost.is_over or error.lost.is_late else UpstreamFailure.of(error.lost)
     if isinstance(error, MCPError):

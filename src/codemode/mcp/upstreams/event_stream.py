@@ -1,4 +1,4 @@
-"""A stream of events of a server, in bounds, with messages as the SDK reads them."""
+"""Bound a server's stream of events, and rewrite its messages as the SDK reads them."""
 
 from __future__ import annotations
 
@@ -11,18 +11,17 @@ import httpx2
 
 from ...errors import CodeModeError
 from ...host.threads import run_check
-from .lines import read_event, without_bom
+from .lines import BOM, read_event, without_bom
 from .streams import Sending
 
 _END_OF_LINE = re.compile(rb"\r\n|\n|\r")
-_BOM = b"\xef\xbb\xbf"
 
 
 class EventStream(httpx2.AsyncByteStream):
-    """A stream that breaks off, or says too much at once, as one that ends: whoever waits is told so.
+    """Events of a server. A stream that breaks off, or holds too large an event, ends: requests then have no answer.
 
-    Data that is no message is left out, ``on_repair`` is called for one that is not quite JSON-RPC, and an event that
-    the end of the stream cuts off counts.
+    Data other than messages is left out. ``on_repair`` is called for a message that is not quite JSON-RPC. The last
+    event needs no empty line behind it.
     """
 
     def __init__(self, stream: Any, sending: Sending, max_bytes: int, on_repair: Callable[[], None]) -> None:
@@ -43,7 +42,7 @@ class EventStream(httpx2.AsyncByteStream):
                 async with self._sending.wanted():
                     piece = await anext(pieces, None)
                 for line in self._lines(piece):
-                    if event := await self._taken(line):
+                    if event := await self._take_line(line):
                         yield event
             except (TimeoutError, httpx2.TransportError, CodeModeError):
                 return
@@ -56,8 +55,6 @@ class EventStream(httpx2.AsyncByteStream):
             yield bytes(self._line)
             yield b""
             return
-        if not self._has_begun:
-            self._has_begun, piece = True, piece.removeprefix(_BOM)
         if self._ends_in_cr and piece[:1] == b"\n":
             piece = piece[1:]  # the other half of that end
         self._ends_in_cr = piece[-1:] == b"\r"
@@ -67,8 +64,10 @@ class EventStream(httpx2.AsyncByteStream):
             self._line = bytearray(rest)
             yield from lines
 
-    async def _taken(self, line: bytes) -> bytes:
+    async def _take_line(self, line: bytes) -> bytes:
         """Take a line; return the event that ends with it."""
+        if not self._has_begun:
+            self._has_begun, line = True, line.removeprefix(BOM)
         if line:
             self._size += len(line)
             name, _, value = line.partition(b":")

@@ -1,4 +1,4 @@
-"""A client of HTTP for one server: what goes wrong costs one request, and no answer is longer than allowed."""
+"""Talk HTTP with one server: a failure costs one request, and answers are bounded."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ from ..tls import tls_context
 from .event_stream import EventStream
 from .http_refusals import (
     UNAUTHORIZED,
+    credential_refusal,
     describe,
     error_answer,
     is_lost_session,
-    refused_credential,
+    refuses_entry,
     static_credential,
 )
 from .lines import MAX_VALUES_ON_THE_LOOP, REPAIRED, read_body, without_bom
 from .losses import Lost, UpstreamFailure
-from .redirects import RefusedRedirectError, send_following, sent_to, shown_url, stays_with
+from .redirects import RefusedRedirectError, describe_url, retarget, send_following, stays_with
 from .streams import SENDING, Sending
 
 MAX_EVENT_BYTES = 8 << 20
@@ -88,10 +89,10 @@ class BoundedClient(httpx2.AsyncClient):
             await self._paced()
         try:
             async with asyncio.timeout(_seconds(request, sending)), (sending or _NOBODYS).wanted():
-                response = await self._followed(request, **more)
+                response = await self._send_following(request, **more)
                 lost = await self._refusal(response)
                 if lost is None:
-                    answer = await self._bounded(response, sending or _NOBODYS)
+                    answer = await self._read_answer(response, sending or _NOBODYS)
                     if isinstance(answer, httpx2.Response):
                         return answer
                     lost = answer
@@ -116,17 +117,17 @@ class BoundedClient(httpx2.AsyncClient):
         self.failure = UpstreamFailure.of(lost)
         self.broken.set()
 
-    async def _followed(self, request: httpx2.Request, **more: Any) -> httpx2.Response:
-        """Send a request to where the server is: redirects are followed, or raise `RefusedRedirectError`."""
+    async def _send_following(self, request: httpx2.Request, **more: Any) -> httpx2.Response:
+        """Send a request, and follow redirects. Raises `RefusedRedirectError`."""
         secured = self._secured
         if secured is not None and request.url.scheme == "http" and stays_with(request.url, secured):
-            request = sent_to(request, request.url.copy_with(scheme=secured.scheme, port=secured.port))
+            request = retarget(request, request.url.copy_with(scheme=secured.scheme, port=secured.port))
         send = super().send
         return await send_following(lambda one: send(one, **more), request, self._report_redirect)
 
     def _report_redirect(self, url: httpx2.URL, target: httpx2.URL) -> None:
-        """Log a redirect that is followed; what was secured once is sent over plain HTTP no more."""
-        name, where = self._config.name, (shown_url(url), shown_url(target))
+        """Log a redirect that is followed. After one to https no request is sent over plain HTTP."""
+        name, where = self._config.name, (describe_url(url), describe_url(target))
         if url.scheme != target.scheme:
             self._secured = target
             said = "server %r redirects %s to %s, which is used in its place: write that as url of its entry"
@@ -147,7 +148,7 @@ class BoundedClient(httpx2.AsyncClient):
         if status == UNAUTHORIZED:
             credential = static_credential(self._config) if self.auth is None else None
             if credential is not None:
-                return refused_credential(credential, said)
+                return credential_refusal(credential, said)
             return Lost("the user must sign in first", needs_sign_in=True, never_arrived=True, is_final=True)
         if is_lost_session(self._config, request, response, text):
             return Lost(f"its session was lost: {said}", never_arrived=True, is_over=True)
@@ -158,8 +159,8 @@ class BoundedClient(httpx2.AsyncClient):
         is_final = status < 500
         return Lost(said, never_arrived=is_final, is_final=is_final)
 
-    async def _bounded(self, response: httpx2.Response, sending: Sending) -> httpx2.Response | Lost:
-        """Return the answer as the SDK reads it, in bounds; or that there is none."""
+    async def _read_answer(self, response: httpx2.Response, sending: Sending) -> httpx2.Response | Lost:
+        """Return the answer as the SDK reads it, in bounds, or why it cannot be read."""
         content_type = response.headers.get("content-type", "").lower()
         if content_type.startswith("text/event-stream"):
             response.stream = EventStream(response.stream, sending, MAX_EVENT_BYTES, self._report_repair)
@@ -214,12 +215,12 @@ class BoundedClient(httpx2.AsyncClient):
         return bytes(text[:_MOST_READ_OF_A_REFUSAL])
 
     def _unsent(self, request: httpx2.Request, error: Exception) -> Lost:
-        """Return what became of a request that something has been raised for."""
+        """Return what an error says about its request."""
         if isinstance(error, CodeModeAuthenticationError):
             challenge = getattr(self.auth, "challenge", None)
             credential = static_credential(self._config)
-            if credential is not None and challenge is not None and _refuses_entry(request, challenge):
-                return refused_credential(credential, describe(challenge, b"", self._hide))
+            if credential is not None and challenge is not None and refuses_entry(request, challenge):
+                return credential_refusal(credential, describe(challenge, b"", self._hide))
             return Lost(error.message, needs_sign_in=True, never_arrived=True, is_final=True, details=error.details)
         if isinstance(error, RefusedRedirectError):
             return Lost(self._hide(str(error)), never_arrived=True, is_final=True)
@@ -246,13 +247,6 @@ def _seconds(request: httpx2.Request, sending: Sending | None) -> float | None:
     return _NOTICE_SECONDS if request.method == "POST" and sending is None else None
 
 
-def _refuses_entry(request: httpx2.Request, challenge: httpx2.Response) -> bool:
-    """Tell whether a server refuses the credential of its entry: nobody has signed in, and it offers no sign-in."""
-    return "authorization" not in request.headers and "resource_metadata" not in challenge.headers.get(
-        "www-authenticate", ""
-    )
-
-
 def _instead(request: httpx2.Request, lost: Lost, sending: Sending | None) -> httpx2.Response:
     if sending is not None:
         sending.lost = lost
@@ -267,7 +261,7 @@ def _stream(response: httpx2.Response) -> httpx2.AsyncByteStream:
 
 
 def _replace(response: httpx2.Response, text: bytes) -> None:
-    """Let a response have this JSON for its body."""
+    """Replace the body of a response by this JSON."""
     response.headers["content-type"] = "application/json"
     response.stream = httpx2.ByteStream(text)
 

@@ -1,4 +1,4 @@
-"""What a server over HTTP means by a status that is no success. Sends nothing itself."""
+"""Read the refusals of a server over HTTP: statuses that are no success."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ BAD_REQUEST, UNAUTHORIZED, FORBIDDEN, NOT_FOUND = 400, 401, 403, 404
 _MAX_REASON_CHARACTERS = 80
 _MAX_HEADER_CHARACTERS = 200
 _MAX_SAID_CHARACTERS = 300
-_OF_LOST_SESSIONS = re.compile(rb"session|initializ", re.IGNORECASE)
-# Where services write why they refuse: of OAuth, of RFC 9457, and of most others.
+_LOST_SESSION = re.compile(rb"session|initializ", re.IGNORECASE)
 _ANSWERED = "it answered with the "
+# Where services write why they refuse: of OAuth, of RFC 9457, and of most others.
 _FIELDS = ("error_description", "detail", "message", "error", "title", "reason")
 
 
 def describe(response: httpx2.Response, text: bytes, hide: Callable[[str], str]) -> str:
-    """Return what a refusal says, shortened: its status, the headers that say more, the words of its body."""
+    """Return a refusal in one line: its status, the headers and the words of its body that explain it."""
     said = f"{_ANSWERED}status {response.status_code}"
     if response.reason_phrase:
-        said += f" {one_line(response.reason_phrase, _MAX_REASON_CHARACTERS)}"
+        said += f" {one_line(hide(response.reason_phrase), _MAX_REASON_CHARACTERS)}"
     for name in ("Retry-After", "WWW-Authenticate"):
         if value := response.headers.get(name):
             said += f" ({name}: {one_line(hide(value), _MAX_HEADER_CHARACTERS)})"
@@ -47,7 +47,7 @@ def is_lost_session(config: ServerConfig, request: httpx2.Request, response: htt
         return False
     if response.status_code == NOT_FOUND:
         return True
-    return response.status_code == BAD_REQUEST and _OF_LOST_SESSIONS.search(text) is not None
+    return response.status_code == BAD_REQUEST and _LOST_SESSION.search(text) is not None
 
 
 def static_credential(config: ServerConfig) -> str | None:
@@ -56,15 +56,23 @@ def static_credential(config: ServerConfig) -> str | None:
     return next((name for name in names if is_secret_name(name)), None)
 
 
-def refused_credential(name: str, said: str) -> Lost:
-    """Return that a server does not take the credential of its entry."""
+def credential_refusal(name: str, said: str) -> Lost:
+    """Return the reason for a request whose server refuses the credential of its entry."""
     why = said.removeprefix(_ANSWERED)
     reason = f"it refuses the value of the header {name!r} in its entry, {why}. Write a valid one there"
     return Lost(reason, never_arrived=True, is_final=True)
 
 
+def refuses_entry(request: httpx2.Request, challenge: httpx2.Response) -> bool:
+    """Tell whether a challenge refuses the credential of the entry, rather than asks for a sign-in."""
+    if "authorization" in request.headers:
+        return False  # the token of a sign-in
+    said = challenge.headers.get("www-authenticate", "").lower()
+    return "resource_metadata" not in said and (not said.startswith("bearer") or "invalid_token" in said)
+
+
 def error_answer(response: httpx2.Response, text: bytes, request_id: int | str | None) -> bytes | None:
-    """Return the error of the protocol in the body of a refusal, with ``Retry-After``; None where it has none."""
+    """Return the JSON-RPC error in the body of a refusal, with ``Retry-After``; None for any other body."""
     if b'"jsonrpc"' not in text:
         return None
     try:
@@ -80,7 +88,7 @@ def error_answer(response: httpx2.Response, text: bytes, request_id: int | str |
 
 
 def _words(text: bytes) -> str:
-    """Return why a server refuses, from the body; nothing of a page for people."""
+    """Return the words of a body that explain a refusal; none of an HTML page."""
     decoded = without_bom(text).decode("utf-8", "replace")
     if decoded.startswith("<"):
         return ""

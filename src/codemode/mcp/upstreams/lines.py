@@ -1,4 +1,4 @@
-"""Read what a server writes as messages of the protocol, leniently. Reads hostile text; does no I/O."""
+"""Read messages of the protocol leniently from hostile text."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCResponse, 
 
 from ...data.json_values import check_values, decode_json
 from ...data.narrowing import is_array, is_mapping
+from ...trace.visible_text import clipped
 
 MAX_VALUES = 300_000
 """Of one answer. While so many are made of its text, and whenever they are looked through for circles, all stands."""
@@ -27,13 +28,14 @@ NO_OBJECT = "toolResult"
 _LONG = 1 << 16
 _ID = re.compile(rb'"id"\s*:\s*(\d{1,15}|"[^"\\]{1,64}")')
 _LOOKED_AT = 2048
-_BOM = b"\xef\xbb\xbf"
+BOM = b"\xef\xbb\xbf"
 _ANSWER_FIELDS = frozenset({"jsonrpc", "id", "result", "error"})
 _MAX_SHOWN_CHARACTERS = 200
+_MAX_ERROR_CHARACTERS = 20_000  # a cut may show the beginning of a secret: the text is cut shorter once it has none
 
 
 class Reading(NamedTuple):
-    """A message, None where a text is none. ``is_repaired``: it was not written quite as JSON-RPC asks."""
+    """A message, or None for other text. ``is_repaired``: the text was not quite JSON-RPC."""
 
     message: Any | None
     is_repaired: bool = False
@@ -46,7 +48,7 @@ class Reading(NamedTuple):
 
 def without_bom(text: bytes) -> bytes:
     """Return a text without space around it and a byte order mark."""
-    return text.strip().removeprefix(_BOM).lstrip()
+    return text.strip().removeprefix(BOM).lstrip()
 
 
 def read_line(line: bytes) -> Reading:
@@ -103,15 +105,15 @@ def _read(text: str, *, is_answer: bool = False) -> Reading:
     try:
         return Reading(jsonrpc_message_adapter.validate_python(value, by_name=False))
     except ValueError:
-        repaired = _repaired(value, is_answer=is_answer)
+        repaired = _repair(value, is_answer=is_answer)
         return Reading(jsonrpc_message_adapter.validate_python(repaired, by_name=False), is_repaired=True)
 
 
-def _repaired(value: Any, *, is_answer: bool) -> Any:
-    """Return what is plainly meant as a message in the shape that JSON-RPC asks for; None for what is none.
+def _repair(value: Any, *, is_answer: bool) -> Any:
+    """Return a value that is plainly meant as a message in the shape of JSON-RPC; None for any other value.
 
-    That is an array of one message, one without ``jsonrpc``, an error that is a text or whose code is no number, and a
-    result that is no object. ``is_answer``: it answers a known request, whose id it may lack.
+    Accepts an array of one message, a missing ``jsonrpc``, an error that is a text or has no number for its code, and a
+    result that is not an object. ``is_answer``: the request is known, so the id may be missing.
     """
     if is_array(value) and len(value) == 1:
         value = value[0]
@@ -128,36 +130,36 @@ def _repaired(value: Any, *, is_answer: bool) -> Any:
         request_id = 0
     message = {"jsonrpc": "2.0", "id": request_id}
     if value.get("error") not in (None, False):
-        return {**message, "error": _repaired_error(value["error"])}
+        return {**message, "error": _repair_error(value["error"])}
     if "result" not in value:
         return None
     result: Any = {} if value["result"] is None else value["result"]
     return {**message, "result": result if is_mapping(result) else {NO_OBJECT: result}}
 
 
-def _repaired_error(error: Any) -> dict[str, Any]:
-    """Return an error with a number for its code; a code that is none is in its message."""
+def _repair_error(error: Any) -> dict[str, Any]:
+    """Return an error whose code is a number; any other code is appended to the message."""
     if not is_mapping(error):
-        return {"code": INTERNAL_ERROR, "message": shown(error)}
+        return {"code": INTERNAL_ERROR, "message": shorten(error, _MAX_ERROR_CHARACTERS)}
     code, message = error.get("code"), error.get("message")
     if message is None:
         message = {name: one for name, one in error.items() if name != "code"}
-    text = message if isinstance(message, str) else shown(message)
+    text = shorten(message, _MAX_ERROR_CHARACTERS)
     if isinstance(code, str) and re.fullmatch(r"-?\d{1,9}", code):
         code = int(code)
     elif not isinstance(code, int) or isinstance(code, bool):
-        text = text if code is None or str(code) in text else f"{text} ({shown(code)})"
+        text = text if code is None or str(code) in text else f"{text} ({shorten(code)})"
         code = INTERNAL_ERROR
     return {"code": code, "message": text, **({"data": error["data"]} if "data" in error else {})}
 
 
-def shown(value: Any) -> str:
-    """Return a value as it is shown in a message: shortened, and JSON unless it is a text."""
+def shorten(value: Any, max_characters: int = _MAX_SHOWN_CHARACTERS) -> str:
+    """Return a value as a message shows it: a text as it is, JSON of all else, cut to so many characters."""
     try:
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     except (ValueError, RecursionError):
         text = type(value).__name__
-    return text if len(text) <= _MAX_SHOWN_CHARACTERS else text[: _MAX_SHOWN_CHARACTERS - 1] + "…"
+    return clipped(text, max_characters)
 
 
 def _is_asked(head: bytes) -> bool:

@@ -13,7 +13,7 @@ _MAX_URL_CHARACTERS = 200
 
 
 class RefusedRedirectError(Exception):
-    """A server sends its client where nothing is sent. The message says where, why, and what to do."""
+    """A redirect is not followed. The message names its target, the reason, and what to do."""
 
 
 async def send_following(
@@ -37,7 +37,7 @@ async def send_following(
         await response.aclose()
         on_redirect(request.url, following.url)
         request = following
-    raise RefusedRedirectError(f"it redirects more than {MAX_REDIRECTS} times, at last to {shown_url(request.url)}")
+    raise RefusedRedirectError(f"it redirects more than {MAX_REDIRECTS} times, at last to {describe_url(request.url)}")
 
 
 def follow_redirect(request: httpx2.Request, response: httpx2.Response) -> httpx2.Request | None:
@@ -53,7 +53,7 @@ def follow_redirect(request: httpx2.Request, response: httpx2.Response) -> httpx
         target = url.join(response.headers["location"])
     except httpx2.InvalidURL:
         raise RefusedRedirectError("it redirects to what is no URL") from None
-    where = shown_url(target)
+    where = describe_url(target)
     if not stays_with(url, target) or (target.userinfo and target.userinfo != url.userinfo):
         raise RefusedRedirectError(_why_refused(url, target, where))
     is_kept = status in _KEEP_METHOD or request.method == "GET" or (status in _MOVED and target.scheme != url.scheme)
@@ -62,7 +62,7 @@ def follow_redirect(request: httpx2.Request, response: httpx2.Response) -> httpx
             f"it redirects to {where} with the status {status}, after which a request has no body: write that URL as"
             " url of the server's entry"
         )
-    return sent_to(request, target)
+    return retarget(request, target)
 
 
 def stays_with(url: httpx2.URL, target: httpx2.URL) -> bool:
@@ -72,7 +72,7 @@ def stays_with(url: httpx2.URL, target: httpx2.URL) -> bool:
     return (url.scheme, target.scheme) == ("http", "https") and url.host == target.host
 
 
-def sent_to(request: httpx2.Request, target: httpx2.URL) -> httpx2.Request:
+def retarget(request: httpx2.Request, target: httpx2.URL) -> httpx2.Request:
     """Return the request with its headers and its body, for another URL."""
     headers = [(name, value) for name, value in request.headers.raw if name.lower() != b"host"]
     return httpx2.Request(
@@ -80,14 +80,14 @@ def sent_to(request: httpx2.Request, target: httpx2.URL) -> httpx2.Request:
     )
 
 
-def shown_url(url: httpx2.URL) -> str:
+def describe_url(url: httpx2.URL) -> str:
     """Return a URL without what may be a credential in it, shortened."""
     return str(url.copy_with(userinfo=b"", query=None, fragment=None))[:_MAX_URL_CHARACTERS]
 
 
 def _why_refused(url: httpx2.URL, target: httpx2.URL, where: str) -> str:
     if url.host == target.host and url.scheme == "https" and target.scheme == "http":
-        secured = shown_url(target.copy_with(scheme="https", port=url.port))
+        secured = describe_url(target.copy_with(scheme="https", port=url.port))
         return (
             f"it redirects from https to {where}: nothing is sent there. A proxy in front of it may not say that it is"
             f" called by https; try {secured} as url of the server's entry"

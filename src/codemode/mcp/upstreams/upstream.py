@@ -19,6 +19,7 @@ from ...host.threads import LARGE_CHARACTERS, run_check
 from ...tools.server_lists import log_left_out
 from ...tools.tool import Tool
 from ...tools.tool_result import ToolResult
+from ...trace.visible_text import clipped
 from ..config.patterns import patterns_of, unmatched_notes
 from ..config.secrets import Secrets
 from ..config.values import ServerConfig
@@ -39,6 +40,7 @@ POLL_SECONDS = 60.0
 _LEAST_POLL_SECONDS = 5.0
 _SETTLE_SECONDS = 0.05
 _CLOSE_SECONDS = 20.0
+_MAX_REASON_CHARACTERS = 1_000
 _log = logging.getLogger("codemode.mcp")
 
 
@@ -288,11 +290,11 @@ class Upstream:
         except LostRequestError as error:
             raise self._unlisted(error.lost.reason, UpstreamFailure.of(error.lost)) from None
         except MCPError as error:
-            raise self._unlisted(error.error.message[:500]) from None
+            raise self._unlisted(error.error.message) from None
 
     def _unlisted(self, why: str, failure: UpstreamFailure | None = None) -> CodeModeToolError:
-        reason = f"its tools cannot be listed: {why}"
-        self._not_listed = self._link.hidden(reason)
+        reason = clipped(self._link.hidden(f"its tools cannot be listed: {why}"), _MAX_REASON_CHARACTERS)
+        self._not_listed = reason
         return self._link.error(reason, failure)
 
     async def _list(self, connection: Connection) -> None:
