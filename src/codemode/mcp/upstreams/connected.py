@@ -58,7 +58,7 @@ class Connected(Sequence[ModuleServer]):
         found: dict[str, Tool] = {}
         for upstream, listed in zip(self.upstreams, lists, strict=True):
             if isinstance(listed, CodeModeToolError):
-                _log.warning("server %r is left out: %s", upstream.server_id, upstream.problem)
+                _log.warning("server %r is left out: %s", upstream.server_id, upstream.problem or listed.message)
                 continue
             if isinstance(listed, BaseException):
                 raise listed

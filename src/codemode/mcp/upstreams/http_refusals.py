@@ -43,7 +43,8 @@ def describe(response: httpx2.Response, text: bytes, hide: Callable[[str], str])
 
 def is_lost_session(config: ServerConfig, request: httpx2.Request, response: httpx2.Response, text: bytes) -> bool:
     """Tell whether a server no longer knows the session of a request, which is in a header, or in the URL of events."""
-    if SESSION_HEADER not in request.headers and (config.transport != "sse" or request.method != "POST"):
+    is_event_post = config.transport == "sse" and request.method == "POST" and b'"initialize"' not in request.content
+    if SESSION_HEADER not in request.headers and not is_event_post:
         return False
     if response.status_code == NOT_FOUND:
         return True

@@ -69,10 +69,7 @@ class StdioServer:
         reason = self._broken
         if reason is None and not self._is_ended_by_us and self._child is not None and self._child.exited.done():
             reason = _ended_with(self._child.exited.result())
-        return reason and self._with_last_words(reason)
-
-    def _with_last_words(self, reason: str) -> str:
-        words = self.last_words()
+        words = self.last_words() if reason else ""
         return f"{reason}: {words}" if words else reason
 
     def last_words(self) -> str:
@@ -137,7 +134,7 @@ class StdioServer:
             self._is_ended_by_us = not self._output.is_over
             self._output.discard()
             if not self._is_ended_by_us and self._child is not None:
-                # Once it has ended, what lies in the pipe to it was read by nobody: closing the pipe forgets that.
+                # What then is still in the pipe was never read. Closing the pipe would lose that knowledge.
                 await asyncio.wait([self._child.exited], timeout=_QUIET_SECONDS)
                 self._input.note_what_is_read()
             self._input.close_pipe()
