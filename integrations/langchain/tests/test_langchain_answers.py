@@ -19,7 +19,8 @@ from pydantic import BaseModel
 from scripted_agent import APPROVE, CONFIG, START, Session, agent, content, model, results
 from test_langchain_promises_depth import PLACES, Depths
 
-from codemode import MemoryInterruptStore
+from codemode import MemoryInterruptStore, MemoryResumeGuard
+from codemode.continuations.guard import LAPSED
 
 TWICE = "return [await tools.pay({ cents: 1 }), await tools.pay({ cents: 2 })]"
 
@@ -180,6 +181,36 @@ def test_a_question_of_the_node_itself_takes_no_answer_to_a_program(depths: Dept
     assert (depths.done, published) == ([1, 2], [])
     session.send(plain("yes"))
     assert published == ["yes"]
+
+
+class TakenOver(MemoryResumeGuard):
+    """A guard whose claim another host takes over once a tool has been called, and does not survive either."""
+
+    def __init__(self, desk: Desk) -> None:
+        super().__init__()
+        self._desk = desk
+
+    async def renew(self, key: str) -> bool:
+        return not self._desk.reached.is_set()
+
+    async def claim(self, claim: Any) -> Any:
+        return LAPSED if self._desk.reached.is_set() else await super().claim(claim)
+
+
+def test_a_host_whose_claim_was_taken_over_repeats_no_call_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("codemode.continuations.renewal.RENEW_SECONDS", 0.0)
+
+    async def main() -> None:
+        desk = Desk()
+        desk.options = {"continuation": {"keys": "k" * 32, "guard": TakenOver(desk)}}
+        graph = desk.agent("return await tools.pay({ to: 'hangs' })", approve={"pay": True})
+        await graph.ainvoke(START, CONFIG)
+        output = await asyncio.wait_for(graph.ainvoke(plain(APPROVE), CONFIG), 60)
+        (message,) = results(output)
+        assert (message.status, desk.done) == ("error", ["hangs"])
+        assert "its outcome is unknown" in message.content
+
+    asyncio.run(main())
 
 
 # --- inside nested calls ---

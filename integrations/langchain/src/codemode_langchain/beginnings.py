@@ -40,6 +40,11 @@ class Beginning:
         self._noted: bool | None = None
         self._work: asyncio.Task[bool] | None = None
 
+    @property
+    def is_noted(self) -> bool:
+        """True once it was looked for here."""
+        return self._noted is not None or self._work is not None
+
     def is_first(self) -> bool:
         """Note it. False when somebody has begun this part before, and nobody knows how far that one came."""
         if not self._is_kept:

@@ -66,11 +66,11 @@ class NestedRun:
 
     ``answers`` are what people answered to interrupts inside calls, in batches, ``responses`` what they gave in a
     call's place, both by the id of the nested call; the newest of those in ``newly_answered`` reached no call before.
-    What comes of the calls beside their values is in ``left``, by
-    their ids, and given to ``keep`` or ``akeep`` at once: what a call asks, as ``questions``, each with ``id``,
-    ``value`` and ``response_schema``, ``is_own`` (not of a graph inside the tool), ``answers``, how many earlier
-    batches hold, and these as ``given``. ``earlier`` are the commands of the parts before. ``beginning`` tells whether
-    this part had begun before, which a person then decides about; ``is_stopped`` when that person has said no.
+    What comes of the calls beside their values is in ``left``, by their ids, and given to ``keep`` or ``akeep`` at
+    once: what a call asks, as ``questions``, each with ``id``, ``value`` and ``response_schema``, ``is_own`` (not of a
+    graph inside the tool), ``answers``, how many earlier batches hold, and these as ``given``. ``earlier`` are the
+    commands of the parts before. ``beginning`` tells whether this part had begun before, which a person then decides
+    about; ``is_stopped`` when that person has said no.
     ``names`` are those of the called tools, by the ids of calls that may wait. ``outer_tool_call_id`` is the model's
     call, where the core knows it by another id; ``can_ask`` is False where nobody could answer what a tool itself asks.
     ``made`` are the calls that were made here, by their ids, in the order in which they began.
@@ -143,6 +143,11 @@ class NestedRun:
         other.responses = {**self.responses, **other.responses}
         for call_id, one in left.items():
             other.leave(call_id, self._readdressed(one, other))
+
+    @property
+    def has_begun(self) -> bool:
+        """True once a call has looked here whether the part had begun before."""
+        return self.beginning is not None and self.beginning.is_noted
 
     @property
     def asked(self) -> dict[str, Mapping[str, Any]]:

@@ -105,14 +105,14 @@ def refusal_of(error: CodeModeError) -> CodeModeError | None:
     return error
 
 
-def begun_elsewhere(error: CodeModeAbortedError) -> tuple[Interrupt, dict[str, Any]]:
+def begun_elsewhere(error: CodeModeAbortedError, run: NestedRun) -> tuple[Interrupt, dict[str, Any]]:
     """Return from where to repeat a part that a lost host had begun, and the answers that make its calls once more.
 
-    Without a journal nobody knows which calls that host made: the `Beginning` of the part asks before the first of
-    them. Raises any other error.
+    Without a journal no one knows which calls that host made: the `Beginning` of the part asks before the first of
+    them. Raises any other error, and that of a part which has begun here too, before the other host took it over.
     """
     recovery = error.recovery
-    if recovery_of(error) is not None or not isinstance(recovery, Interrupt):
+    if recovery_of(error) is not None or not isinstance(recovery, Interrupt) or run.has_begun:
         raise error
     return recovery, {request.interrupt_id: {"runAgain": True} for request in recovery.requests}
 

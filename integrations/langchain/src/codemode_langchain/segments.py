@@ -301,7 +301,7 @@ class Segments:
             try:
                 return self.call.go_on(interrupt, **answering, context=todo.run)
             except CodeModeAbortedError as error:
-                interrupt, answering["resolutions"] = begun_elsewhere(error)
+                interrupt, answering["resolutions"] = begun_elsewhere(error, todo.run)
 
     async def _agone_on(self, todo: RunSegment, interrupt: Interrupt) -> Any:
         answering = self._answering(todo)
@@ -309,7 +309,7 @@ class Segments:
             try:
                 return await self.call.ago_on(interrupt, **answering, context=todo.run)
             except CodeModeAbortedError as error:
-                interrupt, answering["resolutions"] = begun_elsewhere(error)
+                interrupt, answering["resolutions"] = begun_elsewhere(error, todo.run)
 
     def _named(self) -> dict[str, Any]:
         """Return what an invocation is known by: the same again when LangGraph runs the node once more."""
