@@ -19,13 +19,16 @@ TEXT = {"type": "text", "text": "said"}
 REASON = {"error": "quota exceeded", "retryAfter": 30}
 
 # Of each tool: what its server answers, and what the program gets; of a failure its message.
-RESULTS: Mapping[str, tuple[dict[str, Any], Any]] = {
+RESULTS: Mapping[str, tuple[Any, Any]] = {
     "content_object": ({"content": TEXT}, "said"),
     "content_text": ({"content": "said"}, "said"),
     "content_value": ({"content": {"rows": 2}}, {"rows": 2}),
     "tool_result": ({"toolResult": {"rows": 2}}, {"rows": 2}),
     "own_fields": ({"rows": 2}, {"rows": 2}),
     "nothing": ({}, {"content": []}),
+    "nothing_at_all": (None, {"content": []}),
+    "array": ([TEXT], "said"),
+    "text": ("said", "said"),
     "fails_structured": ({"content": [], "structuredContent": REASON, "isError": True}, json.dumps(REASON)),
     "fails_resource": (
         {"content": [{"type": "resource", "resource": {"uri": "e:1", "text": "no disk"}}], "isError": True},

@@ -1,7 +1,8 @@
-"""Databases that commands are given: one that does not exist is refused, unless it is to be created."""
+"""Refuse databases that do not exist, unless they are to be created."""
 
 from __future__ import annotations
 
+from itertools import islice
 from pathlib import Path
 
 from ..data.similar_names import nearest_names
@@ -9,7 +10,7 @@ from ..trace.visible_text import visible
 from .exits import UsageError
 
 _SQLITE = "sqlite:///"
-_MAX_NEIGHBOURS = 1_000
+_MAX_FILES = 1_000
 
 
 def sqlite_file(url: str) -> Path | None:
@@ -28,9 +29,9 @@ def require_database(url: str, *, create: bool) -> None:
     try:
         if path.exists():
             return
-        neighbours = [one.name for _, one in zip(range(_MAX_NEIGHBOURS), path.parent.iterdir(), strict=False)]
+        files = [file.name for file in islice(path.parent.iterdir(), _MAX_FILES)]
     except OSError:
-        neighbours = []
-    near = nearest_names(path.name, neighbours)
+        files = []
+    near = nearest_names(path.name, files)
     meant = f" (did you mean {visible(str(path.with_name(near[0])))}?)" if near else ""
     raise UsageError(f"there is no database {visible(str(path))}{meant}; correct the path, or create it with --create")

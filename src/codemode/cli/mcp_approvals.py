@@ -22,7 +22,7 @@ from . import mcp_remembered
 from .exits import DONE, FAILED, UsageError
 from .mcp_cards import card, table, waiting, whole_record
 from .mcp_setup import typed, warn
-from .mcp_store import actor, configured_store, with_store
+from .mcp_store import actor, read_store_config, with_store
 from .mcp_terminal import controlling_terminal
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
     """List what waits, show one run, decide after asking at the terminal, or do what is about remembered answers."""
     if options.action in ("remembered", "forget"):
         return mcp_remembered.run(options)
-    config = configured_store(options)
+    config = read_store_config(options)
     if options.action is None:
         return _list(config, options)
     if options.action == "show":

@@ -57,7 +57,7 @@ async def _found(config: GatewayConfig, command: str, *, is_whole: bool) -> dict
             problems += _sign_in_problems(config)
             used = [servers[row["name"]].path for row in rows if row["problem"] is None]
             problems += await _program_problems(gateway, used)
-            warnings = _common_patterns(upstreams) if is_whole and None in reasons else []
+            warnings = _common_patterns(upstreams) if is_whole and not any(reasons) else []
     listed_tools = [tool for one in upstreams for tool in one.listed]
     sizes = _sizes(tool, listed_tools)
     return {"servers": rows, "problems": problems, "warnings": warnings, "given": tool, "sizes": sizes}
@@ -83,17 +83,17 @@ def _common_patterns(upstreams: Any) -> list[str]:
     """Return what to say of patterns that hold for all servers and match no tool of any."""
     from ..mcp.config.patterns import patterns_of, unmatched_notes
 
-    given: dict[str, dict[str, None]] = {}
-    for one in upstreams:
-        for key, patterns in patterns_of(one.config).items():
-            given.setdefault(key, {}).update((it, None) for it in patterns if it in one.config.common_patterns)
-    names = {tool.name for one in upstreams for tool in one.listed}
-    patterns = {key: tuple(found) for key, found in given.items()}
-    return [f"codemode.{note}" for note in unmatched_notes(patterns, names, " of any server")]
+    common: dict[str, tuple[str, ...]] = {}
+    for upstream in upstreams:
+        for key, patterns in patterns_of(upstream.config).items():
+            mine = (pattern for pattern in patterns if pattern in upstream.config.common_patterns)
+            common[key] = tuple(dict.fromkeys((*common.get(key, ()), *mine)))
+    names = {tool.name for upstream in upstreams for tool in upstream.listed}
+    return [f"codemode.{note}" for note in unmatched_notes(common, names, " of any server")]
 
 
 async def _program_problems(gateway: Any, paths: list[str]) -> list[str]:
-    """Return what is wrong with a program that imports the modules of these servers, and calls nothing."""
+    """Run a program that imports these servers and calls nothing; return what is wrong with it."""
     from ..mcp.own_client import response_to
 
     async def nobody(_shown: str) -> bool:
@@ -103,8 +103,8 @@ async def _program_problems(gateway: Any, paths: list[str]) -> list[str]:
     names = ", ".join(f"server{at}" for at in range(len(paths)))
     code = "\n".join([*lines, f"globalThis.__codemode_result__ = [{names}].length;"])
     response = await response_to(gateway, code, nobody, warn)
-    wrong = [one for one in response.get("diagnostics", []) if one.get("severity") == "error"]
-    return [f"a program that imports the servers fails: {one.get('message')}" for one in wrong]
+    errors = [found for found in response.get("diagnostics", []) if found.get("severity") == "error"]
+    return [f"a program that imports the servers fails: {error.get('message')}" for error in errors]
 
 
 async def _store_problems(gateway: Any) -> list[str]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Found = TypeVar("Found")
 
 
-def configured_store(options: argparse.Namespace) -> GatewayConfig:
+def read_store_config(options: argparse.Namespace) -> GatewayConfig:
     """Return the configuration, with the store that --store names.
 
     Raises `UsageError` where that does not exist, or the one that the configuration names: that of the state folder is
@@ -28,14 +28,14 @@ def configured_store(options: argparse.Namespace) -> GatewayConfig:
     if options.store is None:
         config = configuration(options)
     else:
-        config = _config_of(options)
-        config = replace(config, settings=replace(config.settings, store=_checked(options.store)))
+        config = _read_config(options)
+        config = replace(config, settings=replace(config.settings, store=_to_store_url(options.store)))
     if config.settings.store is not None:
         require_database(config.settings.store, create=options.create)
     return config
 
 
-def _config_of(options: argparse.Namespace) -> GatewayConfig:
+def _read_config(options: argparse.Namespace) -> GatewayConfig:
     from ..mcp.config.places import state_folder
     from ..mcp.config.values import GatewayConfig, GatewaySettings
 
@@ -44,7 +44,7 @@ def _config_of(options: argparse.Namespace) -> GatewayConfig:
     return GatewayConfig(settings=GatewaySettings(state_folder=state_folder()))
 
 
-def _checked(url: str) -> str:
+def _to_store_url(url: str) -> str:
     file = sqlite_file(url)
     if file is not None and file.name:
         return f"sqlite:///{file.absolute()}"

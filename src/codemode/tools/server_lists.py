@@ -1,6 +1,6 @@
-"""Read what a server lists: pages that come to an end, and entries that cannot be used, with the reason.
+"""Read the lists of servers: which page is next, and why entries cannot be used.
 
-A server may be hostile: whatever it lists, the notes about it are few and short.
+Servers may be hostile: notes about a list are few and short, and every list ends.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def log_left_out(log: logging.Logger, server: str, notes: Sequence[str]) -> None
 
 
 class Cursors:
-    """Which page of a list to ask for next: every list ends, whatever cursors its server gives.
+    """Which page of a list to ask for next. Bounds the number of pages and stops at cursors that repeat.
 
     ``cursor`` is None for the first page. An empty cursor is one, by the specification; a server that means the end by
     it answers with its first page, or refuses it. ``is_repeat`` says that the page was asked for with such a cursor, or
@@ -103,30 +103,30 @@ class Cursors:
         self._seen: set[Any] = set()
         self._left_out = left_out
 
-    def follow(self, given: Any, *, has_new: bool) -> bool:
+    def follow(self, cursor: Any, *, has_new: bool) -> bool:
         """Take the cursor that a page gives; tell whether there is another page to ask for.
 
         ``has_new``: the page has an entry that was not in the pages before.
         """
-        if given is None:
+        if cursor is None:
             return False
-        if isinstance(given, bool) or not isinstance(given, str | int):
-            self._stop(f"has a nextCursor that is {kind_of(given)}, not a string")
+        if isinstance(cursor, bool) or not isinstance(cursor, str | int):
+            self._stop(f"has a nextCursor that is {kind_of(cursor)}, not a string")
             return False
-        if not has_new and (given in self._seen or self.cursor == ""):
-            if given != "" and self.cursor != "":
+        if not has_new and (cursor in self._seen or self.cursor == ""):
+            if cursor != "" and self.cursor != "":
                 self._stop("gives the cursor of an earlier page and no new entry")
             return False
         if self._page >= MAX_PAGES:
             self._left_out.note(f"the list has more than {MAX_PAGES:,} pages; the rest is left out")
             return False
-        self.is_repeat = given == "" or given in self._seen
-        self._seen.add(given)
-        self.cursor = given
+        self.is_repeat = cursor == "" or cursor in self._seen
+        self._seen.add(cursor)
+        self.cursor = cursor
         self._page += 1
         return True
 
-    def refused(self, reason: str) -> None:
+    def note_refusal(self, reason: str) -> None:
         """Note that the server has refused a page after the first: what it listed before is used."""
         if self.cursor != "":
             self._left_out.note(

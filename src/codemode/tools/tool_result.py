@@ -193,10 +193,11 @@ def _as_text(value: Any) -> str:
         text = encode_json(value, max_bytes=_MAX_TOLD, max_values=_MAX_TOLD_VALUES, what="a reason")
         return json.dumps(json.loads(text), ensure_ascii=False)
     except CodeModeError:
-        small = mapping_or_empty(value).items()
-        shown = {str(name): one for name, one in islice(small, _MAX_MEMBERS) if isinstance(one, str | int | float)}
-        cut = {name: clipped(one, _MAX_MEMBER) if isinstance(one, str) else one for name, one in shown.items()}
-        return json.dumps(cut, ensure_ascii=False) if cut else ""
+        shown: dict[str, Any] = {}
+        for name, member in islice(mapping_or_empty(value).items(), _MAX_MEMBERS):
+            if isinstance(member, str | int | float):
+                shown[str(name)] = clipped(member, _MAX_MEMBER) if isinstance(member, str) else member
+        return json.dumps(shown, ensure_ascii=False) if shown else ""
 
 
 def result_of_server(raw: Mapping[str, Any], output_schema: Any = None) -> ToolResult:
@@ -214,10 +215,10 @@ def result_of_server(raw: Mapping[str, Any], output_schema: Any = None) -> ToolR
         structured = value
     elif value is not NOT_GIVEN:
         blocks = [{"type": "text", "text": _as_text(value)}]
-    said = raw.get("isError", raw.get("is_error"))
-    is_error = said is True or said in (1, "true", "True")
+    flag = raw.get("isError", raw.get("is_error"))
+    is_error = flag is True or flag in (1, "true", "True")
     if structured is NOT_GIVEN and (is_error or not blocks):
-        own = {name: one for name, one in raw.items() if name not in _OF_THE_PROTOCOL}
+        own = {name: field for name, field in raw.items() if name not in _OF_THE_PROTOCOL}
         structured = own or NOT_GIVEN
     return ToolResult(blocks, structured, is_error)
 
@@ -239,11 +240,8 @@ def _allows_null(schema: Any) -> bool:
     kind = schema.get("type")
     if kind == "null" or "null" in list_or_empty(kind) or schema.get("nullable") is True:
         return True
-    return any(_is_null(one) for key in ("anyOf", "oneOf") for one in list_or_empty(schema.get(key))[:_MAX_MEMBERS])
-
-
-def _is_null(schema: Any) -> bool:
-    return is_mapping(schema) and schema.get("type") == "null"
+    branches = [*list_or_empty(schema.get("anyOf")), *list_or_empty(schema.get("oneOf"))]
+    return any(is_mapping(branch) and branch.get("type") == "null" for branch in branches[:_MAX_MEMBERS])
 
 
 def _says_something(block: Any) -> bool:
@@ -262,15 +260,10 @@ def _blocks_in(content: Any) -> tuple[list[Any], Any]:
         return [{"type": "text", "text": content}], NOT_GIVEN
     entries = [*content] if is_array(content) else [content]
     steps.take(len(entries))
-    read = [_block(entry) for entry in entries if entry is not None]
-    blocks = [block for block in read if block is not None]
-    if read and not blocks:
+    read = [(entry, _block(entry)) for entry in entries if entry is not None]
+    if read and all(block is None for _, block in read):
         return [], content
-    if len(blocks) < len(read):
-        others = (entry for entry in entries if entry is not None)
-        pairs = zip(read, others, strict=True)
-        blocks = [{"type": "text", "text": _as_text(entry)} if block is None else block for block, entry in pairs]
-    return blocks, NOT_GIVEN
+    return [{"type": "text", "text": _as_text(entry)} if block is None else block for entry, block in read], NOT_GIVEN
 
 
 def is_block(entry: Any) -> bool:

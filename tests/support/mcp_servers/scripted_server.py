@@ -38,7 +38,8 @@ def answer(message):
     else:
         result = {"error": {"code": -32601, "message": "Method not found"}}
     about = {"jsonrpc": "2.0", "id": message["id"]}
-    return {**about, **result} if list(result) == ["error"] else {**about, "result": result}
+    is_error = isinstance(result, dict) and list(result) == ["error"]
+    return {**about, **result} if is_error else {**about, "result": result}
 
 
 class Handler(http.server.BaseHTTPRequestHandler):

@@ -61,9 +61,9 @@ def imported(client: str, machine: Machine | None = None, *, folder: Path | None
         text = text_of(file)
         if text is None:
             continue
-        places = [*_of_folders(file, text, here, notes), (file, servers_in(file, text))]
+        places = [*_servers_of_folders(file, text, here, notes), (file, servers_in(file, text))]
         if not any(said for _, said in places):
-            places.append((file, _elsewhere_in(file, text, notes)))
+            places.append((file, _servers_under_other_keys(file, text, notes)))
         seen += [file.path] if any(said for _, said in places) and file.path not in seen else []
         inputs += inputs_in(file, text)
         for place, said in places:
@@ -78,20 +78,20 @@ def imported(client: str, machine: Machine | None = None, *, folder: Path | None
     return Imported(servers, tuple(inputs), tuple(seen), left, tuple(notes))
 
 
-def _of_folders(
+def _servers_of_folders(
     file: ClientFile, text: str, here: Path | None, notes: list[str]
 ) -> list[tuple[ClientFile, dict[str, Any]]]:
     """Return the servers that Claude Code keeps for the folder ``here``; a note names the folders of others."""
     if file.client != "claude-code" or file.scope != "user":
         return []
     kept: dict[Path, dict[str, Any]] = {}
-    for folder, said in servers_in(replace(file, keys=("projects",)), text).items():
-        own = mapping_or_empty(said).get("mcpServers")
+    for folder, entry in servers_in(replace(file, keys=("projects",)), text).items():
+        own = mapping_or_empty(entry).get("mcpServers")
         if is_mapping(own) and own:
             kept[Path(folder)] = dict(own)
     around = [] if here is None else [here.resolve(), *here.resolve().parents]
-    mine = next((one for place in around for one in kept if one.resolve() == place), None)
-    others = [f"{one} ({', '.join(kept[one])})" for one in kept if one != mine]
+    mine = next((path for place in around for path in kept if path.resolve() == place), None)
+    others = [f"{path} ({', '.join(kept[path])})" for path in kept if path != mine]
     if others:
         more = f" and {len(others) - _MAX_NAMED} more" if len(others) > _MAX_NAMED else ""
         notes.append(
@@ -104,14 +104,14 @@ def _of_folders(
     return [(replace(file, scope="project", folder=mine), kept[mine])]
 
 
-def _elsewhere_in(file: ClientFile, text: str, notes: list[str]) -> dict[str, Any]:
+def _servers_under_other_keys(file: ClientFile, text: str, notes: list[str]) -> dict[str, Any]:
     """Return the servers of a file that has none where its client looks, but has some under the key of another."""
     whole = tomllib.loads(text) if file.format == "toml" else JsonEdits.of(text).root.plain()
-    for place, said in containers_in(mapping_or_empty(whole)):
-        if is_mapping(said) and said:
+    for place, servers in containers_in(mapping_or_empty(whole)):
+        if is_mapping(servers) and servers:
             own = ".".join(file.keys)
             notes.append(f"{file.path} has its servers under {place}, where {file.client} does not look ({own})")
-            return dict(said)
+            return dict(servers)
     return {}
 
 

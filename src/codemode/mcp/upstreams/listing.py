@@ -74,7 +74,7 @@ def listing_of(said: Mapping[str, Any], tools: list[Any]) -> Listing:
     era = said.get("era")
     instructions = said.get("instructions")
     kept, texts, left_out = tools_of(tools)
-    known = [one for one in list_or_empty(said.get("leftOut")) if isinstance(one, str)]
+    known = [note for note in list_or_empty(said.get("leftOut")) if isinstance(note, str)]
     return Listing(
         tools=kept,
         texts=texts,
@@ -111,15 +111,17 @@ async def listed_tools(
         except PageRefusedError as error:
             if cursors.cursor is None:
                 raise
-            cursors.refused(secrets.text(str(error)))
+            cursors.note_refusal(secrets.text(str(error)))
             break
-        given = _entries(page, left_out)
+        listed = _entries(page, left_out)
         read = _Reading(room, texts, secrets.value, first=entries + 1, mirrors=mirrors, repeats=cursors.is_repeat)
-        found = await run_check(_SMALL if len(given) > _FEW else 0, lambda given=given, read=read: read.of(given))
+        found = await run_check(
+            _SMALL if len(listed) > _FEW else 0, lambda listed=listed, read=read: read.page_of(listed)
+        )
         tools += found.tools
-        texts |= zip((one.name for one in found.tools), found.texts, strict=True)
+        texts |= zip((tool.name for tool in found.tools), found.texts, strict=True)
         left_out.include(found.left_out)
-        room, ttl, entries = found.room, _ttl(page, ttl), entries + len(given)
+        room, ttl, entries = found.room, _ttl(page, ttl), entries + len(listed)
         if room.is_used_up or not cursors.follow(page.get("nextCursor"), has_new=bool(found.tools)):
             break
     digest = await run_check(sum(map(len, texts.values())), lambda: _digest([*texts.values()]))
@@ -128,12 +130,12 @@ async def listed_tools(
 
 def _entries(page: Mapping[str, Any], left_out: LeftOut) -> list[Any]:
     """Return the entries of a page; those of an object are tools by their names, and a page may be the array itself."""
-    given = page.get("tools", page.get("toolResult"))
-    if is_array(given):
-        return [*given]
-    if is_mapping(given):
-        return [{"name": name, **one} if is_mapping(one) else one for name, one in given.items()]
-    left_out.note(f"a page of the list has no array of tools: tools is {kind_of(given)}")
+    tools = page.get("tools", page.get("toolResult"))
+    if is_array(tools):
+        return [*tools]
+    if is_mapping(tools):
+        return [{"name": name, **tool} if is_mapping(tool) else tool for name, tool in tools.items()]
+    left_out.note(f"a page of the list has no array of tools: tools is {kind_of(tools)}")
     return []
 
 
@@ -176,13 +178,13 @@ class _Reading:
     mirrors: bool = False
     repeats: bool = False
 
-    def of(self, given: list[Any]) -> _Page:
+    def page_of(self, entries: list[Any]) -> _Page:
         """Return the tools of a page. Metered work that may be begun again, and changes nothing."""
         page = _Page([], [], LeftOut(), copy(self.room))
         texts: dict[str, str] = {}
-        for place, entry in enumerate(given[: MAX_TOOLS + 1], self.first):
+        for place, entry in enumerate(entries[: MAX_TOOLS + 1], self.first):
             steps.take(4)
-            shown, text, why = self._shown(entry)
+            shown, text, why = self._read_entry(entry)
             tool = _tool(shown) if why is None else None
             if tool is None:
                 page.left_out.add(why or _impossible_name(shown), entry_label(shown, place))
@@ -206,7 +208,7 @@ class _Reading:
                 page.texts.append(text)
         return page
 
-    def _shown(self, entry: Any) -> tuple[Any, str, str | None]:
+    def _read_entry(self, entry: Any) -> tuple[Any, str, str | None]:
         """Return an entry without secrets, its text, and why it can be no tool."""
         if not is_mapping(entry):
             return entry, "", f"{kind_of(entry)}, not an object"
@@ -226,7 +228,7 @@ def tools_of(
     mirrors: bool = False,
 ) -> tuple[tuple[types.Tool, ...], tuple[str, ...], LeftOut]:
     """Return the tools among what a server has listed, each as JSON text, and what is left out. Metered work."""
-    page = _Reading(room or Room(), {}, hide, mirrors=mirrors).of(given)
+    page = _Reading(room or Room(), {}, hide, mirrors=mirrors).page_of(given)
     return tuple(page.tools), tuple(page.texts), page.left_out
 
 

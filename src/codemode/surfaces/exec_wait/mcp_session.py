@@ -46,7 +46,7 @@ async def pages(
         except Exception as error:
             if cursors.cursor is None or not _is_answer(error):
                 raise
-            cursors.refused(_said_in(error))
+            cursors.note_refusal(_said_in(error))
             return found, True
         items = page if is_sequence(page) else read(page, *names)
         items = [*items] if is_sequence(items) else []
