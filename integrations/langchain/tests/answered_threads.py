@@ -1,18 +1,19 @@
 """Threads that are cut off after a person's first answer, and invoked again: in one process, or in two that are forked.
 
-A row is one thread: what its programs are in (``agent`` or ``toolkit``), the form of the answers (``plain``,
-``batched`` or ``by id``), what is kept (``journal``, ``guard`` or ``key``) and the tool in which it is cut off. The
-threads of a host run side by side.
+A row is one thread: what its programs are in (``agent``, ``toolkit`` or ``code call``), the form of the answers
+(``plain``, ``batched`` or ``by id``), what is kept (``journal``, ``guard`` or ``key``) and the tool in which it is cut
+off. The threads of a host run side by side.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 from pathlib import Path
 from typing import Any, Self, TypeAlias
 
-from codemode_langchain import CodeModeMiddleware, create_code_mode_tool, durable_continuation
+from codemode_langchain import CodeCallMiddleware, CodeModeMiddleware, create_code_mode_tool, durable_continuation
 from cut_off import KEYS, PROGRAM, Shop, StoredCase, be_killed, come_back_to_all
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage
@@ -21,7 +22,9 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph import MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 from langgraph.types import Command
-from scripted_agent import APPROVE, CONFIG, START, ScriptedModel, calls, results
+from scripted_agent import APPROVE, CONFIG, START, ScriptedModel, calls, executes, results
+
+from codemode.testing.faces import CODE_CALL
 
 Row: TypeAlias = tuple[str, str, str, str]
 
@@ -79,7 +82,11 @@ class Thread(StoredCase):
     def _graph(self, *, is_begun: bool) -> Any:
         options: Any = {"continuation": self.continuation}
         mode: Any = "batched" if self.form == "batched" else "per_call"
-        said = ScriptedModel(messages=iter([calls(PROGRAM), AIMessage("done")][is_begun:]), shown=[])
+        asked = executes(CODE_CALL.request(PROGRAM)[1]["script"]) if self.kind == "code call" else calls(PROGRAM)
+        said = ScriptedModel(messages=iter([asked, AIMessage("done")][is_begun:]), shown=[])
+        if self.kind == "code call":
+            own = CodeCallMiddleware(approve={"refund": True}, interrupt_mode=mode, options={"settings": options})
+            return create_agent(said, Toolkit(self.shop).get_tools(), middleware=[own], checkpointer=self._saver)
         if self.kind == "agent":
             middleware = CodeModeMiddleware(approve={"refund": True}, interrupt_mode=mode, options=options)
             return create_agent(said, Toolkit(self.shop).get_tools(), middleware=[middleware], checkpointer=self._saver)
@@ -111,8 +118,10 @@ class Thread(StoredCase):
             is_again = asked[-1] == "unknown: program" and self.form == "batched"
             output = await self.answer(one, APPROVE if is_again else ANSWERS[asked[-1]])
         (message,) = results(output)
-        done = self.shop.effects()
-        return {"asked": asked, "happened": happened, "done": done, "status": message.status, "told": message.content}
+        is_well, told = message.status == "success", message.content
+        if self.kind == "code call":
+            is_well, told = CODE_CALL.answer(json.loads(told))
+        return {"asked": asked, "happened": happened, "done": self.shop.effects(), "is_well": is_well, "told": told}
 
 
 ANSWERS: dict[str, dict[str, Any]] = {
@@ -125,7 +134,11 @@ ANSWERS: dict[str, dict[str, Any]] = {
 def question_of(shown: Any) -> str:
     """What is asked, in a word; nothing else may be asked."""
     (action,) = shown["action_requests"]
-    call = "program" if action["name"] == "codeMode" else f"{action['name']} {action['args']['order']}"
+    call = (
+        "program"
+        if action["name"] in ("codeMode", "codecall_execute")
+        else f"{action['name']} {action['args']['order']}"
+    )
     is_unknown = action["description"].startswith("Unknown outcome")
     assert shown.get("type") in (None, "unknown_outcome" if is_unknown else "tool_approval")
     return f"unknown: {call}" if is_unknown else call

@@ -7,6 +7,7 @@ outcome nobody knows, and about every later one.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,10 @@ import pytest
 from answered_threads import Row
 from cut_off import cancel_all
 from forked_hosts import ForkedHosts
+from suite import full_only
 
-KINDS = ["agent", "toolkit"]
+KINDS = ["agent", "toolkit", *full_only("code call")]
+ALL = ["refunded a", "seen", "refunded b"]
 
 
 @pytest.fixture(scope="module")
@@ -33,18 +36,18 @@ def check(row: Row, seen: dict[str, Any], *, is_precise: bool) -> None:
     if not is_precise and "batched" in row:
         assert seen["asked"] == ["unknown: program", "refund b"], told
         assert (seen["happened"], seen["done"]) == (before, [*before, "refund a", "look", "refund b"]), told
-        assert seen["told"] == '["refunded a", "seen", "refunded b"]', told
+        assert seen["told"] in (ALL, json.dumps(ALL)), told
         return
     if not is_precise:
         assert seen["asked"] == ["unknown: program"], told
-        assert (seen["happened"], seen["done"], seen["status"]) == (before, before, "error"), told
+        assert (seen["happened"], seen["done"], seen["is_well"]) == (before, before, False), told
         return
     # What only reads is called again by itself.
     happened = before if cut == "refund" else [*before, "look"]
     assert seen["asked"] == (["unknown: refund a", "refund b"] if cut == "refund" else ["refund b"]), told
     assert seen["happened"] == happened, told
     assert seen["done"] == [*happened, *(["look"] if cut == "refund" else []), "refund b"], told
-    assert seen["told"] == '["refunded a", "seen", "refunded b"]', told
+    assert seen["told"] in (ALL, json.dumps(ALL)), told
 
 
 @pytest.mark.parametrize("kind", KINDS)
