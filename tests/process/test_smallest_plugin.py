@@ -20,7 +20,6 @@ import tinyloop
 from codemode_tinyloop import code_mode, convert
 from pydantic import TypeAdapter
 from required import missing
-from suite import each_row
 
 import codemode
 from codemode.testing.content_contract import CONTENT
@@ -134,7 +133,7 @@ def rows() -> Iterator[Check]:
     return (check for face, check in without(*absent) if face is CODE_MODE)
 
 
-@each_row("check", [*rows()], ids=contract_id)
+@pytest.mark.parametrize("check", [*rows()], ids=contract_id)
 def test_contract(check: Check) -> None:
     asyncio.run(asyncio.wait_for(check(Plugin()), WAIT_SECONDS))
 
