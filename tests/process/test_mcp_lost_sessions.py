@@ -164,7 +164,7 @@ def test_a_call_after_the_death_of_its_server_is_made_by_another_whatever_has_be
         async with connect(of(odd({"log": str(tmp_path / "log")}))) as connected:
             upstream = connected.upstream("odd")
             await upstream.tools()
-            for turns in range(20):
+            for turns in range(8):
                 connection, pid = upstream._link.open_connection, pid_of(upstream)
                 os.kill(pid, 9)
                 while not is_gone(pid):  # the event loop hears of nothing meanwhile
@@ -179,8 +179,8 @@ def test_a_call_after_the_death_of_its_server_is_made_by_another_whatever_has_be
 
     within(work())
     log = (tmp_path / "log").read_text().splitlines()
-    assert log.count("tools/call") == 15
-    assert log.count("start") == 21
+    assert log.count("tools/call") == 6
+    assert log.count("start") == 9
 
 
 def test_a_server_that_dies_of_a_call_says_how_and_that_the_outcome_is_unknown(tmp_path: Path):

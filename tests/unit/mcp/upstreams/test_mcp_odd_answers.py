@@ -1,0 +1,47 @@
+"""Whatever JSON a server answers, it is read as a message of the protocol, or refused in one way."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from typing import Any
+
+import mcp_types as types
+from hypothesis import given
+from hypothesis import strategies as st
+from mcp_types import jsonrpc_message_adapter
+
+from codemode.mcp.upstreams.handshake import read_handshake
+from codemode.mcp.upstreams.lines import read_body, read_event, read_line
+
+KEYS = st.sampled_from([*"a", "tools", "name", "version", "listChanged", "code", "message", "data"])
+OF_MESSAGES = st.sampled_from(["jsonrpc", "id", "result", "error", "method", "params"])
+LEAVES = (
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5)
+)
+JSON: Any = st.recursive(
+    LEAVES,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS | OF_MESSAGES, inner, max_size=4),
+    max_leaves=8,
+)
+
+
+@given(JSON, JSON, JSON, JSON)
+def test_a_handshake_with_a_revision_is_accepted_whatever_else_it_holds(
+    capabilities: Any, info: Any, instructions: Any, meta: Any
+):
+    more = {"capabilities": capabilities, "serverInfo": info, "instructions": instructions, "_meta": meta}
+    result, _ = read_handshake("initialize", {"protocolVersion": "2025-11-25", **more})
+    types.InitializeResult.model_validate(result, by_name=False)
+    result, _ = read_handshake("server/discover", {"supportedVersions": ["2026-07-28"], **more})
+    types.DiscoverResult.model_validate(result)
+
+
+@given(JSON)
+def test_any_json_is_a_message_or_none(value: Any):
+    text = json.dumps(value).encode()
+    for read in (read_line, read_event, lambda text: read_body(text, 3)):
+        with suppress(ValueError):  # from a body that is no answer
+            reading = read(text)
+            if reading.message is not None:
+                jsonrpc_message_adapter.validate_json(reading.text, by_name=False)
