@@ -38,6 +38,7 @@ _MAX_INSTRUCTIONS = 16_000
 _SMALL = 1 << 20
 _FEW = 20
 _TOO_LARGE = f"larger than {MAX_TOOL_BYTES >> 10} KiB or {_MAX_TOOL_VALUES:,} values"
+_MAX_HIDDEN_NAME = 1_000
 _HEADERS = "it wants arguments in headers that cannot be sent"
 
 
@@ -216,7 +217,9 @@ class _Reading:
             shown = entry if self.hide is None else self.hide(entry)
             text = encode_json(shown, max_bytes=MAX_TOOL_BYTES, max_values=_MAX_TOOL_VALUES, what="a tool")
         except Exception:  # noqa: BLE001 - a tool that cannot be read costs the others nothing
-            return {"name": entry.get("name")}, "", _TOO_LARGE
+            name = entry.get("name")
+            is_shown = isinstance(name, str) and len(name) <= _MAX_HIDDEN_NAME
+            return {"name": self.hide(name) if self.hide and is_shown else None}, "", _TOO_LARGE
         return shown, text, None
 
 

@@ -148,3 +148,13 @@ def test_of_a_page_no_more_is_looked_at_than_may_be_taken(monkeypatch):
     hidden = []
     kept, _, _ = tools_of([tool(f"t{n}") for n in range(1_000)], hide=lambda one: hidden.append(one) or one)
     assert (len(kept), len(hidden)) == (5, 6)
+
+
+def test_what_is_said_of_a_tool_that_is_left_out_holds_no_secret():
+    secrets = Secrets(["hunter2hunter2"])
+    large = tool("hunter2hunter2", description="x" * 300_000)
+    found, _ = listed(lambda params: {"tools": [large, large, tool("hunter2hunter2"), tool("hunter2hunter2")]}, secrets)
+    assert found.left_out == (
+        '"[secret]" and 1 more: larger than 256 KiB or 20,000 values',
+        '"[secret]": listed more than once; the first is used',
+    )
