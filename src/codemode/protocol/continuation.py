@@ -30,11 +30,11 @@ from .kept_values import (
 from .ledger import Ledger, Progress
 from .settings import Settings, kept_limits
 
-REPLAY_VERSION = 9
+REPLAY_VERSION = 10
 """Raised whenever something changes that a replay depends on: kernel, delivery order, clock, random, limits.
 
 6: ledgers hold requests about state, and continuations carry content. 8: ledgers hold how long calls took.
-9: calls may wait for others (`in_flight_limit`).
+9: calls may wait for others (`in_flight_limit`). 10: texts of numbers, dates and comparisons are those of en-US.
 """
 
 

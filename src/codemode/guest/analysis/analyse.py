@@ -28,6 +28,7 @@ PARTS = (
     "facts",
     "import_calls",
     "last_expression",
+    "locale_calls",
     "module_analysis",
     "module_rereading",
     "module_text",
@@ -74,6 +75,7 @@ def load(site_paths: list[str], clock: Callable[[], float] | None = None) -> Ana
     walk = parts["collecting"].FactWalk(symbols, parts)
     modules = parts["module_analysis"].ModuleAnalysis(parts, symbols)
     read_places = parts["read_places"].ReadPlaces(symbols, parts)
+    locale_calls = parts["locale_calls"].LocaleCalls(symbols, parts)
     now = clock or import_module("time").thread_time
 
     def within(deadline_ms: int) -> Callable[[bytes], Tree | None]:
@@ -91,7 +93,9 @@ def load(site_paths: list[str], clock: Callable[[], float] | None = None) -> Ana
         in_time = within(deadline_ms)
         if face == MODULE:
             return modules.analyse(text, in_time, is_rehearsal=is_rehearsal)
-        return _function_body(parts, walk, text, in_time, wants_names=face == WITH_NAMES, is_rehearsal=is_rehearsal)
+        return _function_body(
+            parts, walk, locale_calls, text, in_time, wants_names=face == WITH_NAMES, is_rehearsal=is_rehearsal
+        )
 
     walk.prepare()
     modules.prepare()
@@ -102,6 +106,7 @@ def load(site_paths: list[str], clock: Callable[[], float] | None = None) -> Ana
 def _function_body(
     parts: dict[str, Any],
     walk: Any,
+    locale_calls: Any,
     text: str,
     parse: Callable[[bytes], Tree | None],
     *,
@@ -121,8 +126,8 @@ def _function_body(
     if tree.root_node.has_error and (at := parts["parse"].first_error(tree, data)) is not None:
         (place,) = placed(data, [{"at": at}])
         return _unclear(text, blanked, place, is_ambiguous=stripper.is_ambiguous)
-    if stripper.problems:
-        problems = [{"message": message, "at": at} for at, message in stripper.problems[:MAX_PROBLEMS]]
+    if wrong := [*stripper.problems, *locale_calls.problems(tree, data)]:
+        problems = [{"message": message, "at": at} for at, message in wrong[:MAX_PROBLEMS]]
         return {"problems": placed(data, problems)}
     found = listeners.facts(partial(edits.code_of, data, stripper.gaps))
     found["modules"] = [use for use in found["modules"] if not stripper.is_only_type(use["at"])]

@@ -185,7 +185,7 @@ class FactCollector:
         for child in node.children:
             if not child.is_named or child.type == "comment":
                 continue
-            name, value = _entry(child)
+            name, value = entry(child)
             if name == "toJSON":  # decides by itself what is sent
                 return {"type": "unknown"}
             if name is None or name == "__proto__" or len(keys) >= MAX_KEYS:
@@ -201,7 +201,7 @@ def literal_arguments(node: Node) -> tuple[str | None, list[Node]]:
     if held is None or held.type != "arguments" or first_named(held) is None:
         return None, []
     arguments = [child for child in held.children if child.is_named and child.type != "comment"]
-    return _quoted_text(unwrapped(arguments[0])), arguments
+    return quoted_text(unwrapped(arguments[0])), arguments
 
 
 def first_named(node: Node) -> Node | None:
@@ -227,7 +227,7 @@ def _tool_name(callee: Node) -> str | None:
         if node.type == "member_expression":
             part = _plain_text(node.child_by_field_name("property"), "property_identifier")
         elif node.type == "subscript_expression":
-            part = _quoted_text(node.child_by_field_name("index"))
+            part = quoted_text(node.child_by_field_name("index"))
         else:
             break
         if part is None:
@@ -248,28 +248,29 @@ def _plain_text(node: Node | None, kind: str) -> str | None:
     return None if "\\" in text else text
 
 
-def _quoted_text(node: Node | None) -> str | None:
+def quoted_text(node: Node | None) -> str | None:
+    """The text of a string literal without escapes; None for what is no such literal."""
     if node is None or node.type not in ("string", "template_string"):
         return None
     parts = [child for child in node.children if child.is_named]
     return "" if not parts else _plain_text(parts[0], "string_fragment") if len(parts) == 1 else None
 
 
-def _entry(node: Node) -> tuple[str | None, Node | None]:
+def entry(node: Node) -> tuple[str | None, Node | None]:
     """Key and value of one entry of an object literal, each None when it is not literal."""
     if node.type == "shorthand_property_identifier":
         return _plain_text(node, node.type), None
     key = node.child_by_field_name("name" if node.type == "method_definition" else "key")
     if key is None:
         return None, None
-    name = _quoted_text(key) if key.type == "string" else _plain_text(key, "property_identifier")
+    name = quoted_text(key) if key.type == "string" else _plain_text(key, "property_identifier")
     return name, node.child_by_field_name("value") if node.type == "pair" else None
 
 
 def _string(node: Node) -> dict[str, Any]:
     if node.end_byte - node.start_byte > MAX_STRING_BYTES:
         return {"type": "string"}
-    text = _quoted_text(node)
+    text = quoted_text(node)
     return {"type": "string"} if text is None else {"type": "string", "value": text}
 
 

@@ -37,6 +37,7 @@ class ModuleAnalysis:
 
     def __init__(self, parts: dict[str, Any], symbols: dict[str, list[int]]) -> None:
         self._parts, self._symbols = parts, symbols
+        self._locale_calls = parts["locale_calls"].LocaleCalls(symbols, parts)
         self._ahead: _Listeners | None = None
 
     def prepare(self) -> None:
@@ -62,6 +63,7 @@ class ModuleAnalysis:
         html = self._parts["module_rereading"].html_comment(data, tree)
         if html is not None:
             stripper.problems.append((html, HTML_COMMENT))
+        stripper.problems += self._locale_calls.problems(tree, data)
         if stripper.problems:
             return {"problems": self._problems(data, stripper.problems)}
         # A program that names the result gives one itself.

@@ -30,7 +30,8 @@ calls and {timeout_ms} ms, time in tools {waiting}.
 - {loops}
 - {console}
 - Not available, by these names: {banned}, import and export.
-- Integers beyond 2^53 are BigInt.{sidecar}
+- Integers beyond 2^53 are BigInt. Dates and `toLocaleString` know UTC and en-US alone: no other time zone or locale, \
+no currency, no Intl.{sidecar}
 Answers {{ "status": "ok", "result" }}, or status syntax_error, illegal_access, tool_error, runtime_error or timeout \
 with `error`: read it, and send a better script."""
 _INVOKE = """\

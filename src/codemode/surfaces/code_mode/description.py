@@ -29,6 +29,7 @@ _CLOSING_RULES = """\
 - Inputs and results are JSON only: a function inside is dropped, a Map or Set becomes {}; cycles are errors.
 - Integers beyond 2^53 are BigInt, in results too: write 12345678901234567890n, and do not mix them with numbers.
 - There is no import, require, timer, file system, process or DOM.
+- Dates and `toLocaleString` know UTC and en-US alone: there is no other time zone or locale, no currency, no Intl.
 - `console.log` is captured for diagnosis; it is not the result."""
 
 

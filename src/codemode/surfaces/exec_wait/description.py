@@ -27,7 +27,8 @@ Rules for the program:
   Error that can be caught.
 - `text(value)` and `json(value)` add to the output, in order. `await yield_control()` hands over what there is so far.
 - When its tools take long the result is {{"status": "waiting", "runId"}}: call `wait` with that runId to go on.
-- Only JSON crosses. There is no fetch, import, require, eval, file or process, but `setTimeout` and `console`."""
+- Only JSON crosses. There is no fetch, import, require, eval, file or process, but `setTimeout` and `console`.
+- Dates and `toLocaleString` know UTC and en-US alone: there is no other time zone or locale, no currency, no Intl."""
 
 WAIT_DESCRIPTION = (
     "Goes on with a program of exec that has not ended: takes the runId of a result whose status is waiting, and gives"

@@ -45,7 +45,7 @@ result {{ content: [...] }}, images and audio in base64.
 ToolNotFoundError, ServerNotFoundError, ToolCallError, AuthenticationError, SandboxLimitError, all CodemodeError.
 - `console` comes back as `logs`. There are URL, TextEncoder, TextDecoder and setTimeout, but no network \
 (fetch), setInterval, eval, process or require. Hosts of URLs are ASCII, encodings UTF-8. Integers \
-beyond 2^53 are BigInt."""
+beyond 2^53 are BigInt. Dates and `toLocaleString` know UTC and en-US alone: no other time zone, locale or currency."""
 
 _NO_SERVERS = "There are no servers."
 

@@ -1,2 +1,2 @@
 //! {"ends": ["returns"]}
-return [new Date(0).toLocaleString(), new Date(0).toLocaleDateString('de'), new Date(0).toLocaleTimeString()]
+return [new Date(0).toLocaleString(), new Date(0).toLocaleDateString('en-US'), new Date(0).toLocaleTimeString()]

@@ -1,2 +1,2 @@
 //! {"ends": ["returns"]}
-return [(1234.5).toLocaleString(), 'a'.localeCompare('B') < 0, 'I'.toLocaleLowerCase('tr')]
+return [(1234.5).toLocaleString(), 'a'.localeCompare('B') < 0, 'I'.toLocaleLowerCase('de')]
