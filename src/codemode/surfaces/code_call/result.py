@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...data.narrowing import is_object, list_or_empty, mapping_or_empty, string_or_empty
 from ...errors import (
+    CALL_TIMEOUT,
     CodeModeAbortedError,
     CodeModeBridgeLimitError,
     CodeModeConcurrencyError,
@@ -84,7 +85,7 @@ def told(outcome: RunOutcome, most: int | None, script: str = "") -> Any:
 def _calls_of(error: CodeModeError) -> list[str]:
     """Return lines about the calls of a failed script, but for the one that ended it, of which its error tells."""
     ended_it = mapping_or_empty(error.details.get("call"))
-    is_late = ended_it.get("code") == TOOL_ERROR_CODES["timeout"]
+    is_late = error.code == CALL_TIMEOUT
     return call_lines(without_last(error.calls, string_or_empty(ended_it.get("toolName")), is_late=is_late))
 
 
