@@ -228,4 +228,5 @@ def test_no_worker_that_is_free_is_one_neither(within, make_pool):
 def test_who_calls_a_tool_by_a_name_that_it_has_not_is_told_how_to_find_it(ended, code, named):
     result = ended(code, [Tool("stock", execute=lambda _: 7)])
     assert "TypeError: not a function" in result["error"]
-    assert (f"\nHint: {named} is no tool, or a name that several have: find ids" in result["error"]) is (named is not None)
+    hint = f"\nHint: {named} is no tool, or a name that several have: find ids"
+    assert (hint in result["error"]) is (named is not None)
