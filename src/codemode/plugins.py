@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from .schemas.python_types import TypeSchema
     from .schemas.readable import readable_schema
     from .schemas.type_traits import ReadAgain, is_read_once, read_again
+    from .source.program_input import PROGRAM_FIELDS, with_program_field
     from .stores.agent_records import (
         AgentRecords,
         ResumeWith,
@@ -77,6 +78,7 @@ __all__ = [
     "CONTENT_SCHEMA",
     "LARGE_CHARACTERS",
     "MAX_PROBLEMS",
+    "PROGRAM_FIELDS",
     "UNKNOWN_OUTCOME_KIND",
     "AgentRecords",
     "AgentRun",
@@ -159,6 +161,7 @@ __all__ = [
     "weigh",
     "why_refused",
     "with_parts",
+    "with_program_field",
     "with_texts",
     "without_texts",
     "written_end",
@@ -193,6 +196,7 @@ _LATE = {
     "schemas.python_types": "TypeSchema",
     "schemas.readable": "readable_schema",
     "schemas.type_traits": "ReadAgain is_read_once read_again",
+    "source.program_input": "PROGRAM_FIELDS with_program_field",
     "stores.agent_records": (
         "AgentRecords ResumeWith ToolForm ToolForms joined_programs read_end stored_pause written_end"
     ),

@@ -131,7 +131,7 @@ def test_unknown_names_that_are_allowed_are_warned_of():
         ("const a = 1; const a = 2", None),
         ("with ({}) {}", None),
         ("return (", None),
-        ("```js\nreturn 1\n```", {"line": 1, "column": 1}),
+        ("```js\nreturn 1 +\n```", {"line": 2, "column": 11}),
         ("enum A { B }", None),
     ],
 )

@@ -183,15 +183,6 @@ def test_what_is_not_closed_is_told_at_its_end(fails, js, ending):
     assert error.details["line"] == (js + ending.rstrip()).count("\n") + 1
 
 
-@pytest.mark.parametrize("fence", ["```", "```js", "\n  ```typescript"])
-def test_a_markdown_fence_is_refused_before_anything_runs(fails, fence):
-    details = fails(
-        CodeModeSyntaxError, f"{fence}\nreturn await tools.echo(1)\n```", [ECHO], check_program=False
-    ).details
-    assert details["problems"][0]["message"].startswith("remove the ``` fence")
-    assert (details["line"], details["column"]) == ((2, 3) if fence.startswith("\n") else (1, 1))
-
-
 def test_a_stack_holds_nothing_but_the_programs_frames(fails):
     js = "function a() { throw new Error('m') }\nfunction b() { a() }\nb()"
     stack = fails(CodeModeError, js).details["stack"].split("\n")

@@ -11,10 +11,10 @@ FENCED = ["```js\n{}\n```", "Here it is:\n\n```ts\n{}\n```\nThat is all.", "{}\n
 
 
 @pytest.mark.parametrize("around", FENCED)
-def test_markdown_anywhere_around_a_program_is_told_as_such(around: str):
+def test_a_program_is_taken_out_of_the_markdown_around_it(around: str):
     response = answer(around.replace("{}", f"const found = 1;\n{RESULT}found;"), TOOL)
-    assert {one["code"] for one in response["diagnostics"]} == {"SYNTAX_ERROR"}
-    assert {one["hint"] for one in response["diagnostics"]} == {"Send the program alone, without Markdown around it."}
+    assert response["result"] == 1
+    assert {one["code"] for one in response["diagnostics"]} == {"PROGRAM_REPAIRED"}
 
 
 def test_markdown_in_a_string_is_none_around_a_program():

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeGuard
 
+MAX_PLACE_ROWS = 20_000
+ENDS = ("call", "await")
+
 
 def is_object(value: Any) -> TypeGuard[dict[str, Any]]:
     """Tell whether a value is a JSON object, as it is decoded."""
@@ -39,6 +42,17 @@ def mapping_or_empty(value: Any) -> Mapping[Any, Any]:
 def list_or_empty(value: Any) -> list[Any]:
     """``value`` when it is a JSON array, else an empty one."""
     return value if is_array(value) else []
+
+
+def place_rows(value: Any) -> list[list[int]] | None:
+    """Return a list of rows of four positive integers, or None for anything else."""
+    if not is_array(value) or not 0 < len(value) <= MAX_PLACE_ROWS:
+        return None
+    is_fine = all(
+        is_array(row) and len(row) == 4 and all(type(number) is int and 0 < number < 1 << 31 for number in row)
+        for row in value
+    )
+    return value if is_fine else None
 
 
 def two_counts(value: Any) -> list[int] | None:

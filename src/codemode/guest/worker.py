@@ -194,7 +194,14 @@ class Worker:
     def _analyse(self, text: str, deadline_ms: int, face: int, is_rehearsal: bool = False) -> dict[str, Any]:
         if self.analyse is None:
             raise EngineFailed("no parser")
-        found = self.analyse(text, deadline_ms, face, is_rehearsal)
+        found = self._read(text, deadline_ms, face, is_rehearsal)
+        repair = None if is_rehearsal else self.analyse.repaired(text, deadline_ms, found)  # type: ignore[attr-defined]
+        if repair is None:
+            return found
+        return self.analyse.moved_back(self._read(repair.text, deadline_ms, face), repair, text)  # type: ignore[attr-defined]
+
+    def _read(self, text: str, deadline_ms: int, face: int, is_rehearsal: bool = False) -> dict[str, Any]:
+        found = self.analyse(text, deadline_ms, face, is_rehearsal)  # type: ignore[misc]
         return self.asking.checked(self.context.module, found) if face == _MODULE_FACE else found
 
     def _run(self, body: bytes | memoryview, *, is_module: bool) -> tuple[bytes, bool]:
@@ -230,6 +237,8 @@ class Worker:
         try:
             config: dict[str, Any] = json.loads(self._config)
             given: dict[str, Any] = config.get("given") or {}
+            if "places" in given:
+                return line  # the engine's places were moved already
             module: dict[str, Any] = given.get("module") or {}
             prefix: int = module.get("prefix", 0)
             at, length = module.get("last", (0, 0))

@@ -76,6 +76,7 @@ class Reporter:
         self._open: dict[int, CallRecord] = {}
         self._ended: list[CallRecord] = []
         self.console: list[ConsoleEvent] = []
+        self.notes: tuple[str, ...] = ()  # on the program as a whole
 
     def started(
         self, text: str | SourceMeasure, *, source: Literal["script", "invoke"] = "script", resumed: bool = False
@@ -169,7 +170,16 @@ class Reporter:
         for record in list(self._open.values()):
             self._close(record, None, CodeModeAbortedError("the invocation ended before this call did"))
         times = (self._started_at_ms, self._clock())
-        return self._ids, self._kinds, *times, tuple(self._ended), tuple(self.console), self._source_bytes, result_bytes
+        return (
+            self._ids,
+            self._kinds,
+            *times,
+            tuple(self._ended),
+            tuple(self.console),
+            self._source_bytes,
+            result_bytes,
+            self.notes,
+        )
 
     def _close(self, record: CallRecord, outcome: Outcome | None, error: BaseException | None) -> None:
         if self._open.pop(record.entry.id, None) is None:
@@ -227,6 +237,7 @@ def _trace(
     console: tuple[ConsoleEvent, ...],
     source_bytes: int,
     result_bytes: int | None,
+    notes: tuple[str, ...],
     error: BaseException | None = None,
     interrupted_by: Any = None,
 ) -> Trace:
@@ -244,6 +255,7 @@ def _trace(
         result_bytes=result_bytes,
         interrupted_by=interrupted_by,
         error=error,
+        notes=notes or None,
     )
 
 

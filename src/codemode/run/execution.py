@@ -81,8 +81,9 @@ class Execution:
         self._profile = profile
         self._given = given if answered is None else answered.continuation.given
         self._is_direct = is_direct(self._given)
-        self._warnings: tuple[str, ...] = () if self._given is None else tuple(self._given.get("warnings", ()))
+        self._given_warnings: tuple[str, ...] = () if self._given is None else tuple(self._given.get("warnings", ()))
         # What goes on after a pause was seen as it is now when its answers were checked.
+        self._program: ProgramChecker | None = None
         self._catalog = catalog = catalog.under(given) if answered is None else catalog
         self._options = options = options.under(profile.limits)
         self._outer = outer
@@ -138,6 +139,11 @@ class Execution:
         ledger = partial(recovery.ledger, begun, settings.salt)
         error.recovery = await self._way_on.at(continuation.js, settings, ledger, continuation.engine)
         return self.failed(error)
+
+    @property
+    def _warnings(self) -> tuple[str, ...]:
+        """What was wrong before the program ran, and what was done to its text."""
+        return self._given_warnings if self._program is None else (*self._given_warnings, *self._program.repairs)
 
     @property
     def settings(self) -> Settings:
@@ -277,6 +283,7 @@ class Execution:
             value, result_bytes = await read_result(text, max_values, self._machine.ledger)
         except CodeModeError as error:
             return self.failed(await self._ended(error))
+        self._reporter.notes = self._warnings
         trace: Any = None
         if self._reporter.is_watched:
             trace = await self._reporter.ended(result_bytes=result_bytes)
@@ -302,6 +309,7 @@ class Execution:
         return RunOutcome("interrupted", *self._record, interrupt=interrupt, trace=trace, summaries=summaries)
 
     async def _ended(self, error: CodeModeError) -> CodeModeError:
+        self._reporter.notes = self._warnings
         error.trace = await self._reporter.ended(error=await self._told(error))
         return error
 
@@ -336,7 +344,8 @@ class Execution:
             return None  # it is what was checked before the pause, or nothing to check
         how = {"compares": self._options.execution_policy.check_program, "keeps": not lease.has_run}
         how["alters"] = self._options.pipeline.after is not None
-        return ProgramChecker(source, self._profile, self._catalog, self._given, **how)
+        self._program = ProgramChecker(source, self._profile, self._catalog, self._given, **how)
+        return self._program
 
     def _nested_calls(self) -> NestedCalls:
         machine, answered, keeping = self._machine, self._answered, self._options.continuation

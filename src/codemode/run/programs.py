@@ -7,27 +7,28 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from ..data.json_values import WrittenObject, canonical_object, utf8_length, well_formed
-from ..data.narrowing import mapping_or_empty, two_counts
+from ..data.narrowing import ENDS, list_or_empty, mapping_or_empty, place_rows, two_counts
 from ..errors import CodeModeSourceTooLargeError
 from ..options.checked_fields import WrongTypeError
 from ..options.parts import ExecutionPolicy
 from ..profile import Profile
-from ..protocol.endings import syntax_error
 from ..protocol.events import ProgramAccepted, ProgramRefused
 from ..protocol.ledger import LedgerEntry
 from ..protocol.rejections import read_fields, rejection
 from ..source.cache import AnalysedProgram, Fitted, ProgramCache, program_key
-from ..source.checks import check_program, fence_problems
+from ..source.checks import check_program
 from ..source.result_fields import check_results
 from ..source.rules import first_refused, is_analysable, is_module, violations
 from ..tools.catalog import ToolCatalog
 from ..tools.prepared import PreparedTool
+from ..trace.visible_text import one_line
 
 if TYPE_CHECKING:
     from ..data.program_facts import Facts, ProgramProblem
 
 _LARGE_SOURCE_CHARACTERS = 1 << 16
 _MAX_KEPT = 4096  # characters of what a program is given
+_MAX_REPAIRS, _MAX_REPAIR = 8, 200
 _programs = ProgramCache()
 
 
@@ -44,8 +45,6 @@ def check_source(js: object, policy: ExecutionPolicy) -> str:
             f"the program has {size} bytes; max_source_bytes is {policy.max_source_bytes}",
             details={"bytes": size, "max_bytes": policy.max_source_bytes},
         )
-    if problems := fence_problems(js):
-        raise syntax_error(problems)
     return well_formed(js)
 
 
@@ -80,6 +79,7 @@ class ProgramChecker:
         self._alters = alters
         self._keeps = keeps
         self._rules = (profile.static_rules, compares, alters)
+        self._facts: Facts | None = None
         self._doing: Awaitable[None] | None = None  # what the tools have to do before they are compared
         self._changes = False  # the tools by that
         self._key = program_key(source, profile.name)
@@ -97,6 +97,7 @@ class ProgramChecker:
 
         ``size`` is how many bytes the worker has said it in.
         """
+        self._facts = facts
         if js == self._source:
             js = self._source  # nothing was stripped of it, and it is kept once
         if (found := self._found()) is not None:
@@ -113,6 +114,13 @@ class ProgramChecker:
         accepted = ProgramAccepted(js, self._given_json(facts), with_places=self._catalog.may_ask)
         self._keep(accepted)
         return accepted
+
+    @property
+    def repairs(self) -> tuple[str, ...]:
+        """What was done to the text so that it is the program that was meant, as the worker says."""
+        facts = self._facts if self._facts is not None or self.known is None else self.known.facts
+        said = list_or_empty(mapping_or_empty(facts).get("repairs"))[:_MAX_REPAIRS]
+        return tuple(one_line(note, _MAX_REPAIR) for note in said if isinstance(note, str))
 
     def preparation(self, facts: Facts | None) -> Awaitable[None] | None:
         """Return what the tools have to do before `check`, if there is anything."""
@@ -142,8 +150,13 @@ class ProgramChecker:
         given, added = self._given, self._catalog.given_for(facts)
         if added is not None:
             given = added if given is None else {**given, **added}
-        if (last := two_counts(mapping_or_empty(facts).get("last"))) is not None:
+        said = mapping_or_empty(facts)
+        if (last := two_counts(said.get("last"))) is not None:
             given = {**(given or {}), "last": last}
+        if (ends := said.get("ends")) in ENDS:
+            given = {**(given or {}), "ends": ends}
+        if (moved := place_rows(said.get("places"))) is not None:
+            given = {**(given or {}), "places": moved}
         return None if given is None else canonical_object(given)
 
     def _refused(self, facts: Facts | None) -> ProgramRefused | None:

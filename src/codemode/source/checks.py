@@ -69,16 +69,6 @@ def check_program(
     return sorted(islice(found, MAX_PROBLEMS), key=lambda problem: (problem["line"], problem["column"]))
 
 
-def fence_problems(js: str) -> list[ProgramProblem]:
-    """The problem of a program inside a Markdown fence; no program can begin with three backticks."""
-    body = js.lstrip()
-    if not body.startswith("```"):
-        return []
-    before = js[: len(js) - len(body)]
-    place = {"line": before.count("\n") + 1, "column": len(before) - before.rfind("\n")}
-    return [problem_at(place, "remove the ``` fence: a program is plain JavaScript, without Markdown around it")]
-
-
 def _module_problems(facts: Any) -> Iterator[ProgramProblem]:
     for use in placed_items(facts, "modules"):
         message = MODULE_USES.get(kind) if isinstance(kind := use.get("kind"), str) else None

@@ -52,7 +52,8 @@ class Trace(Event):
     """A whole invocation: every bridge request in the order in which they ended, and the console output.
 
     ``source_bytes`` counts the program, ``result_bytes`` the JSON text that it returned. ``tool_kind`` and
-    ``tool_input_kind`` are those of `InvocationStarted`.
+    ``tool_input_kind`` are those of `InvocationStarted`. ``notes`` say what was done to
+    the program's text before it ran.
     """
 
     status: Literal["completed", "failed", "interrupted"]
@@ -67,12 +68,14 @@ class Trace(Event):
     error: BaseException | None = None
     tool_kind: str | None = None
     tool_input_kind: str | None = None
+    notes: tuple[str, ...] | None = None
 
     def to_text(self) -> str:
         """Return an aligned timeline for a terminal: why it failed, and each call with its input, shortened."""
         head = [f"{self.status} in {self.duration_ms:.1f} ms, {counted(len(self.bridge_requests), 'call')}"]
         if self.error is not None:
             head.append("  " + _reason(self.error))
+        head += [f"  note: {note}" for note in self.notes or ()]
         rows = [_timeline_row(request, self.started_at_ms) for request in self.bridge_requests]
         return "\n".join([*head, *("  " + line for line in aligned(rows))])
 

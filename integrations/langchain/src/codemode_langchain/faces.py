@@ -22,6 +22,7 @@ from pydantic import PrivateAttr
 
 from codemode import CodeModeOptions, ToolCallContext, WorkerPool
 from codemode.plugins import (
+    PROGRAM_FIELDS,
     ImpossibleNameError,
     Listing,
     WrongTypeError,
@@ -29,6 +30,7 @@ from codemode.plugins import (
     check_name,
     check_pool,
     log_left_out,
+    with_program_field,
 )
 
 from .approvals import Approvals
@@ -125,7 +127,7 @@ class OuterTool(BaseTool):
 
     def run(self, tool_input: Any, *args: Any, tool_call_id: str | None = None, **settings: Any) -> Any:
         """Run as every tool does; the id of the call names the nested calls."""
-        token = _tool_call_id.set(tool_call_id)
+        token, tool_input = _tool_call_id.set(tool_call_id), self._with_program(tool_input)
         try:
             return super().run(tool_input, *args, tool_call_id=tool_call_id, **settings)
         finally:
@@ -133,11 +135,15 @@ class OuterTool(BaseTool):
 
     async def arun(self, tool_input: Any, *args: Any, tool_call_id: str | None = None, **settings: Any) -> Any:
         """Run as every tool does; the id of the call names the nested calls."""
-        token = _tool_call_id.set(tool_call_id)
+        token, tool_input = _tool_call_id.set(tool_call_id), self._with_program(tool_input)
         try:
             return await super().arun(tool_input, *args, tool_call_id=tool_call_id, **settings)
         finally:
             _tool_call_id.reset(token)
+
+    def _with_program(self, tool_input: Any) -> Any:
+        field = next((name for name in PROGRAM_FIELDS if name in self.args), None)
+        return tool_input if field is None else with_program_field(tool_input, field)
 
     def _perform(self, call: OuterCall) -> Any:
         segments = self._segments(call)

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from codemode import CodeModeOptions, Tool, ToolCallContext, WorkerPool
 from codemode import create_code_mode_tool as create_core_tool
-from codemode.plugins import Listing, check_pool
+from codemode.plugins import Listing, check_pool, with_program_field
 
 from . import sdk
 from .approvals import ApprovalRules, Approvals
@@ -223,7 +223,7 @@ def _program_in(arguments: str) -> str | None:
         given: Any = json.loads(arguments)
     except ValueError:
         return None
-    said = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
+    said = cast("dict[str, Any]", with_program_field(given, "js") if isinstance(given, dict) else {})
     js = said.get("js")
     return js if isinstance(js, str) and len(said) == 1 else None
 

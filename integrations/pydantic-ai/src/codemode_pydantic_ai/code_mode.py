@@ -7,9 +7,9 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
-from pydantic import TypeAdapter
+from pydantic import BeforeValidator, TypeAdapter
 from pydantic_ai import RunContext, Tool
 from pydantic_ai.tools import AgentDepsT, ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
@@ -18,7 +18,7 @@ from typing_extensions import TypedDict
 import codemode
 from codemode import CodeModeOptions, CodeModeTool, Interrupt, WorkerPool
 from codemode import create_code_mode_tool as create_core_tool
-from codemode.plugins import Listing, OpenedContinuation, forkable_lock
+from codemode.plugins import Listing, OpenedContinuation, forkable_lock, with_program_field
 
 from .content import object_of
 from .conversation_state import ConversationStates
@@ -39,7 +39,11 @@ class _Input(TypedDict):
     js: str
 
 
-_INPUT = TypeAdapter(_Input)
+def _named(given: Any) -> Any:
+    return with_program_field(given, "js")
+
+
+_INPUT: TypeAdapter[_Input] = TypeAdapter(Annotated[_Input, BeforeValidator(_named)])
 
 
 class CodeModeFace:

@@ -37,6 +37,8 @@ PARTS = (
     "names",
     "parse",
     "places",
+    "program_ending",
+    "program_repair",
     "read_places",
     "rereading",
     "result_reads",
@@ -64,7 +66,11 @@ def load(site_paths: list[str], clock: Callable[[], float] | None = None) -> Ana
     `import()` loads, and which members of a namespace must be functions; beside them ``"asked"``, the text of which the
     engine says whether it is a module. Of one that keeps the value of its last statement ``"last": [offset, length]``
     says what was put before that, in UTF-16 units behind the prefix.
-    Its attribute ``corrected(line, text, deadline_ms)`` is `read_places.ReadPlaces.corrected`.
+    Where the value of the last statement is the result of a program that returns nothing, ``"ends"`` says what to do
+    with it (`program_ending`), and ``"repairs"`` lists what was done to the text or is done at the end.
+    Its attribute ``repaired(text, deadline_ms, found)`` returns the program that was meant, where ``found`` says that
+    the text is none (`program_repair`), and ``moved_back(found, repair, text)`` puts what was found of that in the
+    places of the text. Its attribute ``corrected(line, text, deadline_ms)`` is `read_places.ReadPlaces.corrected`.
     Lines and columns are 1-based; columns count UTF-16 units. Raises ImportError when the parser is missing.
     """
     house = __package__ or _house()
@@ -81,15 +87,13 @@ def load(site_paths: list[str], clock: Callable[[], float] | None = None) -> Ana
     def within(deadline_ms: int) -> Callable[[bytes], Tree | None]:
         return partial(parse.parse, parser, end=now() + deadline_ms / 1000, clock=now)
 
+    def repaired(text: str, deadline_ms: int, found: dict[str, Any]) -> Any:
+        return _repaired(parts, text, within(deadline_ms), found)
+
     def corrected(line: str, text: str, deadline_ms: int) -> str:
         return read_places.corrected(line, text, within(deadline_ms))
 
-    def analyse(
-        text: str,
-        deadline_ms: int,
-        face: int = PLAIN,
-        is_rehearsal: bool = False,
-    ) -> dict[str, Any]:
+    def analyse(text: str, deadline_ms: int, face: int = PLAIN, is_rehearsal: bool = False) -> dict[str, Any]:
         in_time = within(deadline_ms)
         if face == MODULE:
             return modules.analyse(text, in_time, is_rehearsal=is_rehearsal)
@@ -99,7 +103,8 @@ def load(site_paths: list[str], clock: Callable[[], float] | None = None) -> Ana
 
     walk.prepare()
     modules.prepare()
-    setattr(analyse, "corrected", corrected)  # noqa: B010 - a function has no such attribute for type checkers
+    attributes = {"corrected": corrected, "repaired": repaired, "moved_back": parts["program_repair"].moved_back}
+    vars(analyse).update(attributes)
     return analyse
 
 
@@ -131,9 +136,40 @@ def _function_body(
         return {"problems": placed(data, problems)}
     found = listeners.facts(partial(edits.code_of, data, stripper.gaps))
     found["modules"] = [use for use in found["modules"] if not stripper.is_only_type(use["at"])]
-    if (last := parts["last_expression"].last_expression(tree, data)) is not None:
-        found["last"] = [parts["places"].utf16_length(data[:at]) for at in last]
+    length = parts["places"].utf16_length
+    ending = parts["program_ending"].ending(tree, data)
+    last = parts["last_expression"].last_expression(tree, data) if ending is None else ending.last
+    if last is not None:
+        found["last"] = [length(data[:at]) for at in last]
+    if ending is not None:
+        found["ends"] = ending.ends
+        if ending.note:
+            found["repairs"] = [ending.note]
+        if ending.name:
+            start = length(data) + 2
+            blanked, found["last"] = f"{blanked}\n;{ending.name}", [start, start + len(ending.name)]
     return {"js": blanked, "facts": found | {kind: placed(data, found[kind]) for kind in PLACED if found.get(kind)}}
+
+
+def _repaired(parts: dict[str, Any], text: str, parse: Callable[[bytes], Tree | None], found: dict[str, Any]) -> Any:
+    repair, facts = parts["program_repair"], found.get("facts")
+    if facts is not None and not repair.may_need_repair(text):
+        exports = [use for use in facts.get("modules", ()) if use["kind"] == "export"]
+        return repair.without_exports(text, exports) if exports else None
+
+    def tree_of(text: str) -> Tree | None:
+        tree = parse(text.encode())
+        return None if tree is None or parts["parse"].first_error(tree, text.encode()) is not None else tree
+
+    def parses(text: str) -> bool:
+        return tree_of(text) is not None
+
+    def in_comment(text: str, at: int) -> bool:
+        tree, byte = tree_of(text), len(text[:at].encode())
+        node = None if tree is None else tree.root_node.descendant_for_byte_range(byte, byte)
+        return node is not None and node.type == "comment"
+
+    return repair.repaired(text, parses, in_comment)
 
 
 def _unclear(text: str, blanked: str, place: dict[str, Any], *, is_ambiguous: bool) -> dict[str, Any]:

@@ -67,11 +67,16 @@ class ModuleAnalysis:
         if stripper.problems:
             return {"problems": self._problems(data, stripper.problems)}
         # A program that names the result gives one itself.
-        last = None if RESULT in data else self._parts["last_expression"].last_expression(tree, data)
-        program = _Program(self._parts, data, listeners, last)
+        ending = last = None
+        if RESULT not in data:
+            ending = self._parts["program_ending"].ending_of_module(tree, data)
+            last = self._parts["last_expression"].last_expression(tree, data) if ending is None else ending.last
+        program = _Program(self._parts, data, listeners, last, ending)
         if program.is_doubtful():
             return {"js": text, "asked": asked, "facts": None}
         facts: dict[str, Any] = {"calls": [], "modules": [], "shadowed": False, "module": program.facts()}
+        if program.ending is not None and program.ending.note:
+            facts["repairs"] = [program.ending.note]
         js = program.prefix + self._parts["edits"].blanked_text(data, program.gaps)
         return {"js": js, "asked": asked, "facts": facts, **program.keeping_last(js)}
 
@@ -117,10 +122,13 @@ class _Listeners:
 class _Program:
     """One program that was walked: its ``gaps``, the ``prefix`` that stands in front of it, and its facts.
 
-    ``last`` is where the expression stands that is its last statement, of which the value is kept.
+    ``last`` is where the expression stands that is its last statement, of which the value is kept. ``ending`` says what
+    becomes of that, or of what the program exports, where it gives no result itself.
     """
 
-    def __init__(self, parts: dict[str, Any], data: bytes, listeners: _Listeners, last: tuple[int, int] | None) -> None:
+    def __init__(
+        self, parts: dict[str, Any], data: bytes, listeners: _Listeners, last: tuple[int, int] | None, ending: Any
+    ) -> None:
         self._parts, self._data, self._listeners = parts, data, listeners
         modules, names = listeners.modules, parts["module_text"].Names(data.decode())
         self._loads = self._live_loads()
@@ -139,7 +147,9 @@ class _Program:
         self._code = parts["places"].with_plain_blanks(parts["edits"].code_of(data, self.gaps)) if is_read else b""
         self._doubt = self._first_doubt() if self._code else None
         self._last = last if self._doubt is None else None
-        last_name = "" if self._last is None else names.last_name()
+        self.ending = ending if self._doubt is None else None
+        last_name = "" if self._last is None and self.ending is None else names.last_name()
+        self._last_name = last_name
         self._keeping = f"{last_name}.value=("
         self._take = names.global_name() if modules.bindings or self._loads or last_name else None
         self.prefix = ""
@@ -164,9 +174,15 @@ class _Program:
 
     def keeping_last(self, js: str) -> dict[str, str]:
         """``{"keeping"}``: ``js`` with what keeps the value of the last statement, where that is an expression."""
-        if self._last is None:
+        if self.ending is not None and self.ending.name:
+            return {"keeping": f"{js}\n;{self._last_name}.value={self.ending.name};"}
+        place = self._last if self.ending is None or self.ending.export is None else self.ending.export
+        if place is None:
             return {}
-        start, end = (len(self.prefix) + self._characters(at) for at in self._last)
+        start, end = (len(self.prefix) + self._characters(at) for at in place)
+        if self.ending is not None and self.ending.export is not None:
+            assigning = f"{self._last_name}.value=".ljust(end - start)
+            return {"keeping": f"{js[:start]}{assigning}{js[end:]}"} if len(assigning) == end - start else {}
         return {"keeping": f"{js[:start]}{self._keeping}{js[start:end]}){js[end:]}"}
 
     def _characters(self, at: int) -> int:
@@ -192,6 +208,8 @@ class _Program:
         if self._last is not None:
             at = self._parts["places"].utf16_length(self._data[: self._last[0]])
             facts["last"] = [at, len(self._keeping)]
+        if self.ending is not None:
+            facts |= {"last": facts.get("last", [0, 0]), "ends": self.ending.ends}
         return facts
 
     def _imports(self, plain: bytes) -> list[dict[str, Any]]:

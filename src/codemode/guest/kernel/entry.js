@@ -97,6 +97,24 @@ const endDrained = () => {
   }
 };
 
+// A program that returns nothing may be one function, or call one as its last statement: what that gives is its result.
+const usesLast = () => (isModule() ? moduleGiven.ends : given.ends);
+const programEnded = (value) => {
+  const ends = usesLast();
+  if (value !== undefined || ends === undefined || lastValue === undefined) return programReturned(value);
+  try {
+    let last = lastValue.object.value;
+    lastValue.object.value = undefined;
+    if (ends === "call" && typeof last === "function") {
+      if (last.length > 1) return programReturned(value);
+      last = apply(last, undefined, last.length === 1 ? [G.tools] : []);
+    }
+    then(new NativePromise((resolve) => resolve(last)), programReturned, programThrew);
+  } catch (error) {
+    programThrew(error);
+  }
+};
+
 // The program is the body of an async function. Its own text must be all of what was evaluated: a program that closes
 // the function early would otherwise run statements outside it.
 const compile = (source) => {
@@ -163,6 +181,7 @@ const lastPlace = (text) => {
 };
 const isSpace = (unit) => unit <= 0x20 || unit === 0x2028 || unit === 0x2029;
 const withoutOurs = (error) => {
+  if (given.places !== undefined) return error;
   const found = matchIn(PROGRAM_ROW, guestStack(safeRead(error, "stack", MAX_STACK)));
   if (found === null || parseInteger(found[1], 10) <= lastPlace(programText).row) return error;
   let length = programText.length;
@@ -197,7 +216,7 @@ const run = (config) => {
     return "ok";
   }
   if (config.compile_only === true) end("V", resultJson(undefined, ""));
-  else then((ownPromise = apply(program, undefined, wrapperArguments)), programReturned, programThrew);
+  else then((ownPromise = apply(program, undefined, wrapperArguments)), programEnded, programThrew);
   return "ok";
 };
 
@@ -225,7 +244,7 @@ const isLostForMemory = () => unanswered === 0 && (isModule() || tellsOfMemory) 
 const watch = (promise, isFull) => {
   wasFull = isFull;
   try {
-    then(promise, () => programReturned(G.__codemode_result__), programThrew);
+    then(promise, () => programEnded(G.__codemode_result__), programThrew);
   } catch (error) {
     endFenced(error, "");
   }
@@ -252,7 +271,7 @@ const drain = () => {
   if (returned !== undefined && inFlight === 0 && questions === 0) endDrained();
   if (mayBeForgotten()) {
     hasAsked = true;
-    then(ownPromise, programReturned, programThrew);
+    then(ownPromise, programEnded, programThrew);
     return AGAIN;
   }
   if (!finished && isLostForMemory()) endFenced(lostForMemory, tellsOfMemory ? MEMORY_ORIGIN : "");

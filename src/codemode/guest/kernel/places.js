@@ -22,7 +22,10 @@ const placeMembers = () => {
   const found = readFrames();
   for (let i = 0; i < found.length; i++) {
     const row = lineOf(found[i]);
-    if (row > 0 && row < KERNEL_LINE) return ',"line":' + row + ',"column":' + guestColumn(row, columnOf(found[i]));
+    if (row > 0 && row < KERNEL_LINE) {
+      const place = placeInSource(row, guestColumn(row, columnOf(found[i])));
+      return ',"line":' + place[0] + ',"column":' + place[1];
+    }
   }
   return "";
 };

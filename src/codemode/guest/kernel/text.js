@@ -88,6 +88,21 @@ const authorsColumn = (row, column) => {
   return column > lastValue.column + lastValue.length ? column - lastValue.length : lastValue.column + 1;
 };
 
+// Where the model's text has a place of the program that was taken out of it: rows of four numbers, in order, hold from
+// their line and column on. Without them it has it at the same place.
+const placeInSource = (row, column) => {
+  const rows = given.places;
+  if (rows === undefined) return [row, column];
+  let low = 0, high = rows.length;
+  while (low < high) {
+    const middle = (low + high) >> 1, at = rows[middle];
+    if (at[0] < row || (at[0] === row && at[1] <= column)) low = middle + 1;
+    else high = middle;
+  }
+  const found = rows[low === 0 ? 0 : low - 1];
+  return [found[2], found[0] === row ? found[3] + column - found[1] : found[3]];
+};
+
 // A column of the engine's as the model knows it.
 const guestColumn = (row, engineColumn) => {
   const column = authorsColumn(row, engineColumn);
@@ -104,10 +119,10 @@ const guestFrame = (line) => {
   if (second < 0) return "";
   const row = parseInteger(slice(line, mark + 8, second), 10);
   if (!(row < KERNEL_LINE)) return "";
-  const column = guestColumn(row, parseInteger(slice(line, second + 1), 10));
+  const place = placeInSource(row, guestColumn(row, parseInteger(slice(line, second + 1), 10)));
   const head = slice(line, 0, mark);
   const tail = lastIndexOf(head, "(") >= 0 ? ")" : "";
-  return head + "program.js:" + row + ":" + column + tail;
+  return head + "program.js:" + place[0] + ":" + place[1] + tail;
 };
 
 // Only the guest's own frames: kernel and native frames say nothing about the model's source.

@@ -14,6 +14,7 @@ from ...errors import CodeModeSerializationError
 from ...host import steps
 from ...host.threads import LARGE_CHARACTERS, run_check
 from ...options.checked_fields import mapping_or_none
+from ...source.program_input import with_program_field
 from .catalog import CodeCallCatalog
 from .inputs import InputReader
 
@@ -64,6 +65,8 @@ async def asked_to_execute(
     if script_context is None and is_object(given) and len(given) == 1 and isinstance(given.get("script"), str):
         return given["script"], _GIVEN  # as most are; below all else is read, and what is wrong told
 
+    given = with_program_field(given, "script")
+
     def read() -> tuple[str, Mapping[str, Any]]:
         request = _read_execute(meta_tool, given, script_context)
         return request.script, request.given(catalog)
@@ -74,6 +77,7 @@ async def asked_to_execute(
 
 def script_in(given: Any) -> str:
     """Return the script of an input that may be wrong; nothing where there is none."""
+    given = with_program_field(given, "script")
     script = given.get("script") if is_mapping(given) else None
     return script if isinstance(script, str) else ""
 

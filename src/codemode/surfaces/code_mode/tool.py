@@ -18,6 +18,7 @@ from ...run.large_results import is_beyond
 from ...run.optional_parts import binding_of, fetch_line, require_optional_parts
 from ...run.starting import load_continuations, load_execution, prepared, started
 from ...run.state_places import StatePlace, place_of
+from ...source.program_input import with_program_field
 from ...tools.catalog import Catalog
 from ...tools.collecting import collect_tools
 from ...tools.undeclared import compile_all
@@ -289,7 +290,7 @@ def create_code_mode_tool(
 
 def program_of(value: object) -> str:
     """Return the program in a tool input. Raises `CodeModeToolError` for anything but ``{"js": string}``."""
-    given: Any = value
+    given: Any = with_program_field(value, "js")
     is_mapping = type(value) is dict or isinstance(value, Mapping)
     if is_mapping and isinstance(js := given.get("js"), str) and len(given) == 1:
         return js

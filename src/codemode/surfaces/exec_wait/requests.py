@@ -9,6 +9,7 @@ from typing import Any
 
 from ...data.narrowing import is_mapping
 from ...options.parts import MAX_SOURCE_BYTES
+from ...source.program_input import with_program_field
 from .kinds import default_language
 from .options import LANGUAGES, ExecWaitOptions
 from .waiting_run import RUN_PREFIX
@@ -50,6 +51,8 @@ def read_exec(given: Any, options: ExecWaitOptions, max_source_bytes: int = MAX_
 
     What is longer than any program may be is refused here, for whatever looks at a text takes as long as it is.
     """
+    if not (is_mapping(given) and "command" in given):
+        given = with_program_field(given, "code")
     fields = _fields(given, ("code", "command", "language"), "exec takes {code, language?}")
     code, command = fields.get("code"), fields.get("command")
     for name, value in (("code", code), ("command", command)):

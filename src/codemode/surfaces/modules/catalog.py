@@ -121,7 +121,7 @@ class ModuleCatalog:
         module = read_module_facts(facts)
         paths = tuple(path for path in module.paths() if path in self._by_path)
         imports = tuple(one.specifier for one in module.imports)
-        key = (module.prefix, module.take, imports, paths, module.wants_all, module.last)
+        key = (module.prefix, module.take, imports, paths, module.wants_all, module.last, module.ends)
         kept = self._given.get(key)
         if kept is None:
             kept = WrittenObject(
@@ -131,6 +131,7 @@ class ModuleCatalog:
                 servers={path: self._entry(self._by_path[path]) for path in paths},
                 all=module.wants_all,
                 **({"last": list(module.last)} if module.last else {}),
+                **({"ends": module.ends} if module.ends else {}),
             )
             with self._lock:
                 if len(self._given) >= _MOST_GIVEN:

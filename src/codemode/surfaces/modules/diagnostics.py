@@ -47,6 +47,7 @@ _MALFORMED = "the decision about a call could not be read: the call did not run,
 def diagnostics_of(outcome: RunOutcome, policy: ExecutionPolicy) -> list[Diagnostic]:
     """Return what a model is told of a run beside its result."""
     said = [] if outcome.error is None else of_error(outcome.error, policy, outcome.trace and outcome.trace.duration_ms)
+    said += [diagnostic("info", "PROGRAM_REPAIRED", note) for note in outcome.warnings]
     if outcome.returned_nothing:
         said.append(diagnostic("info", "NO_RESULT", no_result_text(outcome, "", _ASSIGN, shows_console=False)))
     return [*said, *_of_abandoned([_IN_PROGRAMS.get(call["name"], call["name"]) for call in outcome.abandoned])]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from ...data.narrowing import is_array, list_or_empty, mapping_or_empty, two_counts
+from ...data.narrowing import ENDS, is_array, list_or_empty, mapping_or_empty, two_counts
 from .names import MODULE_OF_DISCOVERY, path_of
 
 _MAX_ITEMS = 4_096
@@ -45,7 +45,7 @@ class CallFact:
 
 @dataclass(frozen=True, slots=True)
 class ModuleFacts:
-    """What is known of one module. ``prefix``, ``take`` and ``last`` go to the guest as they came.
+    """What is known of one module. ``prefix``, ``take``, ``last`` and ``ends`` go to the guest as they came.
 
     ``dynamic`` are literal specifiers of `import()`; ``is_open``: it has one that is no literal.
     """
@@ -57,6 +57,7 @@ class ModuleFacts:
     is_open: bool
     calls: tuple[CallFact, ...]
     last: tuple[int, ...] = ()
+    ends: str = ""
 
     @property
     def wants_all(self) -> bool:
@@ -86,6 +87,7 @@ def read_module_facts(facts: Any) -> ModuleFacts:
         is_open=None in dynamic,
         calls=tuple(_calls(said.get("namespace_calls"))),
         last=tuple(two_counts(said.get("last")) or ()),
+        ends=ends if (ends := said.get("ends")) in ENDS else "",
     )
 
 

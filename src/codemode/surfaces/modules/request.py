@@ -8,6 +8,7 @@ from typing import Any
 from ...data.narrowing import is_mapping, is_object, is_sequence
 from ...data.records import record
 from ...schemas.compiled import json_type
+from ...source.program_input import with_program_field
 from .diagnostic import Diagnostic, diagnostic
 from .limits import LEAST, WIRE_NAMES, RunLimits
 from .options import RunOptions
@@ -31,6 +32,7 @@ def read_request(given: Any, options: RunOptions) -> RunRequest | list[Diagnosti
     """Return what is asked for, or the diagnostics of a request that cannot be understood."""
     if is_object(given) and len(given) == 1 and isinstance(only := given.get("code"), str):
         return RunRequest(only, None, (), ())  # as most are
+    given = with_program_field(given, "code")
     if not is_mapping(given):
         return [_wrong("", f"the input must be an object, got {json_type(given)}")]
     code, limits, capabilities = given.get("code"), given.get("limits"), given.get("requestedCapabilities")

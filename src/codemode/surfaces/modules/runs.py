@@ -155,7 +155,12 @@ class Runs:
         if outcome.interrupt is not None:
             return outcome.interrupt
         if outcome.error is None and not (
-            outcome.abandoned or outcome.returned_nothing or notes or capabilities or isinstance(view, RunView)
+            outcome.abandoned
+            or outcome.returned_nothing
+            or outcome.warnings
+            or notes
+            or capabilities
+            or isinstance(view, RunView)
         ):
             return response_of(outcome, ())
         policy = self._usual.execution_policy if outcome.error is None else self._policy(limits)

@@ -34,7 +34,7 @@ def read(**given: Any) -> RunRequest:
         ("code", [""]),
         ([], [""]),
         ({}, ["/code"]),
-        ({"js": "1"}, ["/code"]),
+        ({"javascript": "1"}, ["/code"]),
         ({"code": None}, ["/code"]),
         ({"code": 5}, ["/code"]),
         ({"code": ["a"]}, ["/code"]),
