@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -66,11 +66,22 @@ class Progress:
 
 
 class Calls:
-    """Performs calls on whatever connection its server has."""
+    """Performs calls on whatever connection its server has.
+
+    ``confirm`` is awaited with the connection and the tool before a call is sent on it, and raises to refuse the call.
+    """
 
     def __init__(
-        self, config: ServerConfig, hooks: UpstreamHooks, secrets: Secrets, link: Link, asking: Asking
+        self,
+        config: ServerConfig,
+        hooks: UpstreamHooks,
+        secrets: Secrets,
+        link: Link,
+        asking: Asking,
+        *,
+        confirm: Callable[[Connection, str], Awaitable[None]] | None = None,
     ) -> None:
+        self._confirm = confirm
         self._config = config
         self._secrets = secrets
         self._link = link
@@ -125,6 +136,8 @@ class Calls:
         for attempt in range(_MAX_ATTEMPTS):
             connection = await self._link.connection()
             try:
+                if self._confirm is not None:
+                    await self._confirm(connection, name)
                 with self._asking.during(context, self._config.timeout_ms / 1000) as clock:
                     headers = mirrored(connection, tool, arguments)
                     return await self._rounds(connection, name, arguments, context, clock, headers)

@@ -117,3 +117,14 @@ async def _require_spared(config: ServerConfig, tool: types.Tool, hooks: Upstrea
             code=TOOLS_CHANGED,
             details={"tool_name": tool.name},
         )
+
+
+def changed_tool(config: ServerConfig, name: str, *, is_listed: bool) -> CodeModeToolError:
+    """Return the error for a call of a tool that ``pin: "block"`` keeps from running."""
+    why = "has changed since it was first used" if is_listed else "is not among the tools that its server lists now"
+    then = "; the user has to look at the difference first (`codemode mcp pins`)" if is_listed else ""
+    return CodeModeToolError(
+        f"{name!r} of server {config.name!r} {why}: this call did not run{then}",
+        code=TOOLS_CHANGED,
+        details={"tool_name": name},
+    )

@@ -34,7 +34,7 @@ from .listening import Listening
 from .listing import Listing, PageRefusedError, listed_tools
 from .log_levels import LogLevel
 from .losses import Lost, UpstreamFailure
-from .offered import allowed, may_be_repeated, offered_tools
+from .offered import allowed, changed_tool, may_be_repeated, offered_tools
 
 POLL_SECONDS = 60.0
 _LEAST_POLL_SECONDS = 5.0
@@ -64,6 +64,8 @@ class Upstream:
         self._is_stale = True
         self._listed_on: Connection | None = None
         self._listing_now = asyncio.Lock()
+        self._lists_begun = 0
+        self._permitted: tuple[Any, frozenset[str]] = (None, frozenset())
         self._not_listed: str | None = None
         self._given_up: Exception | None = None
         self.pattern_notes: tuple[str, ...] = ()
@@ -71,7 +73,8 @@ class Upstream:
         self._listening = Listening()
         self._log_level = LogLevel(lambda: hooks.log_level(config))
         self._background: set[asyncio.Task[None]] = set()
-        self._calls = Calls(config, hooks, secrets, self._link, self._asking)
+        confirm = self._require_pinned if config.pin == "block" else None
+        self._calls = Calls(config, hooks, secrets, self._link, self._asking, confirm=confirm)
 
     def __repr__(self) -> str:
         return f"<Upstream {self.config.name!r}: {self.state}>"
@@ -189,7 +192,10 @@ class Upstream:
             raise self._given_up
         if self._listing is None or self._is_stale:
             await self.refresh()
-        shown = await self._hooks.listed(self.config, allowed(self.config, self.listed))
+        shown = await self._hooks.listed(self.config, listed := allowed(self.config, self.listed))
+        if self.config.pin == "block" and self._listed_on is None and len(shown) < len(listed):
+            await self.refresh()  # a list kept on disk withholds tools: the server may have changed back
+            shown = await self._hooks.listed(self.config, allowed(self.config, self.listed))
         return await offered_tools(self.config, shown, self._hooks, self._offered, self._now)
 
     def give_up(self, error: Exception) -> None:
@@ -220,6 +226,41 @@ class Upstream:
                 if self._is_stale or self._listed_on is not connection:
                     await self._list_or_say()
         return self._by_name.get(name)
+
+    async def _require_pinned(self, connection: Connection, name: str) -> None:
+        """Raise unless the server defines a tool, on the connection of its call, as the user has approved it.
+
+        A list is enough until the server announces a change; one that announces none is listed before each call.
+        """
+        begun = self._lists_begun
+        async with self._listing_now:  # a list under way may be the answer to a change
+            if self._needs_list(connection, begun):  # calls that wait together share one list
+                await self._list_for_call(connection)
+        version = (self._listing and self._listing.digest, self._hooks.changes(self.config))
+        if self._permitted[0] != version:
+            try:
+                shown = await self._hooks.listed(self.config, allowed(self.config, self.listed))
+            except OSError as error:
+                _log.warning("no tool of server %r is called: %s", self.config.name, error)
+                raise self._link.error("what its tools were at their first use cannot be read") from None
+            self._permitted = (version, frozenset(tool.name for tool in shown))
+        if name not in self._permitted[1]:
+            raise changed_tool(self.config, name, is_listed=name in self._by_name)
+
+    def _needs_list(self, connection: Connection, begun: int) -> bool:
+        if self._is_stale or self._listed_on is not connection:
+            return True
+        return self._is_polled(connection) and self._lists_begun == begun
+
+    async def _list_for_call(self, connection: Connection) -> None:
+        """List the tools before a call on the same connection. Raises `Lost`, for a call that was not sent."""
+        try:
+            await self._list(connection)
+        except LostRequestError as error:
+            error.lost.never_arrived = True
+            raise error.lost from None
+        except MCPError as error:
+            raise self._unlisted(error.error.message) from None
 
     async def stop(self) -> None:
         """End it until it is needed again."""
@@ -299,6 +340,7 @@ class Upstream:
 
     async def _list(self, connection: Connection) -> None:
         was_stale, self._is_stale = self._is_stale, False
+        self._lists_begun += 1
         try:
             listing = await self._listed(connection)
         except BaseException:
