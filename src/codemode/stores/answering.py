@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from ..host.cancellation import to_its_end
 from . import deciding, leasing
@@ -22,7 +22,7 @@ from .applying import (
     written,
 )
 from .audit import By
-from .errors import StoreError
+from .errors import RequestSuperseded, StoreError
 from .keeping import said_by
 from .owners import new_owner
 from .session import Database, Session
@@ -30,6 +30,7 @@ from .states import record_after
 from .values import ALL_TENANTS, LEASE_MS, Lease, Tenant
 
 _LOOK_SECONDS = 0.5
+ClaimedT = TypeVar("ClaimedT")
 
 
 class Answering(ABC):
@@ -60,6 +61,8 @@ class Answering(ABC):
                 if lease is None:
                     await watch.wait(_LOOK_SECONDS)
                     continue
+                if isinstance(lease, RequestSuperseded):
+                    raise lease
                 result = await self._resumed(lease, resume, interrupt_id)
                 if interrupt_id in lease.resolutions:
                     return result
@@ -83,14 +86,15 @@ class Answering(ABC):
         return result
 
     async def _write_claim(
-        self, work: Callable[[Session], Lease | None], refusals: Mapping[str, str] | None = None
-    ) -> Lease | None:
+        self, work: Callable[[Session], ClaimedT], refusals: Mapping[str, str] | None = None
+    ) -> ClaimedT:
         attempt = asyncio.ensure_future(self._write(work))
         try:
             return await to_its_end(attempt)
         except asyncio.CancelledError:
             # The thread went on, and what it claimed would be nobody's until the lease is over.
-            if not attempt.cancelled() and attempt.exception() is None and (lease := attempt.result()) is not None:
+            lease = None if attempt.cancelled() or attempt.exception() is not None else attempt.result()
+            if isinstance(lease, Lease):
                 await self.release(lease, refusals=refusals)
             raise
 
@@ -122,8 +126,8 @@ class Answering(ABC):
 
 def _decide_and_claim(
     session: Session, answers: Mapping[str, Answer], by: By, tenant: Tenant, owner: str
-) -> Lease | None:
-    """Return a lease; None while somebody else has one."""
+) -> Lease | RequestSuperseded | None:
+    """Return a lease; None while somebody else has one. The error is returned, so that what it says stays written."""
     found, _ = deciding.named(session, list(answers), tenant)
     (one,) = found.values()
     statement = "SELECT state, ready_at_ms FROM codemode_records WHERE id = ?"
@@ -141,4 +145,9 @@ def _decide_and_claim(
         deciding.decide(session, answers, by, tenant, {})
     except deciding.NotChecked:
         return None
-    return leasing.claim(session, one.record_id, owner, LEASE_MS)
+    lease = leasing.claim(session, one.record_id, owner, LEASE_MS)
+    if lease is None and session.one(
+        "SELECT 1 FROM codemode_requests WHERE interrupt_id = ? AND state = 'waiting'", *answers
+    ):
+        return RequestSuperseded(f"{next(iter(answers))!r} was not answered: {leasing.CHANGED}")
+    return lease

@@ -10,7 +10,8 @@ from ..data.content import apart
 from ..data.json_values import encode_json
 from ..data.records import record as value
 from ..errors import CodeModeError, CodeModeSerializationError, Resumable
-from ..interrupts.interrupt import Interrupt
+from ..interrupts.interrupt import Interrupt, PendingRequest, same_json
+from .answers import asked, shown
 from .audit import MOST_IN_LINE, SYSTEM, By, content_digest, cut
 from .keeping import Kept, again, pause
 from .outcomes import error_text, value_text
@@ -22,6 +23,10 @@ from .values import LastResumed, Lease, StoredPause, Tenant
 _AGAIN_MS = 5_000
 _FIRST_RETRY_MS, _LAST_RETRY_MS = 5_000, 600_000
 _CLAIM_COLUMNS = f"{RECORD_COLUMNS}, interrupt, claim, resumed_by, resumed_at_ms"
+CHANGED = (
+    "the request was changed in the database before it was decided: it did not show what the program asks. It shows"
+    " that again now, and needs another decision"
+)
 
 
 def candidate(session: Session, tenant: Tenant, app: str | None) -> str | None:
@@ -37,8 +42,11 @@ def candidate(session: Session, tenant: Tenant, app: str | None) -> str | None:
     return None if found is None else found[0]
 
 
-def claim(session: Session, record_id: str, owner: str, lease_ms: int) -> Lease:
-    """Take a record that is ready, with all its answers; where somebody may have begun with some, with those alone."""
+def claim(session: Session, record_id: str, owner: str, lease_ms: int) -> Lease | None:
+    """Take a record that is ready, with all its answers; where somebody may have begun with some, with those alone.
+
+    None: a decided request does not show what its interrupt asks, and its answer was refused.
+    """
     row = session.one(f"SELECT {_CLAIM_COLUMNS} FROM codemode_records WHERE id = ?", record_id)
     if row is None:
         raise LookupError(record_id)
@@ -47,7 +55,12 @@ def claim(session: Session, record_id: str, owner: str, lease_ms: int) -> Lease:
     after = record_after(state, "claim", record_id)
     kept = requests_of(session, [record_id])
     is_takeover = state in OWNED or any(one.is_taken for one in kept)
-    taken = [one.request for one in kept if one.request.state == "decided" and (one.is_taken or not is_takeover)]
+    decided = [one for one in kept if one.request.state == "decided" and (one.is_taken or not is_takeover)]
+    interrupt = interrupt_of(text)
+    if changed := _changed_requests(decided, interrupt):
+        _refuse_changed(session, row, changed)
+        return None
+    taken = [one.request for one in decided]
     session.each(
         "UPDATE codemode_requests SET is_taken = 1 WHERE interrupt_id = ?", ((one.interrupt_id,) for one in taken)
     )
@@ -64,10 +77,63 @@ def claim(session: Session, record_id: str, owner: str, lease_ms: int) -> Lease:
         owner=owner,
         lease_ms=lease_ms,
         is_takeover=is_takeover,
-        interrupt=interrupt_of(text),
+        interrupt=interrupt,
         resolutions={one.interrupt_id: one.decision for one in taken},
         resumed_before=None if resumed_at_ms is None else LastResumed(resumed_by, resumed_at_ms),
     )
+
+
+def _changed_requests(decided: Sequence[KeptRequest], interrupt: Interrupt) -> list[tuple[KeptRequest, PendingRequest]]:
+    """Return the requests whose rows differ from what the interrupt asks, which is what would run.
+
+    Whoever resumes compares the interrupt with its signed continuation.
+    """
+    asked_now = {one.interrupt_id: one for one in interrupt.requests}
+    pairs = ((one, asked_now.get(one.request.interrupt_id)) for one in decided)
+    return [(one, pending) for one, pending in pairs if pending is not None and _is_changed(one, pending)]
+
+
+def _is_changed(kept: KeptRequest, pending: PendingRequest) -> bool:
+    request, (kind, given) = kept.request, asked(pending)
+    is_same = (request.kind, request.tool_name) == (kind, pending.tool_name) and same_json(request.input, given)
+    is_same = is_same and same_json(request.payload, dict(pending.payload)) and kept.shown == shown(pending)
+    place = None if request.line is None or request.column is None else (request.line, request.column)
+    return not is_same or place not in (None, pending.place)
+
+
+def _refuse_changed(session: Session, row: Row, changed: list[tuple[KeptRequest, PendingRequest]]) -> None:
+    """Show again what the program asks, and have it decided anew.
+
+    Of a takeover too: where somebody has begun with the answers, the guard knows, and refuses other ones.
+    """
+    record_id, state, tenant = row[0], cast("RecordState", row[2]), row[4]
+    for kept, pending in changed:
+        kind, given = asked(pending)
+        session.run(
+            "UPDATE codemode_requests SET kind = ?, tool_name = ?, input = ?, payload = ?, shown = ?, at_line = ?,"
+            " at_column = ?, refusal = ?, state = ?, is_taken = 0, decision = NULL, actor = NULL, decided_at_ms = NULL"
+            " WHERE interrupt_id = ?",
+            *(kind, pending.tool_name, json.dumps(given), json.dumps(dict(pending.payload)), shown(pending)),
+            *(pending.line, pending.column, _text(CHANGED), request_after("decided", "refuse"), pending.interrupt_id),
+        )
+        session.audit(
+            "refused",
+            tenant,
+            record_id,
+            interrupt_id=pending.interrupt_id,
+            tool_name=cut(pending.tool_name),
+            reason=cut(CHANGED),
+            shown=kept.shown,
+            details={"decided_by": kept.request.actor},
+        )
+    session.run("UPDATE codemode_requests SET is_taken = 0 WHERE record_id = ?", record_id)
+    is_ready = session.one("SELECT 1 FROM codemode_requests WHERE record_id = ? AND state = 'decided'", record_id)
+    after = state if state == "pending" else record_after(state, "release")
+    session.run(
+        "UPDATE codemode_records SET state = ?, owner = NULL, ready_at_ms = ?, claim = claim + 1 WHERE id = ?",
+        *(after, None if is_ready is None or after != "pending" else session.now_ms, record_id),
+    )
+    session.note(record_id, tenant, "released")
 
 
 def held_until(session: Session, state: RecordState, lease_ms: int) -> tuple[int | None, int | None]:
