@@ -5,7 +5,6 @@ Holds nothing that the program could not have seen itself: no host path, no text
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -34,6 +33,7 @@ from ..errors import (
     guest_view,
 )
 from ..protocol.left_calls import detached_text
+from ..source.other_languages import language_hint
 from ..trace.visible_text import clipped, visible
 from .call_lines import call_lines, has_done
 from .printed import printed, unreturned_call
@@ -84,11 +84,6 @@ _UNDEFINED_HINT = (
     f" Correct it and {_SEND_AGAIN}."
 )
 _GO_ON_HINT = "The program may be right, and could not go on now. Say so, and do not send it again."
-_PYTHON_HINT = "That line is Python: a program is JavaScript. Write it anew and send the whole program."
-_PYTHON = re.compile(  # of a whole line, as short as a place shows it
-    r"\s*(?:(?:async )?def \w+\([^{}]*|(?:class|for|while|with|if|elif|except) [^{}]*|else|try|finally):\s*(?:#.*)?"
-    r"|(?:import|from) [\w.]+(?: as \w+| import [\w, ]+)?\s*"
-)
 _LARGE_RESULT_HINT = "Return less: filter, slice or aggregate in the program."
 _LARGE_VALUE_HINT = "Send less in one call, or ask the tool for less: split the work or use its limits."
 _PRINTED = "It had printed:"
@@ -227,22 +222,13 @@ def _is_after_pause(error: BaseException) -> bool:
 def _hint(error: BaseException, js: str) -> str:
     if isinstance(error, CodeModeDetachedBridgeRequestError) and (call := unreturned_call(js)) is not None:
         return f"Hint: The program ended before the function that it calls last: write {call} instead."
-    if isinstance(error, CodeModeSyntaxError) and _is_python(error, js):
-        return f"Hint: {_PYTHON_HINT}"
+    if isinstance(error, CodeModeSyntaxError) and (other := language_hint(js)) is not None:
+        return f"Hint: {other}"
     hint = next((hint for kind, hint in _HINTS.items() if isinstance(error, kind)), "Try a simpler program.")
     hint = (_closer_hint(error) if isinstance(error, CodeModeError) else "") or hint
     if _is_after_pause(error) or has_done(getattr(error, "calls", ())):
         hint = _GO_ON_HINT if isinstance(error, CodeModeConcurrencyError) else hint.replace(_SEND_AGAIN, _SEND_THE_REST)
     return f"Hint: {hint}"
-
-
-def _is_python(error: CodeModeError, js: str) -> bool:
-    """Tell whether the line of the first problem is one of Python and none of JavaScript."""
-    line = (_problems(error) or [error.details])[0].get("line")
-    lines = js.split("\n")
-    if type(line) is not int or not 1 <= line <= len(lines):
-        return False
-    return _PYTHON.fullmatch(lines[line - 1][:_MAX_LINE_CHARACTERS]) is not None
 
 
 def _closer_hint(error: CodeModeError) -> str:

@@ -96,6 +96,10 @@ def _call_problems(
             continue
         if name not in roots:
             roots[name] = Root(get_input_schema(name), visits)
+        if (keyword := _keyword(call.get("input"))) is not None:
+            example = f"{shown_tool(name)}({{ {keyword}: ... }})"
+            yield problem_at(call, f"{shown_tool(name)} takes one object, not keyword arguments: write {example}")
+            continue
         for message in _mistakes(call.get("input"), roots[name].schema, roots[name], "input", 0):
             yield problem_at(call, f"{shown_tool(name)}: {message}")
 
@@ -182,6 +186,12 @@ def _mistakes(literal: Any, schema: Any, root: Root, path: str, depth: int) -> I
         yield f"{path} is {_described(literal)}, expected {_expected(schema, root)}"
     elif literal["type"] == "object":
         yield from _object_mistakes(literal, schema, root, path, depth)
+
+
+def _keyword(literal: Any) -> str | None:
+    """Return the first of the keyword arguments that a call has as in Python."""
+    name = literal.get("name") if is_object(literal) and literal.get("type") == "keyword" else None
+    return name if isinstance(name, str) and name.isidentifier() and len(name) <= MAX_NAME_LENGTH else None
 
 
 def _rounded(literal: dict[str, Any]) -> str | None:

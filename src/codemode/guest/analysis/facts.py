@@ -162,7 +162,12 @@ class FactCollector:
         if arguments is None or arguments.type != "arguments":  # a tagged template
             return {"type": "unknown"}
         first = first_named(arguments)
-        return None if first is None else self._literal(first, 0)
+        if first is None:
+            return None
+        if first.type == "assignment_expression" and (left := first.child_by_field_name("left")) is not None:
+            # `f(name="x")` of Python: JavaScript would assign to a variable.
+            return {"type": "keyword", "name": (left.text or b"").decode()[:MAX_NAME_BYTES]}
+        return self._literal(first, 0)
 
     def _literal(self, node: Node, depth: int) -> dict[str, Any]:
         self._literals_left -= 1

@@ -25,11 +25,13 @@ from ...errors import (
 from ...run.call_lines import call_lines, without_last
 from ...run.large_results import shown_value
 from ...run.no_result import no_result_text
+from ...source.other_languages import language_hint
 from .profile import TOOL_ERROR_CODES
 
 if TYPE_CHECKING:
     from ...run.outcome import RunOutcome
-    from ...trace.trace import Trace
+    from ...source.other_languages import language_hint
+from ...trace.trace import Trace
 
 WORKER_ENDED = "worker"
 """``details["origin"]`` of an error: the worker that ran the program ended without a result."""
@@ -69,6 +71,8 @@ def told(outcome: RunOutcome, most: int | None, script: str = "") -> Any:
             del error, outcome  # the traceback holds this frame: nothing in it may hold the error
     if error is not None:
         result = failed(error)
+        if result["status"] == "syntax_error" and (hint := language_hint(script)) is not None:
+            result["error"]["hint"] = hint
     else:
         result = CodeCallResult(status="ok", result=shown_value(outcome.value, most, outcome.result_bytes))
     result.trace = outcome.trace

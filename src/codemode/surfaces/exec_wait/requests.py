@@ -22,11 +22,6 @@ _OTHER_ID = re.compile(
     re.IGNORECASE,
 )
 _MAX_SHOWN = 60
-_SHELL_WORDS = re.compile(
-    r"(?:\$\s+|sudo\s+|#!/)?(?:ls|cd|cat|pwd|echo|grep|find|git|npm|npx|yarn|pnpm|pip|pip3|python3?|node|curl|wget|"
-    r"mkdir|rm|cp|mv|touch|chmod|chown|bash|sh|zsh|sed|awk|head|tail|docker|kubectl|make|cargo|go|apt|apt-get|brew|"
-    r"ps|kill|which|env|export|source|tar|ssh|scp|jq|xargs|uname|whoami|df|du)(?:\s|$|[|;&])"
-)
 
 
 class RefusedInputError(Exception):
@@ -100,11 +95,6 @@ def unknown_run(run_id: str) -> RefusedInputError:
             " exec or wait whose status is waiting, and nothing else"
         )
     return RefusedInputError(f"wait: there is no waiting run {shown!r}. Start one with exec")
-
-
-def looks_like_shell(code: str) -> bool:
-    """Tell whether a text that is no JavaScript begins as a command of a shell does."""
-    return _SHELL_WORDS.match(code.lstrip()[:_MAX_SHOWN]) is not None
 
 
 SHELL_REFUSED = (

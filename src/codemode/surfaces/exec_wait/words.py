@@ -14,11 +14,12 @@ from ...run.failure_text import ended_text, failure_text
 from ...run.kept_results import keep_call_results, told_of_large
 from ...run.large_results import is_beyond
 from ...run.no_result import no_result_text
+from ...source.other_languages import looks_like_shell
 from ...stores.errors import StoreUnavailable
 from ...trace.failures import log_failure, message_of
 from ...trace.public_message import first_line
 from .catalog import ServerAwayError
-from .requests import INVALID_INPUT, SHELL_REFUSED, looks_like_shell
+from .requests import INVALID_INPUT, SHELL_REFUSED
 from .results import (
     ABORTED,
     CAPS,

@@ -6,12 +6,11 @@ import re
 
 from ...data.narrowing import list_or_empty, mapping_or_empty
 from ...errors import CodeModeError, CodeModeSyntaxError
+from ...source.other_languages import language_hint
 
-_FENCE = re.compile(r"^[ \t]*```", re.MULTILINE)
 _MISSING = re.compile(r"(?P<name>[\w$]{1,100}) is not defined\Z")
 _CORRECT = "Correct the program at this place and send it whole."
 _CATCH = "Correct the program at this place, or catch the error."
-_UNWRAP = "Send the program alone, without Markdown around it."
 _ASSIGN = "Assign the result to globalThis.__codemode_result__ in place of this."
 _IMPORT = 'Import it, as in: import * as server from "@codemode/servers/<serverId>".'
 _NO_NETWORK = "Call the tools of servers: there is no network."
@@ -55,16 +54,14 @@ _CALLED = "Look what is called here up: there is no such function. What a tool g
 
 def syntax_hint(message: str) -> str:
     """Return what to do about a program that is none, by what the engine says of it."""
-    if message.startswith("remove the ```"):
-        return _UNWRAP
     return _ASSIGN if message.startswith("return not in a function") else _CORRECT
 
 
-def say_of_markdown(error: CodeModeError | None, code: str) -> None:
-    """Let a syntax error tell what to do about a text in which a program stands in Markdown."""
-    if isinstance(error, CodeModeSyntaxError) and _FENCE.search(code) is not None:
+def say_other_language(error: CodeModeError | None, code: str) -> None:
+    """Let a syntax error say what to do about a text in another language."""
+    if isinstance(error, CodeModeSyntaxError) and (hint := language_hint(code)) is not None:
         problems = list_or_empty(error.details.get("problems"))
-        error.details["problems"] = [{"hint": _UNWRAP, **mapping_or_empty(one)} for one in problems]
+        error.details["problems"] = [{"hint": hint, **mapping_or_empty(one)} for one in problems]
 
 
 def thrown_hint(name: str, message: str) -> str:

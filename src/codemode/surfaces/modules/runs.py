@@ -17,7 +17,7 @@ from .declarations import declarations_for, fits_in
 from .descriptions import Descriptions
 from .diagnostic import Diagnostic, diagnostic
 from .diagnostics import cleared, diagnostics_of, of_error
-from .hints import say_of_markdown
+from .hints import say_other_language
 from .homes import Homes
 from .limits import HOST_NAMES, RunLimits
 from .listing import ModuleTool
@@ -94,7 +94,7 @@ class Runs:
         execution = load_execution().Execution(profile, view, settings, outer, pool, given=given)
         outcome = await execution.start(request.code)
         if outcome.error is not None:
-            say_of_markdown(outcome.error, request.code)
+            say_other_language(outcome.error, request.code)
         notes = view.notes if isinstance(view, RunView) else notes
         return await self._told(outcome, view, limits, notes, capabilities)
 

@@ -1,0 +1,48 @@
+"""Which texts are taken for another language, and which never."""
+
+from __future__ import annotations
+
+from codemode.source.other_languages import language_hint, language_of
+
+OTHERS = {
+    "Python": [
+        "def main():\n    return 1",
+        "async def run(x: int) -> int:\n    return x",
+        "import json\nprint(json.dumps({}))",
+        "from math import sqrt, pi",
+        "for x in range(3):\n    print(x)",
+        "if x:\n    y = 1\nelse:\n    y = 2",
+        'print(f"{x} nuts")',
+        "result = await tools.stock(product='nut')\nprint(result)",
+    ],
+    "a shell command": ["ls -la", "$ curl https://example.org", "sudo rm -rf /", "cat notes.txt | grep nut"],
+    "JSON": ['{"product": "nut"}', '[{"tool": "stock"}]', '\n{\n  "a": 1\n}\n'],
+    "prose": ["I will look up the stock of all products first.", "Here is what I found so far: nothing at all"],
+}
+JAVASCRIPT = [
+    "return 1 +;",
+    "const x = ;",
+    "class A { #count = 0; get( }",
+    "for (const x of y) {",
+    "const a = { b: 1 ; }",
+    "if (a) { return 1 } else { return 2",
+    "let s = `a\n# not Python`; return s +",
+    "import { a } from 'b'; a(",
+    "label: while (true) {",
+    "switch (a) { case 1: default: ",
+    "// I will look up the stock of all products first.\nreturn (",
+    "",
+]
+
+
+def test_each_language_is_named():
+    for language, texts in OTHERS.items():
+        for text in texts:
+            assert language_of(text) == language, text
+            assert language in (language_hint(text) or ""), text
+
+
+def test_javascript_with_a_mistake_is_none_of_them():
+    for text in JAVASCRIPT:
+        assert language_of(text) is None, text
+        assert language_hint(text) is None
