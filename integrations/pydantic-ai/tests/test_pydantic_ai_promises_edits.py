@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import date
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from codemode_pydantic_ai import CodeMode
@@ -113,15 +113,69 @@ def test_an_inline_edit_that_would_come_out_otherwise_waits_for_somebody() -> No
     assert [call.args for call in paused.output.approvals] == [{"cents": 300}]
 
 
-def test_a_wrong_edit_is_told_to_the_program() -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_wrong_edit_is_asked_about_again_with_the_reason(kind: str) -> None:
     def book(seats: int) -> None:
         gate.ran.append({"seats": seats})
 
-    gate = Gate("requires_approval", book, {"seats": 1})
+    gate = Gate(kind, book, {"seats": 1})
     call, history = gate.paused()
-    gate.answered(call, history, ToolApproved(override_args={"seats": "many"}))
-    assert gate.ran == []
-    assert "seats" in str(gate.script.returned())
+    for wrong in ({"seats": "many"}, {}, [1], {"seats": None}):
+        again = gate.answered(call, history, ToolApproved(override_args=cast("Any", wrong)))
+        (call,), history = again.output.approvals, again.all_messages()
+        assert "seats" in again.output.metadata[call.tool_call_id]["editRefused"] or wrong == [1], wrong
+        assert (call.args, gate.ran) == ({"seats": 1}, []), wrong
+    gate.answered(call, history, ToolApproved(override_args={"seats": 2}))
+    assert gate.ran == [{"seats": 2}]
+
+
+class InlineDesk:
+    """A handler in the run that answers payments with one edit after the other, and notes why it is asked again."""
+
+    def __init__(self, *edits: dict[str, Any]) -> None:
+        self.edits = list(edits)
+        self.asked: list[Any] = []
+        self.ran: list[int] = []
+
+    def pay(self, ctx: RunContext[Any], cents: int) -> int:
+        """Pay."""
+        if not ctx.tool_call_approved:
+            raise ApprovalRequired(metadata={"limit": 1})
+        self.ran.append(cents)
+        return cents
+
+    def decide(self, ctx: RunContext[Any], requests: DeferredToolRequests) -> DeferredToolResults:
+        payments = [one.tool_call_id for one in requests.approvals if one.tool_name == "pay" and self.edits]
+        self.asked += [requests.metadata[one] for one in payments]
+        return requests.build_results(
+            approvals={one: ToolApproved(override_args=self.edits.pop(0)) for one in payments}
+        )
+
+    def run(self) -> Any:
+        agent: Agent[Any, Any] = Agent(
+            Script(program("return await tools.pay({ cents: 6 })"), "done").model,
+            tools=[self.pay],
+            output_type=[str, DeferredToolRequests],
+            capabilities=[CodeMode(), HandleDeferredToolCalls(self.decide)],
+        )
+        return within(agent.run("go")).output
+
+
+def test_an_inline_handler_is_asked_again_with_the_reason_for_a_wrong_edit() -> None:
+    desk = InlineDesk({"cents": "many"}, {"cents": 3})
+    assert (desk.run(), desk.ran) == ("done", [3])
+    assert desk.asked[0] == {"limit": 1}
+    assert desk.asked[1].keys() == {"limit", "editRefused"}
+    assert "cents" in desk.asked[1]["editRefused"]
+
+
+def test_an_inline_handler_whose_edits_are_all_wrong_leaves_the_call_waiting() -> None:
+    for wrong in ([{"cents": "many"}], [{}] * 9):
+        desk = InlineDesk(*wrong)
+        paused = desk.run()
+        assert [call.args for call in paused.approvals] == [{"cents": 6}], wrong
+        assert "cents" in paused.metadata[paused.approvals[0].tool_call_id]["editRefused"], wrong
+        assert (len(desk.asked), desk.ran) == (min(len(wrong), 3), []), wrong
 
 
 LONG = 1180591620717411303
@@ -147,6 +201,6 @@ def test_an_edit_in_which_a_browser_has_rounded_an_integer_does_not_run(rounded:
     gate = Gate("requires_approval", refund, {})
     gate.script.steps[0] = program(f"return await tools.gated({{ order: {LONG}n, cents: 500 }})")
     call, history = gate.paused()
-    gate.answered(call, history, ToolApproved(override_args={"order": rounded, "cents": 300}))
+    again = gate.answered(call, history, ToolApproved(override_args={"order": rounded, "cents": 300})).output
     assert gate.ran == []
-    assert "as in a browser" in str(gate.script.returned())
+    assert "as in a browser" in str(again.metadata)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from .plugin_under_test import (
     Check,
@@ -146,9 +147,46 @@ async def answers_some_first(plugin: PluginUnderTest) -> None:
     assert desk.did == [("refund", (order, 500)) for order in "bca"]
 
 
+async def asks_again_for_a_wrong_edit(plugin: PluginUnderTest) -> None:
+    """An edit that does not fit runs nothing and is not used up: the call is asked about again, with the reason.
+
+    The plugin refuses the answers and the pause stays open, or the run pauses anew; the program never sees the edit.
+    """
+    desk = Desk()
+    program = """
+    try { return await tools.refund({ order: "a" }); }
+    catch (error) { await tools.stock({ product: "caught" }); return String(error.message); }
+    """
+    wrong: tuple[dict[str, Any], ...] = ({"order": "a", "cents": "many"}, {"cents": 5})
+    for number, edit in enumerate(wrong):
+        paused = await desk.paused(plugin, program)
+        reason = await _refused_edit(plugin, desk, paused, edit)
+        if isinstance(reason, Paused):
+            paused, reason = reason, reason.state
+        missing = next(name for name in ("cents", "order") if edit.get(name) not in ("a", 5))
+        assert missing in reason, reason
+        assert [call.input for call in paused.calls] == [{"order": "a", "cents": 500}], paused
+        assert desk.did == [("refund", ("a", 300))] * number, desk.did
+        fits = {paused.calls[0].id: ContractAnswer(approved=True, input={"order": "a", "cents": 300})}
+        outcome = await resume(plugin, desk.tools, paused.state, fits)
+        assert outcome == Finished(value="refunded a"), outcome
+    assert desk.did == [("refund", ("a", 300))] * len(wrong), desk.did
+
+
+async def _refused_edit(plugin: PluginUnderTest, desk: Desk, paused: Paused, edit: dict[str, Any]) -> str | Paused:
+    answers = {paused.calls[0].id: ContractAnswer(approved=True, input=edit)}
+    try:
+        outcome = await resume(plugin, desk.tools, paused.state, answers)
+    except Exception as error:  # noqa: BLE001 - each framework refuses in its own words
+        return str(error)
+    assert isinstance(outcome, Paused), outcome
+    return outcome
+
+
 PAUSES: tuple[Check, ...] = (
     shows_all_that_waits,
     edits_and_denies,
+    asks_again_for_a_wrong_edit,
     repeats_without_running,
     refuses_other_answers,
     cannot_be_caught,

@@ -9,9 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any, cast
 
+from pydantic_ai.exceptions import ApprovalRequired
+from pydantic_ai.messages import ToolCallPart
+from pydantic_ai.tool_manager import ToolManager
 from pydantic_ai.tools import DeferredToolRequests
 from pydantic_ai.toolsets import ToolsetTool
 from pydantic_ai.toolsets.function import FunctionToolsetTool
+
+
+async def ask_inline_again(
+    manager: ToolManager[Any], call: ToolCallPart, waits: ApprovalRequired, **settings: Any
+) -> Any:
+    """Ask an inline handler about a call and do what it decides, as `ToolManager.handle_call`; else raise ``waits``."""
+    resolve: Any = getattr(manager, "_resolve_single_deferred", None)
+    if resolve is None:
+        raise waits
+    return await resolve(call, waits, **settings)
 
 
 def mark_questions(requests: DeferredToolRequests, questions: Collection[str]) -> None:

@@ -18,8 +18,18 @@ from codemode import CodeModeToolError
 from codemode.plugins import LARGE_CHARACTERS, integers_as_in, plain_copy, read_again, run_check, same_json, weigh
 
 from .content import with_objects
-from .framework_internals import flattened_parameter
+from .failures import told
+from .framework_internals import ask_inline_again, flattened_parameter
 from .shown_values import shown_arguments
+
+EDIT_REFUSED = "editRefused"
+"""In the metadata of a call that is asked about again: why the input that a person put in its place was refused."""
+MAX_INLINE_QUESTIONS = 3
+"""How often an inline handler is asked about one call while its edits do not fit. The run pauses then."""
+
+
+class EditRefused(ApprovalRequired):
+    """Ask about a call again, as it was shown before an edit that does not fit its tool."""
 
 
 class CallInput:
@@ -48,6 +58,11 @@ class CallInput:
         """Keep a copy of what the program gave: a tool may change that, and then ask for approval."""
         size = weigh(arguments, LARGE_CHARACTERS)
         return cls(arguments, await run_check(size, lambda: to_json(arguments)), shown, metadata)
+
+    @property
+    def own_metadata(self) -> dict[str, Any]:
+        """What the tool said beside its question, without why an earlier edit was refused."""
+        return {key: value for key, value in (self.metadata or {}).items() if key != EDIT_REFUSED}
 
     @property
     def given(self) -> dict[str, Any]:
@@ -94,8 +109,8 @@ class NestedManager(ToolManager[Any]):
     ) -> ValidatedToolCall[Any]:
         """Validate a call; an approved one must come out as it was shown or edited.
 
-        Raises `CodeModeToolError` when it comes out differently than it was shown, `ApprovalRequired` when validation
-        makes something else of an edited one.
+        Raises `CodeModeToolError` when it comes out differently than it was shown, `ApprovalRequired` when an edited
+        one does not fit the tool, or validation makes something else of it.
         """
         settings = {"approved": approved, "metadata": metadata, "wrap_validation_errors": wrap_validation_errors}
         waiting = self.inputs.get(call.tool_call_id)
@@ -115,8 +130,29 @@ class NestedManager(ToolManager[Any]):
             waiting.has_begun = True
         return await super().execute_tool_call(validated, wrap_validation_errors=wrap_validation_errors)
 
+    async def handle_call(
+        self, call: ToolCallPart, *, approved: bool = False, metadata: Any = None, **settings: Any
+    ) -> Any:
+        """Make a call; ask an inline handler again, at most `MAX_INLINE_QUESTIONS` times, whose edit does not fit."""
+        try:
+            return await super().handle_call(call, approved=approved, metadata=metadata, **settings)
+        except EditRefused as error:
+            if approved:
+                raise  # by answers that a resume brought: the run pauses again
+            refused = error
+        for _ in range(MAX_INLINE_QUESTIONS - 1):
+            try:
+                return await ask_inline_again(self, call, refused, **settings)
+            except EditRefused as error:
+                if error is refused:  # the handler leaves the call to others
+                    break
+                refused = error
+        raise refused
+
     async def resolve_deferred_tool_calls(self, requests: DeferredToolRequests) -> DeferredToolResults | None:
         """Let an inline handler see what will run."""
+        for call_id in self.inputs.keys() & requests.metadata.keys():
+            self.inputs[call_id].metadata = requests.metadata[call_id]
         calls = [await self._with_shown(call) for call in requests.calls]
         approvals = [await self._with_shown(call) for call in requests.approvals]
         return await super().resolve_deferred_tool_calls(replace(requests, calls=calls, approvals=approvals))
@@ -159,8 +195,8 @@ class NestedManager(ToolManager[Any]):
     async def _edited(self, call: ToolCallPart, waiting: CallInput, settings: dict[str, Any]) -> ValidatedToolCall[Any]:
         try:
             edited = integers_as_in(waiting.shown, call.args_as_dict())
-        except (ValueError, TypeError, RecursionError) as error:
-            raise _refusal(call, f"the edited input is refused: {error}") from None
+        except (ValueError, TypeError, RecursionError, AssertionError) as error:  # the last of what is no object
+            raise _wrong_edit(waiting, str(error)) from None
         if waiting.require_allowed is not None:
             await waiting.require_allowed(edited)
         refused: Exception | None = None
@@ -177,8 +213,8 @@ class NestedManager(ToolManager[Any]):
         if made:
             # Nobody has seen what validation makes of the edited input: whoever edited it is shown that.
             waiting.edited, waiting.shown = made[0]
-            raise ApprovalRequired(metadata=waiting.metadata)
-        raise refused or _refusal(call, "the edited input is wrong")
+            raise ApprovalRequired(metadata=waiting.own_metadata or None)
+        raise _wrong_edit(waiting, "the tool does not take it" if refused is None else told(refused))
 
     async def _validate(self, call: ToolCallPart, **settings: Any) -> ValidatedToolCall[Any]:
         made = with_objects(call.args)
@@ -192,6 +228,10 @@ class NestedManager(ToolManager[Any]):
             return replace(validated, validated_args=read_again(validated.validated_args))
         except (ValidationError, ModelRetry, ToolFailed) as error:
             return error
+
+
+def _wrong_edit(waiting: CallInput, reason: str) -> EditRefused:
+    return EditRefused(metadata={**waiting.own_metadata, EDIT_REFUSED: reason})
 
 
 def _agrees(edited: Any, shown: Any) -> bool:
