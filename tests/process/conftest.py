@@ -77,20 +77,20 @@ def make_pool() -> Iterator[Callable[..., WorkerPool]]:
         pool.close()
 
 
-@pytest.fixture(scope="module")
-def _pool_of_a_file() -> Iterator[WorkerPool]:
+@pytest.fixture(scope="session")
+def _shared_pool(nothing_left: None) -> Iterator[WorkerPool]:
     with WorkerPool(PoolOptions(max_workers=2)) as pool:
         yield pool
 
 
 @pytest.fixture
-def pool(_pool_of_a_file: WorkerPool) -> Iterator[WorkerPool]:
-    """The same two workers for all tests of a file, for a pool takes longer to start than most programs run.
+def pool(_shared_pool: WorkerPool) -> Iterator[WorkerPool]:
+    """The same two workers for all tests, for a pool takes longer to start than most programs run.
 
-    No test may keep one.
+    No test may keep one. Tests of pools and of what starts workers make their own.
     """
-    yield _pool_of_a_file
-    assert _pool_of_a_file.active == 0
+    yield _shared_pool
+    assert _shared_pool.active == 0
 
 
 @pytest.fixture

@@ -67,6 +67,7 @@ main()
 """
 
 
+@pytest.mark.full
 def test_every_workload_gives_figures():
     done = benchmark("--json", entry=("-m", "benchmarks.run") if IS_FULL else ("-c", SMALL))
     assert done.returncode == 0, done.stderr
@@ -101,6 +102,7 @@ def test_a_profile_accounts_for_a_run(arguments: list[str], said: str):
     assert said in done.stdout
 
 
+@pytest.mark.full
 def test_two_commits_are_compared_row_by_row(
     module: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
@@ -159,6 +161,7 @@ def test_pages_of_the_console_are_measured(module: Any, monkeypatch: pytest.Monk
     assert all(int(re.search(r"([0-9]+) queries", row.note)[1]) <= 8 for row in rows)
 
 
+@pytest.mark.full
 def test_the_gateway_is_measured_against_direct_use(module: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     gateway = module("gateway")
     monkeypatch.setattr(gateway, "SDK", gateway.STDLIB)

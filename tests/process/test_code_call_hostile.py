@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hostile_scripts import hostile_scripts
 from spellings import meta_spellings
+from suite import full_only
 from waiting import within
 
 from codemode import CodeCallResult, CodeModeToolError, PoolOptions, Tool, WorkerPool, create_code_call_tools
@@ -37,7 +38,7 @@ TOOLS = [
 ]
 
 
-@pytest.mark.parametrize("preset", ["secure", "experimental"])
+@pytest.mark.parametrize("preset", ["secure", *full_only("experimental")])
 def test_every_script_ends_in_a_status_and_none_raises(preset: str):
     scripts = hostile_scripts()
     assert len(scripts) >= 200

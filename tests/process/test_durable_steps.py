@@ -38,6 +38,7 @@ def asked(workflow: Workflow) -> set[str]:
     return {json.loads(line)[2] for line in workflow.lines("shown")}
 
 
+@pytest.mark.full
 def test_killed_at_random_moments_on_sqlite(hosts: ForkedHosts, tmp_path: Path) -> None:
     workflow = on_sqlite(hosts, tmp_path)
     check(workflow, workflow.to_its_end(random.Random(1), kills=rounds(1, 2)))

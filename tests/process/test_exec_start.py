@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from leftovers import PATIENCE_SECONDS, children, command_line, kill_all, nothing_left
 from pausing import PAUSING, through_json
-from suite import each_row
+from suite import each_row, full_only
 from tests.hostile.hostile_program import groups, load_group
 from tests.hostile.hostile_run import run_program
 from waiting import until, within
@@ -51,7 +51,7 @@ _SPARES = 2
 _HOSTILE_PER_GROUP = 2
 
 
-@pytest.fixture(params=["pidfd", "no pidfd"])
+@pytest.fixture(params=["pidfd", *full_only("no pidfd")])
 def pool(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[WorkerPool]:
     """A pool of exec'd workers, held by pidfds, and as on platforms that have none."""
     if request.param == "no pidfd":
@@ -161,6 +161,7 @@ def test_interrupts(pool: WorkerPool) -> None:
     assert (sorted(value["cents"] for value in spent[:2]), spent[2]["cents"]) == ([1, 2], 3)
 
 
+@pytest.mark.full
 @each_row("group", groups())
 def test_hostile_programs(group: str) -> None:
     programs = load_group(group)

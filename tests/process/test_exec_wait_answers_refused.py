@@ -75,10 +75,7 @@ async def go_on_and_abort(desk: Desk, record_id: str, interrupt: Interrupt) -> N
 @pytest.mark.parametrize("is_elsewhere", [False, True], ids=["here", "elsewhere"])
 @pytest.mark.parametrize("approvals", ["interrupt", "park"])
 @pytest.mark.parametrize("ends", [deny, edit, withdraw, abort, go_on_and_abort])
-def test_what_was_denied_or_ended_does_not_run_whatever_a_host_answers(
-    make_pool, tmp_path, ends, approvals, is_elsewhere
-):
-    pool = make_pool(max_workers=2)
+def test_what_was_denied_or_ended_does_not_run_whatever_a_host_answers(pool, tmp_path, ends, approvals, is_elsewhere):
 
     async def main() -> Any:
         async with SqliteInterruptStore(tmp_path / "runs.db") as store:
@@ -100,8 +97,7 @@ def test_what_was_denied_or_ended_does_not_run_whatever_a_host_answers(
     assert not any(live)
 
 
-def test_while_the_store_is_away_nobody_can_say_what_was_decided_and_nothing_runs(make_pool, tmp_path, monkeypatch):
-    pool = make_pool(max_workers=2)
+def test_while_the_store_is_away_nobody_can_say_what_was_decided_and_nothing_runs(pool, tmp_path, monkeypatch):
 
     async def away(*_: Any, **__: Any) -> Any:
         raise StoreUnavailable("it is away")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from exec_wait_world import KEYED, SCOPE, run, wait
 from pausing import Spy
+from suite import full_only
 from waiting import until, within
 
 from codemode import ALL_TENANTS, SqliteInterruptStore, create_exec_wait_tools
@@ -85,12 +86,11 @@ async def to_the_end(pair: Any, size: int, cut: int, number: int, how: str) -> t
 
 
 @pytest.mark.parametrize("how", ["begins", "late", "ticks"])
-@pytest.mark.parametrize("is_stored", [False, True], ids=["in memory", "stored"])
-@pytest.mark.parametrize(("warm", "size"), [(4, SMALL), (0, LARGE)])
-def test_a_wait_that_is_cancelled_loses_no_result_no_output_and_no_slot(
-    make_pool, tmp_path, warm, size, is_stored, how
-):
-    pool = make_pool(max_workers=2)
+@pytest.mark.parametrize(
+    ("is_stored", "warm", "size"),
+    [(False, 4, SMALL), (True, 4, SMALL), (True, 0, LARGE), *full_only((False, 0, LARGE))],
+)
+def test_a_wait_that_is_cancelled_loses_no_result_no_output_and_no_slot(pool, tmp_path, warm, size, is_stored, how):
 
     async def once(store: Any, cut: int, number: int) -> bool:
         spy, before = Spy(), asyncio.all_tasks()
@@ -144,8 +144,8 @@ def test_an_exec_that_is_cancelled_as_what_it_wrote_is_read_gives_its_slot_back(
 
 
 @pytest.mark.parametrize("warm", [4, 0])
-def test_a_wait_that_is_cancelled_on_another_loop_leaves_the_run_waiting(make_pool, warm):
-    spy, pool = Spy(), make_pool(max_workers=2)
+def test_a_wait_that_is_cancelled_on_another_loop_leaves_the_run_waiting(pool, warm):
+    spy = Spy()
 
     async def main() -> Any:
         gate, begun = asyncio.Event(), threading.Event()
@@ -178,8 +178,8 @@ def test_a_wait_that_is_cancelled_on_another_loop_leaves_the_run_waiting(make_po
     assert output == [{"type": "text", "text": "b"}]
 
 
-def test_an_exec_that_is_cancelled_as_it_asks_a_person_leaves_no_question_behind(make_pool, tmp_path):
-    spy, pool = Spy(), make_pool(max_workers=2)
+def test_an_exec_that_is_cancelled_as_it_asks_a_person_leaves_no_question_behind(pool, tmp_path):
+    spy = Spy()
 
     async def main() -> Any:
         async with SqliteInterruptStore(tmp_path / "runs.db") as store:

@@ -10,6 +10,7 @@ import pytest
 from exec_wait_world import KEYED, SCOPE, Shop, pair_of, run, wait
 from resting_surface import Slow
 from stored_pauses import Clock
+from suite import rounds
 from waiting import until
 
 from codemode import MemoryInterruptStore, SqliteInterruptStore, Tool
@@ -53,13 +54,13 @@ def test_programs_that_wait_delay_no_other_one_by_a_slot(within, make_pool, warm
     assert pool.active == 0
 
 
-def test_200_waits_at_a_time_on_a_full_pair_lose_nothing(within, make_pool, warm):
+def test_many_waits_at_a_time_on_a_full_pair_lose_nothing(within, make_pool, warm):
     pair = create_exec_wait_tools([], {**warm, "maxWaitingRuns": 64}, pool=make_pool(max_workers=2))
 
     async def main():
         results = [await run(pair, f"text({at}); {YIELDING % at}") for at in range(64)]
         assert (await run(pair, "return 1"))["code"] == "runtime_unavailable"
-        told = await asyncio.gather(*(ended(pair, results[at % 64]) for at in range(200)))
+        told = await asyncio.gather(*(ended(pair, results[at % 64]) for at in range(rounds(80, 200))))
         free = [await run(pair, YIELDING % at) for at in range(64)]
         await pair.aclose()
         return told, free

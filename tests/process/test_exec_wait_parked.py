@@ -31,8 +31,8 @@ def clock_and_store(tmp_path) -> Any:
 
 
 @pytest.fixture(params=[4, 0], ids=["warm", "cold"])
-def world(request, clock_and_store, make_pool) -> World:
-    return World(*clock_and_store, make_pool(max_workers=2), {"maxWarmRuns": request.param, "waitTimeoutMs": 20_000})
+def world(request, clock_and_store, pool) -> World:
+    return World(*clock_and_store, pool, {"maxWarmRuns": request.param, "waitTimeoutMs": 20_000})
 
 
 class World:

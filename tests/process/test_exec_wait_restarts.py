@@ -14,6 +14,7 @@ from exec_wait_processes import Process, Processes
 from exec_wait_world import SCOPE, Shop, executed, pair_of, run, store_of, wait
 from postgres_cluster import cluster, new_database
 from stored_pauses import Clock
+from suite import full_only
 
 from codemode import Interrupt
 from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
@@ -30,14 +31,14 @@ def postgres_folder():
         yield folder
 
 
-@pytest.fixture(params=["sqlite-cold", "postgres-warm"])
-def world(request, tmp_path, make_pool) -> World:
+@pytest.fixture(params=["sqlite-cold", *full_only("postgres-warm")])
+def world(request, tmp_path, pool) -> World:
     kind, warmth = request.param.split("-")
     where = str(tmp_path / "runs.db")
     if kind == "postgres":
         where = new_database(request.getfixturevalue("postgres_folder"), f"t{secrets.token_hex(6)}")
     warm = 4 if warmth == "warm" else 0
-    return World((kind, where), tmp_path / "notes", make_pool(max_workers=2), maxWarmRuns=warm, waitTimeoutMs=20_000)
+    return World((kind, where), tmp_path / "notes", pool, maxWarmRuns=warm, waitTimeoutMs=20_000)
 
 
 class World:

@@ -13,6 +13,7 @@ import pytest
 from exec_wait_world import SCOPE, Shop, executed, opened, pair_of, run, store_of, wait
 from postgres_cluster import cluster, dsn_of, new_database
 from stored_pauses import Clock
+from suite import full_only
 from waiting import until
 
 from codemode import ALL_TENANTS, Interrupt
@@ -59,7 +60,7 @@ class Place:
             connection.execute(statement.format(name))
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", *full_only("postgres")])
 def place(request, tmp_path, monkeypatch) -> Place:
     monkeypatch.setattr(sqlite_dialect, "PATIENCE_SECONDS", 0)
     monkeypatch.setattr(sqlite_journal, "_PATIENT", "PRAGMA busy_timeout = 1")

@@ -27,17 +27,19 @@ def assert_fine(outcome: subprocess.CompletedProcess[str]) -> None:
     assert (outcome.returncode, outcome.stdout) == (0, "ok\n")
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize("method", ["fork", *full_only("spawn", "forkserver")])
 def test_multiprocessing(method: str) -> None:
     assert_fine(run_host("forks.py", method))
 
 
-@pytest.mark.parametrize(("ending", "start_method"), [("_exit", "fork"), ("exit", "fork"), ("exit", "exec")])
+@pytest.mark.parametrize(
+    ("ending", "start_method"), [("exit", "fork"), *full_only(("_exit", "fork"), ("exit", "exec"))]
+)
 def test_fork_in_the_middle_of_a_run(ending: str, start_method: str) -> None:
     assert_fine(run_host("forks_during_run.py", ending, start_method))
 
 
-_WORKERS = [("1", "fork"), ("20", "exec"), *full_only(("20", "fork"), ("1", "exec"))]
+_WORKERS = [("1", "fork"), *full_only(("20", "fork"), ("1", "exec"), ("20", "exec"))]
 
 
 @pytest.mark.parametrize(("programs", "start_method"), _WORKERS)
@@ -68,12 +70,12 @@ def test_host(script: str) -> None:
     assert_fine(run_host(script))
 
 
-@pytest.mark.parametrize("start_method", ["fork", "exec"])
+@pytest.mark.parametrize("start_method", ["fork", *full_only("exec")])
 def test_first_use_in_a_thread_that_ends(start_method: str) -> None:
     assert_fine(run_host("short_lived_thread.py", start_method))
 
 
-@pytest.mark.parametrize("way", ["ignored", "reaps", "blocked"])
+@pytest.mark.parametrize("way", ["reaps", *full_only("ignored", "blocked")])
 def test_sigchld(way: str) -> None:
     assert_fine(run_host("sigchld.py", way))
 
@@ -97,11 +99,9 @@ _ORDINARY = ("sys.exit", "SIGKILL")
 @each_row(
     "how, code, start_method",
     [
-        *((how, code, "fork") for how, code in _ENDS.items()),
-        *(
-            pytest.param(how, code, "exec", marks=() if how in _ORDINARY else pytest.mark.full)
-            for how, code in _ENDS.items()
-        ),
+        *((how, _ENDS[how], "fork") for how in _ORDINARY),
+        *full_only(*((how, code, "fork") for how, code in _ENDS.items() if how not in _ORDINARY)),
+        *full_only(*((how, code, "exec") for how, code in _ENDS.items())),
     ],
 )
 def test_a_host_that_ends_in_the_middle_of_a_run(how: str, code: int, start_method: str) -> None:
@@ -114,6 +114,6 @@ def test_interpreter_shutdown_in_the_middle_of_a_run() -> None:
     assert "Traceback" not in outcome.stderr
 
 
-@pytest.mark.parametrize("way", ["warm", "cold"])
+@pytest.mark.parametrize("way", ["warm", *full_only("cold")])
 def test_fork_while_a_program_of_exec_waits(way: str) -> None:
     assert_fine(run_host("exec_wait_forks.py", way))

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from census import census, left_by
 from pausing import OK
+from suite import full_only
 from waiting import WAIT_SECONDS, within
 
 from codemode import (
@@ -141,7 +142,7 @@ PROGRAMS = {
 
 
 @pytest.mark.parametrize("how", ways(*PROGRAMS))
-@pytest.mark.parametrize("hears", ["nobody", "state, audit and telemetry"])
+@pytest.mark.parametrize("hears", ["state, audit and telemetry", *full_only("nobody")])
 def test_code_mode(pool: WorkerPool, how: tuple[str, ...], hears: str) -> None:
     async def sink(_record: Any) -> None:
         await asyncio.sleep(0)
@@ -209,7 +210,7 @@ def test_code_call(pool: WorkerPool, how: tuple[str, ...]) -> None:
     nothing_stays(*(does[one] for one in how))
 
 
-@pytest.mark.parametrize("is_stored", [False, True], ids=["here", "in a store"])
+@pytest.mark.parametrize("is_stored", [True, *full_only(False)])
 @pytest.mark.parametrize("how", ways("value", "thrown", "waited for", "ended", "cancelled", "resumed"))
 def test_exec_and_wait(pool: WorkerPool, tmp_path: Path, how: tuple[str, ...], *, is_stored: bool) -> None:
     desk = Desk(pool)
@@ -299,7 +300,7 @@ def test_modules(pool: WorkerPool, how: tuple[str, ...]) -> None:
     nothing_stays(*(partial(go, one) for one in how))
 
 
-@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+@pytest.mark.parametrize("kind", ["sqlite", *full_only("memory")])
 @pytest.mark.parametrize("how", ways("journaled", "put", "resumed", "watched", "given up"))
 def test_stores(pool: WorkerPool, tmp_path: Path, kind: str, how: tuple[str, ...]) -> None:
     numbers = iter(range(1000))

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from leftovers import await_state, children, descriptors, living_children
 from pool_driver import Hold, PoolMaker, one, run, zygotes
+from suite import full_only
 from waiting import until
 
 from codemode import (
@@ -99,8 +100,10 @@ def test_a_worker_that_is_killed_or_stopped_in_the_middle_of_a_run(
     assert one(pool) == 2
 
 
-@pytest.mark.parametrize("spare_workers", [0, 2])
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize(
+    ("number", "spare_workers"),
+    [(signal.SIGKILL, 0), (signal.SIGSTOP, 2), *full_only((signal.SIGKILL, 2), (signal.SIGSTOP, 0))],
+)
 def test_a_zygote_that_died_or_stopped_is_replaced(
     make_pool: PoolMaker, number: signal.Signals, spare_workers: int
 ) -> None:

@@ -21,11 +21,6 @@ def journal() -> MemoryJournal:
     return MemoryJournal(clock=Fast())
 
 
-@pytest.fixture
-def pool(make_pool):
-    return make_pool(max_workers=2)
-
-
 @pytest.fixture(params=[False, True], ids=["warm", "cold"])
 def is_cold(request) -> bool:
     return request.param

@@ -25,11 +25,6 @@ WAYS = [False, True]
 KEYED = {"continuation": {"keys": "a key of this test"}}
 
 
-@pytest.fixture
-def pool(make_pool):
-    return make_pool(max_workers=2)
-
-
 @pytest.fixture(params=WAYS, ids=["warm", "cold"])
 def is_cold(request) -> bool:
     return request.param

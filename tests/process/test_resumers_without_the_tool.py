@@ -17,6 +17,7 @@ from pausing import NO, OK
 from postgres_cluster import cluster, new_database
 from recovering import UNKNOWN
 from stored_pauses import Clock
+from suite import full_only
 from test_gateway_homes import WIPE, approve_all, gateway_at, wiped
 from test_gateway_homes import run as called
 from test_gateway_homes import until as until_record
@@ -78,7 +79,7 @@ def clock():
     return Clock()
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", *full_only("postgres")])
 def make(request, tmp_path, clock):
     """Makes stores on one database, one for each host."""
     if request.param == "sqlite":

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from http_server import HttpServer
 from sdk_standins import ScriptedModel, serve
+from suite import full_only
 
 PAGE = (Path(__file__).parents[2] / "docs" / "loops.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
@@ -46,7 +47,7 @@ def tool_result(sdk: str, asked: dict[str, Any]) -> tuple[str, str]:
     return block["tool_use_id"], block["content"]
 
 
-@pytest.mark.parametrize("sdk", ["openai", "anthropic"])
+@pytest.mark.parametrize("sdk", ["openai", *full_only("anthropic")])
 def test_the_model_is_shown_the_tool_and_its_result(server, sdk):
     first, second = converse(sdk, server, WORKS)
     (tool,) = first["tools"]
@@ -57,7 +58,7 @@ def test_the_model_is_shown_the_tool_and_its_result(server, sdk):
     assert tool_result(sdk, second) == ("call_1", '{"bolts": 120, "length": 2}')
 
 
-@pytest.mark.parametrize("sdk", ["openai", "anthropic"])
+@pytest.mark.parametrize("sdk", ["openai", *full_only("anthropic")])
 def test_a_failed_program_is_explained_and_the_next_one_works(server, sdk):
     _, second, third = converse(sdk, server, FAILS, "return 'fine'")
     call_id, text = tool_result(sdk, second)

@@ -39,8 +39,11 @@ async def _never_began(upstream: Upstream) -> None:
 
 @pytest.mark.parametrize(
     ("modes", "one"),
-    [((), _stopped), (("unchanging",), _died), (("crash",), _never_began)],
-    ids=["stopped", "died", "never began"],
+    [
+        pytest.param((), _stopped, id="stopped"),
+        pytest.param(("unchanging",), _died, id="died", marks=pytest.mark.full),
+        pytest.param(("crash",), _never_began, id="never began", marks=pytest.mark.full),
+    ],
 )
 def test_no_start_of_a_server_leaves_anything_behind(modes, one):
     async def scenario() -> None:

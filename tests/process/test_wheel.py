@@ -36,6 +36,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return next(folder.glob("*.whl"))
 
 
+@pytest.mark.full
 def test_all_files_of_the_package_are_in_the_wheel(wheel: Path):
     source = ROOT / "src"
     files = {str(path.relative_to(source)) for path in source.rglob("*") if path.suffix in (".py", ".js", ".typed")}
@@ -45,6 +46,7 @@ def test_all_files_of_the_package_are_in_the_wheel(wheel: Path):
     assert {"codemode/guest/worker.py", "codemode/guest/layers.py", "codemode/guest/kernel/entry.js"} <= inside
 
 
+@pytest.mark.full
 def test_a_program_runs_from_an_installed_wheel(wheel: Path, tmp_path: Path):
     ran(sys.executable, "-m", "venv", "--without-pip", "env", cwd=tmp_path)
     python, site = tmp_path / "env/bin/python", next((tmp_path / "env/lib").glob("python*/site-packages"))
