@@ -171,7 +171,7 @@ def test_an_input_that_was_not_taken_is_not_quoted(watch: Watch, schema: Any, wr
 
 def test_what_the_schema_says_is_still_told(watch: Watch) -> None:
     options = watch.options(pipeline={"before": nothing})
-    js = "return await tools.take({number: canary, counts: {a: canary}, rows: [{}, {x: 1}]})"
+    js = "const rows = [{}, {x: 1}]; return await tools.take({number: canary, counts: {a: canary}, rows})"
     error = ended(js, [Tool("take", execute=print, input_schema=JSON_SCHEMA)], options)
     assert error.details["problems"] == [
         {"path": "number", "message": "expected integer, got string"},

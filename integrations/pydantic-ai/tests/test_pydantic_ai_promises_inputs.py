@@ -189,7 +189,9 @@ def test_to_show_an_iterator_takes_nothing_from_it(kind: str, function: Any, val
 
 def test_an_iterator_of_the_wrong_things_is_told_to_the_program() -> None:
     tool = Tool[Any](read_plainly, requires_approval=True)
-    caught = "try { return await tools.read_plainly({ value: ['x'] }) } catch (error) { return error.message }"
+    caught = (
+        "const value = ['x']; try { return await tools.read_plainly({ value }) } catch (error) { return error.message }"
+    )
     script = Script(program(caught), "done")
     assert within(agent_of(script, tool).run("go")).output == "done"
     assert "Invalid input" in script.returned()

@@ -15,6 +15,7 @@ from ..profile import Profile
 from ..protocol.events import ProgramAccepted, ProgramRefused
 from ..protocol.ledger import LedgerEntry
 from ..protocol.rejections import read_fields, rejection
+from ..schemas.compiled import Conversion
 from ..source.cache import AnalysedProgram, Fitted, ProgramCache, program_key
 from ..source.checks import check_program
 from ..source.result_fields import check_results
@@ -189,7 +190,7 @@ class ProgramChecker:
         return ProgramRefused(error=error)
 
     def _problems(self, facts: Facts) -> tuple[ProgramProblem, ...]:
-        found = check_program(facts, self._catalog, self._input_schema)
+        found = check_program(facts, self._catalog, self._input_schema, self._conversion)
         if not self._alters:
             found += check_results(facts, self._catalog, self._output_schema)
         return tuple(sorted(found, key=lambda one: (one["line"], one["column"])))
@@ -197,6 +198,10 @@ class ProgramChecker:
     def _input_schema(self, name: str) -> Any:
         tool = self._catalog.get(name)
         return None if tool is None else tool.input_json_schema
+
+    def _conversion(self, name: str) -> Conversion:
+        tool = self._catalog.get(name)
+        return "unknown" if tool is None else tool.conversion
 
     def _output_schema(self, name: str) -> Any:
         tool = self._catalog.get(name)

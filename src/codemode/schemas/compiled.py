@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol, TypedDict
+from typing import Any, Literal, Protocol, TypeAlias, TypedDict
 
 from ..cached_property import cached_property
 from ..data.json_shape import holds_more_values_than, weigh
@@ -98,8 +98,16 @@ def refuse_too_large(schema: Mapping[str, Any] | bool) -> None:
         raise ValueError(f"is longer than {MAX_SCHEMA_CHARACTERS} characters, the limit for a schema")
 
 
+Conversion: TypeAlias = Literal["none", "pydantic", "unknown"]
+"""What a validator makes of scalars of another type and of keys of another name.
+
+"none": nothing, they are refused. "pydantic": what pydantic does when nobody asks for anything else, and keys have the
+names of the JSON Schema. "unknown": code of the author's may convert anything.
+"""
+
+
 class CompiledSchema(Protocol):
-    """A schema that is ready for use."""
+    """A schema that is ready for use. One that says its `Conversion` has an attribute ``conversion``."""
 
     @property
     def json_schema(self) -> JsonSchema:

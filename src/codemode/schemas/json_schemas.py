@@ -15,6 +15,7 @@ from .compiled import (
     MAX_PROBLEMS,
     TOO_DEEP,
     TOO_MUCH,
+    Conversion,
     JsonSchema,
     Problem,
     SchemaMismatch,
@@ -68,6 +69,7 @@ class DictSchema:
         self.notes = tuple(notes)
 
     varies = False
+    conversion: Conversion = "none"
 
     def validate_input(self, value: Any) -> ValidatedInput:
         """Check and fill defaults; where the rest of the schema refuses these, the value is taken without them."""

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Union, cast, get_args, get_origin
 
 from ..host import steps
 from ..host.imports import importing
-from .compiled import CompiledSchema, JsonSchema, ValidatedInput
+from .compiled import CompiledSchema, Conversion, JsonSchema, ValidatedInput
 
 MAX_VALUES = 500
 _MAX_DEPTH = 16
@@ -114,6 +114,7 @@ class PlainSchema:
     """A plain type as a compiled schema. ``whole`` makes what pydantic makes of it, for all other values."""
 
     varies = False
+    conversion: Conversion = "pydantic"
 
     def __init__(self, plain: PlainType, whole: Callable[[], CompiledSchema]) -> None:
         self.json_schema: JsonSchema = plain.json_schema

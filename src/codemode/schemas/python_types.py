@@ -10,6 +10,7 @@ from ..data.json_values import encode_json
 from ..host.steps import TooMuchWork
 from .compiled import (
     TOO_MUCH,
+    Conversion,
     JsonSchema,
     Problem,
     SchemaMismatch,
@@ -21,7 +22,7 @@ from .type_guards import GuardedValidator
 from .type_patterns import Refuse, raise_refusal
 from .type_pieces import PieceSerializer, is_same
 from .type_problems import type_problems
-from .type_traits import field_keys, hiding_keys, may_give_once, read_again, rewind, varies
+from .type_traits import field_keys, hiding_keys, may_convert, may_give_once, read_again, rewind, varies
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -60,6 +61,11 @@ class TypeSchema:
     def varies(self) -> bool:
         """Whether one input may give two values."""
         return varies(self._core_schema)
+
+    @cached_property
+    def conversion(self) -> Conversion:
+        """What becomes of other scalars and names."""
+        return "unknown" if may_convert(self._core_schema) else "pydantic"
 
     @cached_property
     def _hiding_keys(self) -> frozenset[str] | None:

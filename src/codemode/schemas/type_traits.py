@@ -21,6 +21,7 @@ _PLAIN_FACTORIES = (dict, list, set, frozenset, tuple)
 _OWN_MODULES = ("pydantic", "pydantic_core")
 _READ_ONCE_FROM = ("builtins", "pydantic_core._pydantic_core")
 _GIVING_ONCE = ("generator", "function-after", "function-wrap", "function-plain")
+_CONVERTING = ("coerce_numbers_to_str", "populate_by_name", "validate_by_name", "custom_init")
 _SCALARS = (str, int, float, type(None))
 
 
@@ -122,6 +123,23 @@ def _never(place: Any, new: Any) -> None:
 def varies(core_schema: Any) -> bool:
     """Return True when one input may give two values, for a default is made anew each time."""
     return any(rules.get("default_factory") not in (None, *_PLAIN_FACTORIES) for rules in _parts(core_schema))
+
+
+def may_convert(core_schema: Any) -> bool:
+    """Return True when code or settings of the author's may take another scalar or key than pydantic usually does."""
+    return any(map(_converts, _parts(core_schema)))
+
+
+def _converts(rules: dict[str, Any]) -> bool:
+    kind, function = str(rules.get("type")), rules.get("function")
+    if kind.startswith("function-"):
+        return not _is_own(function.get("function") if is_object(function) else function)
+    config = rules.get("config")
+    settings = {**rules, **config} if is_object(config) else rules
+    if any(settings.get(name) for name in _CONVERTING):
+        return True
+    fields = _named(rules["fields"]) if kind in _WITH_FIELDS else []
+    return any(is_array(field.get("validation_alias")) for _, field in fields)  # of several names
 
 
 def hiding_keys(core_schema: Any) -> frozenset[str] | None:

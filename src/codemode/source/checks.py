@@ -55,17 +55,23 @@ MODULE_USES = {
     "require()": "`require` is not available: a program has no modules; what it can call is on `tools`",
 }
 # A tuple, for what is looked up in it may be unhashable.
-LITERAL_TYPES = ("object", "array", "string", "number", "boolean", "null")
+LITERAL_TYPES = ("object", "array", "string", "number", "boolean", "null", "undefined")
+_NO_INPUT: dict[str, Any] = {"type": "object", "keys": {}, "open": False}  # a call without an argument
+_NOTHING_KNOWN = {"type": "unknown"}
 
 
 def check_program(
-    facts: Any, catalog_names: Collection[str], get_input_schema: Callable[[str], Any]
+    facts: Any,
+    catalog_names: Collection[str],
+    get_input_schema: Callable[[str], Any],
+    get_conversion: Callable[[str], str] = lambda _: "unknown",
 ) -> list[ProgramProblem]:
     """The certain mistakes of a program, each ``{"message", "line", "column"}``, in order of place.
 
-    ``facts`` is what the worker reported, unverified; ``get_input_schema`` gives a known tool's JSON Schema or None.
+    ``facts`` is what the worker reported, unverified; ``get_input_schema`` gives a known tool's JSON Schema or None,
+    ``get_conversion`` what its validator makes of other scalars and names, as `Conversion` has it.
     """
-    found = chain(_module_problems(facts), _call_problems(facts, catalog_names, get_input_schema))
+    found = chain(_module_problems(facts), _call_problems(facts, catalog_names, get_input_schema, get_conversion))
     return sorted(islice(found, MAX_PROBLEMS), key=lambda problem: (problem["line"], problem["column"]))
 
 
@@ -77,7 +83,10 @@ def _module_problems(facts: Any) -> Iterator[ProgramProblem]:
 
 
 def _call_problems(
-    facts: Any, names: Collection[str], get_input_schema: Callable[[str], Any]
+    facts: Any,
+    names: Collection[str],
+    get_input_schema: Callable[[str], Any],
+    get_conversion: Callable[[str], str],
 ) -> Iterator[ProgramProblem]:
     unknown: dict[str, str] = {}
     roots: dict[str, Root] = {}
@@ -95,12 +104,15 @@ def _call_problems(
                 yield problem_at(call, unknown[name])
             continue
         if name not in roots:
-            roots[name] = Root(get_input_schema(name), visits)
-        if (keyword := _keyword(call.get("input"))) is not None:
+            roots[name] = Root(get_input_schema(name), visits, get_conversion(name))
+        literal = call.get("input", _NOTHING_KNOWN)
+        if (keyword := _keyword(literal)) is not None:
             example = f"{shown_tool(name)}({{ {keyword}: ... }})"
             yield problem_at(call, f"{shown_tool(name)} takes one object, not keyword arguments: write {example}")
             continue
-        for message in _mistakes(call.get("input"), roots[name].schema, roots[name], "input", 0):
+        if literal is None and (resolved(roots[name].schema, roots[name]) or {}).get("type") == "object":
+            literal = _NO_INPUT
+        for message in _mistakes(literal, roots[name].schema, roots[name], "input", 0):
             yield problem_at(call, f"{shown_tool(name)}: {message}")
 
 
@@ -119,8 +131,8 @@ class Visits:
 class Root:
     """A tool's whole schema, and the visits that are left for it and others."""
 
-    def __init__(self, schema: Any, visits: Visits) -> None:
-        self.schema, self.visits = schema, visits
+    def __init__(self, schema: Any, visits: Visits, conversion: str = "unknown") -> None:
+        self.schema, self.visits, self.conversion = schema, visits, conversion
         self.local = LocalReferences(schema)
         self._folded: dict[str, str] = {}  # a name may be as long as the whole schema
 
@@ -186,6 +198,10 @@ def _mistakes(literal: Any, schema: Any, root: Root, path: str, depth: int) -> I
         yield f"{path} is {_described(literal)}, expected {_expected(schema, root)}"
     elif literal["type"] == "object":
         yield from _object_mistakes(literal, schema, root, path, depth)
+    elif literal["type"] == "array" and "prefixItems" not in schema:
+        items = list_or_empty(literal.get("items"))
+        for index, item in enumerate(items[:MAX_KEYS]):
+            yield from _mistakes(item, schema.get("items"), root, f"{path}[{index}]", depth + 1)
 
 
 def _keyword(literal: Any) -> str | None:
@@ -224,9 +240,14 @@ def _object_mistakes(
         return
     properties = mapping_or_empty(schema.get("properties"))
     unknown = [key for key in given if key not in properties]
+    slips = _slips(given, unknown, properties, schema, root)
+    for key, name in slips.items():
+        yield f"{path}.{key} does not exist; did you mean {name}?"
+    unknown = [key for key in unknown if key not in slips]
     if literal.get("open") is False:
         for key in _missing(given, unknown, schema, root):
-            yield f"{path}.{key} is required"
+            if key not in slips.values():
+                yield f"{path}.{key} is required"
     if unknown and is_closed(schema) and root.may_list(properties):
         folded = set(map(root.folded, properties))
         for key in unknown:
@@ -237,8 +258,19 @@ def _object_mistakes(
             yield from _mistakes(value, properties[key], root, f"{path}.{key}", depth + 1)
 
 
-def _missing(given: Mapping[str, Any], unknown: list[str], schema: Mapping[str, Any], root: Root) -> Iterator[str]:
+def _slips(
+    given: Mapping[str, Any], unknown: list[str], properties: Mapping[str, Any], schema: Mapping[str, Any], root: Root
+) -> dict[str, str]:
+    """Return the keys that differ from a property in case and dashes alone, with that property's name."""
     # A model that is also populated by name takes `from_date` where its schema says `fromDate`.
+    may_have_more = schema.get("additionalProperties") or schema.get("patternProperties")
+    if root.conversion == "unknown" or may_have_more or not unknown or not root.may_list(properties):
+        return {}
+    names = {root.folded(name): name for name in properties if name not in given}
+    return {key: names[_folded(key)] for key in unknown if _folded(key) in names}
+
+
+def _missing(given: Mapping[str, Any], unknown: list[str], schema: Mapping[str, Any], root: Root) -> Iterator[str]:
     aliases = {_folded(key) for key in unknown}
     required: Any = schema.get("required")
     for key in list_or_empty(required):
@@ -274,7 +306,11 @@ def _is_wrong_type(literal: dict[str, Any], schema: Mapping[str, Any], root: Roo
     """Whether neither ``schema`` nor a validator that converts for it could accept the literal."""
     allowed = schema.get("type")
     types: list[Any] = allowed if is_array(allowed) else [allowed]
-    if allowed is not None and "nullable" not in schema and all(_excludes(kind, literal, schema) for kind in types):
+    if (
+        allowed is not None
+        and "nullable" not in schema
+        and all(_excludes(kind, literal, schema, root) for kind in types)
+    ):
         return True
     for keyword in ("anyOf", "oneOf"):
         branches: Any = schema.get(keyword)
@@ -285,11 +321,12 @@ def _is_wrong_type(literal: dict[str, Any], schema: Mapping[str, Any], root: Roo
     return False
 
 
-def _excludes(kind: Any, literal: dict[str, Any], schema: Mapping[str, Any]) -> bool:
+def _excludes(kind: Any, literal: dict[str, Any], schema: Mapping[str, Any], root: Root) -> bool:
     """Whether a literal is certainly not of the JSON Schema type ``kind``.
 
-    Between scalars most conversions exist somewhere ("1", 1 and true for each other; a number for a string, where a
-    model asks for that), so of those only a text that is no number is certainly wrong for a number.
+    Where nothing is known of the validator most conversions between scalars exist somewhere ("1", 1 and true for each
+    other; a number for a string, where a model asks for that), so of those only a text that is no number is certainly
+    wrong for a number.
     """
     given = literal["type"]
     if kind == "object":
@@ -297,11 +334,24 @@ def _excludes(kind: Any, literal: dict[str, Any], schema: Mapping[str, Any]) -> 
     if kind == "array":
         # A named tuple has an array's schema and takes an object too.
         return given != "array" and not (given == "object" and "prefixItems" in schema)
-    if kind in ("integer", "number"):
-        return given in ("object", "array", "null") or _is_no_number(literal, kind)
-    if kind in ("string", "boolean"):
-        return given in ("object", "array", "null")
-    return kind == "null" and given != "null"
+    if kind not in ("integer", "number", "string", "boolean"):
+        return kind == "null" and given != "null"
+    if given in ("object", "array", "null", "undefined"):
+        return True
+    if kind in ("integer", "number") and _is_no_number(literal, kind):
+        return True
+    if root.conversion == "none":
+        return given != ("number" if kind == "integer" else kind)
+    if root.conversion == "pydantic" and kind == "string":
+        return given != "string" and "format" not in schema  # a date may be a number
+    return root.conversion == "pydantic" and kind == "boolean" and _is_no_boolean(literal)
+
+
+def _is_no_boolean(literal: dict[str, Any]) -> bool:
+    value = literal.get("value")
+    if literal["type"] == "string":
+        return isinstance(value, str) and value.strip().lower() not in BOOLEAN_WORDS
+    return literal["type"] == "number" and isinstance(value, int | float) and value not in (0, 1)
 
 
 def _is_no_number(literal: dict[str, Any], kind: str) -> bool:
@@ -313,6 +363,7 @@ def _is_no_number(literal: dict[str, Any], kind: str) -> bool:
     return not any(character.isdigit() for character in value) and value.strip().lower() not in NUMBER_WORDS
 
 
+BOOLEAN_WORDS = frozenset(("0", "off", "f", "false", "n", "no", "1", "on", "t", "true", "y", "yes"))
 NUMBER_WORDS = frozenset(sign + word for sign in ("", "+", "-") for word in ("nan", "inf", "infinity")) | {
     "true",
     "false",
@@ -322,7 +373,7 @@ NUMBER_WORDS = frozenset(sign + word for sign in ("", "+", "-") for word in ("na
 def _described(literal: dict[str, Any]) -> str:
     given = literal["type"]
     article = "an" if given[0] in "aeiou" else "a"
-    return "null" if given == "null" else f"{article} {given}"
+    return given if given in ("null", "undefined") else f"{article} {given}"
 
 
 def _expected(schema: Mapping[str, Any], root: Root, depth: int = 0) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from ..data.narrowing import mapping_or_empty
-from ..schemas.compiled import JsonSchema, ValidatedInput
+from ..schemas.compiled import Conversion, JsonSchema, ValidatedInput
 from ..schemas.patterns import refusal_of
 from ..schemas.python_types import TypeSchema
 from .parameters import NOTHING, Parameter, Parameters
@@ -48,6 +48,11 @@ class ParametersSchema:
     def varies(self) -> bool:
         """Whether one input may give two values."""
         return self._type.varies
+
+    @property
+    def conversion(self) -> Conversion:
+        """What becomes of other scalars and names."""
+        return self._type.conversion
 
     def validate_output(self, value: Any, what: str) -> Any:
         """Refuse: parameters describe no output."""

@@ -11,7 +11,15 @@ from typing import Any, Final
 
 from ..cached_property import cached_property
 from ..errors import HOST_TOOL_ERROR, CodeModeError, CodeModeToolError
-from ..schemas.compiled import CompiledSchema, JsonSchema, SchemaMismatch, ValidatedInput, plain_input, takes_object
+from ..schemas.compiled import (
+    CompiledSchema,
+    Conversion,
+    JsonSchema,
+    SchemaMismatch,
+    ValidatedInput,
+    plain_input,
+    takes_object,
+)
 from .context import ToolCallContext
 from .parameters import ExecuteKind, Parameters, count_positional, execute_kind
 from .tool import Tool
@@ -73,6 +81,11 @@ class PreparedTool:
     def input_json_schema(self) -> JsonSchema | None:
         """What the tool takes, as JSON Schema; None when it takes anything."""
         return None if self._input is None else self._input.json_schema
+
+    @property
+    def conversion(self) -> Conversion:
+        """What its validator makes of scalars of another type and of keys of another name."""
+        return getattr(self._input, "conversion", "unknown")
 
     @property
     def output_json_schema(self) -> JsonSchema | None:

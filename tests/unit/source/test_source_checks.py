@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 from suite import each_row, rounds
 
 from codemode.guest.analysis import analyse
+from codemode.schemas.python_types import TypeSchema
 from codemode.source.checks import MAX_PROBLEMS, check_program
 
 SITE_PATHS = sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
@@ -41,14 +42,14 @@ SEARCH = {
 TOOLS: dict[str, Any] = {"search_files": SEARCH, "read-file": None, "a.b": {"type": "object"}}
 
 
-def problems(source, tools=TOOLS):
+def problems(source, tools=TOOLS, conversion="unknown"):
     facts = _analyser(source, 60_000)["facts"]
     assert facts is not None
-    return check_program(facts, list(tools), tools.get)
+    return check_program(facts, list(tools), tools.get, lambda _name: conversion)
 
 
-def messages(source, tools=TOOLS):
-    return [problem["message"] for problem in problems(source, tools)]
+def messages(source, tools=TOOLS, conversion="unknown"):
+    return [problem["message"] for problem in problems(source, tools, conversion)]
 
 
 def test_everything_is_listed_at_once_in_order():
@@ -80,7 +81,7 @@ def test_unknown_tools():
         "tools.missing?.({})",
         "tools[name]({})",
         "const tools = other; tools.missing({})",
-        "tools.search_files()",
+        "tools.a.b()",
         "tools.search_files(x)",
         "tools.search_files({ ...x })",
         "tools.search_files({ [k]: 1 })",
@@ -105,6 +106,8 @@ def test_what_is_left_to_run_time(source):
 @each_row(
     "argument, expected",
     [
+        ("", ["input.query is required"]),
+        ("undefined", ["input is undefined, expected object"]),
         ("{}", ["input.query is required"]),
         ("{ quer: 'x' }", ["input.query is required"]),
         ("[]", ["input is an array, expected object"]),
@@ -182,7 +185,8 @@ VALUES = st.recursive(
 def test_no_certain_mistake_is_accepted_by_pydantic(kind, value):
     """Pydantic's lax mode converts; whatever it takes must not have been called a mistake."""
     model = create_model("Input", v=(kind, ...))
-    found = messages(f"tools.t({{ v: {json.dumps(value)} }})", {"t": model.model_json_schema()})
+    schema = TypeSchema(model, "input")
+    found = messages(f"tools.t({{ v: {json.dumps(value)} }})", {"t": schema.json_schema}, schema.conversion)
     if found:
         with pytest.raises(ValidationError):
             TypeAdapter(model).validate_python({"v": value})
@@ -191,6 +195,7 @@ def test_no_certain_mistake_is_accepted_by_pydantic(kind, value):
 def test_a_key_that_may_be_an_alias_is_left_to_run_time():
     assert messages("tools.t({ from_date: 1 })", {"t": Aliased.model_json_schema(by_alias=True)}) == []
     assert Aliased.model_validate({"from_date": 1}).from_date == 1
+    assert TypeSchema(Aliased, "input").conversion == "unknown"
 
 
 HOSTILE = st.recursive(

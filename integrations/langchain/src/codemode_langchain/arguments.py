@@ -79,6 +79,11 @@ class ArgumentsSchema:
         """Whether one input may give two values."""
         return self._described.varies if self._whole is None else self._whole.varies
 
+    @property
+    def conversion(self) -> str:
+        """What becomes of other scalars and names."""
+        return getattr(self._whole or self._described, "conversion", "unknown")
+
     def validate_input(self, value: Any) -> ValidatedInput:
         """Check, coerce, fill defaults. Raises `SchemaMismatch`."""
         given = plain_copy(value)

@@ -84,8 +84,9 @@ class FactCollector:
         ``lists`` tells that the names on `tools` are read; ``shadowed`` that the name `tools` may mean something else
         somewhere; no call is a fact then. ``input`` is None without an argument, else what is known of it:
         ``{"type": "object", "keys": {name: known}, "open": bool}`` (open: more keys are possible) or ``{"type":
-        "array" | "string" | "number" | "boolean" | "null" | "unknown"}``, a string or a number with its ``"value"``
-        when that is short and exact, and an integer that no number holds as it is ``"written"``.
+        "array" | "string" | "number" | "boolean" | "null" | "undefined" | "unknown"}``, an array with its ``"items"``
+        when these are few, a string or a number with its ``"value"`` when that is short and exact, and an integer that
+        no number holds as it is ``"written"``.
         """
         if self._requires == set(self._required):  # else the program has a `require` of its own
             for at in self._required:
@@ -164,6 +165,8 @@ class FactCollector:
         first = first_named(arguments)
         if first is None:
             return None
+        if first.type == "undefined":
+            return {"type": "undefined"}
         if first.type == "assignment_expression" and (left := first.child_by_field_name("left")) is not None:
             # `f(name="x")` of Python: JavaScript would assign to a variable.
             return {"type": "keyword", "name": (left.text or b"").decode()[:MAX_NAME_BYTES]}
@@ -176,13 +179,21 @@ class FactCollector:
             return {"type": "unknown"}
         if node.type == "object":
             return self._object(node, depth)
-        if node.type in ("array", "null"):
-            return {"type": node.type}
+        if node.type == "array":
+            return self._array(node, depth)
+        if node.type == "null":
+            return {"type": "null"}
         if node.type in ("true", "false"):
             return {"type": "boolean"}
         if node.type in ("string", "template_string"):
             return _string(node)
         return _number(node)
+
+    def _array(self, node: Node, depth: int) -> dict[str, Any]:
+        held = [child for child in node.children if child.is_named and child.type != "comment"]
+        if not held or len(held) > MAX_KEYS or any(child.type == "spread_element" for child in held):
+            return {"type": "array"}
+        return {"type": "array", "items": [self._literal(child, depth + 1) for child in held]}
 
     def _object(self, node: Node, depth: int) -> dict[str, Any]:
         keys: dict[str, Any] = {}
