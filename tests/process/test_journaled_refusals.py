@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from fast_clock import Fast
 from journaled_shop import JS, RESULT, Host, Shop, call, paid_already, to_the_end
+from stored_pauses import Clock
 from suite import each_row
 from waiting import within
 
-from codemode import CodeModeAbortedError, CodeModeProtocolError, run_code_mode
+from codemode import CodeModeAbortedError, CodeModeProtocolError, MemoryInterruptStore, run_code_mode
 from codemode.continuations.journal import MemoryJournal
 
 
@@ -56,6 +57,25 @@ def test_lines_that_no_host_has_written_so_are_refused(spoil):
         journal.spoil = None  # it was let go of: whoever puts it right goes on
         result, _ = await to_the_end(journal, shop.tools, paid_already(shop))
         assert result == RESULT
+
+    within(scenario())
+
+
+def test_a_program_whose_lines_were_deleted_makes_no_call_again():
+    async def scenario():
+        shop, clock = Shop(), Clock()
+        async with MemoryInterruptStore(clock=clock) as store:
+            journal = store.journal(tenant="", app="")
+            with pytest.raises(CodeModeAbortedError):
+                await call(Host(journal, dies_after=5), shop.tools)
+            paid = list(shop.paid)
+            assert paid
+            await store._write(lambda session: session.run("DELETE FROM codemode_journal_lines"))
+            clock.moved_ms += 30_001
+            with pytest.raises(CodeModeProtocolError, match="lines that were written are missing") as caught:
+                await call(journal, shop.tools)
+            assert caught.value.details["origin"] == "journal"
+            assert shop.paid == paid
 
     within(scenario())
 

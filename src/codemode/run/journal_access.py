@@ -78,7 +78,7 @@ class JournalAccess:
         self._outcomes = RecordedOutcomes(options, _NOBODY, False, outer_id, keeps_output)
 
     async def open(self, *, again: bool = False, engine: str | None = None) -> OpenedJournal:
-        """Open it. Raises `CodeModeAbortedError` where the journal cannot be used."""
+        """Open it. Raises `CodeModeAbortedError` where the journal cannot be used, and what refuses a cut one."""
         plain = {
             "replayVersion": REPLAY_VERSION,
             "engine": engine or await run_check(0, engine_version),
@@ -88,6 +88,8 @@ class JournalAccess:
         self._head = self._texts.written(canonical_json(plain), _HEAD)
         try:
             return await self.journal.open(self.key, self._head, again=again)
+        except CodeModeProtocolError:
+            raise
         except Exception as error:
             raise unavailable("opened", error) from error
 

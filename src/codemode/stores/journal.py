@@ -16,6 +16,7 @@ from itertools import count
 from typing import Any, TypeVar
 
 from ..continuations.journal import OpenedJournal
+from ..errors import CodeModeProtocolError
 from ..host.cancellation import to_its_end
 from ..host.own_thread import in_own_thread
 from .content import SqlContent, purge_of_journals
@@ -31,7 +32,7 @@ _LONE = "="
 _MOST_AT_ONCE_CHARACTERS, _MOST_LINES_AT_ONCE = 1 << 15, 600
 _OWN = "id = ? AND number = ? AND until_ms IS NOT NULL"
 _MAKE = (
-    "INSERT INTO codemode_journals VALUES (?, ?, ?, ?, ?, 1, {time} + ?, NULL, 0, 0, {time})"
+    "INSERT INTO codemode_journals VALUES (?, ?, ?, ?, ?, 1, {time} + ?, NULL, 0, 0, {time}, 0)"
     " ON CONFLICT (tenant, app, key) DO NOTHING"
 )
 _WRITE = f"INSERT INTO codemode_journal_lines SELECT id, number, ?, ? FROM codemode_journals WHERE {_OWN}"
@@ -56,7 +57,7 @@ class SqlJournal(SqlContent):
 
     def __init__(self, database: Database, tenant: str, app: str, lease_ms: int) -> None:
         super().__init__(database, tenant, app)
-        self._written = f"{_WRITE}{database.dialect.sharing}"
+        self._written = f"{_WRITE}{database.dialect.locking}"
         self.lease_ms = require_lease(lease_ms)
         self.sees_other_processes = database.sees_other_processes
 
@@ -169,15 +170,16 @@ def purge(session: Session, older_than_ms: int) -> int:
 def _take(session: Session, place: Row, lease_ms: int, *, again: bool) -> OpenedJournal | float | None:
     """Return the journal; the seconds that somebody else has it, at most; None when there is none."""
     found = session.one(
-        f"SELECT id, number, head, until_ms, outcome, is_final, changed_at_ms FROM codemode_journals"
+        f"SELECT id, number, head, until_ms, outcome, is_final, changed_at_ms, written FROM codemode_journals"
         f" WHERE tenant = ? AND app = ? AND key = ?{session.dialect.locking}",
         *place,
     )
     if found is None:
         return None
-    journal, number, head, until_ms, outcome, is_final, changed_at_ms = found
+    journal, number, head, until_ms, outcome, is_final, changed_at_ms, written = found
     if outcome is not None and (is_final or not again):
-        return _Opened(place[2], 0, json.loads(head), _lines(session, journal), json.loads(outcome), False, journal)
+        lines = () if is_final else _lines(session, journal, written)
+        return _Opened(place[2], 0, json.loads(head), lines, json.loads(outcome), False, journal)
     if until_ms is not None:
         until_ms = left_of_lease(session, journal, until_ms, changed_at_ms)
     if until_ms is not None and until_ms > session.now_ms:
@@ -188,8 +190,8 @@ def _take(session: Session, place: Row, lease_ms: int, *, again: bool) -> Opened
         " WHERE id = ?",
         *(number + 1, session.now_ms + lease_ms, session.now_ms, journal),
     )
-    is_takeover = until_ms is not None
-    return _Opened(place[2], number + 1, json.loads(head), _lines(session, journal), None, is_takeover, journal)
+    is_takeover, lines = until_ms is not None, _lines(session, journal, written)
+    return _Opened(place[2], number + 1, json.loads(head), lines, None, is_takeover, journal)
 
 
 def _leave(
@@ -219,10 +221,22 @@ def _own(opened: OpenedJournal) -> Row:
     return (opened.id, opened.number) if isinstance(opened, _Opened) else ("", 0)  # of another journal
 
 
-def _lines(session: Session, journal: str) -> tuple[str, ...]:
+def _lines(session: Session, journal: str, written: int) -> tuple[str, ...]:
+    """Return the lines of a journal. Raises `CodeModeProtocolError` where some of them were deleted.
+
+    Without them its program would make finished calls again. The lines of a final outcome are erased, and their count
+    stays: without its outcome it is refused too.
+    """
     groups = session.rows(
         "SELECT texts FROM codemode_journal_lines WHERE journal = ? ORDER BY number, ordinal", journal
     )
+    if len(groups) < written:
+        raise CodeModeProtocolError(
+            f"the journal of this program cannot be used: {written - len(groups)} of the {written} groups of lines that"
+            " were written are missing in the database. Its finished calls cannot be told from open ones, so nothing"
+            " runs again",
+            details={"origin": "journal"},
+        )
     return tuple(line for (texts,) in groups for line in _lines_of(texts))
 
 

@@ -14,6 +14,7 @@ from ..continuations.sql_guard import SqlResumeGuard, Statements, make_table
 from ..host.forks import begin_anew_in_forks, forkable_lock, leave_to_the_parent
 from ..options.checked_fields import WrongTypeError
 from .errors import StoreUnavailable
+from .journal_tables import LINE_WRITTEN
 from .listing_tables import CHANGED, FOLLOWED
 from .schema import bring_up_to_date
 from .session import Dialect, Row, Session, making, time_of, transaction, written
@@ -52,7 +53,6 @@ DIALECT = Dialect(
     counter="SELECT sequence, audit_sequence, audit_hash FROM codemode_store FOR UPDATE",
     time=_TIME,
     locking=" FOR UPDATE",
-    sharing=" FOR SHARE",
     clustered="",
     blob="BYTEA",
     # psycopg asks for a flush behind its pipeline, and from there to the next statement Postgres minds no limit of how
@@ -78,6 +78,16 @@ DIALECT = Dialect(
         (
             "CREATE TRIGGER codemode_records_are_followed AFTER UPDATE OF state, expires_at_ms ON codemode_records"
             f" FOR EACH ROW WHEN {CHANGED} EXECUTE FUNCTION codemode_follow_record()"
+        ),
+    ),
+    counting=(
+        (
+            "CREATE OR REPLACE FUNCTION codemode_count_lines() RETURNS trigger LANGUAGE plpgsql AS"
+            f" $$BEGIN {LINE_WRITTEN} RETURN NULL; END$$"
+        ),
+        (
+            "CREATE TRIGGER codemode_lines_are_counted AFTER INSERT ON codemode_journal_lines"
+            " FOR EACH ROW EXECUTE FUNCTION codemode_count_lines()"
         ),
     ),
 )

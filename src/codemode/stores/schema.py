@@ -9,7 +9,7 @@ from .audit import BEGINNING
 from .content_tables import CONTENT
 from .errors import StoreUnavailable
 from .index_tables import INDEXES, RESUMED
-from .journal_tables import JOURNALS
+from .journal_tables import COUNT_LINES, COUNTED_LINES, JOURNALS
 from .labels import fill_labels
 from .listing_tables import FILL_LABELS, FOLLOW_RECORDS, LISTING
 from .outbox_tables import OUTBOXES
@@ -77,7 +77,9 @@ _VERSION_3 = (*OUTBOXES, *LISTING, *RESUMED)
 
 _VERSION_4 = CONTENT
 
-UPGRADES: tuple[tuple[str, ...], ...] = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4)
+_VERSION_5 = COUNTED_LINES
+
+UPGRADES: tuple[tuple[str, ...], ...] = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4, _VERSION_5)
 """What makes each version of the tables out of the one before. A ``{clustered}`` table lies in its primary key.
 
 ``{blob}`` is the type of bytes."""
@@ -86,6 +88,7 @@ _WORK: dict[str, Callable[[Session], None]] = {
     _APPEND_ONLY: lambda session: session.keep_lines(),
     FILL_LABELS: fill_labels,
     FOLLOW_RECORDS: lambda session: session.follow_records(),
+    COUNT_LINES: lambda session: session.count_lines(),
 }
 _COUNTER = "CREATE TABLE codemode_store (one BIGINT PRIMARY KEY, version BIGINT NOT NULL, sequence BIGINT NOT NULL)"
 

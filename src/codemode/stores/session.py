@@ -32,7 +32,6 @@ class Dialect:
     counter: str
     time: str
     locking: str
-    sharing: str
     clustered: str
     blob: str
     behind_many: str | None
@@ -40,6 +39,7 @@ class Dialect:
     find_tables: str
     append_only: tuple[str, ...]
     following: tuple[str, ...]
+    counting: tuple[str, ...]
 
 
 class Database(Protocol):
@@ -187,6 +187,11 @@ class Session:
     def follow_records(self) -> None:
         """Let labels and requests say of their record what is true of it, whoever changes it."""
         for statement in self.dialect.following:
+            self.run(statement)
+
+    def count_lines(self) -> None:
+        """Let each journal count the groups of its lines, whoever writes them."""
+        for statement in self.dialect.counting:
             self.run(statement)
 
     def write_news(self) -> None:

@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 
 from ..host.forks import leave_to_the_parent
 from .errors import StoreUnavailable
+from .journal_tables import LINE_WRITTEN
 from .listing_tables import CHANGED, FOLLOWED
 from .session import Dialect
 
@@ -20,7 +21,6 @@ DIALECT = Dialect(
     counter="SELECT sequence, audit_sequence, audit_hash FROM codemode_store",
     time="SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",
     locking="",
-    sharing="",
     clustered=" WITHOUT ROWID",
     blob="BLOB",
     behind_many=None,
@@ -43,6 +43,9 @@ DIALECT = Dialect(
             "CREATE TRIGGER codemode_records_are_followed AFTER UPDATE OF state, expires_at_ms ON codemode_records"
             f" WHEN {CHANGED} BEGIN {FOLLOWED} END"
         ),
+    ),
+    counting=(
+        f"CREATE TRIGGER codemode_lines_are_counted AFTER INSERT ON codemode_journal_lines BEGIN {LINE_WRITTEN} END",
     ),
 )
 PATIENCE_SECONDS = 30

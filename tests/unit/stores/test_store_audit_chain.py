@@ -369,7 +369,8 @@ def test_a_store_of_before_the_audit_gets_one(kind, make, monkeypatch):
 
 
 def _put_as_before(database):
-    interrupt = paused("q")
+    one = request("q", given={"n": 1})
+    interrupt = paused(one)
     nonce, expires_at_ms = interrupt.continuation["auth"].values()
     with database.journaling() as session:
         session.run(
@@ -379,9 +380,10 @@ def _put_as_before(database):
             *(expires_at_ms, keeping.interrupt_text(interrupt)),
         )
         session.run(
-            "INSERT INTO codemode_requests VALUES ('q', 'old', 0, ?, 'refund', '{\"n\": 1}', '{}', NULL, '\"\"', NULL,"
+            "INSERT INTO codemode_requests VALUES ('q', 'old', 0, ?, 'refund', '{\"n\": 1}', ?, NULL, '\"\"', NULL,"
             " 'waiting', NULL, NULL, NULL, NULL, 0)",
             APPROVAL_KIND,
+            json.dumps(dict(one.payload)),
         )
         session.run("INSERT INTO codemode_versions VALUES (?, 'old', 1, 1, '[\"q\"]')", nonce)
 

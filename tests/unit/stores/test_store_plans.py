@@ -43,7 +43,7 @@ FILLED = (
     "INSERT INTO codemode_audit SELECT i, 'tenant' || (i % 40), 'r' || i, 'x', 'x', '{{}}' FROM n",
     (
         "INSERT INTO codemode_journals SELECT 'j' || i, 'tenant' || (i % 40), 'app', 'k' || i, '\"\"', i,"
-        " CASE WHEN i % 9 = 0 THEN {now} END, NULL, 0, 0, {now} + 86400000 FROM n"
+        " CASE WHEN i % 9 = 0 THEN {now} END, NULL, 0, 0, {now} + 86400000, 0 FROM n"
     ),
     "INSERT INTO codemode_journal_lines SELECT 'j' || i, i, 1, '[]' FROM n",
     "INSERT INTO codemode_outboxes SELECT 'target' || i, {many} - i FROM n",
