@@ -18,7 +18,7 @@ from .rendering import page, wants_json
 from .sessions import COOKIE, Sessions, forget_cookie, set_cookie
 from .signed import Clock
 from .throttle import Throttle
-from .visits import Visit, audit_tenant
+from .visits import SCOPE_KEY, Visit, audit_tenant
 
 PATH = "/sign-in"
 MAX_NEXT_CHARACTERS = 2000
@@ -96,7 +96,15 @@ def safe_next(text: str, root: str) -> str:
 def _form(request: Request, target: str, *, status: int = 200, problem: str = "") -> Response:
     if status != 200 and wants_json(request):
         return JSONResponse({"error": {"status": status, "title": "Signing in failed", "message": problem}}, status)
-    context: dict[str, Any] = {"next": safe_next(target, _root(request)), "problem": problem}
+    visit = request.scope.get(SCOPE_KEY)
+    context: dict[str, Any] = {
+        "next": safe_next(target, _root(request)),
+        "problem": problem,
+        "user": visit.user.name if isinstance(visit, Visit) else None,
+        # Only who opened the printed URL by hand: a page of another site that leads here would sign its visitor in as
+        # somebody else. Browsers say "none" for an address that was typed, pasted, or opened from a terminal.
+        "is_automatic": visit is None and request.headers.getlist("sec-fetch-site") == ["none"],
+    }
     return page(request, "sign_in.html", status=status, **context)
 
 

@@ -12,6 +12,7 @@ from mcp.server.lowlevel import Server
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..config.values import ConfigError, GatewayConfig
+from ..signin.browser_binding import CALLBACK_PATH, START_PATH
 from .callers import PLACE_KEY, PRINCIPAL_KEY
 from .health import Health
 from .http_answers import Refused, answer, refuse
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("codemode.mcp")
 MCP_PATH = "/mcp"
-CALLBACK_PATH = "/oauth/callback"
 _METHODS = ("GET", "POST", "DELETE")
 
 
@@ -94,6 +94,8 @@ class HttpApp:
             if not self._gateway.is_open:
                 await stack.enter_async_context(self._gateway)
             self._gateway.record_url = self.record_url
+            if self._sign_ins is not None:
+                self._sign_ins.binds_browsers = True
             if self._settings.url is not None and self._sign_ins is not None and self._sign_ins.callback_url is None:
                 self._sign_ins.callback_url = f"{self._settings.url}{CALLBACK_PATH}"
             self._console = mounted_console(self._gateway, self._settings, lambda: self._door, asks=self.asks)
@@ -187,6 +189,8 @@ class HttpApp:
             await answer(send, 200, said)
         elif path == CALLBACK_PATH and self._sign_ins is not None:
             await self._sign_ins.callback_app(scope, incoming, send)
+        elif path.startswith(START_PATH) and self._sign_ins is not None:
+            await self._sign_ins.start_app({**scope, "path": path}, incoming, send)
         elif self._console is not None and (path == CONSOLE_PATH or path.startswith(f"{CONSOLE_PATH}/")):
             await _in_room(self._console, scope, incoming, send)
         else:

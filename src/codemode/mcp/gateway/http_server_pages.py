@@ -63,10 +63,13 @@ class _Pages:
             words = f"Whoever runs the gateway signs in to it: {login_command(name)}"
             raise self._problem(403, "All users share this server", words)
         try:
-            url = await sign_ins.pending(server, principal)
+            sign_in = await sign_ins.sign_in(server, principal)
         except SignInError as error:
             raise self._problem(502, "Signing in cannot begin", error.message) from None
-        return RedirectResponse(url, 303) if url else HTMLResponse(page(SIGNED_IN), headers=PAGE_HEADERS)
+        if sign_in is None:
+            return HTMLResponse(page(SIGNED_IN), headers=PAGE_HEADERS)
+        cookie = sign_in.set_cookie()
+        return RedirectResponse(sign_in.url, 303, headers={} if cookie is None else {"Set-Cookie": cookie})
 
     def _principal(self, user: Any) -> str:
         if user.tenants is not ALL_TENANTS and len(user.tenants) == 1:

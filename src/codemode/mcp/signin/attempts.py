@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,10 +19,12 @@ from mcp.shared.auth import AuthorizationCodeResult
 
 from ...data.narrowing import is_object
 from ...host.threads import off_loop
-from .callbacks import PATH, Answer, listening
+from .browser_binding import CALLBACK_PATH, BoundSignIn, bound_sign_in, new_secret
+from .callbacks import Answer, listening
 from .errors import RefusedError, SignInError
 from .flow import Exchange
 from .handing import brought, brought_beside
+from .pages import OTHER_BROWSER
 from .private_files import read_private, try_lock, write_private
 from .server_auth import ServerAuth
 from .token_records import TokenRecord
@@ -33,7 +36,10 @@ _MOST_BYTES = 1 << 14
 
 
 class Attempt:
-    """A sign-in that is under way. ``open_browser`` gets the URL, once for all processes, and may block."""
+    """A sign-in that is under way. ``open_browser`` gets the URL, once for all processes, and may block.
+
+    With ``binds_browser`` only the browser that began it can end it, unless it comes back to a port of this machine.
+    """
 
     def __init__(
         self,
@@ -43,6 +49,7 @@ class Attempt:
         callback_url: str | None,
         *,
         is_asked_for: bool = False,
+        binds_browser: bool = False,
         seconds: float = SIGN_IN_S,
     ) -> None:
         self._auth = auth
@@ -52,9 +59,11 @@ class Attempt:
         self._open_browser = open_browser
         self._callback_url = callback_url
         self._is_asked_for = is_asked_for
+        self._binds_browser = binds_browser
         self._seconds = seconds
+        self._listens = False
         self._answer = Answer(self._name)
-        self._url: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._shown_as: asyncio.Future[BoundSignIn | None] = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._run())
         self._task.add_done_callback(self._ended)
 
@@ -65,7 +74,12 @@ class Attempt:
 
     async def url(self) -> str:
         """Return the URL to open; empty where it has turned out that no sign-in is needed. Raises `SignInError`."""
-        return await asyncio.shield(self._url)
+        sign_in = await self.sign_in()
+        return "" if sign_in is None else sign_in.url
+
+    async def sign_in(self) -> BoundSignIn | None:
+        """Return the sign-in as its person begins it; None where none is needed. Raises `SignInError`."""
+        return await asyncio.shield(self._shown_as)
 
     async def wait(self) -> None:
         """Return when somebody has signed in. Raises `SignInError`."""
@@ -74,6 +88,19 @@ class Attempt:
     def take(self, query: str) -> str | None:
         """Take what the browser came back with, and return what to tell; None for that of another sign-in."""
         return self._answer.take(query)
+
+    def take_from(self, state: str, query: str, cookies: Mapping[str, str]) -> str | None:
+        """Take what a browser with these cookies came back with, as `take` does."""
+        if not self._answer.is_for(state) or not self._shown_as.done():
+            return None
+        sign_in = self._shown_as.result()
+        return self.take(query) if sign_in is None or sign_in.is_begun_by(cookies) else OTHER_BROWSER
+
+    def sign_in_of(self, ticket: str) -> BoundSignIn | None:
+        """Return the sign-in of a start page; None where this is another one, or over."""
+        is_shown = not self.is_over and self._shown_as.done() and self._shown_as.exception() is None
+        sign_in = self._shown_as.result() if is_shown else None
+        return sign_in if sign_in is not None and sign_in.has_ticket(ticket) else None
 
     async def aclose(self) -> None:
         """Give the sign-in up."""
@@ -84,12 +111,12 @@ class Attempt:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._answer.close()
         error = None if task.cancelled() else task.exception()
-        if not self._url.done():
+        if not self._shown_as.done():
             if error is None:
-                self._url.set_result("")
+                self._shown_as.set_result(None)
             else:
-                self._url.set_exception(error)
-                self._url.exception()  # nobody may have asked
+                self._shown_as.set_exception(error)
+                self._shown_as.exception()  # nobody may have asked
 
     async def _run(self) -> None:
         try:
@@ -119,7 +146,7 @@ class Attempt:
             try:
                 return await exchange.authorized(auth.challenge, redirect_uri, self._shown, self._came_back)
             except RefusedError:
-                if record is not None and not self._url.done():
+                if record is not None and not self._shown_as.done():
                     await auth.forget()  # a client that is not known any more: the next attempt registers anew
                 raise
 
@@ -137,13 +164,15 @@ class Attempt:
 
     async def _shown(self, url: str) -> None:
         self._answer.expect(url)
-        write_private(self._url_file, json.dumps({"url": url, "until": time.time() + self._seconds}))
-        if not self._url.done():
-            self._url.set_result(url)
-        open_browser = self._open_browser
+        secret = new_secret() if self._binds_browser and not self._listens else None
+        sign_in = BoundSignIn(url, self._name, self._auth.principal, secret)
+        write_private(self._url_file, json.dumps({**asdict(sign_in), "until": time.time() + self._seconds}))
+        if not self._shown_as.done():
+            self._shown_as.set_result(sign_in)
+        open_browser, page = self._open_browser, sign_in.start_url or url
         if open_browser is not None:
             with suppress(Exception):  # no browser: the URL is shown as well
-                await off_loop(lambda: open_browser(url))
+                await off_loop(lambda: open_browser(page))
 
     @asynccontextmanager
     async def _redirects(self, record: TokenRecord | None) -> AsyncGenerator[str]:
@@ -155,12 +184,14 @@ class Attempt:
             if found.hostname not in ("127.0.0.1", "localhost") or self._callback_url is not None:
                 yield known
                 return
+            self._listens = True
             async with listening(self._answer.take, found.port or 80, found.path):
                 yield known
             return
+        self._listens = True
         async with AsyncExitStack() as stack:
             port = await self._listen(stack, (*_ports(settings.callback_port, record), 0))
-            yield f"http://127.0.0.1:{port}{PATH}"
+            yield f"http://127.0.0.1:{port}{CALLBACK_PATH}"
 
     async def _listen(self, stack: AsyncExitStack, ports: tuple[int, ...]) -> int:
         """Listen at the first port that is free, but never at another than the configured one."""
@@ -176,8 +207,8 @@ class Attempt:
         """Wait for the process that leads; it is gone when its lock is free."""
         until = time.monotonic() + self._seconds + _BEGIN_S
         while time.monotonic() < until:
-            if not self._url.done() and (url := self._url_of_leader()):
-                self._url.set_result(url)
+            if not self._shown_as.done() and (sign_in := self._sign_in_of_leader()):
+                self._shown_as.set_result(sign_in)
             if await self._auth.other_token() is not None:
                 return
             give_back = try_lock(self._lock_file)
@@ -189,13 +220,12 @@ class Attempt:
             await asyncio.sleep(_POLL_S)
         raise SignInError(f"nobody signed in to {self._name!r} within {self._seconds:.0f} s")
 
-    def _url_of_leader(self) -> str | None:
+    def _sign_in_of_leader(self) -> BoundSignIn | None:
         try:
             said = json.loads(read_private(self._url_file, _MOST_BYTES) or "null")
         except (OSError, ValueError):
             return None
-        url = said.get("url") if is_object(said) else None
-        return url if isinstance(url, str) else None
+        return bound_sign_in(said) if is_object(said) else None
 
 
 def _ports(configured: int, record: TokenRecord | None) -> tuple[int, ...]:

@@ -9,11 +9,11 @@ from urllib.parse import urlsplit
 
 from mcp.shared.auth import AuthorizationCodeResult
 
+from .browser_binding import CALLBACK_PATH, state_of
 from .errors import RefusedError, SignInError
-from .handing import is_state, said_in, state_of
+from .handing import is_state, said_in
 from .pages import DECLINED, PAGE_HEADERS, SIGNED_IN, UNKNOWN, page
 
-PATH = "/oauth/callback"
 _MOST_BYTES = 1 << 14
 _READ_S = 10.0
 _MOST_AT_ONCE = 16
@@ -30,6 +30,10 @@ class Answer:
     def expect(self, url: str) -> None:
         """Take only what belongs to this URL."""
         self._state = state_of(url)
+
+    def is_for(self, state: str) -> bool:
+        """Tell whether a state is that of this sign-in."""
+        return is_state(state, self._state)
 
     def take(self, query: str) -> str | None:
         """Take the query of a redirect and return what to tell the person; None for one of another sign-in."""
@@ -61,7 +65,7 @@ class Answer:
 
 
 @asynccontextmanager
-async def listening(take: Callable[[str], str | None], port: int, path: str = PATH) -> AsyncGenerator[int]:
+async def listening(take: Callable[[str], str | None], port: int, path: str = CALLBACK_PATH) -> AsyncGenerator[int]:
     """Listen for the browser on this machine's loopback address alone, and give the port: 0 takes any.
 
     Raises `OSError` where the port is taken.

@@ -8,12 +8,15 @@ from __future__ import annotations
 import json
 import secrets
 import time
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 from ...data.narrowing import is_object
+from .browser_binding import BoundSignIn, bound_sign_in, state_of
+from .pages import DECLINED, OTHER_BROWSER, SIGNED_IN
 from .private_files import read_private, write_private
 
 LONGEST_QUERY = 1 << 13
@@ -35,30 +38,37 @@ def said_in(query: str) -> dict[str, str] | None:
     return said
 
 
-def state_of(url: str) -> str | None:
-    """Return the state in the URL of a sign-in."""
-    return dict(parse_qsl(urlsplit(url).query)).get("state")
-
-
 def is_state(said: str, expected: str | None) -> bool:
     """Compare in a time that tells nothing."""
     return expected is not None and secrets.compare_digest(said.encode(), expected.encode())
 
 
-def hand_over(folder: Path, query: str) -> dict[str, str] | None:
-    """Leave a query for the process whose sign-in it ends, and return what it says; None where there is none.
+def hand_over(folder: Path, query: str, cookies: Mapping[str, str]) -> str | None:
+    """Leave a query for the process whose sign-in it ends, and return what to tell; None where there is none.
 
     Raises `OSError`. Blocks.
     """
     said = said_in(query)
-    if said is None or not folder.exists():
-        return None
-    for path in islice(folder.glob("*.url"), _MOST_SIGN_INS):
-        shown = _read(path)
-        if float(shown.get("until", 0)) > time.time() and is_state(said["state"], state_of(str(shown.get("url", "")))):
+    for path, sign_in in () if said is None else _sign_ins(folder):
+        if said is not None and is_state(said["state"], state_of(sign_in.url)):
+            if not sign_in.is_begun_by(cookies):
+                return OTHER_BROWSER
             write_private(brought_beside(path), query)
-            return said
+            return DECLINED if "error" in said else SIGNED_IN
     return None
+
+
+def find_ticket(folder: Path, ticket: str) -> BoundSignIn | None:
+    """Return the sign-in of a start page that another process leads; None where there is none. Blocks."""
+    return next((sign_in for _, sign_in in _sign_ins(folder) if sign_in.has_ticket(ticket)), None)
+
+
+def _sign_ins(folder: Path) -> Iterator[tuple[Path, BoundSignIn]]:
+    for path in islice(folder.glob("*.url"), _MOST_SIGN_INS) if folder.exists() else ():
+        said = _read(path)
+        sign_in = bound_sign_in(said)
+        if sign_in is not None and float(said.get("until", 0)) > time.time():
+            yield path, sign_in
 
 
 def brought_beside(url_file: Path) -> Path:

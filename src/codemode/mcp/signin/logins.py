@@ -51,9 +51,9 @@ async def login(
             await auth.keep(lambda record: Exchange(server, auth.settings, principal, record).authorized(None))
             return
         attempt = sign_ins.begun(server, principal, is_asked_for=True)
-        url = await attempt.url()
-        if url:
-            _say(told, f"Sign in to {name} at {page_host(url)}:", url)
+        sign_in = await attempt.sign_in()
+        if sign_in is not None:
+            _say(told, f"Sign in to {name} at {page_host(sign_in.url)}:", sign_in.start_url or sign_in.url)
         if read_line is None:
             await attempt.wait()
         else:

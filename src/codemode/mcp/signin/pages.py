@@ -15,6 +15,10 @@ UNKNOWN = (
     "Nobody waits for this sign-in here. It may be over: start it again. Where the gateway runs on several hosts, they"
     " must share its state folder, or browsers must come back to the host that began."
 )
+OTHER_BROWSER = (
+    "This sign-in was begun in another browser, or its cookie is gone, and nobody was signed in. Open the page that you"
+    " were given in this browser, and start again."
+)
 
 
 def page(text: str) -> str:

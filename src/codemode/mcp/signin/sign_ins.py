@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 from weakref import WeakValueDictionary
 
@@ -18,6 +18,7 @@ from .pages import DECLINED, PAGE_HEADERS, SIGNED_IN, UNKNOWN, page
 
 if TYPE_CHECKING:
     from .attempts import Attempt
+    from .browser_binding import BoundSignIn
     from .server_auth import ServerAuth
 
 KIND = "connection-auth"
@@ -55,6 +56,8 @@ class SignIns:
         self.callback_url = callback_url
         self.page_of: Callable[[str, str], str | None] = _no_page
         """Returns the page on which a principal signs in to a server, by both their names, where there is one."""
+        self.binds_browsers = False
+        """Whether a sign-in that comes back to ``callback_url`` is ended by the browser alone that began it."""
         # Of users there is no end: connections hold those in use, and some are kept for the next one.
         self._auths: WeakValueDictionary[str, ServerAuth] = WeakValueDictionary()
         self._recent: dict[str, ServerAuth] = {}
@@ -92,7 +95,7 @@ class SignIns:
                 if answer is not None:
                     await self.wait(server, principal)
                     return True
-                url = await self.pending(server, principal)
+                url = await self._page_to_open(server, principal)
             except SignInError:
                 return False
             if url:
@@ -147,7 +150,14 @@ class SignIns:
 
         attempt = self._attempts.get(auth.key)
         if attempt is None or attempt.is_over:
-            attempt = Attempt(auth, self.folder, self._open_browser, self.callback_url, is_asked_for=is_asked_for)
+            attempt = Attempt(
+                auth,
+                self.folder,
+                self._open_browser,
+                self.callback_url,
+                is_asked_for=is_asked_for,
+                binds_browser=self.binds_browsers,
+            )
             _keep_last(self._attempts, auth.key, attempt)
             over = [key for key, one in self._attempts.items() if one.is_over]
             for key in over[: max(0, len(self._attempts) - MOST_KEPT)]:
@@ -159,12 +169,24 @@ class SignIns:
 
         The sign-in stays open for five minutes; who asks again gets the same.
         """
+        sign_in = await self.sign_in(server, principal)
+        return "" if sign_in is None else sign_in.url
+
+    async def sign_in(self, server: ServerConfig, principal: str = "local") -> BoundSignIn | None:
+        """Return the sign-in whose URL `pending` gives; None where none is needed. Raises `SignInError`."""
         attempt = self.begun(server, principal)
         try:
             async with asyncio.timeout(_URL_S):
-                return await attempt.url()
+                return await attempt.sign_in()
         except TimeoutError:
             raise SignInError(f"{server.name!r} did not say in time how to sign in") from None
+
+    async def _page_to_open(self, server: ServerConfig, principal: str) -> str | None:
+        """Return the URL for a client to open: the authorization URL only where any browser may end the sign-in."""
+        sign_in = await self.sign_in(server, principal)
+        if sign_in is None or sign_in.secret is None:
+            return None if sign_in is None else sign_in.url
+        return self.page_of(server.name, principal) or sign_in.start_url or sign_in.url
 
     async def wait(self, server: ServerConfig, principal: str = "local") -> None:
         """Return when the principal has signed in. Raises `SignInError` where nobody does in time, or is about to."""
@@ -175,35 +197,53 @@ class SignIns:
         elif auth is None or await auth.other_token() is None:
             raise SignInError(f"nobody is signing in to {server.name!r}")
 
-    def take(self, query: str) -> str | None:
-        """Take the query with which a browser came to ``callback_url``, and return what to tell the person.
-
-        None is for a query that belongs to no sign-in of this gateway.
-        """
-        told = (attempt.take(query) for attempt in list(self._attempts.values()))
-        return next((one for one in told if one is not None), None)
-
     async def callback_app(self, scope: Any, _receive: Any, send: Any) -> None:
         """Serve ``callback_url`` as an ASGI application: a GET with the query of the redirect. Needs no sign-in."""
         told = None
         if scope["type"] == "http" and scope["method"] == "GET":
+            from .browser_binding import cookies_of
+
             query = scope.get("query_string", b"").decode("latin-1")
-            told = self.take(query) or await self._handed_over(query)
-        headers = [(key.lower().encode(), one.encode()) for key, one in PAGE_HEADERS.items()]
-        await send({"type": "http.response.start", "status": 400 if told is None else 200, "headers": headers})
-        await send({"type": "http.response.body", "body": page(told or UNKNOWN).encode()})
+            told = await self._take_from(query, cookies_of(scope.get("headers", ())))
+        await _send_page(send, 200 if told in (SIGNED_IN, DECLINED) else 400, page(told or UNKNOWN))
 
-    async def _handed_over(self, query: str) -> str | None:
-        """Leave a query to another process of the folder, and return what to tell the person; None where none waits."""
-        from .handing import hand_over
+    async def start_app(self, scope: Any, _receive: Any, send: Any) -> None:
+        """Serve the start page of a sign-in, which binds it to the browser, as an ASGI application."""
+        from .browser_binding import START_PATH
+        from .handing import find_ticket
 
-        try:
-            said = await off_loop(lambda: hand_over(self.folder, query))
-        except OSError:
-            return None
+        ticket, sign_in = str(scope["path"]).rpartition(START_PATH)[2], None
+        if scope["method"] == "GET":
+            own = (attempt.sign_in_of(ticket) for attempt in list(self._attempts.values()))
+            sign_in = next((one for one in own if one is not None), None)
+            sign_in = sign_in or await off_loop(lambda: find_ticket(self.folder, ticket))
+        if sign_in is None:
+            await _send_page(send, 404, page(UNKNOWN))
+        else:
+            await _send_page(send, 200, sign_in.start_page(), sign_in.set_cookie())
+
+    async def _take_from(self, query: str, cookies: Mapping[str, str]) -> str | None:
+        """Take what a browser came back with, here or for another process; None where nobody waits for it."""
+        from .handing import hand_over, said_in
+
+        said = said_in(query)
         if said is None:
             return None
-        return DECLINED if "error" in said else SIGNED_IN
+        own = (attempt.take_from(said["state"], query, cookies) for attempt in list(self._attempts.values()))
+        told = next((one for one in own if one is not None), None)
+        if told is not None:
+            return told
+        try:
+            return await off_loop(lambda: hand_over(self.folder, query, cookies))
+        except OSError:
+            return None
+
+
+async def _send_page(send: Any, status: int, text: str, cookie: str | None = None) -> None:
+    named = {**PAGE_HEADERS, **({} if cookie is None else {"Set-Cookie": cookie})}
+    headers = [(key.lower().encode(), one.encode("latin-1")) for key, one in named.items()]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": text.encode()})
 
 
 def _keep_last(kept: dict[str, KeptT], key: str, one: KeptT) -> None:

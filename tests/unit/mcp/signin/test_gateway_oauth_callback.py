@@ -31,6 +31,10 @@ def test_the_browser_comes_back_to_the_gateway(tmp_path: Path):
             app = http_app(gateway)
             async with app.running(), httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url=PUBLIC) as web:
                 attempt = gateway.sign_ins.begun(server, "mia")
+                sign_in = await attempt.sign_in()
+                assert sign_in is not None
+                assert sign_in.start_url is not None
+                assert (await web.get(sign_in.start_url)).status_code == 200
                 page = urlsplit(await attempt.url())
                 location = answer_to(f"{page.path}?{page.query}", {}, None)[1]["Location"]  # type: ignore[operator]
                 assert location.startswith(f"{PUBLIC}/oauth/callback?")
@@ -94,6 +98,8 @@ def test_a_remote_user_signs_in_to_a_server_that_was_never_listed_and_comes_back
             back = back_from(server, begun.headers["location"])
             for wrong in (back.replace("state=", "state=x"), back.replace("code=", "x="), f"{back}&code=2"):
                 assert (await other.get(wrong)).status_code == 400
+            assert (await other.get(back)).status_code == 400, "another browser"
+            other.cookies.update(web.cookies)
             assert (await other.get(back)).status_code == 200
             await asyncio.wait_for(gateway.sign_ins.wait(gateway.config.servers[0], "mia"), 60)
             assert (await web.get(path)).status_code == 200

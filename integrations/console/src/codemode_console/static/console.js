@@ -11,14 +11,16 @@ const REST_MS = 1000;
 const KEYS_OFF = "codemode-console-keys-off";
 
 // The printed URL carries the token behind the #, which no server and no log is sent. It leaves the address bar at once.
-function signInByFragment() {
+// It is sent without a click only where the server saw that no other page led here and nobody is signed in.
+function signInByFragment(isFirst) {
   const form = document.getElementById("sign-in");
   const token = new URLSearchParams(location.hash.slice(1)).get("token");
   if (token === null) return;
   history.replaceState(null, "", location.pathname + location.search);
   if (form === null) return;
   form.elements.namedItem("token").value = token;
-  form.submit();
+  if (isFirst && form.hasAttribute("data-automatic") && document.referrer === "") form.submit();
+  else document.getElementById("filled").hidden = false;
 }
 
 // ---- What somebody has under their hands ----
@@ -336,8 +338,8 @@ function beginKeys() {
   document.addEventListener("keydown", pressed);
 }
 
-signInByFragment();
-addEventListener("hashchange", signInByFragment); // the printed URL, opened where this page is already
+signInByFragment(true);
+addEventListener("hashchange", () => signInByFragment(false)); // the printed URL, opened where this page is already
 beginKeys();
 live.begin();
 document.addEventListener("input", (event) => {

@@ -1,0 +1,131 @@
+"""A sign-in over HTTP is ended by the browser alone that began it: a link to it connects nobody else's account."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx2
+import pytest
+from authorization_server import sign_in_server
+from test_gateway_oauth_callback import MIA, back_from, host, signed_in
+
+from codemode.interrupts.interrupt import InterruptRequested
+from codemode.mcp import Gateway, GatewayConfig, GatewayOptions, GatewaySettings, ServerConfig
+from codemode.mcp.gateway.http_app import http_app
+from codemode.mcp.signin.browser_binding import BoundSignIn, bound_sign_in, cookies_of
+
+AUTHORIZE = "https://as.example/authorize?state=s1&redirect_uri=https%3A%2F%2Fgateway.example%2Foauth%2Fcallback"
+
+
+class NewCall:
+    """The context of a call that no answer belongs to yet."""
+
+    interrupt = None
+
+
+async def asked_to_open(gateway: Any, principal: str) -> str:
+    """Return the URL that a client is asked to open for a call of a signed-out user."""
+    (server,) = gateway.config.servers
+    with pytest.raises(InterruptRequested) as paused:
+        await gateway.sign_ins.signed_out_hook(principal)(server, NewCall())
+    return str(paused.value.payload["url"])
+
+
+def test_the_browser_of_another_person_cannot_end_a_sign_in(tmp_path: Path) -> None:
+    async def main(server: Any) -> None:
+        async with host(tmp_path, server.url) as (gateway, web):
+            await signed_in(web, MIA)
+            begun = await web.get("/console/servers/notes")
+            (cookie,) = [one for one in begun.headers.get_list("set-cookie") if one.startswith("codemode_sign_in_")]
+            for attribute in ("Path=/oauth/callback", "HttpOnly", "SameSite=Lax", "Secure", "Max-Age="):
+                assert attribute in cookie
+            back = back_from(server, begun.headers["location"])
+            name = cookie.partition("=")[0]
+            async with httpx2.AsyncClient(transport=web._transport, base_url=web.base_url) as victim:
+                for sent in ("", f"{name}=", f"{name}=guessed", "codemode_console=x"):
+                    refused = await victim.get(back, headers={"cookie": sent})
+                    assert refused.status_code == 400, sent
+                    assert "begun in another browser" in refused.text
+            attempt = gateway.sign_ins.begun(gateway.config.servers[0], "mia")
+            assert not attempt.is_over, "a refused browser ends nothing"
+            assert (await web.get(back)).status_code == 200
+            await asyncio.wait_for(attempt.wait(), 60)
+
+    with sign_in_server() as server:
+        asyncio.run(main(server))
+
+
+def test_clients_get_a_page_of_the_gateway_to_open_and_not_the_authorization_url(tmp_path: Path) -> None:
+    async def main(server: Any) -> None:
+        async with host(tmp_path, server.url) as (gateway, web), host(tmp_path, server.url) as (_, other):
+            assert await asked_to_open(gateway, "mia") == "https://gateway.example/console/servers/notes"
+            gateway.sign_ins.page_of = lambda *_: None  # as where no console is installed
+            start = await asked_to_open(gateway, "mia")
+            assert start.startswith("https://gateway.example/oauth/start/")
+            page = await other.get(start)
+            assert page.status_code == 200
+            assert "<strong>mia</strong>" in page.text
+            (link,) = re.findall(r'href="([^"]*)"', page.text)
+            back = back_from(server, link.replace("&amp;", "&"))
+            assert (await web.get(back)).status_code == 400
+            assert (await other.get(back)).status_code == 200
+            attempt = gateway.sign_ins.begun(gateway.config.servers[0], "mia")
+            await asyncio.wait_for(attempt.wait(), 60)
+            for gone in (start, "https://gateway.example/oauth/start/", f"{start}x"):
+                assert (await web.get(gone)).status_code == 404
+
+    with sign_in_server() as server:
+        asyncio.run(main(server))
+
+
+def test_the_start_page_escapes_what_it_shows() -> None:
+    sign_in = BoundSignIn(f'{AUTHORIZE}&x="><script>', "<b>notes", "<i>mia", "secret")
+    page = sign_in.start_page()
+    assert [tag for tag in ("<script", "<b>", "<i>") if tag in page] == []
+    assert "as.example" in page
+
+
+def test_the_cookie_goes_to_the_callback_alone_and_is_secure_where_that_is() -> None:
+    plain = AUTHORIZE.replace("https%3A%2F%2Fgateway.example%2Foauth", "http%3A%2F%2F127.0.0.1%3A9%2Fbelow%2Foauth")
+    sign_in = BoundSignIn(plain, "notes", "mia", "secret")
+    cookie = sign_in.set_cookie() or ""
+    assert "Path=/below/oauth/callback;" in cookie
+    assert "Secure" not in cookie
+    assert (sign_in.start_url or "").startswith("http://127.0.0.1:9/below/oauth/start/")
+    pair = cookie.partition(";")[0]
+    assert sign_in.is_begun_by(cookies_of([(b"Cookie", f"a=b; {pair}".encode())]))
+    other = BoundSignIn(plain.replace("state=s1", "state=s2"), "notes", "mia", "secret")
+    assert not other.is_begun_by(cookies_of([(b"cookie", pair.encode())]))
+    assert urlsplit(sign_in.start_url or "").path.endswith(sign_in.ticket)
+
+
+def test_a_sign_in_with_its_own_listener_is_shown_as_it_is() -> None:
+    sign_in = BoundSignIn(AUTHORIZE, "notes", "local", None)
+    assert (sign_in.set_cookie(), sign_in.start_url, sign_in.is_begun_by({})) == (None, None, True)
+    assert not sign_in.has_ticket(sign_in.ticket)
+
+
+def test_files_of_other_processes_are_read_with_care() -> None:
+    whole = {"url": AUTHORIZE, "server": "notes", "principal": "mia", "secret": "s", "until": 1}
+    assert bound_sign_in(whole) == BoundSignIn(AUTHORIZE, "notes", "mia", "s")
+    for broken in ({}, {"url": 1}, {**whole, "secret": 5}):
+        assert bound_sign_in(broken) is None
+
+
+def test_a_loopback_sign_in_of_a_gateway_over_http_keeps_its_listener(tmp_path: Path) -> None:
+    async def main(url: str) -> None:
+        config = ServerConfig("notes", "http", url=url, auth={"storage": "files"})
+        settings = GatewaySettings(state_folder=tmp_path)
+        gateway = Gateway(GatewayConfig((config,), settings), GatewayOptions(over_http=True))
+        async with gateway, http_app(gateway).running():
+            sign_in = await gateway.sign_ins.sign_in(config)
+        assert sign_in is not None
+        assert sign_in.secret is None
+        assert "127.0.0.1" in sign_in.url
+
+    with sign_in_server() as server:
+        asyncio.run(main(server.url))
