@@ -79,6 +79,7 @@ def test_every_workload_gives_figures():
     assert all(row["floor"] > 0 and row["ratio"] > 0 and row["asyncio_ratio"] > 0 for row in against_floor)
 
 
+@pytest.mark.full
 def test_the_table_has_a_line_for_each_workload():
     done = benchmark("--only", "W1,W9")
     assert done.returncode == 0, done.stderr
@@ -86,6 +87,7 @@ def test_the_table_has_a_line_for_each_workload():
     assert [line.split()[0] for line in lines if line.startswith("W") and ": " not in line] == ["W1", "W9", "W9", "W9"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -137,6 +139,7 @@ def test_a_row_is_slower_when_the_middle_halves_lie_apart(
     assert compared.is_slower is is_slower
 
 
+@pytest.mark.full
 def test_catalogs_and_waiting_runs_are_measured(module: Any, monkeypatch: pytest.MonkeyPatch):
     catalogs, waiting = module("exec_wait_catalogs"), module("exec_wait")
     monkeypatch.setattr(catalogs, "_RUNS", 1)

@@ -12,6 +12,7 @@ from collections import Counter
 
 import pytest
 from leftovers import children, living_children, no_orphan_left, nothing_left
+from suite import full_only
 
 from codemode import CodeModeTimeoutError, CodeModeWorkerError, WorkerPool, run_code_mode
 
@@ -59,7 +60,7 @@ class Chaos:
             self.sent[f"{kind} {number.name}"] += 1
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, *full_only(2)])
 def test_every_invocation_ends_and_no_call_runs_twice(seed: int) -> None:
     executed: Counter[tuple[int, int]] = Counter()
     endings: Counter[str] = Counter()

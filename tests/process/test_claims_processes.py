@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from leftovers import no_orphan_left, nothing_left, read_line
 
 from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
@@ -40,6 +41,7 @@ def test_a_host_that_is_killed_in_the_middle_leaves_a_question(tmp_path):
     assert log.read_text() == "refund\n"
 
 
+@pytest.mark.full
 def test_two_hosts_with_different_answers_run_one_of_them(tmp_path):
     file, log = tmp_path / "interrupt.json", tmp_path / "log"
     with nothing_left(), no_orphan_left():

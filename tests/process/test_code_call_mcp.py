@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from mcp import StdioServerParameters
 from mcp.client.client import Client
 from mcp_types import Tool as McpTool
 from pausing import OK, through_json
 from waiting import within
+from warm_commands import GATEWAYS
 
 from codemode import CodeCallToolset, CodeModeToolError, Interrupt, Tool, create_code_call_tools
 
+pytestmark = pytest.mark.usefixtures("warm_gateways")
 SERVER = Path(__file__).parent / "hosts" / "mcp_parcels.py"
 
 
 @asynccontextmanager
 async def parcels() -> AsyncIterator[Client]:
-    parameters = StdioServerParameters(command=sys.executable, args=[str(SERVER)])
+    parameters = StdioServerParameters(**GATEWAYS.entry(str(SERVER)))
     async with Client(parameters) as client:
         yield client
 

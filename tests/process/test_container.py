@@ -14,13 +14,14 @@ from typing import Any
 
 import pytest
 from leftovers import no_orphan_left, nothing_left
+from suite import full_only
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or os.uname().machine not in ("x86_64", "aarch64"), reason="a filter of Linux's"
 )
 
 _HOST = Path(__file__).parent / "hosts" / "container.py"
-_START_METHODS = ("fork", "exec")
+_START_METHODS = ["fork", *full_only("exec")]
 
 
 def run_in_container(start_method: str, *denied: str) -> dict[str, Any]:

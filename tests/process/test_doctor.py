@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from suite import full_only
 
 from codemode import CodeModeWorkerError, run_code_mode
 from codemode.cli import main
@@ -23,7 +24,7 @@ def told(text: str) -> dict[str, str]:
     return {name: next(state for state in LayerState if rest.startswith(state)) for name, rest in rows}
 
 
-@pytest.fixture(scope="module", params=["fork", "exec"])
+@pytest.fixture(scope="module", params=["fork", *full_only("exec")])
 def report(request) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*COMMAND, "--start-method", request.param], capture_output=True, text=True, timeout=120, check=False

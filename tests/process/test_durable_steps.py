@@ -66,6 +66,7 @@ def test_killed_between_an_effect_and_its_outcome(hosts: ForkedHosts, tmp_path: 
     assert asked(workflow) == {"approval", "code-mode/unknown-outcome"}
 
 
+@pytest.mark.full
 def test_without_a_journal_what_is_run_again_is_done_again(hosts: ForkedHosts, tmp_path: Path) -> None:
     workflow = on_sqlite(hosts, tmp_path, is_journaled=False)
     assert workflow.host_that_dies_in("a3") is None

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
 from pausing import NO, OK, PAUSING, Spy
 from waiting import until, within
 
-from codemode import CodeModeProtocolError, ExecWaitTools, Interrupt, create_code_mode_tool, create_exec_wait_tools
+from codemode import (
+    CodeModeProtocolError,
+    ExecWaitTools,
+    Interrupt,
+    WorkerPool,
+    create_code_mode_tool,
+    create_exec_wait_tools,
+)
 
 SCOPE = "a conversation"
 YIELDING = "await yield_control(); return await tools.act(1)"
@@ -50,12 +57,19 @@ class Attacked:
         return self.pair._programs.runs._live
 
 
+@pytest.fixture(scope="module")
+def waiting_pool() -> Iterator[WorkerPool]:
+    """Two workers for which programs wait."""
+    with WorkerPool({"max_workers": 2, "on_saturation": "wait"}) as pool:
+        yield pool
+
+
 @pytest.fixture
-def attacked(make_pool) -> Any:
+def attacked(make_pool, waiting_pool) -> Any:
     """Run something with a pair, after which nothing of it may be left."""
 
     def run(work: Any, options: Mapping[str, Any] | None = None, *, workers: int = 2, **more: Any) -> Any:
-        pool = make_pool(max_workers=workers, on_saturation="wait")
+        pool = waiting_pool if workers == 2 else make_pool(max_workers=workers, on_saturation="wait")
 
         async def main() -> Any:
             one = Attacked(pool, options, **more)

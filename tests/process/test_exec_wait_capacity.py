@@ -10,7 +10,7 @@ import pytest
 from exec_wait_world import KEYED, SCOPE, Shop, pair_of, run, wait
 from resting_surface import Slow
 from stored_pauses import Clock
-from suite import rounds
+from suite import full_only, rounds
 from waiting import until
 
 from codemode import MemoryInterruptStore, SqliteInterruptStore, Tool
@@ -20,7 +20,7 @@ LEASE_MS = 31_000
 YIELDING = "await yield_control(); return %d"
 
 
-@pytest.fixture(params=[64, 0], ids=["warm", "cold"])
+@pytest.fixture(params=[0, *full_only(64)])
 def warm(request) -> dict[str, Any]:
     return {"maxWarmRuns": request.param}
 

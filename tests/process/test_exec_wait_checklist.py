@@ -11,6 +11,8 @@ from stdio_servers import RunningServers, StdioServers
 
 from codemode import CodeModeToolError, ExecWaitTools, Interrupt, Tool, ToolSource, create_exec_wait_tools, plan_surface
 
+pytestmark = pytest.mark.usefixtures("warm_gateways")
+
 SEND = {"type": "object", "properties": {"to": {"type": "string"}}, "required": ["to"]}
 DENIED = frozenset({"drop_database"})
 

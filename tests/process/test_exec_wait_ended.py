@@ -9,6 +9,7 @@ import pytest
 from exec_wait_world import SCOPE, run, wait
 from model_waits import ModelWaits
 from resting_surface import Slow
+from suite import full_only
 from waiting import until
 
 from codemode import Interrupt, Tool, create_exec_wait_tools
@@ -48,7 +49,7 @@ def _broken(_value: Any, _context: Any) -> Any:
     raise CodeModeToolError("it is broken")
 
 
-@pytest.fixture(params=[4, 0], ids=["warm", "cold"])
+@pytest.fixture(params=[4, *full_only(0)])
 def warm(request) -> int:
     return request.param
 

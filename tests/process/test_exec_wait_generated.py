@@ -149,6 +149,7 @@ def test_a_program_whose_worker_or_process_is_given_up_comes_to_the_same(in_worl
     disturbing_changes_nothing(in_world, pool, node, seed, max_warm_runs)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("max_warm_runs", [4, 0])
 def test_the_plays_are_as_hard_as_they_should_be(in_world, pool, max_warm_runs):
     """Workers are given up, and other pairs take programs over."""

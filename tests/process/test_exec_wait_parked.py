@@ -11,6 +11,7 @@ import pytest
 from exec_wait_world import KEYED, SCOPE, run, wait
 from pausing import NO, OK, Spy
 from stored_pauses import Clock
+from suite import full_only
 from waiting import until
 
 from codemode import ALL_TENANTS, Interrupt, Resumer, SqliteInterruptStore, Tool
@@ -30,7 +31,7 @@ def clock_and_store(tmp_path) -> Any:
     return clock, SqliteInterruptStore(tmp_path / "runs.db", clock=clock)
 
 
-@pytest.fixture(params=[4, 0], ids=["warm", "cold"])
+@pytest.fixture(params=[0, *full_only(4)])
 def world(request, clock_and_store, pool) -> World:
     return World(*clock_and_store, pool, {"maxWarmRuns": request.param, "waitTimeoutMs": 20_000})
 

@@ -12,6 +12,8 @@ from stdio_servers import RunningServers, StdioServers, stdio_servers
 
 from codemode import CodeModeToolError, ExecWaitTools, MemoryInterruptStore, ToolSource, create_exec_wait_tools
 
+pytestmark = pytest.mark.usefixtures("warm_gateways")
+
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[RunningServers]:

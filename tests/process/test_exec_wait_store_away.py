@@ -94,7 +94,7 @@ async def at_last(pair: Any, result: Any) -> Any:
     return await later(pair, result) if is_left else result
 
 
-@pytest.fixture(params=[4, 0], ids=["warm", "cold"])
+@pytest.fixture(params=[0, *full_only(4)])
 def options(request) -> dict[str, Any]:
     return {"maxWarmRuns": request.param, "waitTimeoutMs": 300}
 

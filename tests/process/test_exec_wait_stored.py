@@ -9,6 +9,7 @@ import pytest
 from pausing import OK, Spy
 from resting_surface import Slow
 from stored_pauses import Clock
+from suite import full_only
 from waiting import until
 
 from codemode import ALL_TENANTS, Interrupt, MemoryInterruptStore, Resumer, SqliteInterruptStore, Tool
@@ -24,7 +25,7 @@ YIELDING = (
 PAYING = "text('a'); const paid = await tools.pay({n: 1}); await yield_control(); text('b'); return paid"
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["sqlite", *full_only("memory")])
 def store(request, tmp_path) -> Any:
     return MemoryInterruptStore() if request.param == "memory" else SqliteInterruptStore(tmp_path / "runs.db")
 

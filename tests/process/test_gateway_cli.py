@@ -236,7 +236,7 @@ async def test_two_commands_and_one_paste_give_a_working_gateway(pasted: list[st
     code = 'import { add_entry } from "@codemode/servers/log";\n'
     code += 'globalThis.__codemode_result__ = (await add_entry({ text: "hi" })).result;'
     nothing_of_ours = dict.fromkeys((key for key in os.environ if key.startswith(("CODEMODE_", "XDG_"))), "")
-    async with client_over_stdio(pasted, environment={**nothing_of_ours, **home}) as client:
+    async with client_over_stdio(pasted, python=GATEWAYS.python, environment={**nothing_of_ours, **home}) as client:
         (tool,) = (await client.list_tools()).tools
         answer = await client.call_tool(tool.name, {"code": code})
     assert answer.structured_content is not None

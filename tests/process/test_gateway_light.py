@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from codemode.mcp import load_config
 from codemode.mcp.upstreams.list_cache import ListCache
 from codemode.mcp.upstreams.listing import listing_of
@@ -61,6 +63,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.full
 def test_the_first_list_comes_from_the_cache_without_what_runs_programs_and_starts_no_server(tmp_path: Path):
     config = tmp_path / "mcp.json"
     config.write_text(json.dumps({"mcpServers": {"clock": {"command": "no-such-command"}}}))

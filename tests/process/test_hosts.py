@@ -42,6 +42,7 @@ def test_fork_in_the_middle_of_a_run(ending: str, start_method: str) -> None:
 _WORKERS = [("1", "fork"), *full_only(("20", "fork"), ("1", "exec"), ("20", "exec"))]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("programs", "start_method"), _WORKERS)
 def test_fork_while_another_thread_has_every_lock(programs: str, start_method: str) -> None:
     assert_fine(run_host("forks_with_locks_held.py", programs, start_method))
@@ -55,7 +56,7 @@ def test_pools_that_nobody_closed(programs: str, start_method: str) -> None:
 @each_row(
     "script",
     [
-        "checks_of_two_tenants.py",
+        *full_only("checks_of_two_tenants.py"),
         "closed_loop.py",
         "forks_during_start.py",
         "forks_in_first_import.py",

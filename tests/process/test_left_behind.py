@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from census import census, left_by
 from pausing import OK
-from suite import full_only
+from suite import full_only, rounds
 from waiting import WAIT_SECONDS, within
 
 from codemode import (
@@ -39,7 +39,7 @@ from codemode import (
     create_run_tool,
 )
 
-CALLS = 3
+CALLS = rounds(2, 3)
 FULL = pytest.mark.full
 # Until they expire, so that a continuation is resumed once; what is told of runs of exec that have ended.
 KEPT = ("guard._Kept", "guard.Claim", "waiting_run.WaitingRun")

@@ -3,7 +3,6 @@
 import json
 import ssl
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,14 @@ from mcp_servers.configured import of
 from mcp_servers.odd_server import odd_http
 from self_signed import self_signed
 from waiting import within
+from warm_commands import GATEWAYS
 
 from codemode.errors import CodeModeToolError
 from codemode.mcp import ServerConfig, connect
 from codemode.mcp.signin.doors import Door
 from codemode.mcp.upstreams import http_client
+
+pytestmark = pytest.mark.usefixtures("warm_gateways")
 
 TOKEN = "Bearer sesame-sesame"
 
@@ -143,7 +145,7 @@ def test_check_names_where_a_server_redirects_to(tmp_path: Path):
         file = tmp_path / "mcp.json"
         file.write_text(json.dumps({"mcpServers": {"odd": {"url": server.url}}}))
         done = subprocess.run(
-            [sys.executable, "-m", "codemode", "mcp", "check", "--config", str(file)],
+            [*GATEWAYS.python, "-m", "codemode", "mcp", "check", "--config", str(file)],
             env={"HOME": str(tmp_path), "PATH": ""}, capture_output=True, text=True, timeout=60, check=False,
         )  # fmt: skip
     assert done.returncode == 1

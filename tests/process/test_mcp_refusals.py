@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +10,13 @@ import pytest
 from mcp_servers.configured import of
 from mcp_servers.odd_server import odd_http
 from waiting import within
+from warm_commands import GATEWAYS
 
 from codemode import create_run_tool
 from codemode.errors import CodeModeAuthenticationError, CodeModeToolError
 from codemode.mcp import GatewayConfig, ServerConfig, connect, load_config
+
+pytestmark = pytest.mark.usefixtures("warm_gateways")
 
 TOKEN = "tok-4242424242424242"
 CHALLENGE = f'Bearer error="invalid_token", error_description="{TOKEN} has expired"'
@@ -74,7 +76,7 @@ def test_check_says_that_a_token_was_refused(tmp_path: Path):
         headers = {"Authorization": "Bearer ${TOKEN}"}
         file.write_text(json.dumps({"mcpServers": {"odd": {"url": server.url, "headers": headers}}}))
         done = subprocess.run(
-            [sys.executable, "-m", "codemode", "mcp", "check", "--config", str(file)],
+            [*GATEWAYS.python, "-m", "codemode", "mcp", "check", "--config", str(file)],
             env={"HOME": str(tmp_path), "PATH": os.environ["PATH"], "TOKEN": TOKEN},
             capture_output=True, text=True, timeout=60, check=False,
         )  # fmt: skip

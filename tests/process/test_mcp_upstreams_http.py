@@ -9,18 +9,21 @@ from free_ports import free_ports
 from mcp_servers.configured import of, served
 from suite import each_row, full_only
 from waiting import within
+from warm_commands import GATEWAYS
 
 from codemode import ToolCallContext
 from codemode.errors import CodeModeAuthenticationError, CodeModeToolError
 from codemode.mcp import ServerConfig, UpstreamHooks, connect
 from codemode.mcp.upstreams.origins import CallOrigin
 
+pytestmark = pytest.mark.usefixtures("warm_gateways")
+
 
 @pytest.mark.parametrize("transport", ["http", *full_only("sse")])
 def test_a_server_that_was_away_is_called_again_and_its_lost_session_opened_anew(transport):
     async def work():
         (port,) = free_ports(1)  # one that nobody else is given while the server is away
-        with served(transport, port) as (url, process):
+        with served(transport, port, python=GATEWAYS.python) as (url, process):
             async with connect(of(ServerConfig("p", transport, url=url))) as connected:
                 upstream = connected.upstream("p")
                 assert {tool.name for tool in await upstream.tools()} >= {"echo", "write"}
@@ -28,7 +31,7 @@ def test_a_server_that_was_away_is_called_again_and_its_lost_session_opened_anew
                 process.wait()
                 with pytest.raises(CodeModeToolError, match=r"cannot be reached|connection was lost"):
                     await upstream.call("write", {"text": "x"})
-                with served(transport, port):
+                with served(transport, port, python=GATEWAYS.python):
                     result = await upstream.call("write", {"text": "again"})
                     assert result.structured_content == {"result": "again"}
 
@@ -42,7 +45,7 @@ def test_a_call_that_was_cut_off_has_an_unknown_outcome():
         async def progress(_said):
             arrived.set()
 
-        with served("http") as (url, process):
+        with served("http", python=GATEWAYS.python) as (url, process):
             async with connect(of(ServerConfig("p", "http", url=url))) as connected:
                 upstream = connected.upstream("p")
                 await upstream.tools()
@@ -70,7 +73,7 @@ def test_who_has_not_signed_in_is_told_so_and_tokens_of_a_hook_are_used():
             return len(await connected.upstream("p").tools())
 
     async def work():
-        with served("http", token="sesame") as (url, _):
+        with served("http", token="sesame", python=GATEWAYS.python) as (url, _):
             with pytest.raises(CodeModeAuthenticationError, match="must sign in first"):
                 await tools(url=url)
             assert await tools(url=url, headers={"authorization": "Bearer sesame"}) == 5

@@ -46,12 +46,14 @@ def test_another_process_runs_what_was_shown_here(paused: Path):
     }
 
 
+@pytest.mark.full
 def test_another_process_judges_what_a_person_has_edited(paused: Path):
     came = json.loads(host("resume", paused, json.dumps({**OK, "input": {"token": "secret 3"}})))
     assert "edited input of tool 'refund' is refused" in came["result"]["error"]
     assert (came["asked"], came["ran"]) == ([{"token": "secret 3"}], [])
 
 
+@pytest.mark.full
 def test_another_process_runs_an_edit_that_needs_no_scrubbing(paused: Path):
     came = json.loads(host("resume", paused, json.dumps({**OK, "input": {"token": "mine"}})))
     assert came["result"][1] == {"token": "mine"}

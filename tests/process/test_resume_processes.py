@@ -45,12 +45,14 @@ def host(*arguments):
         return finish(spawn(*arguments))
 
 
+@pytest.mark.full
 def test_another_process_with_the_same_key_goes_on(paused, log):
     result = host("resume", paused, log, "old")
     assert result["refunded"] == "order A1"
     assert log.read_text() == f"{result['by']}\n"
 
 
+@pytest.mark.full
 def test_another_process_with_another_key_refuses(paused, log):
     assert "key that is not known" in host("resume", paused, log, "new")["error"]
     assert log.read_text() == ""

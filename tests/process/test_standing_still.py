@@ -22,6 +22,7 @@ from waiting import within
 
 from codemode import ALL_TENANTS, PostgresInterruptStore
 
+pytestmark = pytest.mark.full
 HOST = Path(__file__).parent / "hosts" / "stands_still.py"
 TOLD = {"guard": ["refunded"], "journal": ["refunded", "noted"]}
 DONE = {"guard": ["refund"], "journal": ["note", "refund"]}

@@ -1,7 +1,7 @@
 """With rules in force nothing of a program runs of which the parser and the engine could think differently."""
 
 import pytest
-from suite import each_row
+from suite import each_row, full_only
 
 from codemode import Tool, create_code_call_tools
 
@@ -25,8 +25,8 @@ NO_PROGRAMS = (
     "const x: number = 1; function f(a: string { eval(1) }",
     "} eval(1); {",
     "}); eval(1); (async function () {",
-    "!>" * 20_000,
     "eval(1) '",
+    *full_only("!>" * 20_000),  # it computes for as long as it may
 )
 
 

@@ -104,8 +104,8 @@ def test_an_embedded_interpreter_is_refused_and_the_error_says_what_to_set(
     assert children() == before
 
 
-@pytest.mark.parametrize("start_method", _START_METHODS)
-@pytest.mark.parametrize("how", EMBEDDINGS)
+@pytest.mark.parametrize("start_method", ["fork", *full_only("exec")])
+@pytest.mark.parametrize("how", ["uwsgi", "none", *full_only("frozen", "empty", "another name")])
 def test_an_embedded_interpreter_works_with_a_command(
     make_pool: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, how: str, start_method: str
 ) -> None:
@@ -136,9 +136,11 @@ def test_a_link_to_an_interpreter_may_have_any_name(monkeypatch: pytest.MonkeyPa
     "command",
     [
         pytest.param(["/nonexistent/python3"], id="absent"),
-        pytest.param(["/bin/true"], id="ends"),
+        pytest.param(["/bin/true"], id="ends", marks=pytest.mark.full),
         pytest.param(["/bin/false"], id="fails"),
-        pytest.param([sys.executable, "-c", "raise SystemExit('no worker')"], id="other program"),
+        pytest.param(
+            [sys.executable, "-c", "raise SystemExit('no worker')"], id="other program", marks=pytest.mark.full
+        ),
     ],
 )
 def test_a_command_that_starts_no_worker_is_an_error(make_pool: Any, command: list[str], start_method: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from concurrent.futures import Future
@@ -15,6 +14,7 @@ from typing import Any
 
 from mcp import StdioServerParameters
 from mcp.client.client import Client
+from warm_commands import GATEWAYS
 
 from codemode import ToolSource
 
@@ -95,7 +95,7 @@ class StdioServers:
 
 def server_at(script: Path, **environment: str) -> StdioServerParameters:
     """Return how a script that is a server is started."""
-    return StdioServerParameters(command=sys.executable, args=[str(script)], env=environment)
+    return StdioServerParameters(**GATEWAYS.entry(str(script)), env=environment)
 
 
 @asynccontextmanager

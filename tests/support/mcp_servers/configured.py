@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -59,10 +59,14 @@ def scripted_over_http(file: Path, script: Mapping[str, Any], **settings: Any) -
 
 @contextmanager
 def served(
-    transport: Literal["http", "sse"], port: int = 0, token: str | None = None
+    transport: Literal["http", "sse"],
+    port: int = 0,
+    token: str | None = None,
+    *,
+    python: Sequence[str] = (sys.executable,),
 ) -> Generator[tuple[str, subprocess.Popen[str]]]:
     """Serve `plain_server.py` over HTTP; give its URL and its process."""
-    command = [sys.executable, str(HERE / "plain_server.py"), transport, str(port), *([token] if token else [])]
+    command = [*python, str(HERE / "plain_server.py"), transport, str(port), *([token] if token else [])]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
