@@ -25,7 +25,7 @@ MAX_NEXT_CHARACTERS = 2000
 
 
 class SignIn:
-    """Signs people in by their tokens; ten failures of an address within a minute, and it waits."""
+    """Signs people in by their tokens; after ten failures of an address within a minute, others of it wait."""
 
     def __init__(self, auth: TokenAuth, sessions: Sessions, store: InterruptStore, clock: Clock) -> None:
         self._auth, self._sessions, self._store, self._clock = auth, sessions, store, clock
@@ -39,15 +39,14 @@ class SignIn:
             raise Problem(405, "There is nothing of the kind here", headers={"Allow": "GET, HEAD, POST"})
         fields = await read_small_form(request)
         network, address = network_of(caller), address_text(caller)
-        # From here to the count nothing waits, unless others are asked about the token: many attempts at once are
-        # counted as one after the other.
-        now = self._clock()
-        if wait := self._throttle.wait_seconds(network, now):
-            words = f"Try again in {wait} seconds."
-            raise Problem(429, "Too many failed attempts", words, headers={"Retry-After": str(wait)})
-        token = _token_in(fields.get("token", ""))
-        found = await self._auth.find(token, request)
+        found = await self._auth.find(_token_in(fields.get("token", "")), request)
         if found is None:
+            # A token of random bits is not found by trying: the wait keeps failures from filling the audit, and whoever
+            # has the right one is let in from an address on which others fail.
+            now = self._clock()
+            if wait := self._throttle.wait_seconds(network, now):
+                words = f"This token is not known. Try again in {wait} seconds."
+                raise Problem(429, "Too many failed attempts", words, headers={"Retry-After": str(wait)})
             self._throttle.failed(network, now)
             await self._store.note("sign_in_failed", actor="", tenant=ALL_TENANTS, address=address)
             return _form(request, fields.get("next", ""), status=401, problem="This token is not known.")

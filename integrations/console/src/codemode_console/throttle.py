@@ -11,7 +11,7 @@ _MOST_ADDRESSES = 10_000
 
 
 class Throttle:
-    """Failures by address: after 10 within a minute, none is heard until the first of them is a minute old.
+    """Failures by address: after 10 within a minute, no other is counted until the first of them is a minute old.
 
     Of at most 10,000 addresses; more push out those that have not failed for longest. Times are seconds of any clock.
     """
@@ -24,7 +24,7 @@ class Throttle:
         return len(self._failures)
 
     def wait_seconds(self, address: str, now: float) -> int:
-        """Return how long an address is to wait; 0 when it is heard now."""
+        """Return how long an address that has failed is to wait; 0 when its failure is counted now."""
         failures = self._recent(address, now)
         return max(1, math.ceil(failures[0] + WINDOW_SECONDS - now)) if len(failures) >= MOST_FAILURES else 0
 

@@ -200,8 +200,8 @@ class HttpApp:
     def _sign_ins(self) -> SignIns | None:
         return getattr(self._gateway, "sign_ins", None)
 
-    async def _called(self, scope: Scope, receive: Receive, send: Send) -> None:
-        name, user = await self._caller(scope)
+    async def _called(self, scope: Scope, receive: Incoming, send: Send) -> None:
+        name, user = await self._caller(scope, receive)
         if scope["method"] not in _METHODS:
             raise Refused(405, "Messages are sent by POST", {"allow": ", ".join(_METHODS)})
         # Counted before its body is here: many that come slowly would hold all memory there is.
@@ -211,10 +211,10 @@ class HttpApp:
         scope[PRINCIPAL_KEY] = name
         await self._mcp(scope, receive, send)
 
-    async def _caller(self, scope: Scope) -> tuple[str, Any]:
+    async def _caller(self, scope: Scope, incoming: Incoming) -> tuple[str, Any]:
         while True:
             door = self._door
-            found = await door.caller(scope)
+            found = await door.caller(scope, incoming.gone)
             self._follow()
             if door is self._door:  # else those who may call have changed while one was verified
                 return found

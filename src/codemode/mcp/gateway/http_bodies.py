@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import deque
 from typing import Any, NamedTuple
 
 from pydantic_core import from_json
@@ -14,7 +15,7 @@ from ...host.http_timeouts import body_within
 from ...host.threads import off_loop
 from .callers import PLACE_KEY
 from .http_answers import Refused
-from .http_places import Place, declared_bytes
+from .http_places import READ_AHEAD_BYTES, Place, declared_bytes
 from .http_settings import HttpLimits
 
 _DRAIN_SECONDS = 1.0
@@ -41,18 +42,39 @@ class Incoming:
         self._receive = body_within(receive, limits.body_seconds, lambda: _late(limits))
         self._place, self._most_bytes = place, limits.body_bytes
         self._is_whole, self._bytes = False, 0
+        self._ahead: deque[Message | Refused] = deque()
         self.refused: Refused | None = None
 
     async def __call__(self) -> Message:
         """Return what comes next. Raises `Refused` where there is no room for it, and where it comes too slowly."""
         try:
-            message = await self._next()
-            self._bytes += len(message.get("body", b""))
-            self._place.hold(min(self._bytes, self._most_bytes))
+            if not self._ahead:
+                return await self._counted()
+            message = self._ahead.popleft()
+            if isinstance(message, Refused):
+                raise message
         except Refused as refused:
             self.refused = refused
             raise
         return message
+
+    async def gone(self) -> None:
+        """Return when the caller has hung up; what comes of the body meanwhile is kept for whoever reads it.
+
+        Of a long body, or one that is refused, nothing more is read, and it is not noticed that its caller hangs up.
+        """
+        left = READ_AHEAD_BYTES
+        while left >= 0:
+            try:
+                message = await self._counted()
+            except Refused as refused:
+                self._ahead.append(refused)
+                break
+            self._ahead.append(message)
+            if message["type"] != "http.request":
+                return
+            left -= len(message.get("body", b""))
+        await asyncio.Event().wait()
 
     async def drain(self) -> None:
         """Take what is left of a body, within bounds: a connection closed before would take the answer with it."""
@@ -61,6 +83,12 @@ class Incoming:
             async with asyncio.timeout(_DRAIN_SECONDS):
                 while not self._is_whole and left > 0:
                     left -= len((await self._next()).get("body", b""))
+
+    async def _counted(self) -> Message:
+        message = await self._next()
+        self._bytes += len(message.get("body", b""))
+        self._place.hold(min(self._bytes, self._most_bytes))
+        return message
 
     async def _next(self) -> Message:
         message = await self._receive()

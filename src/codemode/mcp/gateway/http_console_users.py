@@ -34,7 +34,7 @@ def console_users(package: Any, door: Callable[[], Door], clock: Callable[[], fl
             if known is not None or not token:
                 return known
             try:
-                access = await door().verified(token, request.scope)
+                access = await door().verified(token, request.scope, request.receive)
             except Refused as refused:
                 if refused.status < 500:
                     return None

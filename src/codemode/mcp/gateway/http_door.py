@@ -6,20 +6,26 @@ import asyncio
 import hmac
 import logging
 import time
-from typing import Any
+from collections.abc import Callable, Coroutine
+from contextlib import nullcontext
+from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
 
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken, TokenVerifier, principal_components
 from starlette.types import Scope
 
+from .callers import PLACE_KEY
 from .http_answers import Refused
+from .http_places import Place
 from .http_proxies import PEER_KEY
 from .http_settings import VERIFIED, HttpSettings, token_digest
 from .http_token_checks import is_loopback
 from .http_verifiers import UnverifiableError
 from .principals import LOCAL
 
+T = TypeVar("T")
+Gone = Callable[[], Coroutine[Any, Any, object]]
 _log = logging.getLogger("codemode.mcp")
 _MOST_TOKEN_CHARACTERS = 16_384
 _VERIFIER_SECONDS = 10.0
@@ -58,8 +64,11 @@ class Door:
         named = {*self._settings.hosts, urlsplit(self._settings.url or "").hostname} - {None}
         return not self._settings.hosts or name in named or _is_address(name) or name == "localhost"
 
-    async def caller(self, scope: Scope) -> tuple[str, AuthenticatedUser | None]:
-        """Return the id of the principal that calls, and the user as the SDK knows one. Raises `Refused`."""
+    async def caller(self, scope: Scope, gone: Gone | None = None) -> tuple[str, AuthenticatedUser | None]:
+        """Return the id of the principal that calls, and the user as the SDK knows one. Raises `Refused`.
+
+        ``gone`` returns when the caller has hung up: nobody is asked about their token then.
+        """
         if not self.asks:
             client = scope.get("client")
             # Who is at the other end has to be of this machine too: a proxy elsewhere may tell what it was told.
@@ -70,7 +79,7 @@ class Door:
         known = self._known(token)
         if known is not None:
             return known, AuthenticatedUser(AccessToken(token="", client_id=known, scopes=[], subject=known))
-        access = await self.verified(token, scope)
+        access = await self.verified(token, scope, gone)
         return principal_id(access), AuthenticatedUser(access)
 
     def _token(self, scope: Scope) -> str:
@@ -95,11 +104,14 @@ class Door:
         said = f"{verifier.__module__} {verifier.__qualname__} {settings.check} {settings.scopes} {settings.url}"
         return "-" if self._verifier is None else token_digest(said)[:16]
 
-    async def verified(self, token: str, scope: Scope) -> AccessToken:
-        """Return what the verifier says of a token that lets its holder in. Raises `Refused`."""
+    async def verified(self, token: str, scope: Scope, gone: Gone | None = None) -> AccessToken:
+        """Return what the verifier says of a token that lets its holder in. Raises `Refused`; ``gone`` as above."""
         access = None
         if self._verifier is not None and len(token) <= _MOST_TOKEN_CHARACTERS:
-            access = await self._asked(self._verifier, token)
+            place: Place | None = scope.get(PLACE_KEY)
+            with nullcontext() if place is None else place.checking():
+                asked = self._asked(self._verifier, token)
+                access = await (asked if gone is None else _unless_gone(asked, gone()))
         if access is None or (access.expires_at is not None and access.expires_at <= time.time()):
             raise self._unknown(scope, "invalid_token")
         if access.resource is not None and not self._is_for_us(access.resource, scope):
@@ -152,6 +164,20 @@ class Door:
         said = f"Bearer {', '.join(parts)}".rstrip()
         words = "A scope is missing" if missing else "Sign in with a bearer token"
         return Refused(403 if missing else 401, words, {"www-authenticate": said})
+
+
+async def _unless_gone(work: Coroutine[Any, Any, T], gone: Coroutine[Any, Any, object]) -> T:
+    """Do some work for as long as its caller is there. Raises `Refused` once they have hung up."""
+    task, watcher = asyncio.create_task(work), asyncio.create_task(gone)
+    try:
+        await asyncio.wait([task, watcher], return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+        raise Refused(400, "The caller has hung up")
+    finally:
+        task.cancel()
+        watcher.cancel()
+        await asyncio.gather(task, watcher, return_exceptions=True)
 
 
 def principal_id(access: AccessToken) -> str:

@@ -16,8 +16,10 @@ from .http_proxies import read_address
 from .http_settings import HttpLimits
 
 _BUSY = {"retry-after": "1"}
-_READ_AHEAD_BYTES = 1 << 18
+READ_AHEAD_BYTES = 1 << 18
 """What a server has read of a body by the time that somebody looks at its request."""
+_MAX_CHECKS = 64
+"""Of tokens that the authorization server is asked about: so few that the next one is checked within a few seconds."""
 _VALUE_BYTES = 64
 """What a value is in memory, about: an empty object is two bytes on its way, and more than this here."""
 _Owner = tuple[str, str]
@@ -30,6 +32,7 @@ class Places:
         self.limits = limits
         self.requests: Counter[_Owner] = Counter()
         self.bytes: Counter[_Owner] = Counter()
+        self.checks: Counter[_Owner] = Counter()
 
     def of(self, scope: Mapping[str, Any]) -> Place:
         """Return the place of a request of whom nobody is known yet."""
@@ -59,6 +62,20 @@ class Place:
                 self._count(-1)
             self._uses -= 1
 
+    @contextmanager
+    def checking(self) -> Generator[None]:
+        """Have its token checked elsewhere while the block runs. Raises `Refused` where many of its address are."""
+        checks, owner = self._places.checks, self._owner
+        if checks[owner] >= _MAX_CHECKS:
+            raise Refused(429, f"At most {_MAX_CHECKS} tokens from one address are checked at a time", _BUSY)
+        checks[owner] += 1
+        try:
+            yield
+        finally:
+            checks[owner] -= 1
+            if not checks[owner]:
+                del checks[owner]
+
     def belongs_to(self, user: str) -> None:
         """Count it for a user from now on. Raises `Refused` for one who has as many requests as they may."""
         owner, most = ("user", user), self._places.limits.requests
@@ -71,7 +88,7 @@ class Place:
 
     def read_ahead(self, declared: int) -> None:
         """Hold what may have come of a body before anybody has asked for it. Raises `Refused`."""
-        self.hold(min(declared, _READ_AHEAD_BYTES))
+        self.hold(min(declared, READ_AHEAD_BYTES))
 
     def hold(self, size: int, values: int = 0) -> None:
         """Hold so many bytes at least, and what becomes of so many values in them. Raises `Refused`."""

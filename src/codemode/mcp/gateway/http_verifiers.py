@@ -10,6 +10,7 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeGuard
 from urllib.parse import quote, urlsplit
 
@@ -27,6 +28,7 @@ _log = logging.getLogger("codemode.mcp")
 _REQUEST_SECONDS = 5.0
 _MOST_BYTES = 1 << 19
 _MOST_AT_ONCE = 16
+_MAX_WAITING = 512
 _KEPT_SECONDS = 30.0
 _MOST_KEPT = 1000
 _KEYS_SECONDS = 600.0
@@ -63,7 +65,7 @@ class Introspected:
     def __init__(self, check: TokenCheck, how: Introspection) -> None:
         self._check, self._how = check, how
         self._kept: OrderedDict[str, tuple[float, AccessToken]] = OrderedDict()
-        self._asking: dict[str, asyncio.Task[AccessToken | None]] = {}
+        self._asking: dict[str, _Asked] = {}
         self._at_once = asyncio.Semaphore(_MOST_AT_ONCE)
 
     async def verify_token(self, token: str) -> AccessToken | None:
@@ -72,11 +74,21 @@ class Introspected:
         until, access = self._kept.get(digest, (0.0, None))
         if until > time.monotonic():
             return access
-        task = self._asking.get(digest)
-        if task is None:
-            task = self._asking[digest] = asyncio.get_running_loop().create_task(self._asked(token, digest))
+        asked = self._asking.get(digest)
+        if asked is None:
+            if len(self._asking) >= _MAX_WAITING:
+                raise UnverifiableError(f"{_MAX_WAITING} tokens wait for the authorization server's answer already")
+            task = asyncio.get_running_loop().create_task(self._asked(token, digest))
+            asked = self._asking[digest] = _Asked(task)
             task.add_done_callback(lambda done: self._answered(digest, done))
-        return await asyncio.shield(task)
+        asked.callers += 1
+        try:
+            return await asyncio.shield(asked.task)
+        finally:
+            asked.callers -= 1
+            if not asked.callers and not asked.task.done():  # all who wanted to know have hung up
+                del self._asking[digest]
+                asked.task.cancel()
 
     async def _asked(self, token: str, digest: str) -> AccessToken | None:
         how = self._how
@@ -101,9 +113,19 @@ class Introspected:
         return access
 
     def _answered(self, digest: str, task: asyncio.Task[Any]) -> None:
-        self._asking.pop(digest, None)
+        asked = self._asking.get(digest)
+        if asked is not None and asked.task is task:
+            del self._asking[digest]
         if not task.cancelled():
             task.exception()  # whoever has asked may have gone
+
+
+@dataclass
+class _Asked:
+    """A token that the authorization server is asked about, and how many callers wait for the answer."""
+
+    task: asyncio.Task[AccessToken | None]
+    callers: int = 0
 
 
 class Signed:
@@ -150,15 +172,17 @@ class _Keys:
         self._url = url
         self._found: list[tuple[str | None, str | None, str, Any]] = []
         self._found_at = self._looked_at = float("-inf")
-        self._looking = asyncio.Lock()
+        self._looking: asyncio.Task[None] | None = None
 
     async def of(self, key_id: str | None, algorithm: str) -> list[Any]:
         """Return the keys that a token may be signed with. Raises `UnverifiableError`."""
         fitting = self._fitting(key_id, algorithm)
         if not fitting or time.monotonic() - self._found_at > _KEYS_SECONDS:
-            async with self._looking:
-                if time.monotonic() - self._looked_at > _LEAST_LOOK_SECONDS:
-                    await self._look()
+            if self._looking is None and time.monotonic() - self._looked_at > _LEAST_LOOK_SECONDS:
+                self._looking = asyncio.get_running_loop().create_task(self._look())
+                self._looking.add_done_callback(self._looked)
+            if self._looking is not None:
+                await asyncio.shield(self._looking)  # others wait for it too, and this caller may hang up
             fitting = self._fitting(key_id, algorithm)
         if time.monotonic() - self._found_at > _KEYS_SECONDS_AT_MOST:
             raise UnverifiableError("the keys of the authorization server cannot be had")
@@ -171,6 +195,9 @@ class _Keys:
             for name, only, kind, key in self._found
             if (key_id is None or name == key_id) and only in (None, algorithm) and kind == family
         ][:_MOST_TRIED]
+
+    def _looked(self, _task: asyncio.Task[None]) -> None:
+        self._looking = None
 
     async def _look(self) -> None:
         self._looked_at = time.monotonic()
