@@ -235,7 +235,7 @@ def middleware_class(instrumented: Any, request: pytest.FixtureRequest, monkeypa
 def test_instrumented_builders_build_and_still_refuse(instrumented: Any, middleware_class: Any):
     graph = instrumented(model(ADDS), [add], middleware=[middleware_class()])
     assert content(graph.invoke(START)) == "3"
-    review = HumanInTheLoopMiddleware(interrupt_on={"add": {"allowed_decisions": ["approve"], "when": bool}})
+    review = type("OwnReview", (HumanInTheLoopMiddleware,), {})(interrupt_on={"add": True})
     with pytest.raises(ValueError, match="batched"):
         instrumented(model(), [add], middleware=[middleware_class(), review]).invoke(START)
 
@@ -244,7 +244,7 @@ def test_instrumented_builders_build_and_still_refuse(instrumented: Any, middlew
 def test_middleware_is_found_in_any_sequence_that_holds_it(listed: Any):
     graph = agents.create_agent(model(ADDS), [add], middleware=listed([CodeModeMiddleware()]))
     assert content(graph.invoke(START)) == "3"
-    review = HumanInTheLoopMiddleware(interrupt_on={"add": {"allowed_decisions": ["approve"], "when": bool}})
+    review = type("OwnReview", (HumanInTheLoopMiddleware,), {})(interrupt_on={"add": True})
     with pytest.raises(ValueError, match="batched"):
         agents.create_agent(model(), [add], middleware=listed([CodeModeMiddleware(), review])).invoke(START)
 

@@ -154,7 +154,7 @@ def test_a_rule_about_a_tool_that_comes_later_is_told_of_once_and_holds(
     scripted = asking(asks(("stock", {"n": 1})), asks(program))
     session = Session(agent((), TOOLS, Late(), own, listening, model=scripted), is_async)
     output = session.start()
-    assert [one.value["name"] for one in output["__interrupt__"]] == ["late"]
+    assert [one.value["action_requests"][0]["name"] for one in output["__interrupt__"]] == ["late"]
     (said,) = [one.getMessage() for one in caplog.records if one.name.startswith("codemode")]
     assert said.startswith("approve names 'late', which is not among the tools.")
     assert listening.logged == [1, 1]  # before the first step, and never again
@@ -175,7 +175,7 @@ def test_a_middleware_of_ones_own_may_add_tools_itself():
 
     own = Own(approve={"late": True})
     output = Session(agent(["return await tools.late({ n: 1 })"], TOOLS, own)).start()
-    assert [one.value["name"] for one in output["__interrupt__"]] == ["late"]
+    assert [one.value["action_requests"][0]["name"] for one in output["__interrupt__"]] == ["late"]
 
 
 @pytest.mark.parametrize("given", [{"tools": "stock"}, {"keep": "stock"}])
@@ -233,7 +233,7 @@ def test_a_review_counts_those_that_only_the_model_calls():
     assert create_agent(model(), TOOLS, middleware=[review, CodeModeMiddleware(tools=["stock"])])
     both = CodeModeMiddleware(tools="all", keep=["refund"])
     output = Session(agent(["return await tools.refund({ n: 1 })"], TOOLS, review, both)).start()
-    assert [one.value["name"] for one in output["__interrupt__"]] == ["refund"]
+    assert [one.value["action_requests"][0]["name"] for one in output["__interrupt__"]] == ["refund"]
 
 
 def test_a_direct_call_that_was_reviewed_is_made():
@@ -309,7 +309,7 @@ def test_what_is_called_both_ways_is_reviewed_in_programs_whenever_it_comes(tool
     own = CodeModeMiddleware(tools=tools, keep=["late"])
     js = "return await tools.late({ n: 1 })"
     output = Session(agent([js], TOOLS, Bringing(named("late")), own, review)).start()
-    assert [one.value["name"] for one in output["__interrupt__"]] == ["late"]
+    assert [one.value["action_requests"][0]["name"] for one in output["__interrupt__"]] == ["late"]
 
 
 def test_a_function_that_tells_is_no_async_one():

@@ -12,11 +12,12 @@ from typing import Any, Literal, NotRequired, TypeAlias, cast
 
 from typing_extensions import TypedDict
 
-from codemode import PendingRequest
-from codemode.plugins import PreparedTool, can_be_called, not_among_the_tools, with_texts
+from codemode import PendingRequest, ToolCallContext
+from codemode.plugins import PreparedTool, can_be_called, not_among_the_tools, plain_copy, with_texts
 
 from .arguments import Arguments
-from .conversion import NeedsApproval
+from .callers import Caller
+from .conversion import NeedsApproval, tool_call
 from .decisions import ALL_DECISIONS, DecisionType, decision_type
 from .server_tools import may_destroy
 
@@ -33,6 +34,17 @@ class ApprovalConfig(TypedDict):
     allowed_decisions: NotRequired[list[DecisionType]]
     description: NotRequired[str | Callable[[str, dict[str, Any]], str]]
     when: NotRequired[ApprovalCheck]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReviewRule:
+    """How another middleware of the agent reviews calls of one tool. Its functions take what LangChain gives them."""
+
+    allowed_decisions: tuple[DecisionType, ...]
+    description: Any
+    description_prefix: str
+    when: Callable[[Any], bool] | None
+    is_batched: bool
 
 
 ApprovalRule: TypeAlias = bool | ApprovalCheck | ApprovalConfig
@@ -59,11 +71,11 @@ class Question:
 class Approvals:
     """The rules of one set of tools, and how people are asked. Raises `ValueError` for a malformed rule or mode."""
 
-    def __init__(self, rules: ApprovalRules | None, interrupt_mode: InterruptMode = "per_call") -> None:
-        if interrupt_mode not in INTERRUPT_MODES:
+    def __init__(self, rules: ApprovalRules | None, interrupt_mode: InterruptMode | None = "per_call") -> None:
+        if interrupt_mode not in (None, *INTERRUPT_MODES):
             raise ValueError(f"interrupt_mode must be one of {', '.join(INTERRUPT_MODES)}, got {interrupt_mode!r}")
-        self.is_batched = interrupt_mode == "batched"
-        self._adopted: dict[str, ApprovalConfig] = {}
+        self._mode = interrupt_mode
+        self._adopted: dict[str, ReviewRule] = {}
         self._reviewed: frozenset[str] | None = None  # of every agent; None before the first
         self.are_declared = rules == DESTRUCTIVE  # by the tools themselves
         if not (rules is None or self.are_declared or callable(rules) or isinstance(cast("Any", rules), Mapping)):
@@ -75,6 +87,18 @@ class Approvals:
         self._rules: dict[str, ApprovalRule] = dict(cast("Any", rules)) if isinstance(rules, Mapping) else {}
         for name, rule in self._rules.items():
             _check_rule(name, rule)
+
+    @property
+    def is_batched(self) -> bool:
+        """True where all calls that wait are one question: by ``interrupt_mode``, else as an adopted review asks."""
+        if self._mode is None:
+            return any(rule.is_batched for rule in self._adopted.values())
+        return self._mode == "batched"
+
+    @property
+    def asks_once_a_step(self) -> bool:
+        """True where a review asks about all calls of a step at once, so that only one question may wait at a time."""
+        return self._mode is None and self.is_batched
 
     @property
     def names(self) -> frozenset[str]:
@@ -137,7 +161,7 @@ class Approvals:
                 " scripts, and direct calls, wait for a person"
             )
 
-    def adopt(self, rules: Mapping[str, ApprovalConfig]) -> bool:
+    def adopt(self, rules: Mapping[str, ReviewRule]) -> bool:
         """Take rules of one more agent, beside these where these say no more; tell whether that changed anything.
 
         Raises `ValueError` for one about a tool of which these say that nobody is asked.
@@ -180,8 +204,8 @@ class Approvals:
 
     def needs_approval(self, name: str, declared: Callable[[], Mapping[str, Any]]) -> NeedsApproval:
         """Return what the core asks about calls of a tool; ``declared`` returns what that says of itself by now."""
-        if name in self._adopted:
-            return True
+        if (review := self._adopted.get(name)) is not None:
+            return True if review.when is None else partial(_review_asks, review.when, name)
         if self.are_declared:
             return partial(_destroys, declared)
         if self._ask_all is not None:
@@ -197,17 +221,27 @@ class Approvals:
         """Return that of a tool's names by which there is a rule about it; the last where there is none."""
         return next((one for one in names if one in self._rules or one in self._adopted), names[-1])
 
-    def question(self, request: PendingRequest, tool: PreparedTool | None, name: str) -> Question:
+    def question(
+        self, request: PendingRequest, tool: PreparedTool | None, name: str, caller: Caller | None = None
+    ) -> Question:
         """Return what a person is asked about one call of a tool that people know by this name."""
         named = self.rule_for(request.tool_name, name)
-        rule = self._adopted.get(named, self._rules.get(named))
-        config: ApprovalConfig = cast("ApprovalConfig", rule) if isinstance(rule, Mapping) else {}
-        allowed = tuple(config.get("allowed_decisions", ALL_DECISIONS))
-        description = config.get("description")
-        if callable(description):
-            description = description(name, request.input)
+        review, rule = self._adopted.get(named), self._rules.get(named)
+        prefix = "Tool execution requires approval"
+        if review is not None:
+            allowed, description, prefix = review.allowed_decisions, review.description, review.description_prefix
+            if callable(description):
+                call = tool_call(name, plain_copy(request.input), request.tool_call_id)
+                reviewed = cast("Any", caller).request_of(call)
+                description = description(call, reviewed.state, reviewed.runtime)
+        else:
+            config: ApprovalConfig = cast("ApprovalConfig", rule) if isinstance(rule, Mapping) else {}
+            allowed = tuple(config.get("allowed_decisions", ALL_DECISIONS))
+            description = config.get("description")
+            if callable(description):
+                description = description(name, request.input)
         if description is None:
-            description = f"Tool execution requires approval\n\nTool: {name}\nArgs: {request.input}"
+            description = f"{prefix}\n\nTool: {name}\nArgs: {request.input}"
         action = {"name": name, "args": request.input, "description": description}
         # One call in both shapes of HumanInTheLoopMiddleware: `per_call`, and `batched` with a single action.
         value = {
@@ -234,6 +268,11 @@ def resolution_of(decision: Mapping[str, Any]) -> dict[str, Any]:
 
 def _destroys(declared: Callable[[], Mapping[str, Any]], _arguments: Arguments) -> bool:
     return may_destroy(declared())
+
+
+def _review_asks(when: Callable[[Any], bool], name: str, arguments: Arguments, context: ToolCallContext) -> bool:
+    run = context.context
+    return bool(when(run.caller.request_of(tool_call(name, arguments.copy(), context.tool_call_id), run.config)))
 
 
 def _asks_all(ask: Callable[[str, dict[str, Any]], bool], name: str, arguments: Arguments) -> bool:

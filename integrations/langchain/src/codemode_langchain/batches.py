@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any, cast
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, create_model
@@ -94,10 +95,12 @@ def _decisions(members: Sequence[Question]) -> Any:
     each = [one.response_schema if _is_own(one) else dict[str, Any] for one in members for _ in _actions_of(one)]
     in_order: Any = cast("Any", tuple).__class_getitem__(tuple(each))
     response = create_model("HITLResponse", decisions=(in_order, ...))
-    return Annotated[response, BeforeValidator(_many), AfterValidator(_plain)]
+    return Annotated[response, BeforeValidator(partial(_many, len(each))), AfterValidator(_plain)]
 
 
-def _many(answer: Any) -> Any:
+def _many(count: int, answer: Any) -> Any:
+    if count == 1 and isinstance(answer, Mapping) and "type" in answer:
+        return {"decisions": [answer]}  # as one call is answered where each asks by itself
     if not isinstance(answer, Mapping | BaseModel):
         raise ValueError('an answer is {"decisions": [...]}, one for each call')  # noqa: TRY004 - pydantic reports those
     return cast("Any", answer)

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from langchain_core.runnables import RunnableConfig
 
-from .pregel import CHECKPOINTER, CHECKPOINTS, NAMESPACE, RESUME, RETURN, RUN, TASK_ID, inside
+from .pregel import CHECKPOINTER, CHECKPOINTS, INTERRUPT, NAMESPACE, RESUME, RETURN, RUN, TASK_ID, inside
 
 _log = logging.getLogger("codemode.approvals")
 
@@ -80,6 +80,20 @@ async def save_beside_async(config: RunnableConfig, name: str, value: Any) -> No
     saver, place = _place(config)
     if saver is not None:
         await saver.aput_writes(place, [(RETURN, value)], name)
+
+
+def forget_interrupt(config: RunnableConfig) -> None:
+    """Let a node wait for no answer: LangGraph keeps what it asked last, until it asks something else or ends."""
+    saver, task_id, place = _place_of_result(config)
+    if saver is not None:
+        saver.put_writes(place, [(INTERRUPT, ())], task_id)
+
+
+async def forget_interrupt_async(config: RunnableConfig) -> None:
+    """Do what `forget_interrupt` does without blocking."""
+    saver, task_id, place = _place_of_result(config)
+    if saver is not None:
+        await saver.aput_writes(place, [(INTERRUPT, ())], task_id)
 
 
 def forget_plain_answer(loop: Any) -> None:

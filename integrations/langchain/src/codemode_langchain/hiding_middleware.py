@@ -64,7 +64,11 @@ class HandlerCaller:
         """See `Caller.acall`."""
         return await self._handler(self._nested(tool, call, config))
 
-    def _nested(self, tool: BaseTool, call: ToolCall, config: RunnableConfig) -> ToolCallRequest:
+    def request_of(self, call: ToolCall, config: RunnableConfig | None = None) -> ToolCallRequest:
+        """Return a nested call as a review of the model's calls is given one: without its tool."""
+        return self._nested(None, call, self.runtime.config if config is None else config)
+
+    def _nested(self, tool: BaseTool | None, call: ToolCall, config: RunnableConfig) -> ToolCallRequest:
         outer = cast("Any", self._request)
         state = state_now(config, outer.state)
         runtime = dataclasses.replace(outer.runtime, tool_call_id=call["id"], config=config, state=state)
@@ -81,7 +85,7 @@ class HidingMiddleware(AgentMiddleware[Any, Any, Any]):
         words: HidingWords,
         keep: Any,
         approve: ApprovalRules | None,
-        interrupt_mode: InterruptMode,
+        interrupt_mode: InterruptMode | None,
         programs: InPrograms | None = None,
     ) -> None:
         super().__init__()

@@ -42,7 +42,8 @@ class CodeModeMiddleware(HidingMiddleware):
     ways, one in neither directly; without ``tools`` programs call all that are not kept. ``listing`` is
     ``execution_policy.listing``: what the model is told of the tools. ``approve`` and ``interrupt_mode`` are as in
     `create_code_mode_tool`. What a `HumanInTheLoopMiddleware` of the agent reviews by name, as that of ``interrupt_on``
-    of a deep agent, waits for a person in programs too. List it before middleware that is to see the nested calls.
+    of a deep agent, waits for a person in programs too, and without ``interrupt_mode`` in the mode of that review. List
+    it before middleware that is to see the nested calls.
     Raises `ValueError` for wrong options and for a tool in both ``keep`` and ``approve`` now, and when the agent is
     built for a name in ``keep``, ``tools`` or ``approve`` that fits no tool. Where other middleware may add one, a
     name in ``approve`` is told of in the log, and a program that begins without such a tool raises it. A run raises it
@@ -62,7 +63,7 @@ class CodeModeMiddleware(HidingMiddleware):
         keep: Kept = (),
         approve: ApprovalRules | None = None,
         pool: WorkerPool | None = None,
-        interrupt_mode: InterruptMode = "per_call",
+        interrupt_mode: InterruptMode | None = None,
         listing: Listing | None = None,
     ) -> None:
         given = for_agents(options, pool=pool, listing=listing)

@@ -13,7 +13,7 @@ from langchain_core.tools import BaseTool
 
 from codemode.plugins import can_be_called
 
-from .approvals import ApprovalConfig
+from .approvals import ReviewRule
 from .server_tools import annotations_of
 from .shown_tools import name_of
 
@@ -68,13 +68,13 @@ def refuse_second(hiding: Sequence[HidingWords]) -> None:
 
 def reviewed_by_neighbours(
     own: AgentMiddleware[Any, Any, Any], listed: Sequence[Any], seen: Iterable[str], words: HidingWords
-) -> dict[str, ApprovalConfig]:
+) -> dict[str, ReviewRule]:
     """Return the rules of a review that never sees nested calls, for the tools that it names.
 
     Raise `ValueError` for middleware of those ``listed`` in the agent that never sees them and is there to see them.
     ``seen`` are the tools that only the model calls.
     """
-    rules = dict[str, ApprovalConfig]()
+    rules = dict[str, ReviewRule]()
     place = next(index for index, one in enumerate(listed) if one is own)
     called = _Seen(frozenset(seen), words.is_callable)
     for index, one in enumerate(listed):
@@ -91,14 +91,14 @@ def reviewed_by_neighbours(
     return rules
 
 
-def _checked_review(review: Any, seen: _Seen, words: HidingWords, *, is_before: bool) -> dict[str, ApprovalConfig]:
+def _checked_review(review: Any, seen: _Seen, words: HidingWords, *, is_before: bool) -> dict[str, ReviewRule]:
     gated = seen.missing(review.interrupt_on)
     if not gated:
         return {}
-    rules = {name: review.interrupt_on[name] for name in gated}
-    if words.adopts_reviews and _is_plain(review) and not any(map(_looks_at_state, rules.values())):
-        return {name: _adopted(rule) for name, rule in rules.items()}
-    if getattr(review, "interrupt_mode", "batched") != "per_call":
+    is_batched = getattr(review, "interrupt_mode", "batched") != "per_call"
+    if words.adopts_reviews and type(review) is HumanInTheLoopMiddleware and (is_batched or is_before):
+        return {name: _adopted(review, review.interrupt_on[name], is_batched=is_batched) for name in gated}
+    if is_batched:
         raise ValueError(
             f"HumanInTheLoopMiddleware gates {', '.join(gated)} in its batched mode, which never sees calls made by"
             " a program: they would run without approval. Give it interrupt_mode='per_call' and list it after"
@@ -119,18 +119,14 @@ def _reviews_in(one: Any) -> list[Any]:
     return [part for part in flat if isinstance(part, HumanInTheLoopMiddleware)]
 
 
-def _is_plain(review: Any) -> bool:
-    """Tell whether it is LangChain's own, in the mode that asks about the calls of a step: another may do more."""
-    return type(review) is HumanInTheLoopMiddleware and getattr(review, "interrupt_mode", "batched") == "batched"
-
-
-def _looks_at_state(rule: Mapping[str, Any]) -> bool:
-    return callable(rule.get("description")) or rule.get("when") is not None
-
-
-def _adopted(rule: Mapping[str, Any]) -> ApprovalConfig:
-    said = {key: rule[key] for key in ("allowed_decisions", "description") if rule.get(key) is not None}
-    return cast("ApprovalConfig", said)
+def _adopted(review: Any, rule: Mapping[str, Any], *, is_batched: bool) -> ReviewRule:
+    return ReviewRule(
+        allowed_decisions=tuple(rule["allowed_decisions"]),
+        description=rule.get("description"),
+        description_prefix=review.description_prefix,
+        when=rule.get("when"),
+        is_batched=is_batched,
+    )
 
 
 def _refuse_limit(limit: Any, seen: _Seen, words: HidingWords) -> None:

@@ -9,6 +9,7 @@ from codemode import Interrupt, PendingRequest
 
 from .answers import shown_digest
 from .approvals import Approvals, Question, resolution_of
+from .callers import Caller
 from .graph import digest
 from .nested import BEGUN_KIND
 from .outer_calls import OuterCall
@@ -24,9 +25,10 @@ class Questions:
     A nested call that waits for several answers is one request of the core and several questions here.
     """
 
-    def __init__(self, approvals: Approvals, call: OuterCall) -> None:
+    def __init__(self, approvals: Approvals, call: OuterCall, caller: Caller | None = None) -> None:
         self._approvals = approvals
         self._call = call
+        self._caller = caller
         self._answers: dict[str, Any] = {}
         self._handed_over: set[str] = set()
         self._inside: dict[str, tuple[Batch, ...]] = {}
@@ -47,7 +49,7 @@ class Questions:
         if request.is_approval:
             name = self._names.get(request.tool_call_id) or self._call.shown_name(request.tool_name)
             tool = self._call.tool_named(request.tool_name) or self._call.tool_named(name)
-            return [self._approvals.question(request, tool, name)]
+            return [self._approvals.question(request, tool, name, self._caller)]
         if is_unknown(request):
             return [unknown_call(request, self._call)]
         asked = self._asked.get(request.tool_call_id)

@@ -30,7 +30,7 @@ from .approvals import Approvals, Question
 from .batches import batched, taken_apart, waiting_of
 from .beginnings import Beginning
 from .callers import Caller
-from .checkpoints import time_of_step_ms, warn_if_unanswerable
+from .checkpoints import forget_interrupt, forget_interrupt_async, time_of_step_ms, warn_if_unanswerable
 from .content import shown_block
 from .graph import awaited, binding_in_node, digest, number_of, start_task
 from .graph_state import left_by
@@ -53,7 +53,7 @@ from .segment_work import (
     failure_of,
     refusal_of,
 )
-from .siblings import Sibling
+from .siblings import Sibling, may_ask_now
 
 Record: TypeAlias = dict[str, Any]
 """What the checkpoint keeps of a segment: whose it is, which answers it was given, how it ended, what it left."""
@@ -76,7 +76,7 @@ class Segments:
     _leavings: Leavings | None = field(default=None, init=False)  # where there is a journal to go on from
 
     def __post_init__(self) -> None:
-        self._questions = Questions(self.approvals, self.call)
+        self._questions = Questions(self.approvals, self.call, self.caller)
         if self.call.is_journaled and binding_in_node(self.config) is not None:
             self._leavings = Leavings(self.config, self.tool_call_id)
 
@@ -93,6 +93,9 @@ class Segments:
             elif isinstance(todo, Recall):
                 done = todo.leavings.recall()
             elif isinstance(todo, Ask):
+                if not self._may_ask(todo):
+                    forget_interrupt(self.config)
+                    raise_interrupts([])  # LangGraph runs this call again when the other question was answered
                 done = _collected(todo, [future.result for future in self._ask(todo, ask_person)])
             else:
                 done = self._start(todo, partial(self._run_segment, todo)).result()
@@ -119,6 +122,9 @@ class Segments:
             elif isinstance(todo, Recall):
                 done = await todo.leavings.arecall()
             elif isinstance(todo, Ask):
+                if not self._may_ask(todo):
+                    await forget_interrupt_async(self.config)
+                    raise_interrupts([])  # as above
                 answered = await asyncio.gather(*self._ask(todo, ask_person_async), return_exceptions=True)
                 done = _collected(todo, [partial(_result, one) for one in answered])
             else:
@@ -259,6 +265,11 @@ class Segments:
     def _start(self, todo: RunSegment, function: Callable[[], Any]) -> Any:
         number = number_of(self.tool_call_id, "segment", str(todo.step))
         return start_task(self.config, number, function, self.call.name)
+
+    def _may_ask(self, todo: Ask) -> bool:
+        if not todo.questions or not self.approvals.asks_once_a_step:
+            return True
+        return may_ask_now(self.config, self.tool_call_id, todo.questions)
 
     def _ask(self, todo: Ask, ask: Callable[..., Any]) -> list[Any]:
         return [
