@@ -57,6 +57,7 @@ if TYPE_CHECKING:
         RequestSettled,
         RequestSuperseded,
         StoreError,
+        StoreFull,
         StoreUnavailable,
         UnknownRequest,
     )
@@ -216,6 +217,7 @@ __all__ = [
     "SqliteInterruptStore",
     "SqliteResumeGuard",
     "StoreError",
+    "StoreFull",
     "StoreUnavailable",
     "StoredPause",
     "StoredRequest",
@@ -308,7 +310,7 @@ _LATE = {
     ),
     "stores.errors": (
         "AlreadyDecided AnswerRefused RecordExpired RecordLost RecordWithdrawn RequestSettled RequestSuperseded "
-        "StoreError StoreUnavailable UnknownRequest"
+        "StoreError StoreFull StoreUnavailable UnknownRequest"
     ),
     "stores.notices": "FailedNotice Notice Outbox",
     "stores.postgres": "PostgresInterruptStore",

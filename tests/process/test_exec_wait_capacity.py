@@ -55,7 +55,8 @@ def test_programs_that_wait_delay_no_other_one_by_a_slot(within, make_pool, warm
 
 
 def test_many_waits_at_a_time_on_a_full_pair_lose_nothing(within, make_pool, warm):
-    pair = create_exec_wait_tools([], {**warm, "maxWaitingRuns": 64}, pool=make_pool(max_workers=2))
+    places = {"maxWaitingRuns": 64, "maxWaitingRunsPerScope": 64}
+    pair = create_exec_wait_tools([], {**warm, **places}, pool=make_pool(max_workers=2))
 
     async def main():
         results = [await run(pair, f"text({at}); {YIELDING % at}") for at in range(64)]
@@ -205,7 +206,7 @@ def test_hosts_with_one_worker_each_do_not_wait_for_one_another(within, make_poo
 
 def test_64_runs_of_one_scope_aborted_leave_64_free_places(within, make_pool, warm):
     pool = make_pool(max_workers=2, on_saturation="wait")
-    pair = create_exec_wait_tools([], warm, pool=pool)
+    pair = create_exec_wait_tools([], {**warm, "maxWaitingRunsPerScope": 64}, pool=pool)
 
     async def main():
         counts: list[int] = []

@@ -226,7 +226,8 @@ def test_a_run_is_its_scopes_and_one_waits_for_it(within, pool, options):
 
 def test_aborted_runs_give_their_places_back(within, pool, options):
     slow = Slow()
-    pair = create_exec_wait_tools([slow.tool], {**options, "waitTimeoutMs": 100, "maxWaitingRuns": 2}, pool=pool)
+    places = {"maxWaitingRuns": 2, "maxWaitingRunsPerScope": 2}
+    pair = create_exec_wait_tools([slow.tool], {**options, "waitTimeoutMs": 100, **places}, pool=pool)
 
     async def main():
         code = "await tools.slow(1)"
@@ -243,6 +244,23 @@ def test_aborted_runs_give_their_places_back(within, pool, options):
     assert [one["code"] for one in after] == ["aborted", "aborted"]
     assert last["value"] == 1
     assert slow.cancelled == [1, 1]
+
+
+def test_one_conversation_leaves_places_for_the_others(within, pool, options):
+    pair = create_exec_wait_tools([], {**options, "maxWaitingRuns": 4}, pool=pool)
+
+    async def main():
+        code = "await yield_control(); return 1"
+        resting = [await run(pair, code) for _ in range(2)]
+        full = await run(pair, code)
+        other = await run(pair, "return 2", scope="another")
+        ended = await wait(pair, resting[0])
+        return full, other, ended, await run(pair, code)
+
+    full, other, ended, last = within(held(main(), pair))
+    assert full["code"] == "runtime_unavailable"
+    assert "2 programs of this conversation run or wait already" in full["error"]
+    assert (other["value"], ended["value"], last["status"]) == (2, 1, "waiting")
 
 
 def test_what_takes_too_much_at_rest_is_ended(within, pool, options):

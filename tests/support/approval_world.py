@@ -111,6 +111,7 @@ class Host:
         over_http: bool = False,
         journal: bool = False,
         pool: Any = None,
+        max_waiting: int = 200,
         **options: Any,
     ) -> None:
         self.remembered = remembered or Remembered()
@@ -127,7 +128,7 @@ class Host:
         self.resuming = Resuming(lambda: store, self._runs_of)
         self.asking = Asking(
             self.run_tool,
-            GatewaySettings(),
+            GatewaySettings(max_waiting=max_waiting),
             lambda: store,
             principal,
             self.remembered,

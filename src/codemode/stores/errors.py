@@ -59,6 +59,12 @@ class AnswerRefused(StoreError):  # noqa: N818
     default_code = "CODE_MODE_STORE_ANSWER_REFUSED"
 
 
+class StoreFull(StoreError):  # noqa: N818
+    """A tenant has as many open records as a store keeps of one. Nothing was kept. Details: ``tenant``, ``limit``."""
+
+    default_code = "CODE_MODE_STORE_FULL"
+
+
 class StoreUnavailable(CodeModeError):  # noqa: N818
     """The database cannot be reached or used; the cause is its own error.
 

@@ -23,6 +23,7 @@ class Holding(ABC):
     """Rests, taken over by whoever waits elsewhere, and the choice to run again."""
 
     _guard: ResumeGuard
+    _most_open: int | None
 
     async def rest(
         self,
@@ -50,7 +51,7 @@ class Holding(ABC):
         new = await in_own_thread(
             lambda: keeping.kept(kept, tool, tenant, app, labels, source, payload), "codemode-store"
         )
-        return await self._write_claim(lambda session: resting.begin(session, new, whose, lease_ms))
+        return await self._write_claim(lambda session: resting.begin(session, new, whose, lease_ms, self._most_open))
 
     async def last_resumed(self, *, tenant: str, app: str) -> LastResumed | None:
         """See `InterruptStore.last_resumed`."""

@@ -13,7 +13,7 @@ from ..errors import CodeModeProtocolError
 from ..interrupts.interrupt import Interrupt, PendingRequest
 from .answers import asked, shown
 from .audit import MOST_IN_LINE, By, cut
-from .errors import RequestSuperseded, StoreError
+from .errors import RequestSuperseded, StoreError, StoreFull
 from .labels import insert_labels, label_key
 from .listing_tables import IS_OPEN
 from .rows import marks, requests_named, requests_of
@@ -87,8 +87,11 @@ def again(interrupt: Interrupt, tool: Any = None, payload: Any = None, source: s
     return kept(interrupt, tool, payload=payload, source=source)
 
 
-def put(session: Session, new: Kept, alone: str | None = None) -> str:
-    """Keep it and return the record's id, in the caller's transaction. ``alone`` is as `InterruptStore.put` has it."""
+def put(session: Session, new: Kept, alone: str | None = None, most: int | None = None) -> str:
+    """Keep it and return the record's id, in the caller's transaction. ``alone`` is as `InterruptStore.put` has it.
+
+    ``most`` is how many open records a tenant may have, for one more. Raises `StoreFull`.
+    """
     known = session.one(
         "SELECT r.id, r.tenant FROM codemode_versions v JOIN codemode_records r ON r.id = v.record_id"
         " WHERE v.nonce = ?",
@@ -98,7 +101,11 @@ def put(session: Session, new: Kept, alone: str | None = None) -> str:
         named = requests_named(session, [one.interrupt_id for one in new.interrupt.requests])
         record_ids = {one.record_id for one in named.values()}
         if not record_ids:
-            return _alone(session, new, alone) or _insert(session, new)
+            same = _alone(session, new, alone)
+            if same is not None:
+                return same
+            require_room(session, new.tenant, most)
+            return _insert(session, new)
         if len(record_ids) > 1:
             raise StoreError("the interrupt has requests of several records")
         known = session.one("SELECT id, tenant FROM codemode_records WHERE id = ?", *record_ids) or ("", "")
@@ -111,6 +118,27 @@ def put(session: Session, new: Kept, alone: str | None = None) -> str:
             raise RequestSuperseded("somebody goes on with the record: its next version comes from there")
         pause(session, record_id, state, new)
     return record_id
+
+
+def require_room(session: Session, tenant: str, most: int | None) -> None:
+    """Raise `StoreFull` where a tenant has as many records that have not ended as it may."""
+    if most is not None and open_records(session, tenant, None, most) >= most:
+        raise StoreFull(
+            f"{tenant!r} has {most} programs that wait or rest in this store, and it keeps no more of one tenant: have"
+            " some of them decided or withdrawn, or raise max_open_per_tenant",
+            details={"tenant": tenant, "limit": most},
+        )
+
+
+def open_records(session: Session, tenant: str, app: str | None, most: int) -> int:
+    """Return how many records of a tenant have not ended, counted up to ``most``."""
+    condition, values = ("", ()) if app is None else (" AND app = ?", (app,))
+    statement = (
+        "SELECT count(*) FROM (SELECT 1 FROM codemode_records WHERE tenant = ?"
+        f" AND state IN ('pending', 'resuming', 'resting') AND expires_at_ms > ?{condition} LIMIT ?) AS found"
+    )
+    found = session.one(statement, tenant, session.now_ms, *values, most)
+    return 0 if found is None else found[0]
 
 
 def _alone(session: Session, new: Kept, alone: str | None) -> str | None:

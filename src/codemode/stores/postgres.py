@@ -97,13 +97,22 @@ class PostgresInterruptStore(SqlStore):
     """Pauses in a Postgres database, in tables of its own whose names begin with ``codemode_``.
 
     ``dsn`` is a connection string of libpq. At most ``max_connections`` are open at a time, and one more while somebody
-    waits for changes. Time is the database's, unless a test gives a ``clock``. Raises `ValueError` for another
+    waits for changes. ``max_open_per_tenant`` is how many records of one tenant may wait, rest or be resumed at a time
+    (None: any number); `put` and `rest` raise `StoreFull` for one more. Time is the database's, unless a test gives a
+    ``clock``. Raises `ValueError` for another
     ``dsn`` and without the extra.
     """
 
-    def __init__(self, dsn: str, *, max_connections: int = 8, clock: GuardClock | None = None) -> None:
+    def __init__(
+        self,
+        dsn: str,
+        *,
+        max_connections: int = 8,
+        max_open_per_tenant: int | None = None,
+        clock: GuardClock | None = None,
+    ) -> None:
         database = _Database(dsn, max_connections, clock)
-        super().__init__(database, PostgresResumeGuard(database, clock))
+        super().__init__(database, PostgresResumeGuard(database, clock), max_open_per_tenant=max_open_per_tenant)
 
 
 class PostgresResumeGuard(SqlResumeGuard):

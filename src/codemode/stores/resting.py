@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from typing import cast
 
-from .keeping import Kept, insert_record
+from .keeping import Kept, insert_record, require_room
 from .leasing import claim, held_until, owned
 from .rows import RECORD_COLUMNS, clause, records_of, unknown
 from .session import Session
@@ -16,8 +16,9 @@ from .states import RecordState, record_after, request_after
 from .values import LastResumed, Lease, Tenant
 
 
-def begin(session: Session, new: Kept, owner: str, lease_ms: int) -> Lease:
-    """Keep the first rest of a program, as a record of its own."""
+def begin(session: Session, new: Kept, owner: str, lease_ms: int, most: int | None = None) -> Lease:
+    """Keep the first rest of a program, as a record of its own. Raises `StoreFull` as `keeping.put` does."""
+    require_room(session, new.tenant, most)
     _, until_ms = held_until(session, "resting", lease_ms)
     held = {"owner": owner, "claim": 1, "rests_until_ms": until_ms}
     record_id = insert_record(session, new, "rested", version=0, state="resting", **held)

@@ -49,14 +49,31 @@ _Guard = MemoryResumeGuard | SqlResumeGuard
 _LOOK_SECONDS = 0.5
 
 
+def require_limit(max_open_per_tenant: int | None) -> int | None:
+    """Return how many open records a tenant may have, None for any number. Raises `ValueError`."""
+    if max_open_per_tenant is None:
+        return None
+    if type(max_open_per_tenant) is not int or max_open_per_tenant < 1:
+        raise ValueError(f"max_open_per_tenant must be an integer of at least 1, or None, got {max_open_per_tenant!r}")
+    return max_open_per_tenant
+
+
 class SqlStore(Answering, Auditing, Holding, Notifying):
     """What `InterruptStore` promises, over whatever driver it is given."""
 
-    def __init__(self, database: Database, guard: _Guard, *, keeps_ended_ms: int | None = None) -> None:
+    def __init__(
+        self,
+        database: Database,
+        guard: _Guard,
+        *,
+        keeps_ended_ms: int | None = None,
+        max_open_per_tenant: int | None = None,
+    ) -> None:
         self._database = database
         self._guard = guard
         guard.content_store = content.SqlContent(database, "", "")
         self._keeps_ended_ms = keeps_ended_ms
+        self._most_open = require_limit(max_open_per_tenant)
         self._warning = ExpiryWarning()
 
     async def __aenter__(self) -> Self:
@@ -99,7 +116,7 @@ class SqlStore(Answering, Auditing, Holding, Notifying):
                 ending.purge(session, self._keeps_ended_ms)
                 journal.purge(session, self._keeps_ended_ms)
                 content.purge(session)
-            return keeping.put(session, new, alone)
+            return keeping.put(session, new, alone, self._most_open)
 
         return await self._write(work)
 
@@ -147,6 +164,10 @@ class SqlStore(Answering, Auditing, Holding, Notifying):
         if len(ids) > listing.MOST_LISTED:
             raise ValueError(f"record_ids must be at most {listing.MOST_LISTED}, got {len(ids)}")
         return await self._read(lambda session: listing.named(session, ids, tenants))
+
+    async def count_open(self, *, tenant: str, app: str, most: int) -> int:
+        """Return how many records of a tenant and app have not ended, counted up to ``most``."""
+        return await self._read(lambda session: keeping.open_records(session, tenant, app, most))
 
     async def counts(self, *, tenant: Tenants, app: str | None = None) -> dict[str, int]:
         """See `InterruptStore.counts`."""

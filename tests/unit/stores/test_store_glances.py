@@ -123,7 +123,7 @@ def test_where_a_look_would_wait_or_fails_the_list_is_asked(tmp_path):
 
 def test_a_program_that_waits_is_found_whether_or_not_a_look_can_tell(make):
     async def scenario(store):
-        keeping = Keeping(lambda: store, Principal("acme"), "x", Tool(), "")
+        keeping = Keeping(lambda: store, Principal("acme"), "x", Tool(), "", 200)
         assert await keeping.waits("code") is None
         at = {"tenant": "acme", "app": "x", "labels": {"program": "code"}}
         record_id = await store.put(paused("a"), **at)

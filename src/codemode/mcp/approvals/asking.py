@@ -35,7 +35,16 @@ from .keeping import APP, Keeping
 from .legs import Leg, Pause
 from .questions import Question
 from .remembered import Remembered
-from .responses import OTHER_KEYS, bad_request, not_resumed, store_away, unknown_run, waiting, waiting_of
+from .responses import (
+    OTHER_KEYS,
+    bad_request,
+    not_resumed,
+    store_away,
+    too_many_waiting,
+    unknown_run,
+    waiting,
+    waiting_of,
+)
 from .resuming import Resuming, RunsOf
 from .sealed_state import MAX_STATE_CHARACTERS, SealedState
 from .ways import Way, facts_of, way_of
@@ -73,6 +82,7 @@ class Asking:
         self.principal = principal
         self._run_tool = run_tool
         self._wait_ms = settings.approval_wait_ms
+        self._most_waiting = settings.max_waiting
         self._waits = {one.name: one.approval_wait_ms for one in servers if one.approval_wait_ms is not None}
         self._page: Callable[[str], str | None] = url or (lambda _record_id: None)
         self._command = command
@@ -80,7 +90,9 @@ class Asking:
         self.runs = RunsOf(run_tool, principal)
         self._own = Resuming(store, lambda _: nullcontext(self.runs), app, tenant=principal.id)
         self._goes_on = goes_on or self._own.start
-        self._keeping = Keeping(store, principal, app, self.runs, remembered.session_of(principal))
+        self._keeping = Keeping(
+            store, principal, app, self.runs, remembered.session_of(principal), settings.max_waiting
+        )
         self._bundles = Bundles(self.runs, remembered, principal)
         self._state = SealedState(run_tool.settings.continuation, principal)
 
@@ -128,6 +140,8 @@ class Asking:
             await self._goes_on()  # with what was decided before this gateway began, too
             if (same := await self._keeping.waits(leg.code)) is not None:
                 return await self._kept(leg, same)
+            if await self._keeping.is_full():
+                return too_many_waiting(self._most_waiting, self._command)
         leg.is_new = True
         outcome = await self._run_tool.execute(
             leg.arguments,

@@ -26,19 +26,27 @@ _MOST_OF_ONE_PROGRAM = 20
 
 
 class Keeping:
-    """The pauses of one principal in the store. ``store`` is opened when it is first needed.
+    """The pauses of one principal in the store, of which ``most`` may wait. ``store`` is opened when first needed.
 
     ``session`` names theirs to those who answer for it elsewhere.
     """
 
     def __init__(
-        self, store: Callable[[], InterruptStore], principal: Principal, app: str, tool: Any, session: str
+        self,
+        store: Callable[[], InterruptStore],
+        principal: Principal,
+        app: str,
+        tool: Any,
+        session: str,
+        most: int,
     ) -> None:
         self._store = store
         self._tenant = principal.id
         self._app = app
         self._tool = tool
         self._session = session
+        self._most = most
+        self._room = 0  # for how many more pauses there certainly is room; the store is asked again when it is used up
 
     @property
     def store(self) -> InterruptStore:
@@ -60,6 +68,7 @@ class Keeping:
         it yet. Then that of the same program which waits already is as good.
         """
         asked = list(questions)
+        self._room -= 1
         labels = {
             "principal": _label([self._tenant]),
             "server": _label(one.server for one in asked),
@@ -96,6 +105,20 @@ class Keeping:
             return None
         page = await self.store.list(tenant=self._tenant, app=self._app, labels=labels, limit=_MOST_OF_ONE_PROGRAM)
         return next((one for one in page.records if one.state in _LIVE), None)
+
+    async def is_full(self) -> bool:
+        """Tell whether as many of their programs wait in the store as may.
+
+        Asked before a program runs: what runs already is kept all the same, so that nothing it has done is lost.
+        """
+        if self._room <= 0:
+            count: Any = getattr(self.store, "count_open", None)  # a store of the host's own may lack it
+            if count is None:
+                return False
+            found = await count(tenant=self._tenant, app=self._app, most=self._most)
+            # Other gateways keep pauses of theirs too: half of the room, so that this one looks again in time.
+            self._room = 0 if found >= self._most else (self._most - found + 1) // 2
+        return self._room <= 0
 
     async def decide(self, resolutions: Mapping[str, Any]) -> None:
         """Record what a person has answered to their client. Raises `StoreError`."""

@@ -116,6 +116,14 @@ def bad_request(message: str, path: str) -> RunResponse:
     return refused([diagnostic("error", "BAD_REQUEST", message, hint=hint, path=path)])
 
 
+def too_many_waiting(most: int, command: str = COMMAND) -> RunResponse:
+    """Return the answer to a program that might ask a person, of a user for whom too many wait already."""
+    message = f"{most} programs of this user wait for a person already, and no more are kept: nothing has run"
+    where = f"in the gateway's console, or with `{command} approvals list` in a terminal"
+    hint = f"Tell the user to decide about some of them, or to end them, {where}. Then send the program again."
+    return refused([diagnostic("error", "TOO_MANY_WAITING", message, hint=hint)])
+
+
 def store_away() -> RunResponse:
     """Return the answer where nobody can be asked, for what waits cannot be kept."""
     message = "the gateway's store cannot be used, in which programs and what they ask people are kept"

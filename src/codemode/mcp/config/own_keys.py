@@ -96,6 +96,7 @@ SHARED: Mapping[str, Check] = {
     "timeoutMs": _MILLISECONDS,
     "connectTimeoutMs": _MILLISECONDS,
     "maxConcurrency": checks.whole(1, 1_024),
+    "maxConcurrencyPerProgram": checks.whole(1, 1_024),
     "idleMs": checks.whole(100, checks.LONGEST_MS),
     "sharing": checks.choice(("user", "session", "shared")),
     "pin": checks.choice(("off", "warn", "block")),
@@ -143,6 +144,7 @@ TOP: Mapping[str, Check] = {
     "toolName": _tool_name,
     "output": checks.choice(("both", "structured", "text")),
     "passThrough": checks.a_flag,
+    "maxWaiting": checks.whole(1, 1_000_000),
     "limits": _limits,
     "clients": _clients,
 }

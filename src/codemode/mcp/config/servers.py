@@ -18,6 +18,7 @@ _FIELDS = {
     "timeoutMs": "timeout_ms",
     "connectTimeoutMs": "connect_timeout_ms",
     "maxConcurrency": "max_concurrency",
+    "maxConcurrencyPerProgram": "max_concurrency_per_program",
     "idleMs": "idle_ms",
     "sharing": "sharing",
     "pin": "pin",

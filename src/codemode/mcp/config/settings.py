@@ -24,6 +24,7 @@ _FIELDS = {
     "limits": "limits",
     "clients": "clients",
     "approvalWaitMs": "approval_wait_ms",
+    "maxWaiting": "max_waiting",
 }
 
 

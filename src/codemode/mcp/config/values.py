@@ -64,12 +64,19 @@ class ServerConfig:
     timeout_ms: int = 60_000
     connect_timeout_ms: int = 30_000
     max_concurrency: int = 32
+    max_concurrency_per_program: int | None = None
     idle_ms: int = 600_000
     sharing: Sharing | None = None
     pin: Pinning = "warn"
     approval_wait_ms: int | None = None
     auth: Mapping[str, Any] = field(default_factory=dict[str, Any])
     secrets: tuple[str, ...] = ()
+
+    @property
+    def calls_per_program(self) -> int:
+        """How many calls one program, or one user of several, may have under way there; three quarters by default."""
+        share = self.max_concurrency_per_program
+        return self.max_concurrency - self.max_concurrency // 4 if share is None else min(share, self.max_concurrency)
 
     @property
     def home(self) -> str:
@@ -86,7 +93,8 @@ class GatewaySettings:
     """The gateway's own settings. ``store`` is a URL (``sqlite:///...``, ``postgresql://...``) or None for the default.
 
     ``keys`` sign and seal pauses; without any, the gateway makes one and keeps it beside its store. ``journal`` and
-    ``learn`` None are decided by how the gateway is served. ``limits`` and ``clients`` are the objects of the file,
+    ``learn`` None are decided by how the gateway is served. ``max_waiting`` programs of one user may wait in the store
+    before another one is refused. ``limits`` and ``clients`` are the objects of the file,
     checked.
     """
 
@@ -101,6 +109,7 @@ class GatewaySettings:
     limits: Mapping[str, Any] = field(default_factory=dict[str, Any])
     clients: Mapping[str, Any] = field(default_factory=dict[str, Any])
     approval_wait_ms: int = 20_000
+    max_waiting: int = 200
     state_folder: Path | None = None
     secrets: tuple[str, ...] = ()
 

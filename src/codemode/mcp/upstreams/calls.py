@@ -28,6 +28,7 @@ from .asking import ASKED_IN, MAX_ASKED_AT_ONCE, Asking
 from .calling import called, failed_call, mirrored, page_to_open, refused, stamped, unknown_outcome
 from .clock import Clock
 from .connection import Connection
+from .fair_slots import FairSlots, caller_of
 from .hooks import UpstreamHooks
 from .link import Link
 from .losses import Lost, UpstreamFailure
@@ -89,7 +90,7 @@ class Calls:
         self._returned = None if hooks.returned is UpstreamHooks().returned else hooks.returned
         self._signed_out = hooks.signed_out
         self._last_logged: str | None = None
-        self._slots = asyncio.Semaphore(config.max_concurrency)
+        self._slots = FairSlots(config.max_concurrency, config.calls_per_program)
 
     async def call(
         self, name: str, tool: types.Tool | None, arguments: Any, context: Any, *, may_repeat: bool
@@ -98,7 +99,7 @@ class Calls:
         self._link.require_loop()
         if arguments is not None and not is_mapping(arguments):
             raise CodeModeToolError(f"{name!r} takes an object", details={"tool_name": name})
-        async with self._slots:
+        async with self._slots.slot(caller_of(context)):
             with inner_call(self._config.name):
                 raw = await self._signed_in(name, tool, dict(arguments or {}), context, may_repeat=may_repeat)
         self._link.answered()

@@ -40,6 +40,7 @@ _OWN = frozenset(
         "timeout_ms",
         "connect_timeout_ms",
         "max_concurrency",
+        "max_concurrency_per_program",
         "idle_ms",
         "pin",
         "approval_wait_ms",

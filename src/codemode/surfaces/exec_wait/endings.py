@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("codemode.tools")
 _ELSEWHERE = "another process has gone on with this run: call wait to go on there"
 _NOT_ASKED = "A person has to decide, and could not be asked: the store cannot be used now."
+STORE_FULL = "CODE_MODE_STORE_FULL"
+_FULL = "A person has to decide, and was not asked: too many programs wait for decisions already."
 _LATER = "Call this again later."
 _NOT_STORED = "the run could not be stored: it waits in this process alone"
 GONE_ON = "the program has gone on already, and waits: call wait with the runId of the result that said so"
@@ -182,9 +184,11 @@ class Endings:
             self._runs.drop(one)
             if not is_parked:
                 return interrupt
-            unasked = CodeModeError(_NOT_ASKED)
+            is_full = isinstance(error, CodeModeError) and error.code == STORE_FULL
+            not_asked = _FULL if is_full else _NOT_ASKED
+            unasked = CodeModeError(not_asked)
             unasked.calls = outcome.calls
-            message = ended_text(_NOT_ASKED if has_done(outcome.calls) else f"{_NOT_ASKED} {_LATER}", unasked)
+            message = ended_text(not_asked if has_done(outcome.calls) else f"{not_asked} {_LATER}", unasked)
             return self._words.failed(message, RUNTIME_UNAVAILABLE, output, telemetry)
         if run_id is None:
             self._runs.drop(one)

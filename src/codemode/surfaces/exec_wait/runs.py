@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -23,11 +23,12 @@ MAX_ENDED = 10_000
 
 
 class FullError(Exception):
-    """There is no place for another run. ``waiting`` is how many there are."""
+    """There is no place for another run. ``waiting`` is how many there are; ``is_share``: in this scope."""
 
-    def __init__(self, waiting: int) -> None:
+    def __init__(self, waiting: int, *, is_share: bool = False) -> None:
         super().__init__(waiting)
         self.waiting = waiting
+        self.is_share = is_share
 
 
 class Runs:
@@ -49,6 +50,7 @@ class Runs:
     def _begin(self) -> None:
         self._runs: dict[str, WaitingRun] = {}
         self._live = 0
+        self._live_in = Counter[str]()  # by scope
         self._warm: set[WaitingRun] = set()  # those that may keep their workers, and some that have none any more
         self._over: deque[WaitingRun] = deque()  # what is known of those that have ended, in that order
         self._parked: dict[str, WaitingRun] = {}  # those that wait for a person, the oldest first
@@ -62,14 +64,18 @@ class Runs:
     def reserve(self, scope: str, code: str) -> WaitingRun:
         """Return a run that has a place. Raises `FullError`."""
         with self._lock:
-            if self._live >= self._options.max_waiting_runs:
+            share = self._options.waiting_runs_of(scope)
+            if self._live >= self._options.max_waiting_runs or self._live_in[scope] >= share:
                 self._bury()
             if self._live >= self._options.max_waiting_runs:
                 raise FullError(self._live)
+            if self._live_in[scope] >= share:
+                raise FullError(self._live_in[scope], is_share=True)
             one = WaitingRun(scope, code)
             one.loop = asyncio.get_running_loop()
             self._runs[one.run_id] = one
             self._live += 1
+            self._live_in[scope] += 1
             return one
 
     def rename(self, one: WaitingRun, run_id: str) -> None:
@@ -246,6 +252,9 @@ class Runs:
         one.state, one.expires_at_ms = state, None
         one.run = None
         self._live -= 1
+        self._live_in[one.scope] -= 1
+        if not self._live_in[one.scope]:
+            del self._live_in[one.scope]
         if one.rests == 0:  # nobody was told its id
             self._forget_one(one)
         elif self._runs.get(one.run_id) is one:

@@ -134,9 +134,10 @@ class Words:
 
     def full(self, full: FullError) -> dict[str, Any]:
         """Return the result of a program for which there is no place."""
+        of_scope = " of this conversation" if full.is_share else ""
         message = (
-            f"{full.waiting} programs run or wait already, and there is no place for another one: call wait for those"
-            " that wait, or do without"
+            f"{full.waiting} programs{of_scope} run or wait already, and there is no place for another one: call wait"
+            " for those that wait, or do without"
         )
         return self.failed(message, RUNTIME_UNAVAILABLE)
 

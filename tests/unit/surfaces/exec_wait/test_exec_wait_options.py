@@ -39,6 +39,13 @@ def test_a_number_out_of_range_is_clamped_in_both_spellings(name: str, value: in
         assert getattr(ExecWaitOptions.of({key: value}), snake(name)) == min(max(value, least), most)
 
 
+def test_a_scope_that_has_a_name_has_half_of_all_places_unless_it_says():
+    shares = {(64, None, "a"): 32, (64, None, ""): 64, (1, None, "a"): 1, (8, 3, ""): 3, (8, 100, "a"): 8}
+    for (places, share, scope), expected in shares.items():
+        options = ExecWaitOptions(max_waiting_runs=places, max_waiting_runs_per_scope=share)
+        assert options.waiting_runs_of(scope) == expected, (places, share, scope)
+
+
 def test_the_default_of_a_search_is_never_above_its_most():
     assert ExecWaitOptions(search_default_limit=20, max_search_limit=5).search_default_limit == 5
 
