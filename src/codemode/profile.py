@@ -48,7 +48,7 @@ class StaticRules:
     """What a program may not say. ``runs_unanalysed``: it runs though nothing is known of it.
 
     ``checks_tools``: what must fail for its tool's name or input is told of before anything runs. ``analysis_ms`` is
-    how long a worker may compute to find out.
+    how long a worker may compute to find out. ``tool_call`` shows how a tool ``{name}`` is called.
     """
 
     disabled_builtins: tuple[str, ...] = ()
@@ -57,6 +57,7 @@ class StaticRules:
     runs_unanalysed: bool = True
     checks_tools: bool = True
     analysis_ms: int = 50
+    tool_call: str = "tools.{name}(input)"
 
     @property
     def is_in_force(self) -> bool:

@@ -280,8 +280,9 @@ def test_the_words_of_a_limit_are_caught_and_uncaught():
     many = (
         "return (await Promise.all([...Array(40)].map(() => callTool('echo', 1).catch((error) => error.code)))).join()"
     )
-    assert run(many)["result"] == ",".join(["1"] * 32 + ["LIMIT"] * 8)
-    said, error = status("await Promise.all([...Array(40)].map(() => callTool('echo', 1)))")
+    fails = {"settings": {"execution_policy": {"in_flight_limit": "fail"}}}
+    assert run(many, fails)["result"] == ",".join(["1"] * 32 + ["LIMIT"] * 8)
+    said, error = status("await Promise.all([...Array(40)].map(() => callTool('echo', 1)))", fails)
     assert said == "runtime_error"
     assert "32" in error["message"]
     assert error["message"].endswith("Await some before making more")

@@ -39,7 +39,7 @@ HINTS = {
     "structuredClone({});": "JSON.parse",
     "performance.now();": "Date.now",
     "await tools.echo({});": "import",
-    "await echo({});": "import echo",
+    "await echo({});": "import { echo }",
     f"{HUB}const {{ absent }} = hub; await absent();": "no such function",
     f"{HUB}hub.echo([1]).map((one) => one);": "awaited",
     f"{HUB}(await hub.echo({{}})).a.b;": "console.log",

@@ -344,6 +344,7 @@ class Execution:
             return None  # it is what was checked before the pause, or nothing to check
         how = {"compares": self._options.execution_policy.check_program, "keeps": not lease.has_run}
         how["alters"] = self._options.pipeline.after is not None
+        how["fetches"] = self._machine.settings.fetch
         self._program = ProgramChecker(source, self._profile, self._catalog, self._given, **how)
         return self._program
 

@@ -18,6 +18,7 @@ from ..protocol.rejections import read_fields, rejection
 from ..schemas.compiled import Conversion
 from ..source.cache import AnalysedProgram, Fitted, ProgramCache, program_key
 from ..source.checks import check_program
+from ..source.free_names import check_free_names
 from ..source.result_fields import check_results
 from ..source.rules import first_refused, is_analysable, is_module, violations
 from ..tools.catalog import ToolCatalog
@@ -57,7 +58,8 @@ def is_large(source: object) -> bool:
 class ProgramChecker:
     """Compares one program with the tools. ``known`` is what an earlier run of the same text has found out.
 
-    ``alters``: the host may give other outputs in place of those of the tools. ``keeps``: what the worker says of the
+    ``alters``: the host may give other outputs in place of those of the tools. ``fetches``: programs have `fetch`.
+    ``keeps``: what the worker says of the
     text is believed for later runs too; one that has run a program before may lie, and others have this text as well.
     """
 
@@ -70,6 +72,7 @@ class ProgramChecker:
         *,
         compares: bool,
         alters: bool = False,
+        fetches: bool = False,
         keeps: bool = True,
     ) -> None:
         self._source = source
@@ -78,8 +81,9 @@ class ProgramChecker:
         self._given = given
         self._compares = compares
         self._alters = alters
+        self._has = (*profile.guest.globals, "fetch") if fetches else profile.guest.globals
         self._keeps = keeps
-        self._rules = (profile.static_rules, compares, alters)
+        self._rules = (profile.static_rules, compares, alters, fetches)
         self._facts: Facts | None = None
         self._doing: Awaitable[None] | None = None  # what the tools have to do before they are compared
         self._changes = False  # the tools by that
@@ -165,7 +169,7 @@ class ProgramChecker:
         if error is not None:
             return ProgramRefused(error=error)
         if self._profile.static_rules.is_in_force:
-            return self._broken_rules(facts) or self._refused_name(facts)
+            return self._broken_rules(facts) or self._refused_name(facts) or self._absent_names(facts)
         if self._profile.guest.is_module:
             return None  # what it may import and call is for the tools to say
         problems = () if facts is None or not self._compares else self._problems(facts)
@@ -189,8 +193,18 @@ class ProgramChecker:
         error.details |= {"ran": False, "line": refused.line, "column": refused.column}
         return ProgramRefused(error=error)
 
+    def _absent_names(self, facts: Facts | None) -> ProgramRefused | None:
+        if not (self._compares and self._profile.static_rules.checks_tools):
+            return None
+        problems = self._free_names(facts)
+        return ProgramRefused(tuple(problems)) if problems else None
+
+    def _free_names(self, facts: Facts | None) -> list[ProgramProblem]:
+        return check_free_names(facts, self._catalog, self._has, self._profile.static_rules.tool_call)
+
     def _problems(self, facts: Facts) -> tuple[ProgramProblem, ...]:
         found = check_program(facts, self._catalog, self._input_schema, self._conversion)
+        found += self._free_names(facts)
         if not self._alters:
             found += check_results(facts, self._catalog, self._output_schema)
         return tuple(sorted(found, key=lambda one: (one["line"], one["column"])))

@@ -146,7 +146,7 @@ class Root:
 
     def folded(self, name: str) -> str:
         if name not in self._folded:
-            self._folded[name] = _folded(name)
+            self._folded[name] = folded_name(name)
         return self._folded[name]
 
 
@@ -251,7 +251,7 @@ def _object_mistakes(
     if unknown and is_closed(schema) and root.may_list(properties):
         folded = set(map(root.folded, properties))
         for key in unknown:
-            if _folded(key) not in folded:
+            if folded_name(key) not in folded:
                 yield f"{path}.{key} does not exist{known_keys(properties)}"
     for key, value in given.items():
         if key in properties:
@@ -267,11 +267,11 @@ def _slips(
     if root.conversion == "unknown" or may_have_more or not unknown or not root.may_list(properties):
         return {}
     names = {root.folded(name): name for name in properties if name not in given}
-    return {key: names[_folded(key)] for key in unknown if _folded(key) in names}
+    return {key: names[folded_name(key)] for key in unknown if folded_name(key) in names}
 
 
 def _missing(given: Mapping[str, Any], unknown: list[str], schema: Mapping[str, Any], root: Root) -> Iterator[str]:
-    aliases = {_folded(key) for key in unknown}
+    aliases = {folded_name(key) for key in unknown}
     required: Any = schema.get("required")
     for key in list_or_empty(required):
         if isinstance(key, str) and key not in given and root.folded(key) not in aliases:
@@ -282,7 +282,8 @@ def is_closed(schema: Mapping[str, Any]) -> bool:
     return schema.get("additionalProperties") is False and not schema.get("patternProperties")
 
 
-def _folded(key: str) -> str:
+def folded_name(key: str) -> str:
+    """Return a name without case, underscores and dashes."""
     return key.replace("_", "").replace("-", "").lower()
 
 

@@ -369,7 +369,7 @@ def test_without_an_engine_what_to_ask_it_comes_with_the_result():
 
 def test_facts_of_a_function_body_are_as_ever():
     assert _analyser("return tools.a()", LONG_MS)["facts"].keys() == {"calls", "modules", "shadowed"}
-    assert result_of("let x = 1; tools.a()")["facts"].keys() == {"calls", "modules", "shadowed", "module"}
+    assert result_of("let x = 1; tools.a()")["facts"].keys() == {"calls", "modules", "shadowed", "module", "free"}
 
 
 def test_floods_are_refused_or_bounded():

@@ -264,6 +264,7 @@ def test_uses_of_modules():
 def test_the_other_facts_are_the_same():
     for source in ("tools.a({ n: 1 }); require('x')", "const tools = 1; tools.a()", "f(tools); function require() {}"):
         plain = _analyser(source, 60_000)["facts"]
+        plain.pop("free", None)  # with names it is asked about `tools` too
         assert {key: value for key, value in facts_of(source).items() if key in plain} == plain
 
 

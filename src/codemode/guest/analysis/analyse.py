@@ -19,13 +19,14 @@ if TYPE_CHECKING:
     Analyser = Callable[..., dict[str, Any]]
 
 MAX_PROBLEMS = 64
-PLACED = ("calls", "modules", "loops", "named_calls", "reads")
+PLACED = ("calls", "free", "modules", "loops", "named_calls", "reads")
 PARTS = (
     "clauses",
     "collecting",
     "doubts",
     "edits",
     "facts",
+    "free_names",
     "import_calls",
     "last_expression",
     "locale_calls",
@@ -46,6 +47,13 @@ PARTS = (
 )
 # What a program is: the body of a function, the same with its names, an ES module.
 PLAIN, WITH_NAMES, MODULE = range(3)
+
+
+class Looks:
+    """What looks through the tree of a program once more, where its text has certain words."""
+
+    def __init__(self, locale_calls: Any, free_names: Any) -> None:
+        self.locale_calls, self.free_names = locale_calls, free_names
 
 
 def load(site_paths: list[str], clock: Callable[[], float] | None = None) -> Analyser:
@@ -81,7 +89,7 @@ def load(site_paths: list[str], clock: Callable[[], float] | None = None) -> Ana
     walk = parts["collecting"].FactWalk(symbols, parts)
     modules = parts["module_analysis"].ModuleAnalysis(parts, symbols)
     read_places = parts["read_places"].ReadPlaces(symbols, parts)
-    locale_calls = parts["locale_calls"].LocaleCalls(symbols, parts)
+    looks = Looks(parts["locale_calls"].LocaleCalls(symbols, parts), parts["free_names"].FreeNames(symbols, parts))
     now = clock or import_module("time").thread_time
 
     def within(deadline_ms: int) -> Callable[[bytes], Tree | None]:
@@ -98,7 +106,7 @@ def load(site_paths: list[str], clock: Callable[[], float] | None = None) -> Ana
         if face == MODULE:
             return modules.analyse(text, in_time, is_rehearsal=is_rehearsal)
         return _function_body(
-            parts, walk, locale_calls, text, in_time, wants_names=face == WITH_NAMES, is_rehearsal=is_rehearsal
+            parts, walk, looks, text, in_time, wants_names=face == WITH_NAMES, is_rehearsal=is_rehearsal
         )
 
     walk.prepare()
@@ -111,7 +119,7 @@ def load(site_paths: list[str], clock: Callable[[], float] | None = None) -> Ana
 def _function_body(
     parts: dict[str, Any],
     walk: Any,
-    locale_calls: Any,
+    looks: Looks,
     text: str,
     parse: Callable[[bytes], Tree | None],
     *,
@@ -131,11 +139,13 @@ def _function_body(
     if tree.root_node.has_error and (at := parts["parse"].first_error(tree, data)) is not None:
         (place,) = placed(data, [{"at": at}])
         return _unclear(text, blanked, place, is_ambiguous=stripper.is_ambiguous)
-    if wrong := [*stripper.problems, *locale_calls.problems(tree, data)]:
+    if wrong := [*stripper.problems, *looks.locale_calls.problems(tree, data)]:
         problems = [{"message": message, "at": at} for at, message in wrong[:MAX_PROBLEMS]]
         return {"problems": placed(data, problems)}
     found = listeners.facts(partial(edits.code_of, data, stripper.gaps))
     found["modules"] = [use for use in found["modules"] if not stripper.is_only_type(use["at"])]
+    if free := looks.free_names.found(tree, data, has_tools=not wants_names):
+        found["free"] = free
     length = parts["places"].utf16_length
     ending = parts["program_ending"].ending(tree, data)
     last = parts["last_expression"].last_expression(tree, data) if ending is None else ending.last

@@ -38,6 +38,7 @@ class ModuleAnalysis:
     def __init__(self, parts: dict[str, Any], symbols: dict[str, list[int]]) -> None:
         self._parts, self._symbols = parts, symbols
         self._locale_calls = parts["locale_calls"].LocaleCalls(symbols, parts)
+        self._free_names = parts["free_names"].FreeNames(symbols, parts)
         self._ahead: _Listeners | None = None
 
     def prepare(self) -> None:
@@ -75,6 +76,8 @@ class ModuleAnalysis:
         if program.is_doubtful():
             return {"js": text, "asked": asked, "facts": None}
         facts: dict[str, Any] = {"calls": [], "modules": [], "shadowed": False, "module": program.facts()}
+        if free := self._free_names.found(tree, data):
+            facts["free"] = self._placed(data, free)
         if program.ending is not None and program.ending.note:
             facts["repairs"] = [program.ending.note]
         js = program.prefix + self._parts["edits"].blanked_text(data, program.gaps)

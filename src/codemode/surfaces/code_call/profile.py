@@ -115,6 +115,7 @@ def _made(rules: Mapping[str, Any], names: str) -> Profile:
             runs_unanalysed=False,
             checks_tools=rules["check_tools"],
             analysis_ms=ANALYSIS_MS,
+            tool_call='callTool("{name}", input)',
         ),
         host_errors=HostErrors(codes=TOOL_ERROR_CODES, detail=rules["tool_errors"], in_spans=False),
         sidecar=_sidecar_rules(rules["sidecar"]),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ...data.narrowing import list_or_empty, mapping_or_empty
 from ...errors import CodeModeError, CodeModeIllegalAccessError, CodeModeToolError
 from ...tools.prepared import PreparedTool
+from .profile import GLOBALS
 
 if TYPE_CHECKING:
     from ...data.program_facts import Facts
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 ENTRIES, NAMES, SERVERS = 1, 2, 4
 SERVERS_DIGEST = "serversDigest"
 _MAX_PLACE = 2**31
+_TOOL_CALL = "tools.{name}(input)"
 
 
 class Viewed(Protocol):
@@ -110,14 +113,30 @@ class CatalogView:
         return given
 
     def refusal(self, facts: Facts | None) -> CodeModeError | None:
-        """Return the error of a program that uses modules; nothing of it runs."""
+        """Return the error of a program that uses modules, or names that are not there; nothing of it runs."""
         uses = [one for one in list_or_empty(mapping_or_empty(facts).get("modules")) if _is_placed(one)]
         if not uses:
-            return None
+            from ...source.free_names import check_free_names  # late: making a pair runs no program
+
+            problems = check_free_names(facts, self._alone(), self._globals(), _TOOL_CALL)
+            if not problems:
+                return None
+            from ...protocol.endings import syntax_error
+
+            return syntax_error(problems)
         shown = ", ".join(dict.fromkeys(f"`{str(one.get('kind'))[:20]}`" for one in uses[:8]))
         place = {"line": uses[0]["line"], "column": uses[0]["column"]}
         message = f"{shown} is not available: a program has no modules. What it can call is in the catalog: `tools`"
         return CodeModeIllegalAccessError(f"line {place['line']}, column {place['column']}: {message}", details=place)
+
+    def _globals(self) -> frozenset[str]:
+        own = () if self._scopes is None else (path.partition(".")[0] for path in self._scopes.tools)
+        return frozenset((*GLOBALS, "tools", *own))
+
+    def _alone(self) -> list[str]:
+        """Return the names on ``tools`` that exactly one tool has."""
+        counts = Counter(one.rpartition(":")[2].replace("-", "_") for one in self._catalog)
+        return [name for name, count in counts.items() if count == 1]
 
     def preparation(self, facts: Facts | None, given: Mapping[str, Any] | None) -> Awaitable[None] | None:  # noqa: ARG002
         """Return what lists the servers that a program may use, if there is one that has not been listed."""

@@ -11,7 +11,7 @@ from .options import ExecWaitOptions
 
 NAME = "execWait"
 EXEC, WAIT = "exec", "wait"
-_GLOBALS = (
+GLOBALS = (
     *("catalogTools", "ALL_TOOLS", "MCP", "API", "namespaces"),
     *("console", "text", "json", "content", "yield_control", "setTimeout", "clearTimeout"),
 )
@@ -25,7 +25,7 @@ LIMIT_NAMES = {
     "max_in_flight_bridge_requests": "maxPendingToolCalls",
 }
 """What a model and its host know limits by, where they are options of the pair."""
-_FACE = GuestFace(wrapper="sloppy", globals=_GLOBALS, result="texts", limit_names=LIMIT_NAMES)
+_FACE = GuestFace(wrapper="sloppy", globals=GLOBALS, result="texts", limit_names=LIMIT_NAMES)
 OWN_LIMITS = (
     "timeout_ms",
     "memory_limit_bytes",

@@ -13,6 +13,7 @@ from ...host.forks import forkable_lock
 from ...schemas.compiled import json_type
 from ...tools.prepared import PreparedTool
 from ...trace.visible_text import clipped
+from .absent_names import absent_names
 from .discovery import answer, search_index, unknown_server
 from .imports import Modules
 from .listing import ListedServer, ModuleTool
@@ -141,7 +142,7 @@ class ModuleCatalog:
 
     def refusal(self, facts: Facts | None) -> CodeModeError | None:
         """Return what is certainly wrong with what a program imports and calls."""
-        return self._modules.refusal(read_module_facts(facts))
+        return self._modules.refusal(read_module_facts(facts)) or absent_names(facts, self.servers)
 
     def preparation(self, facts: Facts | None, given: Mapping[str, Any] | None) -> None:
         """Nothing: it does not change."""

@@ -45,11 +45,16 @@ _ABSENT = {
     "structuredClone": "Copy with JSON.parse(JSON.stringify(value)).",
     "performance": "Use Date.now().",
     "eval": _WRITE_OUT,
-    "require": _IMPORT,
+    **dict.fromkeys(("require", "tools", "callTool"), _IMPORT),
     "setInterval": "Use setTimeout in a loop.",
 }
 _SHAPE = "Write the value before this place to console.log: it is not what the program takes it for."
 _CALLED = "Look what is called here up: there is no such function. What a tool gives has to be awaited first."
+
+
+def absent_hint(name: str) -> str | None:
+    """Return what to do without a name of another host; None for any other name."""
+    return _ABSENT.get(name)
 
 
 def syntax_hint(message: str) -> str:

@@ -12,8 +12,8 @@ from .schemas_shown import OUTER_TOOL
 
 NAME = "modules"
 _ANALYSIS_MS = 1000
-_GLOBALS = ("console", "URL", "URLSearchParams", "TextEncoder", "TextDecoder", "setTimeout", "clearTimeout")
-_FACE = GuestFace(wrapper="module", globals=_GLOBALS, console="stable", limit_names=SHOWN_NAMES, stops_itself=True)
+GLOBALS = ("console", "URL", "URLSearchParams", "TextEncoder", "TextDecoder", "setTimeout", "clearTimeout")
+_FACE = GuestFace(wrapper="module", globals=GLOBALS, console="stable", limit_names=SHOWN_NAMES, stops_itself=True)
 _RULES = StaticRules(checks_tools=False, analysis_ms=_ANALYSIS_MS)
 
 

@@ -1,0 +1,128 @@
+"""Collect names that a program uses and certainly does not have: not declared, and not asked for before.
+
+Loaded by path in locked workers. Knows no tool and no surface: the host says which of them there are.
+"""
+
+from __future__ import annotations
+
+import re
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from tree_sitter import Node, Tree
+
+MAX_NAMES = 64
+MAX_USES = 64
+MAX_BYTES = 1 << 17
+# Looked for wherever they stand; all other names only where they are called.
+OF_OTHER_HOSTS = (
+    "AbortController", "Blob", "Buffer", "Bun", "Deno", "EventSource", "FormData", "Headers", "Intl", "Request",
+    "Response", "Temporal", "WebSocket", "XMLHttpRequest", "axios", "clearInterval", "crypto", "document", "fetch",
+    "localStorage", "navigator", "performance", "process", "require", "setImmediate", "setInterval", "setTimeout",
+    "structuredClone", "tools", "window",
+)  # fmt: skip
+# What the language has, beside words of its own that a parenthesis may follow.
+LANGUAGE = frozenset(
+    (
+        "Object", "Function", "Error", "EvalError", "RangeError", "ReferenceError", "SyntaxError", "TypeError",
+        "URIError", "AggregateError", "Array", "parseInt", "parseFloat", "isNaN", "isFinite", "decodeURI",
+        "decodeURIComponent", "encodeURI", "encodeURIComponent", "escape", "unescape", "Number", "Boolean",
+        "String", "Symbol", "BigInt", "Date", "RegExp", "Proxy", "Map", "Set", "WeakMap", "WeakSet", "Promise",
+        "btoa", "atob", "queueMicrotask", "eval", "if", "for", "while", "switch", "catch", "with", "function",
+        "return", "typeof", "await", "void", "delete", "in", "of", "instanceof", "new", "super", "import", "throw",
+        "yield", "else", "do", "case", "async",
+    )
+)  # fmt: skip
+OTHERS = re.compile(rb"(?<![\w$.#\x80-\xff])(?:" + "|".join(OF_OTHER_HOSTS).encode() + rb")(?![\w$\x80-\xff])")
+CALLED = re.compile(rb"(?<![\w$.#\x80-\xff])([A-Za-z_$][\w$]{0,99})\s*\(")
+WORD = re.compile(rb"[\w$\x80-\xff]+")
+# What a program asks for before it uses it, or puts on the global object.
+ASKED = re.compile(rb"""(?:globalThis|this|self)\s*(?:\?\.|\.)\s*([\w$]+)|["'`]([\w$]+)["'`]\s*(?:\]|in\b)""")
+# A name's node under these parents is only read; with a field it is, where it is that field.
+READING = {
+    "call_expression": "function",
+    "member_expression": "object",
+    "subscript_expression": "object",
+    "new_expression": "constructor",
+    "arguments": "",
+    "await_expression": "",
+    "return_statement": "",
+    "template_substitution": "",
+    "spread_element": "",
+    "expression_statement": "",
+}
+NO_NAMES = (
+    "comment", "property_identifier", "private_property_identifier", "string", "string_fragment", "template_string",
+    "regex_pattern", "regex", "statement_identifier", "shorthand_property_identifier",
+)  # fmt: skip
+
+
+class FreeNames:
+    """Looks through the trees of programs. ``parts`` are this folder's, by name; ``symbols`` the grammar's."""
+
+    def __init__(self, symbols: dict[str, list[int]], parts: dict[str, Any]) -> None:
+        self._symbols, self._parts = symbols, parts
+
+    def found(self, tree: Tree, data: bytes, *, has_tools: bool = False) -> list[dict[str, Any]]:
+        """The names that are certainly not there, each ``{"name", "called", "at"}`` with the place of its first use.
+
+        Uses in a `try` are none. ``has_tools``: nobody asks about the name `tools`, which nearly every program has.
+        """
+        words = dict.fromkeys(match[0] for match in OTHERS.finditer(data))
+        if has_tools:
+            words.pop(b"tools", None)
+        words |= dict.fromkeys(match[1] for match in CALLED.finditer(data))
+        names = [name for name in words if name.decode() not in LANGUAGE][:MAX_NAMES]
+        if not names or len(data) > MAX_BYTES:
+            return []
+        places: dict[bytes, list[int]] = {name: [] for name in names}
+        for match in WORD.finditer(data):
+            if match[0] in places:
+                places[match[0]].append(match.start())
+        for match in ASKED.finditer(data):
+            places.pop(match[1] or match[2], None)
+        tries = self._tries(tree, data)
+        uses = (_first_use(tree, name, at, tries) for name, at in places.items() if len(at) <= MAX_USES)
+        return [use for use in uses if use is not None]
+
+    def _tries(self, tree: Tree, data: bytes) -> list[tuple[int, int]]:
+        if b"try" not in data:
+            return []
+        ranges: list[tuple[int, int]] = []
+
+        def enter(node: Node) -> bool:
+            ranges.append(node.byte_range)
+            return True
+
+        parse = self._parts["parse"]
+        parse.walk(tree, parse.handlers_by_symbol(self._symbols, [{"try_statement": enter}]))
+        return ranges
+
+
+def _first_use(tree: Tree, name: bytes, places: list[int], tries: list[tuple[int, int]]) -> dict[str, Any] | None:
+    """The first use of a name outside of any `try`; None where the program may have it, or asks for it first."""
+    first: dict[str, Any] | None = None
+    for at in places:
+        node = tree.root_node.descendant_for_byte_range(at, at + len(name))
+        if node is None or node.type in NO_NAMES:
+            continue
+        if node.type != "identifier" or node.byte_range != (at, at + len(name)):
+            return None
+        reads = _reads(node)
+        if reads is None:
+            return None
+        if first is None and not any(start <= at < end for start, end in tries):
+            first = {"name": name.decode(), "called": reads == "function", "at": at}
+    return first
+
+
+def _reads(node: Node) -> str | None:
+    """As which field a name is only read; None where it may be declared, assigned or asked for."""
+    parent = node.parent
+    field = None if parent is None else READING.get(parent.type)
+    if parent is None or field is None:
+        return None
+    held = parent.child_by_field_name(field) if field else node
+    return field if held is not None and held.byte_range == node.byte_range else None
