@@ -190,33 +190,42 @@ def children() -> set[str]:
     return found
 
 
-def channels() -> dict[str, str]:
-    """The descriptors that workers are reached through: sockets and pidfds."""
-    found: dict[str, str] = {}
+def channels() -> set[str]:
+    """What workers are reached through: sockets and pipes."""
+    found: set[str] = set()
     for entry in Path("/proc/self/fd").iterdir():
         try:
             target = str(entry.readlink())
         except OSError:
             continue
-        if target.startswith(("socket:", "anon_inode:[pidfd]", "pipe:")):
-            found[entry.name] = target
+        if target.startswith(("socket:", "pipe:")):
+            found.add(target)
     return found
 
 
-@pytest.fixture(scope="session", autouse=True)
-def nothing_left() -> Iterator[None]:
-    """After the process tests: no child, no descriptor, no slot that is still taken."""
-    descriptors, processes = set(channels().values()), children()
-    yield
+@pytest.fixture(scope="session")
+def left_by_files() -> Iterator[tuple[set[str], set[str]]]:
+    """What is open after a file of process tests: at the end of all, no slot is taken, and none of it is there."""
+    descriptors, processes = set[str](), set[str]()
+    yield descriptors, processes
     gc.collect()
-    if pools._default is None:
-        return
-    active = pools._default.active
-    pools._default.close()
-    pools._default = None
+    active = 0
+    if pools._default is not None:
+        active = pools._default.active
+        pools._default.close()
+        pools._default = None
     deadline = time.monotonic() + 60
-    while children() - processes and time.monotonic() < deadline:
+    while children() & processes and time.monotonic() < deadline:
         time.sleep(0.01)
     assert active == 0
-    assert not children() - processes
-    assert not set(channels().values()) - descriptors
+    assert not children() & processes
+    assert not channels() & descriptors
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_left(left_by_files: tuple[set[str], set[str]]) -> Iterator[None]:
+    """Tell what a file leaves from what tests of other folders do, which run in the same process."""
+    descriptors, processes = channels(), children()
+    yield
+    left_by_files[0].update(channels() - descriptors)
+    left_by_files[1].update(children() - processes)
