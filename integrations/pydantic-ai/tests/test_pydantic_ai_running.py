@@ -72,8 +72,14 @@ def test_a_tool_that_a_program_cannot_name_stays_native() -> None:
     assert sorted(script.tool_names) == ["codeMode", "then"]
 
 
-def test_nothing_is_a_result_too() -> None:
+def test_a_program_that_returns_nothing_says_so() -> None:
     script = Script(program("await tools.double({ n: 1 })"), "done")
+    ran(script, [double])
+    assert "Its last statement has this value: 2" in script.returned()
+
+
+def test_null_is_a_result_too() -> None:
+    script = Script(program("await tools.double({ n: 1 }); return null"), "done")
     ran(script, [double])
     assert script.returned() is None
 
