@@ -111,7 +111,7 @@ COUNTED = st.one_of(
 
 
 @pytest.mark.parametrize(("schema", "value"), PLACES.values(), ids=PLACES)
-@settings(deadline=None, max_examples=rounds(2, 40))
+@settings(deadline=None, max_examples=rounds(1, 40))
 @given(pattern=COUNTED, length=st.integers(5000, 300_000))
 def test_loop_a_match_that_may_take_long_is_never_made(schema, value, pattern, length):
     tool = taking(schema(pattern))
@@ -253,7 +253,7 @@ def outcome(validate: Any, value: Any) -> Any:
 
 
 @pytest.mark.parametrize("wrap", WRAPPED)
-@settings(deadline=None, max_examples=rounds(60, 600))
+@settings(deadline=None, max_examples=rounds(30, 600))
 @given(one=CONSTRAINED, value=GIVEN)
 def test_loop_a_type_whose_patterns_are_weighed_takes_and_makes_what_it_did(wrap, one, value):
     kind = wrap(one)

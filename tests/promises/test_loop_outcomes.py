@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from pausing import PAUSING, Spy
+from suite import full_only
 from waiting import within
 
 from codemode import (
@@ -28,7 +29,7 @@ def options(guard: Any, **continuation: Any) -> dict[str, Any]:
     return {**PAUSING, "continuation": {"keys": "key", "guard": guard, **continuation}}
 
 
-@pytest.fixture(params=[{}, {"seal": True}, {"compress": True}], ids=["plain", "sealed", "compressed"])
+@pytest.fixture(params=[{"seal": True}, {"compress": True}, *full_only({})])
 def given(request, tmp_path):
     return options(SqliteResumeGuard(tmp_path / "claims"), **request.param)
 

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from suite import each_row, rounds
+from suite import each_row, full_only, rounds
 from waiting import within
 
 from codemode import (
@@ -134,15 +134,7 @@ async def _items(pool: WorkerPool) -> Any:
     yield await inner(pool)
 
 
-NESTED = {
-    "awaited": inner,
-    "in a task": _in_a_task,
-    "in a thread": _in_a_thread,
-    "in a copied context": _in_a_copied_context,
-    "in an executor": _in_an_executor,
-    "in a sync tool": inner_sync,
-    "in a generator": _items,
-}
+OTHER_NESTED = (_in_a_task, _in_a_copied_context, _in_an_executor, _items)
 
 
 def sub_agent(pool: WorkerPool, nested: Any) -> Tool:
@@ -178,7 +170,7 @@ def test_many_programs_whose_tools_run_programs_all_end(pool: WorkerPool):
     assert pool.active == 0
 
 
-@pytest.mark.parametrize("nested", NESTED.values(), ids=NESTED.keys())
+@pytest.mark.parametrize("nested", [inner, inner_sync, _in_a_thread, *full_only(*OTHER_NESTED)])
 def test_however_a_tool_runs_a_program_it_waits_for_nobody_around_it(nested: Any, pool: WorkerPool):
     assert together(pool, nested, "return await tools.ask()", 20) == [1] * 20
 
