@@ -9,10 +9,11 @@ from typing import Any, Literal, cast
 from markupsafe import Markup, escape
 
 from .forms.pointers import below
-from .visible import visible, visible_json_pieces
+from .visible import Cut, cut, visible, visible_json_pieces
 
 MOST_LINES = 200
 MOST_VALUE_CHARACTERS = 200
+MOST_UNFOLDED_CHARACTERS = 8_192
 
 Change = Literal["added", "removed", "more"]
 _ABSENT: Any = object()
@@ -21,11 +22,20 @@ _SIDES: tuple[tuple[Change, str], ...] = (("removed", "from"), ("added", "to"))
 
 @dataclass(frozen=True, slots=True)
 class DiffLine:
-    """One line: ``removed`` is what was shown, ``added`` what takes its place, ``more`` ends a diff that is cut."""
+    """One line: ``removed`` is what was shown, ``added`` what takes its place; the change "more" ends a cut diff.
+
+    ``more`` is more of a value of which ``text`` is the beginning.
+    """
 
     change: Change
     pointer: Markup
     text: Markup
+    more: Cut | None = None
+
+    @property
+    def characters(self) -> int:
+        """How many characters of a page its value takes."""
+        return len(self.text) + (0 if self.more is None else len(self.more.text))
 
     @property
     def sign(self) -> str:
@@ -75,10 +85,10 @@ def _line(change: Change, pointer: str, value: Any) -> DiffLine:
         pieces.append(piece)
         if sum(map(len, pieces)) > MOST_VALUE_CHARACTERS:
             break
-    text = "".join(pieces)
+    text, more = "".join(pieces), None
     if len(text) > MOST_VALUE_CHARACTERS:
-        text = f"{text[:MOST_VALUE_CHARACTERS]} \N{HORIZONTAL ELLIPSIS}"
-    return DiffLine(change, visible(pointer[:MOST_VALUE_CHARACTERS], one_line=True), escape(text))
+        text, more = f"{text[:MOST_VALUE_CHARACTERS]} \N{HORIZONTAL ELLIPSIS}", cut(value, MOST_UNFOLDED_CHARACTERS)
+    return DiffLine(change, visible(pointer[:MOST_VALUE_CHARACTERS], one_line=True), escape(text), more)
 
 
 def _places(before: Any, after: Any) -> Iterator[tuple[str, Any, Any]]:

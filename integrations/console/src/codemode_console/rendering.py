@@ -11,7 +11,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from .errors import Problem
 from .moments import moment
-from .visible import cut, json_beginning, visible, visible_json
+from .visible import cut, fold, json_beginning, visible, visible_json
 
 _BRIEF_CHARACTERS = 200
 _GLIMPSE_CHARACTERS = 120
@@ -27,6 +27,7 @@ def _environment() -> Environment:
     made.filters["brief"] = brief
     made.filters["beginning"] = beginning
     made.filters["glimpse"] = glimpse
+    made.filters["fold"] = fold
     return made
 
 

@@ -35,6 +35,22 @@ class Cut:
     is_whole: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """A value of which a page shows the beginning, and the rest once somebody unfolds it.
+
+    ``more`` is as much of it as is unfolded; None where the beginning is all, or the page has no room for more.
+    """
+
+    begun: Cut
+    more: Cut | None
+
+    @property
+    def characters(self) -> int:
+        """How many characters of the page it takes."""
+        return len(self.begun.text) + (0 if self.more is None else len(self.more.text))
+
+
 def visible(text: str, *, one_line: bool = False) -> Markup:
     """Return text for a page, HTML escaped, in which every character is seen. See `visible_text`."""
     return escape(visible_text(text, one_line=one_line))
@@ -77,6 +93,12 @@ def cut(value: Any, most: int = SHOWN_CHARACTERS) -> Cut:
         return Cut(visible(value[:most]), len(value) <= most)
     text, is_whole = json_beginning(value, most)
     return Cut(escape(text), is_whole)
+
+
+def fold(value: Any, *, has_room: bool = True) -> Folded:
+    """Return a value for a page, as much of it folded as is shown on demand."""
+    begun = cut(value)
+    return Folded(begun, None if begun.is_whole or not has_room else cut(value, ON_DEMAND_CHARACTERS))
 
 
 def json_beginning(value: Any, most: int, *, indent: int | None = 2) -> tuple[str, bool]:

@@ -7,7 +7,7 @@ happened since, the store tells.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from starlette.requests import Request
@@ -26,10 +26,12 @@ from ..many import ABOUT_CHOICE, Chosen, about, chosen_of
 from ..meanwhile import changed_meanwhile, no_longer_asked
 from ..policy import refusal
 from ..rendering import page, wants_json
-from ..visible import Cut, cut
+from ..visible import ON_DEMAND_CHARACTERS, Cut, cut
 from ..visits import chosen_tenants, note_refusal, visit_of
 from .desk import Desk
 
+MOST_ON_PAGE_CHARACTERS = 1_000_000
+"""So many characters of inputs are on one page; what is behind them is decided on its own."""
 _DECISIONS = {"approve": "approved", "deny": "denied"}
 
 
@@ -107,6 +109,8 @@ async def _look(desk: Desk, request: Request, decision: str, chosen: Sequence[Ch
     ids = list(dict.fromkeys(one.record_id for one in chosen))
     records = {one.id: one for one in await desk.store.records(ids, tenant=tenants)}
     told = await run_check(LARGE_CHARACTERS, lambda: [_seen(desk, records, one) for one in chosen])
+    if not wants_json(request):  # programs get each input whole
+        told = _whole(told)
     asked = [one for one in told if one.problem is None]
     tools = {one.one.tool_name for one in told if one.one is not None}
     if len(tools) > 1:
@@ -141,7 +145,26 @@ def _seen(desk: Desk, records: dict[str, Record], chosen: Chosen) -> _Told:
     if one.kind != APPROVAL_KIND:
         raise Problem(422, "This is not decided with others", "Each question is answered on the page of its record.")
     as_shown = Chosen(record.id, one.interrupt_id, version_of(record, one), desk.store.shown(one))
-    return _Told(as_shown, record, one, no_longer_asked(record, one), cut(one.input))
+    return _Told(as_shown, record, one, no_longer_asked(record, one), cut(one.input, ON_DEMAND_CHARACTERS))
+
+
+def _whole(told: Sequence[_Told]) -> list[_Told]:
+    """Leave out what the page cannot show whole: nobody approves what they have not seen."""
+    left, shown = MOST_ON_PAGE_CHARACTERS, list[_Told]()
+    for one in told:
+        if one.problem is not None or one.asked is None:
+            shown.append(one)
+        elif one.asked.is_whole and len(one.asked.text) <= left:
+            left -= len(one.asked.text)
+            shown.append(one)
+        else:
+            shown.append(replace(one, problem=_too_long()))
+    return shown
+
+
+def _too_long() -> Problem:
+    words = "Not all of its input can be shown here, and nothing is decided that is not shown: decide it on its page."
+    return Problem(422, "Its input is too long for this page", words)
 
 
 def _request(record: Record, interrupt_id: str) -> StoredRequest | None:

@@ -20,7 +20,7 @@ from ..later import choices_of
 from ..limits import Items
 from ..record_values import question_of
 from ..rendering import wants_json
-from ..visible import ON_DEMAND_CHARACTERS, Cut, cut
+from ..visible import ON_DEMAND_CHARACTERS, Cut, Folded, cut, fold
 from ..visits import Visit, visit_of
 from .desk import Desk
 
@@ -93,8 +93,8 @@ class Card:
     form_token: str
     may_answer: bool
     form: Form | None
-    given: Cut | None
-    question: Cut | None
+    given: Folded | None
+    question: Folded | None
     reason: str = ""
     problem: str = ""
     is_of_reason: bool = False
@@ -109,9 +109,12 @@ class Card:
 
     @property
     def characters(self) -> int:
-        """About how many characters of a page its form and its changes take."""
-        lines = sum(len(one.pointer) + len(one.text) + _AROUND_A_LINE for one in self.changes or ())
-        return lines + (0 if self.form is None else self.form.characters)
+        """About how many characters of a page its values, its form and its changes take."""
+        lines = sum(len(one.pointer) + one.characters + _AROUND_A_LINE for one in self.changes or ())
+        values = sum(one.characters for one in (self.given, self.question) if one is not None)
+        texts = (self.one.description, self.one.refusal or "", self.decided_reason)
+        values += sum(min(len(one), ON_DEMAND_CHARACTERS) for one in texts)
+        return lines + values + (0 if self.form is None else self.form.characters)
 
     @property
     def address(self) -> str:
@@ -212,6 +215,7 @@ class _Making:
         self, number: int, one: StoredRequest, own: Answering | None, *, has_fields: bool, is_held_back: bool
     ) -> Card:
         version, shown = version_of(self.record, one), self.desk.store.shown(one)
+        has_room = not is_held_back and not self.is_for_programs
         may_answer, question = self._may_answer(one, own), question_of(one)
         form, typed = None, None
         if is_held_back and may_answer:
@@ -227,8 +231,8 @@ class _Making:
             form_token=self.visit.form_token(about(one.interrupt_id, version, shown)),
             may_answer=may_answer,
             form=form,
-            given=cut(one.input) if question is None or one.input is not None else None,
-            question=None if question is None else cut(question),
+            given=fold(one.input, has_room=has_room) if question is None or one.input is not None else None,
+            question=None if question is None else fold(question, has_room=has_room),
             reason="" if own is None else own.sent.reason,
             problem="" if own is None or own.notice is not None or own.problem is None else own.problem.words,
             is_of_reason=own is not None and own.is_of_reason,
