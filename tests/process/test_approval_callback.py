@@ -52,7 +52,7 @@ both = pytest.mark.parametrize("kind", ["sync", "async"])
 
 @both
 @each_row("answer", ["approved", {"approved": True}, {"approved": True, "reason": "fine"}, {"approved": True, "x": 1}])
-def test_an_approved_call_runs(run, kind, answer):  # A94
+def test_an_approved_call_runs(run, kind, answer):
     guarded = Guarded()
     assert run(JS, [guarded.tool], options=asking(answering(answer, kind))) == "paid"
     assert guarded.ran == [{"amount": 5}]
@@ -60,7 +60,7 @@ def test_an_approved_call_runs(run, kind, answer):  # A94
 
 @both
 @each_row("answer", ["denied", "", "Approved", "no", {"approved": False}, {"approved": False, "reason": "too much"}])
-def test_any_other_decision_denies(run, fails, kind, answer):  # A95, A96
+def test_any_other_decision_denies(run, fails, kind, answer):
     guarded = Guarded()
     options = asking(answering(answer, kind))
     error = fails(CodeModeToolApprovalDeniedError, JS, [guarded.tool], options=options)
@@ -85,7 +85,7 @@ def test_the_reason_reaches_the_guest_only_when_allowed(run):
     [True, False, 1, 0, [], {}, {"approved": "yes"}, {"approved": None}, {"approved": 1},
      {"approved": True, "reason": 5}, {"reason": "x"}, b"approved"],
 )  # fmt: skip
-def test_a_malformed_decision_ends_the_run_and_cannot_be_caught(fails, kind, answer):  # A95
+def test_a_malformed_decision_ends_the_run_and_cannot_be_caught(fails, kind, answer):
     guarded = Guarded()
     js = "try { return await tools.pay(1) } catch { return 'caught' } finally { return 'finally' }"
     error = fails(CodeModeProtocolError, js, [guarded.tool], options=asking(answering(answer, kind)))
@@ -96,7 +96,7 @@ def test_a_malformed_decision_ends_the_run_and_cannot_be_caught(fails, kind, ans
 
 
 @pytest.mark.parametrize("options", [None, asking(lambda request: None), asking(answering(None, "async"))])
-def test_without_a_decision_the_call_fails(run, fails, options):  # A93
+def test_without_a_decision_the_call_fails(run, fails, options):
     guarded = Guarded()
     error = fails(CodeModeToolApprovalRequiredError, JS, [guarded.tool], options=options)
     assert error.code == "CODE_MODE_TOOL_APPROVAL_REQUIRED"
@@ -108,7 +108,7 @@ def test_without_a_decision_the_call_fails(run, fails, options):  # A93
 
 
 @both
-def test_a_callback_that_raises_is_a_hidden_tool_error(run, fails, kind):  # A97
+def test_a_callback_that_raises_is_a_hidden_tool_error(run, fails, kind):
     def raise_now(request):
         raise RuntimeError("/secret")
 
@@ -126,7 +126,7 @@ def test_a_callback_that_raises_is_a_hidden_tool_error(run, fails, kind):  # A97
 
 
 @both
-def test_a_rule_that_raises_is_a_hidden_tool_error(fails, kind):  # A97
+def test_a_rule_that_raises_is_a_hidden_tool_error(fails, kind):
     def raise_now(value, context):
         raise RuntimeError("/secret")
 
@@ -140,7 +140,7 @@ def test_a_rule_that_raises_is_a_hidden_tool_error(fails, kind):  # A97
 
 
 @both
-def test_a_rule_sees_the_validated_input_and_the_call(run, kind):  # A92, A98
+def test_a_rule_sees_the_validated_input_and_the_call(run, kind):
     class Payment(pydantic.BaseModel):
         amount: int
         currency: str = "EUR"
@@ -168,7 +168,7 @@ def test_a_rule_sees_the_validated_input_and_the_call(run, kind):  # A92, A98
     assert request.input == {"amount": 7, "currency": "EUR"}
 
 
-def test_wrong_input_is_refused_before_anyone_is_asked(fails):  # A98
+def test_wrong_input_is_refused_before_anyone_is_asked(fails):
     asked = []
     guarded = Guarded(input_schema={"type": "object", "required": ["amount"]})
     js = "const input = {}; await tools.pay(input)"

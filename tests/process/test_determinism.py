@@ -32,13 +32,13 @@ def test_low_bits_of_random_numbers_are_random_too(run):
     assert all(380 < low.count(n) < 620 for n in range(8))
 
 
-def test_two_runs_differ(run):  # A133
+def test_two_runs_differ(run):
     js = "return [Math.random(), Math.random()]"
     runs = [tuple(run(js)) for _ in range(5)]
     assert len(set(runs)) == 5
 
 
-def test_the_clock_starts_at_the_hosts_time_and_advances_with_each_read(run):  # A130
+def test_the_clock_starts_at_the_hosts_time_and_advances_with_each_read(run):
     before = time.time() * 1000
     first, second, third = run("return [Date.now(), +new Date(), Date.now()]")
     after = time.time() * 1000
@@ -46,11 +46,11 @@ def test_the_clock_starts_at_the_hosts_time_and_advances_with_each_read(run):  #
     assert (second, third) == (first + 1, first + 2)
 
 
-def test_the_clock_stands_still_while_the_program_computes(run):  # A130
+def test_the_clock_stands_still_while_the_program_computes(run):
     assert run("const a = Date.now(); for (let i = 0; i < 3e6; i++); return Date.now() - a") == 1
 
 
-def test_the_clock_follows_the_host_at_each_answer(run):  # A131
+def test_the_clock_follows_the_host_at_each_answer(run):
     def wait():
         time.sleep(0.06)
 
@@ -96,7 +96,7 @@ def test_the_clock_is_the_same_for_branches_after_one_answer(run):
         ("new Date(2000, 0).getTime() === Date.UTC(2000, 0)", True),
     ],
 )
-def test_every_other_form_of_date_is_ordinary(run, js, value):  # A132
+def test_every_other_form_of_date_is_ordinary(run, js, value):
     result = run(f"return {js}")
     assert (result[: len(value)] if isinstance(value, str) else result) == value
 
@@ -113,7 +113,7 @@ def test_date_as_a_function_tells_the_programs_clock(run):
      "require", "module", "fetch", "URL", "TextEncoder", "Buffer", "Intl", "eval",
      "print", "std", "os", "scriptArgs", "navigator", "Worker", "Temporal"],
 )  # fmt: skip
-def test_what_would_tell_the_time_or_the_machine_is_absent(run, name):  # A133, A165
+def test_what_would_tell_the_time_or_the_machine_is_absent(run, name):
     assert run(f"return typeof {name}") == "undefined"
 
 

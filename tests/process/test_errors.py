@@ -73,7 +73,7 @@ ECHO = Tool("echo", execute=echo)
         ("new Function('return 1')", "EvalError", None),
     ],
 )
-def test_what_a_program_throws_keeps_its_name_and_message(fails, js, name, message):  # A88
+def test_what_a_program_throws_keeps_its_name_and_message(fails, js, name, message):
     error = fails(CodeModeError, js)
     assert error.code == "CODE_MODE_ERROR"
     assert name is None or error.details["name"] == name
@@ -95,7 +95,7 @@ def test_a_null_that_is_thrown_is_an_error(fails):
         ("CodeModeBridgeLimitError", "CODE_MODE_BRIDGE_LIMIT"),
     ],
 )
-def test_a_guest_never_chooses_a_class(fails, name, code):  # A90, promise 7
+def test_a_guest_never_chooses_a_class(fails, name, code):
     js = f"const e = new Error('m'); e.name = '{name}'; e.code = '{code}'; e.request = 1; e.origin = 'syntax'; throw e"
     error = fails(CodeModeError, js)
     assert error.code == "CODE_MODE_ERROR"

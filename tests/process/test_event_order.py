@@ -90,7 +90,7 @@ def test_failure():
     assert isinstance(heard.events[1].error.__cause__, KeyError)
 
 
-def test_the_call_event_comes_before_lookup_and_validation():  # A151
+def test_the_call_event_comes_before_lookup_and_validation():
     heard = Heard()
     calls = "await tools[none](1).catch(() => 0); await tools.stock({product}).catch(() => 0)"
     js = f"const none = 'none', product = 3; {calls}"
@@ -98,7 +98,7 @@ def test_the_call_event_comes_before_lookup_and_validation():  # A151
     assert heard == ["none called", "none rejected", "stock called", "stock rejected", "Trace completed"]
 
 
-def test_pause_and_resume():  # A151, A152
+def test_pause_and_resume():
     heard = Heard()
     code_mode = made(heard)
     js = "const n = await tools.stock({product: 'bolt'}); const r = await tools.refund({order: 'a'}); "
@@ -198,7 +198,7 @@ def test_every_run_has_one_trace_of_its_own(within):
 
 @pytest.mark.parametrize("error", [ValueError("x"), asyncio.CancelledError(), SystemExit(1)], ids=repr)
 @pytest.mark.parametrize("is_async", [False, True])
-def test_a_hook_that_raises_or_is_cancelled_changes_nothing(error, is_async):  # A148
+def test_a_hook_that_raises_or_is_cancelled_changes_nothing(error, is_async):
     def raise_now(_event):
         raise error
 

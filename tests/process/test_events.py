@@ -44,7 +44,7 @@ def test_events_come_in_the_order_of_what_happened(run):
     ]
 
 
-def test_events_tell_sizes_ids_and_times(run):  # A149
+def test_events_tell_sizes_ids_and_times(run):
     seen = []
     run("await tools.echo({a: 'ü'})", TOOLS, options=listening(seen.append), tool_call_id="outer")
     call, result, trace = seen
@@ -66,7 +66,7 @@ def test_the_output_is_counted_in_utf_8(run):
     assert seen[0].output_bytes == len('"ü\u20ac"'.encode())
 
 
-def test_a_rejected_call_carries_the_hosts_own_error(run):  # A91
+def test_a_rejected_call_carries_the_hosts_own_error(run):
     seen = []
     run("await tools.fail(1).catch(() => 0)", TOOLS, options=listening(seen.append, "on_nested_tool_result"))
     (result,) = seen
@@ -75,7 +75,7 @@ def test_a_rejected_call_carries_the_hosts_own_error(run):  # A91
     assert result.to_dict()["error"]["code"] == "CODE_MODE_HOST_TOOL_ERROR"
 
 
-def test_unknown_tools_are_events_too(run):  # A151
+def test_unknown_tools_are_events_too(run):
     seen = []
     run("const n = 'nope'; await tools[n](1).catch(() => 0)", TOOLS, options=listening(seen.append))
     assert [shape(event) for event in seen] == [
@@ -85,7 +85,7 @@ def test_unknown_tools_are_events_too(run):  # A151
     ]
 
 
-def test_refused_calls_and_catalog_questions_are_no_events(run):  # A74
+def test_refused_calls_and_catalog_questions_are_no_events(run):
     seen = []
     js = "await tools.$search('x'); await tools.echo(1); await tools.echo(2).catch(() => 0)"
     run(js, TOOLS, options=listening(seen.append), max_bridge_requests=1)
@@ -96,7 +96,7 @@ def test_refused_calls_and_catalog_questions_are_no_events(run):  # A74
     ]
 
 
-def test_async_hooks_are_finished_before_the_caller_has_the_result(run):  # A153
+def test_async_hooks_are_finished_before_the_caller_has_the_result(run):
     seen = []
 
     async def hook(event):
@@ -108,7 +108,7 @@ def test_async_hooks_are_finished_before_the_caller_has_the_result(run):  # A153
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
-def test_a_hook_that_raises_changes_nothing(run, kind):  # A148
+def test_a_hook_that_raises_changes_nothing(run, kind):
     reports = []
 
     def raise_now(event):

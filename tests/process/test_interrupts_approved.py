@@ -177,7 +177,7 @@ def test_a_tool_that_changes_its_input_changes_nothing_that_is_shown():
     assert login.input == {"amount": 900}
 
 
-def test_continue_approval_pauses_for_the_next_approval_whatever_the_mode_is():  # A105
+def test_continue_approval_pauses_for_the_next_approval_whatever_the_mode_is():
     spy = Spy()
     interrupt = start("await tools.refund(1); return await tools.refund(2)", [spy.guarded()])
     answer = {"approvalId": interrupt.interrupt_id, "approved": True}
@@ -190,7 +190,7 @@ def test_continue_approval_pauses_for_the_next_approval_whatever_the_mode_is(): 
 @pytest.mark.parametrize(
     "wrong", [{}, {"approvalId": "other", "approved": True}, {"approved": True}, [{"approved": 1}], []]
 )
-def test_continue_approval_refuses_other_responses(wrong):  # A105
+def test_continue_approval_refuses_other_responses(wrong):
     spy = Spy()
     interrupt = start("return await tools.refund(1)", [spy.guarded()])
     with pytest.raises(CodeModeProtocolError):
@@ -198,7 +198,7 @@ def test_continue_approval_refuses_other_responses(wrong):  # A105
     assert spy.ran == []
 
 
-def test_approvals_through_a_message_history():  # A103 to A107, A115, A116
+def test_approvals_through_a_message_history():
     spy = Spy()
     code_mode = create_code_mode_tool([spy.guarded()], PAUSING)
     js = "return (await Promise.allSettled([tools.refund(1), tools.refund(2)])).map(one => one.status)"

@@ -137,7 +137,7 @@ def test_a_wrong_payload_is_the_tools_own_type_error(payload):
     assert failed.value.__cause__ is caught[0]
 
 
-def test_a_payload_that_is_too_large_or_no_json_fails_the_call():  # A109
+def test_a_payload_that_is_too_large_or_no_json_fails_the_call():
     for more in ("x" * 200, object()):
 
         def ask(value, more=more):

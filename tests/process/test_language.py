@@ -34,7 +34,7 @@ from codemode import (
         ("#!/usr/bin/env node\nreturn 1", None),
     ],
 )
-def test_the_language_is_sloppy_and_whole(run, fails, js, value):  # A37
+def test_the_language_is_sloppy_and_whole(run, fails, js, value):
     if js.startswith("#!"):
         fails(CodeModeSyntaxError, js)
     else:
@@ -69,7 +69,7 @@ return new B().get()
         ("const hit = await tools.hit<any>({a: 1} as any); return hit", {"a": 1}),
     ],
 )  # fmt: skip
-def test_types_are_stripped(run, js, value):  # A31
+def test_types_are_stripped(run, js, value):
     assert run(js, [Recorder().tool]) == value
 
 
@@ -88,14 +88,14 @@ def test_types_are_stripped(run, js, value):  # A31
         "@decorated class A {}",
     ],
 )
-def test_typescript_that_has_meaning_at_run_time_is_refused(fails, js):  # A32
+def test_typescript_that_has_meaning_at_run_time_is_refused(fails, js):
     recorder = Recorder()
     error = fails(CodeModeSyntaxError, f"await tools.hit(1);\n{js}", [recorder.tool])
     assert error.details["line"] == 2
     assert recorder.inputs == []
 
 
-def test_positions_survive_stripping(fails):  # A34
+def test_positions_survive_stripping(fails):
     js = "interface A {\n  a: number\n}\nconst x: A | null = null as A | null; throw new Error('here')"
     error = fails(CodeModeError, js)
     assert (error.details["line"], js.split("\n")[3][error.details["column"] - 1 :][:5]) == (4, "Error")
@@ -152,7 +152,7 @@ def test_the_column_of_a_syntax_error_counts_from_the_models_own_text(fails):
         "}catch{",
     ],
 )
-def test_no_program_closes_its_wrapper(fails, js):  # A36
+def test_no_program_closes_its_wrapper(fails, js):
     recorder = Recorder()
     fails(CodeModeSyntaxError, js, [recorder.tool])
     assert recorder.inputs == []

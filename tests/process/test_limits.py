@@ -94,7 +94,7 @@ def test_a_tool_output_may_be_exactly_as_large_as_allowed(run, fails, value):
     ("js", "name"),
     [("tools.echo('x'.repeat(99))", "echo"), ("tools.give()", "give")],
 )
-def test_too_large_a_value_can_be_caught(run, js, name):  # A61
+def test_too_large_a_value_can_be_caught(run, js, name):
     program = f"try {{ await {js} }} catch (e) {{ return [e.name, e.code, e.message.includes('{name}'), e.details] }}"
     expected = ["CodeModeSerializationError", "CODE_MODE_SERIALIZATION_ERROR", True, None]
     tools = [ECHO, giving("x" * 99)]

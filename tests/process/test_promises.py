@@ -101,7 +101,7 @@ def test_the_promise_of_a_call_is_a_promise(run, calls, js, value):  # DESIGN; A
         "const p = tools.echo(1); const a = p.then(x => x), b = p.finally(() => {}); return [await a, await b]",
     ],
 )
-def test_awaiting_twice_runs_the_call_once(run, calls, js):  # A72
+def test_awaiting_twice_runs_the_call_once(run, calls, js):
     assert run(js, calls.tools) == [1, 1]
     assert calls.log == [1]
 
@@ -221,11 +221,11 @@ def test_a_call_of_the_last_turn_is_never_made(fails, calls):  # DESIGN "Calls s
         "try { tools.echo(1).then(() => 0); return 1 } catch (e) { return 'caught' }",
     ],
 )
-def test_the_guest_cannot_catch_a_detached_call(fails, calls, js):  # A70
+def test_the_guest_cannot_catch_a_detached_call(fails, calls, js):
     fails(CodeModeDetachedBridgeRequestError, js, calls.tools)
 
 
-def test_an_error_of_the_program_wins_over_a_detached_call(fails, calls):  # A71
+def test_an_error_of_the_program_wins_over_a_detached_call(fails, calls):
     assert str(fails(CodeModeError, "tools.echo(1); throw new Error('mine')", calls.tools)) == "mine"
     js = "tools.never(1).then(() => 0); await tools.echo(2); throw new Error('mine')"
     assert str(fails(CodeModeError, js, calls.tools)) == "mine"
@@ -281,14 +281,14 @@ def test_waiting_for_nothing_is_reported_at_once(fails, calls, js):
     assert error.code == "CODE_MODE_DEADLOCK"
 
 
-def test_unhandled_rejections_and_leftover_jobs_are_ignored(run, calls):  # A77
+def test_unhandled_rejections_and_leftover_jobs_are_ignored(run, calls):
     assert run("Promise.reject(new Error('ignored')); return 1") == 1
     assert run("Promise.resolve().then(() => { throw new Error('ignored') }); return 1") == 1
     assert run("(async () => { for (;;) await null })(); return 1", timeout_ms=60_000) == 1
     assert run("queueMicrotask(() => { throw new Error('ignored') }); await null; return 1") == 1
 
 
-def test_an_uncaught_failure_keeps_its_class_on_the_host(fails, calls):  # A89
+def test_an_uncaught_failure_keeps_its_class_on_the_host(fails, calls):
     error = fails(CodeModeToolError, "await Promise.all([tools.fail(1), tools.echo(2)])", calls.tools)
     assert error.code == "CODE_MODE_HOST_TOOL_ERROR"
     assert isinstance(error.__cause__, RuntimeError)

@@ -138,7 +138,7 @@ def test_a_result_may_nest_512_levels(run):
         ("(async () => (async () => 3)())()", 3),
     ],
 )
-def test_returned_promises_are_awaited_and_inner_ones_are_empty(run, js, value):  # A41
+def test_returned_promises_are_awaited_and_inner_ones_are_empty(run, js, value):
     assert run(f"return ({js})") == value
 
 
@@ -156,7 +156,7 @@ def test_an_unknown_tool_is_refused_with_the_nearest_names_before_anything_runs(
     assert "hit" in str(error).replace("hitt", "")
 
 
-def test_a_program_seen_before_is_checked_against_the_tools_of_now(run, fails):  # A35
+def test_a_program_seen_before_is_checked_against_the_tools_of_now(run, fails):
     js = "return await tools.hit(await 77)"
     assert run(js, [Recorder().tool]) == 77
     assert run(js, [Recorder().tool]) == 77

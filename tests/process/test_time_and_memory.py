@@ -58,7 +58,7 @@ def test_the_clock_ends_every_program(fails, js):
     assert time.monotonic() - began > 0.24
 
 
-def test_a_long_computation_within_the_timeout_is_left_alone(run):  # A80
+def test_a_long_computation_within_the_timeout_is_left_alone(run):
     assert run("let n = 0; for (let i = 0; i < 2e6; i++) n++; return n", timeout_ms=20_000) == 2_000_000
 
 
@@ -135,7 +135,7 @@ def test_cancelling_the_caller_aborts_the_invocation(within, make_pool, js):
     within(scenario())
 
 
-def test_cancelled_before_it_started_nothing_runs(within):  # A83
+def test_cancelled_before_it_started_nothing_runs(within):
     async def scenario():
         ran = []
         task = asyncio.create_task(run_code_mode("await tools.hit()", [Tool("hit", execute=lambda: ran.append(1))]))
@@ -250,7 +250,7 @@ def test_a_full_pool_refuses_at_once(within, make_pool):
     within(scenario())
 
 
-def test_a_slot_is_taken_until_the_tools_have_ended(within, make_pool, passing_time):  # A24
+def test_a_slot_is_taken_until_the_tools_have_ended(within, make_pool, passing_time):
     async def scenario():
         pool = make_pool(max_workers=1, on_saturation="fail")
         stubborn, ended = asyncio.Event(), asyncio.Event()
@@ -323,7 +323,7 @@ def test_two_event_loops_in_two_threads_share_the_pool(within):
     assert results == {name: [f"{name}{n}" for n in range(10)] for name in "ab"}
 
 
-def test_nothing_leaks_from_run_to_run(run):  # A26, promise 1
+def test_nothing_leaks_from_run_to_run(run):
     run("globalThis.left = 1; Object.leak = 1; tools.left; undeclared = 2")
     assert run("return [typeof left, typeof Object.leak, typeof undeclared]") == ["undefined"] * 3
 

@@ -158,7 +158,7 @@ def test_a_sync_function_may_give_an_awaitable(run):
     assert run("return await tools.t(4)", [Tool("t", execute=lambda value: echo(value))]) == 4
 
 
-def test_host_code_runs_in_the_context_of_the_invoking_call(within):  # A27
+def test_host_code_runs_in_the_context_of_the_invoking_call(within):
     who = contextvars.ContextVar("who", default="nobody")
     seen = []
 

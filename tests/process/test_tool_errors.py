@@ -47,7 +47,7 @@ def test_wrong_input_names_the_tool_and_the_path_and_does_not_run(run, fails):
     assert ran == []
 
 
-def test_execute_gets_the_validated_value(run):  # A50
+def test_execute_gets_the_validated_value(run):
     class Model(pydantic.BaseModel):
         a: int
         b: str = "default"
@@ -82,12 +82,12 @@ def test_a_decorated_function_is_a_tool(run):
     ]
 
 
-def test_a_tool_without_execute_is_refused(fails):  # A53
+def test_a_tool_without_execute_is_refused(fails):
     error = fails(CodeModeToolError, "await tools.declared({})", [Tool("declared", execute=None)])
     assert "declared" in str(error)
 
 
-def test_an_unknown_tool_is_refused_with_the_known_ones_for_the_host_alone(run, fails):  # A52
+def test_an_unknown_tool_is_refused_with_the_known_ones_for_the_host_alone(run, fails):
     js = "const name = 'ecko'; await tools[name](1)"
     error = fails(CodeModeToolError, js, [ECHO])
     assert error.details["available_tools"] == ["echo"]
@@ -164,7 +164,7 @@ def test_what_a_tool_raises_stays_on_the_host(run, fails, kind):
 
 
 @pytest.mark.parametrize("error_class", [CodeModeError, CodeModeToolError, CodeModeFetchError, CodeModeProtocolError])
-def test_a_code_mode_error_of_a_tool_keeps_name_message_and_code(run, fails, error_class):  # A63
+def test_a_code_mode_error_of_a_tool_keeps_name_message_and_code(run, fails, error_class):
     async def fail():
         raise error_class("chosen text", code="CHOSEN", details={"secret": 1})
 

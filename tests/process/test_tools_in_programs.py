@@ -91,7 +91,7 @@ def test_a_property_chain_is_a_name(run, name, js):
         "tools['echo ']({})",
     ],
 )
-def test_what_is_no_tool_reaches_no_tool(run, js):  # A54
+def test_what_is_no_tool_reaches_no_tool(run, js):
     ran = []
 
     async def note(value):
@@ -102,7 +102,7 @@ def test_what_is_no_tool_reaches_no_tool(run, js):  # A54
     assert ran == []
 
 
-def test_the_tools_object_is_inert(run):  # A45
+def test_the_tools_object_is_inert(run):
     js = """
       const awaited = await tools;
       return [typeof tools.then, typeof tools.a, typeof tools.a.b, typeof tools[Symbol.iterator], Object.keys(tools.a),
@@ -165,7 +165,7 @@ def test_the_tools_object_cannot_be_changed(fails, js):
 
 
 @pytest.mark.parametrize("js", ["tools()", "tools['']()", "tools(1).catch(() => 0)"])
-def test_a_call_without_a_name_is_an_error(fails, js):  # A46
+def test_a_call_without_a_name_is_an_error(fails, js):
     assert "missing tool name" in str(fails(CodeModeError, js, [ECHO], check_program=False))
 
 
@@ -174,12 +174,12 @@ def test_a_call_without_a_name_is_an_error(fails, js):  # A46
     ["undefined", "() => 1", "Symbol('s')", "(() => { const a = []; a.push(a); return a })()",
      "{get x() { throw new TypeError('no') }}", "{toJSON() { throw new TypeError('no') }}", "{toJSON() {}}"],
 )  # fmt: skip
-def test_an_input_that_is_not_json_throws_at_the_call(run, js):  # A47
+def test_an_input_that_is_not_json_throws_at_the_call(run, js):
     program = f"let after = false; try {{ tools.echo({js}); after = true }} catch (e) {{ return [e.name, after] }}"
     assert run(program, [ECHO]) == ["TypeError", False]
 
 
-def test_exactly_one_argument_crosses(run):  # A47
+def test_exactly_one_argument_crosses(run):
     seen = []
     tools = [Tool("note", execute=lambda value: seen.append(value))]
     assert run("return [await tools.note(), await tools.note(null), await tools.note(1, 2, 3)]", tools) == [None] * 3
@@ -191,7 +191,7 @@ def test_an_absent_input_of_an_object_is_an_empty_object(run):
     assert run("return await tools.t()", [Tool("t", execute=echo, input_schema=schema)]) == {"b": 5}
 
 
-def test_undefined_comes_back_as_undefined(run):  # A60
+def test_undefined_comes_back_as_undefined(run):
     tools = [Tool("none", execute=lambda: None), Tool("null", execute=lambda: None, output_schema={"type": "null"})]
     assert run("return [typeof await tools.none(), (await tools.null()) === null]", tools) == ["undefined", True]
 
@@ -238,7 +238,7 @@ def test_what_pydantic_writes_as_json_crosses(run):
 
 
 @pytest.mark.parametrize("value", [object(), {"a": lambda: 1}, threading.Lock()])
-def test_an_output_that_is_not_json_is_a_serialization_error(run, fails, value):  # A60
+def test_an_output_that_is_not_json_is_a_serialization_error(run, fails, value):
     tools = [Tool("give", execute=lambda: value)]
     error = fails(CodeModeSerializationError, "return await tools.give()", tools)
     assert "'give'" in str(error)

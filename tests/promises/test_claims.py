@@ -1,4 +1,4 @@
-"""10: claims are renewed while their owner lives, lapse when it is gone, are judged by one clock, kept for a day."""
+"""Claims are renewed while their owner lives, lapse when it is gone, are judged by one clock, kept for a day."""
 
 from __future__ import annotations
 

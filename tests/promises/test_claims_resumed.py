@@ -1,4 +1,4 @@
-"""10: resumes under claims: lapsed, renewed, lost, and given up."""
+"""Resumes under claims: lapsed, renewed, lost, and given up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""18: integers beyond 2^53 cross exactly, both ways, and what is the language's own stays so."""
+"""Integers beyond 2^53 cross exactly, both ways, and what is the language's own stays so."""
 
 from __future__ import annotations
 

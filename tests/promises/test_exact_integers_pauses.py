@@ -1,4 +1,4 @@
-"""18: a pause shows, keeps and compares integers exactly, through a browser too."""
+"""A pause shows, keeps and compares integers exactly, through a browser too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""18: validators, checks and declarations of tools take integers as they are."""
+"""Validators, checks and declarations of tools take integers as they are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""22: what traces, events and errors show of what went wrong."""
+"""What traces, events and errors show of what went wrong."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_the_trace_shows_what_was_raised(raised):
     json.dumps(trace.to_dict(causes=True))
 
 
-def test_events_say_of_what_kind_they_are_and_which_pause_it_was():  # A149 to A153
+def test_events_say_of_what_kind_they_are_and_which_pause_it_was():
     heard = []
 
     async def fetch(*_, **__):

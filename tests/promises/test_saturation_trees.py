@@ -1,4 +1,4 @@
-"""28: every tree of invocations ends, whatever the maximum is."""
+"""Every tree of invocations ends, whatever the maximum is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""12: for any model, what is shown is what runs, or it is refused."""
+"""For any model, what is shown is what runs, or it is refused."""
 
 from __future__ import annotations
 

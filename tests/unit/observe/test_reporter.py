@@ -39,7 +39,7 @@ async def one_call(events):
     return await events.ended(result_bytes=4)
 
 
-def test_a_call_is_told_of_twice_and_stands_in_the_trace():  # A149, A153
+def test_a_call_is_told_of_twice_and_stands_in_the_trace():
     heard = []
     trace = told(one_call, on_nested_tool_call=heard.append, on_nested_tool_result=heard.append, on_trace=heard.append)
     call, result, last = heard
@@ -72,7 +72,7 @@ def test_dictionaries_have_the_ai_sdks_keys_and_are_json():
     assert plain["console"][0]["text"] == "careful"
 
 
-def test_fetch_events_have_no_bodies():  # A150
+def test_fetch_events_have_no_bodies():
     heard = []
 
     async def scenario(events):
@@ -118,7 +118,7 @@ def test_what_still_waits_is_told_once():
 
 @each_row("error", BAD_ENDS)
 @each_row("kind", ["sync", "async"])
-def test_whatever_a_hook_raises_changes_nothing(error, kind):  # A148
+def test_whatever_a_hook_raises_changes_nothing(error, kind):
     reports = []
 
     def raise_now(_event):

@@ -176,7 +176,7 @@ def test_hooks_see_the_span_of_a_call_while_it_lasts(telemetry):
     assert seen["on_nested_tool_result"] is seen["on_trace"] is agent
 
 
-def test_a_tools_failure_is_recorded_in_full(telemetry):  # A91, A154
+def test_a_tools_failure_is_recorded_in_full(telemetry):
     code_mode = create_code_mode_tool(TOOLS, telemetry.options())
     with pytest.raises(CodeModeToolError):
         code_mode.execute_sync({"js": "await tools.fail(1)"})
@@ -214,7 +214,7 @@ PROGRAMS = [
 
 
 @pytest.mark.parametrize("js", PROGRAMS, ids=range(len(PROGRAMS)))
-def test_nothing_that_a_program_wrote_is_recorded(telemetry, js):  # A155
+def test_nothing_that_a_program_wrote_is_recorded(telemetry, js):
     async def strict(n: int) -> int:
         return n
 
@@ -226,7 +226,7 @@ def test_nothing_that_a_program_wrote_is_recorded(telemetry, js):  # A155
     assert SECRET not in telemetry.everything().lower()
 
 
-def test_sizes_and_host_texts_can_be_left_out(telemetry):  # A155
+def test_sizes_and_host_texts_can_be_left_out(telemetry):
     code_mode = create_code_mode_tool(TOOLS, telemetry.options(record_inputs=False, record_outputs=False))
     code_mode.execute_sync({"js": "await tools.echo(1); await tools.fail(1).catch(() => 0); return 1"})
     assert "bytes" not in telemetry.everything()

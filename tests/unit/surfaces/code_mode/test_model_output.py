@@ -75,7 +75,7 @@ def test_without_options_the_result_is_shown_as_it_is(result, expected):
     assert shown(result, trace(call())) == expected
 
 
-def test_a_summary_lists_the_calls_without_their_inputs():  # A157
+def test_a_summary_lists_the_calls_without_their_inputs():
     run = trace(call(), call(2, "fail", "rejected"), call(3, replayed=True), fetched())
     result = {"a": 1}
     value = shown(result, run, **SUMMARY)["value"]
@@ -145,7 +145,7 @@ def interrupt():
     return Interrupt(requests=(pending,), outer_tool_call_id="outer", continuation={})
 
 
-def test_interrupts_are_not_wrapped():  # A158
+def test_interrupts_are_not_wrapped():
     paused = interrupt()
     made = outputs(**SUMMARY)
     assert made.show(paused, "outer") == {"type": "json", "value": paused.to_dict()}
