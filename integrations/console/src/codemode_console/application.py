@@ -43,7 +43,9 @@ class ConsoleOptions:
     whose pages may frame it. ``trusted_proxies`` may tell for whom they speak. ``hosts`` are names by which it is
     called beside that of ``base_url``: it answers then to no other, only to addresses. ``inspect`` reads what a
     record waits in, as `inspect_interrupt` does, where its keys are not those of ``resume``. ``later`` keeps approvals
-    that hold for later calls too, `LaterAnswers`: without it each is for its call. ``clock`` is Unix time.
+    that hold for later calls too, `LaterAnswers`: without it each is for its call. ``private_path``, a "~" and random
+    letters and digits, is where browsers use it: their cookie is for the pages below that path alone, and not for other
+    ports of the host. ``clock`` is Unix time.
     """
 
     secret: Secret | None = None
@@ -53,6 +55,7 @@ class ConsoleOptions:
     hosts: Sequence[str] = ()
     inspect: Inspect | None = None
     later: LaterAnswers | None = None
+    private_path: str | None = None
     clock: Clock = time.time
 
 
@@ -133,6 +136,7 @@ def approval_console(
         base_url=base_url,
         trusted_proxies=chosen.trusted_proxies,
         hosts=chosen.hosts,
+        private_path=chosen.private_path,
         clock=chosen.clock,
     )
     return Console(guarded, store, resumers, Sender(store, targets, base_url or "", clock=chosen.clock))

@@ -72,6 +72,11 @@ def new_token() -> str:
     return secrets.token_urlsafe(32)
 
 
+def new_private_path() -> str:
+    """Make a path that nobody guesses, for `ConsoleOptions.private_path`."""
+    return f"~{secrets.token_urlsafe(24)}"
+
+
 def token_hash(token: str) -> str:
     """Return what is kept of a token: "sha256:" and the SHA-256 of it, which is enough for one of random bits."""
     return _PREFIX + hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()

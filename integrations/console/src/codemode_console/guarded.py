@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Iterable, Mapping
 from functools import partial
@@ -23,7 +24,7 @@ from .csrf import SAFE_METHODS, FormTokens, cross_origin_problem
 from .errors import Problem, problem_of
 from .headers import OwnHosts, origin_of, security_headers
 from .rendering import problem_page, wants_json
-from .sessions import COOKIE, Sessions, set_cookie
+from .sessions import COOKIE, ROOTS_KEY, Sessions, set_cookie
 from .sign_in import MAX_NEXT_CHARACTERS, SignIn
 from .sign_in import PATH as SIGN_IN
 from .signed import Clock, Secret, require_secret
@@ -43,7 +44,9 @@ class Guarded:
     ``secret`` signs cookies and forms: the same for all consoles before one database, else one of this process.
     ``embed_in`` are origins of the same site whose pages may frame the console. ``base_url`` is where it is for
     browsers; where ``hosts`` are given, it answers to these names and that one alone. ``trusted_proxies`` may tell
-    whom they speak for. Raises `ValueError`, also without ``auth``.
+    whom they speak for. ``private_path`` is a random part of a path: browsers get their cookie for the pages below it
+    alone, so that no server on another port of this host, which cookies do not tell apart, is sent it. Raises
+    `ValueError`, also without ``auth``.
     """
 
     def __init__(
@@ -57,9 +60,11 @@ class Guarded:
         base_url: str | None = None,
         trusted_proxies: Iterable[str] = (),
         hosts: Iterable[str] = (),
+        private_path: str | None = None,
         clock: Clock = time.time,
     ) -> None:
         self._app, self._store = app, store
+        self._private = None if private_path is None else f"/{_require_private(private_path)}"
         self._auth: Auth = require_auth(auth)
         keys = require_secret(secret)
         ends_in = store if isinstance(self._auth, TokenAuth) else None
@@ -85,7 +90,7 @@ class Guarded:
             await self._app(scope, receive, send)
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        scope = {**scope}  # what is put into it is no business of those in front
+        scope = self._rooted(scope)
         receive = body_within(receive, BODY_SECONDS, _late)
         request = Request(scope, receive)
         try:
@@ -99,6 +104,15 @@ class Guarded:
         if cookie is not None:
             send = _with_cookie(send, self._cookie_header(request, cookie))
         await (self._app if response is None else response)(scope, receive, send)
+
+    def _rooted(self, scope: Scope) -> Scope:
+        """Return a copy of a scope, for what is put into it is no business of those in front, with its roots."""
+        public = str(scope.get("root_path", ""))
+        if self._private is None:
+            return {**scope}
+        private = public + self._private
+        is_private = str(scope["path"]).startswith(f"{private}/")
+        return {**scope, "root_path": private if is_private else public, ROOTS_KEY: (public, private)}
 
     async def _answer(self, request: Request) -> tuple[Response | None, str | None]:
         """Return the answer, None where the application gives it, and a cookie that goes along."""
@@ -187,6 +201,12 @@ class Guarded:
         carrier = Response()
         set_cookie(carrier, request, text, is_secure=self._is_secure(request))
         return carrier.headers["set-cookie"]
+
+
+def _require_private(path: str) -> str:
+    if not re.fullmatch(r"~[A-Za-z0-9_-]{16,100}", path):
+        raise ValueError("private_path must be a ~ and at least 16 random letters and digits")
+    return path
 
 
 def route_path(scope: Scope) -> str:

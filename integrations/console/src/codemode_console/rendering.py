@@ -11,6 +11,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from .errors import Problem
 from .moments import moment
+from .sessions import ROOTS_KEY
 from .visible import cut, fold, json_beginning, visible, visible_json
 
 _BRIEF_CHARACTERS = 200
@@ -57,6 +58,7 @@ def page(request: Request, template: str, *, status: int = 200, **context: Any) 
     scope = request.scope
     known = {"root": scope.get("root_path", ""), "visit": scope.get("console_visit")}
     known |= {"sequence": scope.get("console_sequence"), "is_posted": scope["method"] == "POST"}
+    known["is_private"] = ROOTS_KEY in scope and scope[ROOTS_KEY][1] == known["root"]
     text = _ENVIRONMENT.get_template(template).render(**known, **context)
     return HTMLResponse(text, status)
 

@@ -15,7 +15,7 @@ from codemode.plugins import protocol_with_header_timeout
 
 from .addresses import read_address
 from .application import Console, ConsoleOptions, Resume, approval_console, read_options
-from .auth import TokenAuth, User, new_token, token_hash
+from .auth import TokenAuth, User, new_private_path, new_token, token_hash
 from .notices import SlackWebhook, Webhook
 
 _SECONDS_TO_END = 5
@@ -50,7 +50,8 @@ def serve(
         auth = TokenAuth({token_hash(token): User("operator", ALL_TENANTS)})
         # No name but this one leads here, unless somebody turned theirs to this machine.
         chosen = read_options(options)
-        options = replace(chosen, hosts=[*chosen.hosts, "localhost"])
+        private_path = chosen.private_path or new_private_path()
+        options = replace(chosen, hosts=[*chosen.hosts, "localhost"], private_path=private_path)
     console = approval_console(store, auth=auth, resume=resume, notify=notify, options=options, base_url=base_url)
     listening = _listening(address, port)
     where = f"http://{_named(listening)}/"

@@ -22,6 +22,9 @@ from codemode.plugins import Tenant
 from .signed import Clock, Signed
 
 COOKIE = "codemode_console"
+ROOTS_KEY = "console_roots"
+"""In the scope: the path of the console, and the private one for which alone browsers get their cookie."""
+
 LIFETIME_SECONDS = 12 * 3600
 _MOST_ENDED = 1000  # that are known without the store, which knows all of them
 
@@ -86,10 +89,11 @@ def _name(session: Session) -> str:
     return f"signed-in:{hashlib.sha256(session.id.encode()).hexdigest()[:32]}"
 
 
-def set_cookie(response: Response, request: Request, text: str, *, is_secure: bool) -> None:
+def set_cookie(response: Response, request: Request, text: str, *, is_secure: bool, root: str | None = None) -> None:
     """Give a session to a browser. Lax: a link in a notice, from elsewhere, is to find it."""
+    path = _path(request) if root is None else _quoted(root)
     response.set_cookie(
-        COOKIE, text, max_age=LIFETIME_SECONDS, path=_path(request), secure=is_secure, httponly=True, samesite="lax"
+        COOKIE, text, max_age=LIFETIME_SECONDS, path=path, secure=is_secure, httponly=True, samesite="lax"
     )
 
 
@@ -99,5 +103,9 @@ def forget_cookie(response: Response, request: Request, *, is_secure: bool) -> N
 
 
 def _path(request: Request) -> str:
+    return _quoted(str(request.scope.get("root_path", "")))
+
+
+def _quoted(root: str) -> str:
     # As browsers write it in what they ask for. A semicolon would end it.
-    return quote(str(request.scope.get("root_path", "")), safe="/!$&'()*+,:=@~") or "/"
+    return quote(root, safe="/!$&'()*+,:=@~") or "/"

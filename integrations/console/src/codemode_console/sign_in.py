@@ -15,7 +15,7 @@ from .bodies import read_small_form
 from .csrf import TOKEN_FIELD
 from .errors import Problem
 from .rendering import page, wants_json
-from .sessions import COOKIE, Sessions, forget_cookie, set_cookie
+from .sessions import COOKIE, ROOTS_KEY, Sessions, forget_cookie, set_cookie
 from .signed import Clock
 from .throttle import Throttle
 from .visits import SCOPE_KEY, Visit, audit_tenant
@@ -54,8 +54,8 @@ class SignIn:
         await self._store.note("signed_in", actor=user.name, tenant=audit_tenant(user), address=address)
         _, cookie = self._sessions.start(key)
         await self._leave_behind(request, address)
-        response = _signed_in(request, safe_next(fields.get("next", ""), _root(request)))
-        set_cookie(response, request, cookie, is_secure=is_secure)
+        response = _signed_in(request, _next_page(request, fields.get("next", "")))
+        set_cookie(response, request, cookie, is_secure=is_secure, root=_roots(request)[1])
         return response
 
     async def _leave_behind(self, request: Request, address: str | None) -> None:
@@ -92,6 +92,24 @@ def safe_next(text: str, root: str) -> str:
     return text if is_plain and is_own and len(text) <= MAX_NEXT_CHARACTERS else start
 
 
+def _roots(request: Request) -> tuple[str, str]:
+    """Return the path of the console, and the one below which its caller uses it: the private one for browsers.
+
+    A program that signs in by itself follows no link of somebody else's.
+    """
+    root = _root(request)
+    public, private = request.scope.get(ROOTS_KEY, (root, root))
+    is_browser = "mozilla/" in request.headers.get("user-agent", "").lower() or "sec-fetch-mode" in request.headers
+    return public, private if is_browser else root
+
+
+def _next_page(request: Request, text: str) -> str:
+    public, private = _roots(request)
+    if text.startswith(f"{private}/"):
+        return safe_next(text, private)
+    return private + safe_next(text, public).removeprefix(public)
+
+
 def _form(request: Request, target: str, *, status: int = 200, problem: str = "") -> Response:
     if status != 200 and wants_json(request):
         return JSONResponse({"error": {"status": status, "title": "Signing in failed", "message": problem}}, status)
@@ -100,6 +118,8 @@ def _form(request: Request, target: str, *, status: int = 200, problem: str = ""
         "next": safe_next(target, _root(request)),
         "problem": problem,
         "user": visit.user.name if isinstance(visit, Visit) else None,
+        # A session of a private path is not seen here: the page's script looks for one.
+        "public_root": _roots(request)[0] if _root(request) != _roots(request)[1] else None,
         # Only who opened the printed URL by hand: a page of another site that leads here would sign its visitor in as
         # somebody else. Browsers say "none" for an address that was typed, pasted, or opened from a terminal.
         "is_automatic": visit is None and request.headers.getlist("sec-fetch-site") == ["none"],

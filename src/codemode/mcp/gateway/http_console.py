@@ -47,10 +47,18 @@ class MountedConsole:
         secret = [hmac.new(key, b"codemode mcp console", hashlib.sha256).digest() for key in keys]
         base_url = None if settings.url is None else settings.url + CONSOLE_PATH
         later = LaterAnswers(gateway.folder, gateway.store)
-        options = {"secret": secret, "inspect": _inspecting(keys), "later": later}
+        # The one token of this machine alone is used in browsers that other local servers can lead to their own ports.
+        self._private = f"~{secrets.token_urlsafe(24)}" if self.token is not None and settings.url is None else None
+        options = {"secret": secret, "inspect": _inspecting(keys), "later": later, "private_path": self._private}
         self._console = package.approval_console(gateway.store, auth=self._auth, base_url=base_url, options=options)
         self._servers = server_pages(
-            _PACKAGE, gateway, auth=self._auth, store=gateway.store, secret=secret, base_url=base_url
+            _PACKAGE,
+            gateway,
+            auth=self._auth,
+            store=gateway.store,
+            secret=secret,
+            base_url=base_url,
+            private_path=self._private,
         )
 
     def take(self, settings: HttpSettings) -> None:
@@ -83,7 +91,8 @@ class MountedConsole:
         root = f"{scope.get('root_path', '')}{CONSOLE_PATH}"
         if scope["path"] == root:
             raise Refused(307, "The console is one slash further", {"location": f"{root}/"})
-        is_servers = scope["path"].startswith(root + SERVERS_PATH)
+        below = str(scope["path"])[len(root) :].removeprefix(f"/{self._private}")
+        is_servers = below.startswith(SERVERS_PATH)
         await (self._servers if is_servers else self._console)({**scope, "root_path": root}, receive, send)
 
 

@@ -10,17 +10,42 @@ const BETWEEN_LOOKS_MS = 1000;
 const REST_MS = 1000;
 const KEYS_OFF = "codemode-console-keys-off";
 
+// Where cookies are for a private path, this origin's storage remembers it: unlike cookies, it is kept by port.
+const HOME = "codemode-console-home";
+
+function rememberHome() {
+  if (document.body.hasAttribute("data-private")) kept.set(HOME, new URL(ROOT).pathname);
+}
+
+// Returns the private path of a browser that is signed in there, null for one that is not.
+async function signedInHome(form) {
+  const home = kept.get(HOME);
+  if (home === null || !form.hasAttribute("data-public") || !home.startsWith(`${form.dataset.public}~`)) return null;
+  const answer = await fetch(home, { headers: { accept: "application/json" }, cache: "no-store" }).catch(() => null);
+  if (answer !== null && answer.ok) return home;
+  kept.set(HOME, "");
+  return null;
+}
+
 // The printed URL carries the token behind the #, which no server and no log is sent. It leaves the address bar at once.
 // It is sent without a click only where the server saw that no other page led here and nobody is signed in.
-function signInByFragment(isFirst) {
+async function signInByFragment(isFirst) {
   const form = document.getElementById("sign-in");
   const token = new URLSearchParams(location.hash.slice(1)).get("token");
-  if (token === null) return;
+  if (token === null) return isFirst && form !== null ? goHome(form) : undefined;
   history.replaceState(null, "", location.pathname + location.search);
   if (form === null) return;
   form.elements.namedItem("token").value = token;
-  if (isFirst && form.hasAttribute("data-automatic") && document.referrer === "") form.submit();
+  const isAsked = isFirst && form.hasAttribute("data-automatic") && document.referrer === "";
+  if (isAsked && (await signedInHome(form)) === null) form.submit();
   else document.getElementById("filled").hidden = false;
+}
+
+// A link to a page of the console, as clients and notices have it, leads to that page for whoever is signed in.
+async function goHome(form) {
+  const home = await signedInHome(form);
+  const next = form.elements.namedItem("next").value;
+  if (home !== null && next.startsWith(form.dataset.public)) location.replace(home + next.slice(form.dataset.public.length));
 }
 
 // ---- What somebody has under their hands ----
@@ -307,23 +332,23 @@ function pressed(event) {
     if (event.key === "Escape") event.target.blur();
     return;
   }
-  if (!Object.hasOwn(KEYS, event.key) || kept.get() === "1") return;
+  if (!Object.hasOwn(KEYS, event.key) || kept.get(KEYS_OFF) === "1") return;
   event.preventDefault();
   KEYS[event.key]();
 }
 
-// A browser may keep nothing for a page: then the keys are on again on the next one.
+// A browser may keep nothing for a page: then the keys are on again on the next one, and links ask for a sign-in.
 const kept = {
-  get() {
+  get(key) {
     try {
-      return localStorage.getItem(KEYS_OFF);
+      return localStorage.getItem(key);
     } catch {
       return null;
     }
   },
-  set(text) {
+  set(key, text) {
     try {
-      localStorage.setItem(KEYS_OFF, text);
+      localStorage.setItem(key, text);
     } catch {}
   },
 };
@@ -333,11 +358,12 @@ function beginKeys() {
   const choice = document.getElementById("keys-on");
   if (help === null || choice === null) return;
   help.hidden = false;
-  choice.checked = kept.get() !== "1";
-  choice.addEventListener("change", () => kept.set(choice.checked ? "0" : "1"));
+  choice.checked = kept.get(KEYS_OFF) !== "1";
+  choice.addEventListener("change", () => kept.set(KEYS_OFF, choice.checked ? "0" : "1"));
   document.addEventListener("keydown", pressed);
 }
 
+rememberHome();
 signInByFragment(true);
 addEventListener("hashchange", () => signInByFragment(false)); // the printed URL, opened where this page is already
 beginKeys();
