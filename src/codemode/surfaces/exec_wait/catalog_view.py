@@ -114,20 +114,21 @@ class CatalogView:
 
     def refusal(self, facts: Facts | None) -> CodeModeError | None:
         """Return the error of a program that uses modules, or names that are not there; nothing of it runs."""
-        uses = [one for one in list_or_empty(mapping_or_empty(facts).get("modules")) if _is_placed(one)]
+        known = mapping_or_empty(facts)
+        uses = [one for one in list_or_empty(known.get("modules")) if _is_placed(one)]
         if not uses:
-            from ...source.free_names import check_free_names  # late: making a pair runs no program
-
-            problems = check_free_names(facts, self._alone(), self._globals(), _TOOL_CALL)
-            if not problems:
-                return None
-            from ...protocol.endings import syntax_error
-
-            return syntax_error(problems)
+            return self._absent_names(facts) if known.get("free") else None
         shown = ", ".join(dict.fromkeys(f"`{str(one.get('kind'))[:20]}`" for one in uses[:8]))
         place = {"line": uses[0]["line"], "column": uses[0]["column"]}
         message = f"{shown} is not available: a program has no modules. What it can call is in the catalog: `tools`"
         return CodeModeIllegalAccessError(f"line {place['line']}, column {place['column']}: {message}", details=place)
+
+    def _absent_names(self, facts: Facts | None) -> CodeModeError | None:
+        from ...protocol.endings import syntax_error  # late: making a pair runs no program
+        from ...source.free_names import check_free_names
+
+        problems = check_free_names(facts, self._alone(), self._globals(), _TOOL_CALL)
+        return syntax_error(problems) if problems else None
 
     def _globals(self) -> frozenset[str]:
         own = () if self._scopes is None else (path.partition(".")[0] for path in self._scopes.tools)
