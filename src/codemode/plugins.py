@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from .surfaces.exec_wait.stored import scope_of
     from .surfaces.exec_wait.surface import direct_names
     from .tools.adapters import register_adapter
+    from .tools.collecting import refuse_framework_tool
     from .tools.names import ImpossibleNameError, can_be_called, check_name
     from .tools.prepared import PreparedTool, prepared
     from .tools.selection import Places, Selection, not_among_the_tools, places
@@ -146,6 +147,7 @@ __all__ = [
     "read_end",
     "readable_schema",
     "recovery_of",
+    "refuse_framework_tool",
     "refuse_in_workflow",
     "refuse_too_many",
     "register_adapter",
@@ -210,6 +212,7 @@ _LATE = {
     "surfaces.exec_wait.stored": "scope_of",
     "surfaces.exec_wait.surface": "direct_names",
     "tools.adapters": "register_adapter",
+    "tools.collecting": "refuse_framework_tool",
     "tools.names": "ImpossibleNameError can_be_called check_name",
     "tools.prepared": "PreparedTool prepared",
     "tools.selection": "Places Selection not_among_the_tools places",

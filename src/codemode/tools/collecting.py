@@ -16,6 +16,15 @@ from .prepared import PreparedTool, prepared
 from .server_lists import LISTED_AGAIN, LeftOut, entry_label, kind_of
 from .tool import Tool
 
+_ADAPTER_PAGE = "docs/plugin.md, section 2, The adapter"
+# What tool objects of frameworks have: a name, and a description or a schema.
+_NAMED = ("name", "tool_name")
+_DESCRIBING = (
+    *("description", "desc", "inputs", "args_schema", "input_schema", "inputSchema", "parameters", "schema"),
+    *("json_schema", "params_json_schema", "tool_spec", "metadata"),
+)
+_VARIADIC = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+
 
 def collect_tools(tools: Mapping[str, Any] | Iterable[Any]) -> dict[str, PreparedTool]:
     """Make tools ready, as `collect_plain_tools` collects them."""
@@ -96,12 +105,42 @@ def _as_tool(value: Any, name: str | None) -> Tool:
             raise WrongTypeError(f"an adapter made a {type(converted).__name__} of {_kind(value)}, and not a Tool")
         return converted.renamed(name or converted.name)
     if callable(value) and not inspect.isclass(value):
+        refuse_framework_tool(value)
         return Tool.from_function(value, name=name)
-    failures = f" Plugins that failed to load: {'; '.join(ADAPTERS.failures)}." if ADAPTERS.failures else ""
     raise WrongTypeError(
         f"{_kind(value)} is not a tool; "
-        f"a Tool, a function, or a tool object of a framework whose plugin is installed is.{failures}"
+        f"a Tool, a function, or a tool object of a framework whose plugin is installed is.{_failures()}"
+        f" How to write an adapter for another framework: {_ADAPTER_PAGE}"
     )
+
+
+def _failures() -> str:
+    return f" Plugins that failed to load: {'; '.join(ADAPTERS.failures)}." if ADAPTERS.failures else ""
+
+
+def refuse_framework_tool(value: Any) -> None:
+    """Refuse a callable object that describes itself as a tool and is called with anything.
+
+    Its ``__call__`` says nothing of the tool's own input. Raises `ValueError`; functions and callable objects with
+    parameters of their own are taken.
+    """
+    if _is_function(value) or inspect.isclass(value) or not _describes_tool(value):
+        return
+    raise WrongTypeError(
+        f"{_kind(value)} is a tool object of a framework that has no adapter here. Give a function that calls it, or a"
+        f" codemode.Tool with its name, schema and function; or write an adapter: {_ADAPTER_PAGE}.{_failures()}"
+    )
+
+
+def _describes_tool(value: Any) -> bool:
+    try:
+        metadata = getattr(value, "metadata", None)
+        is_named = any(isinstance(getattr(one, name, None), str) for one in (value, metadata) for name in _NAMED)
+        is_described = any(getattr(value, name, None) is not None for name in _DESCRIBING)
+        kinds = {one.kind for one in inspect.signature(value).parameters.values()}
+    except Exception:  # noqa: BLE001 - a stranger's properties may do anything when they are looked at
+        return False
+    return is_named and is_described and not kinds.isdisjoint(_VARIADIC)
 
 
 def _kind(value: Any) -> str:

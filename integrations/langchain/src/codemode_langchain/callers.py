@@ -45,6 +45,10 @@ class Caller(Protocol):
         """None where nothing does."""
         ...
 
+    def may_be_answered(self) -> bool:
+        """Tell whether something else may answer a call in the place of its tool."""
+        ...
+
     def call(self, tool: BaseTool, call: ToolCall, config: RunnableConfig) -> Any:
         """Return what LangChain makes of the call: a message, a command, or a list of them."""
         ...
@@ -58,6 +62,10 @@ class DirectCaller:
     """Calls the tool itself."""
 
     limits = None
+
+    def may_be_answered(self) -> bool:
+        """See `Caller.may_be_answered`."""
+        return False
 
     def call(self, tool: BaseTool, call: ToolCall, config: RunnableConfig) -> Any:
         """See `Caller.call`."""

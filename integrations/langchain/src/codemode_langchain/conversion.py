@@ -224,6 +224,9 @@ def told(error: ToolException, tool_name: str) -> CodeModeToolError:
     return CodeModeToolError(text, details={"tool_name": tool_name})
 
 
+ONLY_AWAITED = "tool {!r} is an async function, which a blocking call cannot run: use ainvoke or astream"
+
+
 def is_only_awaited(tool: BaseTool) -> bool:
     """Tell whether a tool is an async function and nothing else, which LangChain does not run in a blocking call."""
     fields: Any = tool

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import re
 import secrets
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,7 +21,7 @@ from langchain_core.runnables.config import ensure_config
 from langchain_core.tools import BaseTool, tool
 from pydantic import PrivateAttr
 
-from codemode import CodeModeOptions, ToolCallContext, WorkerPool
+from codemode import CodeModeOptions, CodeModeToolError, ToolCallContext, WorkerPool
 from codemode.plugins import (
     PROGRAM_FIELDS,
     ImpossibleNameError,
@@ -30,6 +31,7 @@ from codemode.plugins import (
     check_name,
     check_pool,
     log_left_out,
+    refuse_framework_tool,
     with_program_field,
 )
 
@@ -38,7 +40,7 @@ from .arguments import Arguments, call_ids
 from .callers import Caller, DirectCaller
 from .channels import write_earlier
 from .content import message_content
-from .conversion import LangChainTool, convert
+from .conversion import ONLY_AWAITED, LangChainTool, convert, is_only_awaited
 from .graph import digest, name_in_node
 from .outer_calls import OuterCall
 from .pregel import is_in_node
@@ -146,8 +148,16 @@ class OuterTool(BaseTool):
         return tool_input if field is None else with_program_field(tool_input, field)
 
     def _perform(self, call: OuterCall) -> Any:
+        self._refuse_async_tools(call)
         segments = self._segments(call)
         return self._given(segments.run(), segments.config)
+
+    def _refuse_async_tools(self, call: OuterCall) -> None:
+        """Raise `CodeModeToolError` for a program that names a tool which a blocking call cannot run."""
+        program = call.program or str(call.arguments.get("tool", ""))
+        tools = (one for one in self._face.tools.values() if is_only_awaited(one) and _names_tool(program, one.name))
+        if (found := next(tools, None)) is not None and not self._caller.may_be_answered():
+            raise CodeModeToolError(ONLY_AWAITED.format(found.name), details={"tool_name": found.name})
 
     async def _aperform(self, call: OuterCall) -> Any:
         segments = self._segments(call)
@@ -182,6 +192,18 @@ class OuterTool(BaseTool):
             status="success" if failure is None else "error",
         )
         return one_result(message, outcome.commands, partial(write_earlier, config))
+
+
+def _names_tool(program: str, name: str) -> bool:
+    """Tell whether a program calls a tool by its literal name, in the way of any surface."""
+    plain = "|".join(map(re.escape, {name, name.replace("-", "_")}))
+    ways = (
+        rf"(?<![\w$.])tools\s*(?:\?\.|\.|\[\s*[\"'`])\s*(?:{plain})(?![\w$])",
+        rf"(?:callTool|tools\.call)\s*\(\s*[\"'`](?:[^\"'`]*:)?(?:{plain})[\"'`]",
+        rf"\{{[^{{}}]*(?<![\w$])(?:{plain})(?![\w$])[^{{}}]*\}}\s*=\s*tools(?![\w$.])",
+        *([rf"(?<![\w$.]){re.escape(name)}\s*\("] if "." in name else ()),
+    )
+    return program == name or any(re.search(way, program) for way in ways)
 
 
 def _as_it_is(
@@ -259,6 +281,7 @@ def _as_tool(given: Any) -> BaseTool:
         return given
     if isinstance(given, type) or not callable(given):
         raise WrongTypeError(f"tools must be LangChain tools and functions, got {type(given).__name__}")
+    refuse_framework_tool(given)
     try:
         return tool(given)
     except ValueError as error:  # LangChain does not say which function has no docstring

@@ -9,7 +9,7 @@ import dataclasses
 import weakref
 from abc import abstractmethod
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -35,7 +35,7 @@ from .faces import Face, OuterTool, as_tools
 from .known_faces import KnownFaces
 from .limits import END, Limit, Limits, end_in, limits_among, passed_on
 from .neighbours import HidingWords, refuse_second, reviewed_by_neighbours, warn_of_sub_agents
-from .pregel import AgentParts, inside
+from .pregel import AgentParts, Inside, inside
 from .rule_names import RuleNames
 from .server_tools import annotations_of
 from .shown_tools import CodeModeState, ShownTools, name_of
@@ -50,10 +50,17 @@ _MAX_KNOWN = 32
 class HandlerCaller:
     """Makes nested calls as the agent makes its own: through the middleware listed later, and the tool node."""
 
-    def __init__(self, request: ToolCallRequest, handler: Handler, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        request: ToolCallRequest,
+        handler: Handler,
+        limits: Limits | None = None,
+        may_be_answered: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._request = request
         self._handler = handler
         self.limits = limits
+        self.may_be_answered = may_be_answered
         self.runtime = cast("Any", request).runtime
 
     def call(self, tool: BaseTool, call: ToolCall, config: RunnableConfig) -> Any:
@@ -232,8 +239,16 @@ class HidingMiddleware(AgentMiddleware[Any, Any, Any]):
         face, config = self._face(hidden), _config_of(request)
         (_, listed), node = self._look_around(config), inside(config)
         limits = Limits(listed, node, graph_state(config, request.state)) if node is not None and listed else None
-        caller = cast("Caller", HandlerCaller(request, handler, limits))
+        caller = cast("Caller", HandlerCaller(request, handler, limits, partial(self._has_others_around, node)))
         return request.override(tool=self._own_tool(face, request, caller))
+
+    def _has_others_around(self, node: Inside | None) -> bool:
+        """Tell whether other middleware wraps calls of tools, and may answer them itself."""
+        if node is None:
+            return True
+        usual: Any = getattr(AgentMiddleware, "wrap_tool_call", None)
+        others: Iterator[Any] = (one for one in node.agent_of(self)[1].listed if one is not self)
+        return any(getattr(cast("Any", type(one)), "wrap_tool_call", usual) is not usual for one in others)
 
     def _unknown_rules(self, there: Collection[str], hidden: Sequence[BaseTool]) -> list[str]:  # noqa: ARG002
         """See `Unknown`."""

@@ -24,7 +24,7 @@ from .arguments import Arguments
 from .beginnings import Beginning
 from .callers import Caller
 from .channels import Writes
-from .conversion import Capture, guest_value, is_only_awaited, told, tool_call
+from .conversion import ONLY_AWAITED, Capture, guest_value, is_only_awaited, told, tool_call
 from .interrupts import command_in, interrupts_in, is_wrong_answer
 from .leavings import Left
 from .scratchpads import Answer, NestedScratchpad
@@ -40,7 +40,6 @@ _STOPPED = (
 _CANNOT_ASK = (
     "this tool asks a person by itself, with interrupt(), which a parked program cannot wait for: gate it with approve"
 )
-_ONLY_AWAITED = "tool {!r} is an async function, which a blocking call cannot run: use ainvoke or astream"
 
 
 @dataclass
@@ -290,7 +289,7 @@ class _Attempt:
             if isinstance(error, ToolException):
                 raise told(error, self._tool.name) from error.__cause__
             if isinstance(error, NotImplementedError) and is_only_awaited(self._tool):
-                raise CodeModeToolError(_ONLY_AWAITED.format(self._tool.name)) from error
+                raise CodeModeToolError(ONLY_AWAITED.format(self._tool.name)) from error
             raise error
         if not self._run.can_ask:
             raise CodeModeToolError(_CANNOT_ASK, details={"tool_name": self._tool.name}) from error

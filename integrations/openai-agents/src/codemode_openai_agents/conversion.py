@@ -21,6 +21,7 @@ from codemode.plugins import (
     check_name,
     log_left_out,
     prepared,
+    refuse_framework_tool,
 )
 
 from .content import is_content, is_output, with_content_schemas
@@ -60,6 +61,8 @@ def tools_of(given: Iterable[Any]) -> list[FunctionTool]:
 
 
 def _of_function(one: Any) -> FunctionTool:
+    if callable(one):
+        refuse_framework_tool(one)
     if isinstance(one, type) or not callable(one) or hasattr(one, "name"):
         raise ValueError(
             f"programs call function tools and functions, not {getattr(one, 'name', None) or type(one).__name__!r}:"

@@ -8,7 +8,7 @@ from typing import Any, cast
 from pydantic_ai import Tool
 from pydantic_ai.toolsets import AbstractToolset, FunctionToolset
 
-from codemode.plugins import WrongTypeError
+from codemode.plugins import WrongTypeError, refuse_framework_tool
 
 
 def toolset_of(tools: Any) -> AbstractToolset[Any]:
@@ -21,6 +21,8 @@ def toolset_of(tools: Any) -> AbstractToolset[Any]:
     for one in given:
         if isinstance(one, AbstractToolset):
             raise WrongTypeError(f"{_named(one)} is no tool: give a toolset alone, several as CombinedToolset([...])")
+        if callable(one) and not isinstance(one, Tool):
+            refuse_framework_tool(one)
         if not isinstance(one, Tool) and not hasattr(one, "__name__"):
             raise WrongTypeError(f"tools must be pydantic_ai.Tool objects and functions, got {_named(one)}")
     return FunctionToolset(given)
