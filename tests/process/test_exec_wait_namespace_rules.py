@@ -105,6 +105,7 @@ WRONG = [
     Tool("first", execute=print),
     namespace_tool("second"),
     namespace_tool("third"),
+    *({name: namespace_tool("first")} for name in ("then", "toJSON", "toLocaleString", "toString", "valueOf")),
 ]
 
 

@@ -147,3 +147,24 @@ def test_both_have_one_configuration_which_the_gateway_takes(monkeypatch: pytest
     config = load_config(DEPLOY / "mcp.json", state_folder=tmp_path)
     assert config.problems == ()
     assert [server.name for server in config.servers] == ["tickets"]
+
+
+def test_images_of_others_are_named_from_outside_by_digest():
+    services = COMPOSE["services"]
+    page = (DEPLOY.parent / "docs" / "deployment.md").read_text(encoding="utf-8")
+    for name, image in {"proxy": "NGINX_IMAGE", "postgres": "POSTGRES_IMAGE"}.items():
+        assert services[name]["image"].startswith(f"${{{image}:?"), name
+        assert f"$ pin {image} docker.io/" in page
+    assert services["gateway-1"]["build"]["args"] == {"PYTHON_IMAGE": "${PYTHON_IMAGE:?}"}
+    assert "ARG PYTHON_IMAGE=" in (DEPLOY / "Containerfile").read_text(encoding="utf-8")
+
+
+def test_gateways_have_a_role_that_is_no_superuser():
+    database = COMPOSE["services"]["postgres"]
+    role = (DEPLOY / "gateway-role.sh").read_text(encoding="utf-8")
+    assert "CREATE ROLE codemode LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE" in role
+    assert any(one.startswith("./gateway-role.sh:/docker-entrypoint-initdb.d/") for one in database["volumes"])
+    for name in GATEWAYS:
+        store = COMPOSE["services"][name]["environment"]["CODEMODE_STORE"]
+        assert "${GATEWAY_DB_PASSWORD:?}" in store
+        assert "POSTGRES_PASSWORD" not in store

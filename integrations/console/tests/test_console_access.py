@@ -139,7 +139,7 @@ def test_the_header_counts_from_a_trusted_proxy_alone(
 
 
 @each_row("told", [
-    ["eve@acme.com"], [""], ["ana@acme.com,eve@acme.com"], ["eve@evil.com", "ana@acme.com"], ["ANA@acme.com"],
+    ["eve@acme.com"], [""], ["ana@acme.com,eve@acme.com"], ["eve@evil.com", "ana@acme.com"],
     ["ana@acme.com x"], ["@acme.com"],
 ])  # fmt: skip
 def test_only_those_who_are_named_are_let_in(told: list[str]) -> None:
@@ -194,6 +194,30 @@ def test_whom_a_proxy_has_named_and_nobody_let_in_is_told_so_and_logged(
 
     caplog.set_level(logging.WARNING, "codemode.console")
     run(work)
+
+
+def test_names_of_a_proxy_are_compared_without_case() -> None:
+    async def work() -> None:
+        auth = ProxyHeaderAuth(
+            "X-Forwarded-Email",
+            trusted_proxies=["10.0.0.1"],
+            users=["Ana@Acme.com", User("EVE", ["acme"], may_decide=False)],
+            domains=["Corp.example"],
+        )
+        desk = Desk(auth)
+        for said, name in {
+            "ana@acme.com": "Ana@Acme.com",
+            "ANA@ACME.COM": "Ana@Acme.com",
+            "eve": "EVE",
+            "Bob@CORP.example": "bob@corp.example",
+            "bob@corp.example": "bob@corp.example",
+        }.items():
+            async with desk.browser("10.0.0.1", headers={"x-forwarded-email": said}) as browser:
+                assert (await browser.get("/")).json()["name"] == name, said
+
+    run(work)
+    with pytest.raises(ValueError, match="'ana' and 'ANA'"):
+        ProxyHeaderAuth("x-user", trusted_proxies=["10.0.0.1"], users=["ana", "ANA"])
 
 
 def test_what_comes_over_a_unix_socket_is_a_proxys_where_that_is_said() -> None:

@@ -167,6 +167,22 @@ def test_another_tenants_record_is_an_unknown_one() -> None:
     run(work)
 
 
+def test_refusals_of_who_only_looks_are_ten_a_minute_in_the_audit() -> None:
+    async def work() -> None:
+        house = House()
+        first = await house.pause()
+        async with house.browser(EVE) as eve:
+            said = (await eve.get(f"/records/{first}", headers={"accept": "application/json"})).json()["requests"][0]
+            fields = {"form_token": said["formToken"], "version": said["version"], "shown": said["shown"]}
+            for _ in range(25):
+                sent = await eve.post(f"/records/{first}/requests/{said['id']}", data={**fields, "decision": "approve"})
+                assert sent.status_code == 403
+        kinds = [line.kind async for line in house.store.audit(tenant=ALL_TENANTS)]
+        assert kinds.count("request_refused") == 10
+
+    run(work)
+
+
 def test_who_may_not_decide_sees_no_buttons_and_sends_none() -> None:
     async def work() -> None:
         def policy(user: User, record: Any, _request: Any) -> bool | str:

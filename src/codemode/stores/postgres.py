@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import select
 import threading
 from collections.abc import Callable, Generator
@@ -153,6 +154,7 @@ class _Database:
         self._away, self._connect, self._pool_of = _driver()
         if not isinstance(dsn, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise WrongTypeError(f"dsn must be a connection string of libpq, got {type(dsn).__name__}")
+        dsn = _with_password_encoded(dsn)
         try:
             import_module("psycopg.conninfo").conninfo_to_dict(dsn)
         except self._away:
@@ -277,6 +279,21 @@ class _Database:
                     if statements.execute(_FIND, (_CLAIMS,)).fetchone()[0] is None:
                         make_table(statements, _CLAIMS)
             self._is_made = True
+
+
+def _with_password_encoded(dsn: str) -> str:
+    """Return a URL in which no part of the password reads as the host, which errors name.
+
+    libpq ends the password at the first @. Raises `ValueError`, without any part of it, where the host cannot be told.
+    """
+    scheme, is_url, rest = dsn.partition("://")
+    if not is_url or scheme not in ("postgresql", "postgres"):
+        return dsn
+    authority = re.split("[/?]", rest, maxsplit=1)[0]
+    if "@" in rest[len(authority) :].partition("?")[0]:
+        raise ValueError("dsn has an @ behind its first /: write / in a password as %2F, and @ as %40")
+    user, _, host = authority.rpartition("@")
+    return f"{scheme}://{user.replace('@', '%40')}@{host}{rest[len(authority) :]}" if "@" in user else dsn
 
 
 def _limit_standstill(connection: Any) -> None:

@@ -136,7 +136,8 @@ class ProxyHeaderAuth:
     """Users by a header that a proxy in front sets, once it has signed them in.
 
     Only from ``trusted_proxies``, addresses and networks, is the header believed; elsewhere it is ignored and logged.
-    ``users`` are names or `User` objects, ``domains`` what may stand behind the ``@`` of a name; one of the two must be
+    Names are compared without case: proxies and directories do not agree on it. ``users`` are names or `User` objects,
+    ``domains`` what may stand behind the ``@`` of a name; one of the two must be
     given. ``tenants`` and ``may_decide`` are of those who are not given as a `User`. Raises `ValueError`.
     """
 
@@ -153,7 +154,10 @@ class ProxyHeaderAuth:
         self.trusted_proxies = TrustedProxies(trusted_proxies)
         if isinstance(users, str) or isinstance(domains, str):
             raise WrongTypeError("users and domains must be lists")
-        self._users = {one.name: one for one in (self._made(who, tenants, may_decide) for who in users)}
+        self._users: dict[str, User] = {}
+        for one in (self._made(who, tenants, may_decide) for who in users):
+            if (other := self._users.setdefault(one.name.lower(), one)) is not one:
+                raise ValueError(f"users names {other.name!r} and {one.name!r}, which are the same without case")
         self._domains = frozenset(domain.removeprefix("@").lower() for domain in domains)
         self._header, self._tenants, self._may_decide = header.lower(), _tenants(tenants), may_decide
         if not self.trusted_proxies or not (self._users or self._domains):
@@ -189,12 +193,13 @@ class ProxyHeaderAuth:
         return len(told) == 1 and bool(told[0]) and peer_of(request) in self.trusted_proxies
 
     def _user(self, name: str) -> User | None:
+        name = name.lower()
         if name in self._users:
             return self._users[name]
         person, _, domain = name.partition("@")
         # A second @, a comma or a space would let one name read as another.
         is_plain = name.isascii() and name.isprintable() and not set(name) & set(" ,;<>\"'()")
-        if not person or not is_plain or len(name) > _MAX_NAME_CHARACTERS or domain.lower() not in self._domains:
+        if not person or not is_plain or len(name) > _MAX_NAME_CHARACTERS or domain not in self._domains:
             return None
         return User(name, self._tenants, self._may_decide)
 

@@ -72,7 +72,7 @@ class Guarded:
         self._headers = security_headers(embed_in)
         self._base_origin = None if base_url is None else _require_base(base_url)
         self._hosts = OwnHosts(hosts, self._base_origin)
-        self._clock, self._refusals = clock, Throttle()
+        self._clock, self._refusals, self._refused_users = clock, Throttle(), Throttle()
         self._trusted = TrustedProxies(trusted_proxies)
         if isinstance(self._auth, ProxyHeaderAuth):
             self._trusted = self._auth.trusted_proxies
@@ -151,7 +151,16 @@ class Guarded:
         if user is None or session is None:
             return None, None
         again = partial(self._visit_again, request, caller)
-        return Visit(user, session, address_text(caller), self._forms, self._sign_in is not None, again), cookie
+        may_note = partial(self._may_note, f"{user.name}\0{network_of(caller)}")
+        address, signs_in = address_text(caller), self._sign_in is not None
+        return Visit(user, session, address, self._forms, signs_in, again, may_note), cookie
+
+    def _may_note(self, who: str) -> bool:
+        now = self._clock()
+        if self._refused_users.wait_seconds(who, now):
+            return False
+        self._refused_users.failed(who, now)
+        return True
 
     async def _visit_again(self, request: Request, caller: Address | None) -> Visit | None:
         try:

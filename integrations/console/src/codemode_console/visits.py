@@ -25,7 +25,8 @@ SEQUENCE_KEY = "console_sequence"
 class Visit:
     """Who calls. ``address`` is the audit's; ``can_sign_out`` False where somebody else signs people in.
 
-    ``again`` asks who this is by now: None once they have signed out, or are known no more.
+    ``again`` asks who this is by now: None once they have signed out, or are known no more. ``may_note`` counts one
+    more refusal of theirs, and tells whether the audit has it.
     """
 
     user: User
@@ -34,6 +35,7 @@ class Visit:
     forms: FormTokens
     can_sign_out: bool
     again: Callable[[], Awaitable[Visit | None]]
+    may_note: Callable[[], bool] = lambda: True
 
     def form_token(self, about: str) -> str:
         """Return the token of a form; ``about`` says of what, such as a request's id."""
@@ -68,7 +70,9 @@ def chosen_tenants(user: User, tenant: str) -> Tenants:
 
 
 async def note_refusal(store: InterruptStore, visit: Visit, request: Request, why: str) -> None:
-    """Write into the audit that somebody was refused something."""
+    """Write into the audit that somebody was refused something, ten times a minute at most for a user at an address."""
+    if not visit.may_note():
+        return
     details = {"why": why[:1000], "method": request.method[:20], "path": request.url.path[:500]}
     tenant = audit_tenant(visit.user)
     await store.note("request_refused", actor=visit.user.name, tenant=tenant, address=visit.address, details=details)

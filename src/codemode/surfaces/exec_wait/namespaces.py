@@ -32,6 +32,8 @@ MAX_DEPTH = 32
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _IDENTIFIER = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]{0,63}", re.ASCII)
 _NO_KEYS = frozenset({"__proto__", "constructor", "prototype", ""})
+_CALLED_BY_LANGUAGE = frozenset({"then", "toJSON", "toLocaleString", "toString", "valueOf"})
+"""The language itself calls functions of these names: `await namespace`, `${namespace}`, JSON.stringify."""
 
 
 @dataclass(frozen=True)
@@ -291,6 +293,10 @@ class _Writer:
         return self.written(value, (*path, key))
 
     def _call(self, mark: NamespaceTool, path: tuple[str, ...]) -> dict[str, Any]:
+        if path and path[-1] in _CALLED_BY_LANGUAGE:
+            raise self._refused(
+                path, "a call under this name, which the language makes by itself: give it another name"
+            )
         entry = self._visible.tools.get(mark.name)
         if entry is None:
             raise self._refused(path, f"a call of {mark.name!r}, which is none of its required_tools")

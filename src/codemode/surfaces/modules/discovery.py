@@ -6,6 +6,7 @@ A server is found by its path or by the host's own id for it, a tool by its name
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NoReturn
@@ -30,6 +31,7 @@ _LARGE_CHARACTERS = 1 << 11
 _LOOKED_AT = 16  # tools that a search at least puts in order again
 _MORE = 2  # times as many are looked at as are asked for, again where most are the same tools
 _OF_SERVER = 0.5  # what the best server adds to the score of its tools, as a part of it: benchmarks/finding.py
+_WORD = re.compile("[a-z0-9]+")
 _COMPARED = 64  # names of parameters, to know a tool again
 _NOTHING: dict[str, Any] = {"not": {}}
 _Servers = Sequence[ListedServer]
@@ -152,6 +154,7 @@ def _search_tools(servers: _Servers, index: ToolIndex, given: Arguments) -> Any:
     # A name that is written out is what was meant, whatever its words say elsewhere.
     named = [at for at in _called(servers, query) if among is None or at in among]
     best = _found(places, named, lambda most: index.search(query, most, among), limit)
+    best = best if asked else _first_listed(servers, best, query)
     also = {} if asked else _also_in(servers, best)
     results = _all_of("searchTools", best, detail)
     return {
@@ -196,6 +199,24 @@ def _different(found: Iterable[_Place]) -> Iterator[_Place]:
         if not any(_is_same(place[1], one) for one in alike):
             alike.append(place[1])
             yield place
+
+
+def _first_listed(servers: _Servers, best: Sequence[_Place], query: str) -> list[_Place]:
+    """Return tools that several servers have under the first of these servers, unless the query names another.
+
+    Whose tool fits best is the servers' own word: one that copies a tool would take the place of the original.
+    """
+    steps.take(len(servers) + len(best))
+    words = set(_WORD.findall(query.lower()))
+    first = list(best)
+    for at, (home, one) in enumerate(best):
+        for server in servers:
+            if server is home or words.issuperset(_WORD.findall(home.path)):
+                break
+            if one.tool_name in server.names and (other := _named(server, one.tool_name)) and _is_same(other, one):
+                first[at] = server, other
+                break
+    return first
 
 
 def _by_servers(places: _Places, found: Sequence[Found]) -> list[int]:

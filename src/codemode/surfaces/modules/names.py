@@ -23,8 +23,8 @@ _RESERVED_TEXT = """
 """
 RESERVED = frozenset(_RESERVED_TEXT.split())
 """What the specification reserves, and what no module may call a variable."""
-# A namespace with a function `then` would be taken for a promise by `await import()`.
-_NO_EXPORTS = RESERVED | {"then"}
+# The language itself calls functions of these names: `await import()` then, `${namespace}` and + the others.
+_NO_EXPORTS = RESERVED | {"then", "toString", "toLocaleString", "valueOf", "toJSON"}
 
 
 def module_paths(server_ids: Iterable[str]) -> list[str]:
