@@ -91,7 +91,7 @@ class Attempt:
 
     def take_from(self, state: str, query: str, cookies: Mapping[str, str]) -> str | None:
         """Take what a browser with these cookies came back with, as `take` does."""
-        if not self._answer.is_for(state) or not self._shown_as.done():
+        if not self._answer.is_for(state) or not self._shown_as.done() or self._shown_as.exception() is not None:
             return None
         sign_in = self._shown_as.result()
         return self.take(query) if sign_in is None or sign_in.is_begun_by(cookies) else OTHER_BROWSER
