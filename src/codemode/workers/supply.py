@@ -135,13 +135,12 @@ class Supply:
                 check.check(*await read_hello(worker.process.channel, worker.generation.hello_seconds))
             except (TimeoutError, OSError, CodeModeError) as error:
                 has_ended = isinstance(error, (WorkerEndedEarlyError, ConnectionError))
-                reason = worker.generation.source.failure()
-                self.stock.did_not_start(worker, has_ended=has_ended and not reason)
+                self.stock.did_not_start(worker, has_ended=has_ended)
+                reason = worker.generation.source.failure()  # it may have come behind the end of the worker
                 waited = time.monotonic() - began
                 is_given_up = waited > (seconds if self._has_started else _FIRST_START_SECONDS)
-                if attempt >= (
-                    _MAX_START_ATTEMPTS if has_ended and not reason and not is_given_up else _START_ATTEMPTS
-                ):
+                is_repeated = has_ended and not reason and not is_given_up
+                if attempt >= (_MAX_START_ATTEMPTS if is_repeated else _START_ATTEMPTS):
                     raise _not_started(error, reason) from error
                 await _pause(attempt)
             except BaseException:
