@@ -25,10 +25,10 @@ def block_of(sdk: str) -> str:
     return block
 
 
-def converse(sdk: str, server: HttpServer, *programs: str) -> list[dict[str, Any]]:
-    """Run the page's loop and return what the service was asked."""
+def converse(sdk: str, server: HttpServer, *programs: str, block: str = "") -> list[dict[str, Any]]:
+    """Run the page's loop, or a block like it, and return what the service was asked."""
     model = ScriptedModel(programs)
-    command = [sys.executable, "-W", "error", "-c", block_of(sdk)]
+    command = [sys.executable, "-W", "error", "-c", block or block_of(sdk)]
     environment = {**os.environ, **serve(server, model)}
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
@@ -70,3 +70,30 @@ def test_a_failed_program_is_explained_and_the_next_one_works(server, sdk):
     if sdk == "anthropic":
         assert second["messages"][-1]["content"][0]["is_error"] is True
     assert tool_result(sdk, third) == ("call_2", "fine")
+
+
+PHOTO = """
+from codemode import Content
+
+def photo(product: str) -> Content:
+    return Content(b"\\x89PNG", "image/png", name=f"{product}.png")
+"""
+
+
+@pytest.mark.parametrize("sdk", ["openai", *full_only("anthropic")])
+def test_images_are_handed_on_as_images_and_never_as_text(server, sdk):
+    block = PHOTO + block_of(sdk).replace("create_code_mode_tool([stock])", "create_code_mode_tool([stock, photo])")
+    js = "return { front: await tools.photo({ product: 'bolt' }), bolts: await tools.stock({ product: 'bolt' }) }"
+    _, second = converse(sdk, server, js, block=block)
+    if sdk == "openai":
+        told, shown = second["messages"][-2:]
+        text, url = told["content"], shown["content"][0]["image_url"]["url"]
+        assert (told["role"], shown["role"]) == ("tool", "user")
+        assert url == "data:image/png;base64,iVBORw=="
+    else:
+        (result,) = second["messages"][-1]["content"]
+        text, source = result["content"][0]["text"], result["content"][1]["source"]
+        assert source == {"type": "base64", "media_type": "image/png", "data": "iVBORw=="}
+    assert '"bolt.png"' in text
+    assert '"bolts":120' in text
+    assert "iVBORw" not in text
