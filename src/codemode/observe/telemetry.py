@@ -6,6 +6,7 @@ wrote never become a name, an attribute or a message; host errors are recorded a
 
 from __future__ import annotations
 
+import json
 import weakref
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
@@ -37,6 +38,7 @@ from ..trace.events import (
     NestedToolResultEvent,
     WorkerTaken,
 )
+from ..trace.late_values import Late, held
 from ..trace.trace import Trace
 from .recorded_names import SCOPE, Attributes, package_version
 
@@ -50,6 +52,8 @@ Result: TypeAlias = NestedToolResultEvent | FetchResultEvent
 
 _HTTP_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"})
 _HOST_CODES = (HOST_TOOL_ERROR, HOST_FETCH_ERROR, HOST_BRIDGE_ERROR)
+_MAX_RECORDED_CHARACTERS = 8_000
+_MAX_COMPOSED_BYTES = 256_000
 # Errors whose message is this library's own wording and holds nothing of a program, an input or an output.
 _OWN_WORDING = (
     CodeModeAbortedError,
@@ -186,6 +190,8 @@ class _Recorder:
 
     def _call_started(self, call: Call) -> None:
         name, attributes = self._described(call)
+        if self._options.record_arguments and self._options.record_inputs and "gen_ai.tool.name" in attributes:
+            attributes |= _recorded("gen_ai.tool.call.arguments", call, "input")
         attributes |= {
             "code_mode.invocation_id": call.invocation_id,
             "code_mode.bridge_index": call.bridge_index,
@@ -217,6 +223,8 @@ class _Recorder:
         span.set_attribute("code_mode.status", result.status)
         if self._options.record_outputs and result.output_bytes is not None:
             span.set_attribute("code_mode.output_bytes", result.output_bytes)
+            if self._options.record_arguments and isinstance(result, NestedToolResultEvent):
+                span.set_attributes(_recorded("gen_ai.tool.call.result", result, "output"))
         if isinstance(result, FetchResultEvent):
             self._add_http(span, result)
         if result.error is not None:
@@ -304,6 +312,19 @@ def _tool_attributes(name: str | None, tool_call_id: str) -> Attributes:
         "gen_ai.tool.type": "function",
     }
     return attributes if name is None else {**attributes, "gen_ai.tool.name": name}
+
+
+def _recorded(attribute: str, event: Event, name: str) -> Attributes:
+    """Return the JSON text of a value of a call, cut where it is long; nothing where the call has none."""
+    value: object = held(event, name)
+    if not isinstance(value, Late):
+        return {}
+    text = value.text
+    if not text:  # its large texts are elsewhere: it is put together here only where that is little work
+        if getattr(event, f"{name}_bytes") > _MAX_COMPOSED_BYTES:
+            return {}
+        text = json.dumps(value.value())
+    return {attribute: text if len(text) <= _MAX_RECORDED_CHARACTERS else f"{text[:_MAX_RECORDED_CHARACTERS]}..."}
 
 
 def _metadata(given: Mapping[str, Any] | None) -> Attributes:

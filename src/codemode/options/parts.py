@@ -181,8 +181,10 @@ class Lifecycle(OptionPart):
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Telemetry(OptionPart):
-    """OpenTelemetry spans and metrics. Source, inputs and outputs are never recorded, only their sizes.
+    """OpenTelemetry spans and metrics. Source, inputs and outputs are not recorded, only their sizes.
 
+    ``record_arguments`` True records calls of tools with their arguments and results, which may be secrets: JSON text
+    of at most 8,000 characters each, as ``gen_ai.tool.call.arguments`` and ``gen_ai.tool.call.result``.
     ``record_inputs`` and ``record_outputs`` False leave out the sizes too, and what tools said when they failed.
     ``tracer`` and ``meter`` None are the global providers' own. ``metadata`` becomes attributes of the outer span.
     """
@@ -192,6 +194,7 @@ class Telemetry(OptionPart):
     is_enabled: bool = flag(default=False)
     record_inputs: bool = flag(default=True)
     record_outputs: bool = flag(default=True)
+    record_arguments: bool = flag(default=False)
     function_id: str | None = checked(None, text_or_none)
     metadata: Mapping[str, Any] | None = checked(None, mapping_or_none)
     tracer: Any = field(default=None, metadata={"check": having("start_span")})
