@@ -37,7 +37,7 @@ def test_the_value_of_the_last_statement_is_told(surface: str):
         ("let total; total = 1 + 1", "2"),
         ("class A {}\n[1, 2]", "[1,2]"),
         ("2n ** 64n", "18446744073709551616"),
-        ("() => 1", "a function, which nothing has called"),
+        ("[() => 1][0]", "a function, which nothing has called"),
         ("Promise.resolve(1)", "a promise, which nothing has awaited"),
         ("new RangeError('too far')", '{"name":"RangeError","message":"too far"}'),
         ("const $last = 1; $last + 1", "2"),

@@ -35,7 +35,7 @@ from ..errors import (
 from ..protocol.left_calls import detached_text
 from ..source.other_languages import language_hint
 from ..trace.visible_text import clipped, visible
-from .call_lines import call_lines, has_done
+from .call_descriptions import describe_calls, has_done
 from .printed import printed, unreturned_call
 
 MAX_CHARACTERS = 6000
@@ -208,7 +208,7 @@ def _place(text: str, line: int, column: int) -> str:
 
 def _calls(error: BaseException, most: int = _MAX_CALLS_CHARACTERS) -> list[str]:
     """Return the lines about what the program had called."""
-    if lines := call_lines(getattr(error, "calls", ()), most):
+    if lines := describe_calls(getattr(error, "calls", ()), most):
         return lines
     return ["Calls made before the pause may be done; do not repeat them." if _is_after_pause(error) else _NO_CALL]
 

@@ -1,17 +1,15 @@
-"""The text for a model whose program returned nothing: what there is in place of a result. Runs nothing."""
+"""The text for a model whose program returned nothing."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ..trace.visible_text import visible
-from .call_lines import call_lines
+from .call_descriptions import describe_calls
 from .printed import printed, unreturned_call
 
 if TYPE_CHECKING:
-    from ..errors import CallSummary
     from .outcome import RunOutcome
 
 _MAX_CALLS_CHARACTERS = 1500
@@ -24,26 +22,23 @@ _UNRETURNED = "It ended before the function that it calls last: write {call} ins
 
 
 def no_result_text(outcome: RunOutcome, js: str, give: str = _RETURN, *, shows_console: bool = True) -> str:
-    """Return what a model reads of a program that returned nothing: what there is in place of a result.
+    """Return what a model reads of a program that returned nothing, so that it need not run again.
 
-    That is the value of its last statement, what it printed and what it had called, so that it need not run again.
-    ``give`` says how a result is given. Of a program that returned null a model reads what it printed; of any other ""
-    is returned.
+    The value of its last statement, what it had called, and with ``shows_console`` what it printed. ``give`` says how a
+    program gives a result. After a program that returned null: what it printed. After any other: "".
     """
-    text = printed(outcome.console) if shows_console else ""
-    said = [f"It had printed:\n{text}"] if text else []
+    console = printed(outcome.console) if shows_console else ""
+    console_lines = [f"It had printed:\n{console}"] if console else []
     if not outcome.returned_nothing:
-        return f"The program returned null. {said[0]}" if said and outcome.value is None else ""
-    call = unreturned_call(js)
-    calls = outcome.calls if not (outcome.console or outcome.last_value) else _changing(outcome.calls)
-    if call is not None:
-        give = _UNRETURNED.format(call=call)
-    is_given = _ENDS_WITH_RETURN.search(js[-_LAST_CHARACTERS:]) is not None
-    lines = [_UNDEFINED if is_given else f"The program returned nothing. {give}"]
+        return f"The program returned null. {console_lines[0]}" if console and outcome.value is None else ""
+    unreturned = unreturned_call(js)
+    if _ENDS_WITH_RETURN.search(js[-_LAST_CHARACTERS:]) is not None:
+        lines = [_UNDEFINED]
+    else:
+        lines = [f"The program returned nothing. {give if unreturned is None else _UNRETURNED.format(call=unreturned)}"]
+    calls = outcome.calls
     if outcome.last_value:
         lines.append(f"Its last statement has this value: {visible(outcome.last_value, keep=_KEPT)}")
-    return "\n".join([*lines, *call_lines(calls, _MAX_CALLS_CHARACTERS), *said])
-
-
-def _changing(calls: Iterable[CallSummary]) -> list[CallSummary]:
-    return [call for call in calls if call.get("reads_only") is not True]
+    if outcome.last_value or outcome.console:  # the results of calls that only read are in these
+        calls = [call for call in calls if call.get("reads_only") is not True]
+    return "\n".join([*lines, *describe_calls(calls, _MAX_CALLS_CHARACTERS), *console_lines])

@@ -118,8 +118,8 @@ def _timeline_row(request: NestedToolResultEvent | FetchResultEvent, zero_ms: fl
     label = one_line(request.label, _MAX_LABEL_CHARACTERS)
     failure = f": {failure_line(request.error)}" if request.status == "rejected" and request.error else ""
     ending = f"{request.status}{size}{replayed}{failure}"
-    given = _input_text(request, _MAX_INPUT_CHARACTERS)
-    return f"{started:8.1f} ms", f"+{lasted:7.1f} ms", f"{label} {given}".rstrip(), ending
+    call = f"{label} {_input_text(request, _MAX_INPUT_CHARACTERS)}".rstrip()
+    return f"{started:8.1f} ms", f"+{lasted:7.1f} ms", call, ending
 
 
 def _trace_html(trace: Trace) -> str:

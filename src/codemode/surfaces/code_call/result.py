@@ -22,7 +22,7 @@ from ...errors import (
     Resumable,
     guest_view,
 )
-from ...run.call_lines import call_lines, without_last
+from ...run.call_descriptions import describe_calls, drop_last_failure
 from ...run.large_results import shown_value
 from ...run.no_result import no_result_text
 from ...source.other_languages import language_hint
@@ -90,7 +90,7 @@ def _calls_of(error: CodeModeError) -> list[str]:
     """Return lines about the calls of a failed script, but for the one that ended it, of which its error tells."""
     ended_it = mapping_or_empty(error.details.get("call"))
     is_late = error.code == CALL_TIMEOUT
-    return call_lines(without_last(error.calls, string_or_empty(ended_it.get("toolName")), is_late=is_late))
+    return describe_calls(drop_last_failure(error.calls, string_or_empty(ended_it.get("toolName")), is_late=is_late))
 
 
 def _is_hosts_own(error: CodeModeError) -> bool:

@@ -15,7 +15,7 @@ from ...errors import (
     CodeModeWorkerError,
 )
 from ...host.cancellation import kept_from_cancelling
-from ...run.call_lines import has_done
+from ...run.call_descriptions import has_done
 from ...run.content_results import with_content
 from ...run.failure_text import ended_text
 from ...run.journal_identity import is_of_journal

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...errors import HIDDEN_CODES, CodeModeAbortedError, CodeModeError, CodeModeSyntaxError
-from ...run.call_lines import has_done
+from ...run.call_descriptions import has_done
 from ...run.failure_text import ended_text, failure_text
 from ...run.kept_results import keep_call_results, told_of_large
 from ...run.large_results import is_beyond

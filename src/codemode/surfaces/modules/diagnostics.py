@@ -22,7 +22,7 @@ from ...errors import (
     CodeModeTimeoutError,
     CodeModeWorkerError,
 )
-from ...run.call_lines import call_lines, has_done, without_last
+from ...run.call_descriptions import describe_calls, drop_last_failure, has_done
 from ...run.no_result import no_result_text
 from ...trace.visible_text import clipped
 from .catalog import IMPORT_SERVER
@@ -184,11 +184,11 @@ def _with_calls(said: list[Diagnostic], error: CodeModeError) -> list[Diagnostic
     cut_off = [one for one in unknown if not one.get("reads_only") and (asked is None or one["name"] in asked)]
     ended_it = mapping_or_empty(error.details.get("call"))
     own = f"{ended_it.get('serverId')}.{ended_it.get('toolName')}"
-    if lines := call_lines(call for call in without_last(error.calls, own) if call not in unknown):
+    if lines := describe_calls(call for call in drop_last_failure(error.calls, own) if call not in unknown):
         said[0]["message"] = "\n".join([clipped(said[0]["message"], _MAX_ERROR_CHARACTERS), *lines])
     if cut_off:
         hint = "Find out what has happened before calling again."
-        said.append(diagnostic("error", "OUTCOME_UNKNOWN", "\n".join(call_lines(cut_off)), hint=hint))
+        said.append(diagnostic("error", "OUTCOME_UNKNOWN", "\n".join(describe_calls(cut_off)), hint=hint))
     return said
 
 

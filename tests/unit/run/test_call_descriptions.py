@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codemode.run.call_lines import call_lines, has_done
+from codemode.run.call_descriptions import describe_calls, has_done
 
 
 def call(name: str = "pay", status: str = "fulfilled", **more: Any) -> Any:
@@ -28,8 +28,8 @@ def test_each_call_stands_where_it_belongs_with_its_texts():
         (call(name="p\x1b[2J", status="rejected"), "Failed: p\\u001b[2J"),
     ]
     for summary, line in table:
-        assert call_lines([summary]) == [line], summary
-    assert call_lines([call(), call(input="1"), call(reads_only=True)]) == [
+        assert describe_calls([summary]) == [line], summary
+    assert describe_calls([call(), call(input="1"), call(reads_only=True)]) == [
         "Already done, do not repeat: pay; pay(1)",
         "Done, only read: pay",
     ]
@@ -42,7 +42,7 @@ def test_what_never_began_and_questions_about_tools_are_no_calls():
         call(name="$search"),
         {"name": "pay"},
     ):
-        assert call_lines([summary]) == [], summary
+        assert describe_calls([summary]) == [], summary
 
 
 def test_only_what_must_not_be_repeated_counts_as_done():
@@ -55,9 +55,9 @@ def test_only_what_must_not_be_repeated_counts_as_done():
 
 def test_texts_are_shortened_before_calls_are_left_out():
     few = [call(input="i" * 300, result="r" * 1000) for _ in range(3)]
-    (line,) = call_lines(few)
+    (line,) = describe_calls(few)
     assert line.count("pay(i") == 3
-    (line,) = call_lines([call(input=f"{n}-{'i' * 300}", result="r" * 1000) for n in range(64)])
+    (line,) = describe_calls([call(input=f"{n}-{'i' * 300}", result="r" * 1000) for n in range(64)])
     assert len(line) <= 3000
     assert "pay(0-iii" in line
     assert line.endswith(" more (pay)")
@@ -82,6 +82,6 @@ def test_texts_are_shortened_before_calls_are_left_out():
     st.integers(400, 3000),
 )
 def test_any_calls_give_visible_lines_within_the_limit(calls: Any, most: int):
-    lines = call_lines(calls, most)
+    lines = describe_calls(calls, most)
     assert sum(map(len, lines)) <= most
     assert all(line.isprintable() for line in lines)
