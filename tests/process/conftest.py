@@ -78,7 +78,7 @@ def make_pool() -> Iterator[Callable[..., WorkerPool]]:
 
 
 @pytest.fixture(scope="session")
-def _shared_pool(nothing_left: None) -> Iterator[WorkerPool]:
+def _shared_pool(left_by_files: Any) -> Iterator[WorkerPool]:
     with WorkerPool(PoolOptions(max_workers=2)) as pool:
         yield pool
 
@@ -176,7 +176,7 @@ def ask(server: HttpServer) -> Callable[..., Any]:
 
 
 @pytest.fixture(scope="session")
-def warm_gateways(nothing_left: None) -> Iterator[None]:
+def warm_gateways(left_by_files: Any) -> Iterator[None]:
     """Let `GATEWAYS.python` start gateways and their servers, for all tests that need some."""
     with GATEWAYS:
         yield

@@ -13,7 +13,6 @@ from ...errors import CodeModeToolError, Resumable
 from ...host.sync import run_sync
 from ...host.threads import run_check
 from ...options.parts import CodeModeOptions
-from ...run.kept_results import told_of_large
 from ...run.large_results import is_beyond
 from ...run.optional_parts import binding_of, fetch_line, require_optional_parts
 from ...run.starting import load_continuations, load_execution, prepared, started
@@ -266,6 +265,8 @@ class CodeModeTool:
             return no_result_text(outcome, js)
         if most is None or not is_beyond(value, most, outcome.result_bytes):
             return ""
+        from ...run.kept_results import told_of_large  # late: it brings the ledger along
+
         return await told_of_large(outcome, most, place)
 
     def _own_model_output(self, name: str) -> Callable[..., Any] | None:
