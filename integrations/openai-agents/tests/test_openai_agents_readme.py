@@ -19,7 +19,8 @@ BLOCKS: list[tuple[str, str]] = _BLOCK.findall(README)
 
 
 @pytest.mark.parametrize(("turns", "block"), BLOCKS, ids=range(len(BLOCKS)))
-def test_a_block_runs(turns: str, block: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_block_runs(turns: str, block: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
     script, asked = Script(*json.loads(turns)), []
 
     def get_model(_provider: Any, name: str) -> Script:

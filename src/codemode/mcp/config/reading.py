@@ -33,7 +33,7 @@ def load_config(
     *,
     environ: Mapping[str, str] | None = None,
     inputs: Mapping[str, str] | None = None,
-    state_folder: Path | None = None,
+    state_folder: str | Path | None = None,
 ) -> GatewayConfig:
     """Return the configuration that the file at ``source`` holds, or ``source`` itself where that is a mapping.
 
@@ -48,7 +48,8 @@ def load_config(
         whole = checks.an_object(said, "the configuration")
         declared = _declared(whole, "default"), _declared(whole, "description")
         variables = Variables(known, places.workspace_folder(path), inputs or {}, *declared)
-        return _config(whole, path, variables, state_folder or places.state_folder(known))
+        state = Path(state_folder).expanduser() if state_folder else places.state_folder(known)
+        return _config(whole, path, variables, state)
     except RecursionError:
         raise ConfigError(f"{path or 'the configuration'}: objects and arrays are nested too deep") from None
     except MistakeError as mistake:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 Transport = Literal["stdio", "http", "sse"]
 Approval = Literal["never", "declared", "writes", "always"]
@@ -92,10 +92,10 @@ class ServerConfig:
 class GatewaySettings:
     """The gateway's own settings. ``store`` is a URL (``sqlite:///...``, ``postgresql://...``) or None for the default.
 
-    ``keys`` sign and seal pauses; without any, the gateway makes one and keeps it beside its store. ``journal`` and
-    ``learn`` None are decided by how the gateway is served. ``max_waiting`` programs of one user may wait in the store
-    before another one is refused. ``limits`` and ``clients`` are the objects of the file,
-    checked.
+    ``state_folder`` may be given as text. ``keys`` sign and seal pauses; without any, the gateway makes one and
+    keeps it beside its store. ``journal`` and ``learn`` None are decided by how the gateway is served.
+    ``max_waiting`` programs of one user may wait in the store before another one is refused. ``limits`` and
+    ``clients`` are the objects of the file, checked.
     """
 
     store: str | None = None
@@ -112,6 +112,11 @@ class GatewaySettings:
     max_waiting: int = 200
     state_folder: Path | None = None
     secrets: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Take a folder that is given as text."""
+        if isinstance(cast("object", self.state_folder), str):
+            object.__setattr__(self, "state_folder", Path(cast("str", self.state_folder)).expanduser())
 
     def __repr__(self) -> str:
         return f"<GatewaySettings: output {self.output!r}>"
