@@ -61,7 +61,7 @@ def test_calls_that_only_read_are_told_apart_with_what_they_gave(surface: str):
 def test_a_denied_call_is_told_as_denied_and_a_failed_one_as_failed(surface: str):
     program = "await @refund({ order: 'a' }).catch(() => 0); await @lock({ order: 'b' }).catch(() => 0)"
     answer = answer_on(surface, TOOLS, program + FAILS, settings=DENYING)
-    denied, failed = line_of(answer.text, "Denied by a person, not done: "), line_of(answer.text, "Failed: ")
+    denied, failed = line_of(answer.text, "Denied, not done: "), line_of(answer.text, "Failed: ")
     assert 'refund({"order":"a"})' in denied
     assert "too dear" in denied
     assert failed.endswith('lock({"order":"b"}): order b is locked')

@@ -17,7 +17,7 @@ _GROUPS = (
     ("Already done, do not repeat: ", 0.4),
     ("May or may not have happened, find out before repeating: ", 0.15),
     ("Waits for a person, not done: ", 0.1),
-    ("Denied by a person, not done: ", 0.1),
+    ("Denied, not done: ", 0.1),
     ("Failed: ", 0.15),
     ("Done, only read: ", 0.4),
     ("Cut off, only reads: ", 0.1),

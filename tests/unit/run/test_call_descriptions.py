@@ -23,7 +23,7 @@ def test_each_call_stands_where_it_belongs_with_its_texts():
         (call(status="unknown"), "May or may not have happened, find out before repeating: pay"),
         (call(status="unknown", reads_only=True), "Cut off, only reads: pay"),
         (call(status="waiting", input="1"), "Waits for a person, not done: pay(1)"),
-        (call(status="denied", input="1", error="too\n dear"), "Denied by a person, not done: pay(1): too dear"),
+        (call(status="denied", input="1", error="too\n dear"), "Denied, not done: pay(1): too dear"),
         (call(status="rejected", input="1", error="no"), "Failed: pay(1): no"),
         (call(name="p\x1b[2J", status="rejected"), "Failed: p\\u001b[2J"),
     ]
