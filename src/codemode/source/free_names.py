@@ -1,4 +1,4 @@
-"""Say of names that a program uses and does not have what to use instead. Runs in the host; facts are hostile."""
+"""Report undefined names with what to use instead. Runs in the host; facts are hostile."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ def _function_body(
         return {"problems": placed(data, problems)}
     found = listeners.facts(partial(edits.code_of, data, stripper.gaps))
     found["modules"] = [use for use in found["modules"] if not stripper.is_only_type(use["at"])]
-    if free := looks.free_names.found(tree, data, has_tools=not wants_names):
+    if free := looks.free_names.collect(tree, data, has_tools=not wants_names):
         found["free"] = free
     length = parts["places"].utf16_length
     ending = parts["program_ending"].ending(tree, data)

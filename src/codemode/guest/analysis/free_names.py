@@ -1,6 +1,7 @@
-"""Collect names that a program uses and certainly does not have: not declared, and not asked for before.
+"""Collect names that a program uses and certainly does not have.
 
-Loaded by path in locked workers. Knows no tool and no surface: the host says which of them there are.
+Loaded by path in locked workers. Knows no tool and no surface: the host says which names there are. A name that is
+declared anywhere, asked for with `typeof`, or used only in a `try` is left out.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ if TYPE_CHECKING:
 MAX_NAMES = 64
 MAX_USES = 64
 MAX_BYTES = 1 << 17
-# Looked for wherever they stand; all other names only where they are called.
+# Names of other hosts, found in every use; all other names are found where they are called.
 OF_OTHER_HOSTS = (
     "AbortController", "Blob", "Buffer", "Bun", "Deno", "EventSource", "FormData", "Headers", "Intl", "Request",
     "Response", "Temporal", "WebSocket", "XMLHttpRequest", "axios", "clearInterval", "crypto", "document", "fetch",
     "localStorage", "navigator", "performance", "process", "require", "setImmediate", "setInterval", "setTimeout",
     "structuredClone", "tools", "window",
 )  # fmt: skip
-# What the language has, beside words of its own that a parenthesis may follow.
+# Functions of the language, and its own words that a parenthesis may follow.
 LANGUAGE = frozenset(
     (
         "Object", "Function", "Error", "EvalError", "RangeError", "ReferenceError", "SyntaxError", "TypeError",
@@ -38,7 +39,7 @@ LANGUAGE = frozenset(
 OTHERS = re.compile(rb"(?<![\w$.#\x80-\xff])(?:" + "|".join(OF_OTHER_HOSTS).encode() + rb")(?![\w$\x80-\xff])")
 CALLED = re.compile(rb"(?<![\w$.#\x80-\xff])([A-Za-z_$][\w$]{0,99})\s*\(")
 WORD = re.compile(rb"[\w$\x80-\xff]+")
-# What a program asks for before it uses it, or puts on the global object.
+# Names that a program looks up before it uses them, or puts on the global object.
 ASKED = re.compile(rb"""(?:globalThis|this|self)\s*(?:\?\.|\.)\s*([\w$]+)|["'`]([\w$]+)["'`]\s*(?:\]|in\b)""")
 # A name's node under these parents is only read; with a field it is, where it is that field.
 READING = {
@@ -65,10 +66,10 @@ class FreeNames:
     def __init__(self, symbols: dict[str, list[int]], parts: dict[str, Any]) -> None:
         self._symbols, self._parts = symbols, parts
 
-    def found(self, tree: Tree, data: bytes, *, has_tools: bool = False) -> list[dict[str, Any]]:
+    def collect(self, tree: Tree, data: bytes, *, has_tools: bool = False) -> list[dict[str, Any]]:
         """The names that are certainly not there, each ``{"name", "called", "at"}`` with the place of its first use.
 
-        Uses in a `try` are none. ``has_tools``: nobody asks about the name `tools`, which nearly every program has.
+        Uses in a `try` do not count. ``has_tools`` leaves out the name `tools`, which nearly every program has.
         """
         words = dict.fromkeys(match[0] for match in OTHERS.finditer(data))
         if has_tools:

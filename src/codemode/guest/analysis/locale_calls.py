@@ -1,6 +1,7 @@
-"""Report calls such as `toLocaleString("de-DE")` whose literal arguments the engine does not have.
+"""Report literal locales and options that the engine does not have.
 
-Loaded by path in locked workers. What is no literal throws when it is reached: `kernel/locale.js` has the same values.
+Loaded by path in locked workers. A computed argument throws when the call is reached: `kernel/locale.js` accepts the
+same values.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ class ModuleAnalysis:
         if program.is_doubtful():
             return {"js": text, "asked": asked, "facts": None}
         facts: dict[str, Any] = {"calls": [], "modules": [], "shadowed": False, "module": program.facts()}
-        if free := self._free_names.found(tree, data):
+        if free := self._free_names.collect(tree, data):
             facts["free"] = self._placed(data, free)
         if program.ending is not None and program.ending.note:
             facts["repairs"] = [program.ending.note]

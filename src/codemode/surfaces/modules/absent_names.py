@@ -1,4 +1,4 @@
-"""Say of names that a module uses and does not have what to import or write instead."""
+"""Report undefined names of a module with what to import or write instead."""
 
 from __future__ import annotations
 
