@@ -79,13 +79,18 @@ def test_without_the_key_calls_are_not_shown_and_why_is_said() -> None:
     run(work)
 
 
-def test_an_ended_record_says_that_its_calls_are_kept_no_more() -> None:
+def test_an_ended_record_shows_its_program_calls_and_decisions() -> None:
     async def work() -> None:
         desk = RecordDesk()
-        record_id = await desk.pause("return await tools.refund({ order: 'A' })")
-        await desk.answer(record_id, {"approved": True})
+        js = "const found: object = await tools.find({ order: 'A' });\nreturn await tools.refund({ order: 'A' })"
+        record_id = await desk.pause(js, source=None)
+        await desk.answer(record_id, {"approved": True, "reason": "as agreed"})
         page = await desk.page(record_id)
-        assert "goes on no more" in page.section("Calls so far").text
+        told = page.section("Calls until it last paused").text
+        assert "find" in told
+        assert "refund" in told
+        assert "const found: object" in page.section("Program").text
+        assert "as agreed" in page.by_id("request-1").text
         assert "done" in page.section("Outcome").text
 
     run(work)

@@ -35,6 +35,7 @@ REPLAY_VERSION = 11
 
 6: ledgers hold requests about state, and continuations carry content. 8: ledgers hold how long calls took.
 9: calls may wait for others (`in_flight_limit`). 10: texts of numbers, dates and comparisons are those of en-US.
+11: continuations hold the program as it was sent.
 """
 
 
@@ -42,7 +43,8 @@ REPLAY_VERSION = 11
 class Continuation:
     """Everything that a resume needs beside tools and options. ``kept`` are the settings that a replay depends on.
 
-    ``given_json`` is what the invocation was given, JSON of an object, if anything was.
+    ``given_json`` is what the invocation was given, JSON of an object, if anything was. ``source`` is the program as it
+    was sent, where ``js``, which runs, is another text.
     """
 
     js: str
@@ -51,6 +53,7 @@ class Continuation:
     ledger: Ledger
     given_json: str | None = None
     carries_content: bool = True
+    source: str | None = None
 
     @classmethod
     def of(
@@ -62,7 +65,9 @@ class Continuation:
         """
         if carries_content and ledger.contents is not None:
             ledger.contents.require_carried()
-        return cls(js, engine, replayed_settings(settings), ledger, settings.given_json, carries_content)
+        return cls(
+            js, engine, replayed_settings(settings), ledger, settings.given_json, carries_content, settings.source
+        )
 
     @property
     def given(self) -> Mapping[str, Any] | None:
@@ -73,7 +78,9 @@ class Continuation:
         """Return the settings of the resumed run: ``fresh`` ones but for what a replay depends on."""
         limits = {name: self.kept[name] for name in kept_limits(LargeHeapPolicy)}
         identity = {name: self.kept[name] for name in _IDENTITY if name not in _PROFILE}
-        return replace(fresh, limits=replace(fresh.limits, **limits), given_json=self.given_json, **identity)
+        return replace(
+            fresh, limits=replace(fresh.limits, **limits), given_json=self.given_json, source=self.source, **identity
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON."""
@@ -82,6 +89,7 @@ class Continuation:
             "replayVersion": REPLAY_VERSION,
             "engine": self.engine,
             "js": self.js,
+            "source": self.source,
             "given": self.given_json,
             "settings": dict(self.kept),
             "ledger": [entry_to_dict(entry) for entry in self.ledger.entries],
@@ -108,7 +116,8 @@ class Continuation:
         given_json = read_optional_text(body["given"])
         if given_json is not None:
             _read(given_json, MAX_DEPTH + _DEPTH_AROUND_GIVEN)
-        return cls(read_text(body["js"]), read_text(body["engine"]), kept, ledger, given_json)
+        js, engine, source = read_text(body["js"]), read_text(body["engine"]), read_optional_text(body["source"])
+        return cls(js, engine, kept, ledger, given_json, source=source)
 
 
 def replayed_settings(settings: Settings) -> dict[str, Any]:
@@ -123,21 +132,24 @@ def replayed_settings(settings: Settings) -> dict[str, Any]:
 # What can be long stands in the wire form as it is: escaping and parsing it again would cost more than all the rest.
 _DEPTH_AROUND_GIVEN = 8  # of a value in it, which may be as deep as any
 _KEYS = {
-    *("replayVersion", "engine", "js", "given", "settings", "ledger", "contents", "deliveries", "notices", "progress"),
+    *("replayVersion", "engine", "js", "source", "given", "settings"),
+    *("ledger", "contents", "deliveries", "notices", "progress"),
 }
-_APART = ("js", "given", "ledger", "contents")
+_APART = ("js", "source", "given", "ledger", "contents")
 _LONG_TEXTS = ("inputJson", "executedInputJson", "valueJson", "interruptPayloadJson", "shownInputJson")
 
 
 def texts_of(body: Mapping[str, Any]) -> Iterator[str]:
     """Yield the texts in which a continuation travels.
 
-    These are a head, the program, what it was given (an empty text for nothing), then each entry and its long texts,
+    These are a head, the program, what it was given (an empty text for nothing), the program as it was sent where that
+    is another text (likewise), then each entry and its long texts,
     then each part of content and its bytes.
     """
     yield canonical_json({key: value for key, value in body.items() if key not in _APART})
     yield body["js"]
     yield body["given"] or ""
+    yield body["source"] or ""
     for entry in body["ledger"]:
         names = [name for name in _LONG_TEXTS if name in entry]
         rest = {key: value for key, value in entry.items() if key not in names}
@@ -154,7 +166,8 @@ def body_of(texts: Iterable[str]) -> dict[str, Any]:
     try:
         head = _read(next(rest))
         _require_version(head)  # on which it depends what the texts behind it are
-        body: dict[str, Any] = {**head, "js": next(rest), "given": next(rest) or None}
+        body: dict[str, Any] = {**head, "js": next(rest)}
+        body |= {"given": next(rest) or None, "source": next(rest) or None}
         ledger: list[dict[str, Any]] = []
         contents: list[dict[str, Any]] = []
         for text in rest:

@@ -28,6 +28,7 @@ and new ones, go out.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from ..errors import CodeModeBridgeLimitError, CodeModeError, CodeModeProtocolError
@@ -60,6 +61,7 @@ class Invocation:
         self._identify = identify  # by the program, once it is known what the engine is given
         self.ledger = Ledger(sidecar=sidecar_of(settings.profile, recorded), contents=contents_of(settings, recorded))
         self.js: str | None = None
+        self._source: str | None = None  # as it was sent; None for one that goes on
         self._is_asked = False  # the worker, what the program is
         self.ending: events.Ending | None = None
         self._draft: messages.Draft | None = None
@@ -88,6 +90,7 @@ class Invocation:
         """
         if analysis_ms is None:
             return self.receive(events.ProgramAccepted(source))
+        self._source = source
         if known is not None:
             return [CheckProgram(known.js, known.facts)]
         self._is_asked = True
@@ -136,6 +139,8 @@ class Invocation:
             raise CodeModeProtocolError("a program was accepted while another one runs")
         self.js = event.js
         self.settings = event.settings or self.identified(event)
+        if self._source not in (None, event.js):
+            self.settings = replace(self.settings, source=self._source)
         if event.settings is not None:  # an earlier host may have begun it under other limits
             self._turns = Turns(self.settings, self.ledger)
             self._size.maximum = self.settings.limits.max_ledger_bytes

@@ -95,7 +95,8 @@ def refused(claim: Claimed) -> Step:
 def from_here(ledger: Ledger) -> Step:
     """Say that this is all that has happened."""
     plain = [entry_to_dict(entry) for entry in ledger.entries]
-    body: dict[str, Any] = {"replayVersion": REPLAY_VERSION, "js": "", "given": None, "ledger": plain, "contents": []}
+    body: dict[str, Any] = {"replayVersion": REPLAY_VERSION, "js": "", "source": None, "given": None}
+    body |= {"ledger": plain, "contents": []}
     texts = tuple(texts_of(body))
     return Step(("l", len(texts), ledger.deliveries, ledger.notices), texts)
 

@@ -29,6 +29,7 @@ class Settings:
     language_names: Sequence[str] = ()  # tools that are called by a name that the language itself reads
     given_json: str | None = None  # what this invocation alone was given, canonical JSON of an object
     hides_inputs: bool = False  # whether nobody is shown an input but as the host's pipeline has let it through
+    source: str | None = None  # the program as it was sent, where that is not the text that runs
 
     def giving(self, given_json: str) -> Settings:
         """Return them with what the invocation was given. By hand: each run of a module does it."""
@@ -44,6 +45,7 @@ class Settings:
             self.language_names,
             given_json,
             self.hides_inputs,
+            self.source,
         )
 
     def program(self, js: str, draft: Draft | None, compile_only: bool, with_places: bool) -> RunProgram | RunModule:

@@ -43,8 +43,9 @@ class CallView:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PauseView:
-    """A paused program: its text, types stripped, all its calls so far, and what waits.
+    """A paused program: its text, all its calls so far, and what waits.
 
+    ``source`` is the program as it was sent, ``js`` the text that runs: types stripped, slips repaired.
     ``unreadable`` says why there are only requests: the reader lacks the key or the binding, or an agent's framework
     keeps the rest.
     Nobody has checked them then.
@@ -54,6 +55,7 @@ class PauseView:
     calls: tuple[CallView, ...]
     requests: tuple[PendingRequest, ...]
     unreadable: str | None = None
+    source: str | None = None
 
 
 def inspect_interrupt(
@@ -89,7 +91,8 @@ def inspect_interrupt(
     delivered = [one for one in ledger.deliveries if ledger[one].kind not in UNTOLD]
     answered = {request_id: place for place, request_id in enumerate(delivered, 1)}
     calls = tuple(_call(order, entry, answered.get(entry.id)) for order, entry in enumerate(entries, 1))
-    return PauseView(js=continuation.js, calls=calls, requests=paused.requests)
+    source = continuation.js if continuation.source is None else continuation.source
+    return PauseView(js=continuation.js, calls=calls, requests=paused.requests, source=source)
 
 
 def _call(order: int, entry: LedgerEntry, answered: int | None) -> CallView:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 from ..continuations.journal import Journal, OpenedJournal
@@ -121,6 +122,7 @@ class JournalAccess:
             {
                 **_object(self._texts.read(opened.head, _HEAD)),
                 "js": self._js,
+                "source": self.settings.source,
                 "ledger": [],
                 "deliveries": [],
                 "contents": [],
@@ -129,7 +131,7 @@ class JournalAccess:
             }
         )
         ledger, claims, ended = read_lines(self._texts.read_all(opened.lines), begun.kept["outer_tool_call_id"])
-        return WrittenRun(Continuation(begun.js, begun.engine, begun.kept, ledger, begun.given_json), claims, ended)
+        return WrittenRun(replace(begun, ledger=ledger), claims, ended)
 
     async def outcome_text(self, outcome: RunOutcome, claims: Sequence[Claimed]) -> str:
         """Write what the invocation has come to."""

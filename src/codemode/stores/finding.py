@@ -28,6 +28,15 @@ def interrupt(session: Session, interrupt_id: str, tenant: Tenant) -> str | None
     return None if found is None else found[0]
 
 
+def last_interrupt(session: Session, record_id: str, tenant: Tenant) -> str | None:
+    """Return the text of the newest interrupt of a record, also of one that has ended. Raises `UnknownRequest`."""
+    condition, values = clause(tenant)
+    found = session.one(f"SELECT interrupt FROM codemode_records WHERE id = ?{condition}", record_id, *values)
+    if found is None:
+        raise unknown(record_id)
+    return found[0]
+
+
 def record(session: Session, record_id: str, tenant: Tenant) -> Record:
     """Return a record. Raises `UnknownRequest`."""
     condition, values = clause(tenant)

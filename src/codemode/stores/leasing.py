@@ -313,7 +313,7 @@ def end(
     by: By,
     said: Mapping[str, Any],
 ) -> None:
-    """End a record: its outcome stays, what it could go on from does not."""
+    """End a record. What it last paused in stays with its outcome, to show what it has done; nothing resumes it."""
     end_all(session, [(record_id, tenant, state)], event, outcome, by, said)
 
 
@@ -325,7 +325,7 @@ def end_all(
     cleared = ", not_resumable = NULL" if event in ("complete", "fail") else ""
     ends = [(record_after(state, event, record_id), record_id, tenant) for record_id, tenant, state in records]
     session.each(
-        "UPDATE codemode_records SET state = ?, outcome = ?, interrupt = NULL, owner = NULL, ready_at_ms = NULL,"
+        "UPDATE codemode_records SET state = ?, outcome = ?, owner = NULL, ready_at_ms = NULL,"
         f" rests_until_ms = NULL, ended_at_ms = ?{cleared} WHERE id = ?",
         ((after, outcome, session.now_ms, record_id) for after, record_id, _ in ends),
     )

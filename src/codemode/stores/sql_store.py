@@ -125,6 +125,14 @@ class SqlStore(Answering, Auditing, Holding, Notifying):
         text = await self._read(lambda session: finding.interrupt(session, interrupt_id, tenant))
         return None if text is None else await run_check(LARGE_CHARACTERS, lambda: interrupt_of(text))
 
+    async def last_interrupt(self, record_id: str, *, tenant: Tenant) -> Interrupt | None:
+        """Return the newest interrupt of a record, to show what its program has done, also once it has ended.
+
+        None where an older version has ended it. Raises `UnknownRequest`.
+        """
+        text = await self._read(lambda session: finding.last_interrupt(session, record_id, tenant))
+        return None if text is None else await run_check(LARGE_CHARACTERS, lambda: interrupt_of(text))
+
     async def record(self, record_id: str, *, tenant: Tenant) -> Record:
         """See `InterruptStore.record`."""
         return await self._read(lambda session: finding.record(session, record_id, tenant))

@@ -80,7 +80,12 @@ def value_at(address: str, record: Record, view: PauseView | None) -> Any:
 
 
 def program_text(record: Record, view: PauseView | None) -> tuple[str | None, bool]:
-    """Return the program, and whether it is the text that was kept with the record: never another than what runs."""
+    """Return the program as the model wrote it, and whether that is known: never another than what runs.
+
+    What was signed counts; a text that was kept beside it is shown where nothing signed can be read.
+    """
+    if view is not None and view.source is not None:
+        return view.source, True
     js = None if view is None else view.js
     if record.source is not None and (js is None or is_written_as(record.source, js)):
         return record.source, True

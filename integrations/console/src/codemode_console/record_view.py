@@ -28,7 +28,7 @@ Reader: TypeAlias = Callable[[Interrupt], PauseView]
 CALLS_AT_ONCE = 200
 VERSIONS_AT_ONCE = 20
 _MOST_IN_VERSION = 50
-_NO_LONGER_KEPT = "What a program has done is kept as long as it can go on: this one goes on no more."
+_NO_LONGER_KEPT = "What this program has done was not kept."
 
 
 @dataclass(frozen=True, slots=True)

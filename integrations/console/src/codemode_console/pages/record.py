@@ -99,11 +99,12 @@ async def _around(desk: Desk, record: Record) -> Around:
 
 
 async def _interrupt(desk: Desk, record: Record) -> tuple[Interrupt | None, str | None]:
-    """Return what a record waits in, and why it cannot be read, if so."""
+    """Return what a record waits in, or last waited in, and why it cannot be read, if so."""
     asks = next((one for one in record.requests if one.state in ("waiting", "decided")), None)
-    if asks is None:
-        return None, None
+    last: Any = getattr(desk.store, "last_interrupt", None)  # a store of the host's own may lack it
     try:
+        if asks is None:
+            return None if last is None else await last(record.id, tenant=record.tenant), None
         return await desk.store.get(asks.interrupt_id, tenant=record.tenant), None
     except CodeModeProtocolError as error:
         return None, error.message
