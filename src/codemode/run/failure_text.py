@@ -75,6 +75,7 @@ _CODE_HINTS = {
     HOST_FETCH_ERROR: "The server did not answer as expected, or could not be reached. Go on without it, or try later.",
 }
 _REFUSED_HINT = "The tool says what is wrong. Change the call accordingly, or go on without it."
+_BEFORE_ANY_CALL = (CodeModeSyntaxError, CodeModeIllegalAccessError, CodeModeSourceTooLargeError)
 _OWN_DETAILS = {"schema", "problems", "available_tools"}  # of an error that no tool has raised
 _UNDECIDED_HINT = "This is not the program's fault: the host could not decide about the call. Go on without it."
 _HELD_HINT = "This may not be the program's fault: the host was busy with something else. Try fewer calls, or say so."
@@ -226,6 +227,8 @@ def _hint(error: BaseException, js: str) -> str:
         return f"Hint: {other}"
     hint = next((hint for kind, hint in _HINTS.items() if isinstance(error, kind)), "Try a simpler program.")
     hint = (_closer_hint(error) if isinstance(error, CodeModeError) else "") or hint
+    if getattr(error, "calls", ()) and isinstance(error, _BEFORE_ANY_CALL):
+        hint = _REFUSED_HINT  # it is of a program that a tool has run
     if _is_after_pause(error) or has_done(getattr(error, "calls", ())):
         hint = _GO_ON_HINT if isinstance(error, CodeModeConcurrencyError) else hint.replace(_SEND_AGAIN, _SEND_THE_REST)
     return f"Hint: {hint}"

@@ -209,6 +209,18 @@ def test_the_hint_says_whose_fault_it_was(error, hint):
     assert failure_text(error, JS).split("\n")[-1].startswith(f"Hint: {hint}")
 
 
+def test_a_program_that_has_called_something_is_not_told_that_nothing_ran():
+    for error in (CodeModeSyntaxError("m"), codemode.CodeModeIllegalAccessError("m")):
+        text = failure_text(failed(error, ("agent", "rejected", True)), JS)
+        assert "Nothing of the program ran" not in text
+
+
+def test_a_program_that_went_on_after_a_pause_is_not_sent_again():
+    error = codemode.CodeModeConcurrencyError("no worker", details={"is_resumed": True})
+    text = failure_text(failed(error, ("pay", "fulfilled", True)), JS)
+    assert text.endswith("Say so, and do not send it again.")
+
+
 def detached(name, status):
     return {"id": "o:tool-1", "kind": "tool", "name": name, "status": status}
 
