@@ -199,15 +199,28 @@ def test_permissions_of_the_deep_agent_hold_for_programs(is_async: bool):
     assert list(output["files"]) == ["/open/a"]
 
 
-def test_what_the_deep_agent_would_gate_in_vain_is_refused():
+def test_what_the_deep_agent_gates_waits_in_programs_too():
     from deepagents.middleware.filesystem import FilesystemPermission
 
-    sometimes: Any = {"allowed_decisions": ["approve"], "when": bool}
-    with pytest.raises(ValueError, match="delete"):
-        Session(Desk("return 1", sub=saying(), interrupt_on={"delete": sometimes}).graph).start()
-    rules = [FilesystemPermission(operations=["write"], paths=["/**"], mode="interrupt")]
-    with pytest.raises(ValueError, match="write_file"):
-        Session(Desk("return 1", sub=saying(), permissions=rules).graph).start()
+    asked: list[Any] = []
+
+    def when(request: Any) -> bool:
+        asked.append(request.tool_call["name"])
+        return True
+
+    sometimes: Any = {"allowed_decisions": ["approve"], "when": when}
+    js = "return await tools.delete({ path: '/x' })"
+    output = Session(Desk(js, sub=saying(), interrupt_on={"delete": sometimes}).graph).start()
+    (waiting,) = output["__interrupt__"]
+    assert [one["name"] for one in waiting.value["action_requests"]] == ["delete"] == asked[:1]
+    rules = [FilesystemPermission(operations=["write"], paths=["/secret/**"], mode="interrupt")]
+    js = """
+    await tools.write_file({ file_path: '/open/a', content: 'x' });
+    return await tools.write_file({ file_path: '/secret/a', content: 'x' });
+    """
+    output = Session(Desk(js, sub=saying(), permissions=rules).graph).start()
+    (waiting,) = output["__interrupt__"]
+    assert [one["args"]["file_path"] for one in waiting.value["action_requests"]] == ["/secret/a"]
 
 
 EVERYWHERE = """
