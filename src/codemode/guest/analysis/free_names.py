@@ -38,6 +38,8 @@ LANGUAGE = frozenset(
 )  # fmt: skip
 OTHERS = re.compile(rb"(?<![\w$.#\x80-\xff])(?:" + "|".join(OF_OTHER_HOSTS).encode() + rb")(?![\w$\x80-\xff])")
 CALLED = re.compile(rb"(?<![\w$.#\x80-\xff])([A-Za-z_$][\w$]{0,99})\s*\(")
+# Most names of a program's own; the others are told by the places where they stand.
+DECLARED = re.compile(rb"(?<![\w$.])(?:const|let|var|function|class)\s+([\w$]+)")
 WORD = re.compile(rb"[\w$\x80-\xff]+")
 # Names that a program looks up before it uses them, or puts on the global object.
 ASKED = re.compile(rb"""(?:globalThis|this|self)\s*(?:\?\.|\.)\s*([\w$]+)|["'`]([\w$]+)["'`]\s*(?:\]|in\b)""")
@@ -75,8 +77,12 @@ class FreeNames:
         if has_tools:
             words.pop(b"tools", None)
         words |= dict.fromkeys(match[1] for match in CALLED.finditer(data))
-        names = [name for name in words if name.decode() not in LANGUAGE][:MAX_NAMES]
+        names = [name for name in words if name.decode() not in LANGUAGE]
         if not names or len(data) > MAX_BYTES:
+            return []
+        declared = set(DECLARED.findall(data))
+        names = [name for name in names if name not in declared][:MAX_NAMES]
+        if not names:
             return []
         places: dict[bytes, list[int]] = {name: [] for name in names}
         for match in WORD.finditer(data):
@@ -84,22 +90,9 @@ class FreeNames:
                 places[match[0]].append(match.start())
         for match in ASKED.finditer(data):
             places.pop(match[1] or match[2], None)
-        tries = self._tries(tree, data)
+        tries = self._parts["parse"].try_ranges(tree, data, self._symbols)
         uses = (_first_use(tree, name, at, tries) for name, at in places.items() if len(at) <= MAX_USES)
         return [use for use in uses if use is not None]
-
-    def _tries(self, tree: Tree, data: bytes) -> list[tuple[int, int]]:
-        if b"try" not in data:
-            return []
-        ranges: list[tuple[int, int]] = []
-
-        def enter(node: Node) -> bool:
-            ranges.append(node.byte_range)
-            return True
-
-        parse = self._parts["parse"]
-        parse.walk(tree, parse.handlers_by_symbol(self._symbols, [{"try_statement": enter}]))
-        return ranges
 
 
 def _first_use(tree: Tree, name: bytes, places: list[int], tries: list[tuple[int, int]]) -> dict[str, Any] | None:

@@ -44,6 +44,7 @@ ONLY = {
 }
 ONLY_TRUE = ("hour12",)
 FEW = "is not available here: there is only en-US, with dates in UTC. Build the text in the program"
+CALLS = re.compile(rb"\.\s*(" + "|".join(METHODS).encode() + rb")\s*\(")
 MAX_PROBLEMS = 16
 
 
@@ -57,26 +58,11 @@ class LocaleCalls:
         """The place and the message of each literal argument that would be ignored, outside of any `try`."""
         if not any(word in data for word in WORDS):
             return []
-        found: list[tuple[int, str]] = []
-        tries_end = 0
-
-        def enter_try(node: Node) -> bool:
-            nonlocal tries_end
-            tries_end = max(tries_end, node.end_byte)
-            return True
-
-        def call(node: Node) -> bool:
-            if node.start_byte >= tries_end and len(found) < MAX_PROBLEMS:
-                problem = self._problem(node, data)
-                if problem is not None:
-                    found.append(problem)
-            return True
-
-        parse = self._parts["parse"]
-        parse.walk(
-            tree, parse.handlers_by_symbol(self._symbols, [{"try_statement": enter_try, "call_expression": call}])
-        )
-        return found
+        calls = (_call_at(tree, match.start(1), match.end(1)) for match in CALLS.finditer(data))
+        found = [problem for call in calls if call is not None and (problem := self._problem(call, data)) is not None]
+        tries = self._parts["parse"].try_ranges(tree, data, self._symbols) if found else []
+        outside = [one for one in found if not any(start <= one[0] < end for start, end in tries)]
+        return outside[:MAX_PROBLEMS]
 
     def _problem(self, node: Node, data: bytes) -> tuple[int, str] | None:
         callee, arguments = node.child_by_field_name("function"), node.child_by_field_name("arguments")
@@ -94,6 +80,14 @@ class LocaleCalls:
             return name.start_byte, f"{method}: the locale {locale[:50]!r} {FEW}"
         option = None if options is None else _ignored_option(facts, options)
         return None if option is None else (name.start_byte, f"{method}: the option {option} {FEW}")
+
+
+def _call_at(tree: Tree, start: int, end: int) -> Node | None:
+    """The call of the member whose name stands there."""
+    name = tree.root_node.descendant_for_byte_range(start, end)
+    member = None if name is None or name.type != "property_identifier" else name.parent
+    call = None if member is None or member.type != "member_expression" else member.parent
+    return call if call is not None and call.type == "call_expression" else None
 
 
 def _is_declared(method: str, data: bytes) -> bool:

@@ -109,6 +109,20 @@ def walk(tree: Tree, handlers: dict[int, Handler]) -> None:
                 return
 
 
+def try_ranges(tree: Tree, data: bytes, symbols: dict[str, list[int]]) -> list[tuple[int, int]]:
+    """The bytes between which each `try` statement of a tree of ``data`` stands."""
+    ranges: list[tuple[int, int]] = []
+    if b"try" not in data:
+        return ranges
+
+    def enter(node: Node) -> bool:
+        ranges.append(node.byte_range)
+        return True
+
+    walk(tree, handlers_by_symbol(symbols, [{"try_statement": enter}]))
+    return ranges
+
+
 def first_error(tree: Tree, data: bytes) -> int | None:
     """The byte at which the grammar first does not understand a tree of ``data``; None where there is no such place."""
     cursor = tree.walk()
