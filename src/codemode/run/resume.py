@@ -256,11 +256,15 @@ def verified(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OpenedContinuation:
-    """What a continuation holds: its interrupt, the program, types stripped, and what the invocation was given."""
+    """What a continuation holds: its interrupt, the program, types stripped, and what the invocation was given.
+
+    ``source`` is the program as it was sent.
+    """
 
     interrupt: Interrupt
     js: str
     given: Mapping[str, Any] | None
+    source: str
 
 
 @_refusals()
@@ -280,7 +284,8 @@ def open_continuation(
     requests = pending_requests(opened.ledger.waiting)
     outer_tool_call_id = opened.kept["outer_tool_call_id"]
     kept = Interrupt(requests=requests, outer_tool_call_id=outer_tool_call_id, continuation=continuation)
-    return OpenedContinuation(interrupt=kept, js=opened.js, given=opened.given)
+    source = opened.js if opened.source is None else opened.source
+    return OpenedContinuation(interrupt=kept, js=opened.js, given=opened.given, source=source)
 
 
 async def end_continuation(

@@ -62,10 +62,10 @@ class Pause:
                 ),
             )
             if other is not None:
-                return cls(opened.interrupt, other, is_other=True, js=opened.js)
+                return cls(opened.interrupt, other, is_other=True, js=opened.source)
             name, arguments = face.outer_call(opened)
             outer_id = opened.interrupt.outer_tool_call_id
-            return cls(opened.interrupt, ToolCallPart(name, arguments, tool_call_id=outer_id), js=opened.js)
+            return cls(opened.interrupt, ToolCallPart(name, arguments, tool_call_id=outer_id), js=opened.source)
         except CodeModeProtocolError as error:
             raise refused(face, "go on", error) from error
 
