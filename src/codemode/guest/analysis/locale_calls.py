@@ -60,7 +60,9 @@ class LocaleCalls:
             return []
         calls = (_call_at(tree, match.start(1), match.end(1)) for match in CALLS.finditer(data))
         found = [problem for call in calls if call is not None and (problem := self._problem(call, data)) is not None]
-        tries = self._parts["parse"].try_ranges(tree, data, self._symbols) if found else []
+        if not found:
+            return []
+        tries: list[tuple[int, int]] = self._parts["parse"].try_ranges(tree, data, self._symbols)
         outside = [one for one in found if not any(start <= one[0] < end for start, end in tries)]
         return outside[:MAX_PROBLEMS]
 
