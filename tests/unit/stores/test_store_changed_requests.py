@@ -14,7 +14,7 @@ CHANGES = {
     "input and digest": 'input = \'{"order": "a", "cents": 1}\', shown = \'{shown}\'',
     "input alone": 'input = \'{"order": "a", "cents": 1}\'',
     "tool": "tool_name = 'look'",
-    "payload": 'payload = \'{"kind": "x", "message": "Pay nothing?"}\'',
+    "payload": 'payload = \'{"kind": "x", "message": "Pay nothing"}\'',
     "digest": "shown = 'other'",
     "claimed before": "input = '{}', is_taken = 1",
 }
