@@ -28,6 +28,7 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, interrupt
 from scripted_agent import ScriptedModel, asks, calls
+from suite import full_only
 
 from codemode import (
     CodeModeError,
@@ -116,7 +117,7 @@ def _last(values: Any) -> Any:
     return [one.content for one in values["messages"][-2:]]
 
 
-@pytest.fixture(params=["memory", "sqlite", "async sqlite"])
+@pytest.fixture(params=["memory", "async sqlite", *full_only("sqlite")])
 def on(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., None]:
     """Runs a scenario with a store and each kind of checkpointer; that of SQLite is for blocking code alone."""
 
