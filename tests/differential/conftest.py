@@ -1,4 +1,4 @@
-"""The TypeScript compiler, started once for each file of tests."""
+"""The TypeScript compiler, started once for all tests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from typescript_compiler import TypeScriptCompiler
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def compiler() -> Iterator[TypeScriptCompiler]:
     with TypeScriptCompiler() as one:
         yield one

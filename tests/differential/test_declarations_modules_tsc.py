@@ -18,7 +18,7 @@ from codemode.surfaces.modules.builtin_declarations import DISCOVERY, ERRORS
 from codemode.surfaces.modules.declarations import declarations_for, declare_server, declare_tool
 from codemode.surfaces.modules.listing import ListedServer
 
-pytestmark = [pytest.mark.node, pytest.mark.full]
+pytestmark = pytest.mark.node
 WORDS_TEXT = """
     arguments await break case catch class const continue debugger default delete do else enum eval export extends false
     finally for function globalThis if implements import in instanceof interface let new null package private protected
@@ -71,6 +71,7 @@ def generated(seed: int) -> Any:
     return {**made(0), "$defs": definitions}
 
 
+@pytest.mark.full
 def test_every_server_of_the_sample_compiles_whole_short_and_as_names(compiler: TypeScriptCompiler) -> None:
     servers = sample_servers()
     whole = "\n".join(declare_server(one) for one in servers)
@@ -80,6 +81,7 @@ def test_every_server_of_the_sample_compiles_whole_short_and_as_names(compiler: 
         assert compiler(together(DISCOVERY, ERRORS, declarations_for(servers, room))) == ""
 
 
+@pytest.mark.full
 def test_every_schema_of_the_zoo_compiles_as_input_and_output(compiler: TypeScriptCompiler) -> None:
     zoo = [*FEATURES, *ODDITIES, *python_schemas()]
     tools = [{"name": f"t{at}", "inputSchema": one.schema, "outputSchema": one.schema} for at, one in enumerate(zoo)]
@@ -90,6 +92,7 @@ def test_every_schema_of_the_zoo_compiles_as_input_and_output(compiler: TypeScri
     assert compiler(together(*short)) == ""
 
 
+@pytest.mark.full
 def test_generated_schemas_compile_together_and_one_by_one(compiler: TypeScriptCompiler) -> None:
     schemas = [generated(seed) for seed in range(rounds(60, 120))]
     tools = [{"name": f"t{at}", "inputSchema": one, "outputSchema": one} for at, one in enumerate(schemas)]

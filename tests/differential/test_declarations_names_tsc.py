@@ -18,7 +18,7 @@ NAMES = [
 ]  # fmt: skip
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": False}
 
-pytestmark = [pytest.mark.node, pytest.mark.full]
+pytestmark = pytest.mark.node
 
 
 def test_declarations_of_unusual_names_compile_and_can_be_called(compiler: TypeScriptCompiler) -> None:

@@ -46,12 +46,13 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="workers do not 
 
 
 _SPARES = 2
+MOSTLY_WITH_PIDFDS = pytest.mark.parametrize("pool", ["pidfd", *full_only("no pidfd")], indirect=True)
 
 
 _HOSTILE_PER_GROUP = 2
 
 
-@pytest.fixture(params=["pidfd", *full_only("no pidfd")])
+@pytest.fixture(params=["pidfd", "no pidfd"])
 def pool(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[WorkerPool]:
     """A pool of exec'd workers, held by pidfds, and as on platforms that have none."""
     if request.param == "no pidfd":
@@ -118,6 +119,7 @@ FAILURES: list[tuple[str, dict[str, int], type[CodeModeError]]] = [
 ]  # fmt: skip
 
 
+@MOSTLY_WITH_PIDFDS
 def test_programs(pool: WorkerPool) -> None:
     async def main() -> None:
         for program, value in PROGRAMS:
@@ -126,6 +128,7 @@ def test_programs(pool: WorkerPool) -> None:
     within(main())
 
 
+@MOSTLY_WITH_PIDFDS
 def test_limits_and_errors(pool: WorkerPool) -> None:
     async def main() -> None:
         for program, limits, error_class in FAILURES:
@@ -178,6 +181,7 @@ def test_hostile_programs(group: str) -> None:
         pool.close()
 
 
+@MOSTLY_WITH_PIDFDS
 def test_spares_are_ready_before_they_are_needed(pool: WorkerPool) -> None:
     async def main() -> None:
         await run_code_mode("return 1", (), pool=pool)
@@ -217,6 +221,7 @@ def test_each_worker_is_a_child_of_its_own_and_locked(pool: WorkerPool) -> None:
         assert "parent-death-signal" in in_force
 
 
+@MOSTLY_WITH_PIDFDS
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_spare_that_died_or_stopped_costs_at_most_its_own_invocation(
     pool: WorkerPool, number: signal.Signals, monkeypatch: pytest.MonkeyPatch
@@ -257,6 +262,7 @@ def test_a_worker_that_is_killed_in_a_call_leaves_a_recovery(pool: WorkerPool) -
     assert executed == [1, 2]
 
 
+@MOSTLY_WITH_PIDFDS
 def test_from_many_threads(pool: WorkerPool) -> None:
     results: list[Any] = []
 
