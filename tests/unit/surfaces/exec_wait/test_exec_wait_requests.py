@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from suite import each_row
 
+from codemode.source.other_languages import looks_like_shell
 from codemode.surfaces.exec_wait.options import ExecWaitOptions
 from codemode.surfaces.exec_wait.requests import (
     RefusedInputError,
-    looks_like_shell,
     read_exec,
     read_wait,
     unknown_run,
