@@ -63,7 +63,7 @@ def test_a_program_has_the_semantics_of_a_module():
 def test_result_is_what_was_assigned_last():
     assert result_of(SET + "1; " + SET + "{ ok: true };", over()) == {"ok": True}
     assert codes(answer("42;", over())) == ["NO_RESULT"]
-    assert answer("export default 42;", over())["result"] is None
+    assert answer("export default 42;", over())["result"] == 42
     assert codes(answer(SET + "undefined;", over())) == ["NO_RESULT"]
     assert codes(answer(SET + "() => 1;", over())) == ["RESULT_NOT_JSON"]
     assert codes(answer(SET + "'x'.repeat(2000);", over(), limits={"maxResultBytes": 1000})) == ["RESULT_TOO_LARGE"]

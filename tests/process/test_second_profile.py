@@ -292,7 +292,7 @@ def test_derived_ids_differ_by_profile(within):
     [
         ("throw new Error('mine')", "CODE_MODE_ERROR"),
         ("return (", "CODE_MODE_SYNTAX_ERROR"),
-        ("```js\nreturn 1\n```", "CODE_MODE_SYNTAX_ERROR"),
+        ("```js\nreturn (\n```", "CODE_MODE_SYNTAX_ERROR"),
         ("return 1 //" + "x" * 400, "CODE_MODE_SOURCE_TOO_LARGE"),
         ("return 'x'.repeat(60)", "CODE_MODE_SERIALIZATION_ERROR"),
         ("return 10n ** 30n", None),
