@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import cache
 from importlib.machinery import ExtensionFileLoader, ModuleSpec
 from typing import Any
@@ -61,6 +62,11 @@ def authors_text(result: dict[str, Any]) -> str:
     body = result["js"].encode()[module["prefix"] :].decode()
     if "last" not in module:
         return body
+    if "ends" in module and module["last"] == [0, 0]:
+        named = re.search(r"\n;\$last\w*\.value=[^;]*;\Z", body)
+        if named is not None:
+            return body[: named.start()]
+        return re.sub(r"\$last\w*\.value= *", lambda match: "export default".ljust(len(match[0])), body, count=1)
     at, length = (2 * units for units in module["last"])
     data = body.encode("utf-16-le")
     head, tail = data[:at].decode("utf-16-le"), data[at + length :].decode("utf-16-le")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING, Any
 from weakref import ref
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 _LARGE_SOURCE_CHARACTERS = 1 << 16
 _MAX_KEPT = 4096  # characters of what a program is given
 _MAX_REPAIRS, _MAX_REPAIR = 8, 200
+_NAME = re.compile(r"[^\W\d][\w$]{0,255}|\$[\w$]{0,255}")
 _programs = ProgramCache()
 
 
@@ -160,6 +162,8 @@ class ProgramChecker:
             given = {**(given or {}), "last": last}
         if (ends := said.get("ends")) in ENDS:
             given = {**(given or {}), "ends": ends}
+            if isinstance(name := said.get("last_name"), str) and _NAME.fullmatch(name):
+                given["last_name"] = name
         if (moved := place_rows(said.get("places"))) is not None:
             given = {**(given or {}), "places": moved}
         return None if given is None else canonical_object(given)

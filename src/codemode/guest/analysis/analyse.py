@@ -156,8 +156,7 @@ def _function_body(
         if ending.note:
             found["repairs"] = [ending.note]
         if ending.name:
-            start = length(data) + 2
-            blanked, found["last"] = f"{blanked}\n;{ending.name}", [start, start + len(ending.name)]
+            found |= {"last": [length(data)] * 2, "last_name": ending.name}
     return {"js": blanked, "facts": found | {kind: placed(data, found[kind]) for kind in PLACED if found.get(kind)}}
 
 

@@ -184,8 +184,12 @@ class _Program:
             return {}
         start, end = (len(self.prefix) + self._characters(at) for at in place)
         if self.ending is not None and self.ending.export is not None:
-            assigning = f"{self._last_name}.value=".ljust(end - start)
-            return {"keeping": f"{js[:start]}{assigning}{js[end:]}"} if len(assigning) == end - start else {}
+            assigning = f"{self._last_name}.value="
+            replaced, rest = js[start : start + len(assigning)], js[start + len(assigning) : end]
+            if end - start < len(assigning) or not replaced.isprintable():  # no room, or a line break in it
+                return {}
+            blank = "".join(character if character in "\n\r\u2028\u2029" else " " for character in rest)
+            return {"keeping": f"{js[:start]}{assigning}{blank}{js[end:]}"}
         return {"keeping": f"{js[:start]}{self._keeping}{js[start:end]}){js[end:]}"}
 
     def _characters(self, at: int) -> int:

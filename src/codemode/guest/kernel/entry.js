@@ -147,7 +147,9 @@ const compileProgram = (config) => {
   const last = given.last;
   if (last === undefined) return compileUnlessUnclear(config.js, config.draft);
   try {
-    return compileKeepingLast(config.js, last[0], last[1]);
+    if (given.last_name === undefined) return compileKeepingLast(config.js, last[0], last[1]);
+    const source = config.js + "\n;", start = source.length;
+    return compileKeepingLast(source + given.last_name, start, start + given.last_name.length);
   } catch {
     lastValue = undefined; // read as it is, the program says what is wrong with it
     outbox = "";
