@@ -164,13 +164,15 @@ def test_a_replaced_output_is_checked_and_counted_as_any(fails, kind, wrong):
     assert error.message.startswith("the output of tool 'echo'")
 
 
-def test_after_hears_of_an_output_that_is_valid_and_of_no_other(run):
+def test_after_hears_of_an_output_that_is_valid_and_of_others_where_they_are_passed_on(run):
     heard = []
     tool = echo(output_schema={"type": "integer"})
     options = hooks(None, lambda _call, output: heard.append(output) or "not validated again")
     assert run("return await tools.echo(5)", [tool], options=options) == "not validated again"
-    assert "Invalid output" in run(CATCH % "echo('x')", [tool], options=options)[2]
-    assert heard == [5]
+    assert run("return await tools.echo('x')", [tool], options=options) == "not validated again"
+    strict = echo(output_schema={"type": "integer"}, output_validation="strict")
+    assert "Invalid output" in run(CATCH % "echo('y')", [strict], options=options)[2]
+    assert heard == [5, "x"]
 
 
 def test_sync_hooks_leave_the_event_loop_alone(run):

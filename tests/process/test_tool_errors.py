@@ -97,7 +97,8 @@ def test_an_unknown_tool_is_refused_with_the_known_ones_for_the_host_alone(run, 
 
 
 def test_a_tool_that_breaks_its_output_schema_is_an_error_on_both_sides(run, fails):
-    tools = [Tool("bad", execute=lambda: {"secret": "/etc/passwd"}, output_schema={"type": "string"})]
+    given = {"execute": lambda: {"secret": "/etc/passwd"}, "output_schema": {"type": "string"}}
+    tools = [Tool("bad", **given, output_validation="strict")]
     error = fails(CodeModeToolError, "return await tools.bad()", tools)
     assert "bad" in str(error)
     assert error.details["problems"]
@@ -243,7 +244,7 @@ def test_a_wrapped_tool_error_is_the_programs_own(fails):
     [
         (CodeModeSerializationError, "return 'x'.repeat(400)", "Return less"),
         (CodeModeSerializationError, "await tools.echo('x'.repeat(400))", "Send less in one call"),
-        (CodeModeSerializationError, "await tools.much()", "Send less in one call"),
+        (CodeModeSerializationError, "await tools.much()", "This is not the program's fault. Go on without"),
         (CodeModeToolError, "await tools.wrong()", "This is not the program's fault: the tool broke its own output"),
         (CodeModeToolError, "await tools.strict({a: 'x'})", "Check the tool's name and the types of its input"),
     ],
@@ -252,7 +253,7 @@ def test_the_hint_for_a_failed_run_names_what_was_too_large_or_wrong(fails, kind
     tools = [
         ECHO,
         Tool("much", execute=lambda: "x" * 400),
-        Tool("wrong", execute=lambda: 1, output_schema={"type": "string"}),
+        Tool("wrong", execute=lambda: 1, output_schema={"type": "string"}, output_validation="strict"),
         Tool("strict", execute=lambda _: 1, input_schema=OBJECT_SCHEMA),
     ]
     policy = {"max_result_bytes": 100, "max_tool_input_bytes": 100, "max_tool_output_bytes": 100}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import dataclasses
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
@@ -10,6 +12,8 @@ from ..host import steps
 from .json_pieces import MAX_INT_DIGITS, encode_in_pieces, is_long_integer
 from .plain_json import MAX_DEPTH
 
+_MAX_READ_DEPTH = 100
+_UNREADABLE: Any = object()
 _LOOSE = json.JSONEncoder(separators=(",", ":"))
 
 
@@ -51,10 +55,86 @@ def _problems(value: Any) -> Iterator[tuple[str, str]]:
             pending.extend((path + step, child, inside) for step, child in reversed(children))
 
 
+def readable_part(value: Any) -> tuple[Any, list[tuple[str, str]]]:
+    """Return what can be written of a value, and the place and the reason of each part that cannot.
+
+    A member of an object that cannot be written is left out, an item of a list is null, as `JSON.stringify` does it;
+    bytes that are no text are base64. Raises `ValueError` where nothing can be read.
+    """
+    reading = _Reading()
+    found = reading.of(value, "", ())
+    if found is _UNREADABLE or not reading.parts:
+        raise ValueError("nothing of it can be written as JSON")
+    return found, reading.problems
+
+
+class _Reading:
+    def __init__(self) -> None:
+        self.problems: list[tuple[str, str]] = []
+        self.parts = 0
+
+    def of(self, value: Any, path: str, ancestors: tuple[int, ...]) -> Any:
+        steps.take()
+        if id(value) in ancestors:
+            return self._unreadable(path, "a circular reference")
+        if len(ancestors) >= _MAX_READ_DEPTH:
+            return self._unreadable(path, "nesting that is too deep")
+        inside = (*ancestors, id(value))
+        if isinstance(value, dict | list | tuple) and not value:
+            self.parts += 1
+        if (members := _members(value)) is not None:
+            read = {key: self.of(one, path + _step(key), inside) for key, one in members.items() if _is_key(key)}
+            return {key: one for key, one in read.items() if one is not _UNREADABLE}
+        if isinstance(value, list | tuple | set | frozenset):
+            items = enumerate(cast("list[Any]", value))
+            read_items = [self.of(one, f"{path}[{at}]", inside) for at, one in items]
+            return [None if one is _UNREADABLE else one for one in read_items]
+        return self._leaf(value, path)
+
+    def _leaf(self, value: Any, path: str) -> Any:
+        if isinstance(value, int) and is_long_integer(value):
+            return self._unreadable(path, f"more than {MAX_INT_DIGITS} digits")
+        try:
+            text = encode_loosely(value)
+        except Exception:  # noqa: BLE001 - serialisers are the tool author's code
+            if isinstance(value, bytes | bytearray | memoryview):
+                self.parts += 1
+                self.problems.append((path, "bytes that are no text, written as base64"))
+                return base64.b64encode(cast("bytes", value)).decode()
+            return self._unreadable(path, f"a value of type {type(value).__module__}.{type(value).__qualname__}")
+        self.parts += 1
+        return json.loads(text, parse_constant=lambda _: None)
+
+    def _unreadable(self, path: str, reason: str) -> Any:
+        self.problems.append((path, f"{reason}, left out"))
+        return _UNREADABLE
+
+
+def _members(value: Any) -> Mapping[Any, Any] | None:
+    """Return the members of a mapping, and of a model or a data class that cannot be written as a whole."""
+    if isinstance(value, Mapping):
+        return cast("Mapping[Any, Any]", value)
+    kind = cast("type[Any]", type(value))
+    fields: Mapping[str, Any] | None = getattr(kind, "__pydantic_fields__", None)
+    if (fields is None and not dataclasses.is_dataclass(kind)) or _is_encodable(value):
+        return None
+    names = [one.name for one in dataclasses.fields(kind)] if fields is None else fields
+    shown = [one for one in names if fields is None or not getattr(fields[one], "exclude", None)]
+    return {one: getattr(value, one, None) for one in shown}
+
+
+def _is_key(key: Any) -> bool:
+    return isinstance(key, str | int | float | bool | None)
+
+
+def _step(key: Any) -> str:
+    return f".{key}" if str(key).isidentifier() else f"[{key!r}]"
+
+
 def _children(item: Any) -> list[tuple[str, Any]] | None:
     if isinstance(item, Mapping):
         mapping = cast("Mapping[Any, Any]", item)
-        return [(f".{key}" if str(key).isidentifier() else f"[{key!r}]", mapping[key]) for key in mapping]
+        return [(_step(key), mapping[key]) for key in mapping]
     if isinstance(item, list | tuple | set | frozenset):
         return [(f"[{index}]", child) for index, child in enumerate(cast("list[Any]", item))]
     return None

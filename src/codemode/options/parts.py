@@ -52,6 +52,7 @@ MIN_MODEL_CHARACTERS = 1000
 
 Hook = Callable[[Any], Awaitable[None] | None]
 Listing = Literal["full", "names", "search"]
+OutputValidation = Literal["warn", "strict"]
 
 
 def _model_characters(value: Any, path: str) -> int | None:
@@ -70,6 +71,8 @@ class ExecutionPolicy(OptionPart):
     ``on_saturation`` None does as the pool does when no worker is free; "wait" waits for the pool's
     ``wait_timeout_ms`` at most, whatever the pool does. ``listing`` is what the description of codeMode says of the
     tools: all declarations that fit, their names alone, or how to search them, one text whatever tools there are.
+    ``output_validation`` says what becomes of a tool's output that misses its schema: "warn" passes it on as it came,
+    with a warning; with "strict" the call fails.
 
     What is told to the worker, and what a continuation keeps, follows from the fields.
     """
@@ -99,6 +102,7 @@ class ExecutionPolicy(OptionPart):
     clock: Literal["wall", "program"] = checked("wall", one_of("wall", "program"), is_kept=True)
     tool_timeout_ms: int | None = optional_limit()
     on_saturation: Literal["fail", "wait"] | None = checked(None, one_of(None, "fail", "wait"))
+    output_validation: OutputValidation = checked("warn", one_of("warn", "strict"))
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)

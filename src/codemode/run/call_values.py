@@ -5,9 +5,9 @@ Knows no order of calls and nobody who approves them.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..data.json_shape import weigh
 from ..data.json_values import (
@@ -18,18 +18,24 @@ from ..data.json_values import (
     encode_json,
     refuse_too_many,
 )
+from ..data.loose_json import readable_part
+from ..data.narrowing import is_array, is_object
 from ..data.plain_json import runs_of
 from ..errors import CodeModeProtocolError, CodeModeSerializationError
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..options.parts import ExecutionPolicy
 from ..protocol.ledger import Fulfilled, LedgerEntry
 from ..protocol.sidecar import Sidecar
+from ..schemas.compiled import MAX_PROBLEMS, Problem
 from ..tools.prepared import PreparedTool
 from ..tools.unread_outputs import refuse_iterators
 from .allowed_input import CheckedInput, input_to_run, shown_of
 
 if TYPE_CHECKING:
     from ..fetch.request import FetchRequest
+
+
+_LIMITS = frozenset({"max_bytes", "max_values"})
 
 
 def check_input(
@@ -70,14 +76,21 @@ def _note_reason(error: CodeModeSerializationError, reason: str) -> None:
         error.reason = reason
 
 
-async def output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy) -> str | None:
-    """Check what a tool returned and write it as JSON; None is JavaScript's undefined.
+class OutputText(NamedTuple):
+    """What a tool returned, as JSON, and what it misses of its schema, or could not be written; None is undefined."""
 
-    Raises `CodeModeToolError` for a wrong output, `CodeModeSerializationError` for what is too large or not JSON,
-    `UnreadOutput` for one that must be read first.
+    text: str | None
+    problems: Sequence[Problem] = ()
+
+
+async def output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy) -> OutputText:
+    """Check what a tool returned and write it as JSON.
+
+    Raises `CodeModeToolError` for an output that misses its schema where that is checked strictly, and
+    `CodeModeSerializationError` for what is too large or cannot be read; `UnreadOutput` for what must be read first.
     """
     if output is None and tool.output_json_schema is None:
-        return None
+        return OutputText(None)
     size = weigh(output, LARGE_CHARACTERS)
     try:
         # Not functions in this one: what encloses a value keeps it as long as an error knows of the function.
@@ -89,7 +102,7 @@ async def output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy) 
         raise
 
 
-def _large_output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy) -> str:
+def _large_output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy) -> OutputText:
     runs, is_declared = runs_of(output, max_values=policy.max_values), tool.output_json_schema is not None
     if runs is None:
         # Counted first: a validator would build what it is given anew, and what is too much is not looked at any more.
@@ -99,14 +112,44 @@ def _large_output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy)
     return _output_text(tool, output, policy, runs=runs)
 
 
-def _output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy, **known: Any) -> str:
+def _output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy, **known: Any) -> OutputText:
     """Write an output; ``known`` is its weight, or its runs."""
-    what = _of_output(tool)
+    what, is_strict = _of_output(tool), (tool.output_validation or policy.output_validation) == "strict"
+    problems: list[Problem] = []
     if tool.output_json_schema is not None:
         if policy.max_values < LARGE_CHARACTERS:
             refuse_too_many(output, policy.max_values, what)
-        output, known = tool.validate_output(output), {}
-    return encode_json(output, max_bytes=policy.max_tool_output_bytes, max_values=policy.max_values, what=what, **known)
+        if is_strict:
+            output, known = tool.validate_output(output), {}
+        else:
+            (output, problems), known = _read_output(tool, output, policy), {}
+    limits: dict[str, Any] = {"max_bytes": policy.max_tool_output_bytes, "max_values": policy.max_values, "what": what}
+    try:
+        return OutputText(encode_json(output, **limits, **known), problems)
+    except CodeModeSerializationError as error:
+        if is_strict or _LIMITS & error.details.keys():
+            raise
+        try:
+            output, left_out = readable_part(output)
+        except ValueError:
+            raise error from None
+    for path, reason in left_out[:MAX_PROBLEMS]:
+        problems.append({"path": path.removeprefix("."), "message": reason})
+    return OutputText(encode_json(output, **limits), problems)
+
+
+def _read_output(tool: PreparedTool, output: Any, policy: ExecutionPolicy) -> tuple[Any, list[Problem]]:
+    """Return an output as its schema has it, else as it came: a text that is JSON as what it stands for."""
+    read, problems = tool.read_output(output)
+    if problems and isinstance(output, str) and tool.declares_container and len(output) <= policy.max_tool_output_bytes:
+        try:
+            check_values(output, policy.max_values, _of_output(tool))
+            parsed = decode_json(output)
+        except (ValueError, CodeModeSerializationError):
+            return read, problems
+        if is_object(parsed) or is_array(parsed):
+            return tool.read_output(parsed)
+    return read, problems
 
 
 async def fulfilled(text: str | None, sidecar: Sidecar) -> Fulfilled:
@@ -123,7 +166,7 @@ def _of_output(tool: PreparedTool) -> str:
 async def payload_text(tool_name: str, payload: Mapping[str, Any], policy: ExecutionPolicy) -> str:
     """Write what a paused call asks for as JSON. Raises `CodeModeSerializationError`."""
     what = f"the interrupt payload of tool {tool_name!r}"
-    limits = {"max_bytes": policy.max_tool_output_bytes, "max_values": policy.max_values}
+    limits: dict[str, Any] = {"max_bytes": policy.max_tool_output_bytes, "max_values": policy.max_values}
     return await run_check(weigh(payload, LARGE_CHARACTERS), partial(encode_json, payload, **limits, what=what))
 
 

@@ -82,6 +82,7 @@ class Execution:
         self._given = given if answered is None else answered.continuation.given
         self._is_direct = is_direct(self._given)
         self._given_warnings: tuple[str, ...] = () if self._given is None else tuple(self._given.get("warnings", ()))
+        self._output_warnings: list[str] = []
         # What goes on after a pause was seen as it is now when its answers were checked.
         self._program: ProgramChecker | None = None
         self._catalog = catalog = catalog.under(given) if answered is None else catalog
@@ -178,7 +179,7 @@ class Execution:
 
     def failed(self, error: CodeModeError) -> RunOutcome:
         """Return the outcome of a run that ended with this error."""
-        return RunOutcome("failed", *self._record, error=error, trace=error.trace, warnings=self._warnings)
+        return RunOutcome("failed", *self._record, error=error, trace=error.trace, **self._told_beside)
 
     async def _run(self, source: str, refused: CodeModeError | None = None) -> RunOutcome:
         shown, kind = source, "invoke" if self._is_direct else "script"
@@ -289,7 +290,8 @@ class Execution:
             trace = await self._reporter.ended(result_bytes=result_bytes)
         elif self._outer.is_traced:
             trace = self._reporter.ended_unheard(result_bytes)
-        more: dict[str, Any] = {"warnings": (*ending.warnings, *self._warnings), "abandoned": ending.abandoned}
+        more: dict[str, Any] = {**self._told_beside, "abandoned": ending.abandoned}
+        more["warnings"] = (*ending.warnings, *self._warnings)
         if text is None and not self._is_direct:
             more |= {"returned_nothing": True, "last_value": ending.last or ""}
             more["summaries"] = self._summaries(self._machine.ledger)
@@ -336,6 +338,10 @@ class Execution:
         return machine.settings.outer_tool_call_id, self._reporter.console, machine.ledger, self._reporter.calls
 
     @property
+    def _told_beside(self) -> dict[str, Any]:
+        return {"warnings": self._warnings, "output_warnings": tuple(self._output_warnings)}
+
+    @property
     def _pause(self) -> AnsweredPause:
         return cast("AnsweredPause", self._answered)
 
@@ -358,6 +364,7 @@ class Execution:
             context=self._outer.context,
             aborted=asyncio.Event(),
             now_ms=self._outer.clock_ms or now_ms,
+            output_warnings=self._output_warnings,
             salt=lambda: machine.settings.salt,
             answers={} if answered is None else answered.answers,
             threads=self._threads,

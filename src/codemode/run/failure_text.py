@@ -80,6 +80,9 @@ _OWN_DETAILS = {"schema", "problems", "available_tools"}  # of an error that no 
 _UNDECIDED_HINT = "This is not the program's fault: the host could not decide about the call. Go on without it."
 _HELD_HINT = "This may not be the program's fault: the host was busy with something else. Try fewer calls, or say so."
 _WRONG_OUTPUT_HINT = "This is not the program's fault: the tool broke its own output schema. Go on without it."
+_UNREADABLE_HINT = (
+    "This is not the program's fault. Go on without this result; where the call may be made again, ask for less."
+)
 _UNDEFINED_HINT = (
     "A program has the language itself and what the description names, and calls a tool on `tools`."
     f" Correct it and {_SEND_AGAIN}."
@@ -241,6 +244,8 @@ def _closer_hint(error: CodeModeError) -> str:
         return _WRONG_OUTPUT_HINT
     if type(error) is CodeModeToolError and error.reason == "execution" and not error.details.keys() & _OWN_DETAILS:
         return _CODE_HINTS.get(error.code, _REFUSED_HINT)
+    if isinstance(error, CodeModeSerializationError) and error.reason == "output":
+        return _UNREADABLE_HINT
     if isinstance(error, CodeModeSerializationError) and "max_bytes" in error.details:
         return _LARGE_VALUE_HINT if "kind" in error.details else _LARGE_RESULT_HINT
     if type(error) is CodeModeError and error.details.get("name") == "ReferenceError":

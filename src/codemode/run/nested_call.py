@@ -26,13 +26,24 @@ from ..schemas.compiled import ValidatedInput
 from ..tools.catalog import ToolCatalog
 from ..tools.context import AnsweredInterrupt, ToolCallContext
 from ..tools.pipeline import PipelineCall
-from ..tools.prepared import PreparedTool, not_executable
+from ..tools.prepared import PreparedTool, mismatch_warning, not_executable, note_made
 from ..tools.running import read_output, run_tool
 from ..tools.tool_result import ToolResult
+from ..tools.unquoted import unquoted_problems
 from ..tools.unread_outputs import UnreadOutput
+from ..trace.failures import log_mismatch
 from .allowed_input import CheckedInput
 from .call_content import CallContent
-from .call_values import asked_argument, check_input, fulfilled, output_text, payload_text, read_fetch, read_text
+from .call_values import (
+    OutputText,
+    asked_argument,
+    check_input,
+    fulfilled,
+    output_text,
+    payload_text,
+    read_fetch,
+    read_text,
+)
 from .host_code import HostRaised, decided, guarded, needs_approval, sound, told, unwrapped_output
 from .kept_inputs import KeptInputs
 from .pipeline import CallPipeline
@@ -42,6 +53,9 @@ from .recovery import known_outcome
 if TYPE_CHECKING:
     from ..fetch.fetches import Fetches
     from ..host.threads import InvocationThreads
+
+
+_MAX_WARNINGS = 16
 
 
 class CallProgress(Protocol):
@@ -66,6 +80,7 @@ class NestedCalls:
 
     ``aborted`` is set when the invocation ends before its calls. ``answers`` are what a resume brought, by request id,
     ``checked`` the inputs of answered calls, validated before. ``salt`` is for interrupt ids, ``source`` is who calls.
+    ``output_warnings`` is filled with what is to be said of outputs beside the outcome.
     """
 
     catalog: ToolCatalog[PreparedTool]
@@ -84,9 +99,15 @@ class NestedCalls:
     host_errors: HostErrors
     sidecar: Sidecar | None
     content: CallContent
+    output_warnings: list[str]
     source: Literal["script", "invoke"] = "script"
     renewal: Renewal | None = None
     state: ProgramState | None = None
+
+    def warn(self, warning: str) -> None:
+        """Keep what is told beside whatever the program comes to, once, and no more than anybody reads."""
+        if warning not in self.output_warnings and len(self.output_warnings) < _MAX_WARNINGS:
+            self.output_warnings.append(warning)
 
     async def perform(self, entry: LedgerEntry, progress: CallProgress) -> CallSettled:
         """Return how a request ended. Raises `CodeModeProtocolError` when the host itself broke a rule."""
@@ -226,9 +247,7 @@ class _ToolCall:
             await calls.begun(begun)
         try:
             output = await guarded(entry, run_tool(tool, given, context, calls.threads, self._call_id))
-            if isinstance(output, ToolResult):
-                output = await unwrapped_output(entry, output)
-            text = await self._written(output)
+            text = self._told_of(await self._written(output))
             if self._pipeline is not None:
                 text = await self._pipeline.after(self._edited or checked, text)
         except InterruptRequested as pause:
@@ -238,16 +257,30 @@ class _ToolCall:
         outcome = Fulfilled(text) if calls.sidecar is None else await fulfilled(text, calls.sidecar)
         return CallSettled(entry.id, outcome, calls.now_ms())
 
-    async def _written(self, output: Any) -> str | None:
-        if Content.exist:
-            output = await self._calls.content.taken(output)
+    async def _written(self, output: Any) -> OutputText:
         try:
-            return await self._checked_output(output)
-        except UnreadOutput:
-            read = read_output(self._tool, output, self._policy, self._calls.threads, self._call_id)
-        return await self._checked_output(await guarded(self._entry, read))
+            if isinstance(output, ToolResult):
+                output = await unwrapped_output(self._entry, output)
+            if Content.exist:
+                output = await self._calls.content.taken(output)
+            try:
+                return await self._checked_output(output)
+            except UnreadOutput:
+                read = read_output(self._tool, output, self._policy, self._calls.threads, self._call_id)
+            return await self._checked_output(await guarded(self._entry, read))
+        except CodeModeSerializationError as error:
+            raise note_made(error, self._tool) from error.__cause__
 
-    def _checked_output(self, output: Any) -> Awaitable[str | None]:
+    def _told_of(self, written: OutputText) -> str | None:
+        """Return the text of an output, and tell the log and the surface what it misses of its schema."""
+        if written.problems:
+            hides = self._pipeline is not None and self._pipeline.judges_outputs
+            problems = unquoted_problems(written.problems, self._tool, "output") if hides else written.problems
+            log_mismatch(warning := mismatch_warning(self._tool.name, problems))
+            self._calls.warn(warning)
+        return written.text
+
+    def _checked_output(self, output: Any) -> Awaitable[OutputText]:
         check = output_text(self._tool, output, self._policy)
         return check if self._pipeline is None else self._pipeline.unquoted("output", check)
 

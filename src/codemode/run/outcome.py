@@ -136,7 +136,8 @@ class RunOutcome:
     A program that is "resting" has come to none of these yet: ``rest`` goes on with it. ``output`` is what a program
     that writes items has written since its outcome before.
     ``trace`` is there when the outer call asks for one or a hook listens, and after every pause and failure of a
-    program that was begun. ``warnings`` say what was cut of the value, and what was wrong before it ran. An outcome
+    program that was begun. ``warnings`` say what was cut of the value, and what was wrong before it ran,
+    ``output_warnings`` which outputs of tools were passed on though they miss their schemas. An outcome
     that was recorded and comes back is a run of which nothing more is known: ``is_replayed``, without trace, without
     calls unless it is an error, and without console unless the profile cuts results. ``ended_calls`` are the calls of
     tools and fetches that have ended, as they were noted. ``abandoned`` are calls that the
@@ -158,6 +159,7 @@ class RunOutcome:
     trace: Trace | None = None
     is_replayed: bool = False
     warnings: tuple[str, ...] = ()
+    output_warnings: tuple[str, ...] = ()
     abandoned: tuple[DetachedCall, ...] = ()
     began_at_ms: float | None = None
     output: Sequence[OutputItem] = ()

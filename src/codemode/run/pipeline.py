@@ -54,6 +54,11 @@ class CallPipeline:
         """True when an input may come to another one than its program gave."""
         return self._hooks.before is not None
 
+    @property
+    def judges_outputs(self) -> bool:
+        """True when an output may come to another one than its tool gave."""
+        return self._hooks.after is not None
+
     async def unquoted(self, side: Literal["input", "output"], check: Awaitable[ResultT]) -> ResultT:
         """Await the check of a value. What it says of one that a hook has yet to judge quotes nothing of it."""
         if (self._hooks.before if side == "input" else self._hooks.after) is None:

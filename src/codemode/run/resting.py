@@ -278,7 +278,9 @@ class RestingExecution(Execution):
             runner.keep_worker()
             output_bytes = sum(utf8_length(one.text) for one in written)
             rest = AtRest(stop, self.pending, self, output_bytes)
-            return RunOutcome("resting", *self._record, warnings=self._warnings, output=output, rest=rest)
+            told = self._told_beside
+            self._output_warnings.clear()  # they are told once
+            return RunOutcome("resting", *self._record, output=output, rest=rest, **told)
         machine.ledger.progress = self._progress
         self._is_over = True
         await self._close()

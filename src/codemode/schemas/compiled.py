@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol, TypeAlias, TypedDict
 
 from ..cached_property import cached_property
 from ..data.json_shape import holds_more_values_than, weigh
-from ..data.narrowing import is_array, is_object
+from ..data.narrowing import is_array, is_object, list_or_empty, mapping_or_empty
 from ..data.references import resolve_reference
 from ..dataclass import dataclass
 from ..host import steps
@@ -30,6 +30,8 @@ TOO_DEEP: Problem = {"path": "", "message": "nests too deeply to be checked"}
 TOO_MUCH: Problem = {"path": "", "message": "is too large or too intricate to be checked"}
 _MAX_MESSAGE_CHARACTERS = 200
 _LARGE_TEXT = 1 << 16
+_MAX_ALTERNATIVES = 64
+_KINDS = {"properties": "object", "additionalProperties": "object", "items": "array", "prefixItems": "array"}
 
 
 class SchemaMismatch(Exception):  # noqa: N818 - never leaves this package
@@ -107,7 +109,11 @@ names of the JSON Schema. "unknown": code of the author's may convert anything.
 
 
 class CompiledSchema(Protocol):
-    """A schema that is ready for use. One that says its `Conversion` has an attribute ``conversion``."""
+    """A schema that is ready for use. One that says its `Conversion` has an attribute ``conversion``.
+
+    One that hides parts of values has a method ``as_it_came(value)`` too, which gives an output that misses the schema
+    without these, and a list of more problems.
+    """
 
     @property
     def json_schema(self) -> JsonSchema:
@@ -136,6 +142,21 @@ def takes_object(schema: JsonSchema) -> bool:
     if not is_object(target):
         return False
     return target.get("type") == "object" or "properties" in target
+
+
+def declares_container(schema: JsonSchema) -> bool:
+    """Tell whether a schema is of objects or arrays, perhaps of null, and of nothing else."""
+    pending, found = [resolve_reference(schema, schema)], set[str]()
+    for _ in range(_MAX_ALTERNATIVES):
+        if not pending:
+            break
+        one = mapping_or_empty(pending.pop())
+        named = one.get("type")
+        found |= {kind for kind in (list_or_empty(named) or [named]) if isinstance(kind, str)}
+        found |= {kind for key, kind in _KINDS.items() if key in one and named is None}
+        for keyword in ("anyOf", "oneOf", "allOf"):
+            pending += [resolve_reference(inner, schema) for inner in list_or_empty(one.get(keyword))]
+    return not pending and bool(found - {"null"}) and found <= {"object", "array", "null"}
 
 
 # --- wording ---

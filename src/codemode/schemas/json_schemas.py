@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from decimal import Decimal
 from itertools import islice
 from typing import Any, cast
 
@@ -38,6 +40,7 @@ from .undeclared_dialect import with_dialect
 _OTHER_DRAFT = "it does not fit the draft that it names, and is read as the draft that it fits"
 # In these a name for a place is written otherwise than in the newest.
 _OLDER = ("http://json-schema.org/draft-07/schema#", "http://json-schema.org/draft-04/schema#")
+_MAX_DECIMALS = 10_000
 _MAX_SHOWN_REFERENCES = _MAX_SHOWN_DEFAULTS = 4
 
 
@@ -92,8 +95,20 @@ class DictSchema:
             return value
         plain = json.loads(encode_json(value, what=what))
         problems = self._problems(plain)
-        if problems:
+        if problems and self._problems(plain := self._with_numbers(value, plain)):
             raise SchemaMismatch(problems)
+        return plain
+
+    def _with_numbers(self, value: Any, plain: Any) -> Any:
+        """Return the JSON form of a value with its decimals as numbers where the schema wants these, and no text."""
+        try:
+            found = self._document.failures(plain, _MAX_DECIMALS)
+        except (RecursionError, UnknownReference, OverflowError, TooMuchWork):
+            return plain
+        for failure in found:
+            wanted = failure.rule if is_array(failure.rule) else [failure.rule]
+            if failure.rule_name == "type" and {"number", "integer"}.intersection(map(str, wanted)):
+                plain = _with_number(value, plain, failure.path)
         return plain
 
     def located(self, value: Any, most: int) -> list[tuple[tuple[str | int, ...], str]]:
@@ -136,6 +151,18 @@ class DictSchema:
             return [{"path": "", "message": "holds a number too large to be checked"}]
         except TooMuchWork:
             return [TOO_MUCH]
+
+
+def _with_number(value: Any, plain: Any, path: list[str | int]) -> Any:
+    """Return plain JSON with a number in place of the text of a decimal; what is no decimal stays."""
+    if not path:
+        if not isinstance(value, Decimal) or not value.is_finite():
+            return plain
+        return int(value) if value == value.to_integral_value() else float(value)
+    step, *rest = path
+    with suppress(KeyError, IndexError, TypeError):
+        plain[step] = _with_number(value[step], plain[step], rest)
+    return plain
 
 
 def _drop_refused_defaults(schema: Any, document: Document) -> list[str]:

@@ -17,6 +17,7 @@ from .compiled import (
     ValidatedInput,
     plain_copy,
 )
+from .lenient_outputs import LenientReader
 from .patterns import refusal_of
 from .type_guards import GuardedValidator
 from .type_patterns import Refuse, raise_refusal
@@ -46,6 +47,7 @@ class TypeSchema:
             # The adapter's own methods would only hand on, in Python.
             self._validator = GuardedValidator(adapter, refuse)
             self._serializer = PieceSerializer(adapter)
+            self._refuse = refuse
             self._core_schema: Any = adapter.core_schema
         except SchemaError as error:
             raise refusal_of(error) from error
@@ -80,6 +82,14 @@ class TypeSchema:
         except TooMuchWork:
             raise SchemaMismatch([TOO_MUCH]) from None
         return self._serializer.to_python(instance, round_trip=False)
+
+    def as_it_came(self, value: Any) -> tuple[Any, list[Problem]]:
+        """Return an output that misses the type, without the fields that it excludes, and where its code fails."""
+        return self._lenient.read(value)
+
+    @cached_property
+    def _lenient(self) -> LenientReader:
+        return LenientReader(self._core_schema, self._refuse)
 
     def instance_of(self, value: Any) -> Any:
         """Return the instance that plain JSON stands for. Raises `SchemaMismatch`."""

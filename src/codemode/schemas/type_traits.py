@@ -138,7 +138,7 @@ def _converts(rules: dict[str, Any]) -> bool:
     settings = {**rules, **config} if is_object(config) else rules
     if any(settings.get(name) for name in _CONVERTING):
         return True
-    fields = _named(rules["fields"]) if kind in _WITH_FIELDS else []
+    fields = named_fields(rules["fields"]) if kind in _WITH_FIELDS else []
     return any(is_array(field.get("validation_alias")) for _, field in fields)  # of several names
 
 
@@ -156,7 +156,10 @@ def hiding_keys(core_schema: Any) -> frozenset[str] | None:
             return None
         schema = definitions[schema["schema_ref"]] if kind == "definition-ref" else schema["schema"]
     return frozenset(
-        key for name, field in _named(schema["fields"]) if _hides(field, definitions) for key in _keys(name, field)
+        key
+        for name, field in named_fields(schema["fields"])
+        if _hides(field, definitions)
+        for key in keys_of(name, field)
     )
 
 
@@ -166,12 +169,13 @@ def field_keys(core_schema: Any) -> frozenset[str]:
         key
         for rules in _parts(core_schema)
         if rules.get("type") in _WITH_FIELDS
-        for name, field in _named(rules["fields"])
-        for key in _keys(name, field)
+        for name, field in named_fields(rules["fields"])
+        for key in keys_of(name, field)
     )
 
 
-def _named(fields: Any) -> list[tuple[str, dict[str, Any]]]:
+def named_fields(fields: Any) -> list[tuple[str, dict[str, Any]]]:
+    """Return the fields of a model, a data class or a typed dict, by their names."""
     if is_object(fields):
         return list(fields.items())
     return [(field["name"], field) for field in fields]
@@ -205,7 +209,8 @@ def _is_own(function: Any) -> bool:
     return str(getattr(function, "__module__", "")).split(".")[0] in _OWN_MODULES
 
 
-def _keys(name: str, field: dict[str, Any]) -> Iterator[str]:
+def keys_of(name: str, field: dict[str, Any]) -> Iterator[str]:
+    """Yield the keys under which a field may be given: its name, and the first key of each alias."""
     yield name
     for alias in (field.get("validation_alias"), field.get("serialization_alias")):
         # One key, a path of keys, or several of these: the first key of each stands at the top.

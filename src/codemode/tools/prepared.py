@@ -5,18 +5,20 @@ Also what is said of a tool that failed: one wording for whoever finds it out.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Any, Final
 
 from ..cached_property import cached_property
-from ..errors import HOST_TOOL_ERROR, CodeModeError, CodeModeToolError
+from ..errors import HOST_TOOL_ERROR, CodeModeError, CodeModeSerializationError, CodeModeToolError
 from ..schemas.compiled import (
     CompiledSchema,
     Conversion,
     JsonSchema,
+    Problem,
     SchemaMismatch,
     ValidatedInput,
+    declares_container,
     plain_input,
     takes_object,
 )
@@ -61,6 +63,7 @@ class PreparedTool:
         self.input_examples = tool.input_examples
         self.to_model_output = tool.to_model_output
         self.annotations = tool.annotations
+        self.output_validation = tool.output_validation
         self.metadata = tool.metadata
         self._parameters = tool.input_schema if isinstance(tool.input_schema, Parameters) else None
         self._schemas = tool.schemas
@@ -156,6 +159,34 @@ class PreparedTool:
         except _failures() as error:
             raise tool_failed(self.name, error) from error
 
+    def read_output(self, value: Any) -> tuple[Any, list[Problem]]:
+        """Return what is to be written of what the tool returned, as its schema has it, and nothing else.
+
+        Where it misses the schema it is as it came, without what the schema excludes, beside what it misses.
+        """
+        if self._output is None:
+            return value, []
+        try:
+            return self._output.validate_output(value, f'Output of tool "{self.name}"'), []
+        except SchemaMismatch as mismatch:
+            problems, failed = mismatch.problems, None
+        except _failures() as error:
+            if isinstance(error, CodeModeError) and not isinstance(error, CodeModeSerializationError):
+                raise
+            problems, failed = list[Problem](), error  # whoever writes the value says where it cannot be written
+        as_it_came: Callable[[Any], tuple[Any, list[Problem]]] | None = getattr(self._output, "as_it_came", None)
+        if as_it_came is not None:
+            value, more = as_it_came(value)
+            problems += more
+        if not problems and failed is not None and not _is_about_writing(failed):
+            problems.append({"path": "", "message": f"its type fails on it: {type(failed).__name__}"})
+        return value, problems
+
+    @property
+    def declares_container(self) -> bool:
+        """Whether the tool says that it gives an object or an array, and no text."""
+        return self._output is not None and declares_container(self._output.json_schema)
+
     @cached_property
     def _input(self) -> CompiledSchema | None:
         return self._schemas.input
@@ -207,10 +238,29 @@ def wrong_value(name: str, side: Mode, mismatch: SchemaMismatch) -> CodeModeTool
     return error
 
 
+def mismatch_warning(name: str, problems: Iterable[Problem]) -> str:
+    """Return what is said of an output that misses its schema, or cannot be written whole, and is passed on."""
+    lines = [f"{one['path'] or 'value'}: {one['message']}" for one in problems]
+    return f"the output of tool {name!r} misses its schema and is passed on as it came: {'; '.join(lines)}"
+
+
+def note_made(error: CodeModeError, tool: PreparedTool) -> CodeModeError:
+    """Add to an error about an output that the call was made. Returns the error."""
+    is_harmless = tool.annotations.get("readOnlyHint") is True
+    more = "the call was made" if is_harmless else "the call was made and must not be repeated"
+    error.message = f"{error.message.rstrip('.')}; {more}."
+    error.args = (error.message,)
+    return error
+
+
 def _failures() -> tuple[type[BaseException], ...]:
     from ..host.cancellation import FAILURES  # late: a tool is made without asyncio
 
     return FAILURES
+
+
+def _is_about_writing(error: BaseException) -> bool:
+    return isinstance(error, CodeModeSerializationError) or type(error).__name__ == "PydanticSerializationError"
 
 
 def _with_two_arguments(function: Callable[..., Any]) -> Callable[[Any, ToolCallContext], Any]:

@@ -5,16 +5,21 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, overload
 
 from ..data.narrowing import is_listing
 from ..dataclass import dataclass
-from ..options.checked_fields import WrongTypeError, mapping_or_none, string_or_none
+from ..options.checked_fields import WrongTypeError, mapping_or_none, one_of, string_or_none
 from ..schemas.patterns import are_foreign, foreign_patterns
 from .context import ToolCallContext
 from .names import check_is_name
 from .parameters import NOTHING, FunctionDescription, describe_function
 from .tool_schemas import InferredOutput, ToolSchemas, admitted
+
+if TYPE_CHECKING:
+    from ..options.parts import OutputValidation
+
+_validation = one_of(None, "warn", "strict")
 
 ToolFunction: TypeAlias = Callable[[], Any] | Callable[[Any], Any] | Callable[[Any, ToolCallContext], Any]
 """Takes the validated input and the context, the input alone, or nothing. Type checkers learn what a lambda takes."""
@@ -28,7 +33,8 @@ class Tool:
     take the input alone or nothing; None declares a tool that cannot be executed. Sync functions run in a thread.
     A schema is a JSON Schema dict or any type a pydantic ``TypeAdapter`` takes; ``execute`` then gets an instance.
     ``needs_approval`` is a bool or ``(input, context) -> bool``, sync or async. ``metadata`` is what surfaces read,
-    each under a key of its own.
+    each under a key of its own. ``output_validation`` says what becomes of an output that misses its schema, "warn" or
+    "strict"; None does as ``execution_policy.output_validation`` says.
     Raises `ValueError` for an impossible name and for values of a wrong type.
     """
 
@@ -42,6 +48,7 @@ class Tool:
     to_model_output: Callable[..., Any] | None
     annotations: Mapping[str, Any]
     metadata: Mapping[str, Any]
+    output_validation: OutputValidation | None
     is_foreign: ClassVar[bool] = False  # of a framework or server: nobody here can mend its schemas
     is_gated_elsewhere: ClassVar[bool] = False  # by a framework, which may ask a person about any call of it
     schemas: ClassVar[ToolSchemas]  # each tool has its own, and it is no field
@@ -59,6 +66,7 @@ class Tool:
         to_model_output: Callable[[Any], Any] | None = None,
         annotations: Mapping[str, Any] | None = None,
         metadata: Mapping[str, Any] | None = None,
+        output_validation: OutputValidation | None = None,
     ) -> None:
         name = check_is_name(name)
         _check_callable(name, "execute", execute)
@@ -83,6 +91,7 @@ class Tool:
             "to_model_output": to_model_output,
             "annotations": dict(annotations or {}),
             "metadata": dict(metadata or {}),
+            "output_validation": _validation(output_validation, f"output_validation of tool {name!r}"),
         }
         for field_name, value in values.items():
             object.__setattr__(self, field_name, value)
@@ -145,6 +154,7 @@ def tool(
     to_model_output: Callable[[Any], Any] | None = None,
     annotations: Mapping[str, Any] | None = None,
     metadata: Mapping[str, Any] | None = None,
+    output_validation: OutputValidation | None = None,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 
 

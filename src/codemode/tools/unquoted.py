@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from typing import Any, cast
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from ..data.narrowing import is_array, mapping_or_empty
 from ..errors import HOST_TOOL_ERROR, CodeModeError, CodeModeSerializationError, CodeModeToolError
@@ -46,9 +46,13 @@ def _reworded(error: Exception, tool: PreparedTool, side: Mode) -> CodeModeError
     problems: Any = error.details.get("problems") if isinstance(error, CodeModeToolError) else None
     if not is_array(problems):
         return _failed(tool, error)
+    return wrong_value(tool.name, side, SchemaMismatch(unquoted_problems(problems, tool, side)))
+
+
+def unquoted_problems(problems: Iterable[Problem], tool: PreparedTool, side: Mode) -> list[Problem]:
+    """Return what a value breaks in words that hold nothing of it."""
     names = set(_names(tool.input_json_schema if side == "input" else tool.output_json_schema))
-    told = unique(_unquoted(cast("Problem", problem), names) for problem in problems)
-    return wrong_value(tool.name, side, SchemaMismatch(told))
+    return unique(_unquoted(problem, names) for problem in problems)
 
 
 def _failed(tool: PreparedTool, error: Exception) -> CodeModeError:

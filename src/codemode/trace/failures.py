@@ -32,6 +32,11 @@ def log_repaired_schema(side: str, name: str, notes: Iterable[str]) -> None:
     )
 
 
+def log_mismatch(warning: str) -> None:
+    """Log that an output misses its schema."""
+    TOOLS.warning("%s", warning)
+
+
 def log_left_out(error: Exception) -> None:
     """Log that programs go without a tool of a framework or server."""
     TOOLS.warning("a tool is left out, for no program could call it: %s", error)

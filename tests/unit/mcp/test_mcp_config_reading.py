@@ -178,6 +178,7 @@ def test_our_keys_of_a_server_and_their_defaults_at_the_top():
         "maxConcurrencyPerProgram": 2,
         "idleMs": 1_000,
         "sharing": "session",
+        "outputValidation": "strict",
         "approvalWaitMs": 0,
         "auth": {"clientId": "${ID}", "scopes": ["a"]},
     }
@@ -195,6 +196,7 @@ def test_our_keys_of_a_server_and_their_defaults_at_the_top():
     assert (a.timeout_ms, a.connect_timeout_ms, a.max_concurrency, a.idle_ms) == (5_000, 1_000, 3, 1_000)
     assert (a.max_concurrency_per_program, a.calls_per_program) == (2, 2)
     assert (a.sharing, a.pin, a.approval_wait_ms) == ("session", "block", 0)
+    assert (a.output_validation, c.output_validation) == ("strict", "warn")
     assert a.auth == {"clientId": "me", "scopes": ("a",)}
     assert (b.approval, b.timeout_ms, b.secrets) == ("writes", 7_000, ("ab",))
     assert c.timeout_ms == 5_000

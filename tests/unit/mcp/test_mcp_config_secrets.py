@@ -206,6 +206,7 @@ WHOLE: dict[str, Any] = {
             "codemode": {
                 "approval": {"*": "never", "a": "always"}, "tools": {"allow": ["a"], "deny": ["b"]}, "timeoutMs": 5,
                 "connectTimeoutMs": 5, "maxConcurrency": 5, "idleMs": 500, "sharing": "user", "pin": "off",
+                "outputValidation": "strict",
                 "approvalWaitMs": 5, "secrets": ["A"], "auth": {"clientId": "c", "scopes": ["s"], "callbackPort": 80},
             },
         },

@@ -100,6 +100,7 @@ SHARED: Mapping[str, Check] = {
     "idleMs": checks.whole(100, checks.LONGEST_MS),
     "sharing": checks.choice(("user", "session", "shared")),
     "pin": checks.choice(("off", "warn", "block")),
+    "outputValidation": checks.choice(("warn", "strict")),
     "approvalWaitMs": checks.whole(0, checks.LONGEST_MS),
     "secrets": checks.names,
 }
@@ -149,7 +150,7 @@ TOP: Mapping[str, Check] = {
     "clients": _clients,
 }
 
-_BESIDE = ("approval", "approvalWaitMs", "sharing", "pin", "passThrough", "toolName")
+_BESIDE = ("approval", "approvalWaitMs", "sharing", "pin", "outputValidation", "passThrough", "toolName")
 """Keys of ours that no client has: where one stands outside ``codemode``, somebody believes that it counts."""
 
 

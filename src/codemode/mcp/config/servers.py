@@ -22,6 +22,7 @@ _FIELDS = {
     "idleMs": "idle_ms",
     "sharing": "sharing",
     "pin": "pin",
+    "outputValidation": "output_validation",
     "approvalWaitMs": "approval_wait_ms",
 }
 

@@ -68,6 +68,7 @@ class ServerConfig:
     idle_ms: int = 600_000
     sharing: Sharing | None = None
     pin: Pinning = "warn"
+    output_validation: Literal["warn", "strict"] = "warn"
     approval_wait_ms: int | None = None
     auth: Mapping[str, Any] = field(default_factory=dict[str, Any])
     secrets: tuple[str, ...] = ()

@@ -43,6 +43,7 @@ _OWN = frozenset(
         "max_concurrency_per_program",
         "idle_ms",
         "pin",
+        "output_validation",
         "approval_wait_ms",
         "secrets",
     ]

@@ -95,6 +95,7 @@ def _offered(config: ServerConfig, tool: types.Tool, hooks: UpstreamHooks, call:
             needs_approval=rule if isinstance(rule, bool) else needs_approval,
             annotations={} if said is None else said.model_dump(mode="json", by_alias=True, exclude_none=True),
             metadata={"mcp": tool, "observed": observed},
+            output_validation=config.output_validation,
         )
 
     return made

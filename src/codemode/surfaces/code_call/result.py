@@ -78,7 +78,7 @@ def told(outcome: RunOutcome, most: int | None, script: str = "") -> Any:
     result.trace = outcome.trace
     if outcome.console:
         result["logs"] = [{"level": line.level, "message": line.text} for line in outcome.console]
-    warnings = [*outcome.warnings, *([] if error is None else _calls_of(error))]
+    warnings = [*outcome.warnings, *outcome.output_warnings, *([] if error is None else _calls_of(error))]
     if outcome.returned_nothing and (said := no_result_text(outcome, script, shows_console=False)):
         warnings.append(said)
     if warnings:

@@ -165,7 +165,8 @@ class Words:
         if one is not None and outcome is not None:
             called, rests, counts = self._called(one, outcome), one.rests, _counts_of(one, outcome)
         told = telemetry_of(self._counts.visible, by_source, called, rests, counts)
-        warnings = [*notes, *(() if outcome is None else outcome.warnings)]
+        said = () if outcome is None else (*outcome.warnings, *outcome.output_warnings)
+        warnings = [*notes, *said]
         return {**told, "warnings": warnings} if warnings else told
 
     def _called(self, one: WaitingRun, outcome: RunOutcome) -> list[str]:

@@ -154,14 +154,8 @@ class Runs:
     ) -> Any:
         if outcome.interrupt is not None:
             return outcome.interrupt
-        if outcome.error is None and not (
-            outcome.abandoned
-            or outcome.returned_nothing
-            or outcome.warnings
-            or notes
-            or capabilities
-            or isinstance(view, RunView)
-        ):
+        says_more = outcome.abandoned or outcome.returned_nothing or outcome.warnings or outcome.output_warnings
+        if outcome.error is None and not (says_more or notes or capabilities or isinstance(view, RunView)):
             return response_of(outcome, ())
         policy = self._usual.execution_policy if outcome.error is None else self._policy(limits)
         said = [*diagnostics_of(outcome, policy), *notes]

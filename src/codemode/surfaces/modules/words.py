@@ -42,7 +42,11 @@ _KINDS: Mapping[str, tuple[str, str, str]] = {
         "Go on without this call, and do not try it again: somebody has decided against it.",
     ),
     "approval_required": (TOOL_CALL, "APPROVAL_REQUIRED", "Tell the user that somebody must approve this call first."),
-    "output": (TOOL_CALL, "INVALID_OUTPUT", "Go on without this tool: what it gives is not what it promises."),
+    "output": (
+        TOOL_CALL,
+        "INVALID_OUTPUT",
+        "Go on without this result: the call was made, and it cannot be read.",
+    ),
     "execution": (TOOL_CALL, FAILED, "Change the call as the message says."),
 }
 _RAISED_HINTS: Mapping[str, str] = {

@@ -1,0 +1,196 @@
+"""Read what a tool returned where it misses its declared type: as it came, without what the type never shows."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, cast
+
+from ..data.narrowing import is_array, is_mapping, is_object
+from ..host import steps
+from ..host.steps import TooMuchWork
+from .compiled import Problem, path_text
+from .type_guards import GuardedValidator
+from .type_patterns import Refuse
+from .type_pieces import PieceSerializer
+from .type_traits import keys_of, named_fields
+
+_MAX_DEPTH = 32
+_ANYTHING = {"type": "any"}
+_WRAPPERS = frozenset(
+    {"default", "nullable", "function-before", "function-after", "function-wrap", "definitions", "model", "dataclass"}
+)
+_WITH_FIELDS = frozenset({"model-fields", "dataclass-args", "typed-dict"})
+_SEQUENCES = (list, tuple, set, frozenset)
+_LISTS = frozenset({"list", "set", "frozenset", "generator"})
+
+
+class _Place(NamedTuple):
+    """Where a part of the value stands, and the list of what the author's own code does not take."""
+
+    path: tuple[Any, ...]
+    failures: list[Problem]
+
+    def inside(self, step: Any) -> _Place:
+        return _Place((*self.path, step), self.failures)
+
+    def note(self, error: Exception) -> None:
+        steps = [one if isinstance(one, int) else str(one) for one in self.path]
+        self.failures.append({"path": path_text(steps), "message": f"its type fails on it: {type(error).__name__}"})
+
+
+class _Part:
+    """A part of a type as pydantic's adapters are: with a validator, and the schema that it is made of."""
+
+    def __init__(self, core_schema: Any) -> None:
+        from pydantic_core import SchemaSerializer, SchemaValidator
+
+        self.core_schema = core_schema
+        self.validator = SchemaValidator(core_schema)
+        self.serializer = SchemaSerializer(core_schema)
+
+
+class LenientReader:
+    """Reads outputs of one type part by part: a part that fits comes out as the type has it, any other as it came.
+
+    A field that the type excludes from its JSON is left out wherever it stands.
+    """
+
+    def __init__(self, core_schema: Any, refuse: Refuse) -> None:
+        has_definitions = core_schema["type"] == "definitions"
+        self._definitions: list[Any] = core_schema["definitions"] if has_definitions else []
+        self._named = {one["ref"]: one for one in self._definitions}
+        self._root: Any = core_schema["schema"] if has_definitions else core_schema
+        self._refuse = refuse
+        self._converters: dict[int, Callable[[Any], Any]] = {}
+
+    def read(self, value: Any) -> tuple[Any, list[Problem]]:
+        """Return what is to be written as JSON, and where the author's own code fails."""
+        place = _Place((), [])
+        return self._part(self._root, value, place), place.failures
+
+    def _part(self, schema: Any, value: Any, place: _Place) -> Any:
+        from pydantic import ValidationError
+
+        steps.take()
+        if len(place.path) > _MAX_DEPTH:
+            return value
+        try:
+            return self._converter(schema)(value)
+        except (ValidationError, TooMuchWork):
+            return self._inside(schema, value, place)
+        except Exception as error:  # noqa: BLE001 - it is the author's code
+            read = self._inside(schema, value, place)
+            if read is value:
+                place.note(error)
+            return read
+
+    def _converter(self, schema: Any) -> Callable[[Any], Any]:
+        convert = self._converters.get(id(schema))
+        if convert is None:
+            whole: Any = {"type": "definitions", "schema": schema, "definitions": self._definitions}
+            part = _Part(whole if self._definitions else schema)
+            validate, write = GuardedValidator(part, self._refuse).validate, PieceSerializer(part).to_python
+            convert = self._converters[id(schema)] = lambda value: write(validate(value), round_trip=False)
+        return convert
+
+    def _inside(self, schema: Any, value: Any, place: _Place) -> Any:
+        """Return a value that misses this part of the type, with its own parts read."""
+        inner = self._opened(schema)
+        kind = inner.get("type")
+        if kind in ("union", "tagged-union"):
+            return self._of_union(inner, value, place)
+        if kind in _WITH_FIELDS and (held := _held_by(value)) is not None:
+            return self._fields(inner, held, place)
+        if kind == "dict" and is_mapping(value):
+            item: Any = inner.get("values_schema", _ANYTHING)
+            return {key: self._part(item, one, place.inside(key)) for key, one in value.items()}
+        if isinstance(value, _SEQUENCES) and (kind in _LISTS or kind == "tuple"):
+            return self._items(inner, [*cast("Iterable[Any]", value)], place)
+        return cast("Any", value)
+
+    def _opened(self, schema: Any) -> dict[str, Any]:
+        for _ in range(_MAX_DEPTH):
+            if schema.get("type") == "definition-ref":
+                schema = self._named.get(schema["schema_ref"], _ANYTHING)
+            elif schema.get("type") in _WRAPPERS and is_object(schema.get("schema")):
+                schema = schema["schema"]
+            elif schema.get("type") in ("json-or-python", "lax-or-strict"):
+                schema = schema.get("python_schema") or schema.get("lax_schema") or _ANYTHING
+            else:
+                break
+        return schema
+
+    def _of_union(self, union: Mapping[str, Any], value: Any, place: _Place) -> Any:
+        """Read the value as the first branch of its kind does, without what any branch excludes."""
+        alike = [one for one in _branches(union) if self._is_alike(self._opened(one), value)]
+        if not alike:
+            return value
+        read = self._inside(alike[0], value, place)
+        if is_object(read):
+            hidden = {key for one in alike for key in _excluded(self._opened(one))}
+            return {key: one for key, one in read.items() if key not in hidden}
+        return read
+
+    def _is_alike(self, schema: Mapping[str, Any], value: Any) -> bool:
+        kind = schema.get("type")
+        if kind in ("union", "tagged-union"):
+            return True
+        if kind in _WITH_FIELDS:
+            return _held_by(value) is not None
+        if is_mapping(value):
+            return kind == "dict"
+        return isinstance(value, _SEQUENCES) and (kind in _LISTS or kind == "tuple")
+
+    def _fields(self, schema: Mapping[str, Any], value: Mapping[Any, Any], place: _Place) -> dict[Any, Any]:
+        fields = {key: field for name, field in named_fields(schema["fields"]) for key in keys_of(name, field)}
+        hidden = _excluded(schema)
+        return {
+            key: self._part(fields[key]["schema"], one, place.inside(key)) if key in fields else one
+            for key, one in value.items()
+            if key not in hidden and not _is_left_out(fields.get(key), one)
+        }
+
+    def _items(self, schema: Mapping[str, Any], items: list[Any], place: _Place) -> list[Any]:
+        each: Any = schema.get("items_schema", _ANYTHING)
+        of_rest = each if not is_array(each) else each[-1] if each and "variadic_item_index" in schema else _ANYTHING
+        positions: list[Any] = each if is_array(each) else []
+        return [
+            self._part(positions[at] if at < len(positions) else of_rest, one, place.inside(at))
+            for at, one in enumerate(items)
+        ]
+
+
+def _branches(union: Mapping[str, Any]) -> list[Any]:
+    """Return the schemas of the branches of a union, which may come with labels."""
+    given: Any = union["choices"]
+    listed: list[Any] = [*given.values()] if is_mapping(given) else given
+    return [cast("tuple[Any, str]", one)[0] if isinstance(one, tuple) else one for one in listed]
+
+
+def _excluded(schema: Mapping[str, Any]) -> set[str]:
+    if schema.get("type") not in _WITH_FIELDS:
+        return set()
+    fields = named_fields(schema["fields"])
+    return {key for name, field in fields if field.get("serialization_exclude") for key in keys_of(name, field)}
+
+
+def _held_by(value: Any) -> Mapping[Any, Any] | None:
+    """Return the fields of a mapping, a model or a data class, without what its own class never shows."""
+    if is_mapping(value):
+        return value
+    kind = cast("type[Any]", type(value))
+    if hasattr(kind, "__pydantic_fields__") and hasattr(kind, "model_dump"):
+        return value.model_dump(warnings=False)
+    if dataclasses.is_dataclass(kind):
+        return {one.name: getattr(value, one.name, None) for one in dataclasses.fields(kind)}
+    return None
+
+
+def _is_left_out(field: Mapping[str, Any] | None, value: Any) -> bool:
+    """Tell whether a field leaves this value of it out. What cannot be told is left out."""
+    decide = None if field is None else field.get("serialization_exclude_if")
+    try:
+        return decide is not None and bool(decide(value))
+    except Exception:  # noqa: BLE001 - it is the author's code
+        return True
