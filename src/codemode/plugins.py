@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from .tools.names import ImpossibleNameError, can_be_called, check_name
     from .tools.prepared import PreparedTool, prepared
     from .tools.selection import Places, Selection, not_among_the_tools, places
-    from .tools.tool_schemas import Compile, FrameworkSchema
+    from .tools.tool_schemas import Compile, FrameworkSchema, InferredOutput
     from .trace.failures import log_left_out
     from .workers.given_pools import check_pool
 
@@ -88,6 +88,7 @@ __all__ = [
     "DictSchema",
     "FrameworkSchema",
     "ImpossibleNameError",
+    "InferredOutput",
     "JsonSchema",
     "LatePlace",
     "Listing",
@@ -216,7 +217,7 @@ _LATE = {
     "tools.names": "ImpossibleNameError can_be_called check_name",
     "tools.prepared": "PreparedTool prepared",
     "tools.selection": "Places Selection not_among_the_tools places",
-    "tools.tool_schemas": "Compile FrameworkSchema",
+    "tools.tool_schemas": "Compile FrameworkSchema InferredOutput",
     "trace.failures": "log_left_out",
     "workers.given_pools": "check_pool",
 }

@@ -133,6 +133,8 @@ def _output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy, **kno
             output, left_out = readable_part(output)
         except ValueError:
             raise error from None
+    if tool.output_json_schema is not None and not problems:
+        output, problems = tool.read_output(output)
     for path, reason in left_out[:MAX_PROBLEMS]:
         problems.append({"path": path.removeprefix("."), "message": reason})
     return OutputText(encode_json(output, **limits), problems)

@@ -26,13 +26,17 @@ _LISTS = frozenset({"list", "set", "frozenset", "generator"})
 
 
 class _Place(NamedTuple):
-    """Where a part of the value stands, and the list of what the author's own code does not take."""
+    """Where a part of the value stands, and the list of what the author's own code does not take.
+
+    ``converts`` False leaves every part as it came.
+    """
 
     path: tuple[Any, ...]
     failures: list[Problem]
+    converts: bool
 
     def inside(self, step: Any) -> _Place:
-        return _Place((*self.path, step), self.failures)
+        return _Place((*self.path, step), self.failures, self.converts)
 
     def note(self, error: Exception) -> None:
         steps = [one if isinstance(one, int) else str(one) for one in self.path]
@@ -66,8 +70,12 @@ class LenientReader:
 
     def read(self, value: Any) -> tuple[Any, list[Problem]]:
         """Return what is to be written as JSON, and where the author's own code fails."""
-        place = _Place((), [])
+        place = _Place((), [], converts=True)
         return self._part(self._root, value, place), place.failures
+
+    def without_excluded(self, value: Any) -> Any:
+        """Return plain JSON without the fields that the type excludes."""
+        return self._part(self._root, value, _Place((), [], converts=False))
 
     def _part(self, schema: Any, value: Any, place: _Place) -> Any:
         from pydantic import ValidationError
@@ -75,6 +83,8 @@ class LenientReader:
         steps.take()
         if len(place.path) > _MAX_DEPTH:
             return value
+        if not place.converts:
+            return self._inside(schema, value, place)
         try:
             return self._converter(schema)(value)
         except (ValidationError, TooMuchWork):

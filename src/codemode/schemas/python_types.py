@@ -23,7 +23,16 @@ from .type_guards import GuardedValidator
 from .type_patterns import Refuse, raise_refusal
 from .type_pieces import PieceSerializer, is_same
 from .type_problems import type_problems
-from .type_traits import field_keys, hiding_keys, may_convert, may_give_once, read_again, rewind, varies
+from .type_traits import (
+    excludes_fields,
+    field_keys,
+    hiding_keys,
+    may_convert,
+    may_give_once,
+    read_again,
+    rewind,
+    varies,
+)
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -86,6 +95,15 @@ class TypeSchema:
     def as_it_came(self, value: Any) -> tuple[Any, list[Problem]]:
         """Return an output that misses the type, without the fields that it excludes, and where its code fails."""
         return self._lenient.read(value)
+
+    def without_excluded(self, value: Any) -> Any:
+        """Return plain JSON without the fields that the type excludes."""
+        return self._lenient.without_excluded(value)
+
+    @cached_property
+    def excludes_fields(self) -> bool:
+        """Whether the type has fields that are no part of its JSON."""
+        return excludes_fields(self._core_schema)
 
     @cached_property
     def _lenient(self) -> LenientReader:

@@ -174,6 +174,11 @@ def field_keys(core_schema: Any) -> frozenset[str]:
     )
 
 
+def excludes_fields(core_schema: Any) -> bool:
+    """Tell whether a type, or one in it, has fields that are no part of its JSON."""
+    return any(rules.get("serialization_exclude") for rules in _parts(core_schema))
+
+
 def named_fields(fields: Any) -> list[tuple[str, dict[str, Any]]]:
     """Return the fields of a model, a data class or a typed dict, by their names."""
     if is_object(fields):

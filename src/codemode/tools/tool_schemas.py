@@ -149,17 +149,18 @@ def compiled(schema: Any, mode: Mode, tool_name: str, *, is_foreign: bool) -> Co
         return schema.compiled(partial(compiled, mode=mode, tool_name=tool_name, is_foreign=is_foreign))
     if plain := _plain(schema, mode):
         return plain
-    if isinstance(schema, InferredOutput):
-        try:
-            return _type(schema.annotation, mode)
-        except ValueError:
-            # The author annotated for readers, not for us: a type that is not JSON is no mistake.
-            return None
 
     def refuse(error: PatternRefused) -> None:
         if not is_foreign:
             raise error
         _warn(mode, tool_name, str(error))
+
+    if isinstance(schema, InferredOutput):
+        try:
+            return _type(schema.annotation, mode, refuse)
+        except ValueError:
+            # The author annotated for readers, not for us: a type that is not JSON is no mistake.
+            return None
 
     try:
         if schema is None:

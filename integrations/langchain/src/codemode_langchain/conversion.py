@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -17,8 +16,8 @@ from langchain_core.tools import BaseTool, ToolException
 from langchain_core.tools import Tool as SingleInputTool
 from pydantic import BaseModel
 
-from codemode import CodeModeError, CodeModeToolError, Tool, ToolCallContext, ToolResult
-from codemode.plugins import Compile, CompiledSchema, FrameworkSchema, ValidatedInput, cached_property, prepared
+from codemode import CodeModeToolError, Tool, ToolCallContext, ToolResult
+from codemode.plugins import Compile, CompiledSchema, FrameworkSchema, InferredOutput, cached_property
 
 from .arguments import Arguments, ArgumentsSchema, without_settings
 from .content import taken
@@ -56,53 +55,18 @@ class _Input(FrameworkSchema):
         return cast("CompiledSchema | None", self._made)  # of an input nothing asks to check an output
 
 
-class _Output(FrameworkSchema):
-    """What a tool says it returns: shown to the model and never enforced, for middleware may answer in its place."""
-
-    def __init__(self, declared: Any) -> None:
-        self._declared = declared
-        self._made: _ShownOutput | None = None
-
-    def compiled(self, compiled: Compile) -> CompiledSchema | None:
-        if self._made is None and (described := compiled(self._declared)) is not None:
-            self._made = _ShownOutput(described)
-        return self._made
-
-
-class _ShownOutput:
-    def __init__(self, described: CompiledSchema) -> None:
-        self._described = described
-        self.json_schema = described.json_schema
-        self.varies = False
-
-    def validate_input(self, value: Any) -> ValidatedInput:
-        """Refuse: an output is no input."""
-        raise NotImplementedError
-
-    def validate_output(self, value: Any, what: str) -> Any:
-        """Write a value as its declared type does; as it is when it is of another type."""
-        try:
-            value = self._described.validate_output(value, what)
-        except CodeModeError as error:
-            if not isinstance(error, CodeModeToolError):
-                raise
-        except (Exception, SystemExit, GeneratorExit, asyncio.CancelledError):  # noqa: BLE001 - it is not enforced
-            return _plain(value)
-        return _plain(value)
-
-
 def convert(tool: BaseTool, execute: Callable[..., Any], needs_approval: NeedsApproval = False) -> LangChainTool:
     """Describe a LangChain tool; ``execute(arguments, context)`` is called with its `Arguments`."""
-    declared = _declared_output(tool)
     return LangChainTool(
         tool.name,
         execute=execute,
         description=tool.description,
         input_schema=_Input(tool),
-        output_schema=None if declared is None else _Output(declared),
+        output_schema=_declared_output(tool),
         needs_approval=needs_approval,
         annotations=annotations_of(tool),
         metadata=_metadata_of(tool),
+        output_validation="warn",  # middleware may answer in place of the tool
     )
 
 
@@ -244,7 +208,9 @@ def _says(message: ToolMessage, content: Any) -> bool:
 
 
 def _json_or(value: Any, otherwise: Any) -> Any:
-    """Keep what can be written as JSON, by pydantic if need be; give the text that LangChain made of anything else."""
+    """Keep what can be written as JSON, at least in part; give the text that LangChain made of anything else."""
+    if isinstance(value, Mapping | list | tuple | set | frozenset | bytes):
+        return cast("Any", value)
     try:
         json.dumps(_plain(value))
     except (TypeError, ValueError, RecursionError):
@@ -282,15 +248,11 @@ def _without_title(schema: Any) -> dict[str, Any]:
 
 
 def _declared_output(tool: BaseTool) -> Any:
-    """Return what a server, or the function behind a tool, says that it gives, if it can be described."""
-    declared = declared_output(tool) if is_of_server(tool) else _annotated_output(tool)
-    if declared is None:
-        return None
-    try:
-        prepared(Tool("output", execute=None, output_schema=declared)).compile()
-    except ValueError:
-        return None
-    return declared
+    """Return what a server, or the function behind a tool, says that it gives."""
+    if is_of_server(tool):
+        return declared_output(tool)
+    annotated = _annotated_output(tool)
+    return None if annotated is None else InferredOutput(annotated)
 
 
 def _annotated_output(tool: BaseTool) -> Any:

@@ -101,8 +101,11 @@ def value_of(output: Any, *, is_of_server: bool) -> Any:
     text of a server's tool too.
     """
     parts = current.get()
-    placed = output if parts is None else places_for(output, parts, content_of)
-    return to_jsonable_python(_texts(placed, is_of_server), by_alias=True, fallback=str)
+    placed = _texts(output if parts is None else places_for(output, parts, content_of), is_of_server)
+    try:
+        return to_jsonable_python(placed, by_alias=True, fallback=str)
+    except ValueError:  # bytes that are no text, or a circle: the core reads what it can
+        return placed
 
 
 def _texts(output: Any, is_of_server: bool) -> Any:

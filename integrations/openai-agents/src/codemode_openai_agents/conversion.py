@@ -16,8 +16,7 @@ from codemode.plugins import (
     CompiledSchema,
     FrameworkSchema,
     ImpossibleNameError,
-    JsonSchema,
-    ValidatedInput,
+    InferredOutput,
     check_name,
     log_left_out,
     prepared,
@@ -86,9 +85,10 @@ def convert(
         execute=execute or _executing(tool.name),
         description=tool.description,
         input_schema=with_content_schemas(_input_schema(tool)),
-        output_schema=_shown_output(declared or _declared_output(tool)),
+        output_schema=_Output(declared or _declared_output(tool)),
         needs_approval=needs_approval,
         annotations=annotations_of(tool),
+        output_validation="warn",  # the SDK checks no outputs
     )
     prepared(made).compile()
     return made
@@ -163,19 +163,10 @@ def _function(tool: FunctionTool) -> Callable[..., Any] | None:
 
 def _declared_output(tool: FunctionTool) -> Any:
     """Return what a tool, or the function behind it, says that it gives."""
-    return tool.output_json_schema or (None if is_of_server(tool) else _annotated_output(tool))
-
-
-def _shown_output(declared: Any) -> FrameworkSchema | None:
-    """Return a declared output for the model's eyes, if it can be described."""
-    if declared is None:
-        return None
-    try:
-        shown = _ShownOutput(declared)
-        prepared(ProgramTool("output", execute=None, output_schema=shown)).compile()
-    except ValueError:
-        return None
-    return shown
+    if tool.output_json_schema or is_of_server(tool):
+        return tool.output_json_schema
+    annotated = _annotated_output(tool)
+    return None if annotated is None else InferredOutput(annotated)
 
 
 def _annotated_output(tool: FunctionTool) -> Any:
@@ -191,24 +182,14 @@ def _annotated_output(tool: FunctionTool) -> Any:
     return declared
 
 
-class _ShownOutput(FrameworkSchema):
-    """A declared output for the model's eyes: the SDK does not check outputs, so neither do we."""
+class _Output(FrameworkSchema):
+    """What a tool says that it gives, with content in place of the SDK's own."""
 
     def __init__(self, declared: Any) -> None:
         self._declared = declared
 
     def compiled(self, compiled: Compile) -> CompiledSchema | None:
         described = compiled(self._declared)
-        return None if described is None else _Unchecked(with_content_schemas(described.json_schema))
-
-
-class _Unchecked:
-    def __init__(self, json_schema: JsonSchema) -> None:
-        self.json_schema = json_schema
-        self.varies = False
-
-    def validate_input(self, value: Any) -> ValidatedInput:
-        raise NotImplementedError
-
-    def validate_output(self, value: Any, what: str) -> Any:  # noqa: ARG002 - as the other kinds have it
-        return value
+        if described is None or (shown := with_content_schemas(described.json_schema)) == described.json_schema:
+            return described
+        return compiled(shown)

@@ -18,9 +18,9 @@ from codemode import CodeModeToolError, ExecutionPolicy, ToolCallContext
 from codemode.plugins import Compile, CompiledSchema, FrameworkSchema, ValidatedInput, plain_copy
 
 from .content import with_content_schemas, with_objects
-from .exact_outputs import exact_schema
+from .exact_outputs import Output, exact_schema, excluding_type
 from .failures import told
-from .hidden_tools import HiddenTool, ShownOutput, annotations_of, metadata_of
+from .hidden_tools import HiddenTool, annotations_of, metadata_of
 from .nested import NestedCalls
 from .shown_values import shown_arguments
 from .turns import SharedTurns
@@ -37,12 +37,14 @@ def convert(tool: Tool[Any]) -> codemode.Tool:
     ``context`` of the codeMode call is its `RunContext` or its deps. ``requires_approval`` is the core's approval.
     """
     definition = tool.tool_def
+    declared = definition.return_schema
     return HiddenTool(
         definition.name,
         execute=partial(_execute, tool),
         description=definition.description or "",
         input_schema=_InputSchema(tool),
-        output_schema=ShownOutput(exact_schema(definition.return_schema, tool.function)),
+        output_schema=Output(exact_schema(declared, tool.function), excluding_type(declared, tool.function)),
+        output_validation="warn",  # the framework checks no outputs
         needs_approval=tool.requires_approval,
         annotations=annotations_of(definition),
         metadata=metadata_of(definition),

@@ -15,6 +15,8 @@ from pydantic import TypeAdapter
 from pydantic_ai.messages import ToolReturn
 from pydantic_ai.tools import GenerateToolJsonSchema
 
+from codemode.plugins import Compile, CompiledSchema, FrameworkSchema, InferredOutput, TypeSchema, ValidatedInput
+
 _MODE: Any = "serialization"
 # What leaves fields out as it writes, and adds none.
 _LEAVES_OUT = ("include-exclude-sequence", "include-exclude-dict")
@@ -61,6 +63,7 @@ class _Known:
     classes: list[weakref.ref[type]]
 
 
+_excluding: weakref.WeakKeyDictionary[Callable[..., Any], Any] = weakref.WeakKeyDictionary()
 _known: weakref.WeakKeyDictionary[Callable[..., Any], _Known] = weakref.WeakKeyDictionary()
 
 
@@ -79,6 +82,51 @@ def exact_schema(declared: dict[str, Any] | None, function: Callable[..., Any] |
         return declared
     is_same = known.declared == declared and all(cls is not None and _is_last(cls) for cls in _alive(known))
     return known.exact if is_same else declared
+
+
+def excluding_type(declared: Any, function: Callable[..., Any] | None) -> Any:
+    """Return the type that a function returns where fields of it are no part of its JSON, else None."""
+    if function is None or not (isinstance(declared, dict) and ("properties" in declared or "$defs" in declared)):
+        return None
+    try:
+        if function not in _excluding:
+            made = TypeSchema(returned := _return_type(function), "output")
+            _excluding[function] = returned if made.excludes_fields else None
+        return _excluding[function]
+    except Exception:  # noqa: BLE001 - annotations may hold anything, and a callable may be of a kind that is not kept
+        return None
+
+
+class Output(FrameworkSchema):
+    """What a tool says that it gives, without the fields that the type behind it excludes."""
+
+    def __init__(self, declared: Any, excluding: Any) -> None:
+        self._declared = declared
+        self._excluding = excluding
+
+    def compiled(self, compiled: Compile) -> CompiledSchema | None:
+        described = compiled(self._declared)
+        if described is None or self._excluding is None:
+            return described
+        typed = compiled(InferredOutput(self._excluding))
+        return _WithoutExcluded(described, typed) if isinstance(typed, TypeSchema) else described
+
+
+class _WithoutExcluded:
+    def __init__(self, described: CompiledSchema, typed: TypeSchema) -> None:
+        self._described = described
+        self._typed = typed
+        self.json_schema = described.json_schema
+        self.varies = False
+
+    def validate_input(self, value: Any) -> ValidatedInput:
+        raise NotImplementedError
+
+    def validate_output(self, value: Any, what: str) -> Any:
+        return self._described.validate_output(self._typed.without_excluded(value), what)
+
+    def as_it_came(self, value: Any) -> tuple[Any, list[Any]]:
+        return self._typed.without_excluded(value), []
 
 
 def _alive(known: _Known) -> list[type | None]:

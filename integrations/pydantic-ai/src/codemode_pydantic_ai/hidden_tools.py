@@ -15,18 +15,13 @@ from pydantic_ai.toolsets import ToolsetTool
 
 from codemode import Tool, ToolCallContext
 from codemode.plugins import (
-    Compile,
-    CompiledSchema,
-    FrameworkSchema,
-    JsonSchema,
-    ValidatedInput,
     can_be_called,
     forkable_lock,
     prepared,
 )
 
 from .content import with_content_schemas
-from .exact_outputs import exact_schema
+from .exact_outputs import Output, exact_schema, excluding_type
 from .framework_internals import function_of
 
 _STAY_NATIVE_KINDS = ("tool-search", "capability-load")
@@ -42,30 +37,6 @@ class HiddenTool(Tool):
 
     is_foreign = True
     is_gated_elsewhere = True
-
-
-class ShownOutput(FrameworkSchema):
-    """A declared output for the model's eyes: the framework does not check outputs, so neither do we."""
-
-    def __init__(self, declared: Any) -> None:
-        self._declared = declared
-
-    def compiled(self, compiled: Compile) -> CompiledSchema | None:
-        """Return what takes any value: a direct call of the tool would have passed too."""
-        described = compiled(self._declared)
-        return None if described is None else _Unchecked(described.json_schema)
-
-
-class _Unchecked:
-    def __init__(self, json_schema: JsonSchema) -> None:
-        self.json_schema = json_schema
-        self.varies = False
-
-    def validate_input(self, value: Any) -> ValidatedInput:
-        raise NotImplementedError
-
-    def validate_output(self, value: Any, what: str) -> Any:  # noqa: ARG002 - as the other kinds have it
-        return value
 
 
 def stays_native(definition: ToolDefinition, ctx: RunContext[Any]) -> bool:
@@ -101,13 +72,13 @@ class CompiledTools(Generic[MadeT]):
         return await asyncio.to_thread(self._of, tools)
 
     def _of(self, tools: Mapping[str, ToolsetTool[Any]]) -> MadeT:
-        outputs = {name: _output_schema(tool) for name, tool in tools.items()}
-        said = [[name, outputs[name], *_said(tool.tool_def)] for name, tool in tools.items()]
+        outputs = {name: (_output_schema(tool), _excluding(tool)) for name, tool in tools.items()}
+        said = [[name, *outputs[name], *_said(tool.tool_def)] for name, tool in tools.items()]
         key = json.dumps(said, sort_keys=True, default=str)
         made, newest = self._known(key)
         if made is None:
             made = self._make(
-                {name: _hidden(name, tool.tool_def, outputs[name]) for name, tool in tools.items()}, newest
+                {name: _hidden(name, tool.tool_def, *outputs[name]) for name, tool in tools.items()}, newest
             )
             with self._lock:
                 self._made[key] = made
@@ -148,13 +119,14 @@ def metadata_of(definition: ToolDefinition) -> dict[str, Any]:
     return {key: metadata[key] for key in _METADATA_KEYS if key in metadata}
 
 
-def _hidden(name: str, definition: ToolDefinition, output_schema: dict[str, Any] | None) -> Tool:
+def _hidden(name: str, definition: ToolDefinition, output_schema: dict[str, Any] | None, excluding: Any) -> Tool:
     tool = HiddenTool(
         definition.name,
         execute=partial(_execute, name),
         description=definition.description or "",
         input_schema=with_content_schemas(definition.parameters_json_schema),
-        output_schema=ShownOutput(with_content_schemas(output_schema)),
+        output_schema=Output(with_content_schemas(output_schema), excluding),
+        output_validation="warn",  # the framework checks no outputs
         annotations=annotations_of(definition),
         metadata=metadata_of(definition),
     )
@@ -174,6 +146,10 @@ def _hidden(name: str, definition: ToolDefinition, output_schema: dict[str, Any]
 
 async def _execute(name: str, arguments: Any, context: ToolCallContext) -> Any:
     return await context.context.call(name, arguments, context)
+
+
+def _excluding(tool: ToolsetTool[Any]) -> Any:
+    return excluding_type(tool.tool_def.return_schema, function_of(tool))
 
 
 def _output_schema(tool: ToolsetTool[Any]) -> dict[str, Any] | None:

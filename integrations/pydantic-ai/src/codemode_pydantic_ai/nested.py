@@ -223,7 +223,10 @@ class NestedCalls:
             value = list(islice(cast("Iterator[Any]", given), most + 1)) if isinstance(given, GeneratorType) else given
             value = taken(value)
             refuse_too_many(value, most, f"the output of tool {name!r}")
-            return tool_return_ta.dump_python(value, mode="json", by_alias=True)
+            try:
+                return tool_return_ta.dump_python(value, mode="json", by_alias=True)
+            except ValueError:  # a part of it cannot be written: the core reads the others
+                return value
 
         return await run_check(weigh(given, LARGE_CHARACTERS), write)
 
