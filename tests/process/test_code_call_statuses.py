@@ -45,7 +45,7 @@ TOOLS = [
     Tool("stock.take", execute=refuse),
     Tool("books/ledger/close", execute=fail),
     Tool("hang", execute=hang),
-    Tool("broken", execute=lambda value: "text", output_schema={"type": "integer"}),
+    Tool("broken", execute=lambda value: "text", output_schema={"type": "integer"}, output_validation="strict"),
     Tool("asks", execute=lambda value: "done", needs_approval=True),
 ]
 

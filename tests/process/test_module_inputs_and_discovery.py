@@ -57,7 +57,7 @@ def test_none_and_an_empty_object_are_the_same_to_a_tool_that_takes_either(name:
     assert gives(f"[await hub.{name}(), await hub.{name}({{}})]") == [{"got": filled}] * 2
 
 
-@pytest.mark.parametrize("name", ["absent", "empty", "broken"])
+@pytest.mark.parametrize("name", ["absent", "empty"])
 def test_what_says_nothing_of_its_input_takes_anything(name: str):
     given = '[null, 3, "text", [1], {"a": 1}]'
     assert gives(f"await Promise.all({given}.map((one) => hub.{name}(one)))") == [

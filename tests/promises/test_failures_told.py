@@ -103,7 +103,10 @@ HIDDEN = {
         {},
     ),
     "validator": (Tool("t", execute=lambda _: 1, input_schema=Picky), {}),
-    "output validator": (Tool("t", execute=lambda _: {"n": 1}, output_schema=Picky), {}),
+    "output validator": (
+        Tool("t", execute=lambda _: {"n": 1}, output_schema=Picky, output_validation="strict"),
+        {},
+    ),
     "serialiser": (Tool("t", execute=lambda _: Strange(), output_schema=Strange), {}),
     "needs_approval": (Tool("t", execute=lambda _: 1, needs_approval=broken), {}),
     "callback": (
@@ -143,11 +146,13 @@ def test_a_validator_that_raises_what_ends_tasks_or_programs_has_failed(raised, 
         rest: str
 
     taking = Tool("t", execute=lambda _: 1, input_schema=Rows)
-    giving = Tool("t", execute=lambda _: {"rows": [1], "rest": "x" * size}, output_schema=Rows)
-    for one in (taking, giving):
-        told = run_code_mode_sync(CATCH % f"tools.t({{ rows: [1], rest: 'x'.repeat({size}) }})", [one])
-        assert told[:2] == ["Error", "the tool failed"]
-    assert [record.exc_info[0] for record in logged(caplog)] == [raised] * 2
+    given = {"execute": lambda _: {"rows": [1], "rest": "x" * size}, "output_schema": Rows}
+    strict, giving = Tool("t", **given, output_validation="strict"), Tool("t", **given)
+    call = f"tools.t({{ rows: [1], rest: 'x'.repeat({size}) }})"
+    for one in (taking, strict):
+        assert run_code_mode_sync(CATCH % call, [one])[:2] == ["Error", "the tool failed"]
+    assert run_code_mode_sync(f"return (await {call}).rows", [giving]) == [1]
+    assert [record.exc_info[0] for record in logged(caplog) if record.exc_info] == [raised] * 3
 
 
 def test_an_output_whose_writing_raises_is_a_failed_call(caplog):

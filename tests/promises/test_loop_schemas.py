@@ -259,9 +259,11 @@ def test_loop_recursive_types_end(kind, within):
     with pytest.raises(CodeModeToolError):
         run_code_mode_sync(f"return await tools.walk({json.dumps(deep)})", [one])
     assert run_code_mode_sync(f"return await tools.walk({json.dumps(within(nested(6, 1)))})", [one]) == "walked"
-    given = Tool("give", execute=lambda _: deep, output_schema=kind)
+    strict = Tool("give", execute=lambda _: deep, output_schema=kind, output_validation="strict")
     with pytest.raises(CodeModeToolError):
-        run_code_mode_sync("return await tools.give()", [given])
+        run_code_mode_sync("return await tools.give()", [strict])
+    given = Tool("give", execute=lambda _: deep, output_schema=kind)
+    assert run_code_mode_sync("return await tools.give()", [given]) == deep
 
 
 @pytest.mark.parametrize(

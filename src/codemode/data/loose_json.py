@@ -65,7 +65,7 @@ def readable_part(value: Any) -> tuple[Any, list[tuple[str, str]]]:
     found = reading.of(value, "", ())
     if found is _UNREADABLE or not reading.parts:
         raise ValueError("nothing of it can be written as JSON")
-    return found, reading.problems
+    return found, [(path.removeprefix("."), reason) for path, reason in reading.problems]
 
 
 class _Reading:
@@ -92,11 +92,13 @@ class _Reading:
         return self._leaf(value, path)
 
     def _leaf(self, value: Any, path: str) -> Any:
+        from ..host.cancellation import FAILURES
+
         if isinstance(value, int) and is_long_integer(value):
             return self._unreadable(path, f"more than {MAX_INT_DIGITS} digits")
         try:
             text = encode_loosely(value)
-        except Exception:  # noqa: BLE001 - serialisers are the tool author's code
+        except FAILURES:  # serialisers are the tool author's code
             if isinstance(value, bytes | bytearray | memoryview):
                 self.parts += 1
                 self.problems.append((path, "bytes that are no text, written as base64"))
@@ -116,11 +118,17 @@ def _members(value: Any) -> Mapping[Any, Any] | None:
         return cast("Mapping[Any, Any]", value)
     kind = cast("type[Any]", type(value))
     fields: Mapping[str, Any] | None = getattr(kind, "__pydantic_fields__", None)
-    if (fields is None and not dataclasses.is_dataclass(kind)) or _is_encodable(value):
+    if (fields is None and not dataclasses.is_dataclass(kind)) or _is_encodable(value) or _writes_itself(kind):
         return None
     names = [one.name for one in dataclasses.fields(kind)] if fields is None else fields
     shown = [one for one in names if fields is None or not getattr(fields[one], "exclude", None)]
     return {one: getattr(value, one, None) for one in shown}
+
+
+def _writes_itself(kind: type[Any]) -> bool:
+    """Tell whether a model has serialisers of its own, which may hide something."""
+    own = getattr(kind, "__pydantic_decorators__", None)
+    return bool(getattr(own, "model_serializers", None) or getattr(own, "field_serializers", None))
 
 
 def _is_key(key: Any) -> bool:
@@ -141,8 +149,10 @@ def _children(item: Any) -> list[tuple[str, Any]] | None:
 
 
 def _is_encodable(item: Any) -> bool:
+    from ..host.cancellation import FAILURES
+
     try:
         encode_loosely(item)
-    except Exception:  # noqa: BLE001 - serialisers are the tool author's code
+    except FAILURES:  # serialisers are the tool author's code
         return False
     return True

@@ -21,13 +21,14 @@ from ..data.json_values import (
 from ..data.loose_json import readable_part
 from ..data.narrowing import is_array, is_object
 from ..data.plain_json import runs_of
-from ..errors import CodeModeProtocolError, CodeModeSerializationError
+from ..errors import CodeModeError, CodeModeProtocolError, CodeModeSerializationError
+from ..host.cancellation import FAILURES
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..options.parts import ExecutionPolicy
 from ..protocol.ledger import Fulfilled, LedgerEntry
 from ..protocol.sidecar import Sidecar
 from ..schemas.compiled import MAX_PROBLEMS, Problem
-from ..tools.prepared import PreparedTool
+from ..tools.prepared import PreparedTool, ReadOutput
 from ..tools.unread_outputs import refuse_iterators
 from .allowed_input import CheckedInput, input_to_run, shown_of
 
@@ -77,10 +78,15 @@ def _note_reason(error: CodeModeSerializationError, reason: str) -> None:
 
 
 class OutputText(NamedTuple):
-    """What a tool returned, as JSON, and what it misses of its schema, or could not be written; None is undefined."""
+    """What a tool returned, as JSON; None is undefined.
+
+    ``problems`` are what it misses of its schema and what of it cannot be written, ``failure`` what the code of its
+    type has raised.
+    """
 
     text: str | None
     problems: Sequence[Problem] = ()
+    failure: BaseException | None = None
 
 
 async def output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy) -> OutputText:
@@ -114,44 +120,44 @@ def _large_output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy)
 
 def _output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy, **known: Any) -> OutputText:
     """Write an output; ``known`` is its weight, or its runs."""
-    what, is_strict = _of_output(tool), (tool.output_validation or policy.output_validation) == "strict"
-    problems: list[Problem] = []
+    what = _of_output(tool)
+    limits: dict[str, Any] = {"max_bytes": policy.max_tool_output_bytes, "max_values": policy.max_values, "what": what}
     if tool.output_json_schema is not None:
         if policy.max_values < LARGE_CHARACTERS:
             refuse_too_many(output, policy.max_values, what)
-        if is_strict:
-            output, known = tool.validate_output(output), {}
-        else:
-            (output, problems), known = _read_output(tool, output, policy), {}
-    limits: dict[str, Any] = {"max_bytes": policy.max_tool_output_bytes, "max_values": policy.max_values, "what": what}
+        known = {}
+    if (tool.output_validation or policy.output_validation) == "strict":
+        return OutputText(encode_json(tool.validate_output(output), **limits, **known))
+    read = _read_output(tool, output, policy)
     try:
-        return OutputText(encode_json(output, **limits, **known), problems)
-    except CodeModeSerializationError as error:
-        if is_strict or _LIMITS & error.details.keys():
+        return OutputText(encode_json(read.value, **limits, **known), read.problems, read.failure)
+    except FAILURES as error:  # serialisers are the tool author's code
+        is_ours = isinstance(error, CodeModeError)
+        if is_ours and (_LIMITS & error.details.keys() or not isinstance(error, CodeModeSerializationError)):
             raise
         try:
-            output, left_out = readable_part(output)
+            value, left_out = readable_part(read.value)
         except ValueError:
-            raise error from None
-    if tool.output_json_schema is not None and not problems:
-        output, problems = tool.read_output(output)
-    for path, reason in left_out[:MAX_PROBLEMS]:
-        problems.append({"path": path.removeprefix("."), "message": reason})
-    return OutputText(encode_json(output, **limits), problems)
+            if is_ours:
+                raise error from read.failure or error.__cause__
+            raise CodeModeSerializationError(f"{what} is not JSON: writing it failed") from error
+    problems = read.problems or tool.read_output(value).problems
+    lost: list[Problem] = [{"path": path, "message": reason} for path, reason in left_out[:MAX_PROBLEMS]]
+    return OutputText(encode_json(value, **limits), [*problems, *lost], read.failure)
 
 
-def _read_output(tool: PreparedTool, output: Any, policy: ExecutionPolicy) -> tuple[Any, list[Problem]]:
+def _read_output(tool: PreparedTool, output: Any, policy: ExecutionPolicy) -> ReadOutput:
     """Return an output as its schema has it, else as it came: a text that is JSON as what it stands for."""
-    read, problems = tool.read_output(output)
-    if problems and isinstance(output, str) and tool.declares_container and len(output) <= policy.max_tool_output_bytes:
-        try:
-            check_values(output, policy.max_values, _of_output(tool))
-            parsed = decode_json(output)
-        except (ValueError, CodeModeSerializationError):
-            return read, problems
-        if is_object(parsed) or is_array(parsed):
-            return tool.read_output(parsed)
-    return read, problems
+    read = tool.read_output(output)
+    is_text = isinstance(output, str) and len(output) <= policy.max_tool_output_bytes
+    if not (read.problems and is_text and tool.declares_container):
+        return read
+    try:
+        check_values(output, policy.max_values, _of_output(tool))
+        parsed = decode_json(output)
+    except (ValueError, CodeModeSerializationError):
+        return read
+    return tool.read_output(parsed) if is_object(parsed) or is_array(parsed) else read
 
 
 async def fulfilled(text: str | None, sidecar: Sidecar) -> Fulfilled:

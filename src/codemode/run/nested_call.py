@@ -31,7 +31,7 @@ from ..tools.running import read_output, run_tool
 from ..tools.tool_result import ToolResult
 from ..tools.unquoted import unquoted_problems
 from ..tools.unread_outputs import UnreadOutput
-from ..trace.failures import log_mismatch
+from ..trace.failures import log_mismatch, log_tool_failure
 from .allowed_input import CheckedInput
 from .call_content import CallContent
 from .call_values import (
@@ -273,6 +273,8 @@ class _ToolCall:
 
     def _told_of(self, written: OutputText) -> str | None:
         """Return the text of an output, and tell the log and the surface what it misses of its schema."""
+        if written.failure is not None:
+            log_tool_failure(f"the output type of tool {self._tool.name!r} fails", written.failure)
         if written.problems:
             hides = self._pipeline is not None and self._pipeline.judges_outputs
             problems = unquoted_problems(written.problems, self._tool, "output") if hides else written.problems

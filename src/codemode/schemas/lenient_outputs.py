@@ -38,7 +38,7 @@ class _Place(NamedTuple):
     def inside(self, step: Any) -> _Place:
         return _Place((*self.path, step), self.failures, self.converts)
 
-    def note(self, error: Exception) -> None:
+    def note(self, error: BaseException) -> None:
         steps = [one if isinstance(one, int) else str(one) for one in self.path]
         self.failures.append({"path": path_text(steps), "message": f"its type fails on it: {type(error).__name__}"})
 
@@ -80,6 +80,8 @@ class LenientReader:
     def _part(self, schema: Any, value: Any, place: _Place) -> Any:
         from pydantic import ValidationError
 
+        from ..host.cancellation import FAILURES
+
         steps.take()
         if len(place.path) > _MAX_DEPTH:
             return value
@@ -87,9 +89,11 @@ class LenientReader:
             return self._inside(schema, value, place)
         try:
             return self._converter(schema)(value)
-        except (ValidationError, TooMuchWork):
+        except ValidationError:
             return self._inside(schema, value, place)
-        except Exception as error:  # noqa: BLE001 - it is the author's code
+        except TooMuchWork:  # which each part would take again
+            return self._inside(schema, value, place._replace(converts=False))
+        except FAILURES as error:  # it is the author's code
             read = self._inside(schema, value, place)
             if read is value:
                 place.note(error)
@@ -187,11 +191,16 @@ def _excluded(schema: Mapping[str, Any]) -> set[str]:
 
 def _held_by(value: Any) -> Mapping[Any, Any] | None:
     """Return the fields of a mapping, a model or a data class, without what its own class never shows."""
+    from ..host.cancellation import FAILURES
+
     if is_mapping(value):
         return value
     kind = cast("type[Any]", type(value))
     if hasattr(kind, "__pydantic_fields__") and hasattr(kind, "model_dump"):
-        return value.model_dump(warnings=False)
+        try:
+            return value.model_dump(warnings=False)
+        except FAILURES:  # its own code does not write it
+            return None
     if dataclasses.is_dataclass(kind):
         return {one.name: getattr(value, one.name, None) for one in dataclasses.fields(kind)}
     return None
@@ -199,8 +208,10 @@ def _held_by(value: Any) -> Mapping[Any, Any] | None:
 
 def _is_left_out(field: Mapping[str, Any] | None, value: Any) -> bool:
     """Tell whether a field leaves this value of it out. What cannot be told is left out."""
+    from ..host.cancellation import FAILURES
+
     decide = None if field is None else field.get("serialization_exclude_if")
     try:
         return decide is not None and bool(decide(value))
-    except Exception:  # noqa: BLE001 - it is the author's code
+    except FAILURES:
         return True

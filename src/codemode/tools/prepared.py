@@ -5,9 +5,9 @@ Also what is said of a tool that failed: one wording for whoever finds it out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ..cached_property import cached_property
 from ..errors import HOST_TOOL_ERROR, CodeModeError, CodeModeSerializationError, CodeModeToolError
@@ -46,6 +46,14 @@ def prepared(tool: Tool) -> PreparedTool:
     if made is None:
         made = kept["_prepared"] = PreparedTool(tool)
     return made
+
+
+class ReadOutput(NamedTuple):
+    """An output as it is passed on, what it misses of its schema, and what the author's own code raised about it."""
+
+    value: Any
+    problems: Sequence[Problem] = ()
+    failure: BaseException | None = None
 
 
 class PreparedTool:
@@ -159,28 +167,30 @@ class PreparedTool:
         except _failures() as error:
             raise tool_failed(self.name, error) from error
 
-    def read_output(self, value: Any) -> tuple[Any, list[Problem]]:
-        """Return what is to be written of what the tool returned, as its schema has it, and nothing else.
+    def read_output(self, value: Any) -> ReadOutput:
+        """Return what is to be written of what the tool returned, as its schema has it.
 
         Where it misses the schema it is as it came, without what the schema excludes, beside what it misses.
         """
         if self._output is None:
-            return value, []
+            return ReadOutput(value)
+        failure: BaseException | None = None
+        problems: list[Problem] = []
         try:
-            return self._output.validate_output(value, f'Output of tool "{self.name}"'), []
+            return ReadOutput(self._output.validate_output(value, f'Output of tool "{self.name}"'))
         except SchemaMismatch as mismatch:
-            problems, failed = mismatch.problems, None
+            problems = mismatch.problems
+        except CodeModeSerializationError:
+            pass  # whoever writes the value says where it cannot be written
         except _failures() as error:
-            if isinstance(error, CodeModeError) and not isinstance(error, CodeModeSerializationError):
+            if isinstance(error, CodeModeError):
                 raise
-            problems, failed = list[Problem](), error  # whoever writes the value says where it cannot be written
+            failure = error
         as_it_came: Callable[[Any], tuple[Any, list[Problem]]] | None = getattr(self._output, "as_it_came", None)
         if as_it_came is not None:
             value, more = as_it_came(value)
-            problems += more
-        if not problems and failed is not None and not _is_about_writing(failed):
-            problems.append({"path": "", "message": f"its type fails on it: {type(failed).__name__}"})
-        return value, problems
+            problems = [*problems, *more]
+        return ReadOutput(value, problems, failure)
 
     @property
     def declares_container(self) -> bool:
@@ -257,10 +267,6 @@ def _failures() -> tuple[type[BaseException], ...]:
     from ..host.cancellation import FAILURES  # late: a tool is made without asyncio
 
     return FAILURES
-
-
-def _is_about_writing(error: BaseException) -> bool:
-    return isinstance(error, CodeModeSerializationError) or type(error).__name__ == "PydanticSerializationError"
 
 
 def _with_two_arguments(function: Callable[..., Any]) -> Callable[[Any, ToolCallContext], Any]:
