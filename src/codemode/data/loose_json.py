@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping
+import os
+from collections import UserList, deque
+from collections.abc import Iterable, Iterator, Mapping, MappingView
 from typing import Any, cast
 
 from ..host import steps
@@ -14,6 +16,7 @@ from .plain_json import MAX_DEPTH
 
 _MAX_READ_DEPTH = 100
 _UNREADABLE: Any = object()
+_COLLECTIONS = (list, tuple, set, frozenset, deque, UserList, MappingView)
 _LOOSE = json.JSONEncoder(separators=(",", ":"))
 
 
@@ -24,7 +27,12 @@ def encode_loosely(value: Any) -> str:
     except TypeError:
         from pydantic_core import to_jsonable_python
 
-        return encode_in_pieces(_LOOSE, to_jsonable_python(value))
+        return encode_in_pieces(_LOOSE, to_jsonable_python(value, fallback=_path_text))
+
+
+def _path_text(value: Any) -> str:
+    """Return the text of a path of any kind, of which pydantic knows one. Raises `TypeError`."""
+    return os.fsdecode(cast("str | bytes", os.fspath(value)))
 
 
 def why_not_json(value: Any, error: Exception) -> str:
@@ -85,8 +93,8 @@ class _Reading:
         if (members := _members(value)) is not None:
             read = {key: self.of(one, path + _step(key), inside) for key, one in members.items() if _is_key(key)}
             return {key: one for key, one in read.items() if one is not _UNREADABLE}
-        if isinstance(value, list | tuple | set | frozenset):
-            items = enumerate(cast("list[Any]", value))
+        if isinstance(value, _COLLECTIONS):
+            items = enumerate(cast("Iterable[Any]", value))
             read_items = [self.of(one, f"{path}[{at}]", inside) for at, one in items]
             return [None if one is _UNREADABLE else one for one in read_items]
         return self._leaf(value, path)

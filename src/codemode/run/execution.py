@@ -284,7 +284,7 @@ class Execution:
             value, result_bytes = await read_result(text, max_values, self._machine.ledger)
         except CodeModeError as error:
             return self.failed(await self._ended(error))
-        self._reporter.notes = self._warnings
+        self._reporter.notes = (*self._warnings, *self._output_warnings)
         trace: Any = None
         if self._reporter.is_watched:
             trace = await self._reporter.ended(result_bytes=result_bytes)
@@ -311,7 +311,7 @@ class Execution:
         return RunOutcome("interrupted", *self._record, interrupt=interrupt, trace=trace, summaries=summaries)
 
     async def _ended(self, error: CodeModeError) -> CodeModeError:
-        self._reporter.notes = self._warnings
+        self._reporter.notes = (*self._warnings, *self._output_warnings)
         error.trace = await self._reporter.ended(error=await self._told(error))
         return error
 

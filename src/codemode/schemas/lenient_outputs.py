@@ -13,14 +13,20 @@ from .compiled import Problem, path_text
 from .type_guards import GuardedValidator
 from .type_patterns import Refuse
 from .type_pieces import PieceSerializer
-from .type_traits import keys_of, named_fields
+from .type_traits import excludes_fields, keys_of, named_fields
 
-_MAX_DEPTH = 32
+_MAX_CONVERTED_DEPTH = 16
+"""Each level is checked again with all that is below it: what is deeper comes as it is."""
+
+_MAX_DEPTH = 100
+_MAX_OPENED = 32
 _ANYTHING = {"type": "any"}
 _WRAPPERS = frozenset(
     {"default", "nullable", "function-before", "function-after", "function-wrap", "definitions", "model", "dataclass"}
 )
 _WITH_FIELDS = frozenset({"model-fields", "dataclass-args", "typed-dict"})
+_NAMED_TUPLES = ("named-tuple", "arguments")
+_WITH_POSITIONS = ("tuple", *_NAMED_TUPLES)
 _SEQUENCES = (list, tuple, set, frozenset)
 _LISTS = frozenset({"list", "set", "frozenset", "generator"})
 
@@ -38,9 +44,9 @@ class _Place(NamedTuple):
     def inside(self, step: Any) -> _Place:
         return _Place((*self.path, step), self.failures, self.converts)
 
-    def note(self, error: BaseException) -> None:
+    def note(self, message: str) -> None:
         steps = [one if isinstance(one, int) else str(one) for one in self.path]
-        self.failures.append({"path": path_text(steps), "message": f"its type fails on it: {type(error).__name__}"})
+        self.failures.append({"path": path_text(steps), "message": message})
 
 
 class _Part:
@@ -66,6 +72,7 @@ class LenientReader:
         self._named = {one["ref"]: one for one in self._definitions}
         self._root: Any = core_schema["schema"] if has_definitions else core_schema
         self._refuse = refuse
+        self._excludes = excludes_fields(core_schema)
         self._converters: dict[int, Callable[[Any], Any]] = {}
 
     def read(self, value: Any) -> tuple[Any, list[Problem]]:
@@ -84,8 +91,8 @@ class LenientReader:
 
         steps.take()
         if len(place.path) > _MAX_DEPTH:
-            return value
-        if not place.converts:
+            return self._too_deep(value, place)
+        if not place.converts or len(place.path) > _MAX_CONVERTED_DEPTH:
             return self._inside(schema, value, place)
         try:
             return self._converter(schema)(value)
@@ -96,8 +103,15 @@ class LenientReader:
         except FAILURES as error:  # it is the author's code
             read = self._inside(schema, value, place)
             if read is value:
-                place.note(error)
+                place.note(f"its type fails on it: {type(error).__name__}")
             return read
+
+    def _too_deep(self, value: Any, place: _Place) -> Any:
+        """Return what is too deep to be looked through, or nothing where the type excludes something."""
+        if not self._excludes or not isinstance(value, dict | list):
+            return value
+        place.note("nests too deeply, left out")
+        return None
 
     def _converter(self, schema: Any) -> Callable[[Any], Any]:
         convert = self._converters.get(id(schema))
@@ -119,16 +133,18 @@ class LenientReader:
         if kind == "dict" and is_mapping(value):
             item: Any = inner.get("values_schema", _ANYTHING)
             return {key: self._part(item, one, place.inside(key)) for key, one in value.items()}
-        if isinstance(value, _SEQUENCES) and (kind in _LISTS or kind == "tuple"):
+        if isinstance(value, _SEQUENCES) and kind in (*_LISTS, *_WITH_POSITIONS):
             return self._items(inner, [*cast("Iterable[Any]", value)], place)
         return cast("Any", value)
 
     def _opened(self, schema: Any) -> dict[str, Any]:
-        for _ in range(_MAX_DEPTH):
+        for _ in range(_MAX_OPENED):
             if schema.get("type") == "definition-ref":
                 schema = self._named.get(schema["schema_ref"], _ANYTHING)
             elif schema.get("type") in _WRAPPERS and is_object(schema.get("schema")):
                 schema = schema["schema"]
+            elif schema.get("type") == "call":  # a named tuple of an older pydantic
+                schema = schema["arguments_schema"]
             elif schema.get("type") in ("json-or-python", "lax-or-strict"):
                 schema = schema.get("python_schema") or schema.get("lax_schema") or _ANYTHING
             else:
@@ -154,7 +170,7 @@ class LenientReader:
             return _held_by(value) is not None
         if is_mapping(value):
             return kind == "dict"
-        return isinstance(value, _SEQUENCES) and (kind in _LISTS or kind == "tuple")
+        return isinstance(value, _SEQUENCES) and kind in (*_LISTS, *_WITH_POSITIONS)
 
     def _fields(self, schema: Mapping[str, Any], value: Mapping[Any, Any], place: _Place) -> dict[Any, Any]:
         fields = {key: field for name, field in named_fields(schema["fields"]) for key in keys_of(name, field)}
@@ -167,6 +183,8 @@ class LenientReader:
 
     def _items(self, schema: Mapping[str, Any], items: list[Any], place: _Place) -> list[Any]:
         each: Any = schema.get("items_schema", _ANYTHING)
+        if schema.get("type") in _NAMED_TUPLES:
+            each = [one["schema"] for one in schema.get("fields", schema.get("arguments_schema", ()))]
         of_rest = each if not is_array(each) else each[-1] if each and "variadic_item_index" in schema else _ANYTHING
         positions: list[Any] = each if is_array(each) else []
         return [

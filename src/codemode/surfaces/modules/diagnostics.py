@@ -41,7 +41,6 @@ _ASSIGN = "Assign its result to globalThis.__codemode_result__, which is undefin
 _IN_PROGRAMS = {IMPORT_SERVER: "import()"}
 _DEADLOCK = "CODE_MODE_DEADLOCK"
 _UNCAUGHT = "UNCAUGHT_EXCEPTION"
-OUTPUT_MISMATCH = "OUTPUT_MISMATCH"
 _MISMATCH_HINT = "The call was made. Read the value as it is, and do not rely on the fields that are named."
 _MALFORMED = "the decision about a call could not be read: the call did not run, and the program ended"
 
@@ -52,7 +51,7 @@ def diagnostics_of(outcome: RunOutcome, policy: ExecutionPolicy) -> list[Diagnos
     said += [diagnostic("info", "PROGRAM_REPAIRED", note) for note in outcome.warnings]
     if outcome.returned_nothing:
         said.append(diagnostic("info", "NO_RESULT", no_result_text(outcome, "", _ASSIGN, shows_console=False)))
-    said += [diagnostic("warning", OUTPUT_MISMATCH, one, hint=_MISMATCH_HINT) for one in outcome.output_warnings]
+    said += [diagnostic("warning", "OUTPUT_MISMATCH", one, hint=_MISMATCH_HINT) for one in outcome.output_warnings]
     return [*said, *_of_abandoned([_IN_PROGRAMS.get(call["name"], call["name"]) for call in outcome.abandoned])]
 
 
