@@ -110,7 +110,7 @@ def test_one_audit_record_each_and_nothing_of_what_was_said():
     assert (records[0]["scriptBytes"], records[0]["scriptSha256"]) == (len(whole), sha256(whole).hexdigest())
     assert records[1]["code"] == "CODE_MODE_SOURCE_TOO_LARGE"
     assert "\u00e9" not in json.dumps(records, ensure_ascii=False)
-    assert events(lambda: tools.execute_sync({"script": f"```js\nreturn 1 // {SECRET}\n```"})) == [
+    assert events(lambda: tools.execute_sync({"script": f"return ( // {SECRET}"})) == [
         "execution_started", "execution_failed",
     ]  # fmt: skip
     assert run("return process") == ["execution_started", "static_rule", "execution_failed"]

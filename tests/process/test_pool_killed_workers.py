@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import time
 from typing import Any
 
 import pytest
 from pool_driver import PoolMaker, one
 
 from codemode import CodeModeWorkerError
-from codemode.workers import supply as supply_module
 from codemode.workers.image import KERNEL, WorkerImage
 from codemode.workers.zygote import Zygote
 
@@ -71,12 +69,9 @@ def test_killed_zygotes_are_replaced_while_the_invocation_waits(make_pool: PoolM
     assert source.kills == 0
 
 
-def test_a_machine_that_cannot_start_workers_says_so_after_a_bounded_time(
-    make_pool: PoolMaker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(supply_module, "_FIRST_START_SECONDS", 0.05)
-    pool = make_pool(source=killing(kills=1_000_000, whole=True), spare_workers=0)
-    began = time.monotonic()
+def test_a_machine_that_cannot_start_workers_says_so_after_a_few_attempts(make_pool: PoolMaker) -> None:
+    source = killing(kills=1_000_000, whole=True)
+    pool = make_pool(source=source, spare_workers=0)
     with pytest.raises(CodeModeWorkerError, match="no worker started"):
         one(pool)
-    assert time.monotonic() - began < 60
+    assert source.made <= 10

@@ -114,7 +114,10 @@ def test_programs_are_analysed_by_the_parser_loaded_before_the_lock(tmp_path: Pa
     parser = tmp_path / "analyse.py"
     parser.write_text(
         "def load(site_paths):\n"
-        "    return lambda text, ms, names=False, is_rehearsal=False: {'js': text, 'deadline': ms, 'names': names}\n"
+        "    def analyse(text, ms, names=False, is_rehearsal=False):\n"
+        "        return {'js': text, 'deadline': ms, 'names': names}\n"
+        "    analyse.repaired = lambda text, ms, found: None\n"
+        "    return analyse\n"
     )
     zygote = Zygote(stub_image(analyser_path=str(parser)))
     worker = zygote.spawn()

@@ -26,9 +26,10 @@ if TYPE_CHECKING:
     from .isolation import IsolationReport
 
 _START_ATTEMPTS = 2
-# A pool of which no worker has ever started gives up after this; one that works keeps trying for its invocation's time.
+# Of workers that only end, as those do that somebody kills: a few at first, for a machine may not be able to start any;
+# once one has started, as many as the invocation has time for.
+_FIRST_ENDED_ATTEMPTS, _MAX_ENDED_ATTEMPTS = 4, 200
 _FIRST_START_SECONDS = 1.5
-_MAX_START_ATTEMPTS = 200
 _MIN_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.005, 0.1
 ResultT = TypeVar("ResultT")
 
@@ -138,9 +139,9 @@ class Supply:
                 self.stock.did_not_start(worker, has_ended=has_ended)
                 reason = worker.generation.source.failure()  # it may have come behind the end of the worker
                 waited = time.monotonic() - began
-                is_given_up = waited > (seconds if self._has_started else _FIRST_START_SECONDS)
-                is_repeated = has_ended and not reason and not is_given_up
-                if attempt >= (_MAX_START_ATTEMPTS if is_repeated else _START_ATTEMPTS):
+                attempts = _MAX_ENDED_ATTEMPTS if self._has_started else _FIRST_ENDED_ATTEMPTS
+                is_late = waited > (seconds if self._has_started else _FIRST_START_SECONDS)
+                if attempt >= (attempts if has_ended and not reason and not is_late else _START_ATTEMPTS):
                     raise _not_started(error, reason) from error
                 await _pause(attempt)
             except BaseException:
