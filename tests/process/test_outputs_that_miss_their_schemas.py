@@ -38,6 +38,11 @@ class Row(BaseModel):
     key: str = Field("", exclude=True)
 
 
+def holding_itself(value: dict[str, Any]) -> dict[str, Any]:
+    value["me"] = value
+    return value
+
+
 MISSES: list[tuple[Any, Any, Any, str]] = [
     (ROW, {"id": 7, "note": None}, {"id": 7, "note": None}, "note: expected string, got null"),
     (ROW, {"note": "x"}, {"note": "x"}, 'missing required "id"'),
@@ -50,6 +55,8 @@ MISSES: list[tuple[Any, Any, Any, str]] = [
     (list[Row], [{"id": "1", "key": "SECRET"}, {"id": None}], [{"id": 1, "note": ""}, {"id": None}], "[1].id: Input"),
     (dict[str, int], {"bytes": None}, {"bytes": None}, "bytes: Input should be a valid integer"),
     (None, {"ok": True, "handle": object()}, {"ok": True}, "handle: a value of type builtins.object, left out"),
+    (None, holding_itself({"id": 7}), {"id": 7}, "me: a circular reference, left out"),
+    (Row, holding_itself({"id": 7, "key": "SECRET"}), {"id": 7, "note": ""}, "me: a circular reference, left out"),
 ]
 
 
@@ -145,6 +152,8 @@ def test_strict_fails_the_call_for_a_tool_or_for_all():
     assert of_code_mode(giving(ROW, row, output_validation="warn"), execution_policy=strict) == row
     with pytest.raises(ValueError, match="output_validation of tool 'give' must be one of"):
         giving(ROW, row, output_validation="sometimes")
+    with pytest.raises(CodeModeSerializationError, match="circular"):
+        of_code_mode(giving(None, holding_itself({"id": 7})), execution_policy=strict)
 
 
 def test_a_warning_about_an_output_that_the_host_redacts_quotes_nothing_of_it(caplog: pytest.LogCaptureFixture):

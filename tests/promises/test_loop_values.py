@@ -113,11 +113,11 @@ def test_loop_an_interrupt_payload_of_too_many_values_is_refused():
     refused("return await tools.ask()", [Tool("ask", execute=ask)])
 
 
-def test_loop_an_output_that_holds_itself_is_said_to_do_so():
+def test_loop_an_output_that_holds_itself_is_cut_and_said_to_do_so(caplog: pytest.LogCaptureFixture):
     circle: list[Any] = [0] * 1000
     circle.append({"again": circle})
-    with pytest.raises(CodeModeSerializationError, match="circular reference"):
-        run("return await tools.give()", [giving(circle)])
+    assert run("return await tools.give()", [giving(circle)]) == [*[0] * 1000, {}]
+    assert "circular reference" in caplog.text
 
 
 class Row(BaseModel):

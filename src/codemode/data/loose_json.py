@@ -15,8 +15,9 @@ from .json_pieces import MAX_INT_DIGITS, encode_in_pieces, is_long_integer
 from .plain_json import MAX_DEPTH
 
 _MAX_READ_DEPTH = 100
+_MAX_NOTED = 100  # the places of which may be long
 _UNREADABLE: Any = object()
-_COLLECTIONS = (list, tuple, set, frozenset, deque, UserList, MappingView)
+_COLLECTIONS = (list, tuple, set, frozenset, deque, range, UserList, MappingView)
 _LOOSE = json.JSONEncoder(separators=(",", ":"))
 
 
@@ -63,13 +64,13 @@ def _problems(value: Any) -> Iterator[tuple[str, str]]:
             pending.extend((path + step, child, inside) for step, child in reversed(children))
 
 
-def readable_part(value: Any) -> tuple[Any, list[tuple[str, str]]]:
+def readable_part(value: Any, max_values: int) -> tuple[Any, list[tuple[str, str]]]:
     """Return what can be written of a value, and the place and the reason of each part that cannot.
 
     A member of an object that cannot be written is left out, an item of a list is null, as `JSON.stringify` does it;
-    bytes that are no text are base64. Raises `ValueError` where nothing can be read.
+    bytes that are no text are base64. Raises `ValueError` where nothing can be read, or more than ``max_values`` could.
     """
-    reading = _Reading()
+    reading = _Reading(max_values)
     found = reading.of(value, "", ())
     if found is _UNREADABLE or not reading.parts:
         raise ValueError("nothing of it can be written as JSON")
@@ -77,12 +78,15 @@ def readable_part(value: Any) -> tuple[Any, list[tuple[str, str]]]:
 
 
 class _Reading:
-    def __init__(self) -> None:
+    def __init__(self, max_values: int) -> None:
         self.problems: list[tuple[str, str]] = []
-        self.parts = 0
+        self.parts, self._left = 0, max_values
 
     def of(self, value: Any, path: str, ancestors: tuple[int, ...]) -> Any:
         steps.take()
+        self._left -= 1
+        if self._left < 0:
+            raise ValueError("it holds too many values")
         if id(value) in ancestors:
             return self._unreadable(path, "a circular reference")
         if len(ancestors) >= _MAX_READ_DEPTH:
@@ -91,13 +95,23 @@ class _Reading:
         if isinstance(value, dict | list | tuple) and not value:
             self.parts += 1
         if (members := _members(value)) is not None:
-            read = {key: self.of(one, path + _step(key), inside) for key, one in members.items() if _is_key(key)}
-            return {key: one for key, one in read.items() if one is not _UNREADABLE}
+            read = {self._key(key, path): self.of(one, path + _step(key), inside) for key, one in members.items()}
+            return {key: one for key, one in read.items() if key is not _UNREADABLE and one is not _UNREADABLE}
         if isinstance(value, _COLLECTIONS):
             items = enumerate(cast("Iterable[Any]", value))
             read_items = [self.of(one, f"{path}[{at}]", inside) for at, one in items]
             return [None if one is _UNREADABLE else one for one in read_items]
         return self._leaf(value, path)
+
+    def _key(self, key: Any, path: str) -> Any:
+        if key is None or isinstance(key, str | int | float):
+            return key
+        from ..host.cancellation import FAILURES
+
+        try:
+            return next(iter(json.loads(encode_loosely({key: None}))))
+        except FAILURES:
+            return self._unreadable(path, f"a key of type {type(key).__module__}.{type(key).__qualname__}")
 
     def _leaf(self, value: Any, path: str) -> Any:
         from ..host.cancellation import FAILURES
@@ -109,15 +123,19 @@ class _Reading:
         except FAILURES:  # serialisers are the tool author's code
             if isinstance(value, bytes | bytearray | memoryview):
                 self.parts += 1
-                self.problems.append((path, "bytes that are no text, written as base64"))
+                self._note(path, "bytes that are no text, written as base64")
                 return base64.b64encode(cast("bytes", value)).decode()
             return self._unreadable(path, f"a value of type {type(value).__module__}.{type(value).__qualname__}")
         self.parts += 1
         return json.loads(text, parse_constant=lambda _: None)
 
     def _unreadable(self, path: str, reason: str) -> Any:
-        self.problems.append((path, f"{reason}, left out"))
+        self._note(path, f"{reason}, left out")
         return _UNREADABLE
+
+    def _note(self, path: str, message: str) -> None:
+        if len(self.problems) < _MAX_NOTED:
+            self.problems.append((path, message))
 
 
 def _members(value: Any) -> Mapping[Any, Any] | None:
@@ -137,10 +155,6 @@ def _writes_itself(kind: type[Any]) -> bool:
     """Tell whether a model has serialisers of its own, which may hide something."""
     own = getattr(kind, "__pydantic_decorators__", None)
     return bool(getattr(own, "model_serializers", None) or getattr(own, "field_serializers", None))
-
-
-def _is_key(key: Any) -> bool:
-    return isinstance(key, str | int | float | bool | None)
 
 
 def _step(key: Any) -> str:

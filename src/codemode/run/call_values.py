@@ -112,10 +112,26 @@ def _large_output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy)
     runs, is_declared = runs_of(output, max_values=policy.max_values), tool.output_json_schema is not None
     if runs is None:
         # Counted first: a validator would build what it is given anew, and what is too much is not looked at any more.
-        refuse_too_many(output, policy.max_values, _of_output(tool))
+        try:
+            refuse_too_many(output, policy.max_values, _of_output(tool))
+        except CodeModeSerializationError as error:
+            if _LIMITS & error.details.keys() or _is_strict(tool, policy):
+                raise
+            return _unending_text(tool, output, policy, error)
         # Of a small one, and of plain JSON, it is known that there is none in it.
         refuse_iterators(output, is_declared=is_declared)
     return _output_text(tool, output, policy, runs=runs)
+
+
+def _unending_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy, error: Exception) -> OutputText:
+    """Write an output that holds itself without these parts."""
+    refuse_iterators(output, is_declared=tool.output_json_schema is not None)
+    try:
+        part, left_out = readable_part(output, policy.max_values)
+    except ValueError:
+        raise error from None
+    text = _output_text(tool, part, policy)
+    return text._replace(problems=[*text.problems, *_lost(left_out)])
 
 
 def _output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy, **known: Any) -> OutputText:
@@ -126,7 +142,7 @@ def _output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy, **kno
         if policy.max_values < LARGE_CHARACTERS:
             refuse_too_many(output, policy.max_values, what)
         known = {}
-    if (tool.output_validation or policy.output_validation) == "strict":
+    if _is_strict(tool, policy):
         return OutputText(encode_json(tool.validate_output(output), **limits, **known))
     read = _read_output(tool, output, policy)
     try:
@@ -136,14 +152,21 @@ def _output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy, **kno
         if is_ours and (_LIMITS & error.details.keys() or not isinstance(error, CodeModeSerializationError)):
             raise
         try:
-            value, left_out = readable_part(read.value)
+            value, left_out = readable_part(read.value, policy.max_values)
         except ValueError:
             if is_ours:
                 raise error from read.failure or error.__cause__
             raise CodeModeSerializationError(f"{what} is not JSON: writing it failed") from error
     problems = read.problems or tool.read_output(value).problems
-    lost: list[Problem] = [{"path": path, "message": reason} for path, reason in left_out[:MAX_PROBLEMS]]
-    return OutputText(encode_json(value, **limits), [*problems, *lost], read.failure)
+    return OutputText(encode_json(value, **limits), [*problems, *_lost(left_out)], read.failure)
+
+
+def _is_strict(tool: PreparedTool, policy: ExecutionPolicy) -> bool:
+    return (tool.output_validation or policy.output_validation) == "strict"
+
+
+def _lost(left_out: list[tuple[str, str]]) -> list[Problem]:
+    return [{"path": path, "message": reason} for path, reason in left_out[:MAX_PROBLEMS]]
 
 
 def _read_output(tool: PreparedTool, output: Any, policy: ExecutionPolicy) -> ReadOutput:
