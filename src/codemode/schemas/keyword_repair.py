@@ -228,7 +228,9 @@ def _are_names(rule: Any) -> bool:
 
 
 def _is_number(rule: Any) -> bool:
-    return isinstance(rule, int | float) and not isinstance(rule, bool) and isfinite(rule)
+    if isinstance(rule, float):
+        return isfinite(rule)
+    return isinstance(rule, int) and not isinstance(rule, bool)
 
 
 def _is_count(rule: Any) -> bool:

@@ -140,6 +140,11 @@ def test_a_rule_that_would_take_less_for_what_is_lost_in_it_is_left_out_with_it(
     assert not takes({"not": {"type": "string", "description": 5}}, "x")
 
 
+def test_a_bound_that_no_float_holds_counts():
+    for keyword, huge in [("minimum", 10**400), ("exclusiveMaximum", -(10**400)), ("multipleOf", 10**400)]:
+        assert not takes({keyword: huge}, 1), keyword
+
+
 def test_what_is_no_json_in_a_schema_costs_its_keyword():
     schema = object_with(a={"type": "integer", "default": float("nan")}, b={"enum": [object()]}, c={"default": b"x"})
     assert takes(schema, {"a": 1, "b": 2})
