@@ -100,7 +100,7 @@ def _decisions(members: Sequence[Question]) -> Any:
 
 def _many(count: int, answer: Any) -> Any:
     if count == 1 and isinstance(answer, Mapping) and "type" in answer:
-        return {"decisions": [answer]}  # as one call is answered where each asks by itself
+        return {"decisions": [cast("Any", answer)]}  # as one call is answered where each asks by itself
     if not isinstance(answer, Mapping | BaseModel):
         raise ValueError('an answer is {"decisions": [...]}, one for each call')  # noqa: TRY004 - pydantic reports those
     return cast("Any", answer)
