@@ -32,7 +32,7 @@ def encode_loosely(value: Any) -> str:
 
 
 def _path_text(value: Any) -> str:
-    """Return the text of a path of any kind, of which pydantic knows one. Raises `TypeError`."""
+    """Return the text of a path-like object. Raises `TypeError`; pydantic itself only writes `pathlib` paths."""
     return os.fsdecode(cast("str | bytes", os.fspath(value)))
 
 
@@ -65,24 +65,26 @@ def _problems(value: Any) -> Iterator[tuple[str, str]]:
 
 
 def readable_part(value: Any, max_values: int) -> tuple[Any, list[tuple[str, str]]]:
-    """Return what can be written of a value, and the place and the reason of each part that cannot.
+    """Return the part of a value that JSON can express, and (path, reason) of each part that it cannot.
 
-    A member of an object that cannot be written is left out, an item of a list is null, as `JSON.stringify` does it;
-    bytes that are no text are base64. Raises `ValueError` where nothing can be read, or more than ``max_values`` could.
+    As in `JSON.stringify`, such a part is dropped from an object and null in a list. Bytes that are not UTF-8 become
+    base64. Raises `ValueError` if nothing can be written, or if there are more than ``max_values`` values.
     """
-    reading = _Reading(max_values)
-    found = reading.of(value, "", ())
-    if found is _UNREADABLE or not reading.parts:
+    reader = _PartReader(max_values)
+    readable = reader.read(value, "", ())
+    if readable is _UNREADABLE or not reader.parts:
         raise ValueError("nothing of it can be written as JSON")
-    return found, [(path.removeprefix("."), reason) for path, reason in reading.problems]
+    return readable, [(path.removeprefix("."), reason) for path, reason in reader.problems]
 
 
-class _Reading:
+class _PartReader:
+    """Reads a value; ``parts`` counts what was readable, ``problems`` lists what was not."""
+
     def __init__(self, max_values: int) -> None:
         self.problems: list[tuple[str, str]] = []
         self.parts, self._left = 0, max_values
 
-    def of(self, value: Any, path: str, ancestors: tuple[int, ...]) -> Any:
+    def read(self, value: Any, path: str, ancestors: tuple[int, ...]) -> Any:
         steps.take()
         self._left -= 1
         if self._left < 0:
@@ -95,15 +97,17 @@ class _Reading:
         if isinstance(value, dict | list | tuple) and not value:
             self.parts += 1
         if (members := _members(value)) is not None:
-            read = {self._key(key, path): self.of(one, path + _step(key), inside) for key, one in members.items()}
-            return {key: one for key, one in read.items() if key is not _UNREADABLE and one is not _UNREADABLE}
+            read = {
+                self._read_key(key, path): self.read(member, path + _step(key), inside)
+                for key, member in members.items()
+            }
+            return {key: member for key, member in read.items() if key is not _UNREADABLE and member is not _UNREADABLE}
         if isinstance(value, _COLLECTIONS):
-            items = enumerate(cast("Iterable[Any]", value))
-            read_items = [self.of(one, f"{path}[{at}]", inside) for at, one in items]
-            return [None if one is _UNREADABLE else one for one in read_items]
-        return self._leaf(value, path)
+            items = [self.read(item, f"{path}[{at}]", inside) for at, item in enumerate(cast("Iterable[Any]", value))]
+            return [None if item is _UNREADABLE else item for item in items]
+        return self._read_leaf(value, path)
 
-    def _key(self, key: Any, path: str) -> Any:
+    def _read_key(self, key: Any, path: str) -> Any:
         if key is None or isinstance(key, str | int | float):
             return key
         from ..host.cancellation import FAILURES
@@ -113,7 +117,7 @@ class _Reading:
         except FAILURES:
             return self._unreadable(path, f"a key of type {type(key).__module__}.{type(key).__qualname__}")
 
-    def _leaf(self, value: Any, path: str) -> Any:
+    def _read_leaf(self, value: Any, path: str) -> Any:
         from ..host.cancellation import FAILURES
 
         if isinstance(value, int) and is_long_integer(value):
@@ -139,25 +143,29 @@ class _Reading:
 
 
 def _members(value: Any) -> Mapping[Any, Any] | None:
-    """Return the members of a mapping, and of a model or a data class that cannot be written as a whole."""
+    """Return the members of a mapping, and of a model or dataclass that pydantic cannot write as a whole."""
     if isinstance(value, Mapping):
         return cast("Mapping[Any, Any]", value)
     kind = cast("type[Any]", type(value))
     fields: Mapping[str, Any] | None = getattr(kind, "__pydantic_fields__", None)
     if (fields is None and not dataclasses.is_dataclass(kind)) or _is_encodable(value) or _writes_itself(kind):
         return None
-    names = [one.name for one in dataclasses.fields(kind)] if fields is None else fields
-    shown = [one for one in names if fields is None or not getattr(fields[one], "exclude", None)]
-    return {one: getattr(value, one, None) for one in shown}
+    if fields is None:
+        names = [field.name for field in dataclasses.fields(kind)]
+    else:
+        names = [name for name, field in fields.items() if not getattr(field, "exclude", None)]
+    return {name: getattr(value, name, None) for name in names}
 
 
 def _writes_itself(kind: type[Any]) -> bool:
-    """Tell whether a model has serialisers of its own, which may hide something."""
-    own = getattr(kind, "__pydantic_decorators__", None)
-    return bool(getattr(own, "model_serializers", None) or getattr(own, "field_serializers", None))
+    """Return True if a model has its own serialisers, which may hide values."""
+    decorators = getattr(kind, "__pydantic_decorators__", None)
+    return bool(getattr(decorators, "model_serializers", None) or getattr(decorators, "field_serializers", None))
 
 
 def _step(key: Any) -> str:
+    if not isinstance(key, str | int | float | None):
+        return f"[{type(key).__name__}]"  # its own repr may fail
     return f".{key}" if str(key).isidentifier() else f"[{key!r}]"
 
 

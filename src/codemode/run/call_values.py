@@ -78,10 +78,10 @@ def _note_reason(error: CodeModeSerializationError, reason: str) -> None:
 
 
 class OutputText(NamedTuple):
-    """What a tool returned, as JSON; None is undefined.
+    """The JSON of an output; ``text`` None is undefined.
 
-    ``problems`` are what it misses of its schema and what of it cannot be written, ``failure`` what the code of its
-    type has raised.
+    ``problems``: how it violates its schema, and which parts JSON cannot express. ``failure``: what the code of its
+    type raised.
     """
 
     text: str | None
@@ -117,21 +117,21 @@ def _large_output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy)
         except CodeModeSerializationError as error:
             if _LIMITS & error.details.keys() or _is_strict(tool, policy):
                 raise
-            return _unending_text(tool, output, policy, error)
+            return _circular_text(tool, output, policy, error)
         # Of a small one, and of plain JSON, it is known that there is none in it.
         refuse_iterators(output, is_declared=is_declared)
     return _output_text(tool, output, policy, runs=runs)
 
 
-def _unending_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy, error: Exception) -> OutputText:
-    """Write an output that holds itself without these parts."""
+def _circular_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy, error: Exception) -> OutputText:
+    """Write an output that contains itself, without the circular parts."""
     refuse_iterators(output, is_declared=tool.output_json_schema is not None)
     try:
         part, left_out = readable_part(output, policy.max_values)
     except ValueError:
         raise error from None
     text = _output_text(tool, part, policy)
-    return text._replace(problems=[*text.problems, *_lost(left_out)])
+    return text._replace(problems=[*text.problems, *_problems_of(left_out)])
 
 
 def _output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy, **known: Any) -> OutputText:
@@ -158,19 +158,19 @@ def _output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy, **kno
                 raise error from read.failure or error.__cause__
             raise CodeModeSerializationError(f"{what} is not JSON: writing it failed") from error
     problems = read.problems or tool.read_output(value).problems
-    return OutputText(encode_json(value, **limits), [*problems, *_lost(left_out)], read.failure)
+    return OutputText(encode_json(value, **limits), [*problems, *_problems_of(left_out)], read.failure)
 
 
 def _is_strict(tool: PreparedTool, policy: ExecutionPolicy) -> bool:
     return (tool.output_validation or policy.output_validation) == "strict"
 
 
-def _lost(left_out: list[tuple[str, str]]) -> list[Problem]:
+def _problems_of(left_out: list[tuple[str, str]]) -> list[Problem]:
     return [{"path": path, "message": reason} for path, reason in left_out[:MAX_PROBLEMS]]
 
 
 def _read_output(tool: PreparedTool, output: Any, policy: ExecutionPolicy) -> ReadOutput:
-    """Return an output as its schema has it, else as it came: a text that is JSON as what it stands for."""
+    """Read an output by its schema. Text is parsed as JSON where the schema declares an object or array."""
     read = tool.read_output(output)
     is_text = isinstance(output, str) and len(output) <= policy.max_tool_output_bytes
     if not (read.problems and is_text and tool.declares_container):

@@ -179,7 +179,7 @@ class Execution:
 
     def failed(self, error: CodeModeError) -> RunOutcome:
         """Return the outcome of a run that ended with this error."""
-        return RunOutcome("failed", *self._record, error=error, trace=error.trace, **self._told_beside)
+        return RunOutcome("failed", *self._record, error=error, trace=error.trace, **self._warning_fields)
 
     async def _run(self, source: str, refused: CodeModeError | None = None) -> RunOutcome:
         shown, kind = source, "invoke" if self._is_direct else "script"
@@ -290,7 +290,7 @@ class Execution:
             trace = await self._reporter.ended(result_bytes=result_bytes)
         elif self._outer.is_traced:
             trace = self._reporter.ended_unheard(result_bytes)
-        more: dict[str, Any] = {**self._told_beside, "abandoned": ending.abandoned}
+        more: dict[str, Any] = {**self._warning_fields, "abandoned": ending.abandoned}
         more["warnings"] = (*ending.warnings, *self._warnings)
         if text is None and not self._is_direct:
             more |= {"returned_nothing": True, "last_value": ending.last or ""}
@@ -338,7 +338,7 @@ class Execution:
         return machine.settings.outer_tool_call_id, self._reporter.console, machine.ledger, self._reporter.calls
 
     @property
-    def _told_beside(self) -> dict[str, Any]:
+    def _warning_fields(self) -> dict[str, Any]:
         return {"warnings": self._warnings, "output_warnings": tuple(self._output_warnings)}
 
     @property

@@ -26,7 +26,7 @@ from ..schemas.compiled import ValidatedInput
 from ..tools.catalog import ToolCatalog
 from ..tools.context import AnsweredInterrupt, ToolCallContext
 from ..tools.pipeline import PipelineCall
-from ..tools.prepared import PreparedTool, mismatch_warning, not_executable, note_made
+from ..tools.prepared import PreparedTool, mark_as_called, mismatch_warning, not_executable
 from ..tools.running import read_output, run_tool
 from ..tools.tool_result import ToolResult
 from ..tools.unquoted import unquoted_problems
@@ -80,7 +80,7 @@ class NestedCalls:
 
     ``aborted`` is set when the invocation ends before its calls. ``answers`` are what a resume brought, by request id,
     ``checked`` the inputs of answered calls, validated before. ``salt`` is for interrupt ids, ``source`` is who calls.
-    ``output_warnings`` is filled with what is to be said of outputs beside the outcome.
+    ``output_warnings`` collects the warnings about outputs that the surface shows with the outcome.
     """
 
     catalog: ToolCatalog[PreparedTool]
@@ -105,7 +105,7 @@ class NestedCalls:
     state: ProgramState | None = None
 
     def warn(self, warning: str) -> None:
-        """Keep what is told beside whatever the program comes to, once, and no more than anybody reads."""
+        """Add a warning to show with the outcome, unless it is a repetition or there are too many."""
         if warning not in self.output_warnings and len(self.output_warnings) < _MAX_WARNINGS:
             self.output_warnings.append(warning)
 
@@ -247,7 +247,7 @@ class _ToolCall:
             await calls.begun(begun)
         try:
             output = await guarded(entry, run_tool(tool, given, context, calls.threads, self._call_id))
-            text = self._told_of(await self._written(output))
+            text = self._report_problems(await self._write_output(output))
             if self._pipeline is not None:
                 text = await self._pipeline.after(self._edited or checked, text)
         except InterruptRequested as pause:
@@ -257,7 +257,7 @@ class _ToolCall:
         outcome = Fulfilled(text) if calls.sidecar is None else await fulfilled(text, calls.sidecar)
         return CallSettled(entry.id, outcome, calls.now_ms())
 
-    async def _written(self, output: Any) -> OutputText:
+    async def _write_output(self, output: Any) -> OutputText:
         try:
             if isinstance(output, ToolResult):
                 output = await unwrapped_output(self._entry, output)
@@ -269,10 +269,10 @@ class _ToolCall:
                 read = read_output(self._tool, output, self._policy, self._calls.threads, self._call_id)
             return await self._checked_output(await guarded(self._entry, read))
         except CodeModeSerializationError as error:
-            raise note_made(error, self._tool) from error.__cause__
+            raise mark_as_called(error, self._tool) from error.__cause__
 
-    def _told_of(self, written: OutputText) -> str | None:
-        """Return the text of an output, and tell the log and the surface what it misses of its schema."""
+    def _report_problems(self, written: OutputText) -> str | None:
+        """Report the problems of an output to the log and the surface. Returns its text."""
         if written.failure is not None:
             log_tool_failure(f"the output type of tool {self._tool.name!r} fails", written.failure)
         if written.problems:

@@ -56,7 +56,7 @@ class CallPipeline:
 
     @property
     def judges_outputs(self) -> bool:
-        """True when an output may come to another one than its tool gave."""
+        """Whether hooks may replace outputs."""
         return self._hooks.after is not None
 
     async def unquoted(self, side: Literal["input", "output"], check: Awaitable[ResultT]) -> ResultT:

@@ -30,7 +30,7 @@ from .outcome import AtRest, OutputItem, PendingCall, RunOutcome
 
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 _DEPTH_AROUND = 8  # of a value in an interrupt in an outcome
-_BESIDE = ("warnings", "output_warnings", "abandoned")  # fields of an outcome beside its value
+_LISTS = ("warnings", "output_warnings", "abandoned")  # of `RunOutcome`
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class RecordedOutcomes:
         if not self.keeps_output:
             return ""
         lines = [[line.invocation_id, line.level, line.text, line.written_at_ms] for line in outcome.console]
-        said: dict[str, Any] = {name: list(getattr(outcome, name)) for name in _BESIDE}
+        said: dict[str, Any] = {name: list(getattr(outcome, name)) for name in _LISTS}
         if outcome.returned_nothing:
             said["nothing"] = [outcome.last_value, list(outcome.summaries)]
         if outcome.output:
@@ -118,7 +118,7 @@ class RecordedOutcomes:
         outer_id = self.outer_tool_call_id
         console = [_console_event(outer_id, *line) for line in outcome.get("console", ())]
         more: dict[str, Any] = {"is_replayed": True, "began_at_ms": outcome.get("began")}
-        more |= {name: tuple(outcome.get(name, ())) for name in _BESIDE}
+        more |= {name: tuple(outcome.get(name, ())) for name in _LISTS}
         more["output"] = tuple(OutputItem(*one) for one in outcome.get("output", ()))
         if "rest" in outcome:
             reason, calls = outcome["rest"]

@@ -278,9 +278,9 @@ class RestingExecution(Execution):
             runner.keep_worker()
             output_bytes = sum(utf8_length(one.text) for one in written)
             rest = AtRest(stop, self.pending, self, output_bytes)
-            told = self._told_beside
-            self._output_warnings.clear()  # they are told once
-            return RunOutcome("resting", *self._record, output=output, rest=rest, **told)
+            warnings = self._warning_fields
+            self._output_warnings.clear()  # each is reported once
+            return RunOutcome("resting", *self._record, output=output, rest=rest, **warnings)
         machine.ledger.progress = self._progress
         self._is_over = True
         await self._close()

@@ -111,8 +111,8 @@ names of the JSON Schema. "unknown": code of the author's may convert anything.
 class CompiledSchema(Protocol):
     """A schema that is ready for use. One that says its `Conversion` has an attribute ``conversion``.
 
-    One that hides parts of values has a method ``as_it_came(value)`` too, which gives an output that misses the schema
-    without these, and a list of more problems.
+    A schema that excludes fields also has a method ``as_it_came(value)``: it returns an output that violates the schema
+    without these fields, and a list of further problems.
     """
 
     @property

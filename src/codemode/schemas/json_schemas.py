@@ -38,7 +38,7 @@ from .reference_repair import has_references, unusable_references, without_refer
 from .undeclared_dialect import with_dialect
 
 _OTHER_DRAFT = "it does not fit the draft that it names, and is read as the draft that it fits"
-# In these a name for a place is written otherwise than in the newest.
+# Drafts with other anchors ("id", or "$id" with a fragment) than the newest.
 _OLDER = ("http://json-schema.org/draft-07/schema#", "http://json-schema.org/draft-04/schema#")
 _MAX_DECIMALS = 10_000
 _MAX_SHOWN_REFERENCES = _MAX_SHOWN_DEFAULTS = 4
@@ -48,10 +48,10 @@ class DictSchema:
     """A JSON Schema, draft as its ``$schema`` says, else the newest that it fits; no ``$ref`` is ever fetched.
 
     Formats are not checked. Defaults are filled in ``properties`` and ``items``, also through local references; not
-    inside ``anyOf``. What cannot be used of the schema is left out alone, and ``notes`` say so: malformed keywords,
-    references that lead nowhere. A default that its own schema refuses is left out without a note where it is null.
-    ``side`` says of which properties only the other side must have the values. Raises `ValueError` for what is no JSON
-    object, too large, too deep, or has a pattern that cannot be run.
+    inside ``anyOf``. Malformed keywords and dangling references are dropped, each alone, and listed in ``notes``. A
+    default that its own schema rejects is dropped too, without a note if it is null. ``side``: ``readOnly`` properties
+    are not required in inputs, ``writeOnly`` properties not in outputs. Raises `ValueError` for a schema that is not a
+    JSON object, is too large or too deep, or has a pattern that cannot run in linear time.
     """
 
     def __init__(self, schema: Mapping[str, Any] | bool, side: Side = "input") -> None:
@@ -67,7 +67,7 @@ class DictSchema:
         text = json.dumps(self.json_schema)
         self._document = Document(self.json_schema, text)
         self._has_defaults = '"default"' in text
-        if self._has_defaults:  # a document of its own, for it looks at parts without what stands around them
+        if self._has_defaults:  # with a separate document: it checks subschemas outside their context
             notes += _drop_refused_defaults(self.json_schema, Document(self.json_schema, text))
         self.notes = tuple(notes)
 
@@ -100,7 +100,7 @@ class DictSchema:
         return plain
 
     def _with_numbers(self, value: Any, plain: Any) -> Any:
-        """Return the JSON form of a value with its decimals as numbers where the schema wants these, and no text."""
+        """Write each `Decimal` as a number instead of text where the schema expects a number."""
         try:
             found = self._document.failures(plain, _MAX_DECIMALS)
         except (RecursionError, UnknownReference, OverflowError, TooMuchWork):
@@ -154,7 +154,7 @@ class DictSchema:
 
 
 def _with_number(value: Any, plain: Any, path: list[str | int]) -> Any:
-    """Return plain JSON with a number in place of the text of a decimal; what is no decimal stays."""
+    """Replace the text at ``path`` of plain JSON by a number if the value there is a `Decimal`."""
     if not path:
         if not isinstance(value, Decimal) or not value.is_finite():
             return plain
@@ -166,7 +166,7 @@ def _with_number(value: Any, plain: Any, path: list[str | int]) -> Any:
 
 
 def _drop_refused_defaults(schema: Any, document: Document) -> list[str]:
-    """Leave out the defaults that their own schemas refuse, and return notes of those that are not null."""
+    """Remove defaults that their own schemas reject. Returns a note for each that is not null."""
     notes: list[str] = []
     for place, rules in placed_subschemas(schema):
         if "default" not in rules or not is_object(rules):
@@ -176,59 +176,59 @@ def _drop_refused_defaults(schema: Any, document: Document) -> list[str]:
             check = document.check(default)
             refused = not check.fits(document.root, rules, default)
         except UnknownReference:
-            refused = False  # its own base is not known here; who validates with it finds out
+            refused = False  # it is resolved against another base when values are validated
         except (RecursionError, OverflowError, TooMuchWork):
             refused = True
         if refused:
             del rules["default"]
-            # Half the Python world writes null for a field that may be left out.
+            # Many generators write a null default for every optional field.
             if default is not None and len(notes) < _MAX_SHOWN_DEFAULTS:
                 notes.append(f'"default": {clip(shown_rule(default))} at {path_text(parts_of(place))}')
     return notes
 
 
 def _plain(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a schema as plain JSON; what Python code has put into it and JSON has not is marked."""
+    """Return a schema as plain JSON, with `UNWRITABLE` in place of values that JSON cannot express."""
     try:
         return json.loads(json.dumps(dict(schema), allow_nan=False))
     except (TypeError, ValueError):
-        return json.loads(json.dumps(dict(schema), skipkeys=True, default=_written))
+        return json.loads(json.dumps(dict(schema), skipkeys=True, default=_jsonable))
 
 
-def _written(value: Any) -> Any:
+def _jsonable(value: Any) -> Any:
     if is_mapping(value):
         return dict(value)
     return [*cast("set[Any]", value)] if isinstance(value, set | frozenset) else UNWRITABLE
 
 
 def _usable(schema: JsonSchema, side: Side) -> tuple[JsonSchema, list[str]]:
-    """Return a schema that values can be checked with, and notes of what was left out of it."""
+    """Return a schema that can validate values, and a note for each dropped keyword."""
     if not is_object(schema):
         return schema, []
     repaired, notes = repair_keywords(schema, side)
     text = json.dumps(repaired)
-    found = with_dialect(repaired, text)
-    if found is not repaired and "$schema" in schema:
+    usable = with_dialect(repaired, text)
+    if usable is not repaired and "$schema" in schema:
         notes.append(_OTHER_DRAFT)
     if has_references(text):
-        found, more = _with_usable_references(found, is_named="$schema" in schema)
-        notes += more
-    return found, notes
+        usable, reference_notes = _with_usable_references(usable, is_named="$schema" in schema)
+        notes += reference_notes
+    return usable, notes
 
 
 def _with_usable_references(schema: Any, *, is_named: bool) -> tuple[dict[str, Any], list[str]]:
     if not (unusable := unusable_references(schema)):
         return schema, []
-    if not is_named and any(_names_itself_as_of_old(rules) for rules in subschemas(schema)):
+    if not is_named and any(_has_old_identifier(rules) for rules in subschemas(schema)):
         for draft in _OLDER:
             older = {**schema, "$schema": draft}
             if not unusable_references(older):
                 return older, []
-    shown = ", ".join(clip(one) for one in sorted(unusable)[:_MAX_SHOWN_REFERENCES])
-    return without_references(schema, unusable), [f'"$ref" that leads nowhere, or back to itself: {shown}']
+    names = ", ".join(clip(reference) for reference in sorted(unusable)[:_MAX_SHOWN_REFERENCES])
+    return without_references(schema, unusable), [f'"$ref" that leads nowhere, or back to itself: {names}']
 
 
-def _names_itself_as_of_old(rules: Mapping[str, Any]) -> bool:
+def _has_old_identifier(rules: Mapping[str, Any]) -> bool:
     name = rules.get("$id")
     return isinstance(rules.get("id"), str) or (isinstance(name, str) and name.startswith("#"))
 

@@ -1,7 +1,7 @@
-"""Drop malformed keywords of a JSON Schema, each alone, and read those of OpenAPI 3.0 in their own way.
+"""Drop malformed keywords of a JSON Schema and translate those of OpenAPI 3.0.
 
-Schemas are written by servers, by generators and by hand: ``"required": null``, ``"items": null``, ``"type": "any"``, a
-number as description. What such a keyword would say is lost; the rest of the schema stays. Checks no value.
+Servers, generators and people write ``"required": null``, ``"items": null``, ``"type": "any"`` or a number as
+description. Only the malformed keyword is dropped; the rest of the schema stays.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ Side = Literal["input", "output"]
 _Place = tuple[str, ...]
 
 MAX_STEPS = 128
-"""So many keywords, names and positions lead to a schema at most: what is deeper takes anything."""
+"""The longest path of keywords, names and positions to a subschema. A deeper subschema accepts anything."""
 
 MAX_REFERENCES = 2_000
 
 UNWRITABLE = "\ue000 not JSON \ue000"
-"""Stands for a value that is no JSON, in a schema that Python code has made."""
+"""Replaces a value that JSON cannot express, in a schema made by Python code."""
 
 _MAX_NOTES = 8
 _MAX_PLACE = 120
-# Of what a value may break nothing is lost with them.
+# Dropping one of these does not weaken validation.
 _ANNOTATIONS = frozenset(
     {"title", "description", "default", "examples", "$comment", "format", "deprecated", "readOnly", "writeOnly"}
     | {"contentEncoding", "contentMediaType", "contentSchema", "$schema", "discriminator"}
@@ -42,10 +42,9 @@ _MALFORMED: Any = object()
 
 
 def repair_keywords(schema: Mapping[str, Any], side: Side) -> tuple[dict[str, Any], list[str]]:
-    """Return a copy of plain JSON in which each keyword has the shape that it must have, and notes of what is lost.
+    """Return a copy in which each keyword has a valid shape, and a note for each dropped keyword.
 
-    ``side``: an input need not have properties that are ``readOnly``, an output none that are ``writeOnly``.
-    Metered work.
+    ``side``: ``readOnly`` properties are not required in inputs, ``writeOnly`` properties not in outputs.
     """
     repair = _Repair(side)
     root = repair.schema(schema, ())
@@ -55,12 +54,12 @@ def repair_keywords(schema: Mapping[str, Any], side: Side) -> tuple[dict[str, An
 
 
 class _Repair:
-    """One repair: ``notes`` say what is lost, ``references`` are those into the schema itself."""
+    """The state of one repair: ``notes`` name dropped keywords, ``references`` point into the schema itself."""
 
     def __init__(self, side: Side) -> None:
         self.notes: list[str] = []
         self.references: list[str] = []
-        self._losses = 0  # of what values might have broken
+        self._losses = 0  # dropped assertions; dropped annotations do not count
         self._has_exclusive_flags = False
         self._one_sided = "readOnly" if side == "input" else "writeOnly"
         self._repaired: set[int] = set()
@@ -82,27 +81,27 @@ class _Repair:
         return repaired
 
     def target(self, root: dict[str, Any], reference: str) -> None:
-        """Repair where a reference leads, if that is no schema by its place, as in ``components`` of OpenAPI."""
-        *way, last = [part.replace("~1", "/").replace("~0", "~") for part in reference.split("/")[1:]]
+        """Repair the target of a reference outside schema keywords, for example in ``components`` of OpenAPI."""
+        *parents, last = [part.replace("~1", "/").replace("~0", "~") for part in reference.split("/")[1:]]
         holder: Any = root
-        for part in way:
+        for part in parents:
             holder = mapping_or_empty(holder).get(part)
         found = mapping_or_empty(holder).get(last)
         if is_object(found) and id(found) not in self._repaired:
-            holder[last] = self.schema(found, (*way, last)[:MAX_STEPS])
+            holder[last] = self.schema(found, (*parents, last)[:MAX_STEPS])
 
     def _rules(self, schema: Mapping[str, Any], place: _Place) -> dict[str, Any]:
         repaired: dict[str, Any] = {}
         lost: list[str] = []
         for keyword, rule in schema.items():
             before = self._losses
-            kept = self._rule(keyword, rule, (*place, keyword))
-            if kept is _MALFORMED:
+            repaired_rule = self._rule(keyword, rule, (*place, keyword))
+            if repaired_rule is _MALFORMED:
                 self._lose(keyword, rule, place, is_asserted=keyword not in _ANNOTATIONS)
-            if kept is _MALFORMED or (keyword in RESTRICTIVE and self._losses > before):
-                lost.append(keyword)  # a restrictive one would take less for what is lost in it
+            if repaired_rule is _MALFORMED or (keyword in RESTRICTIVE and self._losses > before):
+                lost.append(keyword)  # a negation or condition without a part of it would reject more values
             else:
-                repaired[keyword] = kept
+                repaired[keyword] = repaired_rule
         for keyword in lost:
             for dependent in RESTRICTIVE.get(keyword, ()):
                 repaired.pop(dependent, None)
@@ -114,7 +113,7 @@ class _Repair:
         if keyword in _SCHEMA_LISTS or keyword == "items":
             return (self._several(rule, place) if is_array(rule) else []) or _MALFORMED
         if keyword in _SCHEMA_MAPS:
-            return {} if rule == [] else self._named(rule, place)  # PHP writes an empty object so
+            return {} if rule == [] else self._map(rule, place)  # PHP writes an empty object as []
         if keyword == "type":
             return _type(rule)
         if (
@@ -124,7 +123,7 @@ class _Repair:
             and len(self.references) < MAX_REFERENCES
         ):
             self.references.append(rule)
-        if keyword in ("required", *_BOUNDS):  # read once all is known that belongs to them
+        if keyword in ("required", *_BOUNDS):  # read last: they depend on other keywords
             return rule
         if keyword in _COUNTS and isinstance(rule, float) and rule >= 0 and rule.is_integer():
             return int(rule)
@@ -137,18 +136,18 @@ class _Repair:
         return rule if isinstance(rule, bool) else _MALFORMED
 
     def _several(self, rules: list[Any], place: _Place) -> list[Any]:
-        """Return the schemas of a list. In one of positions what is none takes anything, in others it is left out."""
+        """Repair a list of schemas. An invalid one accepts anything in a positional list and is dropped from others."""
         found: list[Any] = []
         for at, rule in enumerate(rules):
-            kept = self._one(rule, (*place, str(at)))
-            if kept is _MALFORMED:
+            repaired_rule = self._one(rule, (*place, str(at)))
+            if repaired_rule is _MALFORMED:
                 self._lose("", rule, (*place, str(at)))
-            if kept is not _MALFORMED or place[-1] in ("items", "prefixItems"):
-                found.append({} if kept is _MALFORMED else kept)
+            if repaired_rule is not _MALFORMED or place[-1] in ("items", "prefixItems"):
+                found.append({} if repaired_rule is _MALFORMED else repaired_rule)
         return found
 
-    def _named(self, rules: Any, place: _Place) -> Any:
-        """Return schemas by their names, of which none is lost: what is no schema takes anything."""
+    def _map(self, rules: Any, place: _Place) -> Any:
+        """Repair a map of schemas. Each name stays: a value that is not a schema becomes one that accepts anything."""
         if not is_object(rules):
             return _MALFORMED
         has_names = place[-1] in ("dependencies", "dependentRequired")
@@ -158,15 +157,15 @@ class _Repair:
             if has_names and is_array(rule):
                 found[name] = _names(rule)
                 continue
-            kept = self._one(rule, inside) if place[-1] != "dependentRequired" else _MALFORMED
-            if kept is _MALFORMED:
+            repaired_rule = self._one(rule, inside) if place[-1] != "dependentRequired" else _MALFORMED
+            if repaired_rule is _MALFORMED:
                 self._lose("", rule, inside)
-            if kept is not _MALFORMED or not has_names:
-                found[name] = {} if kept is _MALFORMED else kept
+            if repaired_rule is not _MALFORMED or not has_names:
+                found[name] = {} if repaired_rule is _MALFORMED else repaired_rule
         return found
 
     def _read_bounds(self, schema: dict[str, Any], place: _Place) -> None:
-        """Read the flags of OpenAPI 3.0 and draft 4, which say of a bound that it is none of the values itself."""
+        """Translate the boolean ``exclusiveMinimum`` and ``exclusiveMaximum`` of OpenAPI 3.0 and draft 4."""
         for keyword, bound in _BOUNDS.items():
             rule = schema.get(keyword, False)
             if isinstance(rule, bool):
@@ -183,21 +182,21 @@ class _Repair:
                 del schema[keyword]
                 self._lose(keyword, rule, place)
 
-    def _read_required(self, schema: dict[str, Any], given: Mapping[str, Any], place: _Place) -> None:
-        """Read which properties must be there, where it is said in one of the usual ways."""
+    def _read_required(self, schema: dict[str, Any], original: Mapping[str, Any], place: _Place) -> None:
+        """Read the required properties: a list, one name, or a flag in each property."""
         properties = mapping_or_empty(schema.get("properties"))
-        said = schema.get("required")
-        if isinstance(said, str) and said in properties:
-            said = [said]
-        elif "required" in given and not isinstance(said, bool) and not _are_names(said):
-            self._lose("required", said, place)
-        names = _names(list_or_empty(said))
-        # As draft 3 has it, and many who write a schema by hand.
-        raw = mapping_or_empty(given.get("properties"))
+        required = schema.get("required")
+        if isinstance(required, str) and required in properties:
+            required = [required]
+        elif "required" in original and not isinstance(required, bool) and not _are_names(required):
+            self._lose("required", required, place)
+        names = _names(list_or_empty(required))
+        # Draft 3 and many hand-written schemas flag each property.
+        raw = mapping_or_empty(original.get("properties"))
         flagged = [name for name in properties if mapping_or_empty(raw.get(name)).get("required") is True]
         names += [name for name in flagged if name not in names]
         names = [name for name in names if mapping_or_empty(properties.get(name)).get(self._one_sided) is not True]
-        if names or is_array(said):
+        if names or is_array(required):
             schema["required"] = names
         else:
             schema.pop("required", None)
@@ -206,21 +205,21 @@ class _Repair:
         self._losses += is_asserted
         if len(self.notes) < _MAX_NOTES:
             where = ".".join(place)[:_MAX_PLACE]
-            said = f'"{keyword}": {_shown(rule)}' if keyword else _shown(rule)
-            self.notes.append(f"{said} at {where}" if where else said)
+            note = f'"{keyword}": {_rule_text(rule)}' if keyword else _rule_text(rule)
+            self.notes.append(f"{note} at {where}" if where else note)
 
 
 def _type(rule: Any) -> Any:
     if isinstance(rule, str):
         return rule if rule in _TYPES else _MALFORMED
-    # YAML has the name of this type only in quotes.
-    names = ["null" if one is None else one for one in list_or_empty(rule)]
-    are_types = bool(names) and all(isinstance(one, str) and one in _TYPES for one in names)
+    # YAML reads an unquoted null as None.
+    names = ["null" if name is None else name for name in list_or_empty(rule)]
+    are_types = bool(names) and all(isinstance(name, str) and name in _TYPES for name in names)
     return [*dict.fromkeys(names)] if are_types else _MALFORMED
 
 
 def _names(rule: list[Any]) -> list[str]:
-    return [*dict.fromkeys(one for one in rule if isinstance(one, str))]
+    return [*dict.fromkeys(name for name in rule if isinstance(name, str))]
 
 
 def _are_names(rule: Any) -> bool:
@@ -254,19 +253,19 @@ def _is_identifier(rule: Any) -> bool:
 
 
 def _is_json(rule: Any) -> bool:
-    """Return False for what Python code may have put into a schema and JSON has not."""
+    """Return False for a value that only Python code can put into a schema."""
     if isinstance(rule, str | bool):
         return rule != UNWRITABLE
     pending = [rule]
     while pending:
-        one = pending.pop()
-        if (isinstance(one, float) and not isfinite(one)) or (isinstance(one, str) and one == UNWRITABLE):
+        value = pending.pop()
+        if (isinstance(value, float) and not isfinite(value)) or (isinstance(value, str) and value == UNWRITABLE):
             return False
-        pending += one.values() if is_object(one) else list_or_empty(one)
+        pending += value.values() if is_object(value) else list_or_empty(value)
     return True
 
 
-def _shown(rule: Any) -> str:
+def _rule_text(rule: Any) -> str:
     return "a value that is no JSON" if not _is_json(rule) else clip(shown_rule(rule))
 
 

@@ -1,4 +1,4 @@
-"""Schemas of strangers as they can be used: no schema, whatever is wrong with it, costs a tool or a server."""
+"""Turn untrusted schemas into ones that compile, so that no schema costs a tool or a server."""
 
 from __future__ import annotations
 
@@ -16,18 +16,17 @@ _NO_SCHEMAS: frozenset[type] = frozenset({list, tuple, set, frozenset, bytes, in
 
 
 def readable_schema(schema: Any, side: Side = "input") -> tuple[Any, str | None]:
-    """Return a schema that compiles and can be used, and a warning where it is not what was given. Never raises.
+    """Return a schema that compiles, and a warning if it is not the given one. Never raises.
 
-    What cannot be used of a JSON Schema is left out, as `DictSchema` does, and patterns that cannot be run in linear
-    time; where nothing can be made of a schema it is ``{}``, which takes anything. A type, or None, is returned as it
-    is. Metered work, in proportion to the schema.
+    Unusable keywords are dropped as in `DictSchema`, and so are patterns that cannot run in linear time. An unusable
+    schema becomes ``{}``, which accepts anything. A type or None is returned unchanged.
     """
     if not is_mapping(schema):
         is_broken = type(schema) in _NO_SCHEMAS
         return ({}, _takes_anything("not an object")) if is_broken else (schema, None)
     try:
         return _readable(schema, side)
-    except Exception as error:  # noqa: BLE001 - whoever wrote the schema is a stranger
+    except Exception as error:  # noqa: BLE001 - the schema is untrusted
         return {}, _takes_anything(clip(str(error)) or type(error).__name__)
 
 
@@ -39,10 +38,10 @@ def says_nothing(schema: Any) -> bool:
 def _readable(schema: Mapping[str, Any], side: Side) -> tuple[Any, str | None]:
     refuse_too_large(schema)
     refused = refused_patterns(schema)
-    made = DictSchema(without_patterns(schema, refused) if refused else schema, side)
-    notes = [clip(reason) for reason in refused.values()] + [*made.notes]
-    found = schema if made.json_schema == schema else made.json_schema
-    return found, f"is read without what cannot be used of it: {'; '.join(notes)}" if notes else None
+    compiled = DictSchema(without_patterns(schema, refused) if refused else schema, side)
+    notes = [clip(reason) for reason in refused.values()] + [*compiled.notes]
+    usable = schema if compiled.json_schema == schema else compiled.json_schema
+    return usable, f"is read without what cannot be used of it: {'; '.join(notes)}" if notes else None
 
 
 def _takes_anything(reason: str) -> str:

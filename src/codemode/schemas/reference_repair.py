@@ -1,4 +1,4 @@
-"""Find the references of a JSON Schema that lead nowhere, or back to themselves, and leave them out."""
+"""Find and remove references of a JSON Schema that dangle or refer to themselves."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from .json_schema.walk import SCHEMA_MAPS, relaxed_copy, subschemas
 
 REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 _MAX_CHECKED_REFERENCES = 2_000
-_ABOUT_THE_SAME = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies")
-_MOST_IN_PLACE = 512
+_IN_PLACE_APPLICATORS = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies")
+_MAX_IN_PLACE = 512
 
 
 def has_references(text: str) -> bool:
@@ -22,12 +22,12 @@ def has_references(text: str) -> bool:
 
 
 def unusable_references(schema: Mapping[str, Any]) -> frozenset[str]:
-    """Return the references that no check of a value could follow to an end, as the draft of the schema reads them."""
+    """Return the references that dangle or never end, resolved by the rules of the schema's draft."""
     return _dangling(schema) | _endless(schema)
 
 
 def without_references(schema: Mapping[str, Any], unusable: frozenset[str]) -> dict[str, Any]:
-    """Copy a schema without these references: what they would say is open. What it took before it takes still."""
+    """Copy a schema without these references. The copy accepts at least what the schema accepted."""
 
     def strip(rules: dict[str, Any]) -> None:
         for keyword in REFERENCES:
@@ -51,7 +51,7 @@ def _dangling(schema: Mapping[str, Any]) -> frozenset[str]:
     registry: Any = REGISTRY
     pending: list[tuple[Any, Any]] = [(resource, registry.resolver_with_root(resource))]
     found: set[str] = set()
-    seen: dict[tuple[str, int], Any] = {}  # each resolver is kept, and so is its id
+    seen: dict[tuple[str, int], Any] = {}  # holds each resolver, so that its id stays unique
     walked: set[int] = set()
     while pending and len(seen) < _MAX_CHECKED_REFERENCES:
         resource, resolver = pending.pop()
@@ -69,7 +69,7 @@ def _dangling(schema: Mapping[str, Any]) -> frozenset[str]:
             except Unresolvable:
                 found.add(reference)
                 continue
-            # It may lead into a part that is no schema by its place, as those of an OpenAPI document.
+            # The target may be outside schema keywords, for example in the components of an OpenAPI document.
             if is_mapping(target.contents) and reference.startswith("#"):
                 pending.append((create_resource(target.contents), target.resolver))
             elif not is_mapping(target.contents) and not isinstance(target.contents, bool):
@@ -79,7 +79,7 @@ def _dangling(schema: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _endless(schema: Mapping[str, Any]) -> frozenset[str]:
-    """Return the references by which a schema comes back to itself about the very same value: no check of it ends."""
+    """Return the references that lead a schema back to itself for the same value: validation would never end."""
     found: set[str] = set()
     ended: set[int] = set()
     if not any(keyword in rules for rules in subschemas(schema) for keyword in REFERENCES):
@@ -93,30 +93,30 @@ def _endless(schema: Mapping[str, Any]) -> frozenset[str]:
 
 def _circles(start: Mapping[str, Any], local: LocalReferences, ended: set[int]) -> set[str]:
     found: set[str] = set()
-    way: dict[int, tuple[str | None, Iterator[tuple[str | None, Any]]]] = {id(start): (None, _in_place(start, local))}
-    while way:
+    path: dict[int, tuple[str | None, Iterator[tuple[str | None, Any]]]] = {id(start): (None, _in_place(start, local))}
+    while path:
         steps.take()
-        last = next(reversed(way))
-        reference, inner = next(way[last][1], (None, None))
+        last = next(reversed(path))
+        reference, inner = next(path[last][1], (None, None))
         if inner is None:
             ended.add(last)
-            del way[last]
-        elif id(inner) in way:
-            places = [*way]
-            circle = [reference, *(way[one][0] for one in places[places.index(id(inner)) + 1 :])]
-            found.update(one for one in circle if one is not None)
-        elif id(inner) not in ended and len(way) < _MOST_IN_PLACE:
-            way[id(inner)] = (reference, _in_place(inner, local))
+            del path[last]
+        elif id(inner) in path:
+            ids = [*path]
+            circle = [reference, *(path[schema_id][0] for schema_id in ids[ids.index(id(inner)) + 1 :])]
+            found.update(name for name in circle if name is not None)
+        elif id(inner) not in ended and len(path) < _MAX_IN_PLACE:
+            path[id(inner)] = (reference, _in_place(inner, local))
     return found
 
 
 def _in_place(rules: Mapping[str, Any], local: LocalReferences) -> Iterator[tuple[str | None, Any]]:
-    """Yield the schemas that the same value has to fit too, each with the reference that leads there."""
+    """Yield the subschemas that apply to the same value, each with the reference that leads to it."""
     for keyword in REFERENCES:
         reference = rules.get(keyword)
         if isinstance(reference, str) and is_mapping(target := local.target(reference)):
             yield reference, target
-    for keyword in _ABOUT_THE_SAME:
+    for keyword in _IN_PLACE_APPLICATORS:
         rule = rules.get(keyword)
         inside = rule if is_array(rule) else rule.values() if is_mapping(rule) and keyword in SCHEMA_MAPS else [rule]
-        yield from ((None, one) for one in inside if is_mapping(one))
+        yield from ((None, schema) for schema in inside if is_mapping(schema))

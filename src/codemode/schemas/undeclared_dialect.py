@@ -1,4 +1,4 @@
-"""Find the draft of JSON Schema of a schema that does not say it, or says one that it does not fit."""
+"""Infer the JSON Schema draft of a schema with a missing or wrong ``$schema``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .json_schema.walk import subschemas
 
 _DRAFT_7 = "http://json-schema.org/draft-07/schema#"
 _DRAFT_2019 = "https://json-schema.org/draft/2019-09/schema"
-# What draft 7 does not have, or leaves out of account.
+# Keywords that draft 7 does not know.
 _SINCE_2019 = (
     "$defs", "$anchor", "$recursiveRef", "dependentRequired", "dependentSchemas", "unevaluatedItems",
     "unevaluatedProperties", "minContains", "maxContains",
@@ -18,9 +18,9 @@ _SINCE_2019 = (
 
 
 def with_dialect(schema: dict[str, Any], text: str) -> dict[str, Any]:
-    """Return a schema that names an older draft where the newest does not take it: one whose ``items`` is a list.
+    """Add an older draft's ``$schema`` to a schema with an array as ``items``, which the newest draft does not allow.
 
-    ``text`` is its JSON.
+    ``text`` is the schema's JSON.
     """
     if named_draft(schema) not in (None, DEFAULT_DRAFT) or '"items": [' not in text:
         return schema

@@ -49,7 +49,7 @@ def prepared(tool: Tool) -> PreparedTool:
 
 
 class ReadOutput(NamedTuple):
-    """An output as it is passed on, what it misses of its schema, and what the author's own code raised about it."""
+    """An output to pass on, how it violates its schema, and what the author's code raised while reading it."""
 
     value: Any
     problems: Sequence[Problem] = ()
@@ -168,9 +168,9 @@ class PreparedTool:
             raise tool_failed(self.name, error) from error
 
     def read_output(self, value: Any) -> ReadOutput:
-        """Return what is to be written of what the tool returned, as its schema has it.
+        """Convert what the tool returned by its output schema.
 
-        Where it misses the schema it is as it came, without what the schema excludes, beside what it misses.
+        A value that violates the schema is returned unconverted, without the fields that the schema excludes.
         """
         if self._output is None:
             return ReadOutput(value)
@@ -181,7 +181,7 @@ class PreparedTool:
         except SchemaMismatch as mismatch:
             problems = mismatch.problems
         except CodeModeSerializationError:
-            pass  # whoever writes the value says where it cannot be written
+            pass  # writing the value will report where it cannot be written
         except _failures() as error:
             if isinstance(error, CodeModeError):
                 raise
@@ -194,7 +194,7 @@ class PreparedTool:
 
     @property
     def declares_container(self) -> bool:
-        """Whether the tool says that it gives an object or an array, and no text."""
+        """Whether the tool declares that it returns an object or an array, and not a string."""
         return self._output is not None and declares_container(self._output.json_schema)
 
     @cached_property
@@ -249,16 +249,16 @@ def wrong_value(name: str, side: Mode, mismatch: SchemaMismatch) -> CodeModeTool
 
 
 def mismatch_warning(name: str, problems: Iterable[Problem]) -> str:
-    """Return what is said of an output that misses its schema, or cannot be written whole, and is passed on."""
-    lines = [f"{one['path'] or 'value'}: {one['message']}" for one in problems]
+    """Return the warning for an output that is passed on although it misses its schema or is incomplete."""
+    lines = [f"{problem['path'] or 'value'}: {problem['message']}" for problem in problems]
     return f"the output of tool {name!r} misses its schema and is passed on as it came: {'; '.join(lines)}"
 
 
-def note_made(error: CodeModeError, tool: PreparedTool) -> CodeModeError:
-    """Add to an error about an output that the call was made. Returns the error."""
-    is_harmless = tool.annotations.get("readOnlyHint") is True
-    more = "the call was made" if is_harmless else "the call was made and must not be repeated"
-    error.message = f"{error.message.rstrip('.')}; {more}."
+def mark_as_called(error: CodeModeError, tool: PreparedTool) -> CodeModeError:
+    """Add to the message of an error about an output that the call was made. Returns the error."""
+    is_read_only = tool.annotations.get("readOnlyHint") is True
+    note = "the call was made" if is_read_only else "the call was made and must not be repeated"
+    error.message = f"{error.message.rstrip('.')}; {note}."
     error.args = (error.message,)
     return error
 

@@ -50,7 +50,7 @@ def _reworded(error: Exception, tool: PreparedTool, side: Mode) -> CodeModeError
 
 
 def unquoted_problems(problems: Iterable[Problem], tool: PreparedTool, side: Mode) -> list[Problem]:
-    """Return what a value breaks in words that hold nothing of it."""
+    """Rephrase problems so that their messages quote nothing of the value."""
     names = set(_names(tool.input_json_schema if side == "input" else tool.output_json_schema))
     return unique(_unquoted(problem, names) for problem in problems)
 

@@ -208,7 +208,7 @@ def _says(message: ToolMessage, content: Any) -> bool:
 
 
 def _json_or(value: Any, otherwise: Any) -> Any:
-    """Keep what can be written as JSON, at least in part; give the text that LangChain made of anything else."""
+    """Return the value if JSON can express it, at least in part, else the text that LangChain made of it."""
     if isinstance(value, Mapping | list | tuple | set | frozenset | bytes):
         return cast("Any", value)
     try:
@@ -248,7 +248,7 @@ def _without_title(schema: Any) -> dict[str, Any]:
 
 
 def _declared_output(tool: BaseTool) -> Any:
-    """Return what a server, or the function behind a tool, says that it gives."""
+    """Return the output schema of a server's tool, or the return type of the function behind a tool."""
     if is_of_server(tool):
         return declared_output(tool)
     annotated = _annotated_output(tool)

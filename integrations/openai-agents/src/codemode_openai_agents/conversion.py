@@ -183,7 +183,7 @@ def _annotated_output(tool: FunctionTool) -> Any:
 
 
 class _Output(FrameworkSchema):
-    """What a tool says that it gives, with content in place of the SDK's own."""
+    """A tool's declared output, with this package's content types in place of the SDK's."""
 
     def __init__(self, declared: Any) -> None:
         self._declared = declared

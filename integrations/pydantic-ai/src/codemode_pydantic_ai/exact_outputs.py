@@ -85,20 +85,20 @@ def exact_schema(declared: dict[str, Any] | None, function: Callable[..., Any] |
 
 
 def excluding_type(declared: Any, function: Callable[..., Any] | None) -> Any:
-    """Return the type that a function returns where fields of it are no part of its JSON, else None."""
+    """Return a function's return type if it has fields that are excluded from its JSON, else None."""
     if function is None or not (isinstance(declared, dict) and ("properties" in declared or "$defs" in declared)):
         return None
     try:
         if function not in _excluding:
-            made = TypeSchema(returned := _return_type(function), "output")
-            _excluding[function] = returned if made.excludes_fields else None
+            schema = TypeSchema(returned := _return_type(function), "output")
+            _excluding[function] = returned if schema.excludes_fields else None
         return _excluding[function]
-    except Exception:  # noqa: BLE001 - annotations may hold anything, and a callable may be of a kind that is not kept
+    except Exception:  # noqa: BLE001 - annotations may be anything, and some callables cannot be weak keys
         return None
 
 
 class Output(FrameworkSchema):
-    """What a tool says that it gives, without the fields that the type behind it excludes."""
+    """A tool's declared output, without the fields that its function's return type excludes."""
 
     def __init__(self, declared: Any, excluding: Any) -> None:
         self._declared = declared

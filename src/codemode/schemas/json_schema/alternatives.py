@@ -1,4 +1,4 @@
-"""Find the alternative of a union that a value was meant for, to say what it breaks of that one."""
+"""Find the branch of a union that a value was meant for and report its failures."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ _CHOICES = ("const", "enum")
 
 
 def any_of(check: Checking, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[Failure]:
-    """The keywords ``anyOf`` and ``oneOf``: of both, a value may fit several, as the declared union says."""
-    branch = _named_by_discriminator(check, node, rule, value, path)
+    """Check ``anyOf`` and ``oneOf``. A value may match several branches of both, like the declared union type."""
+    branch = _branch_of_discriminator(check, node, rule, value, path)
     if isinstance(branch, Failure):
         yield branch
     elif branch is not None:
         yield from check.inside(node, branch, value, path)
     elif not any(check.fits(node, schema, value) for schema in rule):
-        yield from _explained(check, node, rule, value, path)
+        yield from _nearest_failures(check, node, rule, value, path)
 
 
-def _named_by_discriminator(check: Checking, node: Rules, branches: list[Any], value: Any, path: Path) -> Any:
-    """Return the branch that OpenAPI's ``discriminator`` names, a failure for an unknown name, None without either."""
-    said = mapping_or_empty(node.schema.get("discriminator"))
-    name = said.get("propertyName")
+def _branch_of_discriminator(check: Checking, node: Rules, branches: list[Any], value: Any, path: Path) -> Any:
+    """Return the branch that OpenAPI's ``discriminator`` names, a failure for an unknown tag, or None."""
+    discriminator = mapping_or_empty(node.schema.get("discriminator"))
+    name = discriminator.get("propertyName")
     if not isinstance(name, str) or not is_object(value) or not isinstance(tag := value.get(name), str):
         return None
-    mapping = mapping_or_empty(said.get("mapping"))
+    mapping = mapping_or_empty(discriminator.get("mapping"))
     check.take(1 + ((len(branches) + len(mapping)) >> 3))
-    references = [one.get("$ref") if is_mapping(one) else None for one in branches]
-    by_name = {_last_part(one): at for at, one in enumerate(references) if isinstance(one, str)}
+    references = [branch.get("$ref") if is_mapping(branch) else None for branch in branches]
+    by_name = {_last_part(target): at for at, target in enumerate(references) if isinstance(target, str)}
     named = by_name | {
         key: by_name[last]
         for key, target in mapping.items()
@@ -56,9 +56,9 @@ def _last_part(reference: str) -> str:
 
 
 class _Branch(NamedTuple):
-    """What a value breaks of one alternative. The smaller the ``distance``, the likelier that it was meant.
+    """The failures of a value in one branch. The branch with the smallest ``distance`` was likely meant.
 
-    ``wrong_tags`` are properties for which the alternative names other values.
+    ``wrong_tags`` maps properties whose value is not among the branch's ``const`` or ``enum`` to those.
     """
 
     failures: list[Failure]
@@ -66,51 +66,51 @@ class _Branch(NamedTuple):
     wrong_tags: Mapping[str, list[Any]]
 
 
-_OF_ANOTHER_KIND = (1,)
+_OTHER_TYPE = (1,)
 
 
-def _explained(check: Checking, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[Failure]:
+def _nearest_failures(check: Checking, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[Failure]:
     rows = [_branch(check, node, *found, value) for found in check.explain(node, rule, value, path) if found[1]]
     least = min((row.distance for row in rows), default=None)
-    likely = [row for row in rows if (row.distance == _OF_ANOTHER_KIND) == (least == _OF_ANOTHER_KIND)]
+    likely = [row for row in rows if (row.distance == _OTHER_TYPE) == (least == _OTHER_TYPE)]
     if (unknown := _unknown_tag(likely)) is not None:
         choices = [choice for row in likely for choice in row.wrong_tags[unknown]]
-        yield Failure.of_rule("enum", _once(choices), value[unknown], (path, unknown))
+        yield Failure.of_rule("enum", _unique(choices), value[unknown], (path, unknown))
         return
     nearest = [row.failures for row in likely if row.distance == least]
     if any(failures[0].rule_name in _CHOICES and failures[0].value is value for failures in nearest):
-        nearest = [row.failures for row in rows]  # a list of choices is no use with some of them alone
+        nearest = [row.failures for row in rows]  # list the choices of all branches
     if len(nearest) == 1:
         yield from nearest[0]
     else:
-        yield _of_them_all(nearest, value, path)
+        yield _combined_failure(nearest, value, path)
 
 
 def _unknown_tag(rows: list[_Branch]) -> str | None:
-    """Return a property whose value no alternative names, though all of them name some."""
+    """Return a property that is a tag in all branches and whose value fits none of them."""
     if len(rows) < 2:
         return None
     return next((key for key in rows[0].wrong_tags if all(key in row.wrong_tags for row in rows)), None)
 
 
 def _branch(check: Checking, node: Rules, schema: Any, failures: list[Failure], value: Any) -> _Branch:
-    own = [one for one in failures if one.value is value]
-    if any(_is_of_another_kind(one) for one in own):
-        return _Branch(failures, _OF_ANOTHER_KIND, {})
+    top_level = [failure for failure in failures if failure.value is value]
+    if any(_is_other_type(failure) for failure in top_level):
+        return _Branch(failures, _OTHER_TYPE, {})
     tags, known = _tags_of(check, check.rules_of(schema, node), value)
-    given = {key: choices for key, choices in tags.items() if key in value}
-    wrong = {key: choices for key, choices in given.items() if not _is_among(value[key], choices)}
-    # A constant tells more than one of a list, and a tag more than how many mistakes there are.
+    present = {key: choices for key, choices in tags.items() if key in value}
+    wrong = {key: choices for key, choices in present.items() if not _is_among(value[key], choices)}
+    # A constant identifies a branch better than a list of values, and tags better than the number of failures.
     constants = [len(choices) == 1 for choices in wrong.values()]
-    fitting = [len(choices) == 1 for key, choices in given.items() if key not in wrong]
+    fitting = [len(choices) == 1 for key, choices in present.items() if key not in wrong]
     by_tags = (sum(constants), len(constants), -sum(fitting), -len(fitting))
-    is_no_choice = any(one.rule_name in _CHOICES for one in own)
+    is_no_choice = any(failure.rule_name in _CHOICES for failure in top_level)
     in_common = -sum(key in known for key in islice(value, MAX_CHOICES)) if known else 0
-    depth = -max(len(one.path) for one in failures)
-    return _Branch(failures, (0, *by_tags, is_no_choice, in_common, len(own), len(failures), depth), wrong)
+    depth = -max(len(failure.path) for failure in failures)
+    return _Branch(failures, (0, *by_tags, is_no_choice, in_common, len(top_level), len(failures), depth), wrong)
 
 
-def _is_of_another_kind(failure: Failure) -> bool:
+def _is_other_type(failure: Failure) -> bool:
     if failure.rule_name in _CHOICES:
         kind = json_type(failure.value)
         return all(json_type(choice) != kind for choice in _choices_of(failure))
@@ -122,46 +122,48 @@ def _choices_of(failure: Failure) -> list[Any]:
 
 
 def _tags_of(check: Checking, rules: Rules, value: Any) -> tuple[dict[str, list[Any]], dict[Any, Any]]:
-    """Return the properties for which a schema of objects names values, and all its properties."""
+    """Return the properties of an object schema that have ``const`` or ``enum``, and all its properties."""
     tags: dict[str, list[Any]] = {}
     properties: dict[Any, Any] = {}
     pending = [rules] if is_object(value) else []
     for _ in range(_MAX_FOLLOWED):
         if not pending:
             break
-        one = pending.pop()
-        schema = mapping_or_empty(one.schema)
+        node = pending.pop()
+        schema = mapping_or_empty(node.schema)
         found = mapping_or_empty(schema.get("properties"))
         check.take(1 + (len(found) >> 3))
         properties |= found
         for name, inner in islice(found.items(), _MAX_TAGS):
-            said = mapping_or_empty(inner)
-            if "const" in said:
-                tags[name] = [said["const"]]
-            elif is_array(said.get("enum")):
-                tags[name] = said["enum"][:MAX_CHOICES]
+            property_schema = mapping_or_empty(inner)
+            if "const" in property_schema:
+                tags[name] = [property_schema["const"]]
+            elif is_array(property_schema.get("enum")):
+                tags[name] = property_schema["enum"][:MAX_CHOICES]
         if isinstance(schema.get("$ref"), str):
-            pending.append(check.resolve(one, schema["$ref"]))
-        pending += [check.rules_of(inner, one) for inner in list_or_empty(schema.get("allOf"))[:_MAX_FOLLOWED]]
+            pending.append(check.resolve(node, schema["$ref"]))
+        pending += [check.rules_of(inner, node) for inner in list_or_empty(schema.get("allOf"))[:_MAX_FOLLOWED]]
     return tags, properties
 
 
 def _is_among(value: Any, choices: list[Any]) -> bool:
-    return any(isinstance(value, bool) == isinstance(one, bool) and value == one for one in choices)
+    return any(isinstance(value, bool) == isinstance(choice, bool) and value == choice for choice in choices)
 
 
-def _of_them_all(branches: list[list[Failure]], value: Any, path: Path) -> Failure:
-    """Return one failure for alternatives that are equally near: what they expect at one place, in a list."""
+def _combined_failure(branches: list[list[Failure]], value: Any, path: Path) -> Failure:
+    """Return one failure for equally near branches that lists what they expect at the same place."""
     first = [failures[0] for failures in branches]
     place = first[0] if first else None
-    if place is None or any(one.value is not place.value for one in first):
+    if place is None or any(failure.value is not place.value for failure in first):
         return Failure(value, path)
-    kinds = {one.rule_name for one in first}
+    kinds = {failure.rule_name for failure in first}
     if kinds == {"required"}:
-        names = [name for name in place.rule if name not in place.value and all(name in one.rule for one in first)]
+        names = [
+            name for name in place.rule if name not in place.value and all(name in failure.rule for failure in first)
+        ]
         return Failure.of_rule("required", names, place.value, place.place) if names else Failure(value, path)
-    types = _once([name for one in first if one.rule_name == "type" for name in _names(one.rule)])
-    choices = _once([choice for one in first if one.rule_name in _CHOICES for choice in _choices_of(one)])
+    types = _unique([name for failure in first if failure.rule_name == "type" for name in _names(failure.rule)])
+    choices = _unique([choice for failure in first if failure.rule_name in _CHOICES for choice in _choices_of(failure)])
     if not (types or choices) or not kinds.issubset(("type", None, *_CHOICES)):
         return Failure(value, path)
     if choices and types == ["null"]:
@@ -175,9 +177,9 @@ def _names(rule: Any) -> Iterable[Any]:
     return [rule] if isinstance(rule, str) else list_or_empty(rule)
 
 
-def _once(items: list[Any]) -> list[Any]:
-    kept: list[Any] = []
+def _unique(items: list[Any]) -> list[Any]:
+    unique: list[Any] = []
     for item in items:
-        if not _is_among(item, kept):
-            kept.append(item)
-    return kept[:MAX_CHOICES]
+        if not _is_among(item, unique):
+            unique.append(item)
+    return unique[:MAX_CHOICES]
