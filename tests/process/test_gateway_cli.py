@@ -19,6 +19,7 @@ from controlling_terminal import Person
 from gateway_clients import USUAL_ERAS, Era, client_over_stdio
 from in_loop import in_loop
 from mcp_servers.configured import HERE
+from suite import full_only
 from warm_commands import GATEWAYS
 
 pytestmark = pytest.mark.usefixtures("warm_gateways")
@@ -288,10 +289,10 @@ def test_a_port_in_use_is_named_and_nothing_is_on_stdout(run: Run, config: Path)
 
 
 @pytest.mark.parametrize("arguments", [[], ["--http", "127.0.0.1:0"]], ids=["stdio", "http"])
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["term", "int"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, *full_only(signal.SIGINT)])
 def test_a_signal_ends_it_quietly(home: dict[str, str], config: Path, arguments: list[str], number: signal.Signals):
     process = subprocess.Popen(
-        [*GATEWAYS.python, "-W", "error", "-m", "codemode", "mcp", "--config", str(config), *arguments],
+        [sys.executable, "-W", "error", "-m", "codemode", "mcp", "--config", str(config), *arguments],
         env=home, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:

@@ -16,12 +16,11 @@ from gateway_doors import ANA
 from gateway_hosts import BOUND, client_at, hosts, program, said_by, written
 from mcp_types import ElicitResult
 from postgres_cluster import cluster, new_url
-from suite import full_only
 from warm_commands import GATEWAYS
 
 from codemode import ALL_TENANTS, PostgresInterruptStore
 
-pytestmark = pytest.mark.usefixtures("warm_gateways")
+pytestmark = [pytest.mark.full, pytest.mark.usefixtures("warm_gateways")]
 TOOL = "codemode.run"
 OLD, NEW = "the old key of the tests, 32 bytes", "the new key of the tests, 32 bytes"
 PAGE = Path(__file__).parents[2] / "docs" / "deployment.md"
@@ -119,7 +118,7 @@ async def is_signed_in(url: str, cookie: str) -> bool:
         return (await browser.get(url.removesuffix("/mcp") + "/console/")).status_code == 200
 
 
-@pytest.mark.parametrize("step", [1, *full_only(2, 3)])
+@pytest.mark.parametrize("step", [1, 2, 3])
 def test_a_replica_that_has_taken_a_step_and_one_that_has_not_go_on_with_each_others(
     tmp_path: Path, database: str, step: int
 ):
@@ -139,7 +138,6 @@ def test_a_replica_that_has_taken_a_step_and_one_that_has_not_go_on_with_each_ot
         assert calls(tmp_path) == 3
 
 
-@pytest.mark.full
 def test_what_is_signed_with_a_key_that_a_replica_has_not_waits_for_one_that_has_it(tmp_path: Path, database: str):
     behind, ahead = (configured(tmp_path, database, keys) for keys in ((OLD,), (OLD, NEW)))
     with hosts(tmp_path, GATEWAYS.python) as start:
@@ -160,7 +158,6 @@ def test_what_is_signed_with_a_key_that_a_replica_has_not_waits_for_one_that_has
         assert calls(tmp_path) == 2
 
 
-@pytest.mark.full
 def test_what_was_paused_before_the_second_step_is_told_after_the_third_what_would_help(tmp_path: Path, database: str):
     first, second, third = (configured(tmp_path, database, keys) for keys in STEPS[1:])
     with hosts(tmp_path, GATEWAYS.python) as start:

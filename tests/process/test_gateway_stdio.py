@@ -8,7 +8,8 @@ import os
 import signal
 import sqlite3
 import subprocess
-from collections.abc import AsyncGenerator
+import sys
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 from typing import Any
@@ -73,10 +74,12 @@ class RawClient:
 
 
 @asynccontextmanager
-async def raw_client(folder: Path, *arguments: str) -> AsyncGenerator[RawClient]:
+async def raw_client(
+    folder: Path, *arguments: str, python: Sequence[str] = GATEWAYS.python
+) -> AsyncGenerator[RawClient]:
     """Give a client of the gateway of sums, or of what these arguments of Python start."""
     process = await asyncio.create_subprocess_exec(
-        *GATEWAYS.python,
+        *python,
         *(arguments or (str(GATEWAY), str(folder))),
         env={**os.environ, "XDG_STATE_HOME": str(folder)},
         stdin=subprocess.PIPE,
@@ -191,7 +194,7 @@ def test_the_gateway_ends_with_its_client_and_when_it_is_told_to(tmp_path: Path,
     endless = "while (true) await new Promise((done) => setTimeout(done, 20));"
 
     async def main() -> None:
-        async with raw_client(tmp_path) as client:
+        async with raw_client(tmp_path, python=(sys.executable,)) as client:
             await client.ask(1, "tools/list")
             call = {"name": "codemode_run", "arguments": {"code": endless}, "_meta": {**MODERN, "progressToken": 1}}
             await client.send({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call})
@@ -220,7 +223,8 @@ def test_a_signal_while_servers_end_loses_nothing_that_was_learned(tmp_path: Pat
     log = tmp_path / "log"
 
     async def main() -> None:
-        async with raw_client(tmp_path, "-m", "codemode", "mcp", "--config", str(config)) as client:
+        arguments = ("-m", "codemode", "mcp", "--config", str(config))
+        async with raw_client(tmp_path, *arguments, python=(sys.executable,)) as client:
             said = await client.ask(1, "tools/call", name="codemode_run", arguments={"code": code})
             assert said["result"]["structuredContent"]["diagnostics"] == []
             client.close()

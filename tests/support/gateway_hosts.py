@@ -54,9 +54,16 @@ class Host:
         """Send a signal, wait for the end, and return the exit code."""
         if self.process.poll() is None:
             self.process.send_signal(number)
+        code = self.process.wait(BOUND)
         assert self.process.stdout is not None
-        self.process.stdout.close()
-        return self.process.wait(BOUND)
+        if self.process.stdout.closed:
+            return code
+        with self.process.stdout as said, selectors.DefaultSelector() as selector:
+            selector.register(said, selectors.EVENT_READ)
+            # It may have been started by another process, which ends a moment before it.
+            while selector.select(BOUND) and os.read(said.fileno(), 65_536):
+                pass
+        return code
 
 
 def _environment() -> dict[str, str]:

@@ -1,8 +1,8 @@
 """Commands of Python that start at once: each runs in a fork of a process that has imported what they need.
 
 `WarmCommands.python` stands where ``python`` would in a command. What is started so is a process of its own, with the
-streams, folder, environment, signals and exit code that it would have. Only its id is not that of the command, and its
-hashes have the seed of all others: where either matters, start a Python.
+streams, folder, environment, signals and exit code that it would have. Only its id is not that of the command, signals
+reach it a moment later, and its hashes have the seed of all others: where any of this matters, start a Python.
 """
 
 from __future__ import annotations
