@@ -66,6 +66,15 @@ def passing_time(monkeypatch: pytest.MonkeyPatch) -> Any:
     return PassingTime(monkeypatch.setattr)
 
 
+@pytest.fixture(scope="session")
+def warm_gateways() -> Iterator[None]:
+    """Let `GATEWAYS.python` start gateways and their servers, for all tests that need some."""
+    from warm_commands import GATEWAYS
+
+    with GATEWAYS:
+        yield
+
+
 @pytest.fixture(scope="session", autouse=True)
 def programs_per_worker() -> Iterator[None]:
     """Let pools keep workers where CODEMODE_PROGRAMS_PER_WORKER says so, as `make test-kept` does.

@@ -20,7 +20,6 @@ from leftovers import nothing_left as nothing_left_of_a_test
 from model_waits import ModelWaits
 from pausing import Spy
 from waiting import within
-from warm_commands import GATEWAYS
 from worker_driver import stub_image
 from wrong_worker_host import Host, well_behaved
 
@@ -173,13 +172,6 @@ def server() -> Iterator[HttpServer]:
 def ask(server: HttpServer) -> Callable[..., Any]:
     """Run programs whose fetch may reach the server."""
     return partial(ask_at, server)
-
-
-@pytest.fixture(scope="session")
-def warm_gateways(left_by_files: Any) -> Iterator[None]:
-    """Let `GATEWAYS.python` start gateways and their servers, for all tests that need some."""
-    with GATEWAYS:
-        yield
 
 
 def children() -> set[str]:

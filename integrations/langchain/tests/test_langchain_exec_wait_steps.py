@@ -155,7 +155,7 @@ Steps = Callable[[Callable[[World], Any]], None]
 
 
 @pytest.fixture(scope="module")
-def running() -> Iterator[RunningServers]:
+def running(warm_gateways: None) -> Iterator[RunningServers]:
     """Both servers, which are started once for all."""
     servers = RunningServers()
     yield servers

@@ -81,7 +81,7 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def with_servers() -> Iterator[Callable[[Callable[[World], Awaitable[Any]]], Any]]:
+def with_servers(warm_gateways: None) -> Iterator[Callable[[Callable[[World], Awaitable[Any]]], Any]]:
     """Do some work with both servers, which are started once for all."""
     with asyncio.Runner() as runner:
         started: asyncio.Future[StdioServers] = runner.get_loop().create_future()
@@ -96,6 +96,8 @@ def with_servers() -> Iterator[Callable[[Callable[[World], Awaitable[Any]]], Any
 
         async def worked(work: Callable[[World], Awaitable[Any]]) -> Any:
             await asyncio.wait([serving, started], return_when=asyncio.FIRST_COMPLETED)
+            if serving.done():
+                serving.result()  # servers that did not start say why
             return await asyncio.wait_for(work(World(await started)), WAIT_SECONDS)
 
         async def ended() -> None:
@@ -260,7 +262,8 @@ def test_timeouts_aborts_and_expiry_leave_nothing_and_the_nested_calls_can_be_se
             execute("return 'there is a place'", "place"),
             "second",
         )
-        agent = world.agent(script, {"timeoutMs": 60_000, "waitTimeoutMs": 60_000, "maxWaitingRuns": 2})
+        places = {"maxWaitingRuns": 2, "maxWaitingRunsPerScope": 2}
+        agent = world.agent(script, {"timeoutMs": 60_000, "waitTimeoutMs": 60_000, **places})
         first = await agent.run("go", capabilities=[Hooks(before_model_request=when_begun)])
         await held[0].gone()  # the server was told that nobody waits for it any more
         assert (script.returned("loops")["status"], script.returned("loops")["code"]) == ("failed", "timeout")
