@@ -14,6 +14,7 @@ import codemode
 from codemode import (
     CodeModeError,
     CodeModeOptions,
+    CodeModeProtocolError,
     Interrupt,
     NestedToolCallEvent,
     NestedToolResultEvent,
@@ -92,6 +93,8 @@ class _CodeMode(tinyloop.Tool):
         try:
             with heard_by(_Following(context)):
                 answer = await self._answer(core, arguments, context)
+        except CodeModeProtocolError:
+            raise  # the answers are refused, and the pause stays as it is: the host asks again
         except CodeModeError as error:
             raise Failure(failure_text(error, str(arguments.get("js", "")))) from error
         if isinstance(answer, Interrupt):

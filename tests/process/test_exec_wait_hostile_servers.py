@@ -479,12 +479,12 @@ def test_bytes_never_reach_a_program(ran):
     assert count == 1000  # pages without an end
 
 
-def test_a_tool_that_changes_between_list_and_call_fails_as_a_call_does(ran):
+def test_a_tool_that_changes_between_list_and_call_is_passed_on_with_a_warning(ran):
     async def other(_name: str, _arguments: Any) -> Any:
         return answered({"number": "seven"})
 
     schema = {"type": "object", "properties": {"number": {"type": "integer"}}, "required": ["number"]}
     session = Stranger([listed("a", outputSchema=schema)], call_tool=other)
-    result = ran(session, "return await MCP.hub.a({}).catch(({name, message}) => [name, message])")
-    assert result["value"][0] == "CodeModeToolError"
-    assert "number" in result["value"][1]
+    result = ran(session, "return await MCP.hub.a({})")
+    assert result["value"] == {"number": "seven"}
+    assert any("number" in warning for warning in result["telemetry"]["warnings"])

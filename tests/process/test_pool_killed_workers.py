@@ -48,13 +48,13 @@ def killing(*, kills: int, whole: bool = False) -> type[KilledWorkers]:
 
 
 def test_killed_workers_are_replaced_by_the_same_zygote(make_pool: PoolMaker) -> None:
-    source = killing(kills=3)
+    source = killing(kills=2)
     assert one(make_pool(source=source, spare_workers=0)) == 2
     assert (source.kills, source.made) == (0, 1)
 
 
 def test_a_zygote_whose_workers_keep_dying_is_replaced(make_pool: PoolMaker) -> None:
-    source = killing(kills=4)
+    source = killing(kills=3)
     assert one(make_pool(source=source, spare_workers=0)) == 2
     assert source.made == 2
 

@@ -84,7 +84,7 @@ def test_a_post_that_failed_is_an_error_to_the_program(fetching):
 def test_a_post_in_a_resume_is_not_made_again_by_a_repeat(spy, fetching):
     seen = []
     js = f"await tools.login(1).catch(() => {{}}); {fetch_js('POST')}"
-    interrupt = start(js, [spy.guarded("login")])
+    interrupt = start(js, [spy.guarded("login")], {**PAUSING, "execution_policy": {"check_program": False}})
     denied = {"approved": False}
     # The pause was made without fetch; it is part of what a replay depends on, so there is none in the resume either.
     with pytest.raises(CodeModeError):

@@ -46,7 +46,12 @@ CASES: dict[str, tuple[str, list[Any], dict[str, Any], dict[str, Any]]] = {
         {"execution_policy": {"max_tool_input_bytes": 50}},
         {"code": "Wrong", "toolInput": {"bytes": 101}},
     ),
-    "output": (named("fail"), [Tool("fail", execute=lambda: "x", output_schema=NUMBER)], {}, {"code": "Broken"}),
+    "output": (
+        named("fail"),
+        [Tool("fail", execute=lambda: "x", output_schema=NUMBER, output_validation="strict")],
+        {},
+        {"code": "Broken"},
+    ),
     "no json": (named("fail"), [Tool("fail", execute=lambda: object())], {}, {"code": "Broken"}),
     "time": (
         named("fail"),

@@ -213,8 +213,8 @@ def test_loop_a_look_at_a_wide_schema_counts_for_as_much_as_it_is(schema, keys):
 
 def test_loop_a_name_as_long_as_a_schema_is_read_once(monkeypatch):
     folded: list[str] = []
-    real = checks._folded
-    monkeypatch.setattr(checks, "_folded", lambda name: folded.append(name) or real(name))
+    real = checks.folded_name
+    monkeypatch.setattr(checks, "folded_name", lambda name: folded.append(name) or real(name))
     name = f"a{'_' * 10_000}b"
     schema = {"properties": {name: {}}, "required": [name], "additionalProperties": False}
     assert check_program(call_facts(["ab"], 20, is_open=False), {"t"}, lambda _name: schema) == []

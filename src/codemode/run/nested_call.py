@@ -273,10 +273,12 @@ class _ToolCall:
 
     def _report_problems(self, written: OutputText) -> str | None:
         """Report the problems of an output to the log and the surface. Returns its text."""
-        if written.failure is not None:
+        hides = self._pipeline is not None and self._pipeline.judges_outputs
+        if written.failure is not None and hides:  # what it raises may quote the output
+            log_mismatch(f"the output type of tool {self._tool.name!r} fails: {type(written.failure).__name__}")
+        elif written.failure is not None:
             log_tool_failure(f"the output type of tool {self._tool.name!r} fails", written.failure)
         if written.problems:
-            hides = self._pipeline is not None and self._pipeline.judges_outputs
             problems = unquoted_problems(written.problems, self._tool, "output") if hides else written.problems
             log_mismatch(warning := mismatch_warning(self._tool.name, problems))
             self._calls.warn(warning)

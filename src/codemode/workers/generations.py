@@ -16,7 +16,7 @@ _HELLO_SECONDS = 5.0
 _FORKED_HELLO_SECONDS = 1.0
 # All workers of one zygote share its memory layout and hash seed.
 _WORKERS_PER_SOURCE = 10_000
-_MAX_ENDED_IN_A_ROW = 3
+_MAX_ENDED_IN_A_ROW = 2
 
 
 class WorkerSource(Protocol):
