@@ -171,16 +171,16 @@ def surfaces() -> Iterator[dict[str, Callable[[str], Any]]]:
 def test_functions_give_their_value_on_every_surface(surfaces: dict[str, Callable[[str], Any]]) -> None:
     for surface, run in surfaces.items():
         for name, text, value in wrong_programs(FUNCTIONS):
-            if surface == "modules" and "tools" in name:
-                continue
+            if (surface == "modules" and "tools" in name) or (surface == "CodeCall" and "for (" in text):
+                continue  # a module has no `tools`, and the preset of CodeCall no loops
             assert run(text) == value, (surface, name, text)
 
 
 def test_wrapped_and_escaped_programs_give_their_value(surfaces: dict[str, Callable[[str], Any]]) -> None:
     for surface in ("codeMode", "CodeCall", "exec"):
         for name, text, value in wrong_programs(MARKDOWN | ESCAPES):
-            if surface == "CodeCall" and "script" in name.split():
-                continue  # of quotes in quotes only `callTool('...')` is written by this test
+            if surface == "CodeCall" and ("script" in name.split() or "for (" in text):
+                continue  # this test writes no quotes in quotes, and the preset has no loops
             assert surfaces[surface](text) == value, (surface, name, text)
 
 
