@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from codemode import (
@@ -33,7 +35,9 @@ def test_every_surface_gives_the_same_hint(text: str, language: str) -> None:
     assert hint in failure_text(caught.value, text)
     scripted = create_code_call_tools([stock]).execute_sync({"script": text})
     assert (scripted["status"], scripted["error"]["hint"]) == ("syntax_error", hint)
-    executed = create_exec_wait_tools([stock]).exec.execute_sync({"code": text})
+    pair = create_exec_wait_tools([stock])
+    executed = pair.exec.execute_sync({"code": text})
+    asyncio.run(pair.aclose())
     assert hint in executed["error"]
     module = create_run_tool([ModuleServer("shop", [stock])]).execute_sync({"code": text})
     assert {one.get("hint") for one in module["diagnostics"]} == {hint}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import html
 import json
 import re
@@ -129,7 +130,7 @@ def wrong_programs(forms: dict[str, Form]) -> Iterator[tuple[str, str, Any]]:
                 yield f"{name}, program {at}", form(statements, f"({result})" if ":" in result else result), value
 
 
-def on_surfaces(pool: WorkerPool) -> dict[str, Callable[[str], Any]]:
+def on_surfaces(pool: WorkerPool) -> tuple[dict[str, Callable[[str], Any]], Any]:
     code_mode = create_code_mode_tool([stock], pool=pool)
     code_call = create_code_call_tools([stock], pool=pool)
     pair = create_exec_wait_tools([stock], {"wait_timeout_ms": 60_000}, pool=pool)
@@ -148,12 +149,13 @@ def on_surfaces(pool: WorkerPool) -> dict[str, Callable[[str], Any]]:
         answer = pair.exec.execute_sync({"code": text.replace("@", "tools.")})
         return answer.get("value", answer)
 
-    return {
+    found = {
         "codeMode": lambda text: code_mode.execute_sync({"js": text.replace("@", "tools.")}),
         "CodeCall": as_script,
         "exec": as_exec,
         "modules": as_module,
     }
+    return found, pair
 
 
 def _with_import(text: str, head: str) -> str:
@@ -165,7 +167,9 @@ def _with_import(text: str, head: str) -> str:
 @pytest.fixture(scope="module")
 def surfaces() -> Iterator[dict[str, Callable[[str], Any]]]:
     with WorkerPool({"max_workers": 2}) as pool:
-        yield on_surfaces(pool)
+        found, pair = on_surfaces(pool)
+        yield found
+        asyncio.run(pair.aclose())
 
 
 def test_functions_give_their_value_on_every_surface(surfaces: dict[str, Callable[[str], Any]]) -> None:
@@ -203,7 +207,9 @@ def test_an_assigned_result_of_a_module_counts_before_its_exports(surfaces: dict
 def test_the_program_may_come_under_another_usual_name(surfaces: dict[str, Callable[[str], Any]]) -> None:
     assert create_code_mode_tool([stock]).execute_sync({"code": "return 1"}) == 1
     assert create_code_call_tools([stock]).execute_sync({"code": "return 1"})["result"] == 1
-    assert create_exec_wait_tools([stock]).exec.execute_sync({"script": "return 1"})["value"] == 1
+    pair = create_exec_wait_tools([stock])
+    assert pair.exec.execute_sync({"script": "return 1"})["value"] == 1
+    asyncio.run(pair.aclose())
     assert create_run_tool([]).execute_sync({"js": "globalThis.__codemode_result__ = 1"})["result"] == 1
 
 
@@ -216,7 +222,9 @@ def test_what_was_done_is_told_where_a_surface_has_a_place_for_it(surfaces: dict
     assert traces[0].notes == (note,)
     assert note in traces[0].to_text()
     assert create_code_call_tools([stock]).execute_sync({"script": fenced})["warnings"] == [note]
-    assert create_exec_wait_tools([stock]).exec.execute_sync({"code": fenced})["telemetry"]["warnings"] == [note]
+    pair = create_exec_wait_tools([stock])
+    assert pair.exec.execute_sync({"code": fenced})["telemetry"]["warnings"] == [note]
+    asyncio.run(pair.aclose())
     module = "```js\nglobalThis.__codemode_result__ = 1\n```"
     (diagnostic,) = create_run_tool([]).execute_sync({"code": module})["diagnostics"]
     assert (diagnostic["severity"], diagnostic["message"]) == ("info", note)
