@@ -18,9 +18,10 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from codemode_gateway import Gateway, GatewayConfig, GatewayOptions, GatewaySettings
+from codemode_gateway.own_client import listed_tool
+
 from codemode import Tool
-from codemode.mcp import Gateway, GatewayConfig, GatewayOptions, GatewaySettings
-from codemode.mcp.own_client import listed_tool
 from codemode.surfaces.modules.servers import ModuleServer
 
 from . import prompts

@@ -18,8 +18,9 @@ import tempfile
 from pathlib import Path
 
 try:
+    from codemode_gateway import GatewayConfig, connect, load_config
+
     from codemode import create_run_tool
-    from codemode.mcp import GatewayConfig, connect, load_config
 except ImportError as error:
     sys.exit(f"{error}. This example needs what `pip install .[mcp]` in the root of the repository brings.")
 

@@ -1,6 +1,6 @@
 """The gateway's side towards servers, as the client that the conformance suite starts: ``client.py URL``.
 
-What it connects with is `codemode.mcp.connect`; a person who signs in is one who follows each page at once. Which
+What it connects with is `codemode_gateway.connect`; a person who signs in is one who follows each page at once. Which
 scenario it is stands in ``MCP_CONFORMANCE_SCENARIO``, and what a person would have been given with it in
 ``MCP_CONFORMANCE_CONTEXT``.
 """
@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+from codemode_gateway import UpstreamHooks, connect, load_config
+from codemode_gateway.config.secrets import Secrets
+from codemode_gateway.oauth.errors import SignInError
+from codemode_gateway.oauth.sign_ins import SignIns
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from codemode.errors import CodeModeAuthenticationError, CodeModeToolError
-from codemode.mcp import UpstreamHooks, connect, load_config
-from codemode.mcp.config.secrets import Secrets
-from codemode.mcp.signin.errors import SignInError
-from codemode.mcp.signin.sign_ins import SignIns
 
 NAME = "suite"
 MOST_SIGN_INS = 3

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from codemode_gateway import load_config
+from codemode_gateway.client_configs.machines import CLIENTS, Machine, found
+from codemode_gateway.config import own_keys
+from codemode_gateway.config.reading import CONTAINERS
+from codemode_gateway.config.variables import Variables
 
-from codemode.mcp import load_config
-from codemode.mcp.clients.machines import CLIENTS, Machine, found
-from codemode.mcp.config import own_keys
-from codemode.mcp.config.reading import CONTAINERS
-from codemode.mcp.config.variables import Variables
 from codemode.surfaces.modules.limits import WIRE_NAMES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "gateway-configuration.md").read_text(encoding="utf-8")

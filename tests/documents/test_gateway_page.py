@@ -8,13 +8,13 @@ import shlex
 from pathlib import Path
 
 import pytest
+from codemode_gateway import load_config
+from codemode_gateway.cli.arguments import CLIENTS
+from codemode_gateway.config import own_keys
 from suite import each_row
 
 import codemode.surfaces.modules
 from codemode.cli import _options
-from codemode.cli.mcp_arguments import CLIENTS
-from codemode.mcp import load_config
-from codemode.mcp.config import own_keys
 
 TREE = Path(__file__).parents[2]
 PAGE = (TREE / "docs" / "gateway.md").read_text(encoding="utf-8")

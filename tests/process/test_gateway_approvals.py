@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from approval_world import accept, answer_of, codes
+from codemode_gateway import Gateway, GatewayConfig, GatewayOptions, GatewaySettings
 from gateway_clients import client_of
 from mcp_servers.configured import quick
 from waiting import within
 
 from codemode import ALL_TENANTS
-from codemode.mcp import Gateway, GatewayConfig, GatewayOptions, GatewaySettings
 
 CODE = (
     'import { note } from "@codemode/servers/quick";\n'

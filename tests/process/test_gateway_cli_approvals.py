@@ -13,13 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from codemode_gateway.approvals.remembered import Remembered
+from codemode_gateway.cli import approvals as mcp_approvals
+from codemode_gateway.cli import tty_prompt as mcp_terminal
 from controlling_terminal import Person, PersonHere
 from warm_commands import GATEWAYS
 
 from codemode import ModuleServer, SqliteInterruptStore, Tool, create_run_tool
-from codemode.cli import main, mcp_approvals, mcp_terminal
+from codemode.cli import main
 from codemode.cli.exits import UsageError
-from codemode.mcp.approvals.remembered import Remembered
 
 pytestmark = pytest.mark.usefixtures("warm_gateways")
 COMMAND = [sys.executable, "-W", "error", "-m", "codemode"]

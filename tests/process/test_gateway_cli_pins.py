@@ -12,12 +12,13 @@ from pathlib import Path
 
 import mcp_types as types
 import pytest
+from codemode_gateway import ServerConfig
+from codemode_gateway.cli import tty_prompt as mcp_terminal
+from codemode_gateway.tool_history.pins import Pins
 from controlling_terminal import Person, PersonHere
 from warm_commands import GATEWAYS
 
-from codemode.cli import main, mcp_terminal
-from codemode.mcp import ServerConfig
-from codemode.mcp.known.pins import Pins
+from codemode.cli import main
 
 pytestmark = pytest.mark.usefixtures("warm_gateways")
 HIDES = "now it deletes \u202e\x1b[2Jall"

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from approval_world import accept, answer_of
+from codemode_gateway.approvals.remembered import FILE, KnownTool, Remembered
 from gateway_clients import client_over_stdio
 from in_loop import in_loop
 from mcp_servers.configured import quick
@@ -19,7 +20,6 @@ from warm_commands import GATEWAYS
 
 from codemode import ALL_TENANTS, AuditLine, SqliteInterruptStore
 from codemode.cli import main
-from codemode.mcp.approvals.remembered import FILE, KnownTool, Remembered
 
 pytestmark = pytest.mark.usefixtures("warm_gateways")
 HIDES = "look\u202e\x1b[2J"

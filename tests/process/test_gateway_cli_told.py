@@ -14,14 +14,13 @@ from typing import Any
 import httpx2
 import pytest
 from approval_world import answer_of
+from codemode_gateway.cli.setup import CONFIG_VARIABLE
 from controlling_terminal import Person
 from gateway_clients import client_over_stdio
 from in_loop import in_loop
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from warm_commands import GATEWAYS
-
-from codemode.cli.mcp_setup import CONFIG_VARIABLE
 
 pytestmark = pytest.mark.usefixtures("warm_gateways")
 TREE = Path(__file__).parents[2]

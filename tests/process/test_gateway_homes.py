@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from approval_world import ONE, accept, answer_of, begun, codes, gone_on, hosts, kept
 from approval_world import client_of as asked_client_of
+from codemode_gateway import Gateway, load_config
 from gateway_clients import client_of
 from mcp import Client
 from waiting import within
 
 from codemode import ALL_TENANTS
-from codemode.mcp import Gateway, load_config
 
 SCRIPT = Path(__file__).parents[1] / "support" / "mcp_servers" / "changing_server.py"
 WIPE = 'import { wipe } from "@codemode/servers/disk";\nglobalThis.__codemode_result__ = await wipe({});'

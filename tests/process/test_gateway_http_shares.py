@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from codemode_gateway.gateway.principals import LOCAL, Principal, share_of
 from gateway_clients import gateway_over
 
 from codemode import ModuleServer, Tool, WorkerPool
-from codemode.mcp.gateway.principals import LOCAL, Principal, share_of
 
 BOUND = 60.0
 HOLD = 'import { hold } from "@codemode/servers/desk"; globalThis.__codemode_result__ = await hold({});'

@@ -11,6 +11,7 @@ import mcp_types as types
 import pytest
 from approval_world import accept, answer_of
 from census import census, left_by
+from codemode_gateway import Gateway, GatewayConfig, GatewayOptions, GatewaySettings
 from gateway_clients import USUAL_ERAS
 from gateway_doors import serving
 from mcp import Client
@@ -19,7 +20,6 @@ from mcp_servers.configured import quick
 from waiting import WAIT_SECONDS, until, within
 
 from codemode import WorkerPool
-from codemode.mcp import Gateway, GatewayConfig, GatewayOptions, GatewaySettings
 
 CALLS = 6
 FEW_CALLS = 3

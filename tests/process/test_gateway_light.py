@@ -10,12 +10,17 @@ import sys
 from pathlib import Path
 
 import pytest
+from codemode_gateway import load_config
+from codemode_gateway.upstreams.list_cache import ListCache
+from codemode_gateway.upstreams.listing import listing_of
 
-from codemode.mcp import load_config
-from codemode.mcp.upstreams.list_cache import ListCache
-from codemode.mcp.upstreams.listing import listing_of
-
-LATER = ("jwt", "webbrowser", "codemode.mcp.signin.flow", "codemode.mcp.approvals.asking", "codemode.stores.sqlite")
+LATER = (
+    "jwt",
+    "webbrowser",
+    "codemode_gateway.oauth.flow",
+    "codemode_gateway.approvals.asking",
+    "codemode.stores.sqlite",
+)
 
 
 def test_serving_begins_without_what_signs_in_asks_or_keeps(tmp_path: Path):
@@ -32,12 +37,12 @@ def test_serving_begins_without_what_signs_in_asks_or_keeps(tmp_path: Path):
     )
     assert done.returncode == 0, done.stderr[-2000:]
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time")}
-    assert "codemode.mcp.gateway.stdio" in imported
+    assert "codemode_gateway.gateway.stdio" in imported
     assert imported.isdisjoint(LATER), imported & {*LATER}
 
 
 RUNS_ALONE = (
-    "codemode.interrupts", "codemode.mcp.approvals.asking", "codemode.observe.telemetry", "codemode.protocol",
+    "codemode.interrupts", "codemode_gateway.approvals.asking", "codemode.observe.telemetry", "codemode.protocol",
     "codemode.run.execution", "codemode.run.starting", "codemode.schemas.python_types", "codemode.source",
     "codemode.stores", "codemode.surfaces.modules.catalog", "codemode.surfaces.modules.runs", "codemode.tools.search",
     "codemode.workers", "jsonschema", "jsonschema_specifications", "referencing",
@@ -45,9 +50,9 @@ RUNS_ALONE = (
 LISTING = """
 import asyncio, json, sys
 from pathlib import Path
-import codemode.mcp.gateway.gateway as module
-from codemode.mcp import Gateway, load_config
-from codemode.mcp.own_client import listed_tool
+import codemode_gateway.gateway.gateway as module
+from codemode_gateway import Gateway, load_config
+from codemode_gateway.own_client import listed_tool
 
 module._MOMENT_SECONDS = 3600  # after which it gets ready for programs
 

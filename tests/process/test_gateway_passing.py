@@ -9,13 +9,12 @@ from typing import Any
 
 import mcp_types as types
 import pytest
+from codemode_gateway.tool_history import learning, pins
 from gateway_clients import ERAS, Era, client_over_stdio
 from in_loop import in_loop
 from mcp import Client
 from mcp.client import stdio
 from warm_commands import GATEWAYS
-
-from codemode.mcp.known import learning, pins
 
 pytestmark = pytest.mark.usefixtures("warm_gateways")
 SERVER = Path(__file__).parents[1] / "support" / "mcp_servers" / "passing_server.py"

@@ -13,6 +13,8 @@ from typing import Any
 
 import mcp_types as types
 import pytest
+from codemode_gateway import Gateway, load_config
+from codemode_gateway.passthrough import shelves
 from free_ports import free_ports
 from gateway_clients import USUAL_ERAS, Era, client_of
 from http_server import HttpServer, response
@@ -20,9 +22,6 @@ from in_loop import in_loop
 from mcp import Client
 from public_servers import node_server, python_server, require_servers
 from waiting import WAIT_SECONDS
-
-from codemode.mcp import Gateway, load_config
-from codemode.mcp.passing import shelves
 
 pytestmark = [pytest.mark.full, pytest.mark.usefixtures("_servers")]
 READY = "on port"

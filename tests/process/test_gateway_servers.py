@@ -9,11 +9,10 @@ from typing import Any
 
 import mcp_types as types
 import pytest
+from codemode_gateway import Gateway, GatewayConfig, ServerConfig
+from codemode_gateway.gateway import seat
 from gateway_clients import ERAS, Era, client_of, config_in
 from mcp_servers.configured import quick
-
-from codemode.mcp import Gateway, GatewayConfig, ServerConfig
-from codemode.mcp.gateway import seat
 
 BOUND = 60.0
 

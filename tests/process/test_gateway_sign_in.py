@@ -17,11 +17,10 @@ from typing import Any
 import httpx2
 import pytest
 from authorization_server import browse, configured, sign_in_server
+from codemode_gateway import GatewayConfig, login, logout
+from codemode_gateway.oauth.sign_ins import SignIns
 from required import missing, node_path
 from warm_commands import GATEWAYS
-
-from codemode.mcp import GatewayConfig, login, logout
-from codemode.mcp.signin.sign_ins import SignIns
 
 pytestmark = pytest.mark.usefixtures("warm_gateways")
 SUPPORT = Path(__file__).parents[1] / "support"

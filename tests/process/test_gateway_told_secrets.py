@@ -8,15 +8,14 @@ from typing import Any
 
 import mcp_types as types
 import pytest
+from codemode_gateway import Gateway, load_config
+from codemode_gateway.gateway import seat
+from codemode_gateway.passthrough import shelves
 from gateway_clients import ERAS, Era, client_of
 from in_loop import in_loop
 from mcp.shared.exceptions import MCPError
 from waiting import WAIT_SECONDS
 from warm_commands import GATEWAYS
-
-from codemode.mcp import Gateway, load_config
-from codemode.mcp.gateway import seat
-from codemode.mcp.passing import shelves
 
 pytestmark = pytest.mark.usefixtures("warm_gateways")
 SERVER = Path(__file__).parents[1] / "support" / "mcp_servers" / "telling_server.py"

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from codemode_gateway import ServerConfig, connect
+from codemode_gateway.upstreams.upstream import Upstream
 from mcp_servers.configured import odd, of
 from mcp_servers.odd_server import odd_http
 from waiting import until, within
 
 from codemode import create_run_tool
 from codemode.errors import CodeModeToolError
-from codemode.mcp import ServerConfig, connect
-from codemode.mcp.upstreams.upstream import Upstream
 
 NOTED = 'note got {"text": "x"}'
 NOTE = """import { note } from "@codemode/servers/odd";

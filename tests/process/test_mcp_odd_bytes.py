@@ -4,12 +4,12 @@ import json
 from typing import Any
 
 import pytest
+from codemode_gateway import ServerConfig, connect
 from mcp_servers.configured import odd, of
 from mcp_servers.odd_server import odd_http
 from waiting import within
 
 from codemode.errors import CodeModeToolError
-from codemode.mcp import ServerConfig, connect
 
 BOM = "\ufeff"
 WORKS = 'note got {"text": "x"}'

@@ -2,12 +2,12 @@
 
 from typing import Any
 
+from codemode_gateway import ServerConfig, connect
 from mcp_servers.configured import of
 from mcp_servers.odd_server import odd_http
 from waiting import within
 
 from codemode.errors import CodeModeToolError
-from codemode.mcp import ServerConfig, connect
 
 NOTED = 'note got {"text": "x"}'
 

@@ -3,13 +3,13 @@
 from typing import Any
 
 import pytest
+from codemode_gateway import ServerConfig, connect
 from mcp_servers.configured import odd, of
 from mcp_servers.odd_server import NO_METHOD, odd_http
 from waiting import within
 
 from codemode import create_run_tool
 from codemode.errors import CodeModeToolError
-from codemode.mcp import ServerConfig, connect
 
 ECHO = """import { echo } from "@codemode/servers/odd";
 globalThis.__codemode_result__ = await echo({ text: "x" });"""

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from codemode_gateway import connect
 from mcp_servers.configured import of, scripted, scripted_over_http
 from waiting import within
 
 from codemode import create_run_tool
-from codemode.mcp import connect
 
 
 def tool(name: Any, **more: Any) -> dict[str, Any]:

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from codemode_gateway import connect
 from mcp_servers.configured import of, scripted, scripted_over_http
 from waiting import within
 
 from codemode import ToolSource, create_exec_wait_tools, create_run_tool
-from codemode.mcp import connect
 
 TEXT = {"type": "text", "text": "said"}
 REASON = {"error": "quota exceeded", "retryAfter": 30}

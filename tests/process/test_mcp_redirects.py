@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from codemode_gateway import ServerConfig, connect
+from codemode_gateway.oauth.doors import Door
+from codemode_gateway.upstreams import http_client
 from mcp_servers.configured import of
 from mcp_servers.odd_server import odd_http
 from self_signed import self_signed
@@ -14,9 +17,6 @@ from waiting import within
 from warm_commands import GATEWAYS
 
 from codemode.errors import CodeModeToolError
-from codemode.mcp import ServerConfig, connect
-from codemode.mcp.signin.doors import Door
-from codemode.mcp.upstreams import http_client
 
 pytestmark = pytest.mark.usefixtures("warm_gateways")
 

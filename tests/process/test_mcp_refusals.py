@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from codemode_gateway import GatewayConfig, ServerConfig, connect, load_config
 from mcp_servers.configured import of
 from mcp_servers.odd_server import odd_http
 from waiting import within
@@ -14,7 +15,6 @@ from warm_commands import GATEWAYS
 
 from codemode import create_run_tool
 from codemode.errors import CodeModeAuthenticationError, CodeModeToolError
-from codemode.mcp import GatewayConfig, ServerConfig, connect, load_config
 
 pytestmark = pytest.mark.usefixtures("warm_gateways")
 

@@ -6,17 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from codemode_gateway import Gateway, GatewayConfig, GatewayOptions, GatewaySettings, connect
+from codemode_gateway.config.secrets import Secrets
+from codemode_gateway.upstreams.asking import Asking
+from codemode_gateway.upstreams.connection import Connection
+from codemode_gateway.upstreams.hooks import UpstreamHooks
+from codemode_gateway.upstreams.transports import transport_of
 from gateway_clients import client_of
 from mcp_servers.configured import odd, of
 from waiting import until, within
 
 from codemode import create_run_tool
-from codemode.mcp import Gateway, GatewayConfig, GatewayOptions, GatewaySettings, connect
-from codemode.mcp.config.secrets import Secrets
-from codemode.mcp.upstreams.asking import Asking
-from codemode.mcp.upstreams.connection import Connection
-from codemode.mcp.upstreams.hooks import UpstreamHooks
-from codemode.mcp.upstreams.transports import transport_of
 from codemode.surfaces.modules import servers
 
 ECHO = """import { echo } from "@codemode/servers/odd";

@@ -10,16 +10,16 @@ import sys
 from pathlib import Path
 
 import pytest
+from codemode_gateway import GatewayConfig, UpstreamHooks, connect
+from codemode_gateway.upstreams import calls, link
+from codemode_gateway.upstreams import upstream as upstreams
+from codemode_gateway.upstreams.origins import CallOrigin
 from mcp_servers.configured import HERE, of, plain, quick
 from mcp_types import ToolListChangedNotification
 from waiting import until, within
 
 from codemode import ToolCallContext, create_run_tool
 from codemode.errors import CodeModeToolError
-from codemode.mcp import GatewayConfig, UpstreamHooks, connect
-from codemode.mcp.upstreams import calls, link
-from codemode.mcp.upstreams import upstream as upstreams
-from codemode.mcp.upstreams.origins import CallOrigin
 
 
 def test_a_program_calls_tools_of_a_server_and_gets_what_they_give():

@@ -4,11 +4,11 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from codemode_gateway import UpstreamHooks, connect
 from mcp_servers.configured import of, quick
 from waiting import until, within
 
 from codemode import create_run_tool, run_code_mode
-from codemode.mcp import UpstreamHooks, connect
 
 SECRET = "sk-abcdef/0123456789"
 

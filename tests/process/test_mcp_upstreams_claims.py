@@ -7,14 +7,14 @@ from typing import Any
 
 import mcp_types as types
 import pytest
+from codemode_gateway import GatewayConfig, ServerConfig, UpstreamHooks, connect
+from codemode_gateway.approvals.remembered import KnownTool, Remembered, approval_hook, definition_of
+from codemode_gateway.gateway.principals import LOCAL
+from codemode_gateway.upstreams.origins import CallOrigin
 from in_loop import in_loop
 from waiting import within
 
 from codemode import create_run_tool
-from codemode.mcp import GatewayConfig, ServerConfig, UpstreamHooks, connect
-from codemode.mcp.approvals.remembered import KnownTool, Remembered, approval_hook, definition_of
-from codemode.mcp.gateway.principals import LOCAL
-from codemode.mcp.upstreams.origins import CallOrigin
 
 SCRIPT = Path(__file__).parents[1] / "support" / "mcp_servers" / "changing_server.py"
 READS, DESTROYS, SAYS_NOTHING = {"readOnlyHint": True}, {"destructiveHint": True}, None

@@ -9,12 +9,12 @@ import time
 from pathlib import Path
 
 import pytest
+from codemode_gateway import connect
+from codemode_gateway.upstreams.guard import Guard, SpawnError
 from mcp_servers.configured import of, quick
 from waiting import until, within
 
 from codemode.errors import CodeModeToolError
-from codemode.mcp import connect
-from codemode.mcp.upstreams.guard import Guard, SpawnError
 
 
 def test_servers_of_one_loop_have_one_guard_and_go_on_after_it_was_killed():

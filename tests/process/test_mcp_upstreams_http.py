@@ -5,6 +5,8 @@ import json
 
 import httpx2
 import pytest
+from codemode_gateway import ServerConfig, UpstreamHooks, connect
+from codemode_gateway.upstreams.origins import CallOrigin
 from free_ports import free_ports
 from mcp_servers.configured import of, served
 from suite import each_row, full_only
@@ -13,8 +15,6 @@ from warm_commands import GATEWAYS
 
 from codemode import ToolCallContext
 from codemode.errors import CodeModeAuthenticationError, CodeModeToolError
-from codemode.mcp import ServerConfig, UpstreamHooks, connect
-from codemode.mcp.upstreams.origins import CallOrigin
 
 pytestmark = pytest.mark.usefixtures("warm_gateways")
 

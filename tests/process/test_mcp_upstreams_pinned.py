@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from codemode_gateway import GatewayConfig, ServerConfig, UpstreamHooks, connect
+from codemode_gateway.approvals.remembered import Remembered, approval_hook
+from codemode_gateway.config.values import Pinning
+from codemode_gateway.gateway.principals import LOCAL
+from codemode_gateway.tool_history.pins import Pins
+from codemode_gateway.upstreams.origins import CallOrigin
 from waiting import within
 
 from codemode import create_run_tool
 from codemode.errors import CodeModeToolError
-from codemode.mcp import GatewayConfig, ServerConfig, UpstreamHooks, connect
-from codemode.mcp.approvals.remembered import Remembered, approval_hook
-from codemode.mcp.config.values import Pinning
-from codemode.mcp.gateway.principals import LOCAL
-from codemode.mcp.known.pins import Pins
-from codemode.mcp.upstreams.origins import CallOrigin
 
 # A server whose tools are in a file of its folder; "change" replaces them by those of another file.
 SERVER = """

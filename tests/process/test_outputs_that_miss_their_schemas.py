@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from agents import function_tool
+from codemode_gateway import connect
 from langchain_core.tools import StructuredTool
 from mcp_servers.configured import odd, of
 from pydantic import BaseModel, Field
@@ -26,7 +27,6 @@ from codemode import (
     create_exec_wait_tools,
     create_run_tool,
 )
-from codemode.mcp import connect
 
 ROW = {"type": "object", "properties": {"id": {"type": "integer"}, "note": {"type": "string"}}, "required": ["id"]}
 CLOSED = {**ROW, "additionalProperties": False}

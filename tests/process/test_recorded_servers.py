@@ -10,12 +10,12 @@ from typing import Any
 
 import jsonschema
 import pytest
+from codemode_gateway import connect, load_config
 from mcp_servers.configured import of, scripted
 from public_servers import node_server, python_server, require_servers
 from waiting import within
 
 from codemode import create_run_tool
-from codemode.mcp import connect, load_config
 
 DATA = Path(__file__).parents[1] / "data"
 RECORDED = ("mcp_tools_sample.json", "mcp_tools_recorded.json")

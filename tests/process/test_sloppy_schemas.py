@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from agents import FunctionTool
+from codemode_gateway import connect
 from langchain_core.tools import StructuredTool
 from mcp_servers.configured import odd, of
 from pydantic_ai import Tool as PydanticAITool
@@ -20,7 +21,6 @@ from codemode import (
     create_exec_wait_tools,
     create_run_tool,
 )
-from codemode.mcp import connect
 
 INPUT: dict[str, Any] = {
     "type": "object",

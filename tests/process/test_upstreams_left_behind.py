@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 from census import census, left_by
+from codemode_gateway import connect
+from codemode_gateway.upstreams.upstream import Upstream
 from mcp_servers.configured import of, quick
 from waiting import WAIT_SECONDS, within
 
 from codemode.errors import CodeModeToolError
-from codemode.mcp import connect
-from codemode.mcp.upstreams.upstream import Upstream
 
 STARTS = 4
 _DESCRIPTORS = Path("/dev/fd")

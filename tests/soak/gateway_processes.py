@@ -9,15 +9,15 @@ import socket
 from pathlib import Path
 from typing import Any
 
+from codemode_gateway import Gateway, GatewayOptions, load_config
+from codemode_gateway.gateway.http_serving import serve_http
+from codemode_gateway.gateway.http_settings import HttpLimits
+from codemode_gateway.upstreams import link
 from mcp.server.mcpserver import MCPServer
 from mcp_types import ToolAnnotations
 from tests.soak.pause_hosts import LEASE_MS, Lines, hurry
 
 from codemode import Resumer
-from codemode.mcp import Gateway, GatewayOptions, load_config
-from codemode.mcp.gateway.http_serving import serve_http
-from codemode.mcp.gateway.http_settings import HttpLimits
-from codemode.mcp.upstreams import link
 from codemode.stores.sql_store import SqlStore
 
 _PAUSES = (0, 0.002, 0.01)

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from codemode_gateway.gateway.http_settings import token_digest
 from tests.process.leftovers import command_line, descriptors, living_children, no_orphan_left, nothing_left
 from tests.soak import gateway_processes, vanishing_clients
 from tests.soak.gateway_world import World, edited, key_of, verdict_on
@@ -33,7 +34,6 @@ from tests.support.free_ports import free_ports
 from tests.support.waiting import until
 
 from codemode import ALL_TENANTS, CodeModeError, StoredRequest
-from codemode.mcp.gateway.http_settings import token_digest
 from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
 
 GATEWAYS, VISITORS, RUNS_EACH = 2, 8, 4

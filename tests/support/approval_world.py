@@ -12,15 +12,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import mcp_types as types
+from codemode_gateway.approvals.asking import Asking
+from codemode_gateway.approvals.remembered import Remembered, approval_hook
+from codemode_gateway.approvals.resuming import Resuming, RunsOf
+from codemode_gateway.config.values import GatewaySettings, ServerConfig
+from codemode_gateway.gateway.principals import LOCAL, Principal
 from mcp import Client
 from mcp.server.lowlevel import Server
 
 from codemode import ALL_TENANTS, MemoryInterruptStore, ModuleServer, RunResponse, Tool, create_run_tool
-from codemode.mcp.approvals.asking import Asking
-from codemode.mcp.approvals.remembered import Remembered, approval_hook
-from codemode.mcp.approvals.resuming import Resuming, RunsOf
-from codemode.mcp.config.values import GatewaySettings, ServerConfig
-from codemode.mcp.gateway.principals import LOCAL, Principal
 
 KEY = "a key of 32 bytes or more, for tests"
 REFUND = {

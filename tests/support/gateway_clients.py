@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from codemode_gateway import Gateway, GatewayConfig, GatewayOptions, GatewaySettings
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
-
-from codemode.mcp import Gateway, GatewayConfig, GatewayOptions, GatewaySettings
 
 Era = Literal["auto", "legacy"]
 ERAS: tuple[Era, ...] = ("auto", "legacy")

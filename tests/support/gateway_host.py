@@ -4,8 +4,8 @@ import asyncio
 import sys
 from pathlib import Path
 
-from codemode.mcp import Gateway, GatewayOptions, load_config
-from codemode.mcp.gateway.http_serving import serve_http
+from codemode_gateway import Gateway, GatewayOptions, load_config
+from codemode_gateway.gateway.http_serving import serve_http
 
 
 def said(url: str) -> None:

@@ -8,16 +8,15 @@ from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanag
 from typing import Any
 
 import mcp_types as types
+from codemode_gateway.config.values import ServerConfig
+from codemode_gateway.passthrough.handlers import announcing, handlers, pass_logs
+from codemode_gateway.passthrough.logs import Hide, as_it_is
+from codemode_gateway.passthrough.passed import Passed
+from codemode_gateway.upstreams.log_levels import LogLevel
+from codemode_gateway.upstreams.origins import CallOrigin
 from mcp import Client
 from mcp.server.lowlevel.server import NotificationOptions, Server
 from mcp.shared.exceptions import MCPError
-
-from codemode.mcp.config.values import ServerConfig
-from codemode.mcp.passing.handlers import announcing, handlers, pass_logs
-from codemode.mcp.passing.logs import Hide, as_it_is
-from codemode.mcp.passing.passed import Passed
-from codemode.mcp.upstreams.log_levels import LogLevel
-from codemode.mcp.upstreams.origins import CallOrigin
 
 LEGACY, MODERN = "legacy", "auto"
 

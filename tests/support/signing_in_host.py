@@ -10,9 +10,8 @@ import sys
 from pathlib import Path
 
 import httpx2
-
-from codemode.mcp import GatewayConfig, GatewaySettings, ServerConfig, SignIns
-from codemode.mcp.signin.private_files import try_lock
+from codemode_gateway import GatewayConfig, GatewaySettings, ServerConfig, SignIns
+from codemode_gateway.oauth.private_files import try_lock
 
 
 async def main(folder: str, url: str, *how: str) -> None:

@@ -10,10 +10,9 @@ from typing import Any
 import kubernetes_validate  # pyright: ignore[reportMissingTypeStubs]
 import pytest
 import yaml
+from codemode_gateway import load_config
+from codemode_gateway.gateway import health
 from suite import each_row
-
-from codemode.mcp import load_config
-from codemode.mcp.gateway import health
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 KUBERNETES = "1.33"  # the first in which hostUsers is on by default

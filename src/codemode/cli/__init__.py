@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from importlib import metadata
 from typing import Any
 
+from codemode_gateway.cli.arguments import NO_COMMAND, add_mcp, split_command
+
 from .exits import BAD_USAGE, INTERRUPTED_BY_USER, OUTPUT_CLOSED, UsageError
-from .mcp_arguments import NO_COMMAND, add_mcp, split_command
 from .output import drop_output, flush_output, output_is_closed
 
 _RUN_EXITS = """\
@@ -79,7 +80,7 @@ def _run_command(options: argparse.Namespace) -> int:
 
         return console(options)
     if options.command == "mcp":
-        from .mcp import mcp
+        from codemode_gateway.cli.commands import mcp
 
         return mcp(options)
     from .doctor import doctor

@@ -4,9 +4,8 @@ import asyncio
 import json
 import sys
 
+from codemode_gateway import connect
 from mcp_servers.configured import of, quick
-
-from codemode.mcp import connect
 
 
 async def main() -> None:

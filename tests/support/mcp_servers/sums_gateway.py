@@ -8,9 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+from codemode_gateway import Gateway, GatewayConfig, GatewayOptions, GatewaySettings
+from codemode_gateway.gateway import stdio
+
 from codemode import ModuleServer, tool
-from codemode.mcp import Gateway, GatewayConfig, GatewayOptions, GatewaySettings
-from codemode.mcp.gateway import stdio
 
 stdio.ANSWER_SECONDS = 600.0  # on a busy machine a first program takes long
 

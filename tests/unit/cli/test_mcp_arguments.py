@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from codemode_gateway.cli import commands as mcp
+from codemode_gateway.cli.setup import config_path
 from hypothesis import given
 from hypothesis import strategies as st
 from suite import each_row
 
-from codemode.cli import main, mcp
-from codemode.cli.mcp_setup import config_path
+from codemode.cli import main
 
 PARTS: list[list[str]] = [
     [],

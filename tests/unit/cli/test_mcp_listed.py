@@ -7,16 +7,16 @@ import json
 from typing import Any
 
 import pytest
+from codemode_gateway import GatewayConfig, ServerConfig
+from codemode_gateway.cli.list import where
+from codemode_gateway.cli.pending_call_view import card, table, whole_record
+from codemode_gateway.cli.serve import http_address, with_overrides
 from hypothesis import given
 from hypothesis import strategies as st
 from suite import each_row
 
 from codemode.cli import main
 from codemode.cli.exits import UsageError
-from codemode.cli.mcp_cards import card, table, whole_record
-from codemode.cli.mcp_list import where
-from codemode.cli.mcp_serve import http_address, with_overrides
-from codemode.mcp import GatewayConfig, ServerConfig
 from codemode.stores.values import Record, StoredRequest
 
 SECRET = "sk-live-4242424242424242"

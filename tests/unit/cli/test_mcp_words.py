@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 from authorization_server import sign_in_server
+from codemode_gateway.cli.approve_command_line import gateway_command
+from codemode_gateway.cli.setup import CONFIG_VARIABLE, config_path, typed
 from hypothesis import given
 from hypothesis import strategies as st
 from suite import each_row
 
 from codemode.cli import main
-from codemode.cli.mcp_setup import CONFIG_VARIABLE, config_path, typed
-from codemode.cli.mcp_words import gateway_command
 
 HIDES = ["a\nb", "a\x1b[2J", "a\u202eb", "a`reboot`b", os.fsdecode(b"a\xff"), "a" * 400]
 HIDES_IDS = ["newline", "escape", "direction", "backticks", "no-text", "long"]

@@ -10,9 +10,10 @@ from importlib.util import find_spec
 from typing import Any
 
 import pytest
+from codemode_gateway.cli import serve as mcp_serve
 from required import missing
 
-from codemode.cli import console, mcp_serve
+from codemode.cli import console
 from codemode.cli.exits import UsageError
 from codemode.cli.seldom import DRIVER, Seldom
 

@@ -7,8 +7,7 @@ import subprocess
 import sys
 
 import pytest
-
-from codemode.cli import mcp_serve
+from codemode_gateway.cli import serve as mcp_serve
 
 READS = """
 import ctypes, os

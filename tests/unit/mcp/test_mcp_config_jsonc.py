@@ -6,12 +6,11 @@ import json
 import re
 
 import pytest
+from codemode_gateway.config import jsonc
+from codemode_gateway.config.jsonc import MAX_DEPTH, JsonError, Node, read_jsonc
 from hypothesis import given
 from hypothesis import strategies as st
 from suite import each_row
-
-from codemode.mcp.config import jsonc
-from codemode.mcp.config.jsonc import MAX_DEPTH, JsonError, Node, read_jsonc
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from codemode.mcp import ServerConfig, load_config
-from codemode.mcp.config.patterns import patterns_of, unmatched_notes
+from codemode_gateway import ServerConfig, load_config
+from codemode_gateway.config.patterns import patterns_of, unmatched_notes
 
 
 def servers(top: dict[str, Any], **entries: Any) -> dict[str, ServerConfig]:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from codemode_gateway import ConfigError, GatewayConfig, ServerConfig, load_config
 from suite import each_row
 
-from codemode.mcp import ConfigError, GatewayConfig, ServerConfig, load_config
 from codemode.trace.unseen import all_seen
 
 Reading = Callable[..., GatewayConfig]

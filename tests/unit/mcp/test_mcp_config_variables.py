@@ -9,13 +9,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from codemode_gateway import load_config, state_folder
+from codemode_gateway.config.mistakes import MistakeError
+from codemode_gateway.config.variables import Variables, input_variable
 from hypothesis import given
 from hypothesis import strategies as st
 from suite import each_row
-
-from codemode.mcp import load_config, state_folder
-from codemode.mcp.config.mistakes import MistakeError
-from codemode.mcp.config.variables import Variables, input_variable
 
 ENVIRON = {"A": "a", "EMPTY": "", "HOME": "/home/me", "SNEAKY": "${A}$${A}${input:x}", "GITHUB_TOKEN": "12345678"}
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from codemode.mcp import ConfigError, GatewayConfig, load_config, watched
+from codemode_gateway import ConfigError, GatewayConfig, load_config, watched
 
 BOUND = 60
 

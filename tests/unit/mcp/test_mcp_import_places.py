@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from codemode_gateway import ConfigError, load_config
+from codemode_gateway.client_configs.config_texts import added, servers_of
+from codemode_gateway.client_configs.importing import Imported, imported
+from codemode_gateway.client_configs.machines import Machine, found
 from suite import each_row
 
 from codemode.cli import main
-from codemode.mcp import ConfigError, load_config
-from codemode.mcp.clients.config_texts import added, servers_of
-from codemode.mcp.clients.importing import Imported, imported
-from codemode.mcp.clients.machines import Machine, found
 
 ONE = {"command": "one"}
 

@@ -7,11 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
+from codemode_gateway.config import secret_layers
+from codemode_gateway.config.secrets import HIDDEN, Secrets
 from hypothesis import given
 from hypothesis import strategies as st
-
-from codemode.mcp.config import secret_layers
-from codemode.mcp.config.secrets import HIDDEN, Secrets
 
 BOUND = 60.0
 

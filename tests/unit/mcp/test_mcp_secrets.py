@@ -13,14 +13,14 @@ from typing import Any
 from urllib.parse import quote, quote_plus
 
 import pytest
+from codemode_gateway.config import secret_layers
+from codemode_gateway.config import secrets as secrets_of_config
+from codemode_gateway.config.secrets import HIDDEN, Secrets
 from hypothesis import given
 from hypothesis import strategies as st
 from suite import each_row
 
 from codemode.host import steps
-from codemode.mcp.config import secret_layers
-from codemode.mcp.config import secrets as secrets_of_config
-from codemode.mcp.config.secrets import HIDDEN, Secrets
 
 SECRET = "p/ä+s \"w\\ö`r&d'%41 =\n\U0001f511x"
 ESCAPES = "abc%\\+u0041&;="

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from codemode.mcp import GatewayConfig, GatewaySettings, load_config
-from codemode.mcp.gateway.gateway import Gateway
+from codemode_gateway import GatewayConfig, GatewaySettings, load_config
+from codemode_gateway.gateway.gateway import Gateway
 
 
 def test_a_state_folder_given_as_text_is_that_folder(tmp_path: Path) -> None:

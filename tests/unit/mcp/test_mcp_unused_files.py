@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from codemode.mcp import unused_files
-from codemode.mcp.config.values import ServerConfig
-from codemode.mcp.signin import private_files
-from codemode.mcp.signin.private_files import try_lock
-from codemode.mcp.unused_files import UNUSED_SECONDS, look_soon
-from codemode.mcp.upstreams import list_cache
-from codemode.mcp.upstreams.list_cache import ListCache
-from codemode.mcp.upstreams.listing import Listing
+from codemode_gateway import unused_files
+from codemode_gateway.config.values import ServerConfig
+from codemode_gateway.oauth import private_files
+from codemode_gateway.oauth.private_files import try_lock
+from codemode_gateway.unused_files import UNUSED_SECONDS, look_soon
+from codemode_gateway.upstreams import list_cache
+from codemode_gateway.upstreams.list_cache import ListCache
+from codemode_gateway.upstreams.listing import Listing
 
 SERVER = ServerConfig("s", "stdio", command="x")
 KEY, OTHER = "0" * 40, "1" * 40

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from codemode.mcp.page_urls import PageURLError, is_page, page_host
+from codemode_gateway.page_urls import PageURLError, is_page, page_host
 
 SHOWN = {
     "https://accounts.example/o?next=https://evil.example/@x": "accounts.example",

@@ -6,13 +6,13 @@ import itertools
 import sqlite3
 
 import pytest
+from codemode_gateway.approvals.keeping import Keeping
+from codemode_gateway.gateway.principals import Principal
 from stored_pauses import paused
 from test_store_contract import decided, through
 from test_store_listing import TENANTS, filled
 
 from codemode import ALL_TENANTS, SqliteInterruptStore
-from codemode.mcp.approvals.keeping import Keeping
-from codemode.mcp.gateway.principals import Principal
 from codemode.stores import sqlite_glances
 
 

@@ -8,16 +8,16 @@ from typing import Any
 import mcp_types as types
 import pytest
 from approval_world import ONE, accept, begun, client_of, gone_on, hosts
+from codemode_gateway.approvals.questions import MAX_INPUT_CHARACTERS, Question, form_of, message_of
+from codemode_gateway.approvals.reading import MOST_TRIES, Answered, AskAgain, read_answer
+from codemode_gateway.approvals.sealed_state import SealedState
+from codemode_gateway.gateway.principals import LOCAL, Principal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from suite import each_row, rounds
 from waiting import within
 
 from codemode import CodeModeProtocolError, ContinuationOptions
-from codemode.mcp.approvals.questions import MAX_INPUT_CHARACTERS, Question, form_of, message_of
-from codemode.mcp.approvals.reading import MOST_TRIES, Answered, AskAgain, read_answer
-from codemode.mcp.approvals.sealed_state import SealedState
-from codemode.mcp.gateway.principals import LOCAL, Principal
 
 SHOWN = {"order": "a", "cents": 500}
 APPROVING = ("once", "session", "always")

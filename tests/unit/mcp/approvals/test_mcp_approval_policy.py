@@ -10,14 +10,14 @@ from typing import Any
 
 import mcp_types as types
 import pytest
+from codemode_gateway.approvals.policy import asks
+from codemode_gateway.approvals.remembered import FILE, KnownTool, Remembered, approval_hook, definition_of
+from codemode_gateway.config.values import ServerConfig
+from codemode_gateway.gateway.principals import LOCAL, Principal
+from codemode_gateway.upstreams.origins import CallOrigin
 from in_loop import in_loop
 
 from codemode import ToolCallContext
-from codemode.mcp.approvals.policy import asks
-from codemode.mcp.approvals.remembered import FILE, KnownTool, Remembered, approval_hook, definition_of
-from codemode.mcp.config.values import ServerConfig
-from codemode.mcp.gateway.principals import LOCAL, Principal
-from codemode.mcp.upstreams.origins import CallOrigin
 
 READS, WRITES = {"readOnlyHint": True}, {"readOnlyHint": False, "destructiveHint": False}
 DESTROYS, SILENT = {"destructiveHint": True}, {"title": "Harmless"}

@@ -22,11 +22,10 @@ from approval_world import (
     gone_on,
     hosts,
 )
+from codemode_gateway.approvals.remembered import Remembered
+from codemode_gateway.gateway.principals import Principal
 from mcp import Client
 from waiting import within
-
-from codemode.mcp.approvals.remembered import Remembered
-from codemode.mcp.gateway.principals import Principal
 
 ERAS = ["auto", "legacy"]
 

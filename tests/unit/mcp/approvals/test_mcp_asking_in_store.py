@@ -24,15 +24,15 @@ from approval_world import (
     kept,
     mute,
 )
+from codemode_gateway.approvals.later_calls import AUDIT_KIND, LaterCalls
+from codemode_gateway.approvals.remembered import Remembered
+from codemode_gateway.gateway.principals import LOCAL, Principal
 from mcp import Client
 from mcp.shared.exceptions import MCPError
 from suite import each_row
 from waiting import within
 
 from codemode import ALL_TENANTS, StoreUnavailable, ToolCallContext, request_interrupt
-from codemode.mcp.approvals.later_calls import AUDIT_KIND, LaterCalls
-from codemode.mcp.approvals.remembered import Remembered
-from codemode.mcp.gateway.principals import LOCAL, Principal
 
 SOON = 1
 

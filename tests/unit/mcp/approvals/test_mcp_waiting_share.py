@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from approval_world import ONE, answer_of, codes, hosts, mute
+from codemode_gateway.gateway.principals import Principal
 from waiting import within
 
 from codemode import ALL_TENANTS
-from codemode.mcp.gateway.principals import Principal
 
 
 async def call(client, **arguments):

@@ -3,10 +3,9 @@
 from dataclasses import replace
 
 import pytest
+from codemode_gateway.approvals.questions import Question
+from codemode_gateway.approvals.responses import OTHER_KEYS, waiting
 from suite import each_row
-
-from codemode.mcp.approvals.questions import Question
-from codemode.mcp.approvals.responses import OTHER_KEYS, waiting
 
 ID = "0123456789abcdef0123456789abcdef"
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-from codemode.mcp.clients.machines import Machine
+from codemode_gateway.client_configs.machines import Machine
 
 
 @pytest.fixture

@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from codemode_gateway import ConfigError, load_config
+from codemode_gateway.client_configs.config_texts import servers_of
+from codemode_gateway.client_configs.importing import imported
+from codemode_gateway.client_configs.installing import installed
+from codemode_gateway.client_configs.machines import CLIENTS, Machine, found
+from codemode_gateway.client_configs.undoing import undone
 from suite import each_row
-
-from codemode.mcp import ConfigError, load_config
-from codemode.mcp.clients.config_texts import servers_of
-from codemode.mcp.clients.importing import imported
-from codemode.mcp.clients.installing import installed
-from codemode.mcp.clients.machines import CLIENTS, Machine, found
-from codemode.mcp.clients.undoing import undone
 
 COMMAND = ("/bin/codemode",)
 SECRET = "s3cr3t-that-nobody-reads"

@@ -8,14 +8,13 @@ import tomllib
 from itertools import pairwise
 from typing import Any
 
+from codemode_gateway.client_configs.json_edits import JsonEdits
+from codemode_gateway.client_configs.json_file import JsonFile
+from codemode_gateway.client_configs.toml_file import TomlFile
+from codemode_gateway.client_configs.toml_statements import statements
+from codemode_gateway.config.jsonc import read_jsonc
 from hypothesis import given
 from hypothesis import strategies as st
-
-from codemode.mcp.clients.json_edits import JsonEdits
-from codemode.mcp.clients.json_file import JsonFile
-from codemode.mcp.clients.toml_file import TomlFile
-from codemode.mcp.clients.toml_statements import statements
-from codemode.mcp.config.jsonc import read_jsonc
 
 NAMES = st.sampled_from(["a", "b", "c d", "é", 'q"t', "codemode", "x.y", "zz"])
 ENTRIES = st.fixed_dictionaries(

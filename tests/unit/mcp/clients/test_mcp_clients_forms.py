@@ -8,15 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from codemode_gateway import ConfigError, load_config
+from codemode_gateway.client_configs.config_texts import added, initial, servers_of, with_inputs
+from codemode_gateway.client_configs.installing import installed
+from codemode_gateway.client_configs.machines import Machine, found
+from codemode_gateway.client_configs.undoing import undone
+from codemode_gateway.config.jsonc import read_jsonc
 from suite import each_row
 from test_mcp_clients import COMMAND, others, reads, written
-
-from codemode.mcp import ConfigError, load_config
-from codemode.mcp.clients.config_texts import added, initial, servers_of, with_inputs
-from codemode.mcp.clients.installing import installed
-from codemode.mcp.clients.machines import Machine, found
-from codemode.mcp.clients.undoing import undone
-from codemode.mcp.config.jsonc import read_jsonc
 
 
 def test_a_server_of_the_same_name_gets_that_of_its_client_too(machine: Machine, config: Path):
@@ -184,7 +183,7 @@ def test_what_a_client_has_cut_off_within_a_character_hinders_nothing(machine: M
 def test_a_file_that_changes_under_the_hands_is_left_alone(
     machine: Machine, config: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    from codemode.mcp.clients import backups
+    from codemode_gateway.client_configs import backups
 
     path = written("cursor", machine)
     keep = backups.keep

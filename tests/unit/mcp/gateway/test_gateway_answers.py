@@ -6,11 +6,10 @@ import base64
 import json
 from typing import Any
 
+from codemode_gateway.gateway.answers import answer_of
 from hypothesis import given
 from hypothesis import strategies as st
 from suite import each_row
-
-from codemode.mcp.gateway.answers import answer_of
 
 PNG = base64.b64encode(b"an image").decode()
 EMPTY: dict[str, Any] = {"logs": [], "diagnostics": []}

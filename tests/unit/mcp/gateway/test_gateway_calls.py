@@ -10,13 +10,13 @@ from typing import Any
 
 import mcp_types as types
 import pytest
+from codemode_gateway import Gateway, GatewayConfig, GatewayOptions, GatewaySettings
+from codemode_gateway.gateway.wiring import learns
 from gateway_clients import ERAS, Era, client_of, gateway_over
 from mcp import MCPError
 from suite import each_row
 
 from codemode import ModuleServer, Tool, tool
-from codemode.mcp import Gateway, GatewayConfig, GatewayOptions, GatewaySettings
-from codemode.mcp.gateway.wiring import learns
 
 BOUND = 60.0
 

@@ -6,10 +6,9 @@ from typing import Any
 
 import mcp_types as types
 import pytest
+from codemode_gateway import GatewaySettings
+from codemode_gateway.gateway.client_table import CLIENTS, Announced, announced
 from suite import each_row
-
-from codemode.mcp import GatewaySettings
-from codemode.mcp.gateway.client_table import CLIENTS, Announced, announced
 
 
 def shown(name: str | None, **settings: Any) -> Announced:

@@ -10,15 +10,14 @@ from urllib.parse import urlsplit
 import httpx2
 import jwt
 import pytest
+from codemode_gateway.gateway import http_places, http_verifiers
+from codemode_gateway.gateway.http_app import HttpApp, http_app
+from codemode_gateway.gateway.http_settings import http_settings
+from codemode_gateway.gateway.http_verifiers import Introspected, UnverifiableError, verifier_of
 from cryptography.hazmat.primitives.asymmetric import ec
 from gateway_doors import BOUND, StandIn, asking, bearer, modern_call, serving, who
 from mcp.server.auth.provider import AccessToken
 from waiting import until
-
-from codemode.mcp.gateway import http_places, http_verifiers
-from codemode.mcp.gateway.http_app import HttpApp, http_app
-from codemode.mcp.gateway.http_settings import http_settings
-from codemode.mcp.gateway.http_verifiers import Introspected, UnverifiableError, verifier_of
 
 ISSUER, GATEWAY = "https://login.acme.com", "https://tools.acme.com"
 BY_ASKING = {

@@ -9,17 +9,16 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
 import pytest
+from codemode_gateway import ConfigError
+from codemode_gateway.gateway.bridge import Bridge
+from codemode_gateway.gateway.http_peer import HttpPeer, peer_url
+from codemode_gateway.gateway.http_serving import serve_http
+from codemode_gateway.gateway.http_settings import HttpLimits
 from free_ports import free_ports
 from gateway_doors import ANA, BOUND, MODERN, TOKENS, StandIn, modern_call, serving
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 from suite import each_row
-
-from codemode.mcp import ConfigError
-from codemode.mcp.gateway.bridge import Bridge
-from codemode.mcp.gateway.http_peer import HttpPeer, peer_url
-from codemode.mcp.gateway.http_serving import serve_http
-from codemode.mcp.gateway.http_settings import HttpLimits
 
 
 class Client:

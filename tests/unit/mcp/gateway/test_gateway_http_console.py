@@ -15,18 +15,18 @@ from typing import Any
 import codemode_console
 import httpx2
 import pytest
+from codemode_gateway import ConfigError
+from codemode_gateway.approvals.later_calls import AUDIT_KIND
+from codemode_gateway.approvals.remembered import Remembered
+from codemode_gateway.gateway.http_app import HttpApp, http_app
+from codemode_gateway.gateway.http_console_users import console_users
+from codemode_gateway.gateway.http_door import Door
+from codemode_gateway.gateway.http_settings import http_settings
+from codemode_gateway.gateway.kept_store import APP
 from gateway_doors import ANA, BOB, TOKENS, StandIn, token_digest
 from mcp.server.auth.provider import AccessToken
 
 from codemode import create_code_mode_tool, tool
-from codemode.mcp import ConfigError
-from codemode.mcp.approvals.later_calls import AUDIT_KIND
-from codemode.mcp.approvals.remembered import Remembered
-from codemode.mcp.gateway.http_app import HttpApp, http_app
-from codemode.mcp.gateway.http_console_users import console_users
-from codemode.mcp.gateway.http_door import Door
-from codemode.mcp.gateway.http_settings import http_settings
-from codemode.mcp.gateway.kept_store import APP
 
 OPERATOR = "token-of-the-operator-0123"
 OWN = {"sec-fetch-site": "same-origin"}
@@ -304,7 +304,7 @@ def test_behind_a_proxy_the_page_of_a_record_is_where_others_find_it():
 
 
 def test_without_the_package_there_is_no_console_and_all_else_works(monkeypatch: pytest.MonkeyPatch):
-    from codemode.mcp.gateway import http_console
+    from codemode_gateway.gateway import http_console
 
     monkeypatch.setattr(http_console, "_PACKAGE", "codemode_console_that_is_not_there")
 

@@ -7,16 +7,15 @@ import time
 from typing import Any
 
 import pytest
+from codemode_gateway import ConfigError
+from codemode_gateway.gateway.http_answers import Refused
+from codemode_gateway.gateway.http_door import Door
+from codemode_gateway.gateway.http_settings import HttpSettings, http_settings
 from gateway_doors import ANA, BOB, TOKENS, asking, bearer, modern_call, who
 from hypothesis import given
 from hypothesis import strategies as st
 from mcp.server.auth.provider import AccessToken
 from suite import each_row
-
-from codemode.mcp import ConfigError
-from codemode.mcp.gateway.http_answers import Refused
-from codemode.mcp.gateway.http_door import Door
-from codemode.mcp.gateway.http_settings import HttpSettings, http_settings
 
 
 def asked(headers: dict[str, str], **how: Any) -> int:

@@ -7,12 +7,12 @@ from typing import Any
 
 import httpx2
 import pytest
+from codemode_gateway.gateway import health
+from codemode_gateway.gateway.http_app import http_app
 from gateway_doors import TOKENS, StandIn
 
 from codemode import WorkerPool
 from codemode.errors import CodeModeConcurrencyError, CodeModeWorkerError
-from codemode.mcp.gateway import health
-from codemode.mcp.gateway.http_app import http_app
 
 
 class Lease:

@@ -13,20 +13,19 @@ from typing import Any
 import httpx2
 import mcp_types as types
 import pytest
+from codemode_gateway.gateway.callers import PLACE_KEY, kept_in_place
+from codemode_gateway.gateway.http_answers import Refused
+from codemode_gateway.gateway.http_app import HttpApp, http_app
+from codemode_gateway.gateway.http_places import Places
+from codemode_gateway.gateway.http_settings import HttpLimits
+from codemode_gateway.passthrough.held import HELD, HeldRequests
+from codemode_gateway.upstreams.origins import CallOrigin
 from gateway_doors import ANA, BOB, BOUND, MODERN, TOKENS, StandIn, bearer, modern_call, serving
 from hypothesis import given
 from hypothesis import strategies as st
 from mcp.server.auth.provider import AccessToken
 from suite import each_row
 from test_gateway_http_sessions import listed, opened
-
-from codemode.mcp.gateway.callers import PLACE_KEY, kept_in_place
-from codemode.mcp.gateway.http_answers import Refused
-from codemode.mcp.gateway.http_app import HttpApp, http_app
-from codemode.mcp.gateway.http_places import Places
-from codemode.mcp.gateway.http_settings import HttpLimits
-from codemode.mcp.passing.held import HELD, HeldRequests
-from codemode.mcp.upstreams.origins import CallOrigin
 
 MOST = 20_000
 

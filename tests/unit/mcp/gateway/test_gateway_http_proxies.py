@@ -6,14 +6,13 @@ import asyncio
 from typing import Any
 
 import pytest
+from codemode_gateway import ConfigError
+from codemode_gateway.gateway.http_proxies import PEER_KEY, Proxies
+from codemode_gateway.gateway.http_settings import http_settings
 from gateway_doors import ANA, TOKENS, asking, modern_call
 from hypothesis import given
 from hypothesis import strategies as st
 from suite import each_row
-
-from codemode.mcp import ConfigError
-from codemode.mcp.gateway.http_proxies import PEER_KEY, Proxies
-from codemode.mcp.gateway.http_settings import http_settings
 
 PROXIES = ("10.1.0.0/16", "192.0.2.1", "fd00::/8")
 INNER = st.sampled_from(["10.1.2.3", "192.0.2.1", "fd00::7", "::ffff:10.1.9.9"])

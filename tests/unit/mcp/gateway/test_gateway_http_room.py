@@ -8,11 +8,10 @@ from typing import Any
 
 import httpx2
 import pytest
+from codemode_gateway.gateway.callers import METHOD_KEY
+from codemode_gateway.gateway.http_open_sessions import OpenSessions
 from gateway_doors import ANA, BOB, BOUND, TOKENS, bearer, modern_call
 from test_gateway_http_sessions import ACCEPTS, initialize, listed, opened, served
-
-from codemode.mcp.gateway.callers import METHOD_KEY
-from codemode.mcp.gateway.http_open_sessions import OpenSessions
 
 
 async def _is_there(client: httpx2.AsyncClient, url: str, session: dict[str, str]) -> bool:

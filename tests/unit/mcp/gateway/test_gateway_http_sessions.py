@@ -11,16 +11,15 @@ from typing import Any
 
 import httpx2
 import pytest
+from codemode_gateway import GatewayConfig
+from codemode_gateway.gateway import http_bodies
+from codemode_gateway.gateway.http_app import http_app
+from codemode_gateway.gateway.http_settings import HttpLimits
 from gateway_doors import ANA, BOB, BOUND, MODERN, TOKENS, StandIn, asking, bearer, modern_call, serving, who
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from sse_starlette.sse import AppStatus
 from suite import each_row
-
-from codemode.mcp import GatewayConfig
-from codemode.mcp.gateway import http_bodies
-from codemode.mcp.gateway.http_app import http_app
-from codemode.mcp.gateway.http_settings import HttpLimits
 
 ACCEPTS = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
 

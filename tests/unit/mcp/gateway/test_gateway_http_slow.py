@@ -8,12 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from codemode_gateway import GatewayConfig
+from codemode_gateway.gateway.http_app import HttpApp, http_app
+from codemode_gateway.gateway.http_settings import HttpLimits
 from gateway_doors import ANA, BOB, BOUND, TOKENS, StandIn, bearer, modern_call
 from mcp.server.auth.provider import AccessToken
-
-from codemode.mcp import GatewayConfig
-from codemode.mcp.gateway.http_app import HttpApp, http_app
-from codemode.mcp.gateway.http_settings import HttpLimits
 
 
 class Asked:

@@ -13,14 +13,13 @@ from typing import Any
 import jwt
 import pytest
 from authorization_server import SignInServer, as_json, sign_in_server
+from codemode_gateway import ConfigError, load_config
+from codemode_gateway.gateway import http_verifiers
+from codemode_gateway.gateway.http_settings import http_settings
+from codemode_gateway.gateway.http_verifiers import UnverifiableError, verifier_of
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from gateway_doors import ANA, TOKENS, asking, bearer, modern_call, who
 from suite import each_row
-
-from codemode.mcp import ConfigError, load_config
-from codemode.mcp.gateway import http_verifiers
-from codemode.mcp.gateway.http_settings import http_settings
-from codemode.mcp.gateway.http_verifiers import UnverifiableError, verifier_of
 
 ISSUER, GATEWAY = "https://login.acme.com", "https://tools.acme.com"
 SECRET = "secret of the gateway: %&"

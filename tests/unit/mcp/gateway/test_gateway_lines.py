@@ -7,12 +7,11 @@ from typing import Any
 
 import mcp_types as types
 import pytest
+from codemode_gateway.gateway.lines import Lines, TooLong, said_by
 from hypothesis import given
 from hypothesis import strategies as st
 from mcp.shared.message import SessionMessage
 from suite import each_row
-
-from codemode.mcp.gateway.lines import Lines, TooLong, said_by
 
 
 @given(st.lists(st.binary(max_size=30).map(lambda data: data.replace(b"\n", b" "))), st.data())

@@ -7,13 +7,12 @@ import logging
 
 import mcp_types as types
 import pytest
+from codemode_gateway import Gateway, GatewayConfig, GatewaySettings, ServerConfig
+from codemode_gateway.gateway.principals import LOCAL, Principal
+from codemode_gateway.gateway.scopes import Scope
 from gateway_clients import ERAS, Era, client_of, gateway_over
 from mcp.shared.exceptions import MCPError
 from passing_world import Listener
-
-from codemode.mcp import Gateway, GatewayConfig, GatewaySettings, ServerConfig
-from codemode.mcp.gateway.principals import LOCAL, Principal
-from codemode.mcp.gateway.scopes import Scope
 
 KEY = "sk-0123456789-abcdef"
 

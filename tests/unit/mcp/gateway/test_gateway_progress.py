@@ -6,11 +6,10 @@ import asyncio
 from typing import Any
 
 import mcp_types as types
+from codemode_gateway.gateway.annotations import union_of
+from codemode_gateway.gateway.progress import Progress
 from hypothesis import given
 from hypothesis import strategies as st
-
-from codemode.mcp.gateway.annotations import union_of
-from codemode.mcp.gateway.progress import Progress
 
 
 class Session:

@@ -10,15 +10,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-
-from codemode.mcp import GatewayConfig, ServerConfig
-from codemode.mcp.config.secrets import Secrets
-from codemode.mcp.gateway import seat as seat_module
-from codemode.mcp.gateway import tool_shown
-from codemode.mcp.gateway.connections import Connections
-from codemode.mcp.gateway.principals import LOCAL, Principal
-from codemode.mcp.gateway.scopes import Scope, scope_of
-from codemode.mcp.gateway.seats import Seats
+from codemode_gateway import GatewayConfig, ServerConfig
+from codemode_gateway.config.secrets import Secrets
+from codemode_gateway.gateway import seat as seat_module
+from codemode_gateway.gateway import tool_shown
+from codemode_gateway.gateway.connections import Connections
+from codemode_gateway.gateway.principals import LOCAL, Principal
+from codemode_gateway.gateway.scopes import Scope, scope_of
+from codemode_gateway.gateway.seats import Seats
 
 ANA, BOB = Principal("ana"), Principal("bob")
 

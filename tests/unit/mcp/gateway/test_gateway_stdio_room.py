@@ -9,12 +9,11 @@ from typing import Any
 
 import mcp_types as types
 import pytest
+from codemode_gateway.gateway import stdio
+from codemode_gateway.gateway.stdio import _UnderWay
 from hypothesis import given
 from hypothesis import strategies as st
 from mcp.shared.message import SessionMessage
-
-from codemode.mcp.gateway import stdio
-from codemode.mcp.gateway.stdio import _UnderWay
 
 BOUND = 30.0
 

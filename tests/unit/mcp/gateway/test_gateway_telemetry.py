@@ -15,6 +15,10 @@ from typing import Any
 
 import mcp_types as types
 import pytest
+from codemode_gateway import Gateway, GatewayConfig, GatewaySettings, ServerConfig
+from codemode_gateway.gateway.tracing import trace_of
+from codemode_gateway.upstreams import link
+from codemode_gateway.upstreams.connection import Requests, Transport
 from gateway_clients import ERAS, Era, client_of
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -28,10 +32,6 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from suite import each_row
 
-from codemode.mcp import Gateway, GatewayConfig, GatewaySettings, ServerConfig
-from codemode.mcp.gateway.tracing import trace_of
-from codemode.mcp.upstreams import link
-from codemode.mcp.upstreams.connection import Requests, Transport
 from codemode.observe import request_telemetry
 
 BOUND = 60.0

@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from codemode.mcp import Gateway, load_config
-from codemode.mcp.config.secrets import Secrets
-from codemode.mcp.config.values import ServerConfig
-from codemode.mcp.gateway.principals import Principal
-from codemode.mcp.known import learning
-from codemode.mcp.known.hooks import KnownOf
+from codemode_gateway import Gateway, load_config
+from codemode_gateway.config.secrets import Secrets
+from codemode_gateway.config.values import ServerConfig
+from codemode_gateway.gateway.principals import Principal
+from codemode_gateway.tool_history import learning
+from codemode_gateway.tool_history.hooks import KnownOf
 
 SERVER = ServerConfig("a", "stdio", command="x")
 

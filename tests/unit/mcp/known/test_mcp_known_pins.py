@@ -8,13 +8,12 @@ from typing import Any
 
 import mcp_types as types
 import pytest
+from codemode_gateway.config.values import Pinning, ServerConfig
+from codemode_gateway.tool_history.differences import Difference
+from codemode_gateway.tool_history.pins import FILE, ChangedAgain, Pins, digest_of
 from hypothesis import given
 from hypothesis import strategies as st
 from in_loop import in_loop
-
-from codemode.mcp.config.values import Pinning, ServerConfig
-from codemode.mcp.known.differences import Difference
-from codemode.mcp.known.pins import FILE, ChangedAgain, Pins, digest_of
 
 
 def server(pin: Pinning = "warn", name: str = "s") -> ServerConfig:

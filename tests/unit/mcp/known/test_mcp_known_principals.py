@@ -9,12 +9,11 @@ from typing import Any
 
 import mcp_types as types
 import pytest
+from codemode_gateway.config.values import ServerConfig
+from codemode_gateway.tool_history import learning, pins, principals
+from codemode_gateway.tool_history.learning import Shapes
+from codemode_gateway.tool_history.pins import Pins
 from waiting import within
-
-from codemode.mcp.config.values import ServerConfig
-from codemode.mcp.known import learning, pins, principals
-from codemode.mcp.known.learning import Shapes
-from codemode.mcp.known.pins import Pins
 
 SERVER = ServerConfig("s", "stdio", pin="block")
 TOOL = types.Tool(name="a", input_schema={"type": "object"})

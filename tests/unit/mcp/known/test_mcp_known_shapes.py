@@ -13,17 +13,25 @@ from typing import Any
 
 import mcp_types as types
 import pytest
+from codemode_gateway.config.values import ServerConfig
+from codemode_gateway.tool_history import learning, shapes
+from codemode_gateway.tool_history.learning import Shapes
+from codemode_gateway.tool_history.shapes import (
+    bounded,
+    from_json,
+    is_name,
+    join,
+    schema_of,
+    settled,
+    shape_of,
+    to_json,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from in_loop import in_loop
 from jsonschema import Draft202012Validator
 from suite import each_row, rounds
 from waiting import until
-
-from codemode.mcp.config.values import ServerConfig
-from codemode.mcp.known import learning, shapes
-from codemode.mcp.known.learning import Shapes
-from codemode.mcp.known.shapes import bounded, from_json, is_name, join, schema_of, settled, shape_of, to_json
 
 KEYS = st.sampled_from(["id", "title", "state", "owner"]) | st.text(max_size=12)
 VALUES = st.recursive(

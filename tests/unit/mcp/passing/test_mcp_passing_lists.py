@@ -7,13 +7,12 @@ from typing import Any
 
 import mcp_types as types
 import pytest
+from codemode_gateway.passthrough import pages, shelves
 from in_loop import in_loop
 from mcp import Client
 from mcp.server.lowlevel.server import Server
 from mcp.shared.exceptions import MCPError
 from passing_world import LEGACY, MODERN, FakeUpstream, gateway, prompts, resources, text_of
-
-from codemode.mcp.passing import pages, shelves
 
 ERAS = pytest.mark.parametrize("mode", [LEGACY, MODERN])
 

@@ -7,15 +7,14 @@ from typing import Any
 
 import mcp_types as types
 import pytest
+from codemode_gateway.config.secrets import Secrets
+from codemode_gateway.passthrough import logs
+from codemode_gateway.passthrough.logs import Logs
+from codemode_gateway.upstreams.log_levels import LEVELS
 from in_loop import in_loop
 from mcp import Client
 from mcp.server.lowlevel.server import Server
 from passing_world import LEGACY, MODERN, FakeUpstream, Listener, gateway, prompts, resources
-
-from codemode.mcp.config.secrets import Secrets
-from codemode.mcp.passing import logs
-from codemode.mcp.passing.logs import Logs
-from codemode.mcp.upstreams.log_levels import LEVELS
 
 KEY = "sk-0123456789-abcdef"
 

@@ -5,20 +5,19 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from suite import each_row
-
-from codemode.mcp.passing import pages
-from codemode.mcp.passing.names import (
+from codemode_gateway.passthrough import pages
+from codemode_gateway.passthrough.names import (
     MAX_PROMPT_NAME_CHARACTERS,
     marked_uri,
     may_be_prompt_of,
     prompt_name,
     unmarked_uri,
 )
-from codemode.mcp.passing.pages import CursorError, Paged
-from codemode.mcp.passing.routes import Routes, alike, matching
+from codemode_gateway.passthrough.pages import CursorError, Paged
+from codemode_gateway.passthrough.routes import Routes, alike, matching
+from hypothesis import given
+from hypothesis import strategies as st
+from suite import each_row
 
 SHORT = st.text("ab_", min_size=1, max_size=4)
 SERVERS = st.lists(SHORT | st.text(min_size=1, max_size=8), min_size=1, max_size=5, unique=True)

@@ -10,15 +10,14 @@ from typing import Any
 
 import mcp_types as types
 import pytest
+from codemode_gateway.passthrough import held, questions
+from codemode_gateway.passthrough.passed import Passed
+from codemode_gateway.upstreams.origins import CallOrigin
 from in_loop import in_loop
 from mcp import Client
 from mcp.server.lowlevel.server import Server
 from mcp.shared.exceptions import MCPError
 from passing_world import LEGACY, MODERN, FakeUpstream, context_of, gateway, prompts
-
-from codemode.mcp.passing import held, questions
-from codemode.mcp.passing.passed import Passed
-from codemode.mcp.upstreams.origins import CallOrigin
 
 ERAS = pytest.mark.parametrize("mode", [LEGACY, MODERN])
 FORM = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}

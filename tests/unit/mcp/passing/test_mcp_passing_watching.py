@@ -7,14 +7,13 @@ from typing import Any
 
 import mcp_types as types
 import pytest
+from codemode_gateway.passthrough import keeping, watching
 from in_loop import in_loop
 from mcp import Client
 from mcp.server.lowlevel.server import Server
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, PromptsListChanged, ResourceUpdated
 from mcp.shared.exceptions import MCPError
 from passing_world import LEGACY, MODERN, FakeUpstream, gateway, resources
-
-from codemode.mcp.passing import keeping, watching
 
 
 class Watched:

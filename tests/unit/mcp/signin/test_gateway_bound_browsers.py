@@ -11,12 +11,12 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 from authorization_server import sign_in_server
+from codemode_gateway import Gateway, GatewayConfig, GatewayOptions, GatewaySettings, ServerConfig
+from codemode_gateway.gateway.http_app import http_app
+from codemode_gateway.oauth.browser_binding import BoundSignIn, bound_sign_in, cookies_of
 from test_gateway_oauth_callback import MIA, back_from, host, signed_in
 
 from codemode.interrupts.interrupt import InterruptRequested
-from codemode.mcp import Gateway, GatewayConfig, GatewayOptions, GatewaySettings, ServerConfig
-from codemode.mcp.gateway.http_app import http_app
-from codemode.mcp.signin.browser_binding import BoundSignIn, bound_sign_in, cookies_of
 
 AUTHORIZE = "https://as.example/authorize?state=s1&redirect_uri=https%3A%2F%2Fgateway.example%2Foauth%2Fcallback"
 

@@ -12,11 +12,10 @@ from urllib.parse import urlsplit
 
 import httpx2
 from authorization_server import SignInServer, sign_in_server
+from codemode_gateway import Gateway, GatewayConfig, GatewayOptions, GatewaySettings, ServerConfig
+from codemode_gateway.gateway.http_app import http_app
+from codemode_gateway.gateway.http_settings import token_digest
 from gateway_doors import bearer, modern_call
-
-from codemode.mcp import Gateway, GatewayConfig, GatewayOptions, GatewaySettings, ServerConfig
-from codemode.mcp.gateway.http_app import http_app
-from codemode.mcp.gateway.http_settings import token_digest
 
 MIA = "token-of-mia-0123456789"
 PUBLIC = "https://gateway.example"

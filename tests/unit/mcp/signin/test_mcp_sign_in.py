@@ -13,16 +13,16 @@ from urllib.parse import parse_qs, urlsplit
 import httpx2
 import pytest
 from authorization_server import SignInServer, as_json, browse, configured, sign_in_server
+from codemode_gateway import Gateway, GatewayOptions
+from codemode_gateway.config.values import ConfigError, GatewayConfig, GatewaySettings, ServerConfig
+from codemode_gateway.oauth import token_store
+from codemode_gateway.oauth.errors import SignInError
+from codemode_gateway.oauth.logins import login, logout
+from codemode_gateway.oauth.server_auth import ServerAuth
+from codemode_gateway.oauth.sign_ins import KIND, SignIns, sign_in_hook
 from suite import each_row
 
 from codemode.interrupts.interrupt import InterruptRequested
-from codemode.mcp import Gateway, GatewayOptions
-from codemode.mcp.config.values import ConfigError, GatewayConfig, GatewaySettings, ServerConfig
-from codemode.mcp.signin import token_store
-from codemode.mcp.signin.errors import SignInError
-from codemode.mcp.signin.logins import login, logout
-from codemode.mcp.signin.server_auth import ServerAuth
-from codemode.mcp.signin.sign_ins import KIND, SignIns, sign_in_hook
 from codemode.tools.context import AnsweredInterrupt
 
 

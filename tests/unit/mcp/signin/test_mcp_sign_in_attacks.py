@@ -15,17 +15,16 @@ from typing import Any
 import httpx2
 import pytest
 from authorization_server import Answer, SignInServer, as_json, browse, configured, sign_in_server
+from codemode_gateway.config.values import GatewayConfig
+from codemode_gateway.oauth import doors
+from codemode_gateway.oauth.doors import Door
+from codemode_gateway.oauth.errors import RefusedError, SignInError
+from codemode_gateway.oauth.logins import login
+from codemode_gateway.oauth.sign_ins import sign_in_hook
+from codemode_gateway.oauth.token_records import TokenRecord, expiry, is_token
 from hypothesis import given
 from hypothesis import strategies as st
 from suite import each_row
-
-from codemode.mcp.config.values import GatewayConfig
-from codemode.mcp.signin import doors
-from codemode.mcp.signin.doors import Door
-from codemode.mcp.signin.errors import RefusedError, SignInError
-from codemode.mcp.signin.logins import login
-from codemode.mcp.signin.sign_ins import sign_in_hook
-from codemode.mcp.signin.token_records import TokenRecord, expiry, is_token
 
 
 def refused(config: GatewayConfig, open_browser: Callable[[str], object] = browse) -> str:
@@ -259,8 +258,8 @@ def test_challenges_lead_nowhere_else(server: SignInServer, tmp_path: Path, chal
     with pytest.raises(SignInError, match="login notes"):
         asyncio.run(call())
     # What it says is looked at when somebody signs in, by the same rules.
-    from codemode.mcp.signin.flow import Exchange
-    from codemode.mcp.signin.settings import AuthSettings
+    from codemode_gateway.oauth.flow import Exchange
+    from codemode_gateway.oauth.settings import AuthSettings
 
     exchange = Exchange(config.servers[0], AuthSettings.of(config.servers[0]), "local", None)
     response = httpx2.Response(401, headers={"www-authenticate": challenge})

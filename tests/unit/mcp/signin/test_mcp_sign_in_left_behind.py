@@ -7,11 +7,10 @@ import gc
 from pathlib import Path
 
 import pytest
-
-from codemode.mcp.config.values import GatewayConfig, GatewaySettings, ServerConfig
-from codemode.mcp.signin import sign_ins as module
-from codemode.mcp.signin.errors import SignInError
-from codemode.mcp.signin.sign_ins import SignIns
+from codemode_gateway.config.values import GatewayConfig, GatewaySettings, ServerConfig
+from codemode_gateway.oauth import sign_ins as module
+from codemode_gateway.oauth.errors import SignInError
+from codemode_gateway.oauth.sign_ins import SignIns
 
 KEPT = 3
 USERS = 12

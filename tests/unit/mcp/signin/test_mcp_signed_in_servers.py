@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 from authorization_server import SignInServer, browse, sign_in_server
+from codemode_gateway import GatewayConfig, GatewaySettings, ServerConfig, UpstreamHooks, connect, login
+from codemode_gateway.config.secrets import HIDDEN
+from codemode_gateway.oauth.sign_ins import KIND, SignIns
 
 from codemode import Interrupt
-from codemode.mcp import GatewayConfig, GatewaySettings, ServerConfig, UpstreamHooks, connect, login
-from codemode.mcp.config.secrets import HIDDEN
-from codemode.mcp.signin.sign_ins import KIND, SignIns
 from codemode.surfaces.modules.run_tool import create_run_tool
 
 PROGRAM = """

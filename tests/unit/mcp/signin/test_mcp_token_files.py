@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from codemode.mcp.signin.private_files import (
+from codemode_gateway.oauth.private_files import (
     UnsafeFileError,
     locked,
     private_folder,
@@ -20,8 +19,8 @@ from codemode.mcp.signin.private_files import (
     try_lock,
     write_private,
 )
-from codemode.mcp.signin.token_records import TokenRecord
-from codemode.mcp.signin.token_store import Files, Keyring, TokenStore, keeping
+from codemode_gateway.oauth.token_records import TokenRecord
+from codemode_gateway.oauth.token_store import Files, Keyring, TokenStore, keeping
 
 KEY = "0" * 40
 RECORD = TokenRecord(server="notes", principal="local", saved_at=1.0, access_token="access-token-1")

@@ -6,12 +6,11 @@ import asyncio
 from types import SimpleNamespace
 
 import pytest
+from codemode_gateway.config.values import ServerConfig
+from codemode_gateway.gateway.principals import Principal
+from codemode_gateway.upstreams.fair_slots import FairSlots, caller_of
+from codemode_gateway.upstreams.origins import CallOrigin
 from waiting import within
-
-from codemode.mcp.config.values import ServerConfig
-from codemode.mcp.gateway.principals import Principal
-from codemode.mcp.upstreams.fair_slots import FairSlots, caller_of
-from codemode.mcp.upstreams.origins import CallOrigin
 
 
 class Server:

@@ -9,18 +9,17 @@ from typing import Any
 import anyio
 import httpx2
 import pytest
+from codemode_gateway.config.secrets import Secrets
+from codemode_gateway.config.values import ServerConfig
+from codemode_gateway.gateway.lines import Lines
+from codemode_gateway.upstreams import bounds, http_client, stdio
+from codemode_gateway.upstreams.event_stream import EventStream
+from codemode_gateway.upstreams.http_client import BoundedClient
+from codemode_gateway.upstreams.link import Link
+from codemode_gateway.upstreams.losses import UpstreamFailure
+from codemode_gateway.upstreams.sdk_logs import FewAndShort
+from codemode_gateway.upstreams.streams import SENDING, Sending
 from suite import full_only
-
-from codemode.mcp.config.secrets import Secrets
-from codemode.mcp.config.values import ServerConfig
-from codemode.mcp.gateway.lines import Lines
-from codemode.mcp.upstreams import bounds, http_client, stdio
-from codemode.mcp.upstreams.event_stream import EventStream
-from codemode.mcp.upstreams.http_client import BoundedClient
-from codemode.mcp.upstreams.link import Link
-from codemode.mcp.upstreams.losses import UpstreamFailure
-from codemode.mcp.upstreams.sdk_logs import FewAndShort
-from codemode.mcp.upstreams.streams import SENDING, Sending
 
 
 def test_a_server_that_reads_no_answers_is_given_up(monkeypatch: Any):

@@ -6,14 +6,13 @@ from typing import Any, cast
 
 import mcp_types as types
 import pytest
+from codemode_gateway.config.values import ServerConfig
+from codemode_gateway.upstreams.bounds import in_bounds
+from codemode_gateway.upstreams.calling import failed_call, mirrored, stamped, unknown_outcome
+from codemode_gateway.upstreams.lines import MAX_ASKED_VALUES, read_line, unreadable_answer
+from codemode_gateway.upstreams.losses import Lost
 from mcp.shared.message import SessionMessage
 from suite import each_row
-
-from codemode.mcp.config.values import ServerConfig
-from codemode.mcp.upstreams.bounds import in_bounds
-from codemode.mcp.upstreams.calling import failed_call, mirrored, stamped, unknown_outcome
-from codemode.mcp.upstreams.lines import MAX_ASKED_VALUES, read_line, unreadable_answer
-from codemode.mcp.upstreams.losses import Lost
 
 SCHEMA = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
 TOOL = types.Tool(name="t", input_schema=SCHEMA)

@@ -8,10 +8,9 @@ from typing import Any
 
 import mcp_types as types
 import pytest
-
-from codemode.mcp.config.values import ServerConfig
-from codemode.mcp.upstreams.list_cache import ListCache
-from codemode.mcp.upstreams.listing import Listing, tools_of
+from codemode_gateway.config.values import ServerConfig
+from codemode_gateway.upstreams.list_cache import ListCache
+from codemode_gateway.upstreams.listing import Listing, tools_of
 
 SERVER = ServerConfig("s", "stdio", command="x", env={"A": "1"})
 TOOLS, TEXTS, _ = tools_of([{"name": "a", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}])

@@ -3,12 +3,12 @@
 import asyncio
 from typing import Any
 
+from codemode_gateway.config.secrets import Secrets
+from codemode_gateway.upstreams import listing
+from codemode_gateway.upstreams.listing import listed_tools, tools_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codemode.mcp.config.secrets import Secrets
-from codemode.mcp.upstreams import listing
-from codemode.mcp.upstreams.listing import listed_tools, tools_of
 from codemode.tools import server_lists
 
 

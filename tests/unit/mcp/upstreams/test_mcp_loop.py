@@ -12,17 +12,16 @@ from typing import Any
 import httpx2
 import mcp_types as types
 import pytest
+from codemode_gateway.config.values import ServerConfig
+from codemode_gateway.upstreams import lines, offered, stdio, streams
+from codemode_gateway.upstreams.event_stream import EventStream
+from codemode_gateway.upstreams.hooks import UpstreamHooks
+from codemode_gateway.upstreams.offered import UpstreamTool, offered_tools
+from codemode_gateway.upstreams.stdio import Output
+from codemode_gateway.upstreams.streams import Sending
 from in_loop import in_loop
 from mcp.shared.message import SessionMessage
 from suite import full_only
-
-from codemode.mcp.config.values import ServerConfig
-from codemode.mcp.upstreams import lines, offered, stdio, streams
-from codemode.mcp.upstreams.event_stream import EventStream
-from codemode.mcp.upstreams.hooks import UpstreamHooks
-from codemode.mcp.upstreams.offered import UpstreamTool, offered_tools
-from codemode.mcp.upstreams.stdio import Output
-from codemode.mcp.upstreams.streams import Sending
 
 PING = b'{"jsonrpc":"2.0","id":%d,"method":"ping"}\n'
 

@@ -7,14 +7,13 @@ from errno import EACCES, EAGAIN, EIO, ENOENT, ENOTDIR
 from typing import Any
 
 import pytest
-
-from codemode.mcp.config.secrets import Secrets
-from codemode.mcp.config.values import ServerConfig
-from codemode.mcp.upstreams import link as links
-from codemode.mcp.upstreams.connection import Transport
-from codemode.mcp.upstreams.guard import SpawnError
-from codemode.mcp.upstreams.link import Link
-from codemode.mcp.upstreams.not_started import not_started
+from codemode_gateway.config.secrets import Secrets
+from codemode_gateway.config.values import ServerConfig
+from codemode_gateway.upstreams import link as links
+from codemode_gateway.upstreams.connection import Transport
+from codemode_gateway.upstreams.guard import SpawnError
+from codemode_gateway.upstreams.link import Link
+from codemode_gateway.upstreams.not_started import not_started
 
 COMMAND, FOLDER = "/home/ana/.nvm/bin/npx", "/home/ana/notes"
 CONFIG = ServerConfig("notes", "stdio", command=COMMAND, cwd=FOLDER)

@@ -7,12 +7,11 @@ from contextlib import suppress
 from typing import Any
 
 import mcp_types as types
+from codemode_gateway.upstreams.handshake import read_handshake
+from codemode_gateway.upstreams.lines import read_body, read_event, read_line
 from hypothesis import given
 from hypothesis import strategies as st
 from mcp_types import jsonrpc_message_adapter
-
-from codemode.mcp.upstreams.handshake import read_handshake
-from codemode.mcp.upstreams.lines import read_body, read_event, read_line
 
 KEYS = st.sampled_from([*"a", "tools", "name", "version", "listChanged", "code", "message", "data"])
 OF_MESSAGES = st.sampled_from(["jsonrpc", "id", "result", "error", "method", "params"])

@@ -10,6 +10,14 @@ from typing import Any
 
 import mcp_types as types
 import pytest
+from codemode_gateway.config.secrets import Secrets
+from codemode_gateway.config.values import ServerConfig
+from codemode_gateway.upstreams import link
+from codemode_gateway.upstreams.calling import page_to_open
+from codemode_gateway.upstreams.connection import Transport
+from codemode_gateway.upstreams.hooks import UpstreamHooks
+from codemode_gateway.upstreams.list_cache import ListCache
+from codemode_gateway.upstreams.upstream import Upstream
 from mcp.client.subscriptions import listen
 from mcp.server.lowlevel.server import NotificationOptions, Server
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
@@ -22,14 +30,6 @@ from waiting import until, within
 
 from codemode.errors import CodeModeToolError
 from codemode.interrupts.interrupt import InterruptRequested
-from codemode.mcp.config.secrets import Secrets
-from codemode.mcp.config.values import ServerConfig
-from codemode.mcp.upstreams import link
-from codemode.mcp.upstreams.calling import page_to_open
-from codemode.mcp.upstreams.connection import Transport
-from codemode.mcp.upstreams.hooks import UpstreamHooks
-from codemode.mcp.upstreams.list_cache import ListCache
-from codemode.mcp.upstreams.upstream import Upstream
 
 PAGE = "https://notes.example/consent?for=1"
 

@@ -1,0 +1,62 @@
+"""MCP in both directions: the servers of a configuration, and a gateway that makes one tool of them.
+
+Needs the extra ``mcp``. What is named here is imported when it is asked for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from codemode.host.imports import late_names
+
+if TYPE_CHECKING:
+    from .config.patterns import matches
+    from .config.places import state_folder
+    from .config.reading import load_config
+    from .config.values import ConfigError, ConfigProblem, GatewayConfig, GatewaySettings, ServerConfig
+    from .config.watching import watched
+    from .gateway.gateway import Gateway
+    from .gateway.options import GatewayOptions
+    from .oauth.logins import login, logout
+    from .oauth.sign_ins import SignIns
+    from .upstreams.connected import Connected, connect
+    from .upstreams.hooks import UpstreamHooks
+    from .upstreams.upstream import Upstream
+
+__all__ = [
+    "ConfigError",
+    "ConfigProblem",
+    "Connected",
+    "Gateway",
+    "GatewayConfig",
+    "GatewayOptions",
+    "GatewaySettings",
+    "ServerConfig",
+    "SignIns",
+    "Upstream",
+    "UpstreamHooks",
+    "connect",
+    "load_config",
+    "login",
+    "logout",
+    "matches",
+    "state_folder",
+    "watched",
+]
+
+# Where each of them lives; the imports above tell type checkers the same.
+_LATE = {
+    "config.patterns": "matches",
+    "config.places": "state_folder",
+    "config.reading": "load_config",
+    "config.values": "ConfigError ConfigProblem GatewayConfig GatewaySettings ServerConfig",
+    "config.watching": "watched",
+    "gateway.gateway": "Gateway",
+    "gateway.options": "GatewayOptions",
+    "upstreams.connected": "Connected connect",
+    "upstreams.hooks": "UpstreamHooks",
+    "upstreams.upstream": "Upstream",
+    "oauth.logins": "login logout",
+    "oauth.sign_ins": "SignIns",
+}
+__getattr__ = late_names(__name__, _LATE)

@@ -1,0 +1,104 @@
+"""``codemode mcp`` itself: the gateway over stdio or HTTP, and the bridge from one to the other.
+
+Over stdio stdout carries protocol and nothing else: whatever there is to say goes to stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from codemode.cli.exits import DONE, UsageError
+from codemode.cli.seldom import tell_seldom
+from codemode.host.private_process import keep_private
+
+from .approve_command_line import gateway_command
+from .setup import configuration, tell_problems, usable, warn
+
+if TYPE_CHECKING:
+    from ..config.values import GatewayConfig
+    from ..gateway.gateway import Gateway
+
+_DEFAULT_HOST = "127.0.0.1"
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve until the client or a signal ends it."""
+    keep_private()  # servers are processes of this very user, and keys and tokens stand in the environment
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s"
+    )
+    logging.getLogger("codemode.mcp").setLevel(logging.INFO)
+    tell_seldom()
+    if options.bridge is not None:
+        from ..gateway.bridge import bridge
+
+        asyncio.run(bridge(options.bridge))
+        return DONE
+    address = None if options.http is None else http_address(options.http)
+    config = with_overrides(usable(configuration(options)), options)
+    asyncio.run(_served(config, options, address))
+    return DONE
+
+
+def with_overrides(config: GatewayConfig, options: argparse.Namespace) -> GatewayConfig:
+    """Return the configuration with what the command line says instead. Raises `ValueError` for a wrong name."""
+    from ..config import own_keys
+
+    names = ("tool_name", "output", "pass_through")
+    said = {name: value for name in names if (value := getattr(options, name)) is not None}
+    if "tool_name" in said:
+        own_keys.TOP["toolName"](said["tool_name"], "--tool-name")
+    return replace(config, settings=replace(config.settings, **said)) if said else config
+
+
+def http_address(text: str) -> tuple[str, int]:
+    """Return host and port of ``HOST:PORT``, ``[HOST]:PORT`` or ``PORT``. Raises `UsageError` for anything else."""
+    host, colon, port = text.rpartition(":")
+    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    if not port.isascii() or not port.isdigit() or (colon and not bare) or (":" in bare and bare == host):
+        raise UsageError(f"--http takes HOST:PORT, such as 127.0.0.1:8765, and not {text!r}")
+    if int(port) > 65535:
+        raise UsageError(f"--http {text}: a port is a number up to 65535")
+    return bare or _DEFAULT_HOST, int(port)
+
+
+async def _served(config: GatewayConfig, options: argparse.Namespace, address: tuple[str, int] | None) -> None:
+    from ..gateway.gateway import Gateway
+    from ..gateway.options import GatewayOptions
+    from ..oauth.browser import open_in_browser
+
+    if address is None:  # whoever has started it sits before this machine, and users elsewhere learn no path of it
+        made = GatewayOptions(open_browser=open_in_browser, command=gateway_command(options))
+    else:
+        made = GatewayOptions(over_http=True)
+    async with Gateway(config, made) as gateway:
+        watching = asyncio.create_task(_watch(gateway, config, options))
+        try:
+            if address is None:
+                await gateway.serve_stdio()
+            else:
+                from ..gateway.http_serving import serve_http
+
+                await serve_http(gateway, *address)
+        finally:
+            watching.cancel()
+            await asyncio.wait([watching])
+
+
+async def _watch(gateway: Gateway, config: GatewayConfig, options: argparse.Namespace) -> None:
+    """Let the gateway have what the file says now; what the command line says stays."""
+    from ..config.watching import watched
+
+    if config.path is None:
+        return
+    async for changed in watched(config.path, told=lambda problem: warn(str(problem))):
+        tell_problems(changed)
+        if changed.servers:
+            await gateway.changed(with_overrides(changed, options))
+        else:
+            warn(f"{config.path} names no server that can be used any more: those from before stay")

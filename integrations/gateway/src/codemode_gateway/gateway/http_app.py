@@ -1,0 +1,258 @@
+"""The gateway as one ASGI application: ``/mcp``, its probes, and the console, all behind one door."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import AsyncGenerator, Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from mcp.server.auth.middleware.auth_context import AuthContextMiddleware
+from mcp.server.lowlevel import Server
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ..config.values import ConfigError, GatewayConfig
+from ..oauth.browser_binding import CALLBACK_PATH, START_PATH
+from .callers import PLACE_KEY, PRINCIPAL_KEY
+from .health import Health
+from .http_answers import Refused, answer, refuse
+from .http_bodies import Incoming
+from .http_console import CONSOLE_PATH, MountedConsole, mounted_console
+from .http_door import METADATA_PATH, Door
+from .http_places import Places, declared_bytes
+from .http_proxies import Proxies
+from .http_server_pages import server_page
+from .http_sessions import Sessions
+from .http_settings import HttpLimits, HttpSettings, http_settings
+from .http_verifiers import verifier_of
+from .principals import LOCAL
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..oauth.sign_ins import SignIns
+
+_log = logging.getLogger("codemode.mcp")
+MCP_PATH = "/mcp"
+_METHODS = ("GET", "POST", "DELETE")
+
+
+class Served(contextlib.AbstractAsyncContextManager[Any], Protocol):
+    """What the application needs of a `Gateway`."""
+
+    @property
+    def config(self) -> GatewayConfig: ...
+    @property
+    def server(self) -> Server[Any]: ...
+    @property
+    def options(self) -> Any: ...
+    @property
+    def is_open(self) -> bool: ...
+
+    record_url: Callable[[str], str | None]
+
+
+def http_app(gateway: Served, *, limits: HttpLimits | None = None) -> HttpApp:
+    """Return a gateway as an ASGI application. Raises `ConfigError` for an ``auth`` that cannot be meant.
+
+    It answers to this machine alone until ``auth.tokens`` or a token verifier says who may call.
+    """
+    settings = http_settings(gateway.config.settings.auth)
+    return HttpApp(gateway, settings, limits or HttpLimits())
+
+
+class HttpApp:
+    """An ASGI application. A server that knows of lifespans runs it; elsewhere enter `running`. See `http_app`."""
+
+    def __init__(self, gateway: Served, settings: HttpSettings, limits: HttpLimits) -> None:
+        self._gateway, self._limits = gateway, limits
+        self._settings: HttpSettings = settings
+        self._config = gateway.config
+        self._console: MountedConsole | None = None
+        self._served_at = settings.url
+        self._given = getattr(gateway.options, "verifier", None)
+        self._verifier = self._given or verifier_of(settings.check)
+        self._door = Door(settings, self._verifier)
+        self._sessions = Sessions(gateway.server, limits)
+        self._places = Places(limits)
+        self._proxies = Proxies(settings.proxies)
+        self._health = Health(gateway)
+        self._mcp = AuthContextMiddleware(self._in_session)
+
+    @property
+    def asks(self) -> bool:
+        """Whether callers must sign in; without, they must be of this machine."""
+        return self._door.asks
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """Serve while the block runs, and run the gateway where nobody else does. At its end all sessions end.
+
+        Raises `ConfigError` for users of the console who cannot be meant.
+        """
+        async with contextlib.AsyncExitStack() as stack:
+            if not self._gateway.is_open:
+                await stack.enter_async_context(self._gateway)
+            self._gateway.record_url = self.record_url
+            if self._sign_ins is not None:
+                self._sign_ins.binds_browsers = True
+            if self._settings.url is not None and self._sign_ins is not None and self._sign_ins.callback_url is None:
+                self._sign_ins.callback_url = f"{self._settings.url}{CALLBACK_PATH}"
+            self._console = mounted_console(self._gateway, self._settings, lambda: self._door, asks=self.asks)
+            if self._console is not None:
+                await stack.enter_async_context(self._console.running())
+                if self._sign_ins is not None:
+                    self._sign_ins.page_of = self.sign_in_url
+            await stack.enter_async_context(self._sessions.running())
+            yield
+
+    def listens_at(self, host: str, port: int) -> list[str]:
+        """Take note of where it is served, and return what the operator is to be told, with the console's own token."""
+        is_all = host in ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
+        here = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+        self._served_at = self._settings.url or (None if is_all else here)
+        lines = [f"The gateway listens at {here}{MCP_PATH}"]
+        if self._console is not None:
+            page = f"{self._served_at or f'http://localhost:{port}'}{CONSOLE_PATH}/"
+            token = self._console.token
+            lines.append(f"Approvals: {page}" if token is None else f"Approvals: {page}sign-in#token={token}")
+        return lines
+
+    def record_url(self, record_id: str) -> str | None:
+        """Return the page on which people decide about a record, without credentials; None where there is none."""
+        if self._console is None or self._served_at is None:
+            return None
+        return f"{self._served_at}{CONSOLE_PATH}/records/{record_id}"
+
+    def sign_in_url(self, server: str, principal: str) -> str | None:
+        """Return the page on which a principal signs in to a server, without credentials; None where there is none."""
+        is_operators = self.asks and principal == LOCAL.id
+        if self._console is None or self._served_at is None or is_operators:
+            return None
+        return f"{self._served_at}{CONSOLE_PATH}{server_page(server)}"
+
+    async def stop(self) -> None:
+        """Let nobody in any more, and end all sessions once the calls that run have had a moment to end."""
+        await self._sessions.stop(self._limits.stop_seconds)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+        elif scope["type"] == "http":
+            scope = self._proxies.told(scope)
+            place = self._places.of(scope)
+            with place.in_use():
+                await self._http({**scope, PLACE_KEY: place}, Incoming(receive, place, self._limits), send)
+
+    async def _http(self, scope: Scope, incoming: Incoming, send: Send) -> None:
+        try:
+            scope[PLACE_KEY].read_ahead(declared_bytes(scope) or 0)
+            self._follow()
+            self._door.require_own_name(scope)
+            await self._answer(_path(scope), scope, incoming, send)
+        except Refused as refused:
+            await incoming.drain()
+            await refuse(refused, send)
+        except Exception:
+            _log.exception("a request failed")  # the server around it may say nothing of what it raised
+            raise
+
+    def _follow(self) -> None:
+        """Have the users of the gateway's configuration as it is now; those of before where it cannot be meant."""
+        if self._gateway.config is self._config:
+            return
+        self._config = self._gateway.config
+        try:
+            settings = http_settings(self._config.settings.auth)
+            if self._console is not None:
+                self._console.take(settings)
+        except ConfigError as error:
+            _log.error("%s; the users from before stay", error)
+            return
+        is_other = settings.check != self._settings.check and self._given is None
+        if is_other:
+            self._verifier = verifier_of(settings.check)
+        self._settings, self._door = settings, Door(settings, self._verifier, asks=self.asks)
+        self._proxies = Proxies(settings.proxies)
+        self._sessions.leave_all_but(settings.tokens.values(), verified=not is_other)
+
+    async def _answer(self, path: str, scope: Scope, incoming: Incoming, send: Send) -> None:
+        if path == MCP_PATH:
+            await self._called({**scope}, incoming, send)
+        elif path in ("/healthz", "/readyz") and scope["method"] in ("GET", "HEAD"):
+            status, said = await self._health.answer(path)
+            await answer(send, status, said)
+        elif path.startswith(METADATA_PATH) and (said := self._door.metadata(scope)) is not None:
+            await answer(send, 200, said)
+        elif path == CALLBACK_PATH and self._sign_ins is not None:
+            await self._sign_ins.callback_app(scope, incoming, send)
+        elif path.startswith(START_PATH) and self._sign_ins is not None:
+            await self._sign_ins.start_app({**scope, "path": path}, incoming, send)
+        elif self._console is not None and (path == CONSOLE_PATH or path.startswith(f"{CONSOLE_PATH}/")):
+            await _in_room(self._console, scope, incoming, send)
+        else:
+            raise Refused(404, f"There is nothing here; the gateway is at {MCP_PATH}")
+
+    @property
+    def _sign_ins(self) -> SignIns | None:
+        return getattr(self._gateway, "sign_ins", None)
+
+    async def _called(self, scope: Scope, receive: Incoming, send: Send) -> None:
+        name, user = await self._caller(scope, receive)
+        if scope["method"] not in _METHODS:
+            raise Refused(405, "Messages are sent by POST", {"allow": ", ".join(_METHODS)})
+        # Counted before its body is here: many that come slowly would hold all memory there is.
+        scope[PLACE_KEY].belongs_to(name)
+        # Whom a server around this one knows is somebody else's word.
+        scope["user"] = user
+        scope[PRINCIPAL_KEY] = name
+        await self._mcp(scope, receive, send)
+
+    async def _caller(self, scope: Scope, incoming: Incoming) -> tuple[str, Any]:
+        while True:
+            door = self._door
+            found = await door.caller(scope, incoming.gone)
+            self._follow()
+            if door is self._door:  # else those who may call have changed while one was verified
+                return found
+
+    async def _in_session(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._sessions.handle(scope[PRINCIPAL_KEY], scope, receive, send)
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        await receive()
+        async with contextlib.AsyncExitStack() as stack:
+            try:
+                await stack.enter_async_context(self.running())
+            except Exception as error:  # noqa: BLE001 - told as the server expects to hear it
+                await send({"type": "lifespan.startup.failed", "message": str(error)})
+                return
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+        await send({"type": "lifespan.shutdown.complete"})
+
+
+async def _in_room(app: ASGIApp, scope: Scope, incoming: Incoming, send: Send) -> None:
+    """Let an application answer that knows nothing of room: where there is none, its own answer is not sent."""
+
+    async def sent(message: Message) -> None:
+        if incoming.refused is None:
+            await send(message)
+
+    try:
+        await app(scope, incoming, sent)
+    except Exception:
+        if incoming.refused is None:
+            raise
+    if incoming.refused is not None:
+        raise incoming.refused
+
+
+def _path(scope: Mapping[str, Any]) -> str:
+    """Return the path behind where the application is mounted."""
+    path, root = str(scope["path"]), str(scope.get("root_path", ""))
+    below = path[len(root) :] if root and (path == root or path.startswith(f"{root}/")) else path
+    return below.rstrip("/") or "/"

@@ -1,0 +1,254 @@
+"""The calls of one server: how many at once, which of them again, what a server is told and what is hidden of it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from itertools import islice
+from typing import Any
+
+import mcp_types as types
+from mcp.client.session import ClientRequestContext
+from mcp.shared.dispatcher import CallOptions
+from mcp.shared.exceptions import MCPError
+from pydantic import TypeAdapter
+
+from codemode.data.narrowing import is_mapping
+from codemode.errors import CodeModeAuthenticationError, CodeModeToolError
+from codemode.host.threads import run_check
+from codemode.observe.request_telemetry import inner_call, passed_on
+from codemode.tools.tool_result import ToolResult, result_of_server, unwrapped
+from codemode.trace.visible_text import visible
+
+from ..config.secrets import Secrets
+from ..config.values import ServerConfig
+from .asking import ASKED_IN, MAX_ASKED_AT_ONCE, Asking
+from .calling import called, failed_call, mirrored, page_to_open, refused, stamped, unknown_outcome
+from .clock import Clock
+from .connection import Connection
+from .fair_slots import FairSlots, caller_of
+from .hooks import UpstreamHooks
+from .link import Link
+from .losses import Lost, UpstreamFailure
+from .origins import CallOrigin, origin_of
+
+MAX_ROUNDS = 10
+_MAX_ATTEMPTS = 3
+_MAX_SESSIONS = 2
+"""Of one call over HTTP: a server that loses the second one too loses every one."""
+_STILL_TIMEOUTS = 2
+_PING_SECONDS = 5.0
+_MAX_PROGRESS_CHARACTERS = 500
+_MAX_READ_CHARACTERS = 20_000
+_MAX_PROGRESS_A_SECOND = 20
+_log = logging.getLogger("codemode.mcp")
+_InputRequest: TypeAdapter[types.InputRequest] = TypeAdapter(types.InputRequest)
+
+
+class Progress:
+    """Tells the client of a call how far its server is; of a flood the beginning of each second."""
+
+    def __init__(self, origin: CallOrigin, secrets: Secrets) -> None:
+        self._origin = origin
+        self._secrets = secrets
+        self._window = 0.0
+        self._told = 0
+
+    async def __call__(self, progress: float, total: float | None, message: str | None) -> None:
+        now = asyncio.get_running_loop().time()
+        if now - self._window > 1:
+            self._window, self._told = now, 0
+        self._told += 1
+        if self._told <= _MAX_PROGRESS_A_SECOND:
+            said = message or (f"{progress:g}" if total is None else f"{progress:g} of {total:g}")
+            await self._origin.progress(self._secrets.text(said[:_MAX_READ_CHARACTERS])[:_MAX_PROGRESS_CHARACTERS])
+
+
+class Calls:
+    """Performs calls on whatever connection its server has.
+
+    ``confirm`` is awaited with the connection and the tool before a call is sent on it, and raises to refuse the call.
+    """
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        hooks: UpstreamHooks,
+        secrets: Secrets,
+        link: Link,
+        asking: Asking,
+        *,
+        confirm: Callable[[Connection, str], Awaitable[None]] | None = None,
+    ) -> None:
+        self._confirm = confirm
+        self._config = config
+        self._secrets = secrets
+        self._link = link
+        self._asking = asking
+        self._returned = None if hooks.returned is UpstreamHooks().returned else hooks.returned
+        self._signed_out = hooks.signed_out
+        self._last_logged: str | None = None
+        self._slots = FairSlots(config.max_concurrency, config.calls_per_program)
+
+    async def call(
+        self, name: str, tool: types.Tool | None, arguments: Any, context: Any, *, may_repeat: bool
+    ) -> ToolResult:
+        """Call a tool. It is sent again only when it certainly never arrived, or when ``may_repeat``."""
+        self._link.require_loop()
+        if arguments is not None and not is_mapping(arguments):
+            raise CodeModeToolError(f"{name!r} takes an object", details={"tool_name": name})
+        async with self._slots.slot(caller_of(context)):
+            with inner_call(self._config.name):
+                raw = await self._signed_in(name, tool, dict(arguments or {}), context, may_repeat=may_repeat)
+        self._link.answered()
+        self._last_logged = None
+        schema = None if tool is None else tool.output_schema
+        return await run_check(0, lambda: result_of_server(self._secrets.value(raw), schema))
+
+    async def given(self, name: str, result: ToolResult) -> Any:
+        """Return what a program gets, once whoever wants to has seen it."""
+        if self._returned is None or result.is_error:
+            return result
+        value = await run_check(0, partial(unwrapped, result))
+        self._returned(self._config, name, value)
+        return value
+
+    def stamp(self, connection: Connection, method: str, params: dict[str, Any]) -> CallOptions:
+        """Write into params, and return beside them, what the revision of a connection asks for."""
+        return stamped(connection, method, params, self._asking.capabilities)
+
+    async def _signed_in(
+        self, name: str, tool: types.Tool | None, arguments: dict[str, Any], context: Any, *, may_repeat: bool
+    ) -> Any:
+        try:
+            return await self._answer(name, tool, dict(arguments), context, may_repeat=may_repeat)
+        except CodeModeAuthenticationError:
+            # The server has refused the call before it looked at it: it is safe to send again.
+            if not await self._signed_out(self._config, context):
+                raise
+            self._link.retry()
+            return await self._answer(name, tool, dict(arguments), context, may_repeat=may_repeat)
+
+    async def _answer(
+        self, name: str, tool: types.Tool | None, arguments: dict[str, Any], context: Any, *, may_repeat: bool
+    ) -> Any:
+        for attempt in range(_MAX_ATTEMPTS):
+            connection = await self._link.connection()
+            try:
+                if self._confirm is not None:
+                    await self._confirm(connection, name)
+                with self._asking.during(context, self._config.timeout_ms / 1000) as clock:
+                    headers = mirrored(connection, tool, arguments)
+                    return await self._rounds(connection, name, arguments, context, clock, headers)
+            except Lost as lost:
+                most = _MAX_SESSIONS if lost.is_over and lost.cut_at is None else _MAX_ATTEMPTS
+                if lost.is_over or (lost.is_late and await self._stands_still(connection)):
+                    await self._link.give_up(connection, lost)
+                if lost.needs_sign_in:
+                    raise self._link.error(lost.reason, UpstreamFailure.of(lost)) from None
+                is_harmless = lost.never_arrived or may_repeat
+                if is_harmless and not (lost.is_late or lost.is_final) and attempt < most - 1:
+                    continue
+                error = self._hidden((failed_call if is_harmless else unknown_outcome)(self._config, name, lost))
+                self._log_once(error.message)
+                raise error from None
+            except MCPError as error:
+                self._ask_to_open(page_to_open(error), context)
+                raise self._hidden(refused(self._config, name, error)) from None
+        raise AssertionError
+
+    async def _stands_still(self, connection: Connection) -> bool:
+        """Tell whether a server's process has said nothing for two calls' time, and no longer answers anything at all.
+
+        A server over HTTP is somebody else's, and another connection is no help to it.
+        """
+        silence, least = connection.requests.silence, _STILL_TIMEOUTS * self._config.timeout_ms / 1000
+        if not connection.tells_sending or silence.seconds < least:
+            return False
+        params: dict[str, Any] = {}
+        opts = self.stamp(connection, "ping", params)
+        with suppress(TimeoutError, MCPError, OSError, RuntimeError):  # a refusal is an answer too
+            async with asyncio.timeout(_PING_SECONDS):
+                await connection.requests.send_raw_request("ping", params, opts)
+        if silence.seconds < least:
+            return False
+        said = "server %r was asked and has said nothing for %.0f seconds: it is ended, and started when it is needed"
+        _log.warning(said, self._config.name, silence.seconds)
+        return True
+
+    def _ask_to_open(self, url: str | None, context: Any) -> None:
+        """Pause the program until its user has opened a page, where the server wants that and nobody was asked yet.
+
+        The server has refused the call, which is sent again then.
+        """
+        if url is None or context is None or context.interrupt is not None:
+            return
+        # What pauses programs is imported when one runs.
+        from codemode.interrupts.interrupt import request_interrupt
+
+        from ..oauth.sign_ins import KIND
+
+        message = f"{self._config.name!r} wants a page to be opened."
+        request_interrupt({"kind": KIND, "server": self._config.name, "url": url, "message": message})
+
+    async def _rounds(
+        self,
+        connection: Connection,
+        name: str,
+        arguments: dict[str, Any],
+        context: Any,
+        clock: Clock,
+        headers: dict[str, str],
+    ) -> dict[str, Any]:
+        """Send a call, and again with what the server asks for in the manner of 2026-07-28."""
+        answers: dict[str, Any] = {}
+        for _ in range(MAX_ROUNDS):
+            params: dict[str, Any] = {"name": name, "arguments": arguments, **answers}
+            origin = origin_of(context)
+            trace = passed_on() or ({} if origin is None else dict(origin.trace))
+            if trace:
+                params["_meta"] = dict(trace)
+            opts = self.stamp(connection, "tools/call", params)
+            opts["headers"] = {**opts.get("headers", {}), **headers, **trace}
+            if origin is not None:
+                opts["on_progress"] = Progress(origin, self._secrets)
+            raw = await called(connection, params, opts, clock)
+            if raw.get("resultType") != "input_required":
+                return raw
+            answers = await self._answers(connection, raw, context)
+        raise CodeModeToolError(f"{name!r} asks again and again for more", details={"tool_name": name})
+
+    async def _answers(self, connection: Connection, raw: Mapping[str, Any], context: Any) -> dict[str, Any]:
+        requests = raw.get("inputRequests")
+        given: dict[str, Any] = {}
+        token = ASKED_IN.set(context)
+        try:
+            for key, asked in islice(requests.items() if is_mapping(requests) else (), MAX_ASKED_AT_ONCE):
+                request = _InputRequest.validate_python(asked, by_name=False)
+                about = ClientRequestContext(session=connection.session, request_id=key)
+                answer = await connection.session.dispatch_input_request(about, request)
+                if isinstance(answer, types.ErrorData):
+                    raise CodeModeToolError(self._secrets.text(answer.message))
+                given[key] = answer.model_dump(mode="json", by_alias=True, exclude_none=True)
+        except ValueError:
+            raise CodeModeToolError("the server asks for what nobody can read") from None
+        finally:
+            ASKED_IN.reset(token)
+        answers: dict[str, Any] = {"inputResponses": given} if given else {}
+        if isinstance(raw.get("requestState"), str):
+            answers["requestState"] = raw["requestState"]
+        return answers
+
+    def _log_once(self, message: str) -> None:
+        """Log why a call has no answer, unless the last one that had none said the same."""
+        if message != self._last_logged:
+            self._last_logged = message
+            _log.warning("%s", visible(message))
+
+    def _hidden(self, error: CodeModeToolError) -> CodeModeToolError:
+        error.message = self._secrets.text(error.message)
+        error.args = (error.message,)
+        return error

@@ -1,0 +1,334 @@
+"""One connection to a server, from its transport to its end: a session of the SDK in a task of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, suppress
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import mcp_types as types
+from mcp.client.session import ClientSession
+from mcp.shared.dispatcher import CallOptions
+from mcp.shared.exceptions import MCPError
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
+
+from codemode.data.json_shape import holds_more_values_than
+from codemode.data.narrowing import is_mapping
+from codemode.errors import CodeModeAuthenticationError
+from codemode.trace.failures import members_of
+from codemode.trace.visible_text import one_line
+
+from .bounds import Refusal, Told, Watched
+from .handshake import HANDSHAKES, read_handshake, why_invalid
+from .lines import UNREADABLE
+from .log_levels import with_level
+from .losses import Lost, NotStartedError, UpstreamFailure
+from .silence import Silence
+from .streams import SENDING, Sending
+
+Era = Literal["handshake", "modern"]
+MAX_ANSWER_VALUES = 50_000
+"""Of what the SDK reads of a server on the event loop: all but lists and results of tools."""
+
+_CLOSE_SECONDS = 15.0
+_MAX_NOTES_CHARACTERS = 500
+# How the SDK's transport over HTTP words that there is no answer, as if the server had said so.
+_OF_THE_SDK = ("SSE stream ", "Failed to parse ")
+_log = logging.getLogger("codemode.mcp")
+
+
+class LostRequestError(MCPError):
+    """A request has no answer. An error that the server itself answers is any other `MCPError`."""
+
+    def __init__(self, lost: Lost) -> None:
+        super().__init__(types.INTERNAL_ERROR, lost.reason)
+        self.lost = lost
+
+
+@dataclass(frozen=True)
+class Transport:
+    """How a server is reached: its streams, and what is known of their end once it has come.
+
+    ``tells_sending``: the streams say whether a request has left (`streams.SENDING`); they are those of a process.
+    ``last_words``: what that process wrote last. ``is_unread``: whether it has ended without reading what was written
+    behind so many bytes.
+    """
+
+    streams: AbstractAsyncContextManager[tuple[Any, Any]]
+    ending: Callable[[], UpstreamFailure | None]
+    tells_sending: bool
+    last_words: Callable[[], str] = str
+    is_unread: Callable[[int], bool] = lambda _cut_at: False
+
+
+class Requests(JSONRPCDispatcher):
+    """Requests to a server and its own, counted: what is in flight keeps a server from being idle."""
+
+    def __init__(self, read: Any, write: Any, transport: Transport, name: str) -> None:
+        self._transport = transport
+        self._name = name
+        self.in_flight = 0
+        self._unused = asyncio.Event()
+        self.last_used = 0.0
+        self.silence = Silence()
+        self.ended = asyncio.Event()
+        self.hide: Callable[[Any], Awaitable[Any]] | None = None
+        """Takes secrets out of what the server gives; out of lists and results of tools others do, who know more."""
+        self.log_level: Callable[[], str | None] = lambda: None
+        watched: Any = Watched(read, self.ended, self.silence)
+        told: Any = Told(write, self.ended)
+        super().__init__(watched, told)
+
+    async def send_raw_request(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None, **more: Any
+    ) -> dict[str, Any]:
+        """Send a request and return what the server answers, as it is. Who listens keeps no server from being idle."""
+        if method == "subscriptions/listen":
+            return await self._send(method, params, opts, **more)
+        self.in_flight += 1
+        self.silence.asked()
+        known = SENDING.get()
+        sending = Sending() if known is None or known.is_begun else known
+        sending.is_begun = True
+        token = SENDING.set(sending)
+        try:
+            given = await self._send(method, with_level(params, self.log_level()), opts, **more)
+            if method.startswith("tools/"):
+                return given
+            if holds_more_values_than(given, MAX_ANSWER_VALUES):
+                raise LostRequestError(Lost(f"its answer to {method} holds more than {MAX_ANSWER_VALUES} values"))
+            given = given if self.hide is None else await self.hide(given)
+            return self._read_handshake(method, given) if method in HANDSHAKES else given
+        finally:
+            sending.end()
+            SENDING.reset(token)
+            self.in_flight -= 1
+            self.last_used = asyncio.get_running_loop().time()
+            if not self.in_flight:
+                self._unused.set()
+
+    async def wait_until_unused(self, seconds: float) -> None:
+        """Wait until no request is in flight, at most so long."""
+        if self.in_flight:
+            self._unused.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._unused.wait(), seconds)
+
+    def _read_handshake(self, method: str, given: dict[str, Any]) -> dict[str, Any]:
+        try:
+            result, notes = read_handshake(method, given)
+        except Lost as lost:
+            raise LostRequestError(lost) from None
+        if notes:
+            said = "server %r answers %s with what the protocol does not have, and is used without it: %s"
+            _log.warning(said, self._name, method, one_line("; ".join(notes), _MAX_NOTES_CHARACTERS))
+        return result
+
+    async def _send(self, method: str, params: Any, opts: CallOptions | None, **more: Any) -> dict[str, Any]:
+        """Send a request, and raise a refusal as the server has worded it, or `LostRequestError`."""
+        own: CallOptions = {**(opts or {})}
+        if method in HANDSHAKES:  # whoever connects knows how long to wait
+            own.pop("timeout", None)
+        try:
+            return await super().send_raw_request(method, params, own, **more)
+        except MCPError as error:
+            lost = self._find_loss(error)
+            if lost is not None:
+                raise LostRequestError(lost) from None
+            said: Refusal = error.error.data
+            raise MCPError(said.error.code, said.error.message, said.error.data) from None
+
+    def _find_loss(self, error: MCPError) -> Lost | None:
+        """Return why a request has no answer; None where the error is the server's own answer."""
+        sending, refusal = SENDING.get() or Sending(), error.error.data
+        if sending.lost is not None:
+            return sending.lost
+        if isinstance(refusal, Refusal):
+            said = refusal.error.message
+            if is_mapping(refusal.error.data) and UNREADABLE in refusal.error.data:
+                return Lost("its answer cannot be read, or holds too much")
+            if not self._transport.tells_sending and said.startswith(_OF_THE_SDK):
+                return Lost("its answer broke off, or cannot be read")
+            return None
+        never_arrived = self._transport.tells_sending and not sending.has_left
+        if error.error.code == types.REQUEST_TIMEOUT:
+            return Lost("it did not answer in time", never_arrived=never_arrived, is_late=True)
+        self.ended.set()
+        return Lost("its connection was lost", never_arrived=never_arrived, is_over=True, cut_at=sending.begins_at)
+
+
+class Connection:
+    """A session with a server. ``open`` once, ``aclose`` once; both from any task of its loop."""
+
+    session: ClientSession
+    requests: Requests
+
+    def __init__(self, transport: Transport, make_session: Callable[[Requests], ClientSession], name: str) -> None:
+        self._transport = transport
+        self._name = name
+        self._make_session = make_session
+        self._ready: asyncio.Future[None] | None = None
+        self._closing = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._failure: BaseException | None = None
+        self.era: Era = "handshake"
+        self.tells_sending = transport.tells_sending
+
+    @property
+    def is_open(self) -> bool:
+        """True while requests can be sent."""
+        ready = self._ready
+        return (
+            ready is not None
+            and ready.done()
+            and not ready.cancelled()
+            and ready.exception() is None
+            and not self.requests.ended.is_set()
+            and not self._closing.is_set()
+        )
+
+    async def open(self, era: Era | None, seconds: float) -> None:
+        """Connect. Raises `UpstreamFailure`; in time, whatever the server does."""
+        loop = asyncio.get_running_loop()
+        ready = self._ready = loop.create_future()
+        # What it goes on with belongs to no call: neither its variables nor its threads.
+        self._task = loop.create_task(self._serve(era, ready), context=contextvars.Context())
+        try:
+            async with asyncio.timeout(seconds):
+                await asyncio.shield(ready)
+        except TimeoutError:
+            reason = self._refusal(self._too_slow(seconds))
+            await self.aclose()
+            raise reason from None
+        except BaseException:
+            await self.aclose()
+            raise
+
+    async def aclose(self) -> None:
+        """End the connection and all that belongs to it."""
+        self._closing.set()
+        if self._ready is not None and not self._ready.done():
+            self._ready.cancel()
+            if self._task is not None:
+                self._task.cancel()
+        if self._task is not None:
+            done, _ = await asyncio.wait([self._task], timeout=_CLOSE_SECONDS)
+            if not done:
+                self._task.cancel()
+                await asyncio.wait([self._task], timeout=_CLOSE_SECONDS)
+
+    async def ended(self) -> None:
+        """Wait until all of it has ended."""
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
+    def is_unread(self, cut_at: int) -> bool:
+        """Tell whether its process has ended without reading what was written behind so many bytes."""
+        return self._transport.is_unread(cut_at)
+
+    def why(self, otherwise: str) -> UpstreamFailure:
+        """Return why it has ended."""
+        return self._refusal(otherwise)
+
+    async def _serve(self, era: Era | None, ready: asyncio.Future[None]) -> None:
+        try:
+            async with self._transport.streams as (read, write):
+                self.requests = Requests(read, write, self._transport, self._name)
+                async with self._make_session(self.requests) as self.session:
+                    self.era = await _agreed(self.session, era)
+                    self.requests.last_used = asyncio.get_running_loop().time()
+                    if not ready.done():
+                        ready.set_result(None)
+                    closing = asyncio.ensure_future(self._closing.wait())
+                    ended = asyncio.ensure_future(self.requests.ended.wait())
+                    try:
+                        await asyncio.wait([closing, ended], return_when=asyncio.FIRST_COMPLETED)
+                    finally:
+                        closing.cancel()
+                        ended.cancel()
+        except asyncio.CancelledError:
+            if not self._closing.is_set() and not ready.done():
+                ready.set_exception(self._refusal("connecting was given up"))
+            return
+        except BaseException as error:  # noqa: BLE001 - whatever a transport raises, it has ended by it
+            self._failure = error
+        finally:
+            if hasattr(self, "requests"):
+                self.requests.ended.set()
+        if not ready.done():
+            ready.set_exception(self._refusal("it ended before it answered"))
+            ready.exception()  # somebody may have stopped waiting
+
+    def _too_slow(self, seconds: float) -> str:
+        said = f"it did not answer within {seconds:g} seconds (connectTimeoutMs; a larger one gives it more time)"
+        words = self._transport.last_words()
+        return f"{said}: {words}" if words else said
+
+    def _refusal(self, otherwise: str) -> UpstreamFailure:
+        """Return why it cannot be used. How a process ended counts only where it ended by itself."""
+        ending = self._transport.ending()
+        if ending is not None and ending.needs_sign_in:
+            return ending  # whatever else it has refused: of what comes before a sign-in nothing else is known
+        leaves = _leaves(self._failure)
+        found = next((one for error in leaves if (one := _reason_of(error)) is not None), None)
+        if found is not None:
+            return found
+        if ending is not None:
+            return ending
+        for error in leaves:
+            if isinstance(error, CodeModeAuthenticationError):
+                return UpstreamFailure(error.message, needs_sign_in=True, details=error.details)
+            if isinstance(error, NotStartedError):
+                return UpstreamFailure(str(error), told=error.told)
+            if isinstance(error, ConnectionError):
+                return UpstreamFailure(str(error)[:500] or otherwise)
+        if self._failure is None or isinstance(leaves[0], LostRequestError):
+            return UpstreamFailure(otherwise)
+        said, kind = leaves[0], type(leaves[0]).__name__
+        return UpstreamFailure(f"{otherwise} ({kind}: {str(said)[:300]})", told=f"{otherwise} ({kind})")
+
+
+def _reason_of(error: BaseException) -> UpstreamFailure | None:
+    """Return the reason that an error of connecting gives; None where it only says that the connection has ended."""
+    if isinstance(error, LostRequestError):
+        return None if error.lost.is_over or error.lost.is_late else UpstreamFailure.of(error.lost)
+    if isinstance(error, MCPError):
+        return UpstreamFailure(f"it refused to connect: {error.error.message[:500]}")
+    if isinstance(error, ValidationError):
+        return UpstreamFailure(f"what it answers cannot be read: {why_invalid(error)}")
+    if isinstance(error, RuntimeError) and str(error):
+        return UpstreamFailure(str(error)[:500])
+    return None
+
+
+async def _agreed(session: ClientSession, era: Era | None) -> Era:
+    """Agree on a revision of the protocol.
+
+    The handshake goes first: every server of today answers it, while some wait for ever, or end, when they are asked
+    for what they do not know. Who knows the newer way alone says so, and is asked in that from the start next time.
+    """
+    first = session.discover if era == "modern" else session.initialize
+    then = session.initialize if era == "modern" else session.discover
+    try:
+        await first()
+    except (MCPError, RuntimeError) as error:
+        if isinstance(error, LostRequestError):
+            raise
+        try:
+            await then()
+        except (MCPError, RuntimeError):
+            raise error from None
+    return "modern" if session.protocol_version in MODERN_PROTOCOL_VERSIONS else "handshake"
+
+
+def _leaves(error: BaseException | None) -> list[BaseException]:
+    if error is None:
+        return []
+    members = members_of(error)
+    return [leaf for one in members for leaf in _leaves(one)] if members else [error]

@@ -1,0 +1,432 @@
+"""One server that others use: its tools as last listed, the calls of them. Knows no process and no socket."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import replace
+from typing import Any, cast
+
+import mcp_types as types
+from mcp.client.session import ClientSession
+from mcp.shared.exceptions import MCPError
+
+from codemode.errors import CodeModeToolError
+from codemode.host.threads import LARGE_CHARACTERS, run_check
+from codemode.tools.server_lists import log_left_out
+from codemode.tools.tool import Tool
+from codemode.tools.tool_result import ToolResult
+from codemode.trace.visible_text import clipped
+
+from ..config.patterns import patterns_of, unmatched_notes
+from ..config.secrets import Secrets
+from ..config.values import ServerConfig
+from .asking import Asking
+from .calling import mirrors_arguments
+from .calls import Calls
+from .connection import Connection, LostRequestError
+from .hooks import UpstreamHooks
+from .link import Link, ResultT, State
+from .list_cache import ListCache
+from .listening import Listening
+from .listing import Listing, PageRefusedError, listed_tools
+from .log_levels import LogLevel
+from .losses import Lost, UpstreamFailure
+from .offered import allowed, changed_tool, may_be_repeated, offered_tools
+
+POLL_SECONDS = 60.0
+_LEAST_POLL_SECONDS = 5.0
+_SETTLE_SECONDS = 0.05
+_CLOSE_SECONDS = 20.0
+_MAX_REASON_CHARACTERS = 1_000
+_log = logging.getLogger("codemode.mcp")
+
+
+class Upstream:
+    """A server of a configuration, started when it is needed.
+
+    It belongs to the event loop on which it was connected, which its calls must come from; on another they raise
+    `RuntimeError`. ``revision`` is another number whenever its tools may have changed.
+    """
+
+    def __init__(self, config: ServerConfig, hooks: UpstreamHooks, secrets: Secrets, cache: ListCache) -> None:
+        self.config = config
+        self._revision = 0
+        self._hooks = hooks
+        self._secrets = secrets
+        self._cache = cache
+        self._asking = Asking(config, hooks, secrets)
+        self._link = Link(config, secrets, hooks.sign_in, self._session, self._is_ready)
+        self._listing: Listing | None = None
+        self._by_name: dict[str, types.Tool] = {}
+        self._is_stale = True
+        self._listed_on: Connection | None = None
+        self._listing_now = asyncio.Lock()
+        self._lists_begun = 0
+        self._permitted: tuple[Any, frozenset[str]] = (None, frozenset())
+        self._not_listed: str | None = None
+        self._given_up: Exception | None = None
+        self.pattern_notes: tuple[str, ...] = ()
+        """Which patterns of its own configuration match none of its tools, as far as it was listed."""
+        self._listening = Listening()
+        self._log_level = LogLevel(lambda: hooks.log_level(config))
+        self._background: set[asyncio.Task[None]] = set()
+        confirm = self._require_pinned if config.pin == "block" else None
+        self._calls = Calls(config, hooks, secrets, self._link, self._asking, confirm=confirm)
+
+    def __repr__(self) -> str:
+        return f"<Upstream {self.config.name!r}: {self.state}>"
+
+    @property
+    def server_id(self) -> str:
+        """The name that the configuration gives it."""
+        return self.config.name
+
+    @property
+    def home(self) -> str:
+        """What tells it from a server that has this name elsewhere. Holds secrets."""
+        return self.config.home
+
+    @property
+    def state(self) -> State:
+        """Whether it runs: "stopped", "starting", "ready" or "failed"."""
+        return self._link.state
+
+    @property
+    def failure(self) -> str | None:
+        """Why it cannot be used, or has ended, as programs are told: no secrets, no paths; None while all is well."""
+        return self._link.failure or self._not_listed
+
+    @property
+    def problem(self) -> str | None:
+        """The same for the operator: with the command or folder that it is about, without secrets."""
+        return self._link.problem or self._not_listed
+
+    @property
+    def listing_seconds(self) -> float:
+        """How long `tools` may take: to start it and list it, and once more where it was lost meanwhile."""
+        return 2 * (self.config.connect_timeout_ms / 1000 + self._listing_limit()) + _CLOSE_SECONDS
+
+    @property
+    def needs_sign_in(self) -> bool:
+        """True when somebody must sign in before it can be used."""
+        return self._link.needs_sign_in
+
+    @property
+    def revision(self) -> int:
+        """Another number whenever its tools for programs may have changed."""
+        return self._revision + self._hooks.changes(self.config)
+
+    @property
+    def learned(self) -> int:
+        """Another number whenever more is known of what its tools give."""
+        return self._hooks.learned(self.config)
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What programs that import it are told of its tools."""
+        return self._hooks.notes(self.config)
+
+    @property
+    def listed(self) -> tuple[types.Tool, ...]:
+        """All its tools as last listed, by this gateway or another; without secrets."""
+        return () if self._listing is None else self._listing.tools
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Which entries of its list of tools programs do not get, and why; a line for each reason."""
+        return () if self._listing is None else self._listing.left_out
+
+    @property
+    def capabilities(self) -> types.ServerCapabilities | None:
+        """What it says that it has, as last listed; None where nobody has asked it yet."""
+        return None if self._listing is None else self._listing.capabilities
+
+    @property
+    def version(self) -> str | None:
+        """The version that it says it is."""
+        info = None if self._listing is None else self._listing.server_info
+        return None if info is None else info.version or None
+
+    @property
+    def description(self) -> str | None:
+        """What it says of its use as a whole."""
+        return None if self._listing is None else self._listing.instructions
+
+    async def load(self) -> None:
+        """Take what was kept of it on disk. Starts nothing."""
+        kept = await self._cache.read(self.config)
+        if kept is not None and self._listing is None:
+            self._set(kept)
+            self._is_stale = False
+            self._link.era = kept.era
+            await self._note_patterns()
+
+    async def session(self) -> ClientSession:
+        """Return the session with it, started where it was not. Raises `CodeModeToolError` where that cannot be."""
+        return (await self._link.connection()).session
+
+    async def ask(self, request: Callable[[ClientSession], Awaitable[ResultT]]) -> ResultT:
+        """Send what can be sent again without harm, once more where the session was lost. Raises `MCPError` too."""
+        return await self._link.use(lambda connection: request(connection.session))
+
+    async def ask_for_log(self) -> None:
+        """Let it log from the level on that somebody hears now. Starts nothing: who is started later is asked then."""
+        connection = self._link.open_connection
+        if connection is not None:
+            await self._log_level.tell(connection.session)
+
+    def held(self) -> AbstractContextManager[None]:
+        """Keep it running for as long as this lasts, be it idle or not."""
+        return self._link.held()
+
+    async def tools(self) -> Sequence[Tool]:
+        """Return its tools for programs, listed anew where they may have changed.
+
+        Raises `CodeModeToolError` where it cannot be used, `CodeModeAuthenticationError` where somebody must sign in.
+        """
+        self._link.require_loop()
+        if self._given_up is not None:
+            raise self._given_up
+        if self._listing is None or self._is_stale:
+            await self.refresh()
+        shown = await self._hooks.listed(self.config, listed := allowed(self.config, self.listed))
+        if self.config.pin == "block" and self._listed_on is None and len(shown) < len(listed):
+            await self.refresh()  # a list kept on disk withholds tools: the server may have changed back
+            shown = await self._hooks.listed(self.config, allowed(self.config, self.listed))
+        return await offered_tools(self.config, shown, self._hooks, self._offered, self._now)
+
+    def give_up(self, error: Exception) -> None:
+        """Let `tools` raise this from now on, and start nothing: who has waited for it once waits for it no more."""
+        self._given_up = error
+
+    async def refresh(self) -> None:
+        """List its tools anew, whether or not they may have changed."""
+        async with self._listing_now:
+            await self._list_or_say()
+
+    async def call(self, name: str, arguments: Any, context: Any = None) -> ToolResult:
+        """Call a tool and return what it gave, without secrets; one that failed says so in its result.
+
+        Raises `CodeModeToolError`: with the code ``OUTCOME_UNKNOWN`` where the call may have happened.
+        """
+        tool = self._by_name.get(name)
+        return await self._calls.call(name, tool, arguments, context, may_repeat=may_be_repeated(tool))
+
+    async def _now(self, name: str) -> types.Tool | None:
+        """Return a tool as the server that would be called says it is, listed where it has not said so yet.
+
+        Raises `CodeModeToolError` where it cannot be used, or cannot say.
+        """
+        connection = await self._link.connection()
+        if self._is_stale or self._listed_on is not connection:
+            async with self._listing_now:
+                if self._is_stale or self._listed_on is not connection:
+                    await self._list_or_say()
+        return self._by_name.get(name)
+
+    async def _require_pinned(self, connection: Connection, name: str) -> None:
+        """Raise unless the server defines a tool, on the connection of its call, as the user has approved it.
+
+        A list is enough until the server announces a change; one that announces none is listed before each call.
+        """
+        begun = self._lists_begun
+        async with self._listing_now:  # a list under way may be the answer to a change
+            if self._needs_list(connection, begun):  # calls that wait together share one list
+                await self._list_for_call(connection)
+        version = (self._listing and self._listing.digest, self._hooks.changes(self.config))
+        if self._permitted[0] != version:
+            try:
+                shown = await self._hooks.listed(self.config, allowed(self.config, self.listed))
+            except OSError as error:
+                _log.warning("no tool of server %r is called: %s", self.config.name, error)
+                raise self._link.error("what its tools were at their first use cannot be read") from None
+            self._permitted = (version, frozenset(tool.name for tool in shown))
+        if name not in self._permitted[1]:
+            raise changed_tool(self.config, name, is_listed=name in self._by_name)
+
+    def _needs_list(self, connection: Connection, begun: int) -> bool:
+        if self._is_stale or self._listed_on is not connection:
+            return True
+        return self._is_polled(connection) and self._lists_begun == begun
+
+    async def _list_for_call(self, connection: Connection) -> None:
+        """List the tools before a call on the same connection. Raises `Lost`, for a call that was not sent."""
+        try:
+            await self._list(connection)
+        except LostRequestError as error:
+            error.lost.never_arrived = True
+            raise error.lost from None
+        except MCPError as error:
+            raise self._unlisted(error.error.message) from None
+
+    async def stop(self) -> None:
+        """End it until it is needed again."""
+        await self._link.stop()
+
+    async def aclose(self) -> None:
+        """End it for good."""
+        for task in self._background:
+            task.cancel()
+        if self._background:
+            await asyncio.wait(self._background)
+        await self._link.aclose()
+
+    async def _offered(self, name: str, arguments: Any, context: Any) -> Any:
+        result = await self.call(name, arguments, context)
+        return await self._calls.given(name, result)
+
+    def _session(self, requests: Any) -> ClientSession:
+        requests.hide, requests.log_level = self._secrets.off_loop, self._log_level.wanted
+        return self._asking.session(requests, self._heard)
+
+    def _is_ready(self, connection: Connection) -> None:
+        self._spawn(self._log_level.tell(connection.session))
+        self._spawn(self._keep_listed(connection))
+        if connection.era == "modern" and _tells_of_changes(connection):
+            self._listening = Listening()
+            self._spawn(self._listening.keep(connection, lambda: self._listens(connection)))
+
+    async def _listens(self, connection: Connection) -> None:
+        """List once more what was listed before the server was heard."""
+        if self._listed_on is connection:
+            await self._look(connection)
+
+    async def _keep_listed(self, connection: Connection) -> None:
+        """List a server that was started, as its tools may be others than those known; then as often as it wants."""
+        listing = self._listing
+        if listing is not None and not self._is_stale:
+            await asyncio.sleep(_SETTLE_SECONDS)  # what it was started for goes first
+            if self._is_stale or self._listed_on is not connection:
+                await self._look(connection)
+        while connection.is_open:
+            with suppress(TimeoutError):  # whoever slept would hold what has ended for as long as its server has said
+                async with asyncio.timeout(self._poll_seconds()):
+                    await connection.requests.ended.wait()
+            if connection.is_open and self._is_polled(connection):
+                await self._look(connection)
+
+    def _poll_seconds(self) -> float:
+        ttl = None if self._listing is None else self._listing.ttl_ms
+        return POLL_SECONDS if ttl is None else max(ttl / 1000, _LEAST_POLL_SECONDS)
+
+    def _is_polled(self, connection: Connection) -> bool:
+        return not (self._listening.is_open if connection.era == "modern" else _tells_of_changes(connection))
+
+    async def _look(self, connection: Connection) -> None:
+        used = connection.requests.last_used
+        try:
+            async with self._listing_now:
+                await self._list(connection)
+        except (MCPError, CodeModeToolError, OSError, RuntimeError) as error:
+            _log.info("the tools of server %r cannot be listed now: %s", self.config.name, type(error).__name__)
+        finally:
+            connection.requests.last_used = used  # looking is no use of it
+
+    async def _list_or_say(self) -> None:
+        try:
+            await self._link.use(self._list)
+        except LostRequestError as error:
+            raise self._unlisted(error.lost.reason, UpstreamFailure.of(error.lost)) from None
+        except MCPError as error:
+            raise self._unlisted(error.error.message) from None
+
+    def _unlisted(self, why: str, failure: UpstreamFailure | None = None) -> CodeModeToolError:
+        reason = clipped(self._link.hidden(f"its tools cannot be listed: {why}"), _MAX_REASON_CHARACTERS)
+        self._not_listed = reason
+        return self._link.error(reason, failure)
+
+    async def _list(self, connection: Connection) -> None:
+        was_stale, self._is_stale = self._is_stale, False
+        self._lists_begun += 1
+        try:
+            listing = await self._listed(connection)
+        except BaseException:
+            self._is_stale = True
+            raise
+        self._listed_on, self._not_listed = connection, None
+        before = self._listing
+        is_new = before is None or (listing.digest, listing.to_dict()) != (before.digest, before.to_dict())
+        if before is not None and listing.digest != before.digest and not was_stale:
+            self._revision += 1
+        self._set(listing)
+        await self._note_patterns()
+        if is_new:
+            await self._cache.write(self.config, listing)
+
+    async def _listed(self, connection: Connection) -> Listing:
+        session = connection.session
+        capabilities = session.server_capabilities
+        seconds = self._listing_limit()
+
+        async def ask(params: dict[str, Any]) -> dict[str, Any]:
+            is_first = "cursor" not in params
+            opts = self._calls.stamp(connection, "tools/list", params)
+            try:
+                return await connection.requests.send_raw_request("tools/list", params, opts)
+            except LostRequestError:
+                raise
+            except MCPError as error:
+                if is_first:
+                    raise
+                raise PageRefusedError(error.error.message) from None
+
+        mirrors = mirrors_arguments(connection)
+        try:
+            async with asyncio.timeout(seconds):
+                listing = await listed_tools(ask, self._secrets, mirrors=mirrors)
+        except TimeoutError:
+            said = f"it took more than {seconds:g} seconds (the larger one of timeoutMs and connectTimeoutMs)"
+            raise LostRequestError(Lost(said, is_late=True)) from None
+        except MCPError as error:
+            # Some that say nothing of tools have some all the same, others refuse to list them.
+            if isinstance(error, LostRequestError) or capabilities is None or capabilities.tools is not None:
+                raise
+            listing = Listing()
+        instructions = session.instructions
+        return replace(
+            listing,
+            era=connection.era,
+            capabilities=capabilities,
+            server_info=session.server_info,
+            instructions=None if instructions is None else self._secrets.text(instructions[:16_000]),
+        )
+
+    async def _note_patterns(self) -> None:
+        """Note which patterns of its own configuration match none of its tools, and warn where there are others."""
+        common, names = self.config.common_patterns, {*self._by_name}
+        own = {key: tuple(one for one in given if one not in common) for key, given in patterns_of(self.config).items()}
+        notes = await run_check(LARGE_CHARACTERS, lambda: tuple(unmatched_notes(own, names) if names else ()))
+        if notes and notes != self.pattern_notes:
+            _log.warning("in the configuration of server %r, %s", self.config.name, "; ".join(notes))
+        self.pattern_notes = notes
+
+    def _listing_limit(self) -> float:
+        return max(self.config.timeout_ms, self.config.connect_timeout_ms) / 1000
+
+    def _set(self, listing: Listing) -> None:
+        if listing.left_out != self.left_out:
+            log_left_out(_log, self.config.name, listing.left_out)
+        self._listing = listing
+        self._by_name = {tool.name: tool for tool in listing.tools}
+
+    async def _heard(self, message: Any) -> None:
+        if isinstance(message, Exception):
+            return
+        if isinstance(message, types.ToolListChangedNotification) and not self._is_stale:
+            self._is_stale = True
+            self._revision += 1
+        await self._hooks.notified(self.config, cast("types.ServerNotification", message))
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work, context=contextvars.Context())
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+
+def _tells_of_changes(connection: Connection) -> bool:
+    said = connection.session.server_capabilities
+    return said is not None and said.tools is not None and said.tools.list_changed is True
