@@ -22,7 +22,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: bench bench-peers bench-smoke bench-tokens check clean clients comparison conformance coverage demo demo-chat demo-console \
   demo-gateway dist docs format fuzz image prepare prepare-full ray screenshots servers soak test test-all test-full test-kept test-lowest
 
-# Needs the package and the SDK of MCP; everything else needs the development tools and the plugins too.
+# Needs the package and the gateway; everything else needs the development tools and the plugins too.
 demo: $(VENV)/.mcp
 	$(BIN)/python examples/demo.py
 	$(BIN)/python examples/gateway_approval.py
@@ -180,15 +180,16 @@ dist: $(STAMP)
 	  $(BIN)/python -m build --quiet --outdir dist $${project%/pyproject.toml} || exit 1; done
 	$(BIN)/python -m twine check --strict dist/*
 	$(BIN)/python -m pip download --quiet --only-binary :all: --dest build/wheels \
-	  "$$(echo dist/codemode_toolkit-*.whl)[fetch,keyring,mcp,postgres,sealed,telemetry]" \
-	  "$$(echo dist/codemode_langchain-*.whl)[agents]" dist/codemode_console-*.whl dist/codemode_openai_agents-*.whl \
+	  "$$(echo dist/codemode_toolkit-*.whl)[fetch,postgres,sealed,telemetry]" \
+	  "$$(echo dist/codemode_langchain-*.whl)[agents]" dist/codemode_console-*.whl \
+	  "$$(echo dist/codemode_gateway-*.whl)[http,keyring]" dist/codemode_openai_agents-*.whl \
 	  dist/codemode_pydantic_ai-*.whl
 	$(PYTHON) -m venv $(INSTALLED)
 	$(INSTALLED)/bin/python -m pip install --quiet --no-index --find-links build/wheels $(DISTRIBUTIONS)
 	$(INSTALLED)/bin/codemode doctor
 	cd $(INSTALLED) && bin/python -I ../../examples/demo.py
-DISTRIBUTIONS = 'codemode-toolkit[fetch,keyring,mcp,postgres,sealed,telemetry]' 'codemode-langchain[agents]' \
-  codemode-console codemode-openai-agents codemode-pydantic-ai
+DISTRIBUTIONS = 'codemode-toolkit[fetch,postgres,sealed,telemetry]' 'codemode-langchain[agents]' \
+  codemode-console 'codemode-gateway[http,keyring]' codemode-openai-agents codemode-pydantic-ai
 
 # The file system of the image in deploy/, and the doctor in it with no more rights than a container has. As root.
 image: dist
@@ -218,8 +219,8 @@ $(CORE): pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
 	@touch $(CORE)
 
-$(VENV)/.mcp: $(CORE)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[mcp]'
+$(VENV)/.mcp: $(CORE) integrations/gateway/pyproject.toml
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable integrations/gateway
 	@touch $@
 
 $(VENV)/.console: $(CORE) integrations/console/pyproject.toml
@@ -227,11 +228,11 @@ $(VENV)/.console: $(CORE) integrations/console/pyproject.toml
 	@touch $@
 
 $(STAMP): $(CORE) integrations/pydantic-ai/pyproject.toml integrations/langchain/pyproject.toml \
-  integrations/openai-agents/pyproject.toml integrations/console/pyproject.toml
+  integrations/openai-agents/pyproject.toml integrations/console/pyproject.toml integrations/gateway/pyproject.toml
 	@echo "installing development tools and plugins into $(VENV) ..."
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
 	$(BIN)/python -m pip install --quiet --editable . --editable integrations/pydantic-ai --editable integrations/langchain \
-	  --editable integrations/openai-agents --editable integrations/console --group dev
+	  --editable integrations/openai-agents --editable integrations/console --editable integrations/gateway --group dev
 	touch $(STAMP)
 
 $(LOWEST)/.installed: $(STAMP) integrations/lowest_versions.py

@@ -12,8 +12,8 @@ if [[ ! -x $root/opt/codemode/bin/codemode ]]; then
 fi
 mkdir -p "$root/wheels"
 cp build/wheels/*.whl "$root/wheels/"
-chroot "$root" /opt/codemode/bin/pip install --quiet --no-index --find-links /wheels --force-reinstall --no-deps codemode-toolkit codemode-console
-chroot "$root" /opt/codemode/bin/pip install --quiet --no-index --find-links /wheels 'codemode-toolkit[mcp,postgres,sealed,telemetry]' codemode-console
+chroot "$root" /opt/codemode/bin/pip install --quiet --no-index --find-links /wheels --force-reinstall --no-deps codemode-toolkit codemode-console codemode-gateway
+chroot "$root" /opt/codemode/bin/pip install --quiet --no-index --find-links /wheels 'codemode-toolkit[postgres,sealed,telemetry]' codemode-console codemode-gateway
 rm -rf "$root/wheels"
 
 # Mounts of a namespace of their own: they end with it.

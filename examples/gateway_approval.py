@@ -4,7 +4,7 @@
 client, and its person: the gateway asks about the one call that its server declares destructive, not about the program.
 What runs is what the person has written, and the calls before it are not made again.
 
-Needs this package with an extra: ``pip install .[mcp]`` in the root of the repository, or ``make demo``.
+Needs the gateway: ``pip install . ./integrations/gateway`` in the root of the repository, or ``make demo``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ try:
 
     import codemode
 except ImportError as error:
-    sys.exit(f"{error}. This example needs what `pip install .[mcp]` in the root of the repository brings.")
+    sys.exit(f"{error}. This example needs what `pip install . ./integrations/gateway` brings.")
 
 SERVERS = Path(__file__).parent / "servers"
 

@@ -3,8 +3,8 @@
 One program reads the reports, looks in the history for what was changed last, asks the memory who owns the service, and
 writes there what was found. A model would have made a call for each of these steps, and read all that came back.
 
-Needs the servers, which `make demo-gateway` installs from npm and PyPI, and this package with an extra:
-``pip install .[mcp]`` in the root of the repository.
+Needs the servers, which `make demo-gateway` installs from npm and PyPI, and the gateway:
+``pip install . ./integrations/gateway`` in the root of the repository.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ try:
 
     from codemode import create_run_tool
 except ImportError as error:
-    sys.exit(f"{error}. This example needs what `pip install .[mcp]` in the root of the repository brings.")
+    sys.exit(f"{error}. This example needs what `pip install . ./integrations/gateway` brings.")
 
 HERE = Path(__file__).parent
 _PLACES = [

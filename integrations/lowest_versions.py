@@ -14,8 +14,8 @@ from pathlib import Path
 
 _BOUND = re.compile(r"(?P<name>[\w.-]+)(?:\[[^]]*\])?>=(?P<version>[\d.]+)")
 _OURS = "codemode-toolkit"
-# What its framework needs does not fit beside the lowest versions of the others; its lowest is the newest, so far.
-_ALONE = "openai-agents"
+# What their frameworks need does not fit beside the lowest versions of the others; their lowest is the newest, so far.
+_ALONE = ("gateway", "openai-agents")
 
 
 def lowest_versions(folder: Path) -> list[str]:
@@ -33,7 +33,7 @@ def to_test(folder: Path) -> list[str]:
 
 
 def _plugins(folder: Path) -> list[Path]:
-    return sorted(file for file in folder.glob("*/pyproject.toml") if file.parent.name != _ALONE)
+    return sorted(file for file in folder.glob("*/pyproject.toml") if file.parent.name not in _ALONE)
 
 
 def _bounds(file: Path) -> dict[str, str]:

@@ -7,19 +7,20 @@ import re
 import shlex
 from pathlib import Path
 
+import codemode_gateway
 import pytest
 from codemode_gateway import load_config
-from codemode_gateway.cli.arguments import CLIENTS
+from codemode_gateway.cli.arguments import CLIENTS, parse_arguments
 from codemode_gateway.config import own_keys
 from suite import each_row
 
 import codemode.surfaces.modules
-from codemode.cli import _options
 
 TREE = Path(__file__).parents[2]
 PAGE = (TREE / "docs" / "gateway.md").read_text(encoding="utf-8")
 README = (TREE / "README.md").read_text(encoding="utf-8")
 PACKAGE = Path(codemode.surfaces.modules.__file__).parents[2]
+GATEWAY = Path(str(codemode_gateway.__file__)).parent
 
 
 def blocks(language: str, page: str = PAGE) -> list[str]:
@@ -38,7 +39,8 @@ COMMANDS = commands(PAGE) + commands(README) + commands((TREE / "docs" / "comman
 
 @each_row("command", COMMANDS, ids=" ".join)
 def test_every_command_is_one(command: list[str]):
-    assert _options(command).command == "mcp"
+    assert command[0] == "mcp"
+    parse_arguments(command[1:])
 
 
 def test_every_subcommand_is_shown():
@@ -86,13 +88,13 @@ def test_every_client_that_can_be_taken_over_has_a_row():
 def test_every_code_of_the_table_is_one_of_the_package():
     table = PAGE.split("| code | when |", 1)[1].split("\n\n", 1)[0]
     codes = re.findall(r"^\| `([A-Z_]+)` \|", table, re.MULTILINE)
-    source = "".join(path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py"))
+    source = "".join(path.read_text(encoding="utf-8") for home in (PACKAGE, GATEWAY) for path in home.rglob("*.py"))
     assert len(codes) >= 8
     assert [code for code in codes if f'"{code}"' not in source] == []
 
 
 def test_every_code_of_the_gateway_has_a_row():
-    source = "".join(path.read_text(encoding="utf-8") for path in (PACKAGE / "mcp").rglob("*.py"))
+    source = "".join(path.read_text(encoding="utf-8") for path in GATEWAY.rglob("*.py"))
     codes = set(re.findall(r'diagnostic\(\s*"(?:error|warning|info)",\s*"([A-Z_]+)"', source))
     modules = (TREE / "docs" / "modules.md").read_text(encoding="utf-8")
     assert codes

@@ -50,7 +50,10 @@ def is_there(name: str, folder: Path) -> bool:
     """
     if name.startswith(".venv/"):  # the environment of these tests may be another one
         return (Path(sys.prefix) / name.removeprefix(".venv/")).exists()
-    if any((place / name).exists() for place in (folder, TREE, TREE / "src" / "codemode")):
+    if any(
+        (place / name).exists()
+        for place in (folder, TREE, TREE / "src" / "codemode", *(TREE / "integrations").glob("*/src"))
+    ):
         return True
     if (TREE / name.removesuffix(".py") / "__main__.py").exists():
         return True

@@ -18,12 +18,11 @@ from typing import Any
 
 import httpx2
 import pytest
-from gateway_doors import ANA, BOUND, TOKENS, StandIn, serving
+from gateway_doors import BOUND, TOKENS
 from gateway_hosts import BOUND as A_MINUTE
 from gateway_hosts import program, said_by, written
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
-from mcp_types import ElicitResult
 from warm_commands import GATEWAYS
 
 pytestmark = pytest.mark.usefixtures("warm_gateways")
@@ -66,10 +65,6 @@ def test_an_address_that_this_machine_has_not_is_named(tmp_path: Path):
 
 def test_users_who_cannot_be_meant_are_named_by_their_path(tmp_path: Path):
     refused(ended(tmp_path, "--http", "127.0.0.1:0", auth={"tokens": {"x": {"name": "ana"}}}), "codemode.auth.tokens")
-
-
-def test_what_is_no_url_is_refused(tmp_path: Path):
-    refused(ended(tmp_path, "--bridge", "not-a-url"), "--bridge", "http://127.0.0.1:8765/mcp")
 
 
 @contextmanager
@@ -130,44 +125,3 @@ def test_beside_gateways_over_stdio_it_is_the_console_of_what_waits_there(tmp_pa
             assert said["result"] == "written", said
 
     asyncio.run(main())
-
-
-@pytest.mark.parametrize("mode", ["auto", "legacy"])
-def test_a_stdio_client_joins_a_gateway_that_runs(mode: str):
-    async def answers(_context: Any, _params: Any) -> ElicitResult:
-        return ElicitResult(action="accept", content={"name": "Ana"})
-
-    async def main() -> None:
-        async with serving(StandIn({"tokens": TOKENS})) as url:
-            parameters = StdioServerParameters(
-                command=COMMAND[0], args=[*COMMAND[1:], "--bridge", url], env={**os.environ, "CODEMODE_MCP_TOKEN": ANA}
-            )
-            async with Client(stdio_client(parameters), mode=mode, elicitation_callback=answers) as client:
-                assert [one.name for one in (await client.list_tools()).tools] == ["who", "held", "asks"]
-                said = json.loads((await client.call_tool("who", {})).content[0].text)  # type: ignore[union-attr]
-                assert said == {"id": "ana", "session": mode == "legacy"}
-                if mode == "legacy":
-                    said = json.loads((await client.call_tool("asks", {})).content[0].text)  # type: ignore[union-attr]
-                    assert said == {"action": "accept", "name": "Ana"}
-
-    asyncio.run(asyncio.wait_for(main(), BOUND))
-
-
-def test_the_bridge_ends_with_its_client_and_says_nothing_but_protocol():
-    async def main() -> None:
-        async with serving(StandIn()) as url:
-            process = await asyncio.create_subprocess_exec(
-                *COMMAND, "--bridge", url, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-            )
-            assert process.stdin is not None
-            request = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
-            process.stdin.write(json.dumps(request).encode() + b"\nrubbish\n")
-            await process.stdin.drain()
-            assert process.stdout is not None
-            lines = [json.loads(await process.stdout.readline()) for _ in range(2)]
-            assert sorted(str(one.get("id")) for one in lines) == ["1", "None"]
-            process.stdin.close()
-            rest, errors = await process.communicate()
-            assert (rest, process.returncode) == (b"", 0), errors
-
-    asyncio.run(asyncio.wait_for(main(), BOUND))

@@ -79,7 +79,8 @@ class WarmCommands:
 
 
 GATEWAYS = WarmCommands(
-    *(f"codemode.{name}.*" for name in ("cli", "mcp", "run", "stores", "surfaces", "workers")),
+    "codemode_gateway.*",
+    *(f"codemode.{name}.*" for name in ("cli", "run", "stores", "surfaces", "workers")),
     *("anyio._backends._asyncio", "attrs", "jsonschema", "mcp.server.mcpserver", "rich.logging", "rich.text"),
 )
 """Gateways, their command line and servers that the SDK makes: a test that uses it asks for ``warm_gateways``."""

@@ -82,7 +82,7 @@ def test_the_walk_sees_relative_late_and_plain_imports_and_those_for_types():
 
 def test_the_unit_tests_lie_in_the_same_rooms():
     folders = {path.name for path in Path(__file__).parent.iterdir() if path.is_dir() and any(path.rglob("test_*.py"))}
-    assert folders <= {file.split("/")[0] for file in FILES if "/" in file}
+    assert folders <= {file.split("/")[0] for file in FILES if "/" in file} | {"mcp"}
 
 
 def test_the_page_names_every_room_and_no_other():
@@ -161,11 +161,11 @@ def test_only_telemetry_knows_opentelemetry():
 def test_only_the_gateway_knows_the_sdk_of_mcp():
     sdk = {"mcp", "mcp_types"}
     knowing = [file for file in FILES if {module.split(".")[0] for module in imports(file)} & sdk]
-    assert {room(file) for file in knowing} == {"mcp"}
+    assert knowing == []
 
 
 def test_the_inits_of_rooms_are_empty():
     # Each package costs a start of its own.
     inits = [file for file in FILES if file.endswith("__init__.py")]
-    with_names = {"__init__.py", "cli/__init__.py", "mcp/__init__.py"}
+    with_names = {"__init__.py", "cli/__init__.py"}
     assert {file for file in inits if (ROOT / file).read_text(encoding="utf-8").strip()} <= with_names

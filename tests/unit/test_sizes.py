@@ -31,6 +31,7 @@ def test_the_sources_are_found():
         "code_mode",
         "kernel",
         "codemode_console",
+        "codemode_gateway",
         "codemode_langchain",
         "codemode_openai_agents",
         "codemode_pydantic_ai",

@@ -1,14 +1,16 @@
-"""The command line: what it takes, and which exit code means what. Each command is a module of its own."""
+"""The command line: its commands, and what exit codes mean. Each command is a module of its own.
+
+Other distributions add commands with entry points of the group `codemode.commands`. Each is a function that takes the
+arguments behind the command's name and returns the exit code; it may raise `UsageError`.
+"""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import metadata
 from typing import Any
-
-from codemode_gateway.cli.arguments import NO_COMMAND, add_mcp, split_command
 
 from .exits import BAD_USAGE, INTERRUPTED_BY_USER, OUTPUT_CLOSED, UsageError
 from .output import drop_output, flush_output, output_is_closed
@@ -33,12 +35,23 @@ _TOKENS_HELP = """\
 a file of tokens: {"sha256:<hex of the token's SHA-256>": {"name": "ana", "tenants": ["acme"], "may_decide": true}};
 "tenants": "*" is all of them; who has no "may_decide" may decide: "may_decide": false is for those who only look
 """
+_GROUP = "codemode.commands"
+_OWN_COMMANDS = ("run", "describe", "doctor", "console")
+_ADDED_HELP = {"mcp": "put all MCP servers behind one tool, for any client (needs codemode-gateway)"}
+_KNOWN_ADDED = {
+    "mcp": "`codemode mcp` is in the package codemode-gateway, which is not installed: in a clone of the repository"
+    " pip install ./integrations/gateway",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
+    given = sys.argv[1:] if arguments is None else arguments
     try:
-        code = _run_command(_options(sys.argv[1:] if arguments is None else arguments))
+        if given and (command := _find_added_command(given[0])):
+            code = command(given[1:])
+        else:
+            code = _run_command(_options(given))
         flush_output()
     except UsageError as error:
         print(f"codemode: {error}", file=sys.stderr)
@@ -53,16 +66,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
+def _find_added_command(name: str) -> Callable[[Sequence[str]], int] | None:
+    """Return a command of another distribution; None for one of ours, and for what is no command.
+
+    Raises:
+        UsageError: The distribution that has the command is not installed, or something that it needs is not.
+    """
+    if name in _OWN_COMMANDS or name.startswith("-"):
+        return None
+    for added in metadata.entry_points(group=_GROUP, name=name):
+        try:
+            return added.load()
+        except ModuleNotFoundError as error:
+            distribution = added.dist.name if added.dist is not None else added.module
+            raise UsageError(f"`codemode {name}` cannot start: {error}; install {distribution} again") from error
+    if name in _KNOWN_ADDED:
+        raise UsageError(_KNOWN_ADDED[name])
+    return None
+
+
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    is_mcp = arguments[:1] == ["mcp"]
-    # What follows -- is another program's, and versions of argparse differ on what they leave of it.
-    given, command_line = split_command(arguments) if is_mcp else (arguments, None)
-    options, left = _parser().parse_known_args(given)
-    if left and is_mcp and options.part == "add" and command_line is None:
-        raise UsageError(NO_COMMAND)  # options of the command, most likely
+    options, left = _parser().parse_known_args(arguments)
     if left:
         options.parser.error(f"unrecognized arguments: {' '.join(left)}")  # with the usage of the subcommand
-    options.command_line = command_line
     return options
 
 
@@ -79,10 +105,6 @@ def _run_command(options: argparse.Namespace) -> int:
         from .console import console
 
         return console(options)
-    if options.command == "mcp":
-        from codemode_gateway.cli.commands import mcp
-
-        return mcp(options)
     from .doctor import doctor
 
     return doctor(options)
@@ -100,7 +122,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_describe(commands)
     _add_doctor(commands)
     _add_console(commands)
-    add_mcp(commands)
+    for command, told in _ADDED_HELP.items():
+        commands.add_parser(command, help=told)
     return parser
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 from pathlib import Path
 from typing import Any
 
 import pytest
-from codemode_gateway.cli import commands as mcp
+from codemode_gateway.cli import commands
 from codemode_gateway.cli.setup import config_path
 from hypothesis import given
 from hypothesis import strategies as st
@@ -52,7 +51,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[argparse.Namespace]:
         calls.append(options)
         return 0
 
-    monkeypatch.setattr(mcp, "mcp", note)
+    monkeypatch.setattr(commands, "run", note)
     return calls
 
 
@@ -81,14 +80,14 @@ def test_every_subcommand_has_help(capsys: Any, part: list[str]):
 
 def test_every_subcommand_has_a_module():
     names = {part[0] for part in PARTS if part}
-    assert mcp._MODULES.keys() == names | {None}
+    assert commands._MODULES.keys() == names | {None}
 
 
 @given(st.lists(st.text(max_size=20), max_size=5))
 def test_a_command_behind_dashes_is_taken_as_it_is(command: list[str]):
     calls: list[argparse.Namespace] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(mcp, "mcp", lambda options: calls.append(options) or 0)
+        patch.setattr(commands, "run", lambda options: calls.append(options) or 0)
         assert main(["mcp", "add", "git", "--approval", "always", "--", *command]) == 0
     assert (calls[0].command_line, calls[0].approval, calls[0].url) == (command, "always", None)
 
@@ -100,7 +99,6 @@ def test_a_command_behind_dashes_is_taken_as_it_is(command: list[str]):
         (["--", "x"], "behind --"),
         (["--http", "8765", "list"], "--http is for serving"),
         (["--no-pass-through", "check"], "--pass-through is for serving"),
-        (["--bridge", "http://localhost", "run", "a.ts"], "--bridge is for serving"),
         (["add", "git", "uvx", "mcp-server-git"], "as in `codemode mcp add NAME -- COMMAND`"),
         (["add", "git", "npx", "-y", "git"], "as in `codemode mcp add NAME -- COMMAND`"),
         (["add", "git", "uvx"], "uvx is no URL"),
@@ -113,23 +111,20 @@ def test_what_goes_together_with_nothing_is_refused(capsys: Any, arguments: list
     assert shown.out == ""
 
 
-@pytest.mark.parametrize(
-    "arguments", [["nonsense"], ["--conf", "x"], ["--http", "1", "--bridge", "u"], ["approvals", "x"]]
-)
+@pytest.mark.parametrize("arguments", [["nonsense"], ["--conf", "x"], ["approvals", "x"]])
 def test_what_there_is_not_is_wrong_usage(arguments: list[str]):
     with pytest.raises(SystemExit) as ended:
         main(["mcp", *arguments])
     assert ended.value.code == 2
 
 
-@pytest.mark.parametrize("part", PARTS, ids=" ".join)
-def test_without_the_extra_every_part_says_what_to_install(monkeypatch: Any, capsys: Any, part: list[str]):
-    found = importlib.util.find_spec
-    monkeypatch.setattr(mcp, "find_spec", lambda name: None if name == "mcp" else found(name))
-    assert main(["mcp", *part]) == 2
-    shown = capsys.readouterr()
-    assert "pip install 'codemode-toolkit[mcp]'" in shown.err
-    assert shown.out == ""
+def test_without_the_gateway_the_command_says_what_to_install(monkeypatch: Any, capsys: Any):
+    monkeypatch.setattr("codemode.cli.metadata.entry_points", lambda **_: ())
+    for part in PARTS:
+        assert main(["mcp", *part]) == 2, part
+        shown = capsys.readouterr()
+        assert "codemode-gateway, which is not installed: in a clone" in shown.err
+        assert shown.out == ""
 
 
 @each_row(

@@ -51,7 +51,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> logging.Logger:
 @pytest.mark.parametrize(
     ("serve", "said"),
     [
-        (mcp_serve.run, {"bridge": None, "http": "no port"}),
+        (mcp_serve.run, {"http": "no port"}),
         (console.console, {"database": "no database", "tokens": None, "tools": None}),
     ],
     ids=["the gateway", "the console"],

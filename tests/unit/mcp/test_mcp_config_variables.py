@@ -142,7 +142,7 @@ def test_the_keyring_is_asked_for_what_is_named(monkeypatch: pytest.MonkeyPatch)
 def test_a_keyring_that_is_not_there_or_fails_disables_the_server(monkeypatch: pytest.MonkeyPatch):
     said = {"servers": {"a": {"command": "x", "env": {"K": "${keyring:me}"}}}}
     monkeypatch.setitem(sys.modules, "keyring", None)
-    assert "install codemode-toolkit[keyring]" in str(load_config(said, environ={}).problems[0])
+    assert "install codemode-gateway[keyring]" in str(load_config(said, environ={}).problems[0])
 
     def locked(_service: str, _name: str) -> str:
         raise RuntimeError("s3cr3t of the backend")

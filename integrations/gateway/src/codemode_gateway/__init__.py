@@ -1,6 +1,6 @@
 """MCP in both directions: the servers of a configuration, and a gateway that makes one tool of them.
 
-Needs the extra ``mcp``. What is named here is imported when it is asked for.
+What is named here is imported when it is asked for.
 """
 
 from __future__ import annotations

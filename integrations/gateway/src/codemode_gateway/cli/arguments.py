@@ -1,10 +1,12 @@
-"""What ``codemode mcp`` takes. Imports nothing of the gateway: help has to come at once, and without the extra."""
+"""The arguments of ``codemode mcp``. Imports nothing of the gateway: help has to come at once."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
 from typing import Any
+
+from codemode.cli.exits import UsageError
 
 CLIENTS = ("claude-desktop", "claude-code", "cursor", "vscode", "codex")
 OUTPUTS = ("both", "structured", "text")
@@ -34,12 +36,23 @@ def split_command(arguments: Sequence[str]) -> tuple[list[str], list[str] | None
     return given[:at], given[at + 1 :]
 
 
-def add_mcp(commands: Any) -> None:
-    """Add ``mcp`` with all that it has to the commands."""
-    mcp: argparse.ArgumentParser = commands.add_parser(
-        "mcp",
+def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
+    """Parse what follows `codemode mcp`; `command_line` is what follows ``--``, None without one."""
+    # What follows -- is another program's, and versions of argparse differ on what they leave of it.
+    given, command_line = split_command(arguments)
+    options, left = _parser().parse_known_args(given)
+    if left and options.part == "add" and command_line is None:
+        raise UsageError(NO_COMMAND)  # options of the command, most likely
+    if left:
+        options.parser.error(f"unrecognized arguments: {' '.join(left)}")  # with the usage of the subcommand
+    options.command_line = command_line
+    return options
+
+
+def _parser() -> argparse.ArgumentParser:
+    mcp = argparse.ArgumentParser(
+        prog="codemode mcp",
         allow_abbrev=False,
-        help="put all MCP servers behind one tool, for any client",
         description="Serve the MCP servers of a configuration as one tool: over stdio, as a client starts it, unless"
         " told otherwise; or, with a subcommand, do something about that configuration.",
         epilog=f"{_CONFIG}\n{_EXITS}",
@@ -47,9 +60,7 @@ def add_mcp(commands: Any) -> None:
     )
     mcp.set_defaults(parser=mcp)
     _add_config(mcp, default=None, told="the configuration (default: see below)")
-    where = mcp.add_mutually_exclusive_group()
-    where.add_argument("--http", metavar="HOST:PORT", help="serve streamable HTTP there, for many clients")
-    where.add_argument("--bridge", metavar="URL", help="join this stdio client to a gateway that runs at a URL")
+    mcp.add_argument("--http", metavar="HOST:PORT", help="serve streamable HTTP there, for many clients")
     mcp.add_argument(
         "--tool-name", metavar="NAME", help="what the tool is called (default auto: a name that the client takes)"
     )
@@ -67,6 +78,7 @@ def add_mcp(commands: Any) -> None:
     _add_signing_in(parts)
     _add_approvals(parts)
     _add_pins(parts)
+    return mcp
 
 
 def _add_config(

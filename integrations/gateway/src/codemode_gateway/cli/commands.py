@@ -1,18 +1,19 @@
-"""``codemode mcp``: which of its parts does what was asked. Each is a module of its own."""
+"""``codemode mcp``: run the subcommand that was asked for. Each is a module of its own."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
-from importlib.util import find_spec
 from typing import cast
 
 from codemode.cli.exits import UsageError
 from codemode.cli.output import output_is_closed
 from codemode.errors import CodeModeError
 from codemode.trace.visible_text import visible
+
+from .arguments import parse_arguments
 
 _MODULES = {
     None: "serve",
@@ -30,18 +31,20 @@ _MODULES = {
     "approvals": "approvals",
     "pins": "pins",
 }
-_HOW_TO_INSTALL = "the gateway needs the extra mcp, which is not installed: pip install 'codemode-toolkit[mcp]'"
-_SERVING = ("http", "bridge", "tool_name", "output", "pass_through")
+_SERVING = ("http", "tool_name", "output", "pass_through")
 
 
-def mcp(options: argparse.Namespace) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Serve, or do what the subcommand says. Raises `UsageError` for what cannot be used, never anything longer."""
+    return run(parse_arguments(arguments))
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run what was parsed."""
     if options.command_line is not None and options.part != "add":
         raise UsageError("only `codemode mcp add NAME -- COMMAND` takes something behind --")
     if options.part is not None and (given := [one for one in _SERVING if getattr(options, one) is not None]):
         raise UsageError(f"--{given[0].replace('_', '-')} is for serving: it goes without `{options.part}`")
-    if find_spec("mcp") is None or find_spec("mcp_types") is None:
-        raise UsageError(_HOW_TO_INSTALL)
     with one_message():
         return import_module(f".{_MODULES[options.part]}", __package__).run(options)
 

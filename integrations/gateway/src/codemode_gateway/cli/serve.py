@@ -1,4 +1,4 @@
-"""``codemode mcp`` itself: the gateway over stdio or HTTP, and the bridge from one to the other.
+"""``codemode mcp`` itself: the gateway over stdio or HTTP.
 
 Over stdio stdout carries protocol and nothing else: whatever there is to say goes to stderr.
 """
@@ -34,11 +34,6 @@ def run(options: argparse.Namespace) -> int:
     )
     logging.getLogger("codemode.mcp").setLevel(logging.INFO)
     tell_seldom()
-    if options.bridge is not None:
-        from ..gateway.bridge import bridge
-
-        asyncio.run(bridge(options.bridge))
-        return DONE
     address = None if options.http is None else http_address(options.http)
     config = with_overrides(usable(configuration(options)), options)
     asyncio.run(_served(config, options, address))

@@ -112,7 +112,7 @@ class Variables:
         try:
             found = self.keyring(service, name)
         except ImportError:
-            message = "the keyring is not installed; install codemode-toolkit[keyring]"
+            message = "the keyring is not installed; install codemode-gateway[keyring]"
             raise MistakeError(path, message, lacks_value=True) from None
         except Exception:  # noqa: BLE001 - backends raise what they like, and their words may tell what they hold
             message = f"the keyring of this system could not be asked for {short(written)}; is it unlocked?"

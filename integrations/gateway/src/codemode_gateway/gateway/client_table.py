@@ -70,7 +70,7 @@ def _overridden(known: Announced, said: Mapping[str, Any]) -> Announced:
 
 
 def _plain(name: Any) -> str:
-    """Return a name as the table has it: a bridge adds itself to the name of the client behind it."""
+    """Return a name as the table has it: a proxy adds itself to the name of the client behind it."""
     plain = name.casefold() if isinstance(name, str) else ""
     for via in _VIA:
         plain = plain.partition(via)[0]

@@ -109,7 +109,7 @@ def keeping(storage: Storage, folder: Path) -> Keeping:
     files = Files(folder)
     ring = None if storage == "files" else _usable_keyring()
     if ring is None and storage == "keyring":
-        raise OSError("there is no keyring here: install codemode-toolkit[keyring], or set auth.storage to files")
+        raise OSError("there is no keyring here: install codemode-gateway[keyring], or set auth.storage to files")
     return files if ring is None else Keyring(ring, files)
 
 
