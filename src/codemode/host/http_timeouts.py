@@ -7,9 +7,10 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from asyncio import TimerHandle, Transport
+    from asyncio import AbstractEventLoop, TimerHandle, Transport, WriteTransport
 
 Receive = Callable[[], Awaitable[Any]]
+_MIN_SENT_BYTES = 1 << 14
 
 
 def body_within(receive: Receive, seconds: float, late: Callable[[], Exception]) -> Receive:
@@ -38,8 +39,12 @@ def body_within(receive: Receive, seconds: float, late: Callable[[], Exception])
     return received
 
 
-def protocol_with_header_timeout(seconds: float) -> type[asyncio.Protocol]:
-    """Return uvicorn's HTTP protocol, which closes a connection where a request's headers take longer than this."""
+def protocol_with_header_timeout(seconds: float, write_seconds: float = 60.0) -> type[asyncio.Protocol]:
+    """Return uvicorn's HTTP protocol, which closes connections where a request's headers take longer than this.
+
+    A connection is also closed when its client does not read: while an answer waits to be sent, at least 16 KiB of it
+    must leave in every ``write_seconds``.
+    """
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
     class HeaderTimeoutProtocol(H11Protocol):
@@ -47,6 +52,9 @@ def protocol_with_header_timeout(seconds: float) -> type[asyncio.Protocol]:
 
         def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
+            # With these limits, writing is paused exactly while bytes wait in the buffer, closed connections included.
+            transport.set_write_buffer_limits(high=0)
+            self._sending = _SendTimeout(self.transport, self.loop, write_seconds)
             self._wait()
 
         def data_received(self, data: bytes) -> None:
@@ -56,8 +64,17 @@ def protocol_with_header_timeout(seconds: float) -> type[asyncio.Protocol]:
             elif self._waiting is None:
                 self._wait()
 
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            self._sending.start()
+
+        def resume_writing(self) -> None:
+            self._sending.stop()
+            super().resume_writing()
+
         def connection_lost(self, exc: Exception | None) -> None:
             self._wait_no_more()
+            self._sending.stop()
             super().connection_lost(exc)
 
         def _wait(self) -> None:
@@ -69,3 +86,25 @@ def protocol_with_header_timeout(seconds: float) -> type[asyncio.Protocol]:
                 self._waiting = None
 
     return HeaderTimeoutProtocol
+
+
+class _SendTimeout:
+    """Aborts a connection whose unsent bytes do not get fewer while it runs."""
+
+    def __init__(self, transport: WriteTransport, loop: AbstractEventLoop, seconds: float) -> None:
+        self._transport, self._loop, self._seconds = transport, loop, seconds
+        self._timer: TimerHandle | None = None
+
+    def start(self) -> None:
+        self._unsent = self._transport.get_write_buffer_size()
+        self._timer = self._loop.call_later(self._seconds, self._check)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _check(self) -> None:
+        if self._transport.get_write_buffer_size() > self._unsent - _MIN_SENT_BYTES:
+            self._transport.abort()
+        else:
+            self.start()
