@@ -237,14 +237,12 @@ class Worker:
         try:
             config: dict[str, Any] = json.loads(self._config)
             given: dict[str, Any] = config.get("given") or {}
-            if "places" in given:
-                return line  # the engine's places were moved already
             module: dict[str, Any] = given.get("module") or {}
             prefix: int = module.get("prefix", 0)
             at, length = module.get("last", (0, 0))
             text: str = config["js"].encode()[prefix:].decode()
-            corrected: Callable[[str, str, int], str] = self.analyse.corrected
-            return corrected(line, _without(text, at, length), _PLACE_MS)
+            corrected: Callable[..., str] = self.analyse.corrected
+            return corrected(line, _without(text, at, length), _PLACE_MS, given.get("places"))
         except Exception:  # noqa: BLE001 -- a place is worth less than what was thrown
             return line
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..data.narrowing import is_mapping
 
-PROGRAM_FIELDS = ("js", "code", "script", "program")
+PROGRAM_FIELDS = ("js", "code", "script", "program", "source", "javascript", "typescript")
 
 
 def with_program_field(given: Any, field: str) -> Any:

@@ -78,7 +78,7 @@ def load(site_paths: list[str], clock: Callable[[], float] | None = None) -> Ana
     with it (`program_ending`), and ``"repairs"`` lists what was done to the text or is done at the end.
     Its attribute ``repaired(text, deadline_ms, found)`` returns the program that was meant, where ``found`` says that
     the text is none (`program_repair`), and ``moved_back(found, repair, text)`` puts what was found of that in the
-    places of the text. Its attribute ``corrected(line, text, deadline_ms)`` is `read_places.ReadPlaces.corrected`.
+    places of the text. Its attribute ``corrected(line, text, deadline_ms, rows)`` is that of `read_places.ReadPlaces`.
     Lines and columns are 1-based; columns count UTF-16 units. Raises ImportError when the parser is missing.
     """
     house = __package__ or _house()
@@ -98,8 +98,8 @@ def load(site_paths: list[str], clock: Callable[[], float] | None = None) -> Ana
     def repaired(text: str, deadline_ms: int, found: dict[str, Any]) -> Any:
         return _repaired(parts, text, within(deadline_ms), found)
 
-    def corrected(line: str, text: str, deadline_ms: int) -> str:
-        return read_places.corrected(line, text, within(deadline_ms))
+    def corrected(line: str, text: str, deadline_ms: int, rows: list[list[int]] | None = None) -> str:
+        return read_places.corrected(line, text, within(deadline_ms), rows)
 
     def analyse(text: str, deadline_ms: int, face: int = PLAIN, is_rehearsal: bool = False) -> dict[str, Any]:
         in_time = within(deadline_ms)
@@ -166,19 +166,24 @@ def _repaired(parts: dict[str, Any], text: str, parse: Callable[[bytes], Tree | 
         exports = [use for use in facts.get("modules", ()) if use["kind"] == "export"]
         return repair.without_exports(text, exports) if exports else None
 
-    def tree_of(text: str) -> Tree | None:
-        tree = parse(text.encode())
-        return None if tree is None or parts["parse"].first_error(tree, text.encode()) is not None else tree
+    trees: dict[str, Tree | None] = {}
 
-    def parses(text: str) -> bool:
+    def tree_of(text: str) -> Tree | None:
+        if text not in trees:
+            tree = parse(text.encode())
+            trees.clear()
+            trees[text] = None if tree is None or parts["parse"].first_error(tree, text.encode()) is not None else tree
+        return trees[text]
+
+    def has_no_error(text: str) -> bool:
         return tree_of(text) is not None
 
-    def in_comment(text: str, at: int) -> bool:
+    def node_at(text: str, at: int) -> str:
         tree, byte = tree_of(text), len(text[:at].encode())
         node = None if tree is None else tree.root_node.descendant_for_byte_range(byte, byte)
-        return node is not None and node.type == "comment"
+        return "" if node is None else node.type
 
-    return repair.repaired(text, parses, in_comment)
+    return repair.repaired(text, has_no_error, node_at)
 
 
 def _unclear(text: str, blanked: str, place: dict[str, Any], *, is_ambiguous: bool) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_right
+from itertools import combinations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,18 +16,36 @@ if TYPE_CHECKING:
     from typing import Any
 
     Parses = Callable[[str], bool]
+    NodeAt = Callable[[str, int], str]
 
 MAX_PLACES = 20_000
 MAX_COLUMN = 1 << 30
-FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})([^`\n]*)$", re.MULTILINE)
+MAX_ODD = 64
+LITERALS = frozenset(
+    ("comment", "string", "string_fragment", "escape_sequence", "template_string", "regex", "regex_pattern", "jsx_text")
+)
+FENCE = re.compile(r"^[ \t\ufeff]*(`{3,}|~{3,})([^`\n]*)$", re.MULTILINE)
+# A fence that text precedes on its line, and one that ends the last line of the program.
+FENCE_BEHIND_TEXT = re.compile(r"^[^`\n]*[:.!>][ \t]*(`{3,})([^`\n]*)$", re.MULTILINE)
+FENCE_BEHIND_CODE = re.compile(r"`{3,}(?:[ \t\r]*$|[^`\n]*\s*\Z)", re.MULTILINE)
 ONE_LINE = re.compile(r"\s*```[ \t]*(?:(?:js|javascript|ts|typescript|jsx|tsx|mjs)[ \t])?(?P<code>[^\n]*?)```\s*\Z")
 LANGUAGES = frozenset(("", "js", "javascript", "ts", "typescript", "jsx", "tsx", "mjs", "cjs", "ecmascript", "node"))
-WRAPPED = re.compile(r'"(js|code|script|program)"\s*:\s*"')
+LANGUAGE_LINE = re.compile(r"\s*(js|javascript|ts|typescript|jsx|tsx)[ \t]*\r?\n", re.IGNORECASE)
+WRITTEN_FENCE = re.compile(r"\s*```\w*\\n")
+TAGS = re.compile(
+    r"\s*<(code|script|program|execute|javascript|typescript)\b[^<>\n]*>(?P<code>.*)</\1>\s*\Z", re.DOTALL
+)
+WRAPPED = re.compile(r'"(js|code|script|program|source|javascript|typescript)"\s*:\s*"')
+ARGUMENTS = ("arguments", "input", "parameters", "args")
+CODE = re.compile(r"[;(=]|\b(?:return|await)\b")
 ENTITIES = {"lt": "<", "gt": ">", "amp": "&", "quot": '"', "apos": "'", "nbsp": " "}
 ENTITY = re.compile(r"&(?:(lt|gt|amp|quot|apos|nbsp)|#(\d{2,3})|#[xX]([0-9a-fA-F]{2}));")
 ESCAPE = re.compile(r"\\u(d[89ab]..)\\u(d[c-f]..)|\\u([0-9a-f]{4})|\\(.)", re.DOTALL | re.IGNORECASE)
 ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
-WRITTEN_BREAK = re.compile(r'\\([ntr"\\])')
+WRITTEN_BREAK = re.compile(r"""\\(?:u00([2-7][0-9a-fA-F])|([ntr"'\\]))""")
+WRITTEN_QUOTE = re.compile(r"""\\(?:u00([2-7][0-9a-fA-F])|(["'\\]))""")
+TYPOGRAPHIC = re.compile("[\u2018\u2019\u201c\u201d]")
+INVISIBLE = re.compile("[\u200b-\u200d\u2060\u00ad]")
 TICK = re.compile(r"\\(`|\$\{)")
 NEWLINES = "\n\r\u2028\u2029"
 
@@ -39,7 +58,8 @@ EXPORT = re.compile(
 NO_EXPORTS = "left out `export`, which only modules have"
 FENCED = "took the program out of its Markdown fence"
 FROM_JSON = "took the program out of the JSON around it"
-DECODED = (("HTML entities", "html"), ("line breaks written as \\n", "breaks"), ("escaped backticks", "ticks"))
+FROM_TAGS = "took the program out of the tags around it"
+NO_LANGUAGE_LINE = "left out the line that names the language"
 
 
 class Text:
@@ -82,7 +102,26 @@ class Repair:
 def may_need_repair(text: str) -> bool:
     """Return whether a text that parses may still not be what was meant: it has a fence, is JSON or one comment."""
     begins = text.lstrip()[:2]
-    return "```" in text or (begins[:1] == "{" and WRAPPED.search(text) is not None) or _is_one_comment(text, begins)
+    return (
+        "```" in text
+        or (begins[:1] == "{" and WRAPPED.search(text) is not None)
+        or (begins[:1] == '"' and text.rstrip()[-1:] == '"' and CODE.search(text) is not None)
+        or _is_one_comment(text, begins)
+        or TYPOGRAPHIC.search(text) is not None
+        or INVISIBLE.search(text) is not None
+        or _language_line(text) is not None
+    )
+
+
+def _language_line(text: str) -> re.Match[str] | None:
+    """A first line that is the name of a language alone, as a fence leaves it, where the program has no such name."""
+    match = LANGUAGE_LINE.match(text)
+    is_used = match is None or not text[match.end() :].strip() or f"{match[1]}" in _words(text[match.end() :])
+    return None if is_used else match
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"[\w$]+", text))
 
 
 def _is_one_comment(text: str, begins: str) -> bool:
@@ -107,21 +146,41 @@ def without_exports(text: str, found: list[dict[str, Any]]) -> Repair | None:
     return Repair(kept, [NO_EXPORTS], range(len(text) + 1))
 
 
-def repaired(text: str, parses: Parses, in_comment: Callable[[str, int], bool]) -> Repair | None:
+def repaired(text: str, has_no_error: Parses, node_at: NodeAt) -> Repair | None:
     """Return the program that was meant, or None where the text is taken as it is.
 
-    ``parses`` tells whether a text is a program; ``in_comment`` whether a character of one that parses is in a comment.
+    ``has_no_error`` tells whether the parser understands a text, ``node_at`` in which kind of node a character is.
     A fence or JSON around a program is removed whatever is inside; what is decoded must parse, which it did not before.
     """
+
+    def parses(text: str) -> bool:
+        # To the parser a character that no program may have is part of a name, or a space.
+        odd = [*TYPOGRAPHIC.finditer(text), *INVISIBLE.finditer(text)][:MAX_ODD] if has_no_error(text) else None
+        return odd is not None and all(node_at(text, match.start()) in LITERALS for match in odd)
+
+    def in_comment(text: str, at: int) -> bool:
+        return node_at(text, at) == "comment"
+
     current, notes = Text(text, range(len(text) + 1)), list[str]()
     is_program = parses(text) and not _is_one_comment(text, text.lstrip()[:2])
-    if (inner := _out_of_json(current)) is not None:
+    if (inner := _out_of_json(current) or _out_of_text(current, parses)) is not None:
         current, is_program = inner, parses(inner.text)
         notes.append(FROM_JSON)
+    if WRITTEN_FENCE.match(current.text) and (decoded := _with_breaks(current)) is not None:
+        current, is_program = decoded[1], False
+        notes.append(f"decoded {decoded[0]}")
     if (inner := _out_of_fence(current, is_program=is_program, in_comment=in_comment)) is not None:
         current = inner if (wrapped := _out_of_json(inner)) is None else wrapped
         is_program = parses(current.text)
         notes += [FENCED] if wrapped is None else [FENCED, FROM_JSON]
+    elif not is_program and (tags := TAGS.match(current.text)) is not None:
+        current = _only(current, tags.start("code"), tags.end("code"))
+        is_program = parses(current.text)
+        notes.append(FROM_TAGS)
+    if (line := _language_line(current.text)) is not None:
+        current = _only(current, line.end(), len(current.text))
+        is_program = parses(current.text)
+        notes.append(NO_LANGUAGE_LINE)
     if not is_program:
         for kinds, decoded in _decodings(current):
             if parses(decoded.text):
@@ -190,6 +249,13 @@ def place_in_source(line: int, column: int, rows: list[list[int]]) -> tuple[int,
     return (row[2], row[3] + column - row[1]) if row[0] == line else (row[2], row[3])
 
 
+def place_in_program(line: int, column: int, rows: list[list[int]]) -> tuple[int, int]:
+    """Return the place in the repaired text of one that `place_in_source` gives."""
+    before = [row for row in rows if row[2] == line and row[3] <= column]
+    row = max(before, key=lambda row: row[3]) if before else rows[0]
+    return row[0], row[1] + max(0, column - row[3])
+
+
 def _move_names(names: dict[str, list[int]], repair: Repair, source: str) -> None:
     """Put byte offsets of names in the repaired text where they are in the ``source``."""
     characters = {offset: at for at, offset in enumerate(_byte_offsets(repair.text))}
@@ -230,11 +296,26 @@ def _out_of_json(current: Text) -> Text | None:
         return None
     match = WRAPPED.search(current.text)
     is_object = isinstance(value, dict)
-    given: Any = value
-    if match is None or not is_object or not isinstance(given.get(match[1]), str):
+    fields: Any = value
+    if match is None or not is_object:
+        return None
+    holders = [fields, *(fields.get(name) for name in ARGUMENTS)]  # a whole call of the tool may be written
+    if not any(type(holder) is dict and type(holder.get(match[1])) is str for holder in holders):
         return None
     end = _end_of_string(current.text, match.end())
     return None if end is None else current.slice(match.end(), end).replaced(ESCAPE, _json_escape)
+
+
+def _out_of_text(current: Text, parses: Parses) -> Text | None:
+    """The program in a text that is one string of JSON."""
+    text = current.text.strip()
+    if not (len(text) > 1 and text[0] == text[-1] == '"' and CODE.search(text)):
+        return None
+    start = current.text.index('"') + 1
+    if _end_of_string(current.text, start) != len(current.text.rstrip()) - 1:
+        return None
+    inner = current.slice(start, len(current.text.rstrip()) - 1).replaced(ESCAPE, _json_escape)
+    return inner if CODE.search(inner.text) and parses(inner.text) else None
 
 
 def _end_of_string(text: str, start: int) -> int | None:
@@ -263,6 +344,8 @@ def _out_of_fence(current: Text, *, is_program: bool, in_comment: Callable[[str,
     if (one_line := ONE_LINE.match(text)) is not None:
         return _only(current, one_line.start("code"), one_line.end("code"))
     found = list(_blocks(text, is_program=is_program, in_comment=in_comment))
+    if any(block[2] and text[: block[0]].rstrip()[-1:] not in "`~" for block in found):  # one names its language
+        found = [block for block in found if text[: block[0]].rstrip()[-1:] not in "`~"]
     fitting = [block for block in found if block[2]] or [
         block for block in found if _out_of_json(current.slice(*block[:2])) is not None
     ]
@@ -275,7 +358,11 @@ def _blocks(
 ) -> Iterator[tuple[int, int, bool, bool]]:
     """Of each fenced block its start and end, whether its language may be a program's, and whether it is closed."""
     opened: re.Match[str] | None = None
-    for match in FENCE.finditer(text):
+    fences = list(FENCE.finditer(text))
+    is_program = is_program and not text.lstrip().startswith("```")  # to the parser, a template behind a template
+    if not is_program and (first := FENCE_BEHIND_TEXT.search(text, 0, fences[0].end() if fences else len(text))):
+        fences.insert(0, first)
+    for match in fences:
         # `~~~` at the beginning of a line, and what stands in a comment, may be a program's own.
         if opened is None and is_program and (match[1][0] == "~" or in_comment(text, match.start(1))):
             continue
@@ -285,13 +372,14 @@ def _blocks(
             yield opened.end(), match.start(), _is_fitting(opened[2]), True
             opened = None
     if opened is not None and text[opened.end() :].strip():
-        yield opened.end(), len(text), _is_fitting(opened[2]), False
+        closed = None if is_program else FENCE_BEHIND_CODE.search(text, opened.end())
+        yield opened.end(), len(text) if closed is None else closed.start(), _is_fitting(opened[2]), closed is not None
     elif opened is not None and not opened[2].strip():  # one that nothing has opened ends the program
         yield 0, opened.start(), True, False
 
 
 def _is_fitting(info: str) -> bool:
-    words = info.strip().lower().replace("{", " ").split()
+    words = info.strip().lower().replace("{", " ").replace("}", " ").split()
     return (words[0] if words else "") in LANGUAGES
 
 
@@ -307,23 +395,56 @@ def _blank(text: str) -> str:
 
 def _decodings(current: Text) -> Iterator[tuple[list[str], Text]]:
     """The text with one of the kinds of escapes decoded, then with several."""
-    for mask in (0b001, 0b010, 0b100, 0b011, 0b101, 0b110, 0b111):
-        chosen = [kind for bit, kind in enumerate(DECODED) if mask >> bit & 1]
-        decoded: Text | None = current
-        for _, name in chosen:
-            decoded = decoded and _decoded(decoded, name)
-        if decoded is not None:
-            yield [words for words, _ in chosen], decoded
+    kinds = [kind for kind in (_with_entities, _with_breaks, _with_ticks, _with_quotes, _visible) if kind(current)]
+    for count in range(1, len(kinds) + 1):
+        for chosen in combinations(kinds, count):
+            words, decoded = list[str](), current
+            for kind in chosen:
+                done = kind(decoded)
+                if done is not None:
+                    words.append(done[0])
+                    decoded = done[1]
+            yield words, decoded
 
 
-def _decoded(current: Text, name: str) -> Text | None:
-    if name == "html":
-        return current.replaced(ENTITY, _character) if ENTITY.search(current.text) else None
-    if name == "ticks":
-        return current.replaced(TICK, lambda match: match[1]) if TICK.search(current.text) else None
+def _with_entities(current: Text) -> tuple[str, Text] | None:
+    if not ENTITY.search(current.text):
+        return None
+    decoded = current.replaced(ENTITY, _character)
+    if "&amp;" in current.text and ENTITY.search(decoded.text):  # encoded twice
+        decoded = decoded.replaced(ENTITY, _character)
+    return "HTML entities", decoded
+
+
+def _with_breaks(current: Text) -> tuple[str, Text] | None:
     # Literally throughout: a program that has lines of its own writes `\n` in its strings.
-    is_meant = "\\n" in current.text and "\n" not in current.text.strip()
-    return current.replaced(WRITTEN_BREAK, lambda match: ESCAPED.get(match[1], match[1])) if is_meant else None
+    is_one_line = "\n" not in current.text.strip()
+    pattern = WRITTEN_BREAK if is_one_line else WRITTEN_QUOTE
+    if not pattern.search(current.text):
+        return None
+    words = "line breaks written as \\n" if is_one_line and "\\n" in current.text else "escaped quotes"
+    return words, current.replaced(pattern, _written)
+
+
+def _written(match: re.Match[str]) -> str:
+    return chr(int(match[1], 16)) if match[1] is not None else ESCAPED.get(match[2], match[2])
+
+
+def _with_ticks(current: Text) -> tuple[str, Text] | None:
+    return ("escaped backticks", current.replaced(TICK, lambda match: match[1])) if TICK.search(current.text) else None
+
+
+def _with_quotes(current: Text) -> tuple[str, Text] | None:
+    if not TYPOGRAPHIC.search(current.text):
+        return None
+    plain = current.replaced(TYPOGRAPHIC, lambda match: "'" if match[0] in "\u2018\u2019" else '"')
+    return "typographic quotes", plain
+
+
+def _visible(current: Text) -> tuple[str, Text] | None:
+    if not INVISIBLE.search(current.text):
+        return None
+    return "invisible characters", current.replaced(INVISIBLE, lambda _: "")
 
 
 def _character(match: re.Match[str]) -> str:

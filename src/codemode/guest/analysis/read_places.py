@@ -52,9 +52,15 @@ class ReadPlaces:
 
     def __init__(self, symbols: dict[str, list[int]], parts: dict[str, Any]) -> None:
         self._symbols, self._parse, self._places = symbols, parts["parse"], parts["places"]
+        self._repair = parts["program_repair"]
 
-    def corrected(self, line: str, text: str, parse: Callable[[bytes], Tree | None]) -> str:
-        """Return the kernel's line about what was thrown, with another place where ``text`` shows a better one."""
+    def corrected(
+        self, line: str, text: str, parse: Callable[[bytes], Tree | None], rows: list[list[int]] | None = None
+    ) -> str:
+        """Return the kernel's line about what was thrown, with another place where ``text`` shows a better one.
+
+        ``rows`` are those of `program_repair.places`, where the kernel says places of the text that was repaired.
+        """
         stack = line.find(STACK) + len(STACK)
         told = PLACE.search(line, stack, line.find('"', stack)) if line.startswith(THREW) and STACK in line else None
         if told is None:
@@ -62,9 +68,14 @@ class ReadPlaces:
         data = text.encode("utf-8", "replace")
         message = json.loads(line[1:])["message"]
         tree = parse(data) if len(data) <= MAX_TEXT_BYTES else None
-        place = None if tree is None else self._place(tree, data, message, int(told[1]), int(told[2]))
+        at = int(told[1]), int(told[2])
+        if rows is not None:
+            at = self._repair.place_in_program(*at, rows)
+        place = None if tree is None else self._place(tree, data, message, *at)
         if place is None:
             return line
+        if rows is not None:
+            place = self._repair.place_in_source(*place, rows)
         return f"{line[: told.start()]}program.js:{place[0]}:{place[1]}{line[told.end() :]}"
 
     def _place(self, tree: Tree, data: bytes, message: str, line: int, column: int) -> tuple[int, int] | None:
