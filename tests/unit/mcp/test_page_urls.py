@@ -34,6 +34,8 @@ REFUSED = [
     "https://evil.example:0/",
     "https://evil.example:port/",
     "https://[::1",
+    "https://evil.example[::1]/",
+    "https://[::1].evil.example/",
     "https://[::1%25eth0]/",
     "https://2130706433/",
     "https://0x7f.1/",

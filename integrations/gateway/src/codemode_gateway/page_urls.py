@@ -11,6 +11,7 @@ import idna
 MAX_URL_CHARACTERS = 8_192
 
 _HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*\.?")
+_BRACKETED = re.compile(r"\[[^\[\]]*\](:[0-9]*)?")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 
 
@@ -37,7 +38,12 @@ def page_host(url: object) -> str:
         raise PageURLError("must be https, or http, and have a host")
     if "@" in parts.netloc:
         raise PageURLError("must have no user name or password in front of the host")
-    return f"[{_ipv6(host)}]" if ":" in host else _name(host)
+    if "[" not in parts.netloc:
+        return _name(host)
+    # Python before 3.11.8 reads the address out of `evil.example[::1]` too.
+    if _BRACKETED.fullmatch(parts.netloc) is None:
+        raise PageURLError("must have a host that every browser reads alike")
+    return f"[{_ipv6(host)}]"
 
 
 def is_page(url: object) -> bool:

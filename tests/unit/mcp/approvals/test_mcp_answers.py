@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import mcp_types as types
 import pytest
 from approval_world import ONE, accept, begun, client_of, gone_on, hosts
+from codemode_gateway.approvals.elicitations import elicitation
+from codemode_gateway.approvals.legs import Leg
 from codemode_gateway.approvals.questions import MAX_INPUT_CHARACTERS, Question, form_of, message_of
 from codemode_gateway.approvals.reading import MOST_TRIES, Answered, AskAgain, read_answer
 from codemode_gateway.approvals.sealed_state import SealedState
 from codemode_gateway.gateway.principals import LOCAL, Principal
+from codemode_gateway.passthrough.worded import is_from_server
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from suite import each_row, rounds
@@ -193,3 +196,13 @@ def test_the_form_is_flat_and_says_what_it_takes() -> None:
     alone = form_of(question(), has_session=False)["properties"]["decision"]
     assert alone["enum"] == ["once", "always", "deny"]
     assert "client leaves" not in alone["description"]
+
+
+def test_a_page_that_a_server_wants_opened_is_asked_for_in_its_name() -> None:
+    page = {"url": "https://evil.example/consent"}
+    asked = [question("sign-in", payload=one) for one in ({**page, "askedByServer": True}, page)]
+    by_server, by_gateway = (elicitation(one, cast("Leg", None)).params.message for one in asked)
+    assert by_server.startswith("[shop] ")
+    assert "evil.example" in by_server
+    assert is_from_server(by_server), "`mcp run` accepts it only when a person confirms it"
+    assert not is_from_server(by_gateway)

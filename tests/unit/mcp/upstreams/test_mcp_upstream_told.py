@@ -152,6 +152,7 @@ def test_a_page_that_a_server_wants_opened_pauses_the_program_once(monkeypatch):
                 await notes.upstream.call("write", {}, context())
             payload = paused.value.payload
             assert (payload["kind"], payload["server"], payload["url"]) == ("connection-auth", "notes", PAGE)
+            assert payload["askedByServer"] is True
             answered = context(SimpleNamespace(resolution={"action": "accept"}))
             for asked in (answered, None):
                 with pytest.raises(CodeModeToolError, match="agree first"):

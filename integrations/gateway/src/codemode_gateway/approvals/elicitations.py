@@ -16,6 +16,7 @@ from codemode.host.cancellation import alongside, is_ended_from_outside
 
 from ..gateway.callers import left_of
 from ..page_urls import is_page, page_host
+from ..passthrough.worded import told_by
 from .legs import Leg
 from .questions import Question, form_of, message_of
 
@@ -39,7 +40,11 @@ def elicitation(question: Question, leg: Leg) -> types.ElicitRequest:
         form = types.ElicitRequestFormParams(message=message_of(question, leg.code), requested_schema=schema)
         return types.ElicitRequest(params=form)
     url = string_or_empty(question.payload.get("url"))
-    message = f"Sign in to {question.server} at {page_host(url)}, and then say that it is done."
+    if question.payload.get("askedByServer"):
+        # A page of the server's choice: the gateway does not vouch for it, and no client may accept for a person.
+        message = told_by(question.server, f"wants this page to be opened before it takes the call: {page_host(url)}")
+    else:
+        message = f"Sign in to {question.server} at {page_host(url)}, and then say that it is done."
     return types.ElicitRequest(
         params=types.ElicitRequestURLParams(message=message, url=url, elicitation_id=question.interrupt_id)
     )

@@ -192,7 +192,8 @@ class Calls:
         from ..oauth.sign_ins import KIND
 
         message = f"{self._config.name!r} wants a page to be opened."
-        request_interrupt({"kind": KIND, "server": self._config.name, "url": url, "message": message})
+        payload = {"kind": KIND, "server": self._config.name, "url": url, "message": message, "askedByServer": True}
+        request_interrupt(payload)
 
     async def _rounds(
         self,
