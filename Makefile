@@ -33,7 +33,7 @@ demo-gateway: $(VENV)/.mcp $(SERVERS)/.installed
 
 # The gateway over public MCP servers, which `make test-full` runs too.
 servers: $(STAMP) $(SERVERS)/.installed
-	CODEMODE_FULL=1 CODEMODE_REQUIRE=servers $(BIN)/python -m pytest tests/process/test_gateway_real_servers.py
+	CODEMODE_FULL=1 CODEMODE_REQUIRE=servers $(BIN)/python -m pytest integrations/gateway/tests/process/test_gateway_real_servers.py
 
 # The official conformance suite against the gateway, as a server and as a client: some two minutes.
 conformance: $(STAMP) $(CONFORMANCE)/.installed
@@ -42,7 +42,7 @@ conformance: $(STAMP) $(CONFORMANCE)/.installed
 # The gateway under clients of other makers, one of which gives tools to the plugin of LangChain too; that plugin in a
 # running `langgraph dev`.
 clients: $(STAMP) $(CLIENTS)/.installed
-	CODEMODE_FULL=1 CODEMODE_REQUIRE=clients,node $(BIN)/python -m pytest tests/process/test_gateway_clients.py \
+	CODEMODE_FULL=1 CODEMODE_REQUIRE=clients,node $(BIN)/python -m pytest integrations/gateway/tests/process/test_gateway_clients.py \
 	  integrations/langchain/tests/test_langchain_mcp.py integrations/langchain/tests/test_langchain_langgraph_dev.py
 
 # Programs on a Ray cluster of simulated nodes, some of which are killed: in short, and then RAY_PROGRAMS of them with a

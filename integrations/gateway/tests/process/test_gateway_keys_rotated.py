@@ -23,7 +23,7 @@ from codemode import ALL_TENANTS, PostgresInterruptStore
 pytestmark = [pytest.mark.full, pytest.mark.usefixtures("warm_gateways")]
 TOOL = "codemode.run"
 OLD, NEW = "the old key of the tests, 32 bytes", "the new key of the tests, 32 bytes"
-PAGE = Path(__file__).parents[2] / "docs" / "deployment.md"
+PAGE = Path(__file__).parents[4] / "docs" / "deployment.md"
 STEPS = [
     tuple({"CODEMODE_KEY": OLD, "CODEMODE_NEW_KEY": NEW}[name] for name in re.findall(r"\$\{(\w+)\}", said))
     for said in ("${CODEMODE_KEY}", *re.findall(r"^\| \d \| `(\[.*?\])` \|", PAGE.read_text(), re.MULTILINE))

@@ -18,7 +18,7 @@ from waiting import WAIT_SECONDS
 from warm_commands import GATEWAYS
 
 pytestmark = pytest.mark.usefixtures("warm_gateways")
-SERVER = Path(__file__).parents[1] / "support" / "mcp_servers" / "telling_server.py"
+SERVER = Path(__file__).parents[4] / "tests" / "support" / "mcp_servers" / "telling_server.py"
 SECRET = "sk-very-secret-0123456789"
 FORMS = (SECRET, base64.b64encode(f"key:{SECRET}".encode()).decode())
 CODE = 'import { ask } from "@codemode/servers/told"; globalThis.__codemode_result__ = await ask({});'

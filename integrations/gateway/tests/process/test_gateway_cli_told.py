@@ -23,7 +23,7 @@ from mcp.client.streamable_http import streamable_http_client
 from warm_commands import GATEWAYS
 
 pytestmark = pytest.mark.usefixtures("warm_gateways")
-TREE = Path(__file__).parents[2]
+TREE = Path(__file__).parents[4]
 WAIT_SECONDS = 60.0
 TOOL = "codemode_run"
 DELETE = """\

@@ -23,7 +23,7 @@ from warm_commands import GATEWAYS
 
 pytestmark = pytest.mark.usefixtures("warm_gateways")
 BOUND = 60.0
-GATEWAY = Path(__file__).parents[1] / "support" / "mcp_servers" / "sums_gateway.py"
+GATEWAY = Path(__file__).parents[4] / "tests" / "support" / "mcp_servers" / "sums_gateway.py"
 PRINTING = """
 import { add, shout } from "@codemode/servers/sums";
 globalThis.__codemode_result__ = [await add({ a: 1, b: 2 }), await shout({ text: "loud" })];

@@ -23,7 +23,7 @@ from suite import full_only
 from warm_commands import GATEWAYS
 
 pytestmark = pytest.mark.usefixtures("warm_gateways")
-TREE = Path(__file__).parents[2]
+TREE = Path(__file__).parents[4]
 SERVERS = TREE / "examples" / "servers"
 WAIT_SECONDS = 60.0
 DELETE = """\

@@ -17,7 +17,7 @@ from mcp.client import stdio
 from warm_commands import GATEWAYS
 
 pytestmark = pytest.mark.usefixtures("warm_gateways")
-SERVER = Path(__file__).parents[1] / "support" / "mcp_servers" / "passing_server.py"
+SERVER = Path(__file__).parents[4] / "tests" / "support" / "mcp_servers" / "passing_server.py"
 
 
 def started(folder: Path, era: Era = "auto", *, pin: str = "warn", **options: Any) -> Any:

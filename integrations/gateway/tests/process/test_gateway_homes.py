@@ -17,7 +17,7 @@ from waiting import within
 
 from codemode import ALL_TENANTS
 
-SCRIPT = Path(__file__).parents[1] / "support" / "mcp_servers" / "changing_server.py"
+SCRIPT = Path(__file__).parents[4] / "tests" / "support" / "mcp_servers" / "changing_server.py"
 WIPE = 'import { wipe } from "@codemode/servers/disk";\nglobalThis.__codemode_result__ = await wipe({});'
 PARALLEL = 4
 

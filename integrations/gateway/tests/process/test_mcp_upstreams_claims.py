@@ -16,7 +16,7 @@ from waiting import within
 
 from codemode import create_run_tool
 
-SCRIPT = Path(__file__).parents[1] / "support" / "mcp_servers" / "changing_server.py"
+SCRIPT = Path(__file__).parents[4] / "tests" / "support" / "mcp_servers" / "changing_server.py"
 READS, DESTROYS, SAYS_NOTHING = {"readOnlyHint": True}, {"destructiveHint": True}, None
 WIPE = 'import { wipe } from "@codemode/servers/s";\nglobalThis.__codemode_result__ = await wipe({});'
 CHANGE = WIPE.replace("{ wipe }", "{ change, wipe }").replace("await wipe", "(await change({}), await wipe({})); void")

@@ -17,7 +17,7 @@ from waiting import within
 
 from codemode import create_run_tool
 
-DATA = Path(__file__).parents[1] / "data"
+DATA = Path(__file__).parents[4] / "tests" / "data"
 RECORDED = ("mcp_tools_sample.json", "mcp_tools_recorded.json")
 TEXTS = (
     "text", "PROJ-1", "PROJ", "2026-01-31", "2026-01-31T12:00:00Z", "12:00:00", "https://example.com", "1", "/tmp/x",

@@ -19,7 +19,7 @@ from required import missing, node_path
 from warm_commands import GATEWAYS
 
 BOUND = 60.0
-HERE = Path(__file__).parents[1] / "support"
+HERE = Path(__file__).parents[4] / "tests" / "support"
 STRANGERS = HERE / "strangers"
 INSTALLED = Path(sys.prefix) / "clients"
 OLDER = Path(sys.prefix) / "clients-older"
