@@ -83,9 +83,9 @@ test-full: prepare-full
 # What `make test-full` needs.
 prepare-full: prepare $(OIDC) $(CHAT) $(LOWEST)/.installed $(SERVERS)/.installed
 
-# The tests of the core with workers that pools keep for fifty programs, where a test does not say itself for how many.
+# The tests of the core and of the gateway with workers that pools keep for fifty programs, where a test does not say itself for how many.
 test-kept: $(STAMP)
-	CODEMODE_PROGRAMS_PER_WORKER=50 $(PYTEST) tests
+	CODEMODE_PROGRAMS_PER_WORKER=50 $(PYTEST) tests integrations/gateway/tests
 
 # Plugins whose lowest versions are not those installed. What tests need beside those may not fit them; what it is to
 # install a package is tested already, and so are crowds.

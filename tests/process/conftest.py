@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
-import sys
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line_shop import SHOP
 from fetching import ask_at
 from http_server import HttpServer
 from kernel_driver import KernelDriver
 from leftovers import nothing_left as nothing_left_of_a_test
 from model_waits import ModelWaits
 from pausing import Spy
+from process_fixtures import *  # noqa: F403
 from waiting import within
 from worker_driver import stub_image
 from wrong_worker_host import Host, well_behaved
@@ -26,7 +22,6 @@ from wrong_worker_host import Host, well_behaved
 from codemode import CodeModeError, CodeModeOptions, ExecutionPolicy, PoolOptions, WorkerPool, run_code_mode
 from codemode.host.clock import Clock
 from codemode.run.runner import Runner
-from codemode.workers import pool as pools
 from codemode.workers.image import KERNEL, WorkerImage
 from codemode.workers.zygote import Zygote
 
@@ -74,22 +69,6 @@ def make_pool() -> Iterator[Callable[..., WorkerPool]]:
     yield make
     for pool in made:
         pool.close()
-
-
-@pytest.fixture(scope="session")
-def _shared_pool(left_by_files: Any) -> Iterator[WorkerPool]:
-    with WorkerPool(PoolOptions(max_workers=2)) as pool:
-        yield pool
-
-
-@pytest.fixture
-def pool(_shared_pool: WorkerPool) -> Iterator[WorkerPool]:
-    """The same two workers for all tests, for a pool takes longer to start than most programs run.
-
-    No test may keep one. Tests of pools and of what starts workers make their own.
-    """
-    yield _shared_pool
-    assert _shared_pool.active == 0
 
 
 @pytest.fixture
@@ -146,15 +125,6 @@ def kernel() -> Iterator[KernelDriver]:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of a command: tools for programs in shop.py."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    (tmp_path / "shop.py").write_text(SHOP)
-    return tmp_path
-
-
-@pytest.fixture
 def leaves_nothing() -> Iterator[None]:
     """Fail when the test, with what it has closed at its end, leaves a child or a descriptor."""
     with nothing_left_of_a_test():
@@ -162,77 +132,6 @@ def leaves_nothing() -> Iterator[None]:
 
 
 @pytest.fixture
-def server() -> Iterator[HttpServer]:
-    running = HttpServer().start()
-    yield running
-    running.stop()
-
-
-@pytest.fixture
 def ask(server: HttpServer) -> Callable[..., Any]:
     """Run programs whose fetch may reach the server."""
     return partial(ask_at, server)
-
-
-def children() -> set[str]:
-    found: set[str] = set()
-    for task in Path("/proc/self/task").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # the thread has ended in between
-            found.update((task / "children").read_text(encoding="ascii").split())
-    return found
-
-
-def channels() -> set[str]:
-    """What workers are reached through: sockets and pipes."""
-    found: set[str] = set()
-    for entry in Path("/proc/self/fd").iterdir():
-        try:
-            target = str(entry.readlink())
-        except OSError:
-            continue
-        if target.startswith(("socket:", "pipe:")):
-            found.add(target)
-    return found
-
-
-@pytest.fixture(scope="session")
-def left_by_files() -> Iterator[tuple[set[str], set[str]]]:
-    """What is open after a file of process tests: at the end of all, none of it is there."""
-    descriptors, processes = set[str](), set[str]()
-    yield descriptors, processes
-    gc.collect()
-    if pools._default is not None:
-        pools._default.close()
-        pools._default = None
-    # A loop of exec's own, of which the last pair was just dropped, ends in its thread.
-    wait_while(lambda: children() & processes or channels() & descriptors)
-    assert not children() & processes
-    assert not channels() & descriptors
-
-
-def wait_while(is_left: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + 60
-    while is_left() and time.monotonic() < deadline:
-        time.sleep(0.01)
-
-
-def active_runs() -> int:
-    """Count the slots of the default pool that are taken."""
-    return pools._default.active if pools._default is not None else 0
-
-
-@pytest.fixture(scope="module", autouse=True)
-def nothing_left(left_by_files: tuple[set[str], set[str]]) -> Iterator[None]:
-    """Tell what a file leaves from what tests of other folders do, which run in the same process.
-
-    No file may leave a slot of the default pool taken. A pair of exec and wait gives its own back a little after it is
-    dropped.
-    """
-    descriptors, processes, active = channels(), children(), active_runs()
-    yield
-    if active_runs() > active:
-        gc.collect()
-        wait_while(lambda: active_runs() > active)
-        assert active_runs() <= active
-    left_by_files[0].update(channels() - descriptors)
-    left_by_files[1].update(children() - processes)

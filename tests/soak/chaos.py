@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from tests.process.leftovers import children, command_line, living_children, no_orphan_left, nothing_left
+from tests.support.leftovers import children, command_line, living_children, no_orphan_left, nothing_left
 
 from codemode import (
     CodeModeError,

@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from codemode_gateway.gateway.http_settings import token_digest
-from tests.process.leftovers import command_line, descriptors, living_children, no_orphan_left, nothing_left
 from tests.soak import gateway_processes, vanishing_clients
 from tests.soak.gateway_world import World, edited, key_of, verdict_on
 from tests.soak.nursery import Host, Nursery
@@ -31,6 +30,7 @@ from tests.soak.pause_hosts import store_of
 from tests.soak.pauses import database_of
 from tests.soak.vanishing_clients import Gone, Lost, Visitor, is_up
 from tests.support.free_ports import free_ports
+from tests.support.leftovers import command_line, descriptors, living_children, no_orphan_left, nothing_left
 from tests.support.waiting import until
 
 from codemode import ALL_TENANTS, CodeModeError, StoredRequest

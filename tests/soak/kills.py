@@ -18,12 +18,12 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
-from tests.process.leftovers import no_orphan_left, nothing_left
 from tests.soak import kill_hosts
 from tests.soak.kill_hosts import OK, Case, Death, Effects, code_mode_of, resume_of
 from tests.soak.nursery import Nursery
 from tests.soak.pause_hosts import Lines, store_of
 from tests.soak.pauses import database_of
+from tests.support.leftovers import no_orphan_left, nothing_left
 from tests.support.waiting import until
 
 from codemode import CodeModeError, Interrupt, Resumer, WorkerPool

@@ -12,7 +12,7 @@ import threading
 import time
 from typing import Any
 
-from tests.process.leftovers import nothing_left
+from tests.support.leftovers import nothing_left
 from tests.support.waiting import until
 
 from codemode import WorkerPool, run_code_mode

@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 from typing import Any, Self
 
-from tests.process.leftovers import read_line
+from tests.support.leftovers import read_line
 
 _PR_SET_PDEATHSIG = 1
 _SECONDS_TO_IMPORT = 60.0

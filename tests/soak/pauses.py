@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from tests.process.leftovers import no_orphan_left, nothing_left
 from tests.soak import pause_hosts
 from tests.soak.nursery import Host, Nursery
 from tests.soak.pause_hosts import APP, LEASE_MS, Lines, World, code_mode_over, store_of, value_of
+from tests.support.leftovers import no_orphan_left, nothing_left
 from tests.support.waiting import until
 
 from codemode import ALL_TENANTS, CodeModeAbortedError, Interrupt, StoredRequest, WorkerPool, verify_audit

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import ray
-from tests.process.leftovers import children, command_line
+from tests.support.leftovers import children, command_line
 
 from codemode import CodeModeError, Tool, WorkerPool, create_code_mode_tool, run_code_mode_sync
 from codemode.cli import main

@@ -33,9 +33,9 @@ from examples.ray_rollouts import (
     expected,
     some_lost,
 )
-from tests.process.leftovers import children, kill_all, no_orphan_left
 from tests.soak.pauses import database_of
 from tests.soak.ray_inside import PATIENCE_SECONDS, await_ends, check_actors, check_tasks, watch
+from tests.support.leftovers import children, kill_all, no_orphan_left
 
 Way = Callable[[list[dict[str, Any]], Path, int, str | None], Iterable[dict[str, Any]]]
 _COMPARED = 2000

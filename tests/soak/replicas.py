@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import httpx
-from tests.process.leftovers import living_children, no_orphan_left, nothing_left
 from tests.soak import console_hosts, gateways, pauses, replica_hosts
 from tests.soak.pause_hosts import Lines, value_of
 from tests.soak.pauses import PEOPLE, database_of, key_of
@@ -30,6 +29,7 @@ from tests.soak.replica_hosts import FIRST_ASKED, LEASE_MS
 from tests.soak.replica_proxy import MISSING, Proxy, Told, found_nginx
 from tests.soak.vanishing_clients import is_up
 from tests.support.free_ports import free_ports
+from tests.support.leftovers import living_children, no_orphan_left, nothing_left
 from tests.support.waiting import until
 
 from codemode import ALL_TENANTS, verify_audit

@@ -14,8 +14,8 @@ import time
 from collections import Counter
 from typing import Any
 
-from tests.process.leftovers import children, no_orphan_left, nothing_left
 from tests.soak.chaos import SPARES, TASKS, Effects, Reign, keeping, value_of
+from tests.support.leftovers import children, no_orphan_left, nothing_left
 
 from codemode import ExecWaitTools, WorkerPool, create_exec_wait_tools, tool
 

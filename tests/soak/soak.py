@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.process.leftovers import PATIENCE_SECONDS, children, descriptors, nothing_left
 from tests.soak.chaos import keeping
+from tests.support.leftovers import PATIENCE_SECONDS, children, descriptors, nothing_left
 
 from codemode import CodeModeError, ContinuationOptions, Interrupt, MemoryResumeGuard, Tool, WorkerPool
 from codemode import create_code_mode_tool as create

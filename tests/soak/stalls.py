@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 from unittest.mock import patch
 
-from tests.process.leftovers import no_orphan_left, nothing_left
+from tests.support.leftovers import no_orphan_left, nothing_left
 
 from codemode import CodeModeError, Tool, WorkerPool, run_code_mode
 from codemode.run import execution as execution_module

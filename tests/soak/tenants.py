@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.process.leftovers import nothing_left
+from tests.support.leftovers import nothing_left
 
 from codemode import CodeModeError, Tool, WorkerPool, run_code_mode
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from tests.process.leftovers import nothing_left
+from tests.support.leftovers import nothing_left
 from tests.support.waiting import until, within
 
 from codemode import CodeModeConcurrencyError, CodeModeError, CodeModeWorkerError, WorkerPool, run_code_mode

@@ -10,13 +10,13 @@ import sys
 
 import pytest
 from suite import full_only, rounds
-from tests.process.leftovers import nothing_left, read_line
 from tests.soak import stalls
 from tests.soak.chaos import run_chaos
 from tests.soak.load import cancel_waiting, run_at_once, run_from_threads
 from tests.soak.rests import run_rests
 from tests.soak.soak import Figures, problems_of, run_soak
 from tests.soak.tenants import Tenant, check_apart, side_by_side
+from tests.support.leftovers import nothing_left, read_line
 from waiting import until
 
 from codemode import Tool

@@ -82,7 +82,7 @@ def test_the_walk_sees_relative_late_and_plain_imports_and_those_for_types():
 
 def test_the_unit_tests_lie_in_the_same_rooms():
     folders = {path.name for path in Path(__file__).parent.iterdir() if path.is_dir() and any(path.rglob("test_*.py"))}
-    assert folders <= {file.split("/")[0] for file in FILES if "/" in file} | {"mcp"}
+    assert folders <= {file.split("/")[0] for file in FILES if "/" in file}
 
 
 def test_the_page_names_every_room_and_no_other():

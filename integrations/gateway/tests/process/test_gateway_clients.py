@@ -20,7 +20,7 @@ from warm_commands import GATEWAYS
 
 BOUND = 60.0
 HERE = Path(__file__).parents[4] / "tests" / "support"
-STRANGERS = HERE / "strangers"
+STRANGERS = Path(__file__).parents[1] / "support" / "strangers"
 INSTALLED = Path(sys.prefix) / "clients"
 OLDER = Path(sys.prefix) / "clients-older"
 READS = 'import { echo } from "@codemode/servers/plain";'

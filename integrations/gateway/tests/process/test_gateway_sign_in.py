@@ -23,7 +23,7 @@ from required import missing, node_path
 from warm_commands import GATEWAYS
 
 pytestmark = pytest.mark.usefixtures("warm_gateways")
-SUPPORT = Path(__file__).parents[4] / "tests" / "support"
+SUPPORT = Path(__file__).parents[1] / "support"
 SECONDS = 60
 
 
