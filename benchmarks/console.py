@@ -27,7 +27,7 @@ from codemode import (
     Tool,
     create_code_mode_tool,
 )
-from codemode.stores.session import Session
+from codemode.stores.transaction import Session
 
 from .stores import own_cluster
 from .table import Row, machine, table

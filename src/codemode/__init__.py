@@ -61,16 +61,16 @@ if TYPE_CHECKING:
         StoreUnavailable,
         UnknownRequest,
     )
-    from .stores.notices import FailedNotice, Notice, Outbox
+    from .stores.interrupt_store import BadLine, InterruptStore, verify_audit
     from .stores.postgres import PostgresInterruptStore
-    from .stores.protocol import InterruptStore
-    from .stores.resumer import Resumer
-    from .stores.sqlite import MemoryInterruptStore, SqliteInterruptStore
-    from .stores.values import (
+    from .stores.records import (
         ALL_TENANTS,
         Change,
+        FailedNotice,
         LastResumed,
         Lease,
+        Notice,
+        Outbox,
         Page,
         Record,
         RecordOutcome,
@@ -78,7 +78,8 @@ if TYPE_CHECKING:
         StoredPause,
         StoredRequest,
     )
-    from .stores.verifying import BadLine, verify_audit
+    from .stores.resumer import Resumer
+    from .stores.sqlite import MemoryInterruptStore, SqliteInterruptStore
     from .surfaces.code_call.options import CodeCallOptions
     from .surfaces.code_call.result import CodeCallResult
     from .surfaces.code_call.toolset import CodeCallToolset, create_code_call_tools
@@ -272,8 +273,8 @@ _LATE = {
         "CodeModeWorkerError"
     ),
     "options.parts": (
-        "ApprovalPolicy CodeModeOptions ContinuationOptions ExecutionPolicy FetchPolicy Lifecycle ModelOutput Pipeline "
-        "PoolOptions Telemetry"
+        "ApprovalPolicy CodeModeOptions ContinuationOptions ExecutionPolicy FetchPolicy Lifecycle ModelOutput "
+        "Pipeline PoolOptions Telemetry"
     ),
     "surfaces.code_mode.program": "run_code_mode run_code_mode_sync",
     "surfaces.code_mode.tool": "CodeModeTool create_code_mode_tool",
@@ -304,20 +305,19 @@ _LATE = {
     "run.genuine": "is_approval_interrupt is_interrupt",
     "run.inspecting": "CallView PauseView inspect_interrupt",
     "continuations.journal": "Journal OpenedJournal",
-    "stores.protocol": "InterruptStore",
-    "stores.values": (
-        "ALL_TENANTS Change LastResumed Lease Page Record RecordOutcome RecordVersion StoredPause StoredRequest"
+    "stores.interrupt_store": "BadLine InterruptStore verify_audit",
+    "stores.records": (
+        "ALL_TENANTS Change FailedNotice LastResumed Lease Notice Outbox Page Record RecordOutcome RecordVersion "
+        "StoredPause StoredRequest"
     ),
     "stores.errors": (
         "AlreadyDecided AnswerRefused RecordExpired RecordLost RecordWithdrawn RequestSettled RequestSuperseded "
         "StoreError StoreFull StoreUnavailable UnknownRequest"
     ),
-    "stores.notices": "FailedNotice Notice Outbox",
     "stores.postgres": "PostgresInterruptStore",
     "stores.resumer": "Resumer",
     "stores.sqlite": "MemoryInterruptStore SqliteInterruptStore",
     "stores.audit": "AuditLine",
-    "stores.verifying": "BadLine verify_audit",
     "tools.pipeline": "PIPELINE_NULL PipelineCall",
     "tools.tool_result": "ToolResult",
     "interrupts.interrupt": "Interrupt PendingRequest request_interrupt",

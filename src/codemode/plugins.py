@@ -46,20 +46,21 @@ if TYPE_CHECKING:
     from .schemas.readable import readable_schema
     from .schemas.type_traits import ReadAgain, is_read_once, read_again
     from .source.program_input import PROGRAM_FIELDS, with_program_field
-    from .stores.agent_records import (
+    from .stores.agent_runs import (
         AgentRecords,
+        AgentRun,
         ResumeWith,
         ToolForm,
         ToolForms,
+        agent_run,
         joined_programs,
         read_end,
         stored_pause,
         written_end,
     )
-    from .stores.agent_runs import AgentRun, agent_run
     from .stores.answers import edited_input
-    from .stores.guards import continuation_of, require_guard
-    from .stores.values import Tenant, Tenants
+    from .stores.records import Tenant, Tenants
+    from .stores.resumer import continuation_of, require_guard
     from .surfaces.code_call.names import looks_like_meta_tool
     from .surfaces.exec_wait.options import configured
     from .surfaces.exec_wait.sources import listed
@@ -200,13 +201,13 @@ _LATE = {
     "schemas.readable": "readable_schema",
     "schemas.type_traits": "ReadAgain is_read_once read_again",
     "source.program_input": "PROGRAM_FIELDS with_program_field",
-    "stores.agent_records": (
-        "AgentRecords ResumeWith ToolForm ToolForms joined_programs read_end stored_pause written_end"
+    "stores.agent_runs": (
+        "agent_run AgentRecords AgentRun joined_programs read_end ResumeWith stored_pause ToolForm ToolForms "
+        "written_end"
     ),
-    "stores.agent_runs": "AgentRun agent_run",
     "stores.answers": "edited_input",
-    "stores.guards": "continuation_of require_guard",
-    "stores.values": "Tenant Tenants",
+    "stores.resumer": "continuation_of require_guard",
+    "stores.records": "Tenant Tenants",
     "surfaces.code_call.names": "looks_like_meta_tool",
     "surfaces.exec_wait.options": "configured",
     "surfaces.exec_wait.sources": "listed",

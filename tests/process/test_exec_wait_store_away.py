@@ -17,7 +17,7 @@ from suite import full_only
 from waiting import until
 
 from codemode import ALL_TENANTS, Interrupt
-from codemode.stores import postgres, sqlite_dialect, sqlite_journal
+from codemode.stores import postgres, sqlite_file
 from codemode.stores.journal import SqlJournal
 
 LEASE_MS = 31_000
@@ -62,8 +62,8 @@ class Place:
 
 @pytest.fixture(params=["sqlite", *full_only("postgres")])
 def place(request, tmp_path, monkeypatch) -> Place:
-    monkeypatch.setattr(sqlite_dialect, "PATIENCE_SECONDS", 0)
-    monkeypatch.setattr(sqlite_journal, "_PATIENT", "PRAGMA busy_timeout = 1")
+    monkeypatch.setattr(sqlite_file, "PATIENCE_SECONDS", 0)
+    monkeypatch.setattr(sqlite_file, "_PATIENT", "PRAGMA busy_timeout = 1")
     if request.param == "sqlite":
         return Place("sqlite", str(tmp_path / "runs.db"), "")
     folder = request.getfixturevalue("postgres_folder")

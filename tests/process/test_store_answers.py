@@ -117,7 +117,7 @@ def test_a_resume_that_runs_nothing_leaves_the_request_waiting_with_why(store, s
 
 
 def test_a_lease_is_renewed_while_its_program_runs(store, monkeypatch):
-    monkeypatch.setattr("codemode.stores.answering.LEASE_MS", 300)
+    monkeypatch.setattr("codemode.stores.record_decisions.LEASE_MS", 300)
 
     async def scenario():
         renewed, original = asyncio.Event(), store.renew

@@ -17,7 +17,7 @@ from record_desk import Page
 from stored_pauses import HOUR_MS, NO, OK, Clock, paused, request
 
 from codemode import ALL_TENANTS, MemoryInterruptStore, SqliteInterruptStore, StoreUnavailable
-from codemode.stores.session import Session
+from codemode.stores.transaction import Session
 
 LOOKS = "looks at all, and decides nothing"
 USERS_HERE = {**USERS, token_hash(LOOKS): User("lou", ["acme"], may_decide=False)}

@@ -363,7 +363,7 @@ def _params(items: list[tuple[str, str]]) -> Any:
 
 
 def test_a_post_costs_as_many_statements_whatever_the_record_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    from codemode.stores.session import Session
+    from codemode.stores.transaction import Session
 
     counted = {"statements": 0}
     for name in ("_execute", "each"):

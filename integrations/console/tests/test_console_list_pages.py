@@ -18,7 +18,7 @@ from stored_pauses import HOUR_MS, OK, paused, request
 from suite import each_row
 
 from codemode import ALL_TENANTS, SqliteInterruptStore
-from codemode.stores.session import Session
+from codemode.stores.transaction import Session
 
 HOSTILE = (
     "<script>alert(1)</script>",

@@ -12,7 +12,7 @@ from console_visitors import run
 from record_desk import Page, RecordDesk
 
 from codemode import ALL_TENANTS, CodeModeToolError, FailedNotice
-from codemode.stores.session import Session
+from codemode.stores.transaction import Session
 
 JSON = {"accept": "application/json"}
 JS = """const found = await tools.find({ order: "A-17" });

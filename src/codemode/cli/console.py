@@ -11,8 +11,8 @@ from typing import Any
 
 from ..continuations.keys import set_continuation_signing_key
 from ..errors import CodeModeError
+from ..stores.interrupt_store import InterruptStore
 from ..stores.postgres import PostgresInterruptStore
-from ..stores.protocol import InterruptStore
 from ..stores.sqlite import SqliteInterruptStore
 from .databases import require_database
 from .describe import tool_over

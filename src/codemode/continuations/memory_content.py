@@ -11,7 +11,7 @@ _JOURNAL = "journal "
 
 
 class MemoryContent:
-    """What `codemode.stores.content.SqlContent` is in a database: parts stay while something holds their run."""
+    """What `codemode.stores.journal.SqlContent` is in a database: parts stay while something holds their run."""
 
     def __init__(self, clock: GuardClock) -> None:
         self._clock = clock

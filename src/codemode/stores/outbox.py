@@ -1,4 +1,4 @@
-"""Outboxes in a store's database: what they promise is said in `notices`. Knows no dialect."""
+"""Outboxes: notices of pending requests, each sent at least once."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol, TypeVar
 
 from .audit import SYSTEM, cut
-from .keeping import require_lease, require_text
-from .notices import FailedNotice, Notice
+from .record_writes import require_lease, require_text
+from .records import LEASE_MS, FailedNotice, Notice, Tenant
 from .rows import LISTED_COLUMNS, clause, marks, records_of
-from .session import Row, Session
-from .values import LEASE_MS, Tenant
+from .transaction import Row, Session
 
 ResultT = TypeVar("ResultT")
 MOST_CLAIMED = 100

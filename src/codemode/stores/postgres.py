@@ -14,13 +14,11 @@ from ..continuations.guard import GuardClock
 from ..continuations.sql_guard import SqlResumeGuard, Statements, make_table
 from ..host.forks import begin_anew_in_forks, forkable_lock, leave_to_the_parent
 from ..options.checked_fields import WrongTypeError
+from .change_notifier import LocalWatch, LocalWatches, watches_of
 from .errors import StoreUnavailable
-from .journal_tables import LINE_WRITTEN
-from .listing_tables import CHANGED, FOLLOWED
-from .schema import bring_up_to_date
-from .session import Dialect, Row, Session, making, time_of, transaction, written
 from .sql_store import SqlStore
-from .watches import LocalWatch, LocalWatches, watches_of
+from .tables import CHANGED, FOLLOWED, LINE_WRITTEN, bring_up_to_date
+from .transaction import Dialect, Row, Session, making, time_of, transaction, written
 
 if TYPE_CHECKING:
     import psycopg

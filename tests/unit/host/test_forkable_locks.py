@@ -28,8 +28,8 @@ EXCEPTIONS = {
     "host/check_turns.py": (["Lock"], "a thread waits at it for its turn, and neither is in the child"),
     "host/job_threads.py": (["Lock"], "a thread waits at it for a job; the child has other threads"),
     "stores/postgres.py": (["Event"], "of one thread alone, which is not in the child"),
-    "stores/watches.py": (["Event"], "likewise"),
-    "stores/sqlite_memory.py": (["Lock", "Lock"], "a child has to know whether somebody had it, and makes its own"),
+    "stores/change_notifier.py": (["Event"], "likewise"),
+    "stores/sqlite.py": (["Lock", "Lock"], "a child has to know whether somebody had it, and makes its own"),
     "../../integrations/gateway/src/codemode_gateway/gateway/pipes.py": (
         ["Event", "Lock", "Semaphore"],
         "of the gateway's process, over its standard streams",

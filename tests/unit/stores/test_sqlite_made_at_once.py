@@ -6,8 +6,8 @@ import sqlite3
 import threading
 from types import SimpleNamespace
 
-from codemode.stores import sqlite_dialect
-from codemode.stores.sqlite_dialect import made_lasting
+from codemode.stores import sqlite_file
+from codemode.stores.sqlite_file import made_lasting
 
 
 def test_a_file_whose_log_another_host_is_turning_on_is_waited_for(tmp_path, monkeypatch):
@@ -22,8 +22,8 @@ def test_a_file_whose_log_another_host_is_turning_on_is_waited_for(tmp_path, mon
         if tries == 3:
             other.execute("COMMIT")
 
-    monkeypatch.setattr(sqlite_dialect, "PATIENCE_SECONDS", 0.05)
-    monkeypatch.setattr(sqlite_dialect, "time", SimpleNamespace(sleep=sleep, monotonic=lambda: 0.0))
+    monkeypatch.setattr(sqlite_file, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(sqlite_file, "time", SimpleNamespace(sleep=sleep, monotonic=lambda: 0.0))
     connection = made_lasting(path)
     assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     assert tries >= 3

@@ -22,8 +22,8 @@ from codemode import (
     verify_audit,
 )
 from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
+from codemode.stores.answers import MOST_PLACES, differences
 from codemode.stores.audit import OWN_KINDS
-from codemode.stores.differences import MOST_PLACES, differences
 
 
 async def lines(store, tenant=ALL_TENANTS, **which):

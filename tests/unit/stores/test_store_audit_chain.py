@@ -30,7 +30,7 @@ from codemode import (
 from codemode.continuations.guard import Claim
 from codemode.host.clock import now_ms
 from codemode.interrupts.interrupt import APPROVAL_KIND
-from codemode.stores import keeping, schema, verifying
+from codemode.stores import interrupt_store, record_writes, tables
 from codemode.stores.audit import BEGINNING, COLUMNS, NAMES, body_of, hash_of, line_of
 
 _TRIGGERS = ("codemode_audit_is_not_changed", "codemode_audit_is_not_deleted", "codemode_audit_is_not_replaced")
@@ -354,7 +354,7 @@ def test_a_store_of_before_the_audit_gets_one(kind, make, monkeypatch):
 
     async def scenario():
         with monkeypatch.context() as older:
-            older.setattr(schema, "UPGRADES", schema.UPGRADES[:1])
+            older.setattr(tables, "UPGRADES", tables.UPGRADES[:1])
             async with make() as store:
                 await asyncio.to_thread(_put_as_before, store._database)
         async with make() as store:
@@ -377,7 +377,7 @@ def _put_as_before(database):
             "INSERT INTO codemode_records (id, position, version, state, outer_tool, tenant, app, labels,"
             " created_at_ms, expires_at_ms, interrupt, claim)"
             " VALUES ('old', 1, 1, 'pending', '', 'acme', '', '{}', 1, ?, ?, 0)",
-            *(expires_at_ms, keeping.interrupt_text(interrupt)),
+            *(expires_at_ms, record_writes.interrupt_text(interrupt)),
         )
         session.run(
             "INSERT INTO codemode_requests VALUES ('q', 'old', 0, ?, 'refund', '{\"n\": 1}', ?, NULL, '\"\"', NULL,"
@@ -389,7 +389,7 @@ def _put_as_before(database):
 
 
 def test_pages_are_checked_off_the_loop_and_joined(make, monkeypatch):
-    monkeypatch.setattr(verifying, "_AT_ONCE", 3)
+    monkeypatch.setattr(interrupt_store, "_AT_ONCE", 3)
 
     async def scenario(store):
         head = await filled(store)

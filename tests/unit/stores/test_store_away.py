@@ -12,7 +12,7 @@ import pytest
 
 from codemode import ALL_TENANTS, Lease, MemoryInterruptStore, Resumer, StoreUnavailable
 from codemode.stores import resumer as resumers
-from codemode.stores.applying import renewed
+from codemode.stores.resumer import renewed
 
 TRIES = 5
 

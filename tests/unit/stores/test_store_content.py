@@ -11,7 +11,7 @@ from waiting import within
 
 from codemode import ALL_TENANTS, Content, ContentResult, StoreUnavailable
 from codemode.continuations.journal import MemoryJournal
-from codemode.stores import schema
+from codemode.stores import tables
 
 DAY_MS, LAPSED_MS = 24 * HOUR_MS, 60_000
 NOW = timedelta(0)
@@ -169,7 +169,7 @@ def test_tables_of_the_version_before_get_theirs(kind, make, monkeypatch):
 
     async def scenario():
         with monkeypatch.context() as before:
-            before.setattr(schema, "UPGRADES", schema.UPGRADES[:3])
+            before.setattr(tables, "UPGRADES", tables.UPGRADES[:3])
             async with make() as store:
                 record_id = await store.put(paused("a"))
                 with pytest.raises(StoreUnavailable):

@@ -7,7 +7,7 @@ from stored_pauses import Clock
 from waiting import within
 
 from codemode import CodeModeProtocolError, MemoryInterruptStore, SqliteInterruptStore
-from codemode.stores import schema
+from codemode.stores import tables
 
 
 def through(make, scenario):
@@ -112,7 +112,7 @@ def test_lines_of_older_tables_are_counted(tmp_path, monkeypatch):
 
     async def scenario():
         with monkeypatch.context() as older:
-            older.setattr(schema, "UPGRADES", schema.UPGRADES[:4])
+            older.setattr(tables, "UPGRADES", tables.UPGRADES[:4])
             store = SqliteInterruptStore(path)
             await execute(
                 store,

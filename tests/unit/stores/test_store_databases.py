@@ -29,7 +29,8 @@ from codemode import (
 )
 from codemode.continuations.guard import LAPSED, Claim
 from codemode.host.clock import now_ms
-from codemode.stores import keeping, schema, sqlite_file
+from codemode.stores import record_writes, sqlite_file
+from codemode.stores import tables as schema
 
 
 def test_changes_come_in_the_order_of_commits_past_a_slow_transaction(kind, make):
@@ -39,10 +40,10 @@ def test_changes_come_in_the_order_of_commits_past_a_slow_transaction(kind, make
 
     async def scenario(store):
         other, begun, go_on = make(), threading.Event(), threading.Event()
-        new = keeping.kept(paused("slow"))
+        new = record_writes.kept(paused("slow"))
 
         def slowly(session):
-            record_id = keeping.put(session, new)
+            record_id = record_writes.put(session, new)
             begun.set()
             assert go_on.wait(60)
             return record_id
@@ -152,8 +153,10 @@ def test_what_a_cancelled_caller_has_left_open_is_closed_with_its_store(tmp_path
     began, may_end, made = threading.Event(), threading.Event(), []
 
     def connected(*arguments, real=sqlite_file.connected, **more):
-        made.append(ToldConnection(real(*arguments, **more)))
-        return made[-1]
+        connection = ToldConnection(real(*arguments, **more))
+        if more.get("waits", True):  # the others are for looks alone
+            made.append(connection)
+        return connection
 
     def work(session):
         began.set()
@@ -208,7 +211,7 @@ def test_a_database_that_is_away_loses_nothing(kind, make):
         with pytest.raises(StoreUnavailable):
             await store._write(
                 lambda session: (
-                    keeping.put(session, keeping.kept(paused("b"))),
+                    record_writes.put(session, record_writes.kept(paused("b"))),
                     session.rows("SELECT pg_terminate_backend(pg_backend_pid())"),
                 )
             )

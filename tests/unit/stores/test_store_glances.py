@@ -13,13 +13,13 @@ from test_store_contract import decided, through
 from test_store_listing import TENANTS, filled
 
 from codemode import ALL_TENANTS, SqliteInterruptStore
-from codemode.stores import sqlite_glances
+from codemode.stores import sqlite_file
 
 
 @pytest.fixture(autouse=True)
 def _unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no look be too slow: on a busy machine any may be."""
-    monkeypatch.setattr(sqlite_glances, "SLOW_SECONDS", float("inf"))
+    monkeypatch.setattr(sqlite_file, "SLOW_SECONDS", float("inf"))
 
 
 OPEN = ("pending", "resuming", "resting")
@@ -80,9 +80,9 @@ def test_after_a_look_that_waited_long_for_the_disk_nobody_looks_for_a_while(tmp
         asked = {"tenant": "acme", "app": "x", "labels": {"program": "p"}}
         await store.list(tenant=ALL_TENANTS)
         waits = itertools.count() if has_waited else itertools.repeat(7)
-        monkeypatch.setattr(sqlite_glances, "times_waited", lambda: next(waits))
-        monkeypatch.setattr(sqlite_glances, "SLOW_SECONDS", -1.0)
-        monkeypatch.setattr(sqlite_glances, "OFF_TIMES", 1e9)
+        monkeypatch.setattr(sqlite_file, "times_waited", lambda: next(waits))
+        monkeypatch.setattr(sqlite_file, "SLOW_SECONDS", -1.0)
+        monkeypatch.setattr(sqlite_file, "OFF_TIMES", 1e9)
         assert store.has_surely_none_open(**asked)
         assert store.has_surely_none_open(**asked) is not has_waited
 

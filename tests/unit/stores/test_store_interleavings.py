@@ -17,7 +17,7 @@ from suite import full_only, rounds
 from waiting import within
 
 from codemode import ALL_TENANTS, PostgresInterruptStore, SqliteInterruptStore, verify_audit
-from codemode.stores.states import ENDED, RECORDS
+from codemode.stores.records import ENDED, RECORDS
 
 SUPPORT = Path(__file__).parents[2] / "support"
 NAMES = st.lists(st.sampled_from("abcdef"), min_size=1, max_size=3, unique=True)
@@ -155,9 +155,9 @@ async def kept(store):
 
 
 def _changes(session, after):
-    from codemode.stores import finding
+    from codemode.stores import queries
 
-    return finding.changes(session, ALL_TENANTS, after)
+    return queries.changes(session, ALL_TENANTS, after)
 
 
 def check(told, records, changes):

@@ -15,8 +15,8 @@ from test_store_contract import claimed, decided, through
 from waiting import within
 
 from codemode import ALL_TENANTS
-from codemode.stores import schema
-from codemode.stores.listing import MOST_LABELS, MOST_TOOLS, filters_of
+from codemode.stores import tables
+from codemode.stores.queries import MOST_LABELS, MOST_TOOLS, filters_of
 from codemode.stores.rows import MOST_TENANTS
 
 TENANTS = ("acme", "globex", "initech")
@@ -266,7 +266,7 @@ def test_a_store_of_before_finds_by_label_and_expiry_what_it_had(kind, make, mon
 
     async def scenario():
         with monkeypatch.context() as older:
-            older.setattr(schema, "UPGRADES", schema.UPGRADES[:2])
+            older.setattr(tables, "UPGRADES", tables.UPGRADES[:2])
             async with make() as store:
                 for number, state in enumerate(("pending", "pending", "lost", "resuming")):
                     one = paused(f"q{number}", age_ms=(9 - number) * HOUR_MS)

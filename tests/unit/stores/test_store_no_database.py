@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from codemode import SqliteInterruptStore
-from codemode.stores import sqlite_dialect
+from codemode.stores import sqlite_file
 from codemode.stores.errors import StoreUnavailable
 
 
@@ -23,7 +23,7 @@ def test_a_file_that_is_no_database_is_left_closed(tmp_path: Path, monkeypatch: 
             opened.append(self)
 
     connect = sqlite3.connect
-    monkeypatch.setattr(sqlite_dialect.sqlite3, "connect", lambda *a, **k: connect(*a, **k, factory=Noted))
+    monkeypatch.setattr(sqlite_file.sqlite3, "connect", lambda *a, **k: connect(*a, **k, factory=Noted))
 
     async def main() -> None:
         async with SqliteInterruptStore(path) as store:
@@ -32,7 +32,7 @@ def test_a_file_that_is_no_database_is_left_closed(tmp_path: Path, monkeypatch: 
     with pytest.raises(StoreUnavailable, match="not a database"):
         asyncio.run(main())
     with pytest.raises(sqlite3.DatabaseError, match="not a database"):
-        sqlite_dialect.connected(str(path), "journal_mode = WAL")
+        sqlite_file.connected(str(path), "journal_mode = WAL")
     assert len(opened) >= 2
     for one in opened:
         with pytest.raises(sqlite3.ProgrammingError, match="closed"):

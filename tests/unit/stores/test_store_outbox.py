@@ -13,7 +13,7 @@ from waiting import within
 
 from codemode import ALL_TENANTS, MemoryInterruptStore, StoreUnavailable, verify_audit
 from codemode.stores import outbox as outboxes
-from codemode.stores.session import Session
+from codemode.stores.transaction import Session
 
 
 async def told(store, target="t", **settings):
@@ -271,15 +271,15 @@ def test_wrong_numbers_are_refused(make):
 
 
 def test_tables_of_the_version_before_get_their_outbox(kind, make, monkeypatch):
-    from codemode.stores import schema
+    from codemode.stores import tables
 
     if kind == "memory":
         pytest.skip("it does not outlive its version")
 
     async def scenario():
         with monkeypatch.context() as before:
-            before.setattr(schema, "UPGRADES", schema.UPGRADES[:2])
-            before.setattr(schema, "_VERSION_3", ())
+            before.setattr(tables, "UPGRADES", tables.UPGRADES[:2])
+            before.setattr(tables, "_VERSION_3", ())
             async with make() as store:
                 record_id = await asyncio.to_thread(put_as_version_2, store._database, paused("a"))
                 with pytest.raises(StoreUnavailable):

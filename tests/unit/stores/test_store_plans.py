@@ -14,8 +14,8 @@ from suite import full_only, rounds
 from waiting import within
 
 from codemode import ALL_TENANTS, SqliteInterruptStore, verify_audit
-from codemode.stores.labels import label_key
-from codemode.stores.session import Session
+from codemode.stores.tables import label_key
+from codemode.stores.transaction import Session
 
 MANY = rounds(20_000, 100_000)
 MOST_STEPS = 3 * MANY // 2  # of SQLite's machine, for one statement: to look at all rows takes ten for each

@@ -9,7 +9,7 @@ import pytest
 from suite import each_row
 
 from codemode import CodeModeError, RecordExpired, RecordLost, RequestSettled
-from codemode.stores.states import (
+from codemode.stores.records import (
     ENDED,
     RECORD_STATES,
     RECORDS,

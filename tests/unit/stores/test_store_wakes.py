@@ -17,7 +17,7 @@ from codemode import (
     ALL_TENANTS,
     StoreUnavailable,
 )
-from codemode.stores import keeping
+from codemode.stores import record_writes
 
 SUPPORT = Path(__file__).parents[2] / "support"
 
@@ -105,7 +105,7 @@ def test_a_host_that_stands_still_in_a_transaction_does_not_keep_others_from_wri
             last(session)
             begun.set()
             assert go_on.wait(60)
-            return keeping.put(session, keeping.kept(paused("slow")))
+            return record_writes.put(session, record_writes.kept(paused("slow")))
 
         still = asyncio.create_task(store._write(stand_still))
         still.add_done_callback(lambda _: begun.set())  # a slow machine may stand still sooner

@@ -21,7 +21,7 @@ from .words import Words, still_waits
 
 if TYPE_CHECKING:
     from ...run.outcome import RunOutcome
-    from ...stores.values import Lease, Record
+    from ...stores.records import Lease, Record
     from .stored import StoredRuns
 
 _SOMEBODY_IS_ON_IT = "Another process is on this run, or was: call wait again."
@@ -43,7 +43,7 @@ class Elsewhere:
 
     async def wait(self, stored: StoredRuns, run_id: str, scope: str, messages: Sequence[Any], context: Any) -> Any:
         """Return the result of a run that another process has begun, or that a person was asked about."""
-        from ...stores.values import Lease, Record
+        from ...stores.records import Lease, Record
 
         try:
             found = await stored.take(run_id, scope, self._options.waits_ms)

@@ -16,7 +16,7 @@ from .waiting_run import WaitingRun
 if TYPE_CHECKING:
     from ...run.outcome import RunOutcome
     from ...run.outer_call import OuterCall
-    from ...stores.values import Lease, Record, StoredRequest
+    from ...stores.records import Lease, Record, StoredRequest
     from .stored import StoredRuns
 
 

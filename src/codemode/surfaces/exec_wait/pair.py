@@ -29,8 +29,8 @@ from .telemetry import counts_of
 from .waiting_run import RunInfo
 
 if TYPE_CHECKING:
-    from ...stores.protocol import InterruptStore
-    from ...stores.values import Record
+    from ...stores.interrupt_store import InterruptStore
+    from ...stores.records import Record
     from .stored import StoredRuns
 
 ResultT = TypeVar("ResultT")

@@ -34,7 +34,7 @@ from .words import Words, still_waits
 
 if TYPE_CHECKING:
     from ...run.outcome import OutputItem, RunOutcome
-    from ...stores.values import Lease, Record
+    from ...stores.records import Lease, Record
     from .stored import StoredRuns
 
 _log = logging.getLogger("codemode.tools")
@@ -66,7 +66,7 @@ class Resumes:
 
         That of a record is gone on with to its end, or to what it asks next: nobody else waits for it here.
         """
-        from ...stores.values import Record
+        from ...stores.records import Record
 
         if isinstance(paused, Record):
             return await self._resume_record(paused, answers, messages, context)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from ...data.narrowing import is_mapping, mapping_or_empty, string_or_empty
 from ...host.clock import now_ms, passed_seconds
 from ...interrupts.interrupt import Interrupt
-from ...stores.applying import written
 from ...stores.errors import (
     RecordExpired,
     RecordLost,
@@ -20,8 +19,9 @@ from ...stores.errors import (
     StoreUnavailable,
     UnknownRequest,
 )
-from ...stores.owners import new_owner
-from ...stores.values import LEASE_MS
+from ...stores.leases import new_owner
+from ...stores.records import LEASE_MS
+from ...stores.resumer import written
 from .profile import NAME
 from .requests import RUN_ID, RefusedInputError, unknown_run
 from .results import ABORTED, INTERNAL_ERROR, SNAPSHOT_EXPIRED, SNAPSHOT_RESTORE_FAILED, failed
@@ -29,8 +29,8 @@ from .waiting_run import RUN_PREFIX, WaitingRun
 
 if TYPE_CHECKING:
     from ...run.outcome import RestingRun
-    from ...stores.protocol import InterruptStore
-    from ...stores.values import Lease, Record
+    from ...stores.interrupt_store import InterruptStore
+    from ...stores.records import Lease, Record
 
 _log = logging.getLogger("codemode.tools")
 _LOOK_SECONDS = 0.5

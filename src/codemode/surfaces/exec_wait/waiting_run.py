@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ...run.outcome import RestingRun
-    from ...stores.values import Lease
+    from ...stores.records import Lease
 
 RUNNING, WAITING, COMPLETED = "running", "waiting", "completed"
 FAILED, EXPIRED, ABORTED = "failed", "expired", "aborted"

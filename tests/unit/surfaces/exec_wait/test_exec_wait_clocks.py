@@ -12,7 +12,7 @@ from waiting import until, within
 
 from codemode import MemoryInterruptStore
 from codemode.host import clock
-from codemode.stores.values import Lease, Record
+from codemode.stores.records import Lease, Record
 from codemode.surfaces.exec_wait import recorded, runs, stored, waiting_run
 from codemode.surfaces.exec_wait.options import ExecWaitOptions
 from codemode.surfaces.exec_wait.profile import NAME

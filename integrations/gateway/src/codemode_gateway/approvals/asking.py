@@ -20,8 +20,8 @@ from codemode.host.cancellation import to_its_end
 from codemode.interrupts.interrupt import Interrupt
 from codemode.observe.request_telemetry import approvals_asked, approvals_waiting
 from codemode.stores.errors import AnswerRefused, StoreError, StoreUnavailable
-from codemode.stores.protocol import InterruptStore
-from codemode.stores.values import Record
+from codemode.stores.interrupt_store import InterruptStore
+from codemode.stores.records import Record
 from codemode.surfaces.modules.response import RunResponse
 from codemode.surfaces.modules.run_tool import RunTool
 from codemode.trace.visible_text import one_line

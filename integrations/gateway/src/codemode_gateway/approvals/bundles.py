@@ -11,7 +11,7 @@ from codemode.data.json_shape import weigh
 from codemode.errors import CodeModeProtocolError, CodeModeToolError
 from codemode.host.threads import run_check
 from codemode.interrupts.interrupt import PendingRequest
-from codemode.stores.values import Record, StoredRequest
+from codemode.stores.records import Record, StoredRequest
 
 from ..gateway.principals import Principal
 from .keeping import waiting_in

@@ -9,8 +9,8 @@ from typing import Any
 from codemode.data.narrowing import is_object
 from codemode.errors import Resumable
 from codemode.stores.errors import RecordExpired, StoreError, StoreUnavailable, UnknownRequest
-from codemode.stores.protocol import InterruptStore
-from codemode.stores.values import Record, StoredRequest
+from codemode.stores.interrupt_store import InterruptStore
+from codemode.stores.records import Record, StoredRequest
 from codemode.surfaces.modules.response import RunResponse
 from codemode.trace.visible_text import one_line
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from codemode.data.narrowing import mapping_or_empty
-from codemode.stores.values import Record, StoredRequest
+from codemode.stores.records import Record, StoredRequest
 
 from .questions import Question
 from .remembered import KnownTool

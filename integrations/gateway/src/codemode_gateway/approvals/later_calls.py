@@ -22,8 +22,8 @@ from .known_tools import known_tool, session_in
 from .remembered import KnownTool, Remembered, RememberedAnswer, Scope
 
 if TYPE_CHECKING:
-    from codemode.stores.protocol import InterruptStore
-    from codemode.stores.values import Record, StoredRequest
+    from codemode.stores.interrupt_store import InterruptStore
+    from codemode.stores.records import Record, StoredRequest
 
 SCOPES: Mapping[Scope, str] = MappingProxyType(
     {"session": "until the client leaves", "always": "always, while the tool stays as it is"}

@@ -8,7 +8,7 @@ from typing import Any
 
 from codemode.data.narrowing import mapping_or_empty
 from codemode.interrupts.interrupt import Interrupt
-from codemode.stores.values import Record
+from codemode.stores.records import Record
 
 from ..upstreams.origins import CallOrigin
 from .ways import ClientFacts

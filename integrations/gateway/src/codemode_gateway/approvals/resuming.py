@@ -12,10 +12,9 @@ from codemode.data.json_values import canonical_json
 from codemode.errors import CodeModeError, CodeModeProtocolError
 from codemode.interrupts.interrupt import Interrupt
 from codemode.observe.request_telemetry import in_no_trace
-from codemode.stores.applying import end_of
-from codemode.stores.protocol import InterruptStore
-from codemode.stores.resumer import Resumer
-from codemode.stores.values import ALL_TENANTS, Lease, StoredPause, Tenant
+from codemode.stores.interrupt_store import InterruptStore
+from codemode.stores.records import ALL_TENANTS, Lease, StoredPause, Tenant
+from codemode.stores.resumer import Resumer, end_of
 from codemode.surfaces.modules.response import RunResponse
 from codemode.surfaces.modules.run_tool import RunTool
 

@@ -17,7 +17,7 @@ from codemode.interrupts.interrupt import APPROVAL_KIND
 from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
 from codemode.stores.answers import check_answers
 from codemode.stores.errors import AnswerRefused, UnknownRequest
-from codemode.stores.values import ALL_TENANTS
+from codemode.stores.records import ALL_TENANTS
 from codemode.trace.visible_text import counted, visible
 
 from . import remembered
@@ -27,8 +27,8 @@ from .store import actor, read_store_config, with_store
 from .tty_prompt import controlling_terminal
 
 if TYPE_CHECKING:
-    from codemode.stores.protocol import InterruptStore
-    from codemode.stores.values import Record, StoredRequest
+    from codemode.stores.interrupt_store import InterruptStore
+    from codemode.stores.records import Record, StoredRequest
 
     from ..approvals.later_calls import LaterCalls
     from ..config.values import GatewayConfig

@@ -110,7 +110,7 @@ async def _program_problems(gateway: Any, paths: list[str]) -> list[str]:
 
 async def _store_problems(gateway: Any) -> list[str]:
     from codemode.errors import CodeModeError
-    from codemode.stores.values import ALL_TENANTS
+    from codemode.stores.records import ALL_TENANTS
 
     try:
         await gateway.store.list(tenant=ALL_TENANTS, limit=1)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from codemode.trace.visible_text import aligned, one_line, program_lines, visible
 
 if TYPE_CHECKING:
-    from codemode.stores.values import Record, StoredRequest
+    from codemode.stores.records import Record, StoredRequest
 
 _MAX_INPUT_CHARACTERS = 60
 _MAX_LINE_CHARACTERS = 160

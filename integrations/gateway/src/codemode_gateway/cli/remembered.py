@@ -21,7 +21,7 @@ from .setup import configuration, typed, warn
 from .store import actor, with_store
 
 if TYPE_CHECKING:
-    from codemode.stores.protocol import InterruptStore
+    from codemode.stores.interrupt_store import InterruptStore
 
     from ..approvals.remembered import Remembered, RememberedAnswer
     from ..config.values import GatewayConfig

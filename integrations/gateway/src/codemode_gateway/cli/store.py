@@ -14,7 +14,7 @@ from codemode.cli.exits import UsageError
 from .setup import config_path, configuration
 
 if TYPE_CHECKING:
-    from codemode.stores.protocol import InterruptStore
+    from codemode.stores.interrupt_store import InterruptStore
 
     from ..config.values import GatewayConfig
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import mcp_types as types
     from mcp.server.lowlevel import Server
 
-    from codemode.stores.protocol import InterruptStore
+    from codemode.stores.interrupt_store import InterruptStore
     from codemode.surfaces.modules.run_tool import RunTool
 
     from ..oauth.sign_ins import SignIns

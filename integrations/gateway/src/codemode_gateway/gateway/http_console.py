@@ -17,7 +17,7 @@ from typing import Any
 from starlette.types import Receive, Scope, Send
 
 from codemode.run.inspecting import inspect_interrupt
-from codemode.stores.values import ALL_TENANTS
+from codemode.stores.records import ALL_TENANTS
 
 from ..config.values import ConfigError
 from .http_answers import Refused

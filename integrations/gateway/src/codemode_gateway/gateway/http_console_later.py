@@ -10,8 +10,8 @@ from ..approvals.later_calls import SCOPES, LaterCalls
 from ..approvals.remembered import Remembered
 
 if TYPE_CHECKING:
-    from codemode.stores.protocol import InterruptStore
-    from codemode.stores.values import Record, StoredRequest
+    from codemode.stores.interrupt_store import InterruptStore
+    from codemode.stores.records import Record, StoredRequest
 
 
 class LaterAnswers:

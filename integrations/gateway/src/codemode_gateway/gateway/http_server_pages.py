@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from codemode.stores.values import ALL_TENANTS
+from codemode.stores.records import ALL_TENANTS
 
 from ..config.own_entry import login_command
 from ..oauth.errors import SignInError

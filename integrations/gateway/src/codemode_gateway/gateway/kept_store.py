@@ -13,7 +13,7 @@ from ..config.values import ConfigError, GatewaySettings
 if TYPE_CHECKING:
     from codemode.continuations.guard import ResumeGuard
     from codemode.continuations.journal import Journal
-    from codemode.stores.protocol import InterruptStore
+    from codemode.stores.interrupt_store import InterruptStore
 
 _FILE = "gateway.sqlite"
 _POSTGRES = ("postgresql://", "postgres://")

@@ -11,7 +11,7 @@ from ..config.own_entry import COMMAND
 if TYPE_CHECKING:
     from mcp.server.auth.provider import TokenVerifier
 
-    from codemode.stores.protocol import InterruptStore
+    from codemode.stores.interrupt_store import InterruptStore
     from codemode.workers.pool import WorkerPool
 
 

@@ -17,7 +17,7 @@ from suite import each_row
 
 from codemode.cli import main
 from codemode.cli.exits import UsageError
-from codemode.stores.values import Record, StoredRequest
+from codemode.stores.records import Record, StoredRequest
 
 SECRET = "sk-live-4242424242424242"
 

@@ -1,23 +1,163 @@
-"""Lists of records, and how many requests wait: each question by an index, however much there is. Changes nothing.
-
-A list of several tenants, or of several states, is made of one list for each, cut at the same length, in one statement.
-Of a tool and labels that which fewest have is walked, and the others are compared.
-"""
+"""Read records, requests and counts; change nothing."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 from ..data.narrowing import is_mapping
+from ..data.records import record as value
 from ..options.checked_fields import WrongTypeError
-from .labels import label_key
-from .rows import LISTED_COLUMNS, marks, records_of, tenants_of
-from .session import Row, Session, is_plain
-from .states import RECORD_STATES
-from .values import ListedState, ListOrder, Page, Record, Tenants
+from .audit import BEGINNING, AuditLine, head_text, line_of
+from .records import (
+    RECORD_STATES,
+    Change,
+    LastResumed,
+    ListedState,
+    ListOrder,
+    Page,
+    Record,
+    RecordState,
+    Tenant,
+    Tenants,
+)
+from .rows import LISTED_COLUMNS, RECORD_COLUMNS, clause, marks, records_of, tenants_of, unknown
+from .tables import label_key
+from .transaction import Row, Session, is_plain
+
+_CHANGES_AT_ONCE = 500
+_LINES_AT_ONCE = 100
+
+
+def interrupt(session: Session, interrupt_id: str, tenant: Tenant) -> str | None:
+    """Return the text of the newest interrupt in which a request is pending."""
+    condition, values = clause(tenant, "r.tenant")
+    found = session.one(
+        "SELECT r.interrupt FROM codemode_requests q JOIN codemode_records r ON r.id = q.record_id"
+        f" WHERE q.interrupt_id = ? AND q.state IN ('waiting', 'decided'){condition}",
+        *(interrupt_id, *values),
+    )
+    return None if found is None else found[0]
+
+
+def last_interrupt(session: Session, record_id: str, tenant: Tenant) -> str | None:
+    """Return the text of the newest interrupt of a record, also of one that has ended. Raises `UnknownRequest`."""
+    condition, values = clause(tenant)
+    found = session.one(f"SELECT interrupt FROM codemode_records WHERE id = ?{condition}", record_id, *values)
+    if found is None:
+        raise unknown(record_id)
+    return found[0]
+
+
+def record(session: Session, record_id: str, tenant: Tenant) -> Record:
+    """Return a record. Raises `UnknownRequest`."""
+    condition, values = clause(tenant)
+    statement = f"SELECT {RECORD_COLUMNS} FROM codemode_records WHERE id = ?{condition}"
+    found = records_of(session, session.rows(statement, record_id, *values))
+    if not found:
+        raise unknown(record_id)
+    return found[0]
+
+
+def last_resumed(session: Session, tenant: str, app: str) -> LastResumed | None:
+    """Return who has last claimed a record of a tenant's app and could resume it, or still tries."""
+    found = session.one(
+        "SELECT resumed_by, resumed_at_ms FROM codemode_records WHERE tenant = ? AND app = ?"
+        " AND resumed_at_ms IS NOT NULL ORDER BY resumed_at_ms DESC LIMIT 1",
+        *(tenant, app),
+    )
+    return None if found is None else LastResumed(*found)
+
+
+def outcome(session: Session, record_id: str, tenant: Tenant) -> tuple[RecordState, str | None, str | None]:
+    """Return a record's state, its outcome's text once it has ended, and why no host could resume it.
+
+    Raises `UnknownRequest`.
+    """
+    condition, values = clause(tenant)
+    statement = f"SELECT state, outcome, not_resumable FROM codemode_records WHERE id = ?{condition}"
+    found = session.one(statement, record_id, *values)
+    if found is None:
+        raise unknown(record_id)
+    state, text, unfit = found
+    return cast("RecordState", state), text, None if unfit is None else json.loads(unfit)
+
+
+def require_sequence(after: int) -> int:
+    """Return a sequence that every database takes. Raises `ValueError`."""
+    if not 0 <= after < 1 << 63:
+        raise ValueError(f"after must be a sequence, got {after}")
+    return after
+
+
+def changes(session: Session, tenant: Tenant, after: int) -> list[Change]:
+    """Return the next changes behind a sequence."""
+    condition, values = clause(tenant)
+    rows = session.rows(
+        f"SELECT sequence, record_id, kind, tenant FROM codemode_changes WHERE sequence > ?{condition}"
+        " ORDER BY sequence LIMIT ?",
+        *(after, *values, _CHANGES_AT_ONCE),
+    )
+    return [Change(*row) for row in rows]
+
+
+def changes_head(session: Session) -> int:
+    """Return the sequence of the last change."""
+    return (session.one("SELECT sequence FROM codemode_store") or (0,))[0]
+
+
+@value
+class Lines:
+    """Which lines of the audit: those behind ``after``, in the order of their numbers or against it."""
+
+    tenant: Tenants
+    record_id: str | None
+    newest_first: bool
+
+
+def lines(session: Session, which: Lines, after: int | None, limit: int | None) -> list[AuditLine]:
+    """Return the next lines of the audit; of several tenants by one list for each, cut at the same length."""
+    count = _LINES_AT_ONCE if limit is None else min(limit, _LINES_AT_ONCE)
+    several = sorted(which.tenant) if isinstance(which.tenant, AbstractSet) else [which.tenant]
+    branches = [_branch(which, tenant, after, count) for tenant in several]
+    if len(branches) == 1:
+        ((statement, values),) = branches
+        return [line_of(*row) for row in session.rows(statement, *values)]
+    if not branches:
+        return []
+    lists = " UNION ALL ".join(f"SELECT * FROM ({one}) AS of_{number}" for number, (one, _) in enumerate(branches))
+    order = " DESC" if which.newest_first else ""
+    given = [value for _, values in branches for value in values]
+    rows = session.rows(f"{lists} ORDER BY sequence{order} LIMIT ?", *given, count)
+    return [line_of(*row) for row in rows]
+
+
+def _branch(which: Lines, tenant: Tenant, after: int | None, count: int) -> tuple[str, Row]:
+    comparison, order = ("<", " DESC") if which.newest_first else (">", "")
+    condition, values = clause(tenant)
+    if which.record_id is not None:
+        condition, values = f"{condition} AND record_id = ?", (*values, which.record_id)
+    if after is not None:
+        condition, values = f"{condition} AND sequence {comparison} ?", (*values, after)
+    statement = (
+        "SELECT sequence, tenant, record_id, previous, hash, body FROM codemode_audit"
+        f" WHERE sequence > 0{condition} ORDER BY sequence{order} LIMIT ?"
+    )
+    return statement, (*values, count)
+
+
+def audit_head(session: Session) -> str:
+    """Return the head of the audit's chain."""
+    sequence, found = session.one("SELECT audit_sequence, audit_hash FROM codemode_store") or (0, BEGINNING)
+    return head_text(sequence, found)
+
+
+# A list of several tenants, or of several states, is made of one list for each, cut at the same length, in one
+# statement. Of a tool and labels that which fewest have is walked, and the others are compared.
 
 MOST_LISTED = 500
 MOST_LABELS = 20
@@ -85,7 +225,7 @@ def page(session: Session, asked: Filters) -> Page:
     if not asked.tenants:
         return Page((), None)
     asked, at = _walked(session, asked)
-    branches = [_branch(asked, at, tenant, state) for tenant in asked.tenants for state in _states(asked, at)]
+    branches = [_tenant_branch(asked, at, tenant, state) for tenant in asked.tenants for state in _states(asked, at)]
     text, values = _joined(branches, asked)
     places = session.rows(text, *values)
     records = named(session, [row[0] for row in places[: asked.limit]], (None,))
@@ -160,7 +300,7 @@ def _states(asked: Filters, at: str) -> tuple[str | None, ...]:
     return _OPEN if asked.state == "waiting" else (asked.state,)
 
 
-def _branch(asked: Filters, at: str, tenant: str | None, state: str | None) -> _Condition:
+def _tenant_branch(asked: Filters, at: str, tenant: str | None, state: str | None) -> _Condition:
     """Return the list of one tenant, or all, and one state: ids with their places."""
     source, record_id = _SOURCES[at]
     conditions = [*_labelled(asked, at, record_id), *_waiting(asked, at, record_id)]

@@ -1,8 +1,11 @@
-"""Claims of records: taken for the time of a lease, renewed, given back or settled with what came of them."""
+"""Leases of records: claimed, renewed, given back, or settled with an outcome."""
 
 from __future__ import annotations
 
 import json
+import os
+import secrets
+import socket
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -13,12 +16,28 @@ from ..errors import CodeModeError, CodeModeSerializationError, Resumable
 from ..interrupts.interrupt import Interrupt, PendingRequest, same_json
 from .answers import asked, shown
 from .audit import MOST_IN_LINE, SYSTEM, By, content_digest, cut
-from .keeping import Kept, again, pause
-from .outcomes import error_text, value_text
-from .rows import RECORD_COLUMNS, KeptRequest, clause, interrupt_of, records_of, requests_of
-from .session import Row, Session
-from .states import OWNED, RecordEvent, RecordState, record_after, request_after
-from .values import LastResumed, Lease, StoredPause, Tenant
+from .record_writes import Kept, again, pause
+from .records import (
+    OWNED,
+    LastResumed,
+    Lease,
+    RecordEvent,
+    RecordState,
+    StoredPause,
+    Tenant,
+    record_after,
+    request_after,
+)
+from .rows import RECORD_COLUMNS, KeptRequest, clause, error_text, interrupt_of, records_of, requests_of, value_text
+from .transaction import Row, Session
+
+_MOST_HOST_CHARACTERS = 100
+
+
+def new_owner() -> str:
+    """Return the name of one that claims: its host, its process, and random digits."""
+    return f"{socket.gethostname()[:_MOST_HOST_CHARACTERS]} process {os.getpid()} {secrets.token_hex(8)}"
+
 
 _AGAIN_MS = 5_000
 _FIRST_RETRY_MS, _LAST_RETRY_MS = 5_000, 600_000

@@ -1,4 +1,4 @@
-"""Keeps an interrupt: as a new record, as a version that is known, or as the next version of its record."""
+"""Store an interrupt: as a new record, as a known version or as the next version of its record."""
 
 from __future__ import annotations
 
@@ -14,12 +14,10 @@ from ..interrupts.interrupt import Interrupt, PendingRequest
 from .answers import asked, shown
 from .audit import MOST_IN_LINE, By, cut
 from .errors import RequestSuperseded, StoreError, StoreFull
-from .labels import insert_labels, label_key
-from .listing_tables import IS_OPEN
+from .records import OWNED, RecordState, StoredPause, record_after, request_after
 from .rows import marks, requests_named, requests_of
-from .session import Row, Session, is_plain
-from .states import OWNED, RecordState, record_after, request_after
-from .values import StoredPause
+from .tables import IS_OPEN, insert_labels, label_key
+from .transaction import Row, Session, is_plain
 
 MAX_PAYLOAD_BYTES = 16 << 20
 MAX_LABEL_BYTES = 16 << 10

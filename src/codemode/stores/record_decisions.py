@@ -1,0 +1,242 @@
+"""Record decisions about requests; decide, claim and run in one process."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar, cast
+
+from ..data.json_values import canonical_json
+from ..host.cancellation import to_its_end
+from . import leases
+from .answers import Answer
+from .audit import By, cut
+from .errors import AlreadyDecided, RequestSuperseded, StoreError
+from .leases import new_owner
+from .record_writes import said_by
+from .records import ALL_TENANTS, LEASE_MS, Lease, RecordState, StoredRequest, Tenant, record_after, request_after
+from .resumer import end_of, may_have_begun, not_resumable, refusal_of, renewed, resumed, takes_record, tool_of, written
+from .rows import KeptRequest, clause, marks, requests_named, unknown
+from .transaction import Database, Session
+
+MOST_DECIDED = 1000
+"""Of so many requests one transaction takes decisions: nobody else waits longer than for these."""
+
+
+class NotChecked(Exception):  # noqa: N818 - never leaves this package
+    """A request waits again since somebody looked whether the answer fits: it is to be looked at anew."""
+
+
+def named(session: Session, interrupt_ids: list[str], tenant: Tenant) -> tuple[dict[str, KeptRequest], dict[str, str]]:
+    """Return requests, and the tenants of their records. Raises `UnknownRequest` for one that is not the tenant's."""
+    found = requests_named(session, interrupt_ids)
+    record_ids = sorted({one.record_id for one in found.values()})
+    condition, values = clause(tenant)
+    statement = f"SELECT id, tenant FROM codemode_records WHERE id IN ({marks(record_ids)}){condition}"
+    tenants: dict[str, str] = dict(session.rows(statement, *record_ids, *values)) if record_ids else {}  # pyright: ignore[reportArgumentType, reportCallIssue]
+    for interrupt_id in interrupt_ids:
+        if interrupt_id not in found or found[interrupt_id].record_id not in tenants:
+            raise unknown(interrupt_id)
+    return found, tenants
+
+
+def decide(
+    session: Session, answers: Mapping[str, Answer], by: By, tenant: Tenant, seen: Mapping[str, str]
+) -> dict[str, StoredRequest]:
+    """Record decisions, all or none, and return the requests as they stand then."""
+    found, tenants = named(session, list(answers), tenant)
+    states = _states(session, sorted(tenants))
+    new: dict[str, Mapping[str, Any]] = {}
+    for interrupt_id, answer in answers.items():
+        one = found[interrupt_id]
+        state, expires_at_ms = states[one.record_id]
+        # First: of what has ended everybody is told so.
+        event_state = "expired" if state == "pending" and expires_at_ms <= session.now_ms else state
+        record_after(event_state, "decide", one.record_id)
+        if _is_new(one, answer.text, seen):
+            if answer.said is None:
+                raise NotChecked
+            new[interrupt_id] = answer.said
+    now_ms = session.now_ms
+    session.each(
+        "UPDATE codemode_requests SET state = ?, decision = ?, actor = ?, decided_at_ms = ?, refusal = NULL"
+        " WHERE interrupt_id = ?",
+        ((request_after("waiting", "decide"), answers[one].text, by.actor, now_ms, one) for one in new),
+    )
+    touched = sorted({found[one].record_id for one in new})
+    session.each(
+        "UPDATE codemode_records SET ready_at_ms = ? WHERE id = ? AND state = 'pending' AND ready_at_ms IS NULL",
+        ((now_ms, record_id) for record_id in touched),
+    )
+    for record_id in touched:
+        session.note(record_id, tenants[record_id], "decided")
+    for one, said in new.items():
+        audit(session, found[one], tenants[found[one].record_id], by, said)
+    return {name: one.request for name, one in requests_named(session, answers).items()}
+
+
+def audit(session: Session, kept: KeptRequest, tenant: str, by: By, said: Mapping[str, Any]) -> None:
+    """Write a decision into the audit."""
+    session.audit(
+        "decided",
+        tenant,
+        kept.record_id,
+        actor=by.actor,
+        interrupt_id=kept.request.interrupt_id,
+        tool_name=cut(kept.request.tool_name),
+        shown=kept.shown,
+        address=by.address,
+        **said,
+    )
+
+
+def _is_new(kept: KeptRequest, text: str, seen: Mapping[str, str]) -> bool:
+    request = kept.request
+    name = request.interrupt_id
+    if request.state == "superseded":
+        raise RequestSuperseded(f"{name!r} is not pending any more: the program has gone on without it")
+    if name in seen and seen[name] != kept.shown:
+        raise RequestSuperseded(f"{name!r} is not what was shown: look at it again")
+    if request.state == "waiting":
+        return True
+    if text == canonical_json(request.decision):
+        return False
+    raise already(request)
+
+
+def already(request: StoredRequest) -> AlreadyDecided:
+    """Return the error for a request that somebody has decided about."""
+    name, who = request.interrupt_id, request.actor or "somebody"
+    details = {"interrupt_id": name, "actor": request.actor, "decision": request.decision}
+    return AlreadyDecided(f"{name!r} is not pending any more: {who} has decided about it", details=details)
+
+
+def _states(session: Session, record_ids: list[str]) -> dict[str, tuple[RecordState, int]]:
+    statement = f"SELECT id, state, expires_at_ms FROM codemode_records WHERE id IN ({marks(record_ids)})"
+    rows = session.rows(statement, *record_ids) if record_ids else []
+    return {row[0]: (cast("RecordState", row[1]), row[2]) for row in rows}
+
+
+_LOOK_SECONDS = 0.5
+ClaimedT = TypeVar("ClaimedT")
+
+
+class Answering(ABC):
+    """The part of a store that runs what was decided."""
+
+    _database: Database
+
+    async def answer(
+        self,
+        interrupt_id: str,
+        resolution: Any,
+        resume: Callable[..., Awaitable[Any]],
+        *,
+        actor: str = "",
+        tenant: Tenant = ALL_TENANTS,
+        address: str | None = None,
+    ) -> Any:
+        """See `InterruptStore.answer`."""
+        by = said_by(actor, address=address)
+        owner = new_owner()
+        with self._database.watch() as watch:
+            while True:
+                answers = await self._checked({interrupt_id: resolution}, tenant)
+                lease = await self._write_claim(
+                    lambda session, answers=answers: _decide_and_claim(session, answers, by, tenant, owner),
+                    {interrupt_id: "whoever answered was cancelled"},
+                )
+                if lease is None:
+                    await watch.wait(_LOOK_SECONDS)
+                    continue
+                if isinstance(lease, RequestSuperseded):
+                    raise lease
+                result = await self._resumed(lease, resume, interrupt_id)
+                if interrupt_id in lease.resolutions:
+                    return result
+
+    async def _resumed(self, lease: Lease, resume: Callable[..., Awaitable[Any]], interrupt_id: str) -> Any:
+        try:
+            async with renewed(self, lease):
+                paused = lease.record if takes_record(resume) else lease.interrupt
+                result = await resumed(resume, paused, lease.resolutions)
+        except (Exception, asyncio.CancelledError) as error:
+            end = end_of(error)
+            if end is not None:
+                # What was begun waits in the recovery; else the program has come to its end.
+                await written(self.settle(lease, end, tool=tool_of(resume)))
+            elif not may_have_begun(error):
+                reason = refusal_of(error) or "the program could not go on"
+                unfit = not_resumable(error)
+                await written(self.release(lease, refusals={interrupt_id: reason}, not_resumable=unfit))
+            raise
+        await written(self.settle(lease, result, tool=tool_of(resume)))
+        return result
+
+    async def _write_claim(
+        self, work: Callable[[Session], ClaimedT], refusals: Mapping[str, str] | None = None
+    ) -> ClaimedT:
+        attempt = asyncio.ensure_future(self._write(work))
+        try:
+            return await to_its_end(attempt)
+        except asyncio.CancelledError:
+            # The thread went on, and what it claimed would be nobody's until the lease is over.
+            lease = None if attempt.cancelled() or attempt.exception() is not None else attempt.result()
+            if isinstance(lease, Lease):
+                await self.release(lease, refusals=refusals)
+            raise
+
+    @abstractmethod
+    async def _checked(self, decisions: Mapping[str, Any], tenant: Tenant) -> dict[str, Answer]: ...
+
+    @abstractmethod
+    async def _write(self, work: Callable[[Session], Any]) -> Any: ...
+
+    @abstractmethod
+    async def renew(self, lease: Lease) -> bool:
+        """See `InterruptStore.renew`."""
+
+    @abstractmethod
+    async def settle(self, lease: Lease, result: Any, *, tool: Any = None) -> bool:
+        """See `InterruptStore.settle`."""
+
+    @abstractmethod
+    async def release(
+        self,
+        lease: Lease,
+        *,
+        refusals: Mapping[str, str] | None = None,
+        delay_ms: int = 0,
+        not_resumable: str | None = None,
+    ) -> bool:
+        """See `InterruptStore.release`."""
+
+
+def _decide_and_claim(
+    session: Session, answers: Mapping[str, Answer], by: By, tenant: Tenant, owner: str
+) -> Lease | RequestSuperseded | None:
+    """Return a lease; None while somebody else has one. The error is returned, so that what it says stays written."""
+    found, _ = named(session, list(answers), tenant)
+    (one,) = found.values()
+    statement = "SELECT state, ready_at_ms FROM codemode_records WHERE id = ?"
+    state, ready_at_ms = session.one(statement, one.record_id) or ("pending", None)
+    if state == "resuming":
+        if ready_at_ms is not None and ready_at_ms > session.now_ms:
+            return None
+        return leases.claim(session, one.record_id, owner, LEASE_MS)
+    if state == "resting" and one.request.state in ("waiting", "decided"):
+        raise StoreError(f"{one.record_id!r} is resting: it asks nobody now, and whoever has it goes on with it")
+    record_after(state, "claim", one.record_id)
+    if one.request.state == "applied":
+        raise already(one.request)
+    try:
+        decide(session, answers, by, tenant, {})
+    except NotChecked:
+        return None
+    lease = leases.claim(session, one.record_id, owner, LEASE_MS)
+    if lease is None and session.one(
+        "SELECT 1 FROM codemode_requests WHERE interrupt_id = ? AND state = 'waiting'", *answers
+    ):
+        return RequestSuperseded(f"{next(iter(answers))!r} was not answered: {leases.CHANGED}")
+    return lease
