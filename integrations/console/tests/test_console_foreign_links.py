@@ -10,7 +10,8 @@ from urllib.parse import quote
 
 import pytest
 from browsing import BOB, Hall, button, serving, visiting
-from console_visitors import ANA, OWN, Desk
+from codemode_console.auth import TokenAuth
+from console_visitors import ANA, OWN, USERS, Desk
 
 if TYPE_CHECKING:
     from playwright.async_api import Page, Route
@@ -20,7 +21,7 @@ ELSEWHERE = "http://evil.example/"
 
 def test_only_a_page_that_no_other_one_led_to_sends_its_token_by_itself() -> None:
     async def work() -> None:
-        desk = Desk()
+        desk = Desk(TokenAuth({key: user for key, user in USERS.items() if user.name == "ana"}))
         rows: tuple[tuple[list[tuple[str, str]], bool], ...] = (
             ([("sec-fetch-site", "none")], True),
             ([("sec-fetch-site", "cross-site")], False),
@@ -37,6 +38,9 @@ def test_only_a_page_that_no_other_one_led_to_sends_its_token_by_itself() -> Non
             page = await browser.get("/sign-in", headers={"sec-fetch-site": "none"})
             assert "data-automatic" not in page.text, "a session exists"
             assert "You are signed in as ana." in page.text
+        async with Desk().browser() as browser:
+            page = await browser.get("/sign-in", headers={"sec-fetch-site": "none"})
+            assert "data-automatic" not in page.text, "a typed address may redirect here with another token"
 
     asyncio.run(work())
 
@@ -73,10 +77,12 @@ async def test_a_foreign_page_signs_no_browser_in(hall: Hall, tmp_path: Path) ->
 
 
 @pytest.mark.full
-async def test_the_printed_url_signs_in_without_a_click_but_replaces_no_session(hall: Hall, tmp_path: Path) -> None:
+async def test_a_link_with_a_token_replaces_no_session(hall: Hall, tmp_path: Path) -> None:
     async with serving(tmp_path / "store.db", []) as desk, visiting(hall, [desk.url]) as visitor:
         page = await visitor.page()
         await page.goto(f"{desk.url}/sign-in#token={ANA}")
+        assert await shown_token(page) == ANA
+        await button(page, "Sign in").click()
         await page.get_by_role("heading", name="Sign in").wait_for(state="detached")
         assert await desk.kinds() == ["signed_in"]
         page = await visitor.page()

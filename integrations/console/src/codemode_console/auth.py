@@ -123,6 +123,11 @@ class TokenAuth:
         user = self.user_of(token)
         return None if user is None else (user, self.key_of(token))
 
+    @property
+    def has_one_user(self) -> bool:
+        """Whether nobody can be signed in as somebody else, for there is one user alone."""
+        return len(self._users) == 1
+
     def user_named(self, key: str) -> User | None:
         """Return the user whose token has this hash, as `key_of` gives it: who was taken off the list is nobody."""
         return self._users.get(key)

@@ -34,7 +34,7 @@ class SignIn:
     async def __call__(self, request: Request, caller: Address | None, *, is_secure: bool) -> Response:
         """Show the page, or sign in. Raises `Problem`."""
         if request.method in ("GET", "HEAD"):
-            return _form(request, request.query_params.get("next", ""))
+            return self._form(request, request.query_params.get("next", ""))
         if request.method != "POST":
             raise Problem(405, "There is nothing of the kind here", headers={"Allow": "GET, HEAD, POST"})
         fields = await read_small_form(request)
@@ -49,7 +49,7 @@ class SignIn:
                 raise Problem(429, "Too many failed attempts", words, headers={"Retry-After": str(wait)})
             self._throttle.failed(network, now)
             await self._store.note("sign_in_failed", actor="", tenant=ALL_TENANTS, address=address)
-            return _form(request, fields.get("next", ""), status=401, problem="This token is not known.")
+            return self._form(request, fields.get("next", ""), status=401, problem="This token is not known.")
         user, key = found
         await self._store.note("signed_in", actor=user.name, tenant=audit_tenant(user), address=address)
         _, cookie = self._sessions.start(key)
@@ -57,6 +57,29 @@ class SignIn:
         response = _signed_in(request, _next_page(request, fields.get("next", "")))
         set_cookie(response, request, cookie, is_secure=is_secure, root=_roots(request)[1])
         return response
+
+    def _form(self, request: Request, target: str, *, status: int = 200, problem: str = "") -> Response:
+        if status != 200 and wants_json(request):
+            return JSONResponse({"error": {"status": status, "title": "Signing in failed", "message": problem}}, status)
+        visit = request.scope.get(SCOPE_KEY)
+        context: dict[str, Any] = {
+            "next": safe_next(target, _root(request)),
+            "problem": problem,
+            "user": visit.user.name if isinstance(visit, Visit) else None,
+            # A session of a private path is not seen here: the page's script looks for one.
+            "public_root": _roots(request)[0] if _root(request) != _roots(request)[1] else None,
+            "is_automatic": visit is None and self._may_be_automatic(request),
+        }
+        return page(request, "sign_in.html", status=status, **context)
+
+    def _may_be_automatic(self, request: Request) -> bool:
+        """Return whether the page may send the token of a printed URL by itself.
+
+        A page of another site that leads here would sign its visitor in as somebody else. Browsers say "none" for an
+        address that was typed, pasted or opened from a terminal, but also for a typed one that redirects here: so
+        there must be nobody else.
+        """
+        return self._auth.has_one_user and request.headers.getlist("sec-fetch-site") == ["none"]
 
     async def _leave_behind(self, request: Request, address: str | None) -> None:
         before = await self._sessions.read(request.cookies.get(COOKIE))
@@ -108,23 +131,6 @@ def _next_page(request: Request, text: str) -> str:
     if text.startswith(f"{private}/"):
         return safe_next(text, private)
     return private + safe_next(text, public).removeprefix(public)
-
-
-def _form(request: Request, target: str, *, status: int = 200, problem: str = "") -> Response:
-    if status != 200 and wants_json(request):
-        return JSONResponse({"error": {"status": status, "title": "Signing in failed", "message": problem}}, status)
-    visit = request.scope.get(SCOPE_KEY)
-    context: dict[str, Any] = {
-        "next": safe_next(target, _root(request)),
-        "problem": problem,
-        "user": visit.user.name if isinstance(visit, Visit) else None,
-        # A session of a private path is not seen here: the page's script looks for one.
-        "public_root": _roots(request)[0] if _root(request) != _roots(request)[1] else None,
-        # Only who opened the printed URL by hand: a page of another site that leads here would sign its visitor in as
-        # somebody else. Browsers say "none" for an address that was typed, pasted, or opened from a terminal.
-        "is_automatic": visit is None and request.headers.getlist("sec-fetch-site") == ["none"],
-    }
-    return page(request, "sign_in.html", status=status, **context)
 
 
 def _signed_in(request: Request, target: str) -> Response:

@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any
 
 from .http_answers import Refused
-from .http_door import Door, principal_id
+from .http_door import NO_MARK, Door, principal_id
 from .http_settings import VERIFIED
 
 _START = "verified"
@@ -44,6 +44,11 @@ def console_users(package: Any, door: Callable[[], Door], clock: Callable[[], fl
             key = f"{_START} {door().mark} {math.floor(until)} {principal_id(access)}"
             user = self.user_named(key)
             return None if user is None else (user, key)
+
+        @property
+        def has_one_user(self) -> bool:
+            base: Any = super()
+            return door().mark == NO_MARK and base.has_one_user
 
         def user_named(self, key: str) -> Any:
             base: Any = super()

@@ -30,6 +30,7 @@ _log = logging.getLogger("codemode.mcp")
 _MOST_TOKEN_CHARACTERS = 16_384
 _VERIFIER_SECONDS = 10.0
 _MOST_ID_CHARACTERS = 200
+NO_MARK = "-"
 METADATA_PATH = "/.well-known/oauth-protected-resource"
 
 
@@ -102,7 +103,7 @@ class Door:
         """Another text wherever tokens are verified in another way; ``-`` where they are not."""
         settings, verifier = self._settings, type(self._verifier)
         said = f"{verifier.__module__} {verifier.__qualname__} {settings.check} {settings.scopes} {settings.url}"
-        return "-" if self._verifier is None else token_digest(said)[:16]
+        return NO_MARK if self._verifier is None else token_digest(said)[:16]
 
     async def verified(self, token: str, scope: Scope, gone: Gone | None = None) -> AccessToken:
         """Return what the verifier says of a token that lets its holder in. Raises `Refused`; ``gone`` as above."""

@@ -17,6 +17,7 @@ from ..page_urls import page_host
 START_PATH = "/oauth/start/"
 CALLBACK_PATH = "/oauth/callback"
 _COOKIE = "codemode_sign_in_"
+_HOST_PREFIX = "__Host-"
 _COOKIE_SECONDS = 600  # longer than a sign-in stays open
 _MAX_COOKIE_BYTES = 16_384
 _MAX_NAME_CHARACTERS = 200
@@ -56,20 +57,29 @@ class BoundSignIn:
     def _callback(self) -> str:
         return dict(parse_qsl(urlsplit(self.url).query)).get("redirect_uri", "")
 
+    @property
+    def _is_secure(self) -> bool:
+        return urlsplit(self._callback).scheme == "https"
+
+    @property
+    def _cookie_name(self) -> str:
+        digest = hashlib.sha256((state_of(self.url) or "").encode()).hexdigest()[:16]
+        return f"{_HOST_PREFIX if self._is_secure else ''}{_COOKIE}{digest}"
+
     def set_cookie(self) -> str | None:
         """Return the ``Set-Cookie`` header for the browser that begins this sign-in; None where none is needed."""
         if self.secret is None:
             return None
         callback = urlsplit(self._callback)
-        path = quote(callback.path or "/", safe="/!$&'()*+,:=@~%")
+        # Browsers let no other host set a cookie with this prefix, and want it for all paths.
+        path = "/" if self._is_secure else quote(callback.path or "/", safe="/!$&'()*+,:=@~%")
         # Lax: the browser comes back by a link of the authorization server.
         attributes = f"Path={path}; Max-Age={_COOKIE_SECONDS}; HttpOnly; SameSite=Lax"
-        secure = "; Secure" if callback.scheme == "https" else ""
-        return f"{_cookie_name(state_of(self.url) or '')}={self.secret}; {attributes}{secure}"
+        return f"{self._cookie_name}={self.secret}; {attributes}{'; Secure' if self._is_secure else ''}"
 
     def is_begun_by(self, cookies: Mapping[str, str]) -> bool:
         """Tell whether these are the cookies of the browser that began this sign-in."""
-        shown = cookies.get(_cookie_name(state_of(self.url) or ""), "")
+        shown = cookies.get(self._cookie_name, "")
         return self.secret is None or secrets.compare_digest(shown.encode(), self.secret.encode())
 
     def start_page(self) -> str:
@@ -100,11 +110,7 @@ def cookies_of(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     if len(text) > _MAX_COOKIE_BYTES:
         return {}
     pairs = (pair.strip().partition("=") for pair in text.decode("latin-1").split(";"))
-    return {name: value for name, _, value in pairs if name.startswith(_COOKIE)}
-
-
-def _cookie_name(state: str) -> str:
-    return _COOKIE + hashlib.sha256(state.encode()).hexdigest()[:16]
+    return {name: value for name, _, value in pairs if name.startswith((_COOKIE, _HOST_PREFIX + _COOKIE))}
 
 
 def bound_sign_in(said: Mapping[str, Any]) -> BoundSignIn | None:

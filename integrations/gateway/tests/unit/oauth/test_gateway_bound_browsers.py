@@ -40,8 +40,10 @@ def test_the_browser_of_another_person_cannot_end_a_sign_in(tmp_path: Path) -> N
         async with host(tmp_path, server.url) as (gateway, web):
             await signed_in(web, MIA)
             begun = await web.get("/console/servers/notes")
-            (cookie,) = [one for one in begun.headers.get_list("set-cookie") if one.startswith("codemode_sign_in_")]
-            for attribute in ("Path=/oauth/callback", "HttpOnly", "SameSite=Lax", "Secure", "Max-Age="):
+            (cookie,) = [
+                one for one in begun.headers.get_list("set-cookie") if one.startswith("__Host-codemode_sign_in_")
+            ]
+            for attribute in ("Path=/;", "HttpOnly", "SameSite=Lax", "Secure", "Max-Age="):
                 assert attribute in cookie
             back = back_from(server, begun.headers["location"])
             name = cookie.partition("=")[0]
@@ -100,6 +102,11 @@ def test_the_cookie_goes_to_the_callback_alone_and_is_secure_where_that_is() -> 
     assert sign_in.is_begun_by(cookies_of([(b"Cookie", f"a=b; {pair}".encode())]))
     other = BoundSignIn(plain.replace("state=s1", "state=s2"), "notes", "mia", "secret")
     assert not other.is_begun_by(cookies_of([(b"cookie", pair.encode())]))
+    secure = BoundSignIn(AUTHORIZE, "notes", "mia", "secret")
+    planted = pair.replace("codemode", "__Host-codemode"), (secure.set_cookie() or "").partition(";")[0]
+    assert [secure.is_begun_by(cookies_of([(b"cookie", one.encode())])) for one in planted] == [True, True]
+    without_prefix = planted[1].removeprefix("__Host-")
+    assert not secure.is_begun_by(cookies_of([(b"cookie", without_prefix.encode())])), "another host may set this one"
     assert urlsplit(sign_in.start_url or "").path.endswith(sign_in.ticket)
 
 
