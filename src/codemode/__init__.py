@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         CodeModeDetachedBridgeRequestError,
         CodeModeError,
         CodeModeFetchError,
+        CodeModeHttpError,
         CodeModeIllegalAccessError,
         CodeModeProtocolError,
         CodeModeSerializationError,
@@ -148,6 +149,7 @@ __all__ = [
     "CodeModeDetachedBridgeRequestError",
     "CodeModeError",
     "CodeModeFetchError",
+    "CodeModeHttpError",
     "CodeModeIllegalAccessError",
     "CodeModeOptions",
     "CodeModeProtocolError",
@@ -267,10 +269,10 @@ _LATE = {
     "continuations.keys": "set_continuation_signing_key",
     "errors": (
         "CodeModeAbortedError CodeModeAuthenticationError CodeModeBridgeLimitError CodeModeConcurrencyError "
-        "CodeModeDetachedBridgeRequestError CodeModeError CodeModeFetchError CodeModeIllegalAccessError "
-        "CodeModeProtocolError CodeModeSerializationError CodeModeSourceTooLargeError CodeModeSyntaxError "
-        "CodeModeTimeoutError CodeModeToolApprovalDeniedError CodeModeToolApprovalRequiredError CodeModeToolError "
-        "CodeModeWorkerError"
+        "CodeModeDetachedBridgeRequestError CodeModeError CodeModeFetchError CodeModeHttpError "
+        "CodeModeIllegalAccessError CodeModeProtocolError CodeModeSerializationError CodeModeSourceTooLargeError "
+        "CodeModeSyntaxError CodeModeTimeoutError CodeModeToolApprovalDeniedError CodeModeToolApprovalRequiredError "
+        "CodeModeToolError CodeModeWorkerError"
     ),
     "options.parts": (
         "ApprovalPolicy CodeModeOptions ContinuationOptions ExecutionPolicy FetchPolicy Lifecycle ModelOutput "

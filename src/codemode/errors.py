@@ -253,6 +253,25 @@ class CodeModeToolApprovalDeniedError(CodeModeToolError):
     default_code = "CODE_MODE_TOOL_APPROVAL_DENIED"
 
 
+class CodeModeHttpError(CodeModeToolError):
+    """An API answered a call with an error status. Programs read its details as fields of the error.
+
+    Details: ``status``, ``body`` (parsed, shortened; absent without one), ``retryAfterMs`` where the API says when.
+    """
+
+    default_code = "CODE_MODE_HTTP_ERROR"
+
+
+HTTP_FIELDS = ("status", "body", "retryAfterMs")
+
+
+def http_fields(error: CodeModeError) -> dict[str, Any]:
+    """Return the fields of an error of an API that programs read."""
+    if not isinstance(error, CodeModeHttpError):
+        return {}
+    return {name: error.details[name] for name in HTTP_FIELDS if name in error.details}
+
+
 class CodeModeAuthenticationError(CodeModeToolError):
     """A tool cannot be called before somebody has signed in where it gets what it gives. Raised by the tool."""
 

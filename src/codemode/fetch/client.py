@@ -38,20 +38,32 @@ class PinnedResponse:
         self.headers = response.headers
         self.url = str(url)
 
-    async def aiter_bytes(self) -> AsyncGenerator[bytes]:
-        """Yield the decoded body. httpx would inflate a chunk whole: a thousandfold of what came in."""
-        gunzip = _Gunzip() if _is_gzip(self.headers.get("content-encoding", "")) else None
-        async with aclosing(cast("AsyncGenerator[bytes]", self._response.aiter_raw())) as chunks:
-            async for chunk in chunks:
-                for piece in (chunk,) if gunzip is None else gunzip.feed(chunk):
-                    yield piece
-        if gunzip is not None:
-            gunzip.finish()
+    def aiter_bytes(self) -> AsyncGenerator[bytes]:
+        """Yield the decoded body."""
+        return decoded_body(self._response)
 
     async def aclose(self) -> None:
         """End the exchange; the connection is not kept."""
         await self._response.aclose()
         await self._client.aclose()
+
+
+async def decoded_body(response: httpx.Response) -> AsyncGenerator[bytes]:
+    """Yield the decoded body of a streamed response in bounded pieces.
+
+    httpx would inflate a chunk whole: a thousandfold of what came in. Raises `CodeModeFetchError` for another encoding
+    than gzip, `EOFError` and `zlib.error` for a broken one.
+    """
+    if response.is_stream_consumed:  # a transport that holds no stream has read it already
+        yield response.content
+        return
+    gunzip = _Gunzip() if _is_gzip(response.headers.get("content-encoding", "")) else None
+    async with aclosing(cast("AsyncGenerator[bytes]", response.aiter_raw())) as chunks:
+        async for chunk in chunks:
+            for piece in (chunk,) if gunzip is None else gunzip.feed(chunk):
+                yield piece
+    if gunzip is not None:
+        gunzip.finish()
 
 
 async def fetch_pinned(

@@ -30,7 +30,7 @@ from .kept_values import (
 from .ledger import Ledger, Progress
 from .settings import Settings, kept_limits
 
-REPLAY_VERSION = 11
+REPLAY_VERSION = 12
 """Raised whenever something changes that a replay depends on: kernel, delivery order, clock, random, limits.
 
 6: ledgers hold requests about state, and continuations carry content. 8: ledgers hold how long calls took.

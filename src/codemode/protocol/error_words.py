@@ -7,7 +7,7 @@ from typing import Any
 
 from ..data.json_values import encode_json, utf8_length
 from ..data.narrowing import is_object
-from ..errors import MAX_GUEST_MESSAGE_CHARACTERS, CodeModeError, CodeModeProtocolError
+from ..errors import MAX_GUEST_MESSAGE_CHARACTERS, CodeModeError, CodeModeProtocolError, http_fields
 from ..profile import Words
 from ..trace.visible_text import clipped
 
@@ -23,7 +23,7 @@ _NOTHING_SAID = "the call failed"
 def worded(error: CodeModeError, kind: str, name: str, words: Words, *, is_raised: bool) -> str:
     """Return the fields of an error as JSON text: what is too large of them, or no JSON, is left out."""
     try:
-        said: Mapping[str, Any] = dict(words(error, kind, name, is_raised))
+        said: Mapping[str, Any] = {**http_fields(error), **words(error, kind, name, is_raised)}
     except Exception:  # noqa: BLE001 - they are told what host code has raised, which may raise again
         said = {"message": _NOTHING_SAID, "code": error.code}
     texts = {key: _clipped(said.get(key), key) for key in TEXTS}

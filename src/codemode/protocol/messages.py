@@ -153,7 +153,8 @@ class DeliverValue:
 class DeliverError:
     """Answer a request with an error: what of it the guest may see.
 
-    ``fields_json`` are the fields that a face has. They are then all that is told: name and code are the host's own.
+    ``fields_json`` are the fields that a face has. Where they name a tool or a class they are all that is told:
+    name and code are the host's own.
     """
 
     id: int
@@ -168,7 +169,13 @@ class DeliverError:
         error: dict[str, Any] = {"name": self.name, "message": self.message, "code": self.error_code}
         if self.fields_json is not None:
             fields = json.loads(self.fields_json)
-            error = {"name": "Error", "message": fields["message"], "code": fields["code"], "fields": fields}
+            is_whole = "toolName" in fields or "class" in fields
+            error = {
+                "name": "Error" if is_whole else self.name,
+                "message": fields["message"],
+                "code": fields["code"],
+                "fields": fields,
+            }
         return encode_frame(b"D", _json({"id": self.id, "now": self.now_ms, "error": error}))
 
 

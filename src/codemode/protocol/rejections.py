@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from ..data.json_values import decode_json, encode_json, utf8_length
 from ..data.narrowing import is_object
 from ..errors import (
     HIDDEN_CODES,
+    HTTP_FIELDS,
     CodeModeError,
     CodeModeProtocolError,
     CodeModeToolError,
     error_from_view,
     guest_view,
+    http_fields,
 )
 from ..profile import HostErrors
 from ..trace.failures import message_of
@@ -43,7 +45,7 @@ def rejection(entry: LedgerEntry, error: CodeModeError, told: HostErrors, *, is_
     if told.codes is None or entry.kind != "tool":
         if told.detail == "message" and code in HIDDEN_CODES and error.__cause__ is not None:
             message = first_line(message_of(error.__cause__), message)
-        return Rejected(name, message, code)
+        return Rejected(name, message, code, _http_json({"code": code, "message": message}, error))
     is_hidden, has_reason = code in HIDDEN_CODES, not is_raised and error.reason != "execution"
     if is_hidden and told.detail == "message" and error.__cause__ is not None:
         public = public_message(message_of(error.__cause__), message)
@@ -51,6 +53,7 @@ def rejection(entry: LedgerEntry, error: CodeModeError, told: HostErrors, *, is_
         public = message
     face_code = _face_code(error, told.codes, has_reason=has_reason, is_hidden=is_hidden)
     fields_json = json.dumps({"code": face_code, "message": public, "toolName": entry.name}, separators=(",", ":"))
+    fields_json = _http_json({"code": face_code, "message": public, "toolName": entry.name}, error) or fields_json
     details = _details_json(error) if is_raised and not is_hidden else None
     if details is not None:
         fields_json = f'{fields_json[:-1]},"details":{details}}}'
@@ -64,14 +67,27 @@ def _face_code(error: CodeModeError, codes: Mapping[str, str], *, has_reason: bo
     return error.code if keeps_its_own else codes["execution"]
 
 
+def _http_json(fields: Mapping[str, Any], error: CodeModeError) -> str | None:
+    """Return fields with those of an error of an API as JSON text; None where it is none."""
+    more = http_fields(error)
+    try:
+        return _small_json({**fields, **more}) if more else None
+    except Exception:  # noqa: BLE001 - what writes a host's values is host code
+        return None
+
+
+def _small_json(value: Any) -> str:
+    what = "the details of an error"
+    return encode_json(value, max_bytes=MAX_DETAILS_BYTES, max_values=_MAX_DETAILS_VALUES, what=what)
+
+
 def _details_json(error: CodeModeError) -> str | None:
     """Return what a tool has said in the details of its error; None for nothing, or for what is no small JSON."""
     details = _own_details(error)
     if not details or not isinstance(error, CodeModeToolError):
         return None
-    what = "the details of an error"
     try:
-        return encode_json(details, max_bytes=MAX_DETAILS_BYTES, max_values=_MAX_DETAILS_VALUES, what=what)
+        return _small_json(details)
     except Exception:  # noqa: BLE001 - what writes a host's values is host code
         return None
 
@@ -102,11 +118,17 @@ def read_fields(text: str) -> dict[str, Any]:
         fields = None
     if is_object(fields) and "class" in fields:
         return require_worded(text, fields)
-    if not is_object(fields) or fields.keys() - {"details"} != _FIELDS:
+    if not is_object(fields) or not _are_known(fields):
         raise CodeModeProtocolError("the continuation holds an error with other fields than errors have")
-    if not all(isinstance(fields[name], str) for name in _FIELDS):
+    if not all(isinstance(fields[name], str) for name in _FIELDS & fields.keys()):
         raise CodeModeProtocolError("the continuation holds an error with a field that is not text")
     return fields
+
+
+def _are_known(names: Collection[str]) -> bool:
+    """Tell whether an error may have these fields: those of an API's error stand beside, or without, a tool's name."""
+    rest = {*names} - {"details", *HTTP_FIELDS}
+    return rest == _FIELDS or (rest == _FIELDS - {"toolName"} and "status" in names and "details" not in names)
 
 
 def error_again(outcome: Rejected) -> CodeModeError:
@@ -116,6 +138,7 @@ def error_again(outcome: Rejected) -> CodeModeError:
         fields = read_fields(outcome.fields_json)
         details = None if "class" in fields else fields.get("details")
         error.details |= details if is_object(details) else {}
+        error.details |= {name: fields[name] for name in HTTP_FIELDS if name in fields}
     return error
 
 
@@ -128,9 +151,11 @@ def failed_call(entry: LedgerEntry, *, hides_input: bool = False) -> dict[str, A
     outcome = entry.outcome
     if not isinstance(outcome, Rejected) or outcome.fields_json is None:
         return None
+    if "toolName" not in (fields := read_fields(outcome.fields_json)) and "class" not in fields:
+        return None
     if hides_input and entry.executed_input_json is None:
-        return read_fields(outcome.fields_json)
-    return {**read_fields(outcome.fields_json), **_input(entry)}
+        return fields
+    return {**fields, **_input(entry)}
 
 
 def _input(entry: LedgerEntry) -> dict[str, Any]:

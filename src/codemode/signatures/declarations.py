@@ -64,9 +64,12 @@ def first_sentence(text: str, max_characters: int = MAX_SENTENCE_CHARACTERS) -> 
 
 def summary_of(tool: DescribedTool) -> str:
     """The description of a tool, or what stands in for it."""
+    for text in map(string_or_empty, (tool.description, tool.annotations.get("title"))):
+        if text.strip():
+            return text  # and no schema is compiled
     schema = mapping_or_empty(tool.input_json_schema)
-    texts = (tool.description, tool.annotations.get("title"), schema.get("description"), schema.get("title"))
-    return next((text for text in map(string_or_empty, texts) if text.strip()), "")
+    texts = map(string_or_empty, (schema.get("description"), schema.get("title")))
+    return next((text for text in texts if text.strip()), "")
 
 
 def _part(schema: Any, tool_name: str, suffix: str) -> Part | None:

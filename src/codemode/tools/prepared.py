@@ -5,7 +5,7 @@ Also what is said of a tool that failed: one wording for whoever finds it out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
@@ -92,6 +92,11 @@ class PreparedTool:
     def input_json_schema(self) -> JsonSchema | None:
         """What the tool takes, as JSON Schema; None when it takes anything."""
         return None if self._input is None else self._input.json_schema
+
+    @property
+    def input_outline(self) -> Mapping[str, Any] | None:
+        """What a search reads of the input where that needs no compiling; None: its JSON Schema."""
+        return self._schemas.outline
 
     @property
     def conversion(self) -> Conversion:

@@ -48,6 +48,11 @@ class FrameworkSchema(ABC):
         the tool keeps one of both. Raises `ValueError`.
         """
 
+    @property
+    def outline(self) -> Mapping[str, Any] | None:
+        """A JSON Schema with the names of the properties, for a search, where that is had without compiling."""
+        return None
+
 
 class ToolSchemas:
     """The two schemas of a tool as validators, each compiled when it is first asked for."""
@@ -71,6 +76,12 @@ class ToolSchemas:
     def kinds(self) -> set[str]:
         """What they are, "type" or "dict", for `load_schema_kind`; plain types need nothing loaded."""
         return {kind for mode, schema in self._given.items() for kind in _kinds(schema, mode)}
+
+    @property
+    def outline(self) -> Mapping[str, Any] | None:
+        """What is searched of the input where that needs no compiling; None: its JSON Schema."""
+        schema = self._given["input"]
+        return schema.outline if isinstance(schema, FrameworkSchema) else None
 
     def refuse_patterns(self) -> None:
         """Compile what may hold patterns already; other mistakes are told of later, but for a type by its name."""

@@ -21,6 +21,17 @@ const hostError = (name, message, code, stack, origin) => {
   return error;
 };
 
+// What an API has answered, as fields of the error of a call.
+const withFields = (error, fields) => {
+  const keys = ownKeys(fields);
+  for (let i = 0; i < keys.length; i++) {
+    if (keys[i] === "code" || keys[i] === "message") continue;
+    const value = freezeJson(fields[keys[i]]);
+    defineProperty(error, keys[i], { __proto__: null, value, writable: true, enumerable: true, configurable: true });
+  }
+  return error;
+};
+
 const observe = (promise) => {
   const slot = weakGet(slotOf, promise);
   if (slot !== undefined) slot.observed = true;
@@ -160,7 +171,7 @@ const settleError = (slot, error, resolve, reject, site) => {
   const { name, message, code, fields = { code, message } } = error, origin = ',"request":' + slot.id;
   if (slot.isQuiet) resolve({ success: false, error: fields });
   else if (isModule()) reject(moduleError(fields, guestStack(site), origin));
-  else if (error.fields === undefined) reject(hostError(name, message, code, guestStack(site), origin));
+  else if (fields.toolName === undefined) reject(withFields(hostError(name, message, code, guestStack(site), origin), fields));
   else reject(callError(fields, guestStack(site), origin));
 };
 

@@ -7,7 +7,7 @@ let given = NOTHING_GIVEN; // JSON of this program alone: context, definitions, 
 // Frozen with all that it holds, so that what a program reads of a call is what the host said of it. With an origin it
 // is the very error of that call, of its limit or of its input: only the object made here is.
 const callError = (fields, stack, origin) => {
-  const error = new Err(fields.message), shown = ["code", "toolName", "details"];
+  const error = new Err(fields.message), shown = ["code", "toolName", "details", "status", "body", "retryAfterMs"];
   constant(error, "name", "Error");
   constant(error, "message", fields.message);
   constant(error, "stack", stack);

@@ -56,7 +56,9 @@ def columns_of(name: str, tool: DescribedTool) -> Columns:
     from ...signatures.declarations import first_sentence, summary_of
 
     summary = summary_of(tool)[:_MAX_CHARACTERS]
-    properties = mapping_or_empty(mapping_or_empty(tool.input_json_schema).get("properties"))
+    outline = getattr(tool, "input_outline", None)
+    schema = tool.input_json_schema if outline is None else outline
+    properties = mapping_or_empty(mapping_or_empty(schema).get("properties"))
     parameters = [(string_or_empty(name), mapping_or_empty(one)) for name, one in _some(properties.items())]
     about = mapping_or_empty(mapping_or_empty(getattr(tool, "metadata", None)).get("codecall"))
     columns = Columns(

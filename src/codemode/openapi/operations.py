@@ -1,0 +1,482 @@
+"""Read operations of an OpenAPI document: names, parameters, bodies and results. Tolerant: one costs no other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import field
+from typing import Any, Literal, NamedTuple
+
+from ..cached_property import cached_property
+from ..data.content import CONTENT_SCHEMA
+from ..data.narrowing import is_mapping, list_or_empty, mapping_or_empty, string_or_empty
+from ..dataclass import dataclass
+from ..host import steps
+from ..trace.visible_text import clipped, one_line
+from .schema_copies import SchemaCopies, described
+from .spec import Spec
+
+METHODS = ("get", "put", "post", "delete", "options", "head", "patch")
+READ_ONLY = frozenset({"GET", "HEAD", "OPTIONS"})
+IDEMPOTENT = READ_ONLY | {"PUT", "DELETE"}
+BodyKind = Literal["json", "form", "multipart", "text", "binary"]
+_LOCATIONS = ("path", "query", "header", "cookie")
+# The client's business, or that of the connection.
+_RESERVED_HEADERS = frozenset(
+    {"accept", "accept-encoding", "authorization", "connection", "content-length", "content-type", "cookie", "host"}
+    | {"proxy-authorization", "te", "trailer", "transfer-encoding", "upgrade", "expect", "keep-alive"}
+)
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}\Z")
+_COOKIE_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}\Z")
+_PLACEHOLDER = re.compile(r"\{([^{}/]{1,200})\}")
+_UNUSABLE_PATH = re.compile(r"[\x00-\x20\x7f\\]|//|(?:^|/)(?:\.|%2e){1,2}(?:/|$)|%2f|%5c", re.IGNORECASE)
+_MAX_PARAMETERS = 500
+_MAX_NAME = 100
+_MAX_DESCRIPTION = 1_000
+_MAX_MEMBERS = 8  # levels of `allOf`
+_TEXTS = ("text/", "application/xml", "application/yaml", "application/x-yaml", "application/javascript")
+
+
+class Parameter(NamedTuple):
+    """A parameter: ``name`` in the request, ``key`` in the input of the tool. ``is_json``: it is sent as JSON."""
+
+    name: str
+    key: str
+    location: str
+    schema: Any
+    required: bool
+    description: str
+    style: str
+    explode: bool
+    allow_reserved: bool
+    is_json: bool
+
+
+class Body(NamedTuple):
+    """The body of a request. ``fields`` are keys of the input by property; None: the input's ``key`` is the body."""
+
+    media_type: str
+    kind: BodyKind
+    schema: Any
+    required: bool
+    description: str
+    key: str
+    fields: Mapping[str, str] | None
+    properties: Mapping[str, Any]
+    required_names: frozenset[str]
+    extra: Any
+    encoding: Mapping[str, Any]
+
+
+class Form(NamedTuple):
+    """What a request is made of."""
+
+    parameters: tuple[Parameter, ...]
+    body: Body | None
+
+
+@dataclass(frozen=True, eq=False)
+class Operation:
+    """One operation of a document. ``id`` is its ``operationId``, empty without one; ``name`` is that of its tool."""
+
+    id: str
+    name: str
+    method: str
+    path: str
+    tags: tuple[str, ...]
+    raw: Mapping[str, Any] = field(repr=False)
+    item: Mapping[str, Any] = field(repr=False)
+    spec: Spec = field(repr=False)
+
+    @property
+    def is_read_only(self) -> bool:
+        """True for GET, HEAD and OPTIONS."""
+        return self.method in READ_ONLY
+
+    @property
+    def is_idempotent(self) -> bool:
+        """True where the same request may be sent twice without harm, by its method."""
+        return self.method in IDEMPOTENT
+
+    @property
+    def summary(self) -> str:
+        """The summary of the document, on one line."""
+        return one_line(string_or_empty(self.raw.get("summary")).strip(), 300)
+
+    @property
+    def description(self) -> str:
+        """What the model reads: summary, description, method and path."""
+        summary = self.summary
+        if summary and summary[-1] not in ".!?":
+            summary += "."
+        more = clipped(string_or_empty(self.raw.get("description")).strip(), _MAX_DESCRIPTION)
+        if more.rstrip(".") == summary.rstrip("."):
+            more = ""
+        note = "Deprecated." if self.raw.get("deprecated") is True else ""
+        return "\n\n".join(filter(None, (note, summary, more, f"{self.method} {self.path}")))
+
+    @property
+    def annotations(self) -> dict[str, Any]:
+        """The hints of the method, as MCP names them."""
+        hints: dict[str, Any] = {"readOnlyHint": True} if self.is_read_only else {}
+        if self.is_idempotent:
+            hints["idempotentHint"] = True
+        if self.method == "DELETE":
+            hints["destructiveHint"] = True
+        return hints
+
+    @cached_property
+    def form(self) -> Form:
+        """Parameters and body."""
+        return read_form(self)
+
+    @property
+    def outline(self) -> dict[str, Any]:
+        """Names and descriptions of the inputs, for a search. Nothing is compiled, and nothing is kept."""
+        form = read_form(self)
+        named = {one.key: {"description": one.description, **_kind(one.schema)} for one in form.parameters}
+        if form.body is not None and form.body.fields is not None:
+            for name, key in form.body.fields.items():
+                schema = self.spec.follow(form.body.properties[name])
+                named[key] = {"description": described(schema.get("description")), **_kind(schema)}
+        return {"type": "object", "properties": named}
+
+    def input_schema(self) -> dict[str, Any]:
+        """Return the JSON Schema of the one input object."""
+        copies, form = SchemaCopies(self.spec, "input"), self.form
+        properties: dict[str, Any] = {}
+        for one in form.parameters:
+            properties[one.key] = _with_description(copies.copy(one.schema), one.description)
+        required = [one.key for one in form.parameters if one.required]
+        extra: Any = False
+        if form.body is not None:
+            required += _add_body(form.body, copies, properties, self.spec)
+            extra = copies.copy(form.body.extra) if form.body.fields is not None else False
+        schema = {"type": "object", "properties": properties, "required": required, "additionalProperties": extra}
+        return {**schema, **copies.definitions()}
+
+    def output_schema(self) -> dict[str, Any] | None:
+        """Return the JSON Schema of the results of all success responses; None where the document says nothing."""
+        copies = SchemaCopies(self.spec, "output")
+        branches: list[Any] = []
+        for response in self.success_responses():
+            for branch in _results(response, copies, has_links=_has_links(response, self.spec)):
+                if branch not in branches:
+                    branches.append(branch)
+        if not branches:
+            return None
+        schema = branches[0] if len(branches) == 1 else {"anyOf": branches}
+        return {**schema, **copies.definitions()}
+
+    @cached_property
+    def has_links(self) -> bool:
+        """Whether a success response that is a list documents a ``Link`` header."""
+        return any(_has_links(response, self.spec) for response in self.success_responses())
+
+    def success_responses(self) -> list[Mapping[str, Any]]:
+        """Return the responses that are results: those of 2xx, or the default where there is none."""
+        responses = mapping_or_empty(self.raw.get("responses"))
+        found = [one for code, one in responses.items() if re.match(r"2(\d\d|XX)\Z", str(code), re.IGNORECASE)]
+        if not found and "default" in responses:
+            found = [responses["default"]]
+        return [self.spec.follow(one) for one in found]
+
+
+def read_operations(spec: Spec) -> tuple[list[Operation], list[str]]:
+    """Return the operations of a document under unique names, by their first tags, and what was left out and why."""
+    found: list[Operation] = []
+    problems: list[str] = []
+    for path, path_item in mapping_or_empty(spec.document.get("paths")).items():
+        item = spec.follow(path_item)
+        for method in METHODS:
+            steps.take()
+            if method not in item:
+                continue
+            where = f"{method.upper()} {one_line(str(path), 200)}"
+            raw = item[method]
+            if not is_mapping(raw):
+                problems.append(f"{where} is left out: expected an object, got {type(raw).__name__}")
+            elif (reason := _path_problem(path)) is not None:
+                problems.append(f"{where} is left out: {reason}")
+            else:
+                tags = tuple(one_line(tag, 100) for tag in list_or_empty(raw.get("tags"))[:20] if isinstance(tag, str))
+                operation_id = one_line(string_or_empty(raw.get("operationId")).strip(), 200)
+                found.append(Operation(operation_id, "", method.upper(), path, tags, raw, item, spec))
+    order = {tag: place for place, tag in enumerate(dict.fromkeys(one.tags[0] for one in found if one.tags))}
+    found.sort(key=lambda one: order[one.tags[0]] if one.tags else len(order))
+    return _named(found, problems), problems
+
+
+def _path_problem(path: Any) -> str | None:
+    if not isinstance(path, str) or not path.startswith("/"):
+        return "its path does not begin with a slash"
+    if len(path) > 2_000 or _UNUSABLE_PATH.search(path.partition("?")[0].partition("#")[0]):
+        return "its path could lead elsewhere (dot segments, double slashes, backslashes, encoded slashes or spaces)"
+    return None
+
+
+def _named(operations: list[Operation], problems: list[str]) -> list[Operation]:
+    taken: set[str] = set()
+    renamed: list[str] = []
+    named: list[Operation] = []
+    for one in operations:
+        wanted = tool_name(one)
+        name, count = wanted, 2
+        while name in taken:
+            name, count = f"{wanted}_{count}", count + 1
+        taken.add(name)
+        if name != wanted:
+            renamed.append(name)
+        named.append(Operation(one.id, name, one.method, one.path, one.tags, one.raw, one.item, one.spec))
+    if renamed:
+        more = f" and {len(renamed) - 10} more" if len(renamed) > 10 else ""
+        problems.append(f"names that several operations have got a suffix: {', '.join(renamed[:10])}{more}")
+    return named
+
+
+def tool_name(operation: Operation) -> str:
+    """Return the name that an operation asks for: of its id, else of method and path."""
+    text = operation.id or f"{operation.method.lower()} {re.split('[?#]', operation.path)[0]}"
+    name = re.sub(r"[^A-Za-z0-9_]+", "_", text).strip("_")[:_MAX_NAME]
+    if not name:
+        name = operation.method.lower()
+    return f"_{name}" if name[0].isdigit() or name == "then" else name
+
+
+# --- parameters and bodies ---
+
+
+def read_form(operation: Operation) -> Form:
+    """Return what a request of an operation is made of. Never raises: what is malformed is left out."""
+    steps.take()
+    keys: set[str] = set()
+    parameters = tuple(
+        one._replace(key=_free_key(one.name, one.location, keys)) for one in _parameters(operation)[:_MAX_PARAMETERS]
+    )
+    return Form(parameters, _body(operation, keys))
+
+
+def _free_key(name: str, place: str, taken: set[str]) -> str:
+    key = name
+    while key in taken:
+        key = f"{place}_{key}"
+    taken.add(key)
+    return key
+
+
+def _parameters(operation: Operation) -> list[Parameter]:
+    spec = operation.spec
+    found: dict[tuple[str, str], Parameter] = {}
+    given = [*list_or_empty(operation.item.get("parameters")), *list_or_empty(operation.raw.get("parameters"))]
+    hidden = _credentials_of(spec)
+    placeholders = _PLACEHOLDER.findall(re.split("[?#]", operation.path)[0])
+    for raw in map(spec.follow, given):
+        name, location = raw.get("name"), raw.get("in")
+        if not isinstance(name, str) or not name or len(name) > 200 or location not in _LOCATIONS:
+            continue
+        identity = (location, name.lower() if location == "header" else name)
+        is_usable = (
+            name in placeholders
+            if location == "path"
+            else _HEADER_NAME.match(name) and name.lower() not in _RESERVED_HEADERS
+            if location == "header"
+            else location != "cookie" or _COOKIE_NAME.match(name)
+        )
+        if is_usable and identity not in hidden:
+            found[identity] = _parameter(name, location, raw)
+    for name in placeholders:
+        if ("path", name) not in found:
+            found["path", name] = _parameter(name, "path", {"schema": {"type": "string"}})
+    return sorted(found.values(), key=lambda one: _LOCATIONS.index(one.location))
+
+
+def _parameter(name: str, location: str, raw: Mapping[str, Any]) -> Parameter:
+    contents = mapping_or_empty(raw.get("content"))
+    content = next(iter(contents.items()), None)
+    schema = raw.get("schema") if content is None else mapping_or_empty(content[1]).get("schema")
+    style = raw.get("style")
+    if style not in ("form", "simple", "label", "matrix", "spaceDelimited", "pipeDelimited", "deepObject"):
+        style = "form" if location in ("query", "cookie") else "simple"
+    explode = raw["explode"] if isinstance(raw.get("explode"), bool) else style in ("form", "deepObject")
+    is_required = location == "path" or raw.get("required") is True
+    is_json = content is not None and body_kind(str(content[0])) == "json"
+    description = described(raw.get("description"))
+    empty: dict[str, Any] = {}
+    schema = empty if schema is None else schema
+    is_reserved = raw.get("allowReserved") is True
+    return Parameter(name, name, location, schema, is_required, description, style, explode, is_reserved, is_json)
+
+
+def _credentials_of(spec: Spec) -> set[tuple[str, str]]:
+    """Return the parameters that carry credentials: they are the client's, and no program's."""
+    schemes = mapping_or_empty(mapping_or_empty(spec.document.get("components")).get("securitySchemes"))
+    found: set[tuple[str, str]] = set()
+    for scheme in map(spec.follow, schemes.values()):
+        name, location = scheme.get("name"), scheme.get("in")
+        if scheme.get("type") == "apiKey" and isinstance(name, str) and location in _LOCATIONS:
+            found.add((location, name.lower() if location == "header" else name))
+    return found
+
+
+def body_kind(media_type: str) -> BodyKind:
+    """Return how a body of a media type is written and read."""
+    name = media_type.partition(";")[0].strip().lower()
+    if "json" in name or name == "*/*":
+        return "json"
+    if name == "application/x-www-form-urlencoded":
+        return "form"
+    if name.startswith("multipart/"):
+        return "multipart"
+    return "text" if name.startswith(_TEXTS) or name.endswith(("+xml", "+yaml")) else "binary"
+
+
+_PREFERRED: tuple[BodyKind, ...] = ("json", "form", "multipart", "text", "binary")
+
+
+def _body(operation: Operation, keys: set[str]) -> Body | None:
+    raw = operation.spec.follow(operation.raw.get("requestBody"))
+    contents = [(str(name), mapping_or_empty(one)) for name, one in mapping_or_empty(raw.get("content")).items()]
+    if not contents:
+        return None
+    media_type, content = min(contents, key=lambda one: _PREFERRED.index(body_kind(one[0])))
+    kind = body_kind(media_type)
+    schema = content.get("schema")
+    parts = _object_parts(schema, operation.spec, 0) if kind in ("json", "form", "multipart") else None
+    fields = None
+    if parts is not None:
+        fields = {name: _free_key(name, "body", keys) for name in parts.properties}
+    return Body(
+        _sent_type(media_type, kind),
+        kind,
+        schema,
+        raw.get("required") is True,
+        described(raw.get("description")),
+        _free_key("body", "request", keys) if fields is None else "",
+        fields,
+        {} if parts is None else parts.properties,
+        frozenset() if parts is None else parts.required,
+        False if parts is None else parts.extra,
+        mapping_or_empty(content.get("encoding")),
+    )
+
+
+def _sent_type(media_type: str, kind: BodyKind) -> str:
+    """Return the type that is sent: a range names none, and what is no header value is not sent."""
+    is_sound = re.fullmatch(r"[\w.!#$&^+-]{1,80}/[\w.!#$&^+-]{1,80}(?:; ?[\w=.\"-]{1,80})?", media_type)
+    if is_sound and "*" not in media_type:
+        return media_type
+    return {"json": "application/json", "text": "text/plain; charset=utf-8"}.get(kind, "application/octet-stream")
+
+
+class _Parts(NamedTuple):
+    properties: dict[str, Any]
+    required: frozenset[str]
+    extra: Any
+
+
+def _object_parts(schema: Any, spec: Spec, depth: int) -> _Parts | None:
+    """Return the properties of a body that is an object; None for any other, and for unions of objects."""
+    schema = spec.follow(schema)
+    if depth > _MAX_MEMBERS or schema.get("type") not in (None, "object", ["object"], ["object", "null"]):
+        return None
+    properties = {str(name): one for name, one in mapping_or_empty(schema.get("properties")).items()}
+    unions = [*list_or_empty(schema.get("oneOf")), *list_or_empty(schema.get("anyOf"))]
+    if any(not properties or mapping_or_empty(spec.follow(one)).get("properties") for one in unions):
+        return None
+    required = {name for name in list_or_empty(schema.get("required")) if isinstance(name, str)}
+    extra: Any = schema.get("additionalProperties", False)
+    for member in list_or_empty(schema.get("allOf")):
+        parts = _object_parts(member, spec, depth + 1)
+        if parts is None:
+            return None
+        properties = {**parts.properties, **properties}
+        required |= parts.required
+        extra = extra or parts.extra
+    if not properties:
+        return None
+    is_sent = {name: one for name, one in properties.items() if spec.follow(one).get("readOnly") is not True}
+    return _Parts(is_sent, frozenset(required & is_sent.keys()), extra)
+
+
+def is_file(schema: Any, spec: Spec) -> bool:
+    """Tell whether a property of a multipart body is a file."""
+    schema = spec.follow(schema)
+    if schema.get("type") == "array":
+        schema = spec.follow(schema.get("items"))
+    is_media = "contentMediaType" in schema and "contentEncoding" not in schema
+    return schema.get("format") == "binary" or schema.get("type") == "file" or is_media
+
+
+_FILE: dict[str, Any] = {"anyOf": [CONTENT_SCHEMA, {"type": "string"}]}
+_WHOLE_BODIES: dict[str, dict[str, Any]] = {"binary": _FILE, "text": {"type": "string"}}
+
+
+def _add_body(body: Body, copies: SchemaCopies, properties: dict[str, Any], spec: Spec) -> list[str]:
+    """Add the properties of a body to those of the input. Returns the required ones."""
+    if body.fields is None:
+        schema = (
+            _FILE if body.kind == "binary" else {"type": "string"} if body.kind == "text" else copies.copy(body.schema)
+        )
+        properties[body.key] = _with_description(schema, body.description)
+        return [body.key] if body.required else []
+    for name, key in body.fields.items():
+        schema = body.properties[name]
+        if body.kind == "multipart" and is_file(schema, spec):
+            is_list = spec.follow(schema).get("type") == "array"
+            properties[key] = {"type": "array", "items": _FILE} if is_list else _FILE
+        else:
+            properties[key] = copies.copy(schema)
+    return [key for name, key in body.fields.items() if name in body.required_names] if body.required else []
+
+
+def _with_description(schema: Any, description: str) -> Any:
+    if not description or not is_mapping(schema):
+        return schema
+    default = re.search(r" ?Default: .{1,80}\Z", string_or_empty(schema.get("description")))
+    return {**schema, "description": description + (default[0] if default else "")}
+
+
+def _kind(schema: Any) -> dict[str, Any]:
+    schema = mapping_or_empty(schema)
+    return {key: schema[key] for key in ("type", "format") if isinstance(schema.get(key), str)}
+
+
+# --- results ---
+
+
+def _results(response: Mapping[str, Any], copies: SchemaCopies, *, has_links: bool) -> Iterator[Any]:
+    contents = {str(name): mapping_or_empty(one) for name, one in mapping_or_empty(response.get("content")).items()}
+    if not contents:
+        yield {"type": "null"}
+        return
+    kinds = {body_kind(name) for name in contents}
+    for name, content in contents.items():
+        kind = body_kind(name)
+        if kind == "json":
+            schema = copies.copy(content.get("schema"))
+            yield _with_links(schema) if has_links else schema
+        elif "json" in kinds:
+            continue  # JSON is asked for where there is a choice
+        elif kind == "text":
+            yield {"type": "string"}
+        else:
+            yield CONTENT_SCHEMA
+
+
+def _has_links(response: Mapping[str, Any], spec: Spec) -> bool:
+    """Tell whether a response is a list that documents a ``Link`` header."""
+    if not any(isinstance(name, str) and name.lower() == "link" for name in mapping_or_empty(response.get("headers"))):
+        return False
+    schemas = [mapping_or_empty(one).get("schema") for one in mapping_or_empty(response.get("content")).values()]
+    return any(spec.follow(schema).get("type") == "array" for schema in schemas)
+
+
+def _with_links(branch: Any) -> Any:
+    link = {
+        "type": "object",
+        "properties": {"url": {"type": "string"}, "input": {"type": "object", "additionalProperties": True}},
+        "required": ["url"],
+    }
+    description = "By relation: next, prev, first, last. Pass `input` to the same tool for that page."
+    links = {"type": "object", "description": description, "additionalProperties": link}
+    return {"type": "object", "properties": {"items": branch, "links": links}, "required": ["items", "links"]}

@@ -1,0 +1,225 @@
+"""Read OpenAPI documents: from a URL, a file, text or an object, as JSON or YAML, within bounds."""
+
+from __future__ import annotations
+
+import os
+import re
+import zlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from ..cached_property import cached_property
+from ..data.json_shape import find_excess, holds_more_values_than
+from ..data.json_values import decode_json
+from ..data.narrowing import is_mapping, list_or_empty, mapping_or_empty, string_or_empty
+from ..data.references import LocalReferences
+from ..dataclass import dataclass
+from ..errors import CodeModeFetchError
+from ..fetch.client import decoded_body
+from ..host.threads import check_alone
+from ..trace.visible_text import clipped, one_line
+from .yaml_documents import parse_yaml
+
+if TYPE_CHECKING:
+    import httpx
+
+DEFAULT_MAX_BYTES = 64 << 20
+MAX_SPEC_VALUES = 10_000_000
+MAX_SPEC_DEPTH = 200
+MAX_REDIRECTS = 5
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_URL = re.compile(r"https?://", re.IGNORECASE)
+_FIX_OF_SWAGGER = "convert it to OpenAPI 3 first, for example with https://converter.swagger.io"
+
+
+class SpecError(ValueError):
+    """A document that cannot be used as an OpenAPI document. The message says what it is, why, and what to do."""
+
+
+@dataclass(frozen=True, eq=False)
+class Spec:
+    """An OpenAPI 3.0 or 3.1 document as plain JSON. ``source`` names it in messages."""
+
+    document: Mapping[str, Any]
+    source: str
+
+    @property
+    def title(self) -> str:
+        """The title of the API; empty where the document has none."""
+        return one_line(string_or_empty(mapping_or_empty(self.document.get("info")).get("title")), 200)
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """The servers that the document names, with the defaults of their variables. None is used unless you say so."""
+        return tuple(filter(None, map(_server_url, list_or_empty(self.document.get("servers")))))
+
+    @cached_property
+    def references(self) -> LocalReferences:
+        """Resolves references within the document. What lies elsewhere is not fetched, and is not found."""
+        return LocalReferences(self.document)
+
+    def follow(self, value: Any) -> Mapping[str, Any]:
+        """Return the object behind a chain of references; an empty one where there is none."""
+        return mapping_or_empty(self.references.followed(value))
+
+
+async def load_spec(
+    source: Mapping[str, Any] | str | os.PathLike[str],
+    *,
+    client: httpx.AsyncClient | None = None,
+    max_bytes: int = DEFAULT_MAX_BYTES,
+) -> Spec:
+    """Read an OpenAPI document. ``source`` is its URL, a path, its text, or the parsed object.
+
+    ``client`` fetches a URL; without one a plain client without credentials does. Redirects are followed within the
+    origin of the URL. Nothing else is fetched: a ``$ref`` to another document is left out.
+    Raises `SpecError` for Swagger 2, for what is no OpenAPI document, and for more than ``max_bytes``.
+    """
+    if is_mapping(source):
+        return await check_alone(lambda: make_spec(source, "the given object"))
+    if not isinstance(source, str):
+        path = Path(cast("os.PathLike[str]", source))
+        return await check_alone(lambda: parse_spec(_read_file(path, max_bytes), str(path.name)))
+    if _URL.match(source):
+        raw = await _download(source, client, max_bytes)
+        return await check_alone(lambda: parse_spec(raw, _without_query(source)))
+    if "\n" in source or source.lstrip()[:1] == "{":
+        raw = source.encode("utf-8", "replace")
+        _require_size(len(raw), max_bytes, "the given text")
+        return await check_alone(lambda: parse_spec(raw, "the given text"))
+    path = Path(source)
+    return await check_alone(lambda: parse_spec(_read_file(path, max_bytes), path.name))
+
+
+def parse_spec(raw: bytes, name: str) -> Spec:
+    """Parse the text of a document, JSON or YAML. Raises `SpecError`."""
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise SpecError(f"{name} is not UTF-8 text, so it is no OpenAPI document") from None
+    try:
+        if text.lstrip()[:1] == "{":
+            excess = find_excess(text, max_depth=MAX_SPEC_DEPTH, max_values=MAX_SPEC_VALUES)
+            if excess is not None:
+                raise SpecError(f"{name} is too large: it holds too many {excess.replace('depth', 'levels')}")
+            document = _decoded(text)
+        else:
+            document = parse_yaml(text, max_values=MAX_SPEC_VALUES, max_depth=MAX_SPEC_DEPTH)
+    except SpecError:
+        raise
+    except ValueError as error:
+        raise SpecError(f"{name} can be read neither as JSON nor as YAML: {clipped(str(error), 300)}") from None
+    return _checked(document, name)
+
+
+def make_spec(document: Any, name: str) -> Spec:
+    """Check a parsed document. Raises `SpecError`."""
+    if is_mapping(document) and holds_more_values_than(document, MAX_SPEC_VALUES):
+        raise SpecError(f"{name} is too large: it holds more than {MAX_SPEC_VALUES} values")
+    return _checked(document, name)
+
+
+def _decoded(text: str) -> Any:
+    try:
+        return decode_json(text, max_depth=MAX_SPEC_DEPTH)
+    except ValueError:
+        # Flow style of YAML begins with a brace too.
+        return parse_yaml(text, max_values=MAX_SPEC_VALUES, max_depth=MAX_SPEC_DEPTH)
+
+
+def _checked(document: Any, name: str) -> Spec:
+    if not is_mapping(document):
+        raise SpecError(f"{name} is no OpenAPI document: expected an object, got {type(document).__name__}")
+    if "swagger" in document:
+        version = one_line(str(document["swagger"]), 20)
+        raise SpecError(f"{name} is a Swagger {version} document; only OpenAPI 3.0 and 3.1 are read: {_FIX_OF_SWAGGER}")
+    version = document.get("openapi")
+    if not str(version).startswith("3"):
+        said = "has no `openapi` version" if version is None else f"has the version {one_line(repr(version), 40)}"
+        raise SpecError(f"{name} {said}; expected an OpenAPI 3.0 or 3.1 document with `openapi: 3.x` at the top")
+    if not any(is_mapping(document.get(part)) for part in ("paths", "webhooks", "components")):
+        raise SpecError(f"{name} has no `paths`: there is no operation to make a tool of")
+    return Spec(document, name)
+
+
+def _server_url(server: Any) -> str:
+    """Return the URL of a server with the defaults of its variables; empty where one has none."""
+    server = mapping_or_empty(server)
+    variables = mapping_or_empty(server.get("variables"))
+    url = string_or_empty(server.get("url"))[:2_000]
+    for name in re.findall(r"\{([^{}]{1,100})\}", url)[:20]:
+        url = url.replace("{" + name + "}", str(mapping_or_empty(variables.get(name)).get("default", "")))
+    return one_line(url, 2_000)
+
+
+def _read_file(path: Path, max_bytes: int) -> bytes:
+    try:
+        with path.open("rb") as file:
+            raw = file.read(max_bytes + 1)
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise SpecError(f"{path.name} cannot be read: {reason}; give a path, a URL, a text or an object") from None
+    _require_size(len(raw), max_bytes, path.name)
+    return raw
+
+
+def _require_size(size: int, max_bytes: int, name: str) -> None:
+    if size > max_bytes:
+        raise SpecError(f"{name} is larger than {max_bytes} bytes; raise max_bytes if you trust it")
+
+
+async def _download(url: str, client: httpx.AsyncClient | None, max_bytes: int) -> bytes:
+    import httpx
+
+    if client is None:
+        async with httpx.AsyncClient(timeout=30) as own:
+            return await _download(url, own, max_bytes)
+    shown = _without_query(url)
+    try:
+        origin = origin_of(client.build_request("GET", url).url)
+        for _ in range(MAX_REDIRECTS + 1):
+            request = client.build_request("GET", url, headers={"accept-encoding": "gzip"})
+            response = await client.send(request, stream=True, follow_redirects=False)
+            try:
+                if response.status_code in REDIRECTS and "location" in response.headers:
+                    target = response.url.join(response.headers["location"])
+                    if origin_of(target) != origin:
+                        raise SpecError(
+                            f"{shown} redirects to {origin_of(target)}: load it from there, if you trust it"
+                        )
+                    url = str(target)
+                    continue
+                if response.status_code != 200:
+                    raise SpecError(f"{shown} could not be loaded: the server answered {response.status_code}")
+                return await _bounded(response, max_bytes, shown)
+            finally:
+                await response.aclose()
+    except (httpx.HTTPError, httpx.InvalidURL, CodeModeFetchError, EOFError, zlib.error) as error:
+        raise SpecError(f"{shown} could not be loaded: {type(error).__name__}") from None
+    raise SpecError(f"{shown} could not be loaded: it redirects more than {MAX_REDIRECTS} times")
+
+
+async def _bounded(response: httpx.Response, max_bytes: int, shown: str) -> bytes:
+    body = bytearray()
+    async for piece in decoded_body(response):
+        body += piece
+        _require_size(len(body), max_bytes, shown)
+    return bytes(body)
+
+
+def origin_of(url: httpx.URL) -> str:
+    """Return scheme, host and port of a URL, without credentials."""
+    return f"{url.scheme}://{url.netloc.decode('ascii', 'replace')}"
+
+
+def _without_query(url: str) -> str:
+    """Return a URL without what may hold a credential."""
+    return re.sub(r"//[^/@]*@", "//", re.split(r"[?#]", url, maxsplit=1)[0])
+
+
+def names_list(names: Iterable[str], most: int = 5) -> str:
+    """Return the first names of a list, and how many more there are."""
+    found = [*names]
+    shown = ", ".join(one_line(name, 100) for name in found[:most])
+    return f"{shown} and {len(found) - most} more" if len(found) > most else shown

@@ -1,0 +1,170 @@
+"""Make one tool of each operation of an OpenAPI document."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from ..data.json_values import well_formed
+from ..options.checked_fields import WrongTypeError
+from ..schemas.compiled import CompiledSchema
+from ..tools.context import ToolCallContext
+from ..tools.tool import Tool
+from ..tools.tool_schemas import Compile, FrameworkSchema
+from ..trace.visible_text import one_line
+from .calls import Caller
+from .operations import Operation, read_operations
+from .spec import Spec, make_spec, names_list
+
+if TYPE_CHECKING:
+    import httpx
+
+NeedsApproval = bool | Literal["unsafe"] | Callable[[Operation], Any]
+
+DEFAULT_MAX_RESPONSE_BYTES = 10 << 20
+DEFAULT_MAX_WAIT_MS = 10_000
+_log = logging.getLogger("codemode.openapi")
+
+
+class OpenApiTool(Tool):
+    """A tool of an operation. ``metadata["openapi"]`` is the `Operation`."""
+
+    is_foreign: ClassVar[bool] = True  # nobody here can mend its schemas
+
+
+class OpenApiTools(list[Tool]):
+    """The tools of a document. ``problems`` say what was left out or renamed, and why."""
+
+    problems: tuple[str, ...] = ()
+
+
+class _InputSchema(FrameworkSchema):
+    """Made and compiled when a program first calls, or a model first looks up, the operation."""
+
+    def __init__(self, operation: Operation) -> None:
+        self._operation = operation
+
+    @property
+    def outline(self) -> dict[str, Any]:
+        return self._operation.outline
+
+    def compiled(self, compiled: Compile) -> CompiledSchema | None:
+        return compiled(self._operation.input_schema())
+
+
+class _OutputSchema(FrameworkSchema):
+    def __init__(self, operation: Operation) -> None:
+        self._operation = operation
+
+    def compiled(self, compiled: Compile) -> CompiledSchema | None:
+        return compiled(self._operation.output_schema())
+
+
+def openapi_tools(
+    spec: Spec | Mapping[str, Any],
+    *,
+    client: httpx.AsyncClient,
+    base_url: str | None = None,
+    include: Iterable[str] = (),
+    exclude: Iterable[str] = (),
+    needs_approval: NeedsApproval = False,
+    max_response_bytes: int = DEFAULT_MAX_RESPONSE_BYTES,
+    max_wait_ms: int = DEFAULT_MAX_WAIT_MS,
+) -> OpenApiTools:
+    """Return a tool for each operation of a document. Nothing is sent, and no schema is compiled.
+
+    ``client`` has the credentials, and the ``base_url`` unless that is given here; a server that the document names is
+    used only when you pass it: ``base_url=spec.servers[0]``. ``include`` and ``exclude`` are patterns (``*`` stands for
+    any text) of operation ids, tool names, ``GET /path`` or ``tag:name``. ``needs_approval="unsafe"`` asks a person
+    about all that is not GET, HEAD or OPTIONS; a function is given the `Operation` and returns what
+    ``Tool(needs_approval=...)`` takes. After 429 or 503 with ``Retry-After``, idempotent methods wait and try again,
+    for ``max_wait_ms`` in all.
+    Raises `SpecError` for what is no document, `ValueError` without a server or for an unusable option.
+    """
+    spec = spec if isinstance(spec, Spec) else make_spec(spec, "the given object")
+    caller = Caller(client, _chosen_server(spec, client, base_url), max_response_bytes, max_wait_ms)
+    operations, problems = read_operations(spec)
+    chosen, unmatched = select_operations(operations, include, exclude)
+    tools = OpenApiTools(_tool(one, caller, needs_approval) for one in chosen)
+    tools.problems = (*problems, *unmatched)
+    for problem in tools.problems[:20]:
+        _log.warning("%s: %s", spec.source, problem)
+    if len(tools.problems) > 20:
+        _log.warning("%s: and %d more problems", spec.source, len(tools.problems) - 20)
+    return tools
+
+
+def _chosen_server(spec: Spec, client: httpx.AsyncClient, base_url: str | None) -> str:
+    import httpx
+
+    chosen = base_url or str(client.base_url)
+    try:
+        url = httpx.URL(chosen)
+    except (httpx.InvalidURL, TypeError) as error:
+        raise ValueError(f"base_url is no URL: {error}") from None
+    if url.scheme in ("http", "https") and url.host and not (url.query or url.fragment):
+        return chosen
+    if base_url:
+        raise ValueError("base_url must be a URL with http:// or https:// and a host, without a query")
+    servers = names_list(spec.servers) or "none"
+    raise ValueError(
+        "no server is chosen: give the client a base_url, or pass base_url=...; servers that the document names are not"
+        f" used by themselves ({servers})"
+    )
+
+
+def select_operations(
+    operations: Sequence[Operation], include: Iterable[str], exclude: Iterable[str]
+) -> tuple[list[Operation], list[str]]:
+    """Return the operations that patterns choose, and a problem for each pattern that fits none."""
+    wanted, unwanted = _patterns(include, "include"), _patterns(exclude, "exclude")
+    if not wanted and not unwanted:
+        return [*operations], []
+    hits = dict.fromkeys((*wanted, *unwanted), False)
+
+    def fits(patterns: Iterable[str], operation: Operation) -> bool:
+        names = [operation.id, operation.name, f"{operation.method} {operation.path}"]
+        names += [f"tag:{tag}" for tag in operation.tags]
+        found = [pattern for pattern in patterns if any(fnmatchcase(name, pattern) for name in names)]
+        hits.update(dict.fromkeys(found, True))
+        return bool(found)
+
+    chosen: list[Operation] = []
+    for one in operations:
+        is_wanted, is_unwanted = not wanted or fits(wanted, one), fits(unwanted, one)
+        if is_wanted and not is_unwanted:
+            chosen.append(one)
+    unmatched = [pattern for pattern, is_hit in hits.items() if not is_hit]
+    return chosen, [f"the pattern {one_line(pattern, 100)!r} fits no operation" for pattern in unmatched]
+
+
+def _patterns(given: Iterable[str], option: str) -> tuple[str, ...]:
+    if isinstance(given, str):
+        raise WrongTypeError(f"{option} must be a list of patterns: write {option}=[{given!r}]")
+    patterns = tuple(given)
+    for one in patterns:
+        if not isinstance(one, str) or not one:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise WrongTypeError(f"{option} must hold patterns of operations, got {one!r}")
+    return patterns
+
+
+def _tool(operation: Operation, caller: Caller, needs_approval: NeedsApproval) -> Tool:
+    async def execute(value: Any, _context: ToolCallContext) -> Any:
+        return await caller.call(operation, value or {})
+
+    if needs_approval == "unsafe":
+        approval: Any = not operation.is_read_only
+    else:
+        approval = needs_approval(operation) if callable(needs_approval) else needs_approval
+    return OpenApiTool(
+        operation.name,
+        execute=execute,
+        description=well_formed(operation.description),
+        input_schema=_InputSchema(operation),
+        output_schema=_OutputSchema(operation),
+        needs_approval=approval,
+        annotations=operation.annotations,
+        metadata={"openapi": operation, "codecall": {"appId": operation.spec.title, "tags": list(operation.tags)}},
+    )
