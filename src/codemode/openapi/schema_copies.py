@@ -15,7 +15,7 @@ from ..trace.visible_text import clipped
 from .spec import Spec
 
 MAX_INPUT_VALUES = 10_000
-MAX_OUTPUT_VALUES = 4_000
+MAX_OUTPUT_VALUES = 2_000
 """Output types get less: a program can read a field that is not declared, and a model reads every declaration."""
 _MAX_DEPTH = 60
 _MAX_DESCRIPTION = 300

@@ -43,6 +43,8 @@ class OpenApiTools(list[Tool]):
 class _InputSchema(FrameworkSchema):
     """Made and compiled when a program first calls, or a model first looks up, the operation."""
 
+    is_late = True
+
     def __init__(self, operation: Operation) -> None:
         self._operation = operation
 
@@ -55,6 +57,8 @@ class _InputSchema(FrameworkSchema):
 
 
 class _OutputSchema(FrameworkSchema):
+    is_late = True
+
     def __init__(self, operation: Operation) -> None:
         self._operation = operation
 

@@ -80,8 +80,14 @@ class PreparedTool:
         return f"<PreparedTool {self.name!r}>"
 
     def compile(self) -> None:
-        """Compile both schemas now. Raises `ValueError` naming the tool when one is broken."""
-        _ = self._input, self._output
+        """Compile both schemas now, unless they are late. Raises `ValueError` naming the tool when one is broken."""
+        if not self.is_late:
+            _ = self._input, self._output
+
+    @property
+    def is_late(self) -> bool:
+        """Whether its schemas are compiled by their first use alone."""
+        return self._schemas.are_late
 
     @property
     def schema_kinds(self) -> set[str]:

@@ -7,7 +7,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from ..cached_property import cached_property
 from ..data.narrowing import is_mapping
@@ -38,7 +38,12 @@ class InferredOutput:
 
 
 class FrameworkSchema(ABC):
-    """A schema of a framework's tool, which says itself what it comes to. For plugins."""
+    """A schema of a framework's tool, which says itself what it comes to. For plugins.
+
+    With ``is_late`` it is never compiled before it is needed: it cannot be broken, and there may be thousands.
+    """
+
+    is_late: ClassVar[bool] = False
 
     @abstractmethod
     def compiled(self, compiled: Compile) -> CompiledSchema | None:
@@ -76,6 +81,11 @@ class ToolSchemas:
     def kinds(self) -> set[str]:
         """What they are, "type" or "dict", for `load_schema_kind`; plain types need nothing loaded."""
         return {kind for mode, schema in self._given.items() for kind in _kinds(schema, mode)}
+
+    @property
+    def are_late(self) -> bool:
+        """Whether they are compiled by their first use alone."""
+        return any(isinstance(schema, FrameworkSchema) and schema.is_late for schema in self._given.values())
 
     @property
     def outline(self) -> Mapping[str, Any] | None:

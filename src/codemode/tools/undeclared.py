@@ -21,6 +21,8 @@ def compile_all(tools: Iterable[tuple[str, PreparedTool]]) -> None:
     unknown: list[str] = []
     for name, tool in tools:
         tool.compile()
+        if tool.is_late:
+            continue
         if tool.output_json_schema is None and name not in _told and len(_told) < _MAX_TOLD:
             _told.add(name)
             unknown.append(name)
