@@ -16,6 +16,7 @@ _FLAGS = {"true": True, "True": True, "TRUE": True, "false": False, "False": Fal
 _INTEGER = re.compile(r"[-+]?[0-9]{1,400}\Z")
 _BASED = re.compile(r"0(?:o[0-7]{1,100}|x[0-9a-fA-F]{1,100})\Z")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]{1,5})?\Z")
+_QUOTED = ("'", '"', "|", ">")
 _EVENTS_OF_A_STEP = 16
 
 
@@ -122,7 +123,7 @@ def _key(key: Any) -> str:
 
 def _scalar(event: Any) -> Any:
     text: str = event.value
-    if event.style is not None or (event.tag or "").endswith(":str"):
+    if event.style in _QUOTED or (event.tag or "").endswith(":str"):
         return text
     if _NULL.match(text):
         return None
