@@ -72,7 +72,7 @@ def test_a_bad_operation_is_left_out_with_a_reason_and_costs_no_other(path: str,
 
 def test_malformed_parts_of_an_operation_are_left_out_alone():
     found: dict[str, Any] = {
-        "operationId": "odd", "summary": 5, "tags": "none", 
+        "operationId": "odd", "summary": 5, "tags": "none",
         "parameters": [None, {"name": 3}, {"name": "q", "in": "query"}, {"$ref": "#/nowhere"}],
         "requestBody": {"content": []}, "responses": {"200": None, "x": 4},
     }  # fmt: skip
