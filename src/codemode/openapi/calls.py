@@ -91,9 +91,7 @@ class Caller:
                     await response.aclose()
                 if origin_of(url) != self._origin:
                     where = one_line(origin_of(url), 200)
-                    raise self._failed(
-                        operation, f"the API redirects to {where}, where credentials may not go"
-                    )
+                    raise self._failed(operation, f"the API redirects to {where}, where credentials may not go")
                 plain = _redirected(plain, response.status_code)
                 request = self._request(plain, str(url))
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout):
