@@ -259,7 +259,7 @@ def test_what_tools_raise_is_hidden_unless_it_is_asked_for():
         ("throw undefined", None),
         ("await new Promise(() => {})", None),
         ("callTool('echo', 1); return 'gone'", "CodeModeDetachedBridgeRequestError"),
-        ("return () => 1", None),
+        ("return [() => 1][0]", None),
         ("return Symbol('s')", None),
         ("return 'x'.repeat(2 ** 21)", "CodeModeSerializationError"),
         ("const f = () => f() + 1; return f()", None),

@@ -25,7 +25,7 @@ def test_markdown_in_a_string_is_none_around_a_program():
 
 HINTS = {
     f"{HUB}const r = await hub.echo({{}});\nreturn r;": "globalThis.__codemode_result__",
-    "module.exports = 1;": "globalThis.__codemode_result__",
+    "module.exports.a = 1;": "globalThis.__codemode_result__",
     "exports.a = 1;": "globalThis.__codemode_result__",
     'const hub = require("git-hub");': "import * as",
     "await fetch('https://example.com');": "no network",

@@ -41,7 +41,7 @@ def test_other_last_statements_have_none():
         "return a",
         "const a = 1",
         "if (a) { b }",
-        "function f(a) {}",
+        "function f(a) { return a }",
         "{ a }",
         "try { a } catch {}",
         "a: b",

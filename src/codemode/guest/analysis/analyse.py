@@ -148,6 +148,8 @@ def _function_body(
         found["free"] = free
     length = parts["places"].utf16_length
     ending = parts["program_ending"].ending(tree, data)
+    if ending is not None and ending.blank is not None:
+        blanked = edits.blanked_text(data, [*stripper.gaps, edits.Gap(*ending.blank)])
     last = parts["last_expression"].last_expression(tree, data) if ending is None else ending.last
     if last is not None:
         found["last"] = [length(data[:at]) for at in last]
@@ -164,7 +166,15 @@ def _repaired(parts: dict[str, Any], text: str, parse: Callable[[bytes], Tree | 
     repair, facts = parts["program_repair"], found.get("facts")
     if facts is not None and not repair.may_need_repair(text):
         exports = [use for use in facts.get("modules", ()) if use["kind"] == "export"]
-        return repair.without_exports(text, exports) if exports else None
+        may_be_node = "module.exports" in text or "require.main" in text
+        tree = parse(text.encode()) if exports or may_be_node else None
+        if tree is None:
+            return None
+        last_at = parts["program_ending"].last_statement_at(tree)
+        last_at = len(text.encode()[:last_at].decode())
+        if exports:
+            return repair.without_exports(text, exports, last_at)
+        return repair.without_node_modules(text, last_at, is_module="module" in facts)
 
     trees: dict[str, Tree | None] = {}
 

@@ -67,11 +67,10 @@ class ModuleAnalysis:
         stripper.problems += self._locale_calls.problems(tree, data)
         if stripper.problems:
             return {"problems": self._problems(data, stripper.problems)}
-        # A program that names the result gives one itself.
-        ending = last = None
-        if RESULT not in data:
-            ending = self._parts["program_ending"].ending_of_module(tree, data)
-            last = self._parts["last_expression"].last_expression(tree, data) if ending is None else ending.last
+        ending = self._parts["program_ending"].ending_of_module(tree, data)
+        last = None if ending is None else ending.last
+        if ending is None and RESULT not in data:  # a program that names the result gives one itself
+            last = self._parts["last_expression"].last_expression(tree, data)
         program = _Program(self._parts, data, listeners, last, ending)
         if program.is_doubtful():
             return {"js": text, "asked": asked, "facts": None}
@@ -190,7 +189,11 @@ class _Program:
                 return {}
             blank = "".join(character if character in "\n\r\u2028\u2029" else " " for character in rest)
             return {"keeping": f"{js[:start]}{assigning}{blank}{js[end:]}"}
-        return {"keeping": f"{js[:start]}{self._keeping}{js[start:end]}){js[end:]}"}
+        before = js[:start]
+        if self.ending is not None and self.ending.blank is not None:
+            operator = len(self.prefix) + self._characters(self.ending.blank[0])
+            before = js[:operator] + " " * (start - operator)
+        return {"keeping": f"{before}{self._keeping}{js[start:end]}){js[end:]}"}
 
     def _characters(self, at: int) -> int:
         """How many characters of the blanked text stand before a byte offset of the program."""

@@ -1,4 +1,4 @@
-"""Find what a program leaves to be called or awaited: it is one function, or it calls one and returns nothing.
+"""Find what a program leaves to be called or awaited: it is or returns a function, or calls one and returns nothing.
 
 Loaded by path in locked workers.
 """
@@ -26,10 +26,10 @@ class Ending:
     There is a ``note`` where that is more than to take the value of what the program itself calls or exports.
     The value that counts is that of an expression: the one between the byte offsets ``last``, the variable ``name``, or
     what stands behind ``export default``, whose byte offsets are ``export``. ``ends``: it is called if it is a function
-    ("call"), or only awaited ("await").
+    ("call"), or only awaited ("await"). Between the byte offsets ``blank`` is an operator that drops the value.
     """
 
-    __slots__ = ("ends", "export", "last", "name", "note")
+    __slots__ = ("blank", "ends", "export", "last", "name", "note")
 
     def __init__(
         self,
@@ -39,8 +39,10 @@ class Ending:
         last: tuple[int, int] | None = None,
         name: str = "",
         export: tuple[int, int] | None = None,
+        blank: tuple[int, int] | None = None,
     ) -> None:
         self.ends, self.note, self.last, self.name, self.export = ends, note, last, name, export
+        self.blank = blank
 
 
 def ending_of_module(tree: Tree, data: bytes) -> Ending | None:
@@ -51,7 +53,10 @@ def ending_of_module(tree: Tree, data: bytes) -> Ending | None:
         chosen = next((one for one in found if one is not None and one.ends == kind), None)
         if chosen is not None:
             return chosen
-    return None if exports else ending(tree, data)
+    if not exports:
+        return ending(tree, data)
+    statements = [node.child_by_field_name("declaration") or node for node in _statements(tree)]
+    return _of_declarations([node for node in statements if node.type != "export_statement"], data)
 
 
 def _of_export(node: Node) -> Ending | None:
@@ -88,18 +93,58 @@ def _of_export(node: Node) -> Ending | None:
 
 def ending(tree: Tree, data: bytes) -> Ending | None:
     """Return what a program leaves to be done at its end, as far as there is no doubt what was meant."""
-    root = tree.root_node
-    if root.child_count > MAX_STATEMENTS:
-        return None
-    statements = [node for node in root.children if node.type not in SKIPPED]
+    statements = _statements(tree)
     if not statements:
         return None
     functions = dict(_functions(statements))
     last = statements[-1]
+    inner = next((child for child in last.children if child.is_named and child.type != "comment"), None)
     if last.type == "expression_statement":
-        expression = next((child for child in last.children if child.is_named and child.type != "comment"), None)
-        return None if expression is None else _of_expression(expression, statements, functions, data)
-    return _of_declarations(statements, functions, data)
+        return None if inner is None else _of_expression(inner, statements, functions, data)
+    if last.type == "return_statement":
+        return None if inner is None else _of_returned(inner, functions, data)
+    if last.type in ("lexical_declaration", "variable_declaration") and inner is not None:
+        return _of_variable(last, inner, functions) or _of_declarations(statements, data)
+    return _of_declarations(statements, data)
+
+
+def last_statement_at(tree: Tree) -> int:
+    """Return the byte offset of a program's last statement; -1 where it has none."""
+    statements = _statements(tree)
+    return statements[-1].start_byte if statements else -1
+
+
+def _statements(tree: Tree) -> list[Node]:
+    """The statements of a program, without types, comments and directives."""
+    root = tree.root_node
+    if root.child_count > MAX_STATEMENTS:
+        return []
+    found = [node for node in root.children if node.type not in SKIPPED]
+    while found and found[0].type == "expression_statement" and found[0].child(0).type == "string":  # type: ignore[union-attr]
+        found.pop(0)
+    return found
+
+
+def _of_returned(expression: Node, functions: dict[bytes, Node], data: bytes) -> Ending | None:
+    """A program that returns a function, which is no value: its own, or the one that is written there."""
+    function = _bare(expression)
+    target = functions.get(function.text or b"") if function.type == "identifier" else function
+    if target is None or target.type not in (*FUNCTIONS, "function_declaration") or not _needs_nothing(target, data):
+        return None
+    return Ending(
+        CALL, "called the function that the program returns", last=(expression.start_byte, expression.end_byte)
+    )
+
+
+def _of_variable(statement: Node, declared: Node, functions: dict[bytes, Node]) -> Ending | None:
+    """A program that ends with `const result = await main();`."""
+    name, value = declared.child_by_field_name("name"), declared.child_by_field_name("value")
+    if name is None or value is None or name.type != "identifier" or statement.named_child_count != 1:
+        return None
+    callee = _innermost_callee(value)
+    if callee is None or not (callee.type in FUNCTIONS or callee.text in functions):
+        return None
+    return Ending(AWAIT, f"took the value of {_shown(name)}, with which the program ends", name=_shown(name))
 
 
 def _of_expression(
@@ -107,29 +152,37 @@ def _of_expression(
 ) -> Ending | None:
     if expression.type == "sequence_expression":
         expression = [child for child in expression.children if child.is_named and child.type != "comment"][-1]
+    blank = None
+    if expression.type == "unary_expression" and data[expression.start_byte : expression.start_byte + 4].startswith(
+        (b"!", b"void")
+    ):
+        operand = expression.child_by_field_name("argument")
+        if operand is None or _innermost_callee(operand) is None:
+            return None
+        blank, expression = (expression.start_byte, operand.start_byte), operand
     function = _bare(expression)
     place = (expression.start_byte, expression.end_byte)
     if not _begins_a_statement(statements, data):
         return None
     if function.type in FUNCTIONS:
-        return Ending(CALL, "called the function that the program is", last=place) if _needs_nothing(function) else None
+        if not _needs_nothing(function, data):
+            return None
+        return Ending(CALL, "called the function that the program is", last=place)
     if function.type == "identifier" and function.text in functions:
         return Ending(CALL, f"called {_shown(function)}(), which nothing had called", last=place)
     callee = _innermost_callee(function)
     if callee is None:
         return None
-    if callee.type in FUNCTIONS:
-        return Ending(AWAIT, last=place)
-    if callee.type == "identifier" and callee.text in functions:
-        return Ending(AWAIT, last=place)
-    return None
+    is_own = callee.type in FUNCTIONS or (callee.type == "identifier" and callee.text in functions)
+    return Ending(AWAIT, last=place, blank=blank) if is_own else None
 
 
-def _of_declarations(statements: list[Node], functions: dict[bytes, Node], data: bytes) -> Ending | None:
+def _of_declarations(statements: list[Node], data: bytes) -> Ending | None:
     """A program that only declares: its one function that nothing calls."""
     if any(node.type not in DECLARATIONS for node in statements):
         return None
-    uncalled = [name for name, node in functions.items() if _occurs_once(name, data) and _needs_nothing(node)]
+    functions = dict(_functions(statements))
+    uncalled = [name for name, node in functions.items() if _is_uncalled(name, data) and _needs_nothing(node, data)]
     usual = [name for name in uncalled if name in USUAL_NAMES]
     chosen = uncalled if len(uncalled) == 1 else usual
     if len(chosen) != 1:
@@ -183,17 +236,26 @@ def _bare(node: Node) -> Node:
     return node
 
 
-def _needs_nothing(function: Node) -> bool:
-    """Whether a function can be called without arguments, or with `tools` alone."""
+def _needs_nothing(function: Node, data: bytes) -> bool:
+    """Whether a function can be called without arguments, or with `tools` alone: it does not use any other."""
     single = function.child_by_field_name("parameter")
     parameters = function.child_by_field_name("parameters")
     if single is not None:
-        return single.text == b"tools"
+        return single.text == b"tools" or _occurs_once(single.text or b"", data)
     given = [] if parameters is None else [child for child in parameters.children if child.is_named]
     given = [child for child in given if child.type != "comment"]
     if len(given) == 1 and _parameter_name(given[0]) == b"tools":
         return True
-    return all(child.child_by_field_name("value") is not None or child.type == "optional_parameter" for child in given)
+    return all(
+        child.child_by_field_name("value") is not None
+        or child.type == "optional_parameter"
+        or (_is_name(child) and _occurs_once(_parameter_name(child) or b"", data))
+        for child in given
+    )
+
+
+def _is_name(parameter: Node) -> bool:
+    return (parameter.child_by_field_name("pattern") or parameter).type == "identifier"
 
 
 def _parameter_name(parameter: Node) -> bytes | None:
@@ -208,6 +270,12 @@ def _begins_a_statement(statements: list[Node], data: bytes) -> bool:
         return True
     before = statements[-2]
     return data[before.end_byte - 1] in b";" or before.type in ("function_declaration", "class_declaration")
+
+
+def _is_uncalled(name: bytes, data: bytes) -> bool:
+    """Whether a name occurs once, but for a list of exports."""
+    exported = re.search(rb"\bexport\s*\{\s*" + re.escape(name) + rb"\s*\}", data)
+    return _occurs_once(name, data if exported is None else data[: exported.start()] + data[exported.end() :])
 
 
 def _occurs_once(name: bytes, data: bytes) -> bool:

@@ -50,12 +50,21 @@ TICK = re.compile(r"\\(`|\$\{)")
 NEWLINES = "\n\r\u2028\u2029"
 
 EXPORT = re.compile(
-    r"(?P<export>export[ \t]+(?:default[ \t]+|(?=(?:async[ \t]+)?function\b)))"
+    r"(?P<export>export[ \t]+(?:default[ \t]+"
+    r"|(?=(?:async[ \t]+)?function\b|(?:const|let|var)[ \t]+[\w$]+[ \t]*=[ \t]*(?:async\b|function\b|\())))"
     r"(?:(?P<anonymous>(?:async[ \t]+)?function[ \t]*\*?[ \t]*\(|class[ \t]*\{)"
-    r"|(?=(?:async|function|class)\b|[A-Za-z_$][\w$]*[ \t]*(?:;|$)|\())",
+    r"|(?=(?:async|function|class|const|let|var)\b|[A-Za-z_$][\w$]*[ \t]*(?:;|$)|\())",
     re.MULTILINE,
 )
+EXPORT_DEFAULT = re.compile(r"export[ \t]+default(?=\s)(?![ \t]*(?:async[ \t]+function|function|class)\b)")
+EXPORT_LIST = re.compile(r"export[ \t]*\{\s*(?P<name>[\w$]+)(?:[ \t]+as[ \t]+default)?\s*,?\s*\}(?!\s*from\b)")
+MODULE_EXPORTS = re.compile(r"module\.exports[ \t]*=(?!=)(?:\s*\{\s*(?P<name>[\w$]+)\s*,?\s*\})?")
+MAIN_MODULE = re.compile(
+    r"if[ \t]*\([ \t]*require\.main[ \t]*===?[ \t]*module[ \t]*\)\s*(?:\{(?P<block>[^{}]*)\}|(?P<call>[^{}]*))\s*\Z"
+)
+OWN_MODULE = re.compile(r"\b(?:const|let|var|function|class)\s+(?:module|require)\b")
 NO_EXPORTS = "left out `export`, which only modules have"
+NO_NODE = "read what only Node.js has, `module.exports` or `require.main`, as the end of the program"
 FENCED = "took the program out of its Markdown fence"
 FROM_JSON = "took the program out of the JSON around it"
 FROM_TAGS = "took the program out of the tags around it"
@@ -129,15 +138,47 @@ def _is_one_comment(text: str, begins: str) -> bool:
     return begins == "//" and "\\n" in text and "\n" not in text.strip()
 
 
-def without_exports(text: str, found: list[dict[str, Any]]) -> Repair | None:
+def without_node_modules(text: str, last_at: int, *, is_module: bool) -> Repair | None:
+    """Return a program whose last statement, at ``last_at``, exports as in Node.js or runs its function there.
+
+    None where it does neither, or has a `module` or `require` of its own.
+    """
+    match = MODULE_EXPORTS.match(text, last_at) or MAIN_MODULE.match(text, last_at)
+    if match is None or OWN_MODULE.search(text):
+        return None
+    parts = match.groupdict()
+    if "block" in parts:
+        group = "call" if parts["block"] is None else "block"
+        start, end = match.span(group)
+        kept = text[:last_at] + _blank(text[last_at:start]) + text[start:end] + _blank(text[end:])
+    else:
+        kept = _as_statement(text, match, "export default" if is_module else "return")
+    return Repair(kept, [NO_NODE], range(len(text) + 1))
+
+
+def _as_statement(text: str, match: re.Match[str], keyword: str) -> str:
+    """Return a text with ``keyword`` in place of a match, and the ``name`` alone that the match exports, if any."""
+    start, end = match.span()
+    name = match.groupdict().get("name")
+    shown = keyword if name is None else f"{keyword} {name}"
+    return text[:start] + shown + _blank(text[start + len(shown) : end]) + text[end:]
+
+
+def without_exports(text: str, found: list[dict[str, Any]], last_at: int) -> Repair | None:
     """Return the body of a function without the ``export`` of its declarations and of what it exports by default.
 
-    ``found`` are the exports of the text, each with ``"line"`` and ``"column"``. None where one of them is another.
+    ``found`` are the exports of the text, each with ``"line"`` and ``"column"``; ``last_at`` is where its last
+    statement begins. None where one of them is another.
     """
     starts = {position: at for at, position in enumerate(_positions(text))}
     kept = text
     for use in found:
-        match = EXPORT.match(kept, starts.get((use["line"], use["column"]), len(text)))
+        at = starts.get((use["line"], use["column"]), len(text))
+        given = (EXPORT_LIST.match(kept, at) or EXPORT_DEFAULT.match(kept, at)) if at == last_at else None
+        if given is not None:
+            kept = _as_statement(kept, given, "return")
+            continue
+        match = EXPORT.match(kept, at)
         if match is None:
             return None
         first = "0," if match["anonymous"] is not None else ""  # a statement cannot begin with a function without name

@@ -99,9 +99,12 @@ const endDrained = () => {
 
 // A program that returns nothing may be one function, or call one as its last statement: what that gives is its result.
 const usesLast = () => (isModule() ? moduleGiven.ends : given.ends);
+// A module's result is what it assigned, also while its last statement was awaited.
+const moduleEnded = (value) => programReturned(G.__codemode_result__ === undefined ? value : G.__codemode_result__);
 const programEnded = (value) => {
   const ends = usesLast();
-  if (value !== undefined || ends === undefined || lastValue === undefined) return programReturned(value);
+  const givesResult = isModule() ? value !== undefined && ends === "call" : value !== undefined && typeof value !== "function";
+  if (givesResult || ends === undefined || lastValue === undefined) return programReturned(value);
   try {
     let last = lastValue.object.value;
     lastValue.object.value = undefined;
@@ -109,7 +112,7 @@ const programEnded = (value) => {
       if (last.length > 1) return programReturned(value);
       last = apply(last, undefined, last.length === 1 ? [G.tools] : []);
     }
-    then(new NativePromise((resolve) => resolve(last)), programReturned, programThrew);
+    then(new NativePromise((resolve) => resolve(last)), isModule() ? moduleEnded : programReturned, programThrew);
   } catch (error) {
     programThrew(error);
   }

@@ -1,0 +1,62 @@
+"""The result of programs that leave it to their last function, as modules of Node.js or with a result of their own."""
+
+from __future__ import annotations
+
+from module_servers import answer
+
+from codemode import create_code_mode_tool
+
+MAIN = "async function main() { const n = await tools.stock({ product: 'nut' }); return n; }"
+BODIES = (
+    f"{MAIN}\nmodule.exports = main;",
+    f"{MAIN}\nmodule.exports = {{ main }};",
+    f"{MAIN}\nif (require.main === module) {{\n  main();\n}}",
+    f"{MAIN}\nexport {{ main }};",
+    f"{MAIN}\nexport {{ main as default }};",
+    f"{MAIN}\nreturn main;",
+    f"{MAIN}\nconst result = await main();",
+    f"{MAIN}\nvoid main();",
+    f"'use strict';\n{MAIN}",
+    "export const main = async () => await tools.stock({ product: 'nut' });",
+    "export default await tools.stock({ product: 'nut' });",
+    "return async () => await tools.stock({ product: 'nut' });",
+    "async (_) => await tools.stock({ product: 'nut' })",
+    "!async function () { return await tools.stock({ product: 'nut' }); }();",
+)
+ASSIGNING = "async function main() { await 0; globalThis.__codemode_result__ = 7; return 8; }"
+MODULES = {
+    f"{ASSIGNING}\nmain();": 7,
+    f"{ASSIGNING}\nmain().catch(console.error);": 7,
+    f"globalThis.__codemode_result__ = null;\n{ASSIGNING}\nmain();": 7,
+    ASSIGNING: 7,
+    f"export default {ASSIGNING}": 7,
+    f"{ASSIGNING}\nmodule.exports = main;": 7,
+    "(async () => { await 0; globalThis.__codemode_result__ = 7; })();": 7,
+    "!async function () { return 7; }();": 7,
+    "export async function main() { return 7; }": 7,
+    "async function main() { return 7; }\nexport { main };": 7,
+    "globalThis.__codemode_result__ = null;\nexport default async () => 8;": None,
+    "globalThis.__codemode_result__ = 7;\nexport default async () => 8;": 7,
+}
+
+
+def stock(product: str) -> int:
+    return {"nut": 7}[product]
+
+
+def test_a_program_that_leaves_its_function_to_be_called_gives_its_value():
+    tool = create_code_mode_tool([stock])
+    for js in BODIES:
+        assert tool.execute_sync({"js": js}) == 7, js
+
+
+def test_what_a_module_assigns_in_its_last_call_is_its_result():
+    for code, result in MODULES.items():
+        assert answer(code)["result"] == result, code
+
+
+def test_a_module_and_a_require_of_its_own_stay_with_a_program():
+    tool = create_code_mode_tool([stock])
+    js = "const module = {};\nmodule.exports = async () => 1;\nreturn typeof module.exports;"
+    assert tool.execute_sync({"js": js}) == "function"
+    assert tool.execute_sync({"js": "return [() => 1].length; // module.exports"}) == 1
