@@ -55,6 +55,8 @@ if TYPE_CHECKING:
         agent_run,
         joined_programs,
         read_end,
+        require_shown,
+        shown_digests,
         stored_pause,
         written_end,
     )
@@ -154,11 +156,13 @@ __all__ = [
     "refuse_too_many",
     "register_adapter",
     "require_guard",
+    "require_shown",
     "resolve_reference",
     "run_check",
     "same_json",
     "scope_binding",
     "scope_of",
+    "shown_digests",
     "stored_pause",
     "was_answered",
     "way_on",
@@ -202,8 +206,8 @@ _LATE = {
     "schemas.type_traits": "ReadAgain is_read_once read_again",
     "source.program_input": "PROGRAM_FIELDS with_program_field",
     "stores.agent_runs": (
-        "agent_run AgentRecords AgentRun joined_programs read_end ResumeWith stored_pause ToolForm ToolForms "
-        "written_end"
+        "agent_run AgentRecords AgentRun joined_programs read_end require_shown ResumeWith shown_digests stored_pause "
+        "ToolForm ToolForms written_end"
     ),
     "stores.answers": "edited_input",
     "stores.resumer": "continuation_of require_guard",

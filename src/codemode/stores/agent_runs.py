@@ -6,18 +6,27 @@ import asyncio
 import hashlib
 import inspect
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
-from typing import Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from ..continuations.guard import RENEW_SECONDS, Claim, ResumeGuard
+from ..continuations.keys import process_keys
+from ..continuations.signing import KeyRing
 from ..data.json_values import canonical_json, decode_json, encode_json
 from ..errors import CodeModeProtocolError
+from ..host.clock import now_ms
 from ..interrupts.agent_pauses import KEPT_BY
-from ..interrupts.interrupt import Interrupt
+from ..interrupts.interrupt import Interrupt, PendingRequest
+from .answers import shown
 from .interrupt_store import InterruptStore
-from .records import ALL_TENANTS, Record, StoredPause, Tenant
+from .records import ALL_TENANTS, Record, StoredPause, StoredRequest, Tenant
+
+if TYPE_CHECKING:
+    from ..options.parts import ContinuationOptions
+
+_SHOWN = "shown"
 
 # Knows no framework: a plugin says what goes on, and with what.
 
@@ -42,7 +51,11 @@ class ToolForms:
 
 
 class AgentRecords:
-    """The records of one agent in a store. ``kept_by`` is its framework, ``resume_with`` what a record goes on with."""
+    """The records of one agent in a store. ``kept_by`` is its framework, ``resume_with`` what a record goes on with.
+
+    With the keys of ``signed_with`` the payload of a record is signed, with what its requests show, so that changes in
+    the database are found before anything runs. Without, the plugin compares requests with what the framework keeps.
+    """
 
     def __init__(
         self,
@@ -53,8 +66,10 @@ class AgentRecords:
         app: str,
         labels: Mapping[str, str] | None,
         resume_with: ResumeWith | None,
+        signed_with: ContinuationOptions | None = None,
     ) -> None:
         self.store = store
+        self._signed_with = signed_with
         self.app = app
         self._kept_by = kept_by
         self._tenant: Tenant = tenant
@@ -74,9 +89,13 @@ class AgentRecords:
         own: dict[str, Any] = {"tenant": tenant, "app": self.app, "labels": {**self._labels, **(labels or {})}}
         return await self.store.put(pause, tool=pause.tool, source=pause.source, payload=pause.payload, **own)
 
-    def payload(self, kept: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the payload of a record that keeps this."""
-        return {KEPT_BY: self._kept_by, **kept}
+    def payload(self, kept: Mapping[str, Any], requests: Iterable[PendingRequest], key: str) -> dict[str, Any]:
+        """Return the payload of a record that keeps this and asks these requests; ``key`` names the pause."""
+        payload = {KEPT_BY: self._kept_by, **kept}
+        if self._signed_with is None:
+            return payload
+        payload[_SHOWN] = shown_digests(requests)
+        return self._key_ring(self._signed_with).sign(payload, (self.app,), nonce=key, now_ms=now_ms(), max_age_ms=0)
 
     def kept(self, record: Record) -> dict[str, Any]:
         """Return what a record keeps. Raises `CodeModeProtocolError` for one that is not this agent's."""
@@ -86,7 +105,24 @@ class AgentRecords:
             raise CodeModeProtocolError(f"this record is none of {self._kept_by}", details=refused)
         if record.app != self.app or self._tenant not in (ALL_TENANTS, record.tenant):
             raise CodeModeProtocolError("this record is another app's, or another tenant's", details=refused)
+        self._require_unchanged(record, cast("dict[str, Any]", payload))
         return cast("dict[str, Any]", payload)
+
+    def _require_unchanged(self, record: Record, payload: Mapping[str, Any]) -> None:
+        """Raise `CodeModeProtocolError` where the database shows other requests than this agent's pause has."""
+        if self._signed_with is None:
+            return
+        try:
+            # Whether it is too late the store knows.
+            self._key_ring(self._signed_with).verify(payload, (self.app,), now_ms=None)
+        except CodeModeProtocolError as error:
+            details = {**error.details, "origin": "continuation", "not_resumable": True}
+            raise CodeModeProtocolError(f"the payload of the record: {error.message}", details=details) from None
+        require_shown(record.requests, payload[_SHOWN])
+
+    def _key_ring(self, options: ContinuationOptions) -> KeyRing:
+        keys = options.keys if options.keys is not None else process_keys()
+        return KeyRing(keys, purpose="agent record", binding=options.context_binding)
 
     async def still_waiting(self, record: Record) -> StoredPause:
         """Return the pause of a record that answers are missing of: nothing was run with those there are."""
@@ -100,6 +136,22 @@ class AgentRecords:
         """Return what a record goes on with."""
         settings: Any = {} if self._resume_with is None else self._resume_with(record)
         return dict(await settings if inspect.isawaitable(settings) else settings)
+
+
+def shown_digests(requests: Iterable[StoredRequest | PendingRequest]) -> dict[str, str]:
+    """Return the digests of what people are shown, by request id."""
+    return {one.interrupt_id: shown(one) for one in requests}
+
+
+def require_shown(requests: Iterable[StoredRequest], asked: Mapping[str, str]) -> None:
+    """Raise `CodeModeProtocolError` unless the requests show what is asked: digests by request id."""
+    found = shown_digests(requests)
+    for interrupt_id, digest in asked.items():
+        if found.get(interrupt_id) != digest:
+            raise CodeModeProtocolError(
+                f"the request {interrupt_id!r} was changed in the database: it does not show what the agent asks",
+                details={"origin": "continuation", "not_resumable": True},
+            )
 
 
 def stored_pause(pause: Interrupt, **more: Any) -> StoredPause:

@@ -8,7 +8,7 @@ import json
 import logging
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
@@ -34,6 +34,8 @@ from codemode.plugins import (
     joined_programs,
     read_end,
     require_guard,
+    require_shown,
+    shown_digests,
     stored_pause,
     written_end,
 )
@@ -135,7 +137,7 @@ class StoredPauses:
         async with agent_run(*claim, is_kept_elsewhere=True) as run:
             if run.known is not None:
                 return read_end(run.known)
-            reached = await self._gone_on(run, values, config, settings)
+            reached = await self._gone_on(run, record, parts, values, config, settings)
             if reached.interrupts:
                 end: Any = self._pause(kept["thread_id"], kept[NAMESPACE], reached, record.version + 1)
             else:
@@ -144,7 +146,15 @@ class StoredPauses:
 
     resume.takes_record = True  # pyright: ignore[reportFunctionMemberAccess] - for a `Resumer`
 
-    async def _gone_on(self, run: AgentRun, values: dict[str, Any], config: Any, settings: dict[str, Any]) -> Any:
+    async def _gone_on(
+        self,
+        run: AgentRun,
+        record: Record,
+        parts: Mapping[str, Part],
+        values: dict[str, Any],
+        config: Any,
+        settings: dict[str, Any],
+    ) -> Any:
         """Resume the thread, unless somebody else has, and return what state it is in then."""
         from langgraph.types import Command
 
@@ -156,8 +166,9 @@ class StoredPauses:
                 "somebody else has gone on with this thread: it does not ask this any more",
                 details={"origin": "continuation", "superseded": True},
             )
-        await run.hands_over()
         left = {name: value for name, value in values.items() if name in waiting}
+        _require_unchanged(record, parts, [one for one in before.interrupts if one.id in left])
+        await run.hands_over()
         # Nothing was answered before and yet asked again: a host died over the rest of the run.
         given = Command(resume=left) if left else None
         if given is None and (before.interrupts or not before.next):
@@ -219,7 +230,9 @@ class StoredPauses:
                 "parts": {name: part.kept for name, part in asked.parts.items()},
                 "key": key,
                 "expiresAtMs": expires_at_ms,
-            }
+            },
+            asked.requests,
+            key,
         )
         calls = _calls_of(state.values)
         programs = [one["args"][name] for one in calls for name in _PROGRAMS if isinstance(one["args"].get(name), str)]
@@ -266,6 +279,17 @@ def _require_guard(graph: Any, store: InterruptStore) -> None:
         continuation = continuation_of(one.core) if isinstance(one, OuterTool) else None
         if continuation is not None and continuation.journal is None:  # a journal tells it of what was made
             require_guard(store, one.core, f"the options of {one.name}")
+
+
+def _require_unchanged(record: Record, parts: Mapping[str, Part], interrupts: Sequence[Any]) -> None:
+    """Raise `CodeModeProtocolError` where a record shows something else than the interrupts of its thread ask."""
+    asked = asked_by(interrupts)
+    require_shown(record.requests, shown_digests(asked.requests))
+    if any(parts.get(request_id) != part for request_id, part in asked.parts.items()):
+        raise CodeModeProtocolError(
+            "the record was changed in the database: it answers other interrupts than the thread has",
+            details={"origin": "continuation", "not_resumable": True},
+        )
 
 
 def _all_of_it(values: Any) -> Any:

@@ -82,8 +82,9 @@ class StoredPauses(Generic[AgentDepsT, OutputDataT]):
     ) -> None:
         more: dict[str, Any] = {"app": app, "labels": labels, "resume_with": resume_with}
         self._agent = agent
-        self._records = AgentRecords(store, kept_by=_KEPT_BY, tenant=tenant, **more)
         self._face = _face_of(agent)
+        signed_with = self._face.settings.continuation
+        self._records = AgentRecords(store, kept_by=_KEPT_BY, tenant=tenant, signed_with=signed_with, **more)
         self._on_end = on_end
         require_guard(store, self, "the options of the agent's capability")
 
@@ -177,7 +178,9 @@ class StoredPauses(Generic[AgentDepsT, OutputDataT]):
                 "calls": dict(asked.calls),
                 "key": asked.key,
                 "expiresAtMs": expires_at_ms,
-            }
+            },
+            asked.requests,
+            asked.key,
         )
         names = {one.tool_name for one in asked.requests}
         forms = ToolForms(asked.outer.tool_name, {name: form_of(tools[name]) for name in sorted(names & tools.keys())})
