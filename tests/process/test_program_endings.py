@@ -18,7 +18,7 @@ BODIES = (
     f"{MAIN}\nvoid main();",
     f"'use strict';\n{MAIN}",
     "export const main = async () => await tools.stock({ product: 'nut' });",
-    "export default await tools.stock({ product: 'nut' });",
+    "const n = await tools.stock({ product: 'nut' });\nexport default n;",
     "return async () => await tools.stock({ product: 'nut' });",
     "async (_) => await tools.stock({ product: 'nut' })",
     "!async function () { return await tools.stock({ product: 'nut' }); }();",

@@ -33,7 +33,7 @@ from ..errors import (
     guest_view,
 )
 from ..protocol.left_calls import detached_text
-from ..source.other_languages import language_hint
+from ..source.other_languages import failed_language_hint
 from ..trace.visible_text import clipped, visible
 from .call_descriptions import describe_calls, has_done
 from .printed import printed, unreturned_call
@@ -226,7 +226,10 @@ def _is_after_pause(error: BaseException) -> bool:
 def _hint(error: BaseException, js: str) -> str:
     if isinstance(error, CodeModeDetachedBridgeRequestError) and (call := unreturned_call(js)) is not None:
         return f"Hint: The program ended before the function that it calls last: write {call} instead."
-    if isinstance(error, CodeModeSyntaxError) and (other := language_hint(js)) is not None:
+    name = error.details.get("name") if isinstance(error, CodeModeError) else None
+    is_syntax = isinstance(error, CodeModeSyntaxError)
+    is_runtime = type(error) is CodeModeError and not getattr(error, "calls", ())
+    if (is_syntax or is_runtime) and (other := failed_language_hint("SyntaxError" if is_syntax else str(name), js)):
         return f"Hint: {other}"
     hint = next((hint for kind, hint in _HINTS.items() if isinstance(error, kind)), "Try a simpler program.")
     hint = (_closer_hint(error) if isinstance(error, CodeModeError) else "") or hint

@@ -26,6 +26,7 @@ ABSENT = {
     **dict.fromkeys(("navigator", "crypto", "Blob"), _NO_OTHER_HOST),
     **dict.fromkeys(("Intl", "Temporal"), _NO_LOCALES),
     "performance": "use Date.now()",
+    **dict.fromkeys(("print", "alert"), "write console.log(value)"),
     "structuredClone": "copy with JSON.parse(JSON.stringify(value))",
 }
 """What to use in place of names of other hosts."""

@@ -1,4 +1,4 @@
-"""Recognise a text that is no JavaScript: Python, a shell command, JSON, prose. Pure."""
+"""Recognise a text that is no JavaScript: Python, a shell command, SQL, JSON, prose. Pure."""
 
 from __future__ import annotations
 
@@ -10,18 +10,32 @@ _PYTHON = re.compile(
     r"^[ \t]*(?:"
     r"(?:async )?def \w+\([^{}\n]*\)[^{}\n]*:|(?:class|for|while|with|if|elif|except) [^{}\n]*:|(?:else|try|finally):"
     r"|(?:import [\w.]+(?:[ \t]+as \w+)?|from [\w.]+ import [\w, *]+)"
-    r"|print\(f[\"'].*"
+    r"|print\(f[\"'].*|[\w.]+ = (?:f[\"'].*|lambda\b[^:\n]*:.*|[^\n{}?]+ if [^\n{}]+ else [^\n{}]+)"
+    r"|\"{3}.*"
     r")[ \t]*(?:#.*)?$",
     re.MULTILINE,
 )
-_KEYWORD_ARGUMENT = re.compile(r"\bawait\s+[\w.]+\(\s*\w+\s*=[^=>]")
+_PRINT = re.compile(r"^print\([^\n;]*\)[ \t]*$", re.MULTILINE)
+_KEYWORD_ARGUMENT = re.compile(r"\bawait\s+[\w.]+\(\s*(?:[\"'][^\"'\n]*[\"']\s*,\s*)?\w+\s*=[^=>]")
 _SHELL = re.compile(
-    r"(?:\$\s+|sudo\s+|#!/)?(?:ls|cd|cat|pwd|echo|grep|find|git|npm|npx|yarn|pnpm|pip|pip3|python3?|node|curl|wget|"
+    r"(?:\$\s+|sudo\s+)?(?:#!/\S*(?:bin/|env )|for \w+ in [^\n;]*; *do\b|if \[|"
+    r"ls|cd|cat|pwd|echo|grep|find|git|npm|npx|yarn|pnpm|pip|pip3|python3?|node|curl|wget|"
     r"mkdir|rm|cp|mv|touch|chmod|chown|bash|sh|zsh|sed|awk|head|tail|docker|kubectl|make|cargo|go|apt|apt-get|brew|"
-    r"ps|kill|which|env|export|source|tar|ssh|scp|jq|xargs|uname|whoami|df|du)(?:\s|$|[|;&])"
+    r"ps|kill|which|env|source|tar|ssh|scp|jq|xargs|uname|whoami|df|du)(?=\s|$|[|;&]|(?<=/))(?!\s*=[^=])"
+    r"|export \w+=\S"
 )
-_PROSE = re.compile(r"\s*[A-Z][\w',\u2019-]*(?:[ \n]+[\w'\u2019,:()-]+){3,}[.!?:\u2026]?")
+_SQL = re.compile(r"(?:SELECT\s.+\sFROM|INSERT\s+INTO|UPDATE\s+\w+\s+SET|DELETE\s+FROM)\s", re.IGNORECASE | re.DOTALL)
+_PROSE = re.compile(r"\s*[^\W\d_][\w',\u2019-]*(?:[ \n]+[\w'\u2019,:()-]+){3,}[.!?:\u2026]?")
 _CODE = re.compile(r"[;={}\[\]]|=>|\breturn\b|\bawait\b|\bconst\b")
+_KEYWORDS = re.compile(r"\b(?:const|let|var|function|await|return)\b|=>")
+_IDEOGRAPH = re.compile("[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]")
+_FENCE = re.compile(r"^[ \t]*(?:`{3,}|~{3,})[ \t]*(\w+)", re.MULTILINE)
+_FENCED = {
+    **dict.fromkeys(("python", "py", "python3"), "Python"),
+    **dict.fromkeys(("bash", "sh", "shell", "zsh", "console"), "a shell command"),
+    "sql": "SQL",
+    "json": "JSON",
+}
 
 
 def looks_like_shell(text: str) -> bool:
@@ -34,11 +48,18 @@ def language_of(text: str) -> str | None:
     looked_at = text.strip()[:_MAX_LOOKED_AT]
     if looked_at[:1] in "{[" and _is_json(text):
         return "JSON"
+    fences = [_FENCED.get(info.lower()) for info in _FENCE.findall(looked_at)]
+    if fences and fences[-1] is not None:
+        return fences[-1]
     if looks_like_shell(looked_at):
         return "a shell command"
-    if _PYTHON.search(looked_at) or _KEYWORD_ARGUMENT.search(looked_at):
+    if looked_at.startswith("# ") or _PYTHON.search(looked_at) or _KEYWORD_ARGUMENT.search(looked_at):
         return "Python"
-    if _PROSE.match(looked_at) and not _CODE.search(looked_at):
+    if _PRINT.search(looked_at) and not _KEYWORDS.search(looked_at):
+        return "Python"
+    if _SQL.match(looked_at) and not _KEYWORDS.search(looked_at):
+        return "SQL"
+    if (_PROSE.match(looked_at) or _IDEOGRAPH.search(looked_at)) and not _CODE.search(looked_at):
         return "prose"
     return None
 
@@ -49,6 +70,11 @@ def language_hint(text: str) -> str | None:
     if language is None:
         return None
     return f"This is {language}, and a program is JavaScript. Write it as JavaScript and send the whole program."
+
+
+def failed_language_hint(name: str, text: str) -> str | None:
+    """Return the same for a text that ended with an error of this name; `ls -la` is a program of undefined names."""
+    return language_hint(text) if name in ("SyntaxError", "ReferenceError") else None
 
 
 def _is_json(text: str) -> bool:

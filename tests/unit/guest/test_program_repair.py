@@ -54,7 +54,7 @@ def test_what_looks_like_a_fence_or_an_escape_in_a_program_is_its_own():
         ("```js return 1 ```", "return 1"),
         ("```bash\nls\n```\n```ts\nreturn 1\n```", "return 1"),
         ("```js\nreturn 1\n```\n```js\nreturn 2", "return 1"),
-        ("```python\nprint(1)\n```", None),
+        ("```python\nprint(1)\n```", "print(1)"),
         ("return 1 +;", None),
         ("return &lt;;", None),
         ('{"js": 1}', None),

@@ -19,7 +19,27 @@ OTHERS = {
     "JSON": ['{"product": "nut"}', '[{"tool": "stock"}]', '\n{\n  "a": 1\n}\n'],
     "prose": ["I will look up the stock of all products first.", "Here is what I found so far: nothing at all"],
 }
+MORE = {
+    "Python": [
+        "# get it\nn = await tools.stock({})\nreturn n",
+        "x = 5\ny = 1 if x > 3 else 0",
+        'n = 3\nx = f"{n} pieces"',
+        "f = lambda x: x + 1\nprint(f(2))",
+        '"""Get it."""\nn = stock(product="nut")\nprint(n)',
+        "return await callTool('stock', product='nut')",
+        "Here:\n```python\nprint(1)\n```",
+    ],
+    "a shell command": ["#!/bin/bash\necho hi", "for f in *.txt; do echo $f; done", "```bash\nls -la\n```"],
+    "SQL": ["SELECT * FROM orders WHERE customer = 'ann';"],
+    "prose": ["please get the stock of all products", "\u8bf7\u67e5\u8be2\u87ba\u6bcd\u7684\u5e93\u5b58\u3002"],
+}
 JAVASCRIPT = [
+    "source = await tools.read({ path }",
+    "node = { a: 1 ",
+    "export const a = 1 +",
+    "const q = 'SELECT * FROM x'; return q +",
+    "const t = `\n# a\nprint(1)\n`; return t +",
+    "x = a ? 'if b else c' : (",
     "return 1 +;",
     "const x = ;",
     "class A { #count = 0; get( }",
@@ -36,7 +56,7 @@ JAVASCRIPT = [
 
 
 def test_each_language_is_named():
-    for language, texts in OTHERS.items():
+    for language, texts in [*OTHERS.items(), *MORE.items()]:
         for text in texts:
             assert language_of(text) == language, text
             assert language in (language_hint(text) or ""), text

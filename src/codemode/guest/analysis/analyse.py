@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     Analyser = Callable[..., dict[str, Any]]
 
 MAX_PROBLEMS = 64
+JSON = "this is JSON, and no program"
 PLACED = ("calls", "free", "modules", "loops", "named_calls", "reads")
 PARTS = (
     "clauses",
@@ -102,6 +103,10 @@ def load(site_paths: list[str], clock: Callable[[], float] | None = None) -> Ana
         return read_places.corrected(line, text, within(deadline_ms), rows)
 
     def analyse(text: str, deadline_ms: int, face: int = PLAIN, is_rehearsal: bool = False) -> dict[str, Any]:
+        if parts["program_repair"].is_json(text):
+            data = text.encode()
+            at = len(data) - len(data.lstrip())
+            return {"problems": parts["places"].placed(data, [{"message": JSON, "at": at}])}
         in_time = within(deadline_ms)
         if face == MODULE:
             return modules.analyse(text, in_time, is_rehearsal=is_rehearsal)

@@ -56,7 +56,7 @@ EXPORT = re.compile(
     r"|(?=(?:async|function|class|const|let|var)\b|[A-Za-z_$][\w$]*[ \t]*(?:;|$)|\())",
     re.MULTILINE,
 )
-EXPORT_DEFAULT = re.compile(r"export[ \t]+default(?=\s)(?![ \t]*(?:async[ \t]+function|function|class)\b)")
+EXPORT_DEFAULT = re.compile(r"export[ \t]+default(?=[ \t]+[A-Za-z_$][\w$]*[ \t]*(?:;|$))", re.MULTILINE)
 EXPORT_LIST = re.compile(r"export[ \t]*\{\s*(?P<name>[\w$]+)(?:[ \t]+as[ \t]+default)?\s*,?\s*\}(?!\s*from\b)")
 MODULE_EXPORTS = re.compile(r"module\.exports[ \t]*=(?!=)(?:\s*\{\s*(?P<name>[\w$]+)\s*,?\s*\})?")
 MAIN_MODULE = re.compile(
@@ -120,6 +120,18 @@ def may_need_repair(text: str) -> bool:
         or INVISIBLE.search(text) is not None
         or _language_line(text) is not None
     )
+
+
+def is_json(text: str) -> bool:
+    """Whether a text is an object or an array of JSON, with a text in it: to the parser it may be a program."""
+    begins = text.lstrip()[:1]
+    if begins == "" or begins not in "{[" or '"' not in text:
+        return False
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _language_line(text: str) -> re.Match[str] | None:
@@ -382,6 +394,7 @@ def _json_escape(match: re.Match[str]) -> str:
 def _out_of_fence(current: Text, *, is_program: bool, in_comment: Callable[[str, int], bool]) -> Text | None:
     """The last complete fenced block of a program's language; what is around it is blanked, so that lines stay."""
     text = current.text
+    is_program = is_program and not text.lstrip().startswith("```")  # to the parser, a template behind a template
     if (one_line := ONE_LINE.match(text)) is not None:
         return _only(current, one_line.start("code"), one_line.end("code"))
     found = list(_blocks(text, is_program=is_program, in_comment=in_comment))
@@ -390,6 +403,8 @@ def _out_of_fence(current: Text, *, is_program: bool, in_comment: Callable[[str,
     fitting = [block for block in found if block[2]] or [
         block for block in found if _out_of_json(current.slice(*block[:2])) is not None
     ]
+    if not fitting:  # of another language: what is in it says what is wrong
+        fitting = found
     complete = [block for block in fitting if block[3]] or fitting
     return _only(current, *complete[-1][:2]) if complete else None
 
@@ -400,7 +415,6 @@ def _blocks(
     """Of each fenced block its start and end, whether its language may be a program's, and whether it is closed."""
     opened: re.Match[str] | None = None
     fences = list(FENCE.finditer(text))
-    is_program = is_program and not text.lstrip().startswith("```")  # to the parser, a template behind a template
     if not is_program and (first := FENCE_BEHIND_TEXT.search(text, 0, fences[0].end() if fences else len(text))):
         fences.insert(0, first)
     for match in fences:

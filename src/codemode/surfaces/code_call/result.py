@@ -25,12 +25,12 @@ from ...errors import (
 from ...run.call_descriptions import describe_calls, drop_last_failure
 from ...run.large_results import shown_value
 from ...run.no_result import no_result_text
-from ...source.other_languages import language_hint
+from ...source.other_languages import failed_language_hint
 from .profile import TOOL_ERROR_CODES
 
 if TYPE_CHECKING:
     from ...run.outcome import RunOutcome
-    from ...source.other_languages import language_hint
+    from ...source.other_languages import failed_language_hint
 from ...trace.trace import Trace
 
 WORKER_ENDED = "worker"
@@ -71,7 +71,8 @@ def told(outcome: RunOutcome, most: int | None, script: str = "") -> Any:
             del error, outcome  # the traceback holds this frame: nothing in it may hold the error
     if error is not None:
         result = failed(error)
-        if result["status"] == "syntax_error" and (hint := language_hint(script)) is not None:
+        name = str(result["error"].get("name"))
+        if not getattr(error, "calls", ()) and (hint := failed_language_hint(name, script)) is not None:
             result["error"]["hint"] = hint
     else:
         result = CodeCallResult(status="ok", result=shown_value(outcome.value, most, outcome.result_bytes))

@@ -166,7 +166,7 @@ def _uncaught(error: CodeModeError, policy: ExecutionPolicy) -> Diagnostic:
         "error",
         IMPORT_FAILURE if is_import else _UNCAUGHT,
         f"{name}: {message}" if name else message,
-        hint=string_or_empty(fields.get("hint")) or thrown_hint(name, message),
+        hint=string_or_empty(fields.get("hint")) or string_or_empty(details.get("hint")) or thrown_hint(name, message),
         path=string_or_empty(fields.get("path")) or where,
         error_class=error_class,
     )

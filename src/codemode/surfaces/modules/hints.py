@@ -6,7 +6,7 @@ import re
 
 from ...data.narrowing import list_or_empty, mapping_or_empty
 from ...errors import CodeModeError, CodeModeSyntaxError
-from ...source.other_languages import language_hint
+from ...source.other_languages import failed_language_hint
 
 _MISSING = re.compile(r"(?P<name>[\w$]{1,100}) is not defined\Z")
 _CORRECT = "Correct the program at this place and send it whole."
@@ -44,6 +44,7 @@ _ABSENT = {
     **dict.fromkeys(_OF_OTHER_HOSTS, "Do without it: this is no Node.js and no browser."),
     "structuredClone": "Copy with JSON.parse(JSON.stringify(value)).",
     "performance": "Use Date.now().",
+    **dict.fromkeys(("print", "alert"), "Write console.log(value)."),
     "eval": _WRITE_OUT,
     **dict.fromkeys(("require", "tools", "callTool"), _IMPORT),
     "setInterval": "Use setTimeout in a loop.",
@@ -63,10 +64,17 @@ def syntax_hint(message: str) -> str:
 
 
 def say_other_language(error: CodeModeError | None, code: str) -> None:
-    """Let a syntax error say what to do about a text in another language."""
-    if isinstance(error, CodeModeSyntaxError) and (hint := language_hint(code)) is not None:
+    """Let an error before any call say what to do about a text in another language."""
+    if error is None or getattr(error, "calls", ()):
+        return
+    is_syntax = isinstance(error, CodeModeSyntaxError)
+    hint = failed_language_hint("SyntaxError" if is_syntax else str(error.details.get("name")), code)
+    if hint is None:
+        return
+    error.details["hint"] = hint
+    if is_syntax:
         problems = list_or_empty(error.details.get("problems"))
-        error.details["problems"] = [{"hint": hint, **mapping_or_empty(one)} for one in problems]
+        error.details["problems"] = [{**mapping_or_empty(one), "hint": hint} for one in problems]
 
 
 def thrown_hint(name: str, message: str) -> str:
