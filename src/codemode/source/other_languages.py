@@ -26,7 +26,7 @@ _SHELL = re.compile(
 )
 _SQL = re.compile(r"(?:SELECT\s.+\sFROM|INSERT\s+INTO|UPDATE\s+\w+\s+SET|DELETE\s+FROM)\s", re.IGNORECASE | re.DOTALL)
 _PROSE = re.compile(r"\s*[^\W\d_][\w',\u2019-]*(?:[ \n]+[\w'\u2019,:()-]+){3,}[.!?:\u2026]?")
-_CODE = re.compile(r"[;={}\[\]]|=>|\breturn\b|\bawait\b|\bconst\b")
+_CODE = re.compile(r"[;={}\[\]]|\w\(|\breturn\b|\bawait\b|\bconst\b")
 _KEYWORDS = re.compile(r"\b(?:const|let|var|function|await|return)\b|=>")
 _IDEOGRAPH = re.compile("[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]")
 _FENCE = re.compile(r"^[ \t]*(?:`{3,}|~{3,})[ \t]*(\w+)", re.MULTILINE)
