@@ -71,7 +71,6 @@ def recorded_answers(request: httpx.Request, examples: Mapping[str, Any]) -> htt
 
 async def main() -> None:
     """Run the program, and print what it is asked about, what it sends and what it returns."""
-
     spec = await load_spec(DOCUMENT)
 
     def answer(request: httpx.Request) -> httpx.Response:
