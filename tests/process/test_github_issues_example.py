@@ -11,6 +11,4 @@ def test_the_issues_of_github():
     done = subprocess.run([sys.executable, "-W", "error", str(EXAMPLE)], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-    assert (
-        '{"labelled": [2, 4], "refused": [{"number": 3, "status": 403,' in done.stdout
-    )
+    assert '{"labelled": [2, 4], "refused": [{"number": 3, "status": 403,' in done.stdout
