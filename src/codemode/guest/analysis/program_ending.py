@@ -132,7 +132,9 @@ def _of_returned(expression: Node, functions: dict[bytes, Node], data: bytes) ->
     if target is None or target.type not in (*FUNCTIONS, "function_declaration") or not _needs_nothing(target, data):
         return None
     return Ending(
-        CALL, "called the function that the program returns", last=(expression.start_byte, expression.end_byte)
+        CALL,
+        "the program returns a function, which is called where that is no value",
+        last=(expression.start_byte, expression.end_byte),
     )
 
 

@@ -103,7 +103,8 @@ const usesLast = () => (isModule() ? moduleGiven.ends : given.ends);
 const moduleEnded = (value) => programReturned(G.__codemode_result__ === undefined ? value : G.__codemode_result__);
 const programEnded = (value) => {
   const ends = usesLast();
-  const givesResult = isModule() ? value !== undefined && ends === "call" : value !== undefined && typeof value !== "function";
+  const isUnsaid = value === undefined || (typeof value === "function" && !saysInText);
+  const givesResult = isModule() ? value !== undefined && ends === "call" : !isUnsaid;
   if (givesResult || ends === undefined || lastValue === undefined) return programReturned(value);
   try {
     let last = lastValue.object.value;
