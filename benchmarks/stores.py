@@ -23,6 +23,7 @@ from typing import Any
 
 from codemode import (
     ALL_TENANTS,
+    CallContext,
     CodeModeTool,
     PostgresInterruptStore,
     Resumer,
@@ -118,7 +119,7 @@ class Journaled:
     def __init__(self, name: str, store: Any, program: Program, pool: WorkerPool) -> None:
         self.name = name
         self._program = program
-        without: dict[str, Any] = {"keys": _KEY, "context_binding": "bench"}
+        without: dict[str, Any] = {"keys": _KEY, "conversation_id": "bench"}
         kept = {**without, "journal": store.journal(tenant="bench", app="bench")}
         self._tools = [
             create_code_mode_tool(
@@ -135,7 +136,8 @@ class Journaled:
                 await asyncio.sleep(0.005)  # a spare worker is ready
                 begun = time.perf_counter()
                 given = await self._tools[which].execute(
-                    {"js": self._program.js}, tool_call_id=f"{self.name}-{self._program.name}-{which}-{at}"
+                    {"js": self._program.js},
+                    call=CallContext(tool_call_id=f"{self.name}-{self._program.name}-{which}-{at}"),
                 )
                 self._taken[which].append((time.perf_counter() - begun) * 1000)
                 assert given == self._program.expected, given

@@ -22,6 +22,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from codemode import CallContext
+
 try:
     from dbos import DBOS, SetWorkflowID
 
@@ -100,13 +102,15 @@ def plain(result: Any) -> dict[str, Any]:
 @DBOS.step()
 async def run(js: str) -> dict[str, Any]:
     """Run a program: one step, however many calls it makes."""
-    return plain(await code_mode.execute({"js": js}, tool_call_id="run", context_binding=DBOS.workflow_id))
+    call = CallContext(tool_call_id="run", conversation_id=DBOS.workflow_id)
+    return plain(await code_mode.execute(js, call))
 
 
 @DBOS.step()
 async def go_on(paused: Mapping[str, Any], answers: Mapping[str, Any]) -> dict[str, Any]:
     """Go on with a program that paused."""
-    return plain(await code_mode.resume(paused, resolutions=answers, context_binding=DBOS.workflow_id))
+    call = CallContext(conversation_id=DBOS.workflow_id)
+    return plain(await code_mode.resume(paused, call=call, resolutions=answers))
 
 
 @DBOS.workflow()

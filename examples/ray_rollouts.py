@@ -25,6 +25,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from codemode import CallContext
+
 try:
     import ray
     import ray.data
@@ -115,7 +117,7 @@ class Rollouts:
             self._store = PostgresInterruptStore(dsn, max_connections=CONNECTIONS)
         continuation = {
             "keys": "32 random bytes, the same in every process",
-            "context_binding": Path(folder).name,  # this run of all rollouts; a new one begins anew
+            "conversation_id": Path(folder).name,  # this run of all rollouts; a new one begins anew
             "guard": self._store.guard,
             # How long after the last sign of life of a process another one goes on with what it had.
             "journal": self._store.journal(tenant="research", app="rollouts", lease_ms=5000),
@@ -143,7 +145,8 @@ class Rollouts:
 
     async def _result(self, row: dict[str, Any], told: dict[str, Any]) -> Any:
         # In every attempt, also of Ray, the episode is the name of the call.
-        result = await self._code_mode.execute({"js": row["js"]}, tool_call_id=f"episode {row['episode']}")
+        call = CallContext(tool_call_id=f"episode {row['episode']}")
+        result = await self._code_mode.execute(row["js"], call)
         while isinstance(result, Interrupt):
             told["asked"] += len(result.requests)
             result = await self._code_mode.resume(result, resolutions=self._answers(result))

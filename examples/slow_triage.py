@@ -19,6 +19,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from codemode import CallContext
+
 try:
     from codemode import ExecWaitTools, SqliteInterruptStore, create_exec_wait_tools, tool
 except ImportError as error:
@@ -37,7 +39,7 @@ text(`${refunds.length} of ${tickets.length} tickets had a refund`);
 return refunds;
 """
 OVERCHARGED = {"T-1": 0, "T-2": 4200, "T-3": 0}
-SCOPE = "the conversation with ada"
+CONVERSATION = "the conversation with ada"
 TENANT, APP = "acme", "desk"
 SETTINGS = {
     "continuation": {
@@ -98,7 +100,8 @@ async def asked_and_decided(store: SqliteInterruptStore, path: Path, run_id: str
 
 async def as_a_model(pair: ExecWaitTools, store: SqliteInterruptStore, path: Path) -> Mapping[str, Any]:
     """Call exec once, and wait as often as it takes, as a model would."""
-    result: Any = await pair.exec.execute({"code": PROGRAM}, scope=SCOPE, tool_call_id="call_1")
+    call = CallContext(conversation_id=CONVERSATION, tool_call_id="call_1")
+    result: Any = await pair.exec.execute({"code": PROGRAM}, call)
     turn = 1
     while True:
         told = {key: value for key, value in result.items() if key not in ("telemetry", "runId")}
@@ -106,11 +109,12 @@ async def as_a_model(pair: ExecWaitTools, store: SqliteInterruptStore, path: Pat
         if result["status"] != "waiting":
             return result
         if any(one["status"] == "approval" for one in result.get("pendingToolCalls", ())):
-            kept = sum(one.warm for one in pair.runs(SCOPE))
+            kept = sum(one.warm for one in pair.runs(CONVERSATION))
             say(f"\nuntil somebody decides there is nothing to do; workers that are kept: {kept}\n")
             await asked_and_decided(store, path, result["runId"])
         turn += 1
-        result = await pair.wait.execute({"runId": result["runId"]}, scope=SCOPE, tool_call_id=f"call_{turn}")
+        call = CallContext(conversation_id=CONVERSATION, tool_call_id=f"call_{turn}")
+        result = await pair.wait.execute({"runId": result["runId"]}, call)
 
 
 async def main(path: Path) -> None:

@@ -15,6 +15,8 @@ import os
 import sqlite3
 import sys
 
+from codemode import CallContext
+
 try:
     from pydantic import BaseModel, Field
 
@@ -127,7 +129,7 @@ async def main() -> None:
     say("=== The program that the model writes ===\n")
     say(PROGRAM)
     say("=== It runs ===\n")
-    result = await code_mode.execute({"js": PROGRAM}, tool_call_id="call-1")
+    result = await code_mode.execute({"js": PROGRAM}, call=CallContext(tool_call_id="call-1"))
     assert isinstance(result, Interrupt)
     stored = json.dumps(result.to_dict())
     say(f"\n=== It pauses once, with {len(result.requests)} requests: {len(stored)} bytes of JSON ===\n")

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 from codemode import (
+    CallContext,
     CodeCallToolset,
     CodeModeError,
     CodeModeTool,
@@ -141,7 +142,7 @@ class Ways:
         result: Any = None
         call_id = f"call_{len(transcript.turns)}"
         try:
-            result = await code_mode.execute({"js": js}, tool_call_id=call_id)
+            result = await code_mode.execute({"js": js}, call=CallContext(tool_call_id=call_id))
         except CodeModeError as error:
             text = failure_text(error, js)
         else:

@@ -12,6 +12,7 @@ from tinyloop import Asks, Call, Context, Failure
 
 import codemode
 from codemode import (
+    CallContext,
     CodeModeError,
     CodeModeOptions,
     CodeModeProtocolError,
@@ -104,14 +105,14 @@ class _CodeMode(tinyloop.Tool):
     # 5. Pauses: what the framework keeps is the interrupt, and what it is told goes on with that.
     async def _answer(self, core: codemode.CodeModeTool, arguments: Mapping[str, Any], context: Context) -> Any:
         if context.kept is None:
-            return await core.execute(arguments, tool_call_id=context.call_id, context=context)
+            return await core.execute(arguments, CallContext(tool_call_id=context.call_id, context=context))
         interrupt = Interrupt.from_dict(context.kept)
         answers = {
             one.interrupt_id: _resolution(context.decisions[one.interrupt_id])
             for one in interrupt.requests
             if one.interrupt_id in context.decisions
         }
-        return await core.resume(interrupt, resolutions=answers, context=context)
+        return await core.resume(interrupt, call=CallContext(context=context), resolutions=answers)
 
 
 def _waiting(interrupt: Interrupt) -> list[Call]:

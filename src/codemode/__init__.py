@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         PoolOptions,
         Telemetry,
     )
+    from .run.call_context import CallContext
     from .run.failure_text import failure_text
     from .run.genuine import is_approval_interrupt, is_interrupt
     from .run.inspecting import CallView, PauseView, inspect_interrupt
@@ -136,6 +137,7 @@ __all__ = [
     "ApprovalPolicy",
     "AuditLine",
     "BadLine",
+    "CallContext",
     "CallView",
     "CatalogEvent",
     "Change",
@@ -289,6 +291,7 @@ _LATE = {
     "surfaces.code_call.options": "CodeCallOptions",
     "surfaces.code_call.result": "CodeCallResult",
     "surfaces.code_call.toolset": "CodeCallToolset create_code_call_tools",
+    "run.call_context": "CallContext",
     "run.failure_text": "failure_text",
     "surfaces.code_mode.messages": (
         "get_approval_response get_interrupt replace_interrupt_result to_approval_messages unwrap_result"

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from .options.checked_fields import WrongTypeError, not_negative
     from .options.parts import Listing
     from .protocol.ledger import UNKNOWN_OUTCOME_KIND, outer_id_of
-    from .run.genuine import scope_binding
     from .run.resume import OpenedContinuation, end_continuation, open_continuation
     from .run.state_places import LatePlace, TextPlace
     from .schemas.compiled import (
@@ -160,7 +159,6 @@ __all__ = [
     "resolve_reference",
     "run_check",
     "same_json",
-    "scope_binding",
     "scope_of",
     "shown_digests",
     "stored_pause",
@@ -194,7 +192,6 @@ _LATE = {
     "options.checked_fields": "WrongTypeError not_negative",
     "options.parts": "Listing",
     "protocol.ledger": "UNKNOWN_OUTCOME_KIND outer_id_of",
-    "run.genuine": "scope_binding",
     "run.resume": "OpenedContinuation end_continuation open_continuation",
     "run.state_places": "LatePlace TextPlace",
     "schemas.compiled": (

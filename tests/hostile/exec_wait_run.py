@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
-from codemode import CodeModeError, ExecWaitTools, WorkerPool, create_exec_wait_tools
+from codemode import CallContext, CodeModeError, ExecWaitTools, WorkerPool, create_exec_wait_tools
 
 from .hostile_program import HostileProgram
 from .hostile_run import AT_ONCE, CANARY, HOST_SECRET, Outcome, make_tools
@@ -99,12 +99,14 @@ async def run_program(program: HostileProgram, pool: WorkerPool, way: Way, *, ma
 
 async def _to_its_end(pair: ExecWaitTools, code: str) -> list[dict[str, Any]]:
     """Return the results of exec and of every wait after it, as long as something else is in flight than `never`."""
-    results: list[dict[str, Any]] = [await pair.exec.execute({"code": code}, scope=SCOPE)]
+    results: list[dict[str, Any]] = [await pair.exec.execute({"code": code}, call=CallContext(conversation_id=SCOPE))]
     while results[-1]["status"] == "waiting":
         pending = {one["tool"] for one in results[-1].get("pendingToolCalls", ())}
         if results[-1]["reason"] == "pending_tools" and pending == {NEVER}:
             break
-        results.append(await pair.wait.execute({"runId": results[-1]["runId"]}, scope=SCOPE))
+        results.append(
+            await pair.wait.execute({"runId": results[-1]["runId"]}, call=CallContext(conversation_id=SCOPE))
+        )
     return results
 
 

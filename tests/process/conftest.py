@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from calls import with_call
 from fetching import ask_at
 from http_server import HttpServer
 from kernel_driver import KernelDriver
@@ -28,7 +29,8 @@ from codemode.workers.zygote import Zygote
 
 def run_program(js: str, tools: Any = (), *, options: Any = None, **settings: Any) -> Any:
     """Run a program; keywords that are no setting of `run_code_mode` are limits."""
-    given = {key: settings.pop(key) for key in ("tool_call_id", "messages", "context", "pool") if key in settings}
+    given = with_call(settings)
+    settings = {key: given.pop(key) for key in list(given) if key not in ("call", "pool")}
     if settings:
         options = CodeModeOptions(**(options or {}), execution_policy=ExecutionPolicy(**settings))
     return within(run_code_mode(js, tools, options=options, **given))

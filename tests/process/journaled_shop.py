@@ -8,7 +8,7 @@ from pausing import OK, PAUSING, through_json
 from recovering import UNKNOWN
 from waiting import within
 
-from codemode import Interrupt, MemoryResumeGuard, Tool, continue_interrupt, run_code_mode
+from codemode import CallContext, Interrupt, MemoryResumeGuard, Tool, continue_interrupt, run_code_mode
 from codemode.continuations.journal import MemoryJournal
 
 JS = """
@@ -77,12 +77,12 @@ class Shop:
 
 
 def options(journal, guard=None, **more):
-    continuation = {"keys": "k", "context_binding": "thread", "journal": journal, "guard": guard, **more}
+    continuation = {"keys": "k", "conversation_id": "thread", "journal": journal, "guard": guard, **more}
     return {**PAUSING, "continuation": continuation}
 
 
 async def call(journal, tools, js=JS, **more):
-    return await run_code_mode(js, tools, options=options(journal, **more), tool_call_id="call_1")
+    return await run_code_mode(js, tools, options=options(journal, **more), call=CallContext(tool_call_id="call_1"))
 
 
 async def go_on(interrupt, answers, journal, tools, **more):

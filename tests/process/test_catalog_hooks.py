@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from calls import with_call
 from pausing import PAUSING
 from strict_surface import View
 from waiting import within
@@ -74,7 +75,7 @@ async def run(js: str, catalog: Hooked, options: Any = None, profile: Profile = 
     settings = CodeModeOptions.of(options)
     workers = await prepared(None, settings)
     load = load_execution()
-    return await load.Execution(profile, catalog, settings, load.OuterCall(**outer), workers).start(js)
+    return await load.Execution(profile, catalog, settings, load.OuterCall(**with_call(outer)), workers).start(js)
 
 
 async def go_on(interrupt: Any, catalog: Hooked, answer: Any, options: Any) -> Any:

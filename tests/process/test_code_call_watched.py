@@ -15,7 +15,7 @@ from opentelemetry.trace import StatusCode
 from pausing import OK, through_json
 from suite import each_row
 
-from codemode import CodeModeToolError, Tool, audit_log, create_code_call_tools
+from codemode import CallContext, CodeModeToolError, Tool, audit_log, create_code_call_tools
 from codemode.surfaces.code_call.names import meta_name
 
 SECRET = "canary-3141"
@@ -123,7 +123,7 @@ def test_one_audit_record_each_and_nothing_of_what_was_said():
 WRONG: dict[str, list[Any]] = {
     "search": [{}, {"query": 5}, {"query": SECRET, SECRET: 1}, SECRET, {"query": "x", "filter": {SECRET: []}}],
     "describe": [{}, {"tools": SECRET}, {"tools": ["echo"], SECRET: 1}, None],
-    "execute": [{}, {"script": 5}, {"script": SECRET, SECRET: 1}, SECRET, {"script": SECRET, "context": SECRET}],
+    "execute": [{}, {"script": 5}, {"script": SECRET, SECRET: 1}, [SECRET], {"script": SECRET, "context": SECRET}],
     "invoke": [{}, {"tool": 5}, {"tool": SECRET, SECRET: 1}, None, {"tool": "echo", "input": {"a": object()}}],
 }
 RECORDS = {
@@ -147,7 +147,7 @@ def test_a_wrong_input_has_its_record_and_its_span(meta: str, wrong: Any, names:
     options = {"settings": settings, "direct_calls": {"enabled": True}, "names": names, "notify": heard.append}
     tools = create_code_call_tools(TOOLS, options)
     with pytest.raises(CodeModeToolError) as caught:
-        tools.call_sync(f"codecall.{meta}", wrong, tool_call_id="call_7")
+        tools.call_sync(f"codecall.{meta}", wrong, call=CallContext(tool_call_id="call_7"))
     assert caught.value.details["problems"]
     assert [one["event"] for one in records] == RECORDS[meta]
     assert {one["outerToolCallId"] for one in records} == {"call_7"}

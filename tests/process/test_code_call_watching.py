@@ -14,6 +14,7 @@ from suite import each_row
 from waiting import within
 
 from codemode import (
+    CallContext,
     CodeModeToolError,
     Interrupt,
     Tool,
@@ -74,10 +75,16 @@ class Watched:
         )
 
     def execute(self, script: str, **more: Any) -> Any:
-        return within(self.tools.execute({"script": script, **more}, tool_call_id="outer", context={"user": 7}))
+        return within(
+            self.tools.execute({"script": script, **more}, call=CallContext(tool_call_id="outer", context={"user": 7}))
+        )
 
     def invoke(self, tool: str, value: Any) -> Any:
-        return within(self.tools.invoke({"tool": tool, "input": value}, tool_call_id="outer", context={"user": 7}))
+        return within(
+            self.tools.invoke(
+                {"tool": tool, "input": value}, call=CallContext(tool_call_id="outer", context={"user": 7})
+            )
+        )
 
     def resume(self, interrupt: Any, answer: Any) -> Any:
         paused = Interrupt.from_dict(json.loads(json.dumps(interrupt.to_dict())))

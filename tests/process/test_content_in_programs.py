@@ -12,6 +12,7 @@ from pausing import PAUSING
 from waiting import within
 
 from codemode import (
+    CallContext,
     CodeModeProtocolError,
     CodeModeSerializationError,
     Content,
@@ -109,9 +110,9 @@ def test_what_a_person_is_asked_about_is_named_by_its_bytes_and_so_is_the_questi
     """Whatever a run calls it: an answer to one picture must not fit another, where an engine runs a step again."""
 
     async def asked(picture: Content) -> Interrupt:
-        keeping = {"keys": ["k" * 32], "context_binding": "thread"}
+        keeping = {"keys": ["k" * 32], "conversation_id": "thread"}
         code_mode = create_code_mode_tool(Tools(gated=True, picture=picture).all, {**PAUSING, "continuation": keeping})
-        return await code_mode.execute({"js": ROUND}, tool_call_id="call")
+        return await code_mode.execute({"js": ROUND}, call=CallContext(tool_call_id="call"))
 
     async def all_asked() -> list[Interrupt]:
         return [await asked(one) for one in (PICTURE, replace(PICTURE), Content(PICTURE.data[::-1], "image/png"))]
@@ -263,9 +264,9 @@ def test_a_journal_keeps_it_for_whoever_goes_on_from_there(tmp_path):
 
     async def run(store: SqliteInterruptStore) -> Any:
         journal = store.journal(tenant="acme", app="shop")
-        keeping = {"keys": ["k" * 32], "context_binding": "thread", "journal": journal}
+        keeping = {"keys": ["k" * 32], "conversation_id": "thread", "journal": journal}
         code_mode = create_code_mode_tool(all_tools, {"continuation": keeping})
-        return await code_mode.execute({"js": js}, tool_call_id="call")
+        return await code_mode.execute({"js": js}, call=CallContext(tool_call_id="call"))
 
     async def cut_off_and_again() -> Any:
         async with SqliteInterruptStore(tmp_path / "journal.sqlite") as store:

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from codemode import (
+    CallContext,
     CodeModeError,
     CodeModeTimeoutError,
     CodeModeToolError,
@@ -290,7 +291,7 @@ def test_a_failed_resume_carries_its_trace():
 def test_model_output_belongs_to_the_resumed_run():
     code_mode = made(Heard(), model_output={"include_nested_tool_summary": True})
     js = "await tools.stock({product: 'bolt'}); return {done: await tools.refund({order: 'a'})}"
-    paused = code_mode.execute_sync({"js": js}, tool_call_id="c1")
+    paused = code_mode.execute_sync({"js": js}, call=CallContext(tool_call_id="c1"))
     assert code_mode.to_model_output(paused) == {"type": "json", "value": paused.to_dict()}
     result = code_mode.resume_sync(paused, {"approved": True})
     assert result == {"done": "refunded a"}, "unchanged for the host"

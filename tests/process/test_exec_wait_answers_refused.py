@@ -12,6 +12,7 @@ from waiting import within
 
 from codemode import (
     ALL_TENANTS,
+    CallContext,
     CodeModeProtocolError,
     Interrupt,
     SqliteInterruptStore,
@@ -58,7 +59,7 @@ async def withdraw(desk: Desk, record_id: str, interrupt: Interrupt) -> None:
 
 
 async def abort(desk: Desk, record_id: str, interrupt: Interrupt) -> None:
-    assert await desk.pairs[0].abort(scope=SCOPE) == 1
+    assert await desk.pairs[0].abort(conversation_id=SCOPE) == 1
 
 
 async def go_on_and_abort(desk: Desk, record_id: str, interrupt: Interrupt) -> None:
@@ -87,7 +88,7 @@ def test_what_was_denied_or_ended_does_not_run_whatever_a_host_answers(pool, tmp
             try:
                 for answered in (interrupt, interrupt.to_dict(), interrupt):
                     with pytest.raises(CodeModeProtocolError):
-                        await pair.resume(answered, OK, scope=SCOPE)
+                        await pair.resume(answered, OK, call=CallContext(conversation_id=SCOPE))
                 return desk.spy.ran, [one._programs.runs._live for one in desk.pairs]
             finally:
                 await asyncio.gather(*(one.aclose() for one in desk.pairs))
@@ -110,9 +111,9 @@ def test_while_the_store_is_away_nobody_can_say_what_was_decided_and_nothing_run
             await deny(desk, record_id, interrupt)
             with monkeypatch.context() as patched:
                 patched.setattr(store, "get", away)
-                while_away = await pair.resume(interrupt, OK, scope=SCOPE)
+                while_away = await pair.resume(interrupt, OK, call=CallContext(conversation_id=SCOPE))
             with pytest.raises(CodeModeProtocolError):
-                await pair.resume(interrupt, OK, scope=SCOPE)
+                await pair.resume(interrupt, OK, call=CallContext(conversation_id=SCOPE))
             denied = await wait(pair, {"runId": f"run_{record_id}"})
             live = pair._programs.runs._live
             await pair.aclose()

@@ -8,10 +8,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
+from calls import with_call
 from pausing import NO, OK, PAUSING, Spy
 from waiting import until, within
 
 from codemode import (
+    CallContext,
     CodeModeProtocolError,
     ExecWaitTools,
     Interrupt,
@@ -43,15 +45,15 @@ class Attacked:
         await self.gate.wait()
         return value
 
-    async def run(self, code: str, scope: str = SCOPE, **more: Any) -> Any:
-        return await self.pair.exec.execute({"code": code}, scope=scope, **more)
+    async def run(self, code: str, **more: Any) -> Any:
+        return await self.pair.exec.execute({"code": code}, **with_call(more, conversation_id=SCOPE))
 
-    async def wait(self, run_id: Any, scope: str = SCOPE) -> Any:
-        return await self.pair.wait.execute({"runId": run_id}, scope=scope)
+    async def wait(self, run_id: Any, conversation_id: str | None = SCOPE) -> Any:
+        return await self.pair.wait.execute({"runId": run_id}, call=CallContext(conversation_id=conversation_id))
 
-    async def answer(self, interrupt: Any, answer: Any = OK, scope: str = SCOPE) -> Any:
+    async def answer(self, interrupt: Any, answer: Any = OK, conversation_id: str | None = SCOPE) -> Any:
         answers = {one.interrupt_id: answer for one in interrupt.requests}
-        return await self.pair.resume(interrupt, resolutions=answers, scope=scope)
+        return await self.pair.resume(interrupt, resolutions=answers, call=CallContext(conversation_id=conversation_id))
 
     def live(self) -> int:
         return self.pair._programs.runs._live
@@ -122,7 +124,7 @@ class RudeMapping(dict[str, Any]):
 
 LARGE = 10_000_000
 ODD_INPUTS: list[Any] = [
-    *(None, 1, "return 1", [], b"return 1", {}, Rude()),
+    *(None, 1, [], b"return 1", {}, Rude()),
     *({"code": one} for one in (None, 1, b"return 1", ["return 1"], deep(50_000), "", " \n", "\ud800", "\0", "x\0")),
     *({"code": "return 1", "language": one} for one in ("python", 5, deep(50_000), 10**6000, ["javascript"], Rude())),
     *({"code": "return 1", one: 1} for one in (5, 10**6000, Rude(), "\ud800", "k" * LARGE)),
@@ -142,9 +144,18 @@ ODD_IDS: list[Any] = [
 @pytest.mark.parametrize("call", [None, "call_1"])
 def test_no_input_of_a_model_makes_them_raise_or_run(attacked, call):
     async def work(one: Attacked) -> list[Any]:
-        results = [await one.pair.exec.execute(given, scope=SCOPE, tool_call_id=call) for given in ODD_INPUTS]
-        results += [await one.pair.wait.execute({"runId": given}, scope=SCOPE, tool_call_id=call) for given in ODD_IDS]
-        results += [await one.pair.wait.execute(given, scope=SCOPE) for given in (None, [], "x", {"runId": 1, 2: 3})]
+        results = [
+            await one.pair.exec.execute(given, call=CallContext(conversation_id=SCOPE, tool_call_id=call))
+            for given in ODD_INPUTS
+        ]
+        results += [
+            await one.pair.wait.execute({"runId": given}, call=CallContext(conversation_id=SCOPE, tool_call_id=call))
+            for given in ODD_IDS
+        ]
+        results += [
+            await one.pair.wait.execute(given, call=CallContext(conversation_id=SCOPE))
+            for given in (None, [], "x", {"runId": 1, 2: 3})
+        ]
         assert one.spy.ran == []
         return results
 
@@ -170,13 +181,12 @@ def test_what_is_too_long_is_refused_before_anything_looks_at_it(attacked, monke
         assert (result["code"], "max_source_bytes is 262144" in result["error"]) == ("invalid_input", True)
 
 
-@pytest.mark.parametrize("how", [{"scope": None}, {"scope": 5}, {"scope": ["a"]}, {"tool_call_id": ["a"]}])
-def test_arguments_of_a_host_that_mean_nothing_are_a_failure_too(attacked, how):
+@pytest.mark.parametrize("call", ["a thread", 5, {"conversation_id": "a thread"}])
+def test_what_is_no_context_of_a_call_is_a_failure_too(attacked, call):
     async def work(one: Attacked) -> Any:
-        given = {"scope": SCOPE, **how}
         return [
-            await one.pair.exec.execute({"code": "return 1"}, **given),
-            await one.pair.wait.execute({"runId": "run_" + "0" * 32}, **given),
+            await one.pair.exec.execute({"code": "return 1"}, call),
+            await one.pair.wait.execute({"runId": "run_" + "0" * 32}, call),
         ]
 
     assert {result["code"] for result in attacked(work)} == {"internal_error"}
@@ -189,10 +199,10 @@ def test_a_run_is_gone_on_with_in_its_own_scope_alone_and_nobody_else_learns_tha
     async def work(one: Attacked) -> None:
         run_id = (await one.run(YIELDING))["runId"]
         nobody = "run_" + "0" * 32
-        for scope in ("", "another", SCOPE + " ", SCOPE.upper()):
+        for scope in (None, "another", SCOPE + " ", SCOPE.upper()):
             of_another, of_nobody = await one.wait(run_id, scope), await one.wait(nobody, scope)
             assert of_another["error"].replace(run_id, nobody) == of_nobody["error"]
-            assert (await one.pair.abort(scope=scope, run_id=run_id), one.pair.runs(scope)) == (0, ())
+            assert (await one.pair.abort(conversation_id=scope, run_id=run_id), one.pair.runs(scope)) == (0, ())
         guesses = (run_id.upper(), run_id[:-1], run_id + "0", f" {run_id}", run_id.removeprefix("run_"))
         assert {(await one.wait(guess))["code"] for guess in guesses} == {"invalid_input"}
         assert ([*one.spy.ran], (await one.wait(run_id))["value"]) == ([], 1)
@@ -224,7 +234,7 @@ def test_the_same_id_with_another_input_is_another_call(attacked):
     async def work(one: Attacked) -> Any:
         codes = ["return [await tools.act(1), 1]", "return [await tools.act(2), 2]", "return [await tools.act(1), 1]"]
         at_once = await asyncio.gather(*(one.run(code, tool_call_id="c") for code in codes[:2]))
-        return [*at_once, await one.run(codes[2], tool_call_id="c", scope="another")], one.spy.ran
+        return [*at_once, await one.run(codes[2], tool_call_id="c", conversation_id="another")], one.spy.ran
 
     results, ran = attacked(work)
     assert [one["value"] for one in results] == [[1, 1], [2, 2], [1, 1]]
@@ -241,11 +251,11 @@ def test_nothing_runs_any_more_once_an_abort_has_answered(attacked, ticks):
         begun = asyncio.ensure_future(one.run("for (;;) await tools.act(1)"))
         for _ in range(ticks):
             await asyncio.sleep(0)
-        count = await one.pair.abort(scope=SCOPE)
+        count = await one.pair.abort(conversation_id=SCOPE)
         ran = len(one.spy.ran)
         if count == 0:  # it had not even begun
             await until(lambda: one.spy.ran)
-            assert await one.pair.abort(scope=SCOPE) == 1
+            assert await one.pair.abort(conversation_id=SCOPE) == 1
             ran = len(one.spy.ran)
         result = await begun
         assert (result["code"], len(one.spy.ran), one.live()) == ("aborted", ran, 0)
@@ -256,16 +266,18 @@ def test_nothing_runs_any_more_once_an_abort_has_answered(attacked, ticks):
 @pytest.mark.parametrize("begins", ["exec", "resume"])
 def test_a_program_that_waits_for_a_worker_never_runs_once_it_is_aborted(attacked, begins):
     async def work(one: Attacked) -> None:
-        interrupt = await one.run(PAYING, "other") if begins == "resume" else None
+        interrupt = await one.run(PAYING, conversation_id="other") if begins == "resume" else None
         first = asyncio.ensure_future(one.run("return await tools.hold(1)"))
         await until(lambda: one.spy.ran)
         second = asyncio.ensure_future(
-            one.run("return await tools.act(2)", "other") if interrupt is None else one.answer(interrupt, scope="other")
+            one.run("return await tools.act(2)", conversation_id="other")
+            if interrupt is None
+            else one.answer(interrupt, conversation_id="other")
         )
         await until(lambda: one.live() == 2)
         for _ in range(5):
             await asyncio.sleep(0)
-        assert await one.pair.abort(scope="other") == 1
+        assert await one.pair.abort(conversation_id="other") == 1
         assert ((await second)["code"], one.live()) == ("aborted", 1)
         one.gate.set()
         assert ((await first)["value"], one.spy.ran) == (1, [("hold", 1)])
@@ -278,7 +290,7 @@ def test_a_resume_that_computes_is_ended_by_an_abort(attacked):
         interrupt = await one.run("await tools.pay(5); return await tools.hold(1)")
         resumed = asyncio.ensure_future(one.answer(interrupt))
         await until(lambda: ("hold", 1) in one.spy.ran)
-        assert await one.pair.abort(scope=SCOPE) == 1
+        assert await one.pair.abort(conversation_id=SCOPE) == 1
         assert ((await resumed)["code"], one.live()) == ("aborted", 0)
 
     attacked(work)
@@ -288,9 +300,9 @@ def test_whoever_cancels_an_aborted_call_as_well_is_told_that_it_was_cancelled(a
     async def work(one: Attacked) -> None:
         first = asyncio.ensure_future(one.run("return await tools.hold(1)"))
         await until(lambda: one.spy.ran)
-        second = asyncio.ensure_future(one.run("return 2", "other"))
+        second = asyncio.ensure_future(one.run("return 2", conversation_id="other"))
         await until(lambda: one.live() == 2)
-        aborted = asyncio.ensure_future(one.pair.abort(scope="other"))
+        aborted = asyncio.ensure_future(one.pair.abort(conversation_id="other"))
         await asyncio.sleep(0)
         second.cancel()
         await asyncio.wait([second, aborted])
@@ -306,11 +318,11 @@ def test_whoever_cancels_an_aborted_call_as_well_is_told_that_it_was_cancelled(a
 
 def test_an_interrupt_is_answered_in_its_own_scope_alone(attacked):
     async def work(one: Attacked) -> Any:
-        for made_in, others in ((SCOPE, ("", "another")), ("", (SCOPE,))):
-            interrupt = await one.run(PAYING, made_in)
+        for made_in, others in ((SCOPE, (None, "another")), (None, (SCOPE,))):
+            interrupt = await one.run(PAYING, conversation_id=made_in)
             for scope in others:
                 with pytest.raises(CodeModeProtocolError):
-                    await one.answer(interrupt, scope=scope)
+                    await one.answer(interrupt, conversation_id=scope)
         return one.spy.ran
 
     assert attacked(work) == []
@@ -320,7 +332,10 @@ def test_an_interrupt_of_another_tool_or_catalog_is_refused(attacked):
     async def work(one: Attacked) -> Any:
         code_mode = create_code_mode_tool(one.tools, PAUSING, pool=one.pool)
         other = create_exec_wait_tools(one.tools[1:], settings=PAUSING, pool=one.pool)
-        of_pair, of_code_mode = await one.run(PAYING, ""), await code_mode.execute({"js": "await tools.pay(5)"})
+        of_pair, of_code_mode = (
+            await one.run(PAYING, conversation_id=None),
+            await code_mode.execute({"js": "await tools.pay(5)"}),
+        )
         answers = [{asked.interrupt_id: OK for asked in paused.requests} for paused in (of_pair, of_code_mode)]
         for attempt in (
             lambda: code_mode.resume(of_pair, resolutions=answers[0]),
@@ -362,7 +377,9 @@ def test_an_interrupt_that_was_changed_is_refused(attacked, at, to):
         forged = changed(given, at, to)
         assert forged != given
         with pytest.raises(CodeModeProtocolError):
-            await one.pair.resume(forged, resolutions={interrupt.interrupt_id: OK}, scope=SCOPE)
+            await one.pair.resume(
+                forged, resolutions={interrupt.interrupt_id: OK}, call=CallContext(conversation_id=SCOPE)
+            )
         return one.spy.ran
 
     assert attacked(work) == []
@@ -389,7 +406,7 @@ def test_what_has_gone_on_elsewhere_is_no_result_of_nothing(attacked):
         assert (await one.answer(interrupt))["status"] == "waiting"
         again = create_exec_wait_tools(one.tools, settings=PAUSING, pool=one.pool)  # its guard is the same
         answers = {asked.interrupt_id: OK for asked in interrupt.requests}
-        result = await again.resume(interrupt, resolutions=answers, scope=SCOPE)
+        result = await again.resume(interrupt, resolutions=answers, call=CallContext(conversation_id=SCOPE))
         assert (result["status"], result["code"]) == ("failed", "snapshot_restore_failed")
         await again.aclose()
         assert one.spy.ran == [("pay", 5)]

@@ -136,7 +136,7 @@ def test_an_exec_that_is_cancelled_as_what_it_wrote_is_read_gives_its_slot_back(
                 for number in range(1, 6):
                     await cancelled_at(run(pair, ends.replace("{}", "")), number, how)
                     await until(lambda: pool.active == 0 or bool(pair.runs(SCOPE)))
-                    await pair.abort(scope=SCOPE)
+                    await pair.abort(conversation_id=SCOPE)
         assert (await run(pair, "return 1"))["value"] == 1
         await pair.aclose()
 
@@ -193,7 +193,7 @@ def test_an_exec_that_is_cancelled_as_it_asks_a_person_leaves_no_question_behind
                     (waiting, pending) = pair.runs(SCOPE), await store.list(tenant=ALL_TENANTS, state="pending")
                     if result is None:
                         left += [one for one in waiting if one.state == "waiting"] + [*pending.records]
-                    await pair.abort(scope=SCOPE)
+                    await pair.abort(conversation_id=SCOPE)
             await pair.aclose()
             return left, pool.active
 

@@ -13,11 +13,13 @@ from stored_pauses import Clock
 from suite import full_only, rounds
 from waiting import until
 
-from codemode import MemoryInterruptStore, SqliteInterruptStore, Tool
+from codemode import CallContext, MemoryInterruptStore, SqliteInterruptStore, Tool
 from codemode.surfaces.exec_wait.pair import ExecWaitTools, create_exec_wait_tools
 
 LEASE_MS = 31_000
 YIELDING = "await yield_control(); return %d"
+
+CALL = CallContext(conversation_id=SCOPE)
 
 
 @pytest.fixture(params=[0, *full_only(64)])
@@ -55,7 +57,7 @@ def test_programs_that_wait_delay_no_other_one_by_a_slot(within, make_pool, warm
 
 
 def test_many_waits_at_a_time_on_a_full_pair_lose_nothing(within, make_pool, warm):
-    places = {"maxWaitingRuns": 64, "maxWaitingRunsPerScope": 64}
+    places = {"maxWaitingRuns": 64, "maxWaitingRunsPerConversation": 64}
     pair = create_exec_wait_tools([], {**warm, **places}, pool=make_pool(max_workers=2))
 
     async def main():
@@ -116,7 +118,9 @@ def test_nothing_at_all_is_left_after_aclose(within, make_pool, warm, kind, tmp_
         await run(pair, "return await tools.refund(1)")
         under_way = asyncio.ensure_future(run(pair, "setTimeout(() => {}, 100_000); return await tools.slow(9)"))
         await until(lambda: 9 in slow.calls)
-        await asyncio.to_thread(pair.exec.execute_sync, {"code": "await yield_control()"}, scope=SCOPE)
+        await asyncio.to_thread(
+            pair.exec.execute_sync, {"code": "await yield_control()"}, CallContext(conversation_id=SCOPE)
+        )
         await pair.aclose()
         assert (await under_way)["code"] == "aborted"
         if store is not None:
@@ -138,14 +142,18 @@ def test_threads_and_loops_share_a_pair(within, make_pool, warm):
     )
 
     def in_thread(at: int) -> Any:
-        first = pair.exec.execute_sync({"code": f"await yield_control(); return {at}"}, scope=SCOPE)
-        return pair.wait.execute_sync({"runId": first["runId"]}, scope=SCOPE)["value"]
+        first = pair.exec.execute_sync(
+            {"code": f"await yield_control(); return {at}"}, call=CallContext(conversation_id=SCOPE)
+        )
+        return pair.wait.execute_sync({"runId": first["runId"]}, call=CALL)["value"]
 
     async def main():
         rest = await run(pair, "return await tools.slow(1)")
         values = await asyncio.gather(*(asyncio.to_thread(in_thread, at) for at in range(6)))
         # a run of the loop that sync callers share, gone on with from here, and one of here from a thread
-        of_thread = await asyncio.to_thread(pair.exec.execute_sync, {"code": YIELDING % 7}, scope=SCOPE)
+        of_thread = await asyncio.to_thread(
+            pair.exec.execute_sync, {"code": YIELDING % 7}, CallContext(conversation_id=SCOPE)
+        )
         here = await wait(pair, of_thread)
         slow.end(1)
         there = await asyncio.to_thread(lambda: asyncio.run(wait(pair, rest)))
@@ -206,7 +214,7 @@ def test_hosts_with_one_worker_each_do_not_wait_for_one_another(within, make_poo
 
 def test_64_runs_of_one_scope_aborted_leave_64_free_places(within, make_pool, warm):
     pool = make_pool(max_workers=2, on_saturation="wait")
-    pair = create_exec_wait_tools([], {**warm, "maxWaitingRunsPerScope": 64}, pool=pool)
+    pair = create_exec_wait_tools([], {**warm, "maxWaitingRunsPerConversation": 64}, pool=pool)
 
     async def main():
         counts: list[int] = []
@@ -214,7 +222,7 @@ def test_64_runs_of_one_scope_aborted_leave_64_free_places(within, make_pool, wa
             results = [await run(pair, YIELDING % at) for at in range(64)]
             assert {one["status"] for one in results} == {"waiting"}
             assert (await run(pair, "return 1"))["code"] == "runtime_unavailable"
-            counts.append(await pair.abort(scope=SCOPE))
+            counts.append(await pair.abort(conversation_id=SCOPE))
         last = await run(pair, "return 1")
         await pair.aclose()
         return counts, last
@@ -345,7 +353,9 @@ def test_a_store_that_fails_as_a_pair_is_closed_keeps_nothing_alive(within, make
         before = asyncio.all_tasks()
         for at in range(3):
             await model_waits.left(run(pair, f"return await tools.slow({at})"), lambda at=at: at in slow.calls)
-        await asyncio.to_thread(pair.exec.execute_sync, {"code": "await yield_control()"}, scope=SCOPE)
+        await asyncio.to_thread(
+            pair.exec.execute_sync, {"code": "await yield_control()"}, CallContext(conversation_id=SCOPE)
+        )
         monkeypatch.setattr(store, "release", fails)
         with pytest.raises(OSError, match="away"):
             await pair.aclose()
@@ -363,14 +373,14 @@ def test_a_sync_call_on_the_loop_that_sync_calls_share_is_refused_and_does_not_w
 
     async def nested() -> str:
         try:
-            return str(pair.exec.execute_sync({"code": "return 5"}, scope="x"))
+            return str(pair.exec.execute_sync({"code": "return 5"}, call=CallContext(conversation_id="x")))
         except RuntimeError as error:
             raised.append(str(error))
             raise
 
     pair = create_exec_wait_tools([Tool("nested", execute=nested)])
     try:
-        result = pair.exec.execute_sync({"code": "return await tools.nested()"}, scope="s")
+        result = pair.exec.execute_sync({"code": "return await tools.nested()"}, call=CallContext(conversation_id="s"))
     finally:
         asyncio.run(pair.aclose())
     assert result["code"] == "nested_tool_failed"

@@ -9,7 +9,16 @@ import pytest
 from pausing import OK, PAUSING, Spy, through_json
 from stdio_servers import RunningServers, StdioServers
 
-from codemode import CodeModeToolError, ExecWaitTools, Interrupt, Tool, ToolSource, create_exec_wait_tools, plan_surface
+from codemode import (
+    CallContext,
+    CodeModeToolError,
+    ExecWaitTools,
+    Interrupt,
+    Tool,
+    ToolSource,
+    create_exec_wait_tools,
+    plan_surface,
+)
 
 pytestmark = pytest.mark.usefixtures("warm_gateways")
 
@@ -67,7 +76,7 @@ def over(running, pool):
 def ran(over):
     def run(code: str, *, language: str | None = None, **more: Any) -> Any:
         given = {"code": code} if language is None else {"code": code, "language": language}
-        return over(lambda _, pair: pair.exec.execute(given, scope="s"), **more)
+        return over(lambda _, pair: pair.exec.execute(given, call=CallContext(conversation_id="s")), **more)
 
     return run
 
@@ -181,10 +190,10 @@ def test_approvals_hold_for_calls_of_programs(over):
     gated = ToolSource([spy.tool("pay", lambda value, _: value, needs_approval=True)])
 
     async def work(_servers: StdioServers, pair: ExecWaitTools) -> Any:
-        asked = await pair.exec.execute({"code": "return await tools.pay(7)"}, scope="s")
+        asked = await pair.exec.execute({"code": "return await tools.pay(7)"}, call=CallContext(conversation_id="s"))
         assert isinstance(asked, Interrupt)
         before = [*spy.ran]
-        return before, await pair.resume(through_json(asked), OK, scope="s")
+        return before, await pair.resume(through_json(asked), OK, call=CallContext(conversation_id="s"))
 
     before, last = over(work, settings=PAUSING, extra=(gated,))
     assert (before, last["value"], len(spy.ran)) == ([], 7, 1)
@@ -310,9 +319,9 @@ def test_wait_goes_on_with_a_program(over, max_warm_runs):
     async def work(servers: StdioServers, pair: ExecWaitTools) -> Any:
         code = """text("before"); const going = MCP.tracker.exportIssues({}); await yield_control();
             const told = await going; text("after"); return told"""
-        rest = await pair.exec.execute({"code": code}, scope="s")
+        rest = await pair.exec.execute({"code": code}, call=CallContext(conversation_id="s"))
         await (await servers.gate.begun()).finish("all")
-        return rest, await pair.wait.execute({"runId": rest["runId"]}, scope="s")
+        return rest, await pair.wait.execute({"runId": rest["runId"]}, call=CallContext(conversation_id="s"))
 
     rest, last = over(work, maxWarmRuns=max_warm_runs)
     assert (rest["status"], rest["output"]) == ("waiting", [{"type": "text", "text": "before"}])
@@ -321,12 +330,16 @@ def test_wait_goes_on_with_a_program(over, max_warm_runs):
 
 def test_an_unknown_run_id_fails(over):
     async def work(_servers: StdioServers, pair: ExecWaitTools) -> Any:
-        rest = await pair.exec.execute({"code": "await yield_control(); return 1"}, scope="s")
+        rest = await pair.exec.execute(
+            {"code": "await yield_control(); return 1"}, call=CallContext(conversation_id="s")
+        )
         run_id = rest["runId"]
         given = [(run_id, "another"), ("run_" + "0" * 32, "s"), ("", "s"), ("12345", "s"), (5, "s"), (None, "s")]
-        refused = [await pair.wait.execute({"runId": one}, scope=scope) for one, scope in given]
-        first = await pair.wait.execute({"runId": run_id}, scope="s")
-        refused.append(await pair.wait.execute({"runId": run_id}, scope="s"))
+        refused = [
+            await pair.wait.execute({"runId": one}, call=CallContext(conversation_id=scope)) for one, scope in given
+        ]
+        first = await pair.wait.execute({"runId": run_id}, call=CallContext(conversation_id="s"))
+        refused.append(await pair.wait.execute({"runId": run_id}, call=CallContext(conversation_id="s")))
         return [one["code"] for one in refused], first["value"]
 
     assert over(work) == (["invalid_input"] * 7, 1)
@@ -338,7 +351,9 @@ def test_telemetry_and_hooks_show_nested_calls_under_the_call_of_the_model(over)
 
     async def work(_servers: StdioServers, pair: ExecWaitTools) -> Any:
         code = "await tools.echo(1); return await MCP.tracker.createIssue({title: 'a'})"
-        return await pair.exec.execute({"code": code}, scope="s", tool_call_id="call-7"), pair.telemetry
+        return await pair.exec.execute(
+            {"code": code}, call=CallContext(conversation_id="s", tool_call_id="call-7")
+        ), pair.telemetry
 
     result, counts = over(work, settings={"lifecycle": lifecycle})
     assert result["telemetry"]["calledTools"] == ["host:core:echo", "mcp:tracker:create_issue"]
@@ -353,7 +368,10 @@ def test_the_same_call_of_the_model_is_answered_from_what_was_recorded(over):
 
     async def work(_servers: StdioServers, pair: ExecWaitTools) -> Any:
         given = {"code": "return await tools.echo(1)"}
-        return [await pair.exec.execute(given, scope="s", tool_call_id="call-7") for _ in range(2)]
+        return [
+            await pair.exec.execute(given, call=CallContext(conversation_id="s", tool_call_id="call-7"))
+            for _ in range(2)
+        ]
 
     first, second = over(work, spy=spy)
     assert first == second

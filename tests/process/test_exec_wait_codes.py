@@ -16,7 +16,7 @@ from resting_surface import Slow
 from suite import each_row
 from waiting import until
 
-from codemode import Tool, create_exec_wait_tools
+from codemode import CallContext, Tool, create_exec_wait_tools
 
 ALIKE = [
     "return import.meta",
@@ -63,9 +63,9 @@ def ended(within: Any, pool: Any):
 
         async def main():
             try:
-                result = await pair.exec.execute({"code": code}, scope="s")
+                result = await pair.exec.execute({"code": code}, call=CallContext(conversation_id="s"))
                 while result["status"] == "waiting":
-                    result = await pair.wait.execute({"runId": result["runId"]}, scope="s")
+                    result = await pair.wait.execute({"runId": result["runId"]}, call=CallContext(conversation_id="s"))
                 return result
             finally:
                 await pair.aclose()

@@ -12,7 +12,7 @@ from resting_surface import Slow
 from suite import full_only
 from waiting import until
 
-from codemode import Interrupt, Tool, create_exec_wait_tools
+from codemode import CallContext, Interrupt, Tool, create_exec_wait_tools
 from codemode.errors import CodeModeToolError
 
 PROGRAMS = {
@@ -72,7 +72,7 @@ def test_an_aborted_run_says_why_and_what_has_happened(within, pool, model_waits
             await world.pair.aclose()
         else:
             more = {"run_id": first["runId"]} if how == "by its id" else {}
-            assert await world.pair.abort(scope=SCOPE, reason="the chat has ended", **more) == 1
+            assert await world.pair.abort(conversation_id=SCOPE, reason="the chat has ended", **more) == 1
         told = [await wait(world.pair, first) for _ in range(2)]
         await world.pair.aclose()
         return told
@@ -113,7 +113,7 @@ def test_a_call_of_the_model_that_is_cut_off_says_the_same(within, pool, model_w
     async def main():
         under_way = asyncio.ensure_future(run(world.pair, PROGRAMS["in flight"]))
         await until(lambda: world.slow.calls)
-        await world.pair.abort(scope=SCOPE, reason="enough")
+        await world.pair.abort(conversation_id=SCOPE, reason="enough")
         told = await under_way
         await world.pair.aclose()
         return told
@@ -128,8 +128,8 @@ def test_strangers_are_told_nothing_of_it(within, pool, model_waits):
 
     async def main():
         first = await world.left("in flight")
-        await world.pair.abort(scope=SCOPE, reason="the chat has ended")
-        told = await wait(world.pair, first, scope="another")
+        await world.pair.abort(conversation_id=SCOPE, reason="the chat has ended")
+        told = await wait(world.pair, first, conversation_id="another")
         await world.pair.aclose()
         return told
 
@@ -146,7 +146,7 @@ def test_a_denial_after_a_pause_names_its_place(within, pool):
     async def main():
         paused = await run(pair, "const n = 1;\nreturn await tools.pay({n})")
         assert isinstance(paused, Interrupt)
-        told = await pair.resume(paused, {"approved": False, "reason": "no"}, scope=SCOPE)
+        told = await pair.resume(paused, {"approved": False, "reason": "no"}, call=CallContext(conversation_id=SCOPE))
         await pair.aclose()
         return told
 

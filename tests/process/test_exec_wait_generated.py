@@ -21,7 +21,7 @@ from resting_world import Play, World
 from test_resting_generated import with_yields
 from waiting import until, within
 
-from codemode import MemoryInterruptStore, WorkerPool
+from codemode import CallContext, MemoryInterruptStore, WorkerPool
 from codemode.run import runner
 from codemode.run.resting import RestingExecution
 from codemode.surfaces.exec_wait.pair import create_exec_wait_tools
@@ -57,10 +57,14 @@ class PairPlay(Play):
         return SimpleNamespace(start=self._start)
 
     async def _start(self, js: str) -> Any:
-        return self._told(await self._pair.exec.execute({"code": js}, scope=SCOPE, tool_call_id="o"))
+        return self._told(
+            await self._pair.exec.execute({"code": js}, call=CallContext(conversation_id=SCOPE, tool_call_id="o"))
+        )
 
     async def _wait(self) -> Any:
-        return self._told(await self._pair.wait.execute({"runId": self._run_id}, scope=SCOPE))
+        return self._told(
+            await self._pair.wait.execute({"runId": self._run_id}, call=CallContext(conversation_id=SCOPE))
+        )
 
     def _told(self, result: Any) -> Any:
         self._run_id = result.get("runId", self._run_id)

@@ -13,7 +13,7 @@ import pytest
 from suite import each_row
 from waiting import until
 
-from codemode import ExecWaitTools, Tool, ToolSource, create_exec_wait_tools
+from codemode import CallContext, ExecWaitTools, Tool, ToolSource, create_exec_wait_tools
 from codemode.surfaces.exec_wait import mcp_files, mcp_server, mcp_session
 
 OBJECT = {"type": "object"}
@@ -95,7 +95,11 @@ def over(within, pool):
 @pytest.fixture
 def ran(over):
     def run(session: Any, code: str, **options: Any) -> Any:
-        return over(lambda pair: pair.exec.execute({"code": code}, scope="s"), {"hub": session}, **options)
+        return over(
+            lambda pair: pair.exec.execute({"code": code}, call=CallContext(conversation_id="s")),
+            {"hub": session},
+            **options,
+        )
 
     return run
 
@@ -375,11 +379,15 @@ def test_first_programs_at_one_time_list_a_server_once(over):
 
         session._answers["list_tools"] = slow
         running = [
-            asyncio.ensure_future(pair.exec.execute({"code": "return Object.keys(MCP.hub)"}, scope=f"{n}"))
+            asyncio.ensure_future(
+                pair.exec.execute({"code": "return Object.keys(MCP.hub)"}, call=CallContext(conversation_id=f"{n}"))
+            )
             for n in range(2)
         ]
         await until(lambda: session.listings)
-        gone = asyncio.ensure_future(pair.exec.execute({"code": "return 1 + Object.keys(MCP).length"}, scope="gone"))
+        gone = asyncio.ensure_future(
+            pair.exec.execute({"code": "return 1 + Object.keys(MCP).length"}, call=CallContext(conversation_id="gone"))
+        )
         await asyncio.sleep(0)
         gone.cancel()
         going.set()

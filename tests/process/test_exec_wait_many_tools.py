@@ -15,7 +15,7 @@ from many_tools import digest, many_tools
 from suite import each_row
 from waiting import until
 
-from codemode import Tool, ToolSource, create_exec_wait_tools
+from codemode import CallContext, Tool, ToolSource, create_exec_wait_tools
 
 COUNT = 1_002
 
@@ -32,7 +32,7 @@ def ran(within, pool):
 
         async def main():
             try:
-                return await pair.exec.execute({"code": code}, scope="s")
+                return await pair.exec.execute({"code": code}, call=CallContext(conversation_id="s"))
             finally:
                 await pair.aclose()
 
@@ -117,13 +117,13 @@ def test_lookups_take_none_of_the_places_of_calls_and_are_no_calls(within, pool,
         return [all.length, refused, await open]"""
 
     async def main():
-        rest = await pair.exec.execute({"code": code}, scope="s")
+        rest = await pair.exec.execute({"code": code}, call=CallContext(conversation_id="s"))
         await until(lambda: began)
         assert [one["tool"] for one in rest["pendingToolCalls"]] == ["host:core:slow"]
-        again = await pair.wait.execute({"runId": rest["runId"]}, scope="s")
+        again = await pair.wait.execute({"runId": rest["runId"]}, call=CallContext(conversation_id="s"))
         assert (again["reason"], len(began)) == ("yield", 1)
         going.set()
-        last = await pair.wait.execute({"runId": rest["runId"]}, scope="s")
+        last = await pair.wait.execute({"runId": rest["runId"]}, call=CallContext(conversation_id="s"))
         counts = pair.telemetry
         await pair.aclose()
         return last, counts

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from suite import each_row, full_only
 
-from codemode import Tool, create_exec_wait_tools
+from codemode import CallContext, Tool, create_exec_wait_tools
 
 SMALL = {"memoryLimitBytes": 8 << 20, "maxOutputBytes": 1 << 20}
 FILLING = {
@@ -99,9 +99,9 @@ def ended(within: Any, pool: Any):
 
         async def main():
             try:
-                result = await pair.exec.execute({"code": code}, scope="s")
+                result = await pair.exec.execute({"code": code}, call=CallContext(conversation_id="s"))
                 while result["status"] == "waiting":
-                    result = await pair.wait.execute({"runId": result["runId"]}, scope="s")
+                    result = await pair.wait.execute({"runId": result["runId"]}, call=CallContext(conversation_id="s"))
                 return result
             finally:
                 await pair.aclose()

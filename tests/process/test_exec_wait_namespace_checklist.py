@@ -10,6 +10,7 @@ import pytest
 from pausing import Spy
 
 from codemode import (
+    CallContext,
     InvalidConfigError,
     Namespace,
     NamespaceRegistry,
@@ -59,7 +60,7 @@ def ran(within, pool):
 
         async def main():
             try:
-                return await pair.exec.execute({"code": code}, scope="s")
+                return await pair.exec.execute({"code": code}, call=CallContext(conversation_id="s"))
             finally:
                 await pair.aclose()
 
@@ -137,8 +138,8 @@ def test_a_program_with_a_namespace_rests_and_goes_on(within, pool, max_warm_run
         code = """const {events} = calendar, first = await events.add({day: "monday"});
             await yield_control();
             return [first, await events.add({day: "friday"}), calendar.a === namespaces.calendar.a]"""
-        rest = await pair.exec.execute({"code": code}, scope="s")
-        last = await pair.wait.execute({"runId": rest["runId"]}, scope="s")
+        rest = await pair.exec.execute({"code": code}, call=CallContext(conversation_id="s"))
+        last = await pair.wait.execute({"runId": rest["runId"]}, call=CallContext(conversation_id="s"))
         await pair.aclose()
         return rest["reason"], last["value"], last["telemetry"]["calledTools"]
 

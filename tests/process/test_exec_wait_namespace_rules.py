@@ -13,6 +13,7 @@ from pausing import NO, OK, PAUSING, Spy, through_json
 from suite import each_row
 
 from codemode import (
+    CallContext,
     CodeModeToolError,
     InvalidConfigError,
     MemoryInterruptStore,
@@ -46,7 +47,7 @@ def ran(within, pool):
 
         async def main():
             try:
-                return await pair.exec.execute({"code": code}, scope="s", context=context)
+                return await pair.exec.execute({"code": code}, call=CallContext(conversation_id="s", context=context))
             finally:
                 await pair.aclose()
 
@@ -383,8 +384,10 @@ def test_a_person_sees_what_the_mapper_made_and_it_is_made_once(within, pool, an
     pair = create_exec_wait_tools(plugin.source, namespaces=plugin.registry, settings=PAUSING, pool=pool)
 
     async def main():
-        asked = through_json(await pair.exec.execute({"code": "return await ns.call(1)"}, scope="s"))
-        last = await pair.resume(asked, answer, scope="s")
+        asked = through_json(
+            await pair.exec.execute({"code": "return await ns.call(1)"}, call=CallContext(conversation_id="s"))
+        )
+        last = await pair.resume(asked, answer, call=CallContext(conversation_id="s"))
         await pair.aclose()
         return asked, last
 
@@ -408,11 +411,18 @@ def test_a_scope_survives_rests_and_another_process(within, pool, max_warm_runs)
 
     async def main():
         first = create_exec_wait_tools(plugin.source, options, **given)
-        rests = [await first.exec.execute({"code": code}, scope="s", context="ana") for _ in range(2)]
-        here = await first.wait.execute({"runId": rests[0]["runId"]}, scope="s", context="ana")
+        rests = [
+            await first.exec.execute({"code": code}, call=CallContext(conversation_id="s", context="ana"))
+            for _ in range(2)
+        ]
+        here = await first.wait.execute(
+            {"runId": rests[0]["runId"]}, call=CallContext(conversation_id="s", context="ana")
+        )
         await first.aclose()
         second = create_exec_wait_tools(plugin.source, options, **given)
-        there = await second.wait.execute({"runId": rests[1]["runId"]}, scope="s", context="ana")
+        there = await second.wait.execute(
+            {"runId": rests[1]["runId"]}, call=CallContext(conversation_id="s", context="ana")
+        )
         await second.aclose()
         await store.aclose()
         return here["value"], there.get("value", there)

@@ -9,7 +9,7 @@ import pytest
 from pausing import OK, PAUSING, Spy
 from suite import each_row
 
-from codemode import CodeModeToolError, Interrupt
+from codemode import CallContext, CodeModeToolError, Interrupt
 from codemode.surfaces.exec_wait.namespaces import Namespace, NamespaceRegistry, namespace_tool
 from codemode.surfaces.exec_wait.options import InvalidConfigError
 from codemode.surfaces.exec_wait.pair import create_exec_wait_tools
@@ -55,7 +55,7 @@ def ran(within, pool):
 
         async def main():
             try:
-                return await pair.exec.execute({"code": code}, scope="s", context="ana")
+                return await pair.exec.execute({"code": code}, call=CallContext(conversation_id="s", context="ana"))
             finally:
                 await pair.aclose()
 
@@ -85,7 +85,9 @@ def test_a_pipeline_is_told_the_id_of_the_tool_behind_a_path(within, pool):
     pair = create_exec_wait_tools(sources(Spy()), settings=settings, namespaces=registry, pool=pool)
 
     async def main():
-        await pair.exec.execute({"code": "await calendar.events.add('monday', 'swim')"}, scope="s")
+        await pair.exec.execute(
+            {"code": "await calendar.events.add('monday', 'swim')"}, call=CallContext(conversation_id="s")
+        )
         await pair.aclose()
 
     within(main())
@@ -197,11 +199,11 @@ def test_a_call_of_a_namespace_waits_for_a_person_and_survives_rests(within, poo
 
     async def main():
         code = "await yield_control(); return await calendar.events.add('monday', calendar.user)"
-        rest = await pair.exec.execute({"code": code}, scope="s", context="ana")
-        interrupt = await pair.wait.execute({"runId": rest["runId"]}, scope="s")
+        rest = await pair.exec.execute({"code": code}, call=CallContext(conversation_id="s", context="ana"))
+        interrupt = await pair.wait.execute({"runId": rest["runId"]}, call=CallContext(conversation_id="s"))
         assert isinstance(interrupt, Interrupt)
         assert (interrupt.input, spy.ran) == ({"day": "monday", "name": "ana"}, [])
-        last = await pair.resume(interrupt, OK, scope="s", context="ana")
+        last = await pair.resume(interrupt, OK, call=CallContext(conversation_id="s", context="ana"))
         await pair.aclose()
         return last
 

@@ -6,12 +6,13 @@ import asyncio
 from typing import Any
 
 import pytest
+from calls import with_call
 from pausing import PAUSING, Spy
 from resting_surface import Slow
 from suite import each_row
 from waiting import until
 
-from codemode import Interrupt, Tool
+from codemode import CallContext, Interrupt, Tool
 from codemode.surfaces.exec_wait.pair import ExecWaitTools, create_exec_wait_tools
 
 SCOPE = "a conversation"
@@ -40,11 +41,11 @@ def echo() -> Tool:
 
 
 async def run(pair: ExecWaitTools, code: str, **more: Any) -> Any:
-    return await pair.exec.execute({"code": code}, **{"scope": SCOPE, **more})
+    return await pair.exec.execute({"code": code}, **with_call(more, conversation_id=SCOPE))
 
 
 async def wait(pair: ExecWaitTools, result: Any, **more: Any) -> Any:
-    return await pair.wait.execute({"runId": result["runId"]}, **{"scope": SCOPE, **more})
+    return await pair.wait.execute({"runId": result["runId"]}, **with_call(more, conversation_id=SCOPE))
 
 
 def told(result: Any) -> Any:
@@ -209,7 +210,7 @@ def test_a_run_is_its_scopes_and_one_waits_for_it(within, pool, options):
 
     async def main():
         first = await run(pair, "return await tools.slow(1)")
-        stranger = await wait(pair, first, scope="another")
+        stranger = await wait(pair, first, conversation_id="another")
         other = asyncio.ensure_future(wait(pair, first))
         await asyncio.sleep(0)
         second = await wait(pair, first)
@@ -226,15 +227,15 @@ def test_a_run_is_its_scopes_and_one_waits_for_it(within, pool, options):
 
 def test_aborted_runs_give_their_places_back(within, pool, options):
     slow = Slow()
-    places = {"maxWaitingRuns": 2, "maxWaitingRunsPerScope": 2}
+    places = {"maxWaitingRuns": 2, "maxWaitingRunsPerConversation": 2}
     pair = create_exec_wait_tools([slow.tool], {**options, "waitTimeoutMs": 100, **places}, pool=pool)
 
     async def main():
         code = "await tools.slow(1)"
         first = [await run(pair, code), await run(pair, code)]
         full = await run(pair, code)
-        other = await run(pair, code, scope="another")
-        ended = await pair.abort(scope=SCOPE)
+        other = await run(pair, code, conversation_id="another")
+        ended = await pair.abort(conversation_id=SCOPE)
         after = [await wait(pair, one) for one in first]
         return full, other, ended, after, await run(pair, "return 1")
 
@@ -253,7 +254,7 @@ def test_one_conversation_leaves_places_for_the_others(within, pool, options):
         code = "await yield_control(); return 1"
         resting = [await run(pair, code) for _ in range(2)]
         full = await run(pair, code)
-        other = await run(pair, "return 2", scope="another")
+        other = await run(pair, "return 2", conversation_id="another")
         ended = await wait(pair, resting[0])
         return full, other, ended, await run(pair, code)
 
@@ -281,7 +282,7 @@ def test_a_person_is_asked_by_an_interrupt_that_resume_answers(within, pool, opt
         interrupt = await run(pair, "text('before'); const v = await tools.pay(1); await yield_control(); return v")
         assert isinstance(interrupt, Interrupt)
         assert spy.ran == []
-        rest = await pair.resume(interrupt, {"approved": True}, scope=SCOPE)
+        rest = await pair.resume(interrupt, {"approved": True}, call=CallContext(conversation_id=SCOPE))
         return rest, await wait(pair, rest)
 
     rest, last = within(held(main(), pair))
@@ -305,9 +306,9 @@ def test_sync_callers_share_a_loop_on_which_calls_go_on(within, pool, options):
         return value * 2
 
     pair = create_exec_wait_tools([Tool("double", execute=doubled)], {**options, "waitTimeoutMs": 100}, pool=pool)
-    result = pair.exec.execute_sync({"code": "return await tools.double(2)"}, scope=SCOPE)
+    result = pair.exec.execute_sync({"code": "return await tools.double(2)"}, call=CallContext(conversation_id=SCOPE))
     assert result["status"] == "waiting"
     while result["status"] == "waiting":
-        result = pair.wait.execute_sync({"runId": result["runId"]}, scope=SCOPE)
+        result = pair.wait.execute_sync({"runId": result["runId"]}, call=CallContext(conversation_id=SCOPE))
     assert result["value"] == 4
     within(pair.aclose())

@@ -14,7 +14,7 @@ from stored_pauses import Clock
 from suite import full_only
 from waiting import until
 
-from codemode import ALL_TENANTS, Interrupt, Resumer, SqliteInterruptStore, Tool
+from codemode import ALL_TENANTS, CallContext, Interrupt, Resumer, SqliteInterruptStore, Tool
 from codemode.surfaces.exec_wait import stored as stored_module
 from codemode.surfaces.exec_wait.pair import ExecWaitTools, create_exec_wait_tools
 
@@ -203,8 +203,8 @@ def test_one_that_is_aborted_or_withdrawn_is_asked_no_more(within, world, how):
                 await world.store.withdraw(parked["runId"].removeprefix("run_"), actor="ana", tenant=ALL_TENANTS)
             else:
                 more = {"run_id": parked["runId"]} if "id" in how else {}
-                assert await pair.abort(scope=SCOPE, **more) == 1
-                assert await pair.abort(scope=SCOPE, **more) == 0
+                assert await pair.abort(conversation_id=SCOPE, **more) == 1
+                assert await pair.abort(conversation_id=SCOPE, **more) == 0
             told = [await wait(one, parked) for one in (pair, world.pair())]
             return told, infos(pair), await world.state(parked["runId"])
 
@@ -332,7 +332,7 @@ def test_an_interrupt_that_its_host_answers_leaves_nothing_pending_in_the_store(
             assert isinstance(asked, Interrupt)
             assert (await wait(world.pair(approvals="interrupt"), rest)).interrupt_id == asked.interrupt_id
             assert infos(pair) == [(rest["runId"], "waiting", ("host:core:pay",))]
-            second = await pair.resume(asked, OK, scope=SCOPE)
+            second = await pair.resume(asked, OK, call=CallContext(conversation_id=SCOPE))
             assert (second["runId"], second["reason"]) == (rest["runId"], "yield")
             assert not (await world.store.list(tenant=ALL_TENANTS, state="pending")).records
             last = await wait(pair, second)
@@ -350,10 +350,10 @@ def test_an_answer_that_does_not_fit_leaves_the_question(within, world):
             rest = await run(pair, f"await yield_control(); {PAYING}")
             asked = await wait(pair, rest)
             for answer, scope in (({"approved": "perhaps"}, SCOPE), (OK, "another")):
-                with pytest.raises(Exception, match=re.compile("approved|signature|binding|context", re.IGNORECASE)):
-                    await pair.resume(asked, answer, scope=scope)
+                with pytest.raises(Exception, match=re.compile("approved|another conversation", re.IGNORECASE)):
+                    await pair.resume(asked, answer, call=CallContext(conversation_id=scope))
             assert await world.state(rest["runId"]) == "pending"
-            return await pair.resume(asked, OK, scope=SCOPE)
+            return await pair.resume(asked, OK, call=CallContext(conversation_id=SCOPE))
 
     assert within(main())["status"] == "waiting"
     assert len(world.spy.ran) == 1
@@ -366,10 +366,12 @@ def test_some_answers_of_a_host_leave_the_others_asked(within, world):
             rest = await run(pair, f"await yield_control(); {TWO}")
             asked = await wait(pair, rest)
             first, second = (one.interrupt_id for one in asked.requests)
-            left = await pair.resume(asked, resolutions={first: OK}, scope=SCOPE)
+            left = await pair.resume(asked, resolutions={first: OK}, call=CallContext(conversation_id=SCOPE))
             assert [one.interrupt_id for one in left.requests] == [second]
             assert [one.interrupt_id for one in (await world.pending()).requests if one.state == "waiting"] == [second]
-            return await pair.resume(left, resolutions={second: OK}, scope=SCOPE), await world.state(rest["runId"])
+            return await pair.resume(
+                left, resolutions={second: OK}, call=CallContext(conversation_id=SCOPE)
+            ), await world.state(rest["runId"])
 
     last, state = within(main())
     assert (last["value"], state) == ([{"n": 1}, {"n": 2}], "completed")

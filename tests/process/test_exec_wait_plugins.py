@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from resting_surface import Slow
 
-from codemode import Interrupt, Tool, ToolSource, create_exec_wait_tools
+from codemode import CallContext, Interrupt, Tool, ToolSource, create_exec_wait_tools
 
 
 @pytest.mark.parametrize("warm", [4, 0])
@@ -19,16 +19,19 @@ def test_only_runs_with_calls_in_flight_end(within, pool, warm):
     pair = create_exec_wait_tools([slow.tool, gated], {"maxWarmRuns": warm}, pool=pool)
 
     async def started(code: str) -> str:
-        return (await pair.exec.execute({"code": code}, scope="s"))["runId"]
+        return (await pair.exec.execute({"code": code}, call=CallContext(conversation_id="s")))["runId"]
 
     async def main():
         try:
             idle = await started("await yield_control(); return 1")
             asking = await started("const g = tools.gated(1); await yield_control(); return g")
             busy = await started("const s = tools.slow('a'); await yield_control(); return s")
-            ended = [await pair.abort(scope="other", only_in_flight=True)]
-            ended += [await pair.abort(scope="s", only_in_flight=True) for _ in range(2)]
-            after = [await pair.wait.execute({"runId": one}, scope="s") for one in (idle, asking, busy)]
+            ended = [await pair.abort(conversation_id="other", only_in_flight=True)]
+            ended += [await pair.abort(conversation_id="s", only_in_flight=True) for _ in range(2)]
+            after = [
+                await pair.wait.execute({"runId": one}, call=CallContext(conversation_id="s"))
+                for one in (idle, asking, busy)
+            ]
         finally:
             await pair.aclose()
         return ended, after
@@ -82,9 +85,9 @@ def test_a_plugin_gates_and_sees_every_call_of_a_server(within, pool):
 
     async def main():
         try:
-            asked = await pair.exec.execute({"code": code}, scope="s")
+            asked = await pair.exec.execute({"code": code}, call=CallContext(conversation_id="s"))
             before = [*session.calls]
-            result = await pair.resume(asked, {"approved": True}, scope="s")
+            result = await pair.resume(asked, {"approved": True}, call=CallContext(conversation_id="s"))
         finally:
             await pair.aclose()
         return asked, before, result

@@ -16,7 +16,7 @@ from postgres_cluster import cluster, new_database
 from stored_pauses import Clock
 from suite import full_only
 
-from codemode import Interrupt
+from codemode import CallContext, Interrupt
 from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
 
 LEASE_MS = 31_000
@@ -110,7 +110,7 @@ def test_calls_that_were_in_flight_when_the_process_died_are_asked_about_or_made
             assert unknown(asked) == ["host:core:pay 1"]
             twice = await wait(pair, result)
             assert unknown(twice) == unknown(asked)
-            last = await pair.resume(asked, {"value": "paid"}, scope=SCOPE)
+            last = await pair.resume(asked, {"value": "paid"}, call=CallContext(conversation_id=SCOPE))
             return last, await wait(pair, result)
 
     last, again = within(main())
@@ -150,7 +150,7 @@ def test_exec_that_is_repeated_after_its_process_died_goes_on_where_it_was(withi
             await killed(host, world)
             asked = await run(pair, code, **call)
             assert unknown(asked) == ["host:core:pay 2"]
-            return await pair.resume(asked, {"runAgain": True}, scope=SCOPE)
+            return await pair.resume(asked, {"runAgain": True}, call=CallContext(conversation_id=SCOPE))
 
     assert within(main())["value"] == "pay 2"
     assert world.executed() == ["look 1", "pay 2", "pay 2"]

@@ -9,7 +9,7 @@ from unittest.mock import AsyncMock
 
 import pytest
 
-from codemode import CodeModeToolError, Tool
+from codemode import CallContext, CodeModeToolError, Tool
 from codemode.surfaces.exec_wait.options import InvalidConfigError
 from codemode.surfaces.exec_wait.pair import create_exec_wait_tools
 from codemode.surfaces.exec_wait.sources import ToolSource
@@ -77,7 +77,7 @@ def ran(within, pool):
 
         async def main():
             try:
-                return await pair.exec.execute({"code": code}, scope="s")
+                return await pair.exec.execute({"code": code}, call=CallContext(conversation_id="s"))
             finally:
                 await pair.aclose()
 
@@ -204,7 +204,7 @@ def test_a_pipeline_tells_servers_apart_and_may_refuse(within, pool):
         return [await MCP.github.createIssue({title: "a"}), told]"""
 
     async def main():
-        result = await pair.exec.execute({"code": code}, scope="s")
+        result = await pair.exec.execute({"code": code}, call=CallContext(conversation_id="s"))
         await pair.aclose()
         return result
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from suite import each_row
 from waiting import within
 
-from codemode import CodeModeError, PoolOptions, Tool, WorkerPool, create_exec_wait_tools
+from codemode import CallContext, CodeModeError, PoolOptions, Tool, WorkerPool, create_exec_wait_tools
 
 # Of the least that is kept: settings, and what shows an interrupt and signs it.
 KEPT_OF_NOTHING = 2_000
@@ -57,9 +57,11 @@ def pool():
 
 async def at_rest(pair: Any, code: str) -> Any:
     """Run a program to its last rest; the run itself, and what `runs` tells of it."""
-    result = await pair.exec.execute({"code": code + "; await yield_control('last')"}, scope="s")
+    result = await pair.exec.execute(
+        {"code": code + "; await yield_control('last')"}, call=CallContext(conversation_id="s")
+    )
     for _ in range(code.count("yield_control")):
-        result = await pair.wait.execute({"runId": result["runId"]}, scope="s")
+        result = await pair.wait.execute({"runId": result["runId"]}, call=CallContext(conversation_id="s"))
     assert result["status"] == "waiting", result
     (info,) = (one for one in pair.runs("s") if one.state == "waiting")
     return pair._programs.runs.find(info.run_id).run, info
@@ -90,7 +92,7 @@ def test_many_small_calls_are_counted(pool):
         pair = create_exec_wait_tools(TOOLS, LARGE, pool=pool)
         try:
             _, many = await at_rest(pair, code)
-            await pair.abort(scope="s")
+            await pair.abort(conversation_id="s")
             _, none = await at_rest(pair, "")
             return many.bytes - none.bytes
         finally:
@@ -133,10 +135,10 @@ def test_small_rests_stay_small_however_often_they_are(pool):
         pair = create_exec_wait_tools(TOOLS, {"maxSnapshotBytes": 4_096, "maxWarmRuns": 0}, pool=pool)
         try:
             code = "for (let i = 0; i < 6; i++) { text('x'.repeat(2_000)); await yield_control() } return 1"
-            result, sizes = await pair.exec.execute({"code": code}, scope="s"), []
+            result, sizes = await pair.exec.execute({"code": code}, call=CallContext(conversation_id="s")), []
             while result["status"] == "waiting":
                 sizes += [one.bytes for one in pair.runs("s") if one.state == "waiting"]
-                result = await pair.wait.execute({"runId": result["runId"]}, scope="s")
+                result = await pair.wait.execute({"runId": result["runId"]}, call=CallContext(conversation_id="s"))
             return result, sizes
         finally:
             await pair.aclose()

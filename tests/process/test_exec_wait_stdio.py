@@ -10,7 +10,14 @@ import pytest
 from pausing import NO, OK, PAUSING, through_json
 from stdio_servers import RunningServers, StdioServers, stdio_servers
 
-from codemode import CodeModeToolError, ExecWaitTools, MemoryInterruptStore, ToolSource, create_exec_wait_tools
+from codemode import (
+    CallContext,
+    CodeModeToolError,
+    ExecWaitTools,
+    MemoryInterruptStore,
+    ToolSource,
+    create_exec_wait_tools,
+)
 
 pytestmark = pytest.mark.usefixtures("warm_gateways")
 
@@ -47,7 +54,7 @@ def over(running, pool):
 
 def program(code: str) -> Callable[[StdioServers, ExecWaitTools], Awaitable[Any]]:
     async def work(_servers: StdioServers, pair: ExecWaitTools) -> Any:
-        return await pair.exec.execute({"code": code}, scope="s")
+        return await pair.exec.execute({"code": code}, call=CallContext(conversation_id="s"))
 
     return work
 
@@ -58,12 +65,12 @@ def test_a_slow_call_of_a_server_is_left_waiting_and_its_answer_is_delivered(ove
             const exporting = MCP.tracker.exportIssues({format: "csv"});
             await yield_control();
             text(await exporting); return made.number"""
-        rest = await pair.exec.execute({"code": code}, scope="s")
+        rest = await pair.exec.execute({"code": code}, call=CallContext(conversation_id="s"))
         held = await servers.gate.begun()
         assert (rest["reason"], held.arguments) == ("yield", {"format": "csv"})
         assert [one["status"] for one in rest["pendingToolCalls"]] == ["running"]
         await held.finish("all of them")
-        last = await pair.wait.execute({"runId": rest["runId"]}, scope="s")
+        last = await pair.wait.execute({"runId": rest["runId"]}, call=CallContext(conversation_id="s"))
         return last["value"], last["output"], await servers.issues()
 
     value, output, issues = over(work)
@@ -102,8 +109,10 @@ def test_failures_of_a_server_are_its_words_and_can_be_caught(over):
         code = f"""const said = [];
             for (const call of [{calls}]) await call().catch(({{name, message}}) => said.push([name, message]));
             return said"""
-        caught = await pair.exec.execute({"code": code}, scope="s")
-        return caught["value"], await pair.exec.execute({"code": "await MCP.tracker.syncIssues()"}, scope="s")
+        caught = await pair.exec.execute({"code": code}, call=CallContext(conversation_id="s"))
+        return caught["value"], await pair.exec.execute(
+            {"code": "await MCP.tracker.syncIssues()"}, call=CallContext(conversation_id="s")
+        )
 
     said, uncaught = over(work)
     for (name, message), (_, expected) in zip(said, FAILURES, strict=True):
@@ -208,11 +217,11 @@ def test_a_person_is_asked_about_calls_of_a_server_as_about_others(over):
     async def work(servers: StdioServers, pair: ExecWaitTools) -> Any:
         code = """await MCP.tracker.create_issue({title: "a"}); await MCP.tracker.delete_issue({number: 7});
             return await MCP.tracker.delete_issue({number: 1})"""
-        asked = through_json(await pair.exec.execute({"code": code}, scope="s"))
+        asked = through_json(await pair.exec.execute({"code": code}, call=CallContext(conversation_id="s")))
         before = await servers.issues()
-        result = await pair.resume(asked, OK, scope="s")
-        denied = through_json(await pair.exec.execute({"code": code}, scope="s"))
-        refused = await pair.resume(denied, NO, scope="s")
+        result = await pair.resume(asked, OK, call=CallContext(conversation_id="s"))
+        denied = through_json(await pair.exec.execute({"code": code}, call=CallContext(conversation_id="s")))
+        refused = await pair.resume(denied, NO, call=CallContext(conversation_id="s"))
         return asked, before, result, await servers.issues(), refused
 
     asked, before, result, after, refused = over(work, sources, settings=PAUSING)
@@ -232,7 +241,7 @@ def test_hooks_hear_of_calls_of_a_server_and_may_refuse_them(over):
     async def work(servers: StdioServers, pair: ExecWaitTools) -> Any:
         code = """const made = await MCP.tracker.create_issue({title: "a"});
             return await MCP.tracker.delete_issue({number: made.number}).catch(({message}) => message)"""
-        return await pair.exec.execute({"code": code}, context="ana"), await servers.issues()
+        return await pair.exec.execute({"code": code}, call=CallContext(context="ana")), await servers.issues()
 
     lifecycle = {"on_nested_tool_call": lambda event: heard.append(event.tool_name)}
     result, issues = over(work, settings={"pipeline": {"before": before}, "lifecycle": lifecycle})
@@ -245,11 +254,15 @@ def test_hooks_hear_of_calls_of_a_server_and_may_refuse_them(over):
 def test_an_abort_ends_the_call_on_the_server(over, max_warm_runs):
     async def work(servers: StdioServers, pair: ExecWaitTools) -> Any:
         code = "const going = MCP.tracker.exportIssues({}); await yield_control(); return await going"
-        await pair.exec.execute({"code": code}, scope="s")
+        await pair.exec.execute({"code": code}, call=CallContext(conversation_id="s"))
         held = await servers.gate.begun()
-        ended = await pair.abort(scope="s")
+        ended = await pair.abort(conversation_id="s")
         await held.gone()
-        return ended, (await pair.exec.execute({"code": "return await MCP.tracker.listIssues({})"}, scope="s"))["value"]
+        return ended, (
+            await pair.exec.execute(
+                {"code": "return await MCP.tracker.listIssues({})"}, call=CallContext(conversation_id="s")
+            )
+        )["value"]
 
     assert over(work, maxWarmRuns=max_warm_runs) == (1, {"issues": []})
 
@@ -259,9 +272,9 @@ def test_a_server_that_dies_in_the_middle_of_a_call_fails_the_call_alone(within,
         code = """const going = MCP.tracker.exportIssues({}); await yield_control();
             const said = [await going.catch(({name}) => name), await MCP.notes.searchNotes({words: "milk"})];
             return [...said, await MCP.tracker.listIssues().catch(({name}) => name)]"""
-        rest = await pair.exec.execute({"code": code}, scope="s")
+        rest = await pair.exec.execute({"code": code}, call=CallContext(conversation_id="s"))
         await (await servers.gate.begun()).finish("die")
-        return await pair.wait.execute({"runId": rest["runId"]}, scope="s")
+        return await pair.wait.execute({"runId": rest["runId"]}, call=CallContext(conversation_id="s"))
 
     async def main() -> Any:
         async with stdio_servers() as servers:
@@ -301,13 +314,13 @@ def test_a_program_goes_on_elsewhere_only_over_the_same_tools_of_its_servers(run
         first = create_exec_wait_tools([ToolSource(servers.tracker, "mcp", "tracker")], **given)
         code = """const {number} = await MCP.tracker.create_issue({title: "a"}); await yield_control();
             return [number, (await MCP.tracker.close_issue({number})).state]"""
-        rest = await first.exec.execute({"code": code}, scope="s")
+        rest = await first.exec.execute({"code": code}, call=CallContext(conversation_id="s"))
         await first.aclose()
         session = Other(servers.tracker) if is_changed else servers.tracker
         second = create_exec_wait_tools([ToolSource(session, "mcp", "tracker")], **given)
         if listed_before:
-            await second.exec.execute({"code": "return MCP"}, scope="s")
-        last = await second.wait.execute({"runId": rest["runId"]}, scope="s")
+            await second.exec.execute({"code": "return MCP"}, call=CallContext(conversation_id="s"))
+        last = await second.wait.execute({"runId": rest["runId"]}, call=CallContext(conversation_id="s"))
         await second.aclose()
         await store.aclose()
         return last, await servers.issues()
@@ -340,9 +353,9 @@ def test_a_program_waits_on_while_a_server_of_its_is_away(running, pool, caplog)
         for session in (servers.tracker, Away(), servers.tracker):
             pair = create_exec_wait_tools([ToolSource(session, "mcp", "tracker")], **given)
             if rest is None:
-                rest = await pair.exec.execute({"code": code}, scope="s")
+                rest = await pair.exec.execute({"code": code}, call=CallContext(conversation_id="s"))
             else:
-                said.append(await pair.wait.execute({"runId": rest["runId"]}, scope="s"))
+                said.append(await pair.wait.execute({"runId": rest["runId"]}, call=CallContext(conversation_id="s")))
             await pair.aclose()
         await store.aclose()
         return said

@@ -16,7 +16,7 @@ from stored_pauses import Clock
 from suite import full_only
 from waiting import until
 
-from codemode import ALL_TENANTS, Interrupt
+from codemode import ALL_TENANTS, CallContext, Interrupt
 from codemode.stores import postgres, sqlite_file
 from codemode.stores.journal import SqlJournal
 
@@ -144,7 +144,7 @@ def test_a_call_whose_outcome_could_not_be_written_is_asked_about(played, place)
         place.clock.moved_ms += LEASE_MS
         asked = await later(pair, result)
         assert isinstance(asked, Interrupt)
-        return told, await pair.resume(asked, {"value": "paid"}, scope=SCOPE)
+        return told, await pair.resume(asked, {"value": "paid"}, call=CallContext(conversation_id=SCOPE))
 
     (told, last), ran = played(scenario, "pay", waitTimeoutMs=20_000)
     assert told["code"] == AWAY
@@ -220,7 +220,9 @@ def test_a_journal_that_takes_longer_to_open_than_tools_are_waited_for_is_waited
         monkeypatch.setattr(SqlJournal, "open", slowly)
         asked = await at_last(pair, await run(pair, "return await tools.refund(1)"))
         (request,) = asked.requests
-        last = await pair.resume(asked, resolutions={request.interrupt_id: {"approved": True}}, scope=SCOPE)
+        last = await pair.resume(
+            asked, resolutions={request.interrupt_id: {"approved": True}}, call=CallContext(conversation_id=SCOPE)
+        )
         return await at_last(pair, last)
 
     last, ran = played(scenario, waitTimeoutMs=100)

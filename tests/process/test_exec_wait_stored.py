@@ -6,13 +6,14 @@ import asyncio
 from typing import Any
 
 import pytest
+from calls import with_call
 from pausing import OK, Spy
 from resting_surface import Slow
 from stored_pauses import Clock
 from suite import full_only
 from waiting import until
 
-from codemode import ALL_TENANTS, Interrupt, MemoryInterruptStore, Resumer, SqliteInterruptStore, Tool
+from codemode import ALL_TENANTS, CallContext, Interrupt, MemoryInterruptStore, Resumer, SqliteInterruptStore, Tool
 from codemode.surfaces.exec_wait import stored as stored_module
 from codemode.surfaces.exec_wait.options import InvalidConfigError
 from codemode.surfaces.exec_wait.pair import ExecWaitTools, create_exec_wait_tools
@@ -59,11 +60,11 @@ class Processes:
 
 
 async def run(pair: ExecWaitTools, code: str, **more: Any) -> Any:
-    return await pair.exec.execute({"code": code}, **{"scope": SCOPE, **more})
+    return await pair.exec.execute({"code": code}, **with_call(more, conversation_id=SCOPE))
 
 
 async def wait(pair: ExecWaitTools, result: Any, **more: Any) -> Any:
-    return await pair.wait.execute({"runId": result["runId"]}, **{"scope": SCOPE, **more})
+    return await pair.wait.execute({"runId": result["runId"]}, **with_call(more, conversation_id=SCOPE))
 
 
 def quick(spy: Spy) -> Tool:
@@ -128,7 +129,7 @@ def test_another_scope_finds_nothing(within, pool, store, options):
         result = await run(first, YIELDING)
         await first.aclose()
         unknown = {"runId": "run_" + "0" * 32}
-        return await wait(processes.pair(), result, scope="another"), await wait(processes.pair(), unknown)
+        return await wait(processes.pair(), result, conversation_id="another"), await wait(processes.pair(), unknown)
 
     for result in within(processes.closed(main())):
         assert result["code"] == "invalid_input"
@@ -164,7 +165,7 @@ def test_an_owner_that_has_lost_its_lease_ends_its_run_and_asks_as_any_other(
         await until(lambda: slow.cancelled)
         told = None if waiting is None else await waiting
         await until(lambda: not first.runs(SCOPE))
-        last = await other.resume(parked, {"value": "paid"}, scope=SCOPE)
+        last = await other.resume(parked, {"value": "paid"}, call=CallContext(conversation_id=SCOPE))
         elsewhere = await wait(first, result)
         for one in (first, other):
             await one.aclose()

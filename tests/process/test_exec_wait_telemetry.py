@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from resting_surface import Slow
 
-from codemode import Tool, ToolSource, create_exec_wait_tools, plan_surface
+from codemode import CallContext, Tool, ToolSource, create_exec_wait_tools, plan_surface
 
 SECRET = "hunter2"
 SCOPE = "s"
@@ -74,8 +74,8 @@ async def run_all(pair: Any) -> list[Any]:
         await tools.call("host:core:{SECRET}", 1).catch(() => 0);
         text("{SECRET}"); console.log("{SECRET}"); await yield_control("{SECRET}");
         return "{SECRET}";"""
-    first = await pair.exec.execute({"code": code}, scope=SCOPE)
-    second = await pair.wait.execute({"runId": first["runId"]}, scope=SCOPE)
+    first = await pair.exec.execute({"code": code}, call=CallContext(conversation_id=SCOPE))
+    second = await pair.wait.execute({"runId": first["runId"]}, call=CallContext(conversation_id=SCOPE))
     failing = [
         f"throw new Error('{SECRET}')",
         f"{SECRET} {SECRET}",
@@ -83,9 +83,15 @@ async def run_all(pair: Any) -> list[Any]:
         f"await tools.fail('{SECRET}')",
         f"await yield_control('{SECRET}'); // {'x' * 50_000}",
     ]
-    results = [await pair.exec.execute({"code": one}, scope=SCOPE) for one in failing]
-    refused = await pair.wait.execute({"runId": f"run_{SECRET}"}, scope=SCOPE)
-    return [first, second, *results, refused, await pair.exec.execute({"code": "1", SECRET: 1}, scope=SCOPE)]
+    results = [await pair.exec.execute({"code": one}, call=CallContext(conversation_id=SCOPE)) for one in failing]
+    refused = await pair.wait.execute({"runId": f"run_{SECRET}"}, call=CallContext(conversation_id=SCOPE))
+    return [
+        first,
+        second,
+        *results,
+        refused,
+        await pair.exec.execute({"code": "1", SECRET: 1}, call=CallContext(conversation_id=SCOPE)),
+    ]
 
 
 OPTIONS = {"maxWarmRuns": 0, "maxSnapshotBytes": 20_000}
@@ -184,8 +190,10 @@ def test_a_warm_wake_and_an_expiry_are_counted(within, pool, telemetry):
     pair = create_exec_wait_tools([slow.tool], options, settings=settings, pool=pool)
 
     async def main():
-        first = await pair.exec.execute({"code": "await yield_control(); await tools.slow(1)"}, scope=SCOPE)
-        await pair.wait.execute({"runId": first["runId"]}, scope=SCOPE)
+        first = await pair.exec.execute(
+            {"code": "await yield_control(); await tools.slow(1)"}, call=CallContext(conversation_id=SCOPE)
+        )
+        await pair.wait.execute({"runId": first["runId"]}, call=CallContext(conversation_id=SCOPE))
         runs = pair._programs.runs
         (one,) = runs.all()
         runs._expire(one, one.run)  # as its timer does
@@ -252,8 +260,8 @@ def test_many_calls_at_once_are_counted_once_each(within, pool, telemetry):
     code = "await Promise.all([1, 2, 3].map((n) => tools.call('host:core:echo', n))); await yield_control()"
 
     async def one() -> None:
-        first = await pair.exec.execute({"code": code}, scope=SCOPE)
-        await pair.wait.execute({"runId": first["runId"]}, scope=SCOPE)
+        first = await pair.exec.execute({"code": code}, call=CallContext(conversation_id=SCOPE))
+        await pair.wait.execute({"runId": first["runId"]}, call=CallContext(conversation_id=SCOPE))
 
     async def main():
         for _ in range(3):

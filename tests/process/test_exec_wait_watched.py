@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from codemode import Tool, audit_log
+from codemode import CallContext, Tool, audit_log
 from codemode.surfaces.exec_wait.pair import create_exec_wait_tools
 
 CODE = """await tools.search("echo"); await tools.describe("host:core:echo"); console.log("begun");
@@ -24,9 +24,11 @@ def test_a_program_is_heard_once_over_all_its_rests(within, pool, max_warm_runs)
     pair = create_exec_wait_tools([echo], options, settings={"lifecycle": lifecycle}, pool=pool)
 
     async def main():
-        rest = await pair.exec.execute({"code": CODE}, scope="s", tool_call_id="c")
+        rest = await pair.exec.execute({"code": CODE}, call=CallContext(conversation_id="s", tool_call_id="c"))
         assert traces == []
-        last = await pair.wait.execute({"runId": rest["runId"]}, scope="s", tool_call_id="d")
+        last = await pair.wait.execute(
+            {"runId": rest["runId"]}, call=CallContext(conversation_id="s", tool_call_id="d")
+        )
         await pair.aclose()
         return last
 

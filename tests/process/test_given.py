@@ -113,7 +113,7 @@ def test_what_no_host_gives_is_refused_under_the_right_key_too(spy, given):
 
 
 def test_it_names_the_invocation(spy):
-    outer = {"tool_call_id": "call_1", "context_binding": "thread", "started_at_ms": 1_700_000_000_000}
+    outer = {"tool_call_id": "call_1", "conversation_id": "thread", "started_at_ms": 1_700_000_000_000}
     first, again = (paused(spy, **outer).interrupt_id for _ in "ab")
     other = paused(spy, given={**GIVEN, "context": {}}, **outer).interrupt_id
     wider = paused(spy, profile=strict(max_calls=9), **outer).interrupt_id

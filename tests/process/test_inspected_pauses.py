@@ -65,9 +65,9 @@ def test_bad_input_is_refused():
     ):
         with pytest.raises(CodeModeProtocolError):
             inspect_interrupt(bad, options)
-    for wrong in (options, {**options, "continuation": {"keys": "k", "context_binding": "b"}}):
-        other = {"context_binding": "c"} if wrong is options else {}
-        with pytest.raises(CodeModeProtocolError, match="signature"):
+    for wrong in (options, {**options, "continuation": {"keys": "k", "conversation_id": "b"}}):
+        other = {"conversation_id": "c"} if wrong is options else {}
+        with pytest.raises(CodeModeProtocolError, match="conversation"):
             inspect_interrupt(interrupt, wrong, **other)
     with pytest.raises(ValueError, match="keys"):
         inspect_interrupt(interrupt, {"continuation": {"keys": 5}})

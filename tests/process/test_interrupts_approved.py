@@ -10,6 +10,7 @@ from pausing import OK, PAUSING, Spy, go_on, start, through_json
 from waiting import within
 
 from codemode import (
+    CallContext,
     CodeModeProtocolError,
     CodeModeToolApprovalDeniedError,
     continue_approval,
@@ -202,7 +203,7 @@ def test_approvals_through_a_message_history():
     spy = Spy()
     code_mode = create_code_mode_tool([spy.guarded()], PAUSING)
     js = "return (await Promise.allSettled([tools.refund(1), tools.refund(2)])).map(one => one.status)"
-    result = code_mode.execute_sync({"js": js}, tool_call_id="call-1")
+    result = code_mode.execute_sync({"js": js}, call=CallContext(tool_call_id="call-1"))
     output = {"type": "json", "value": through_json(result).to_dict()}
     history = [{"role": "tool", "content": [{"type": "tool-result", "toolCallId": "call-1", "output": output}]}]
     interrupt = unwrap_result(history[0]).interrupt

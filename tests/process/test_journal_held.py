@@ -9,7 +9,7 @@ import pytest
 from test_journaled_runs import Shop, options
 from waiting import until, within
 
-from codemode import CodeModeConcurrencyError, Tool, WorkerPool, run_code_mode
+from codemode import CallContext, CodeModeConcurrencyError, Tool, WorkerPool, run_code_mode
 from codemode.continuations.journal import MemoryJournal
 
 HOLDS = "return await tools.hold({})"
@@ -31,7 +31,9 @@ class Held:
 
     def call(self, pool, tool_call_id="c", js=HOLDS):
         return asyncio.ensure_future(
-            run_code_mode(js, self.tools, options=options(self.journal), tool_call_id=tool_call_id, pool=pool)
+            run_code_mode(
+                js, self.tools, options=options(self.journal), call=CallContext(tool_call_id=tool_call_id), pool=pool
+            )
         )
 
 
@@ -109,7 +111,7 @@ def test_one_that_finds_no_worker_afterwards_gives_the_journal_back():
         with WorkerPool({"max_workers": 1}) as first, WorkerPool({"max_workers": 1}) as second:
             owner = held.call(first)
             await until(lambda: held.entered == 1)
-            run = run_code_mode(HOLDS, held.tools, options=refusing, tool_call_id="c", pool=second)
+            run = run_code_mode(HOLDS, held.tools, options=refusing, call=CallContext(tool_call_id="c"), pool=second)
             again = asyncio.ensure_future(run)
             await lets_go(second, again)
             other = Held()

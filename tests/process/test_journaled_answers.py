@@ -11,6 +11,7 @@ from suite import each_row
 from waiting import within
 
 from codemode import (
+    CallContext,
     CodeModeAbortedError,
     CodeModeProtocolError,
     Interrupt,
@@ -69,10 +70,12 @@ class Shop:
         if dies_after is not None:
             left = [dies_after]
             kept = {name: Mortal(one, left) for name, one in kept.items()}
-        return {**PAUSING, "continuation": {"keys": "k", "context_binding": "thread", **kept}}
+        return {**PAUSING, "continuation": {"keys": "k", "conversation_id": "thread", **kept}}
 
     async def call(self, *, dies_after: int | None = None) -> Any:
-        return await run_code_mode(JS, self._tools, options=self._options(dies_after), tool_call_id="call_1")
+        return await run_code_mode(
+            JS, self._tools, options=self._options(dies_after), call=CallContext(tool_call_id="call_1")
+        )
 
     async def answer(self, pause: Interrupt, answer: Any, *, dies_after: int | None = None) -> Any:
         options = self._options(dies_after)

@@ -12,7 +12,7 @@ from stored_pauses import Clock
 from suite import each_row
 from waiting import within
 
-from codemode import CodeModeAbortedError, CodeModeProtocolError, MemoryInterruptStore, run_code_mode
+from codemode import CallContext, CodeModeAbortedError, CodeModeProtocolError, MemoryInterruptStore, run_code_mode
 from codemode.continuations.journal import MemoryJournal
 
 
@@ -122,8 +122,8 @@ def test_another_version_of_the_engine_is_refused_by_both_names(monkeypatch):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"keys": "k"}, r"continuation\.journal needs continuation\.context_binding"),
-        ({"context_binding": "thread"}, r"continuation\.journal needs continuation\.keys"),
+        ({"keys": "k"}, r"continuation\.journal needs a conversation_id"),
+        ({"conversation_id": "thread"}, r"continuation\.journal needs continuation\.keys"),
     ],
 )
 def test_what_a_journal_needs_is_asked_for_before_anything_runs(given, message):
@@ -131,7 +131,10 @@ def test_what_a_journal_needs_is_asked_for_before_anything_runs(given, message):
     with pytest.raises(ValueError, match=message):
         within(
             run_code_mode(
-                JS, shop.tools, options={"continuation": {**given, "journal": MemoryJournal()}}, tool_call_id="call_1"
+                JS,
+                shop.tools,
+                options={"continuation": {**given, "journal": MemoryJournal()}},
+                call=CallContext(tool_call_id="call_1"),
             )
         )
     assert shop.paid == []

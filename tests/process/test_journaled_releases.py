@@ -8,7 +8,7 @@ from suite import each_row
 from test_journaled_runs import Fast, Host, Shop
 from waiting import within
 
-from codemode import ModuleServer, Tool, create_code_call_tools, create_code_mode_tool, create_run_tool
+from codemode import CallContext, ModuleServer, Tool, create_code_call_tools, create_code_mode_tool, create_run_tool
 from codemode.continuations.journal import MemoryJournal
 
 BODY = """
@@ -29,13 +29,15 @@ AGAIN = {"idempotentHint": True}
 
 
 def settings(journal, **more):
-    return {"continuation": {"keys": "k", "context_binding": "thread", "journal": journal}, **more}
+    return {"continuation": {"keys": "k", "conversation_id": "thread", "journal": journal}, **more}
 
 
 def code_mode(*more, fetch=None, **limits):
     def run(shop, journal):
         given = settings(journal, execution_policy=limits, fetch_policy=fetch)
-        return create_code_mode_tool([*shop.tools, *more], given).execute({"js": BODY}, tool_call_id="call_1")
+        return create_code_mode_tool([*shop.tools, *more], given).execute(
+            {"js": BODY}, call=CallContext(tool_call_id="call_1")
+        )
 
     return run
 
@@ -43,7 +45,7 @@ def code_mode(*more, fetch=None, **limits):
 def code_call(*more, **options):
     def run(shop, journal):
         toolset = create_code_call_tools([*shop.tools, *more], {"settings": settings(journal), **options})
-        return toolset.execute({"script": SCRIPT, "context": {"a": 1}}, tool_call_id="call_1")
+        return toolset.execute({"script": SCRIPT, "context": {"a": 1}}, call=CallContext(tool_call_id="call_1"))
 
     return run
 
@@ -52,7 +54,7 @@ def modules(*more, **limits):
     def run(shop, journal):
         server = ModuleServer("shop", [*shop.tools, *more])
         tool = create_run_tool([server], {"limits": limits}, settings=settings(journal))
-        return tool.execute({"code": MODULE}, tool_call_id="call_1")
+        return tool.execute({"code": MODULE}, call=CallContext(tool_call_id="call_1"))
 
     return run
 
@@ -106,7 +108,7 @@ def test_what_a_model_brings_along_makes_another_call():
         toolset = create_code_call_tools(shop.tools, {"settings": settings(journal)})
         for context in ({"a": 1}, {"a": 2}, {"a": 1}):
             given = {"script": "return await callTool('pay', {amount: codecallContext.a})", "context": context}
-            assert value_of(await toolset.execute(given, tool_call_id="call_1")) == context["a"]
+            assert value_of(await toolset.execute(given, call=CallContext(tool_call_id="call_1"))) == context["a"]
         assert shop.paid == [1, 2]
 
     within(scenario())

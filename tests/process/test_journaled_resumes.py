@@ -11,6 +11,7 @@ from test_journaled_runs import Fast, Host, Shop, call, go_on, options
 from waiting import until, within
 
 from codemode import (
+    CallContext,
     CodeModeAbortedError,
     CodeModeProtocolError,
     Interrupt,
@@ -138,13 +139,13 @@ def test_of_two_continuations_of_one_state_only_one_goes_on():
 
         tools = [Tool("pay", execute=pay), shop.tools[1]]
         given = options(journal)
-        first = asyncio.create_task(run_code_mode(JS, tools, options=given, tool_call_id="call_1"))
+        first = asyncio.create_task(run_code_mode(JS, tools, options=given, call=CallContext(tool_call_id="call_1")))
         await began.wait()
         first.cancel()
         with pytest.raises(asyncio.CancelledError) as cancelled:
             await first
         recovery = cancelled.value.__cause__.recovery
-        retried = await run_code_mode(JS, tools, options=given, tool_call_id="call_1")
+        retried = await run_code_mode(JS, tools, options=given, call=CallContext(tool_call_id="call_1"))
         ids = {one.interrupt_id: one.payload["kind"] for one in retried.requests}
         assert {one.interrupt_id for one in recovery.requests} == set(ids)
         answers = {one: {"runAgain": True} if kind == UNKNOWN else OK for one, kind in ids.items()}

@@ -12,6 +12,7 @@ from recovering import UNKNOWN
 from waiting import until, within
 
 from codemode import (
+    CallContext,
     CodeModeAbortedError,
     CodeModeError,
     CodeModeTimeoutError,
@@ -129,13 +130,13 @@ def test_a_run_that_is_cut_off_goes_on_when_it_is_called_again(passing_time, cut
         tools = [Tool("pay", execute=pay)]
         given = options(journal)
         minute = {**given, "execution_policy": {"timeout_ms": 60_000}}
-        first = asyncio.create_task(run_code_mode(JS, tools, options=minute, tool_call_id="call_1"))
+        first = asyncio.create_task(run_code_mode(JS, tools, options=minute, call=CallContext(tool_call_id="call_1")))
         await began.wait()
         if cut == "cancel":
             first.cancel()
         error = (await asyncio.gather(first, return_exceptions=True))[0]
         assert isinstance(error, asyncio.CancelledError if cut == "cancel" else CodeModeTimeoutError)
-        paused = await run_code_mode(JS, tools, options=given, tool_call_id="call_1")
+        paused = await run_code_mode(JS, tools, options=given, call=CallContext(tool_call_id="call_1"))
         (request,) = paused.requests
         assert request.payload["kind"] == UNKNOWN
         answers = {request.interrupt_id: {"runAgain": True}}
@@ -228,8 +229,8 @@ def test_another_program_binding_or_id_is_another_invocation():
         js = "return await tools.pay({amount: 1})"
         await call(journal, shop.tools, js)
         await call(journal, shop.tools, js + ";")
-        await call(journal, shop.tools, js, context_binding="another")
-        await run_code_mode(js, shop.tools, options=options(journal), tool_call_id="call_2")
+        await call(journal, shop.tools, js, conversation_id="another")
+        await run_code_mode(js, shop.tools, options=options(journal), call=CallContext(tool_call_id="call_2"))
         for _ in range(2):  # without an id no call is the same again
             await run_code_mode(js, shop.tools, options=options(journal))
         assert shop.paid == [1] * 6

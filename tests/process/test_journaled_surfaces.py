@@ -13,6 +13,7 @@ from test_journaled_runs import Fast, Host, Shop
 from waiting import within
 
 from codemode import (
+    CallContext,
     CodeModeAbortedError,
     CodeModeProtocolError,
     Interrupt,
@@ -36,22 +37,22 @@ BODY = "return [await tools.pay({amount: 1}), await tools.pay({amount: 2})]"
 
 
 def settings(journal):
-    return {"continuation": {"keys": "k", "context_binding": "thread", "journal": journal}}
+    return {"continuation": {"keys": "k", "conversation_id": "thread", "journal": journal}}
 
 
 def code_mode(shop, journal):
     tool = create_code_mode_tool(shop.tools, settings(journal))
-    return lambda: tool.execute({"js": BODY}, tool_call_id="call_1"), tool.resume
+    return lambda: tool.execute({"js": BODY}, call=CallContext(tool_call_id="call_1")), tool.resume
 
 
 def code_call(shop, journal):
     tools = create_code_call_tools(shop.tools, {"settings": settings(journal)})
-    return lambda: tools.execute({"script": SCRIPT}, tool_call_id="call_1"), tools.resume
+    return lambda: tools.execute({"script": SCRIPT}, call=CallContext(tool_call_id="call_1")), tools.resume
 
 
 def modules(shop, journal):
     tool = create_run_tool([ModuleServer("shop", shop.tools)], settings=settings(journal))
-    return lambda: tool.execute({"code": MODULE}, tool_call_id="call_1"), tool.resume
+    return lambda: tool.execute({"code": MODULE}, call=CallContext(tool_call_id="call_1")), tool.resume
 
 
 FACES = [code_mode, code_call, modules]
@@ -121,7 +122,7 @@ def test_a_record_whose_resumer_died_asks_about_what_had_begun_without_waiting_f
                 return create_code_mode_tool(shop.tools, {"approval": {"mode": "interrupt"}, "continuation": keeping})
 
             living = host(store.guard, journal)
-            paused = await living.execute({"js": js}, tool_call_id="call_1")
+            paused = await living.execute({"js": js}, call=CallContext(tool_call_id="call_1"))
             record_id = await store.put(paused, tool=living, tenant="acme", app="support")
             await store.decide({paused.interrupt_id: OK}, actor="ana", tenant="acme")
             lease = await store.claim(owner="dying", tenant="acme", lease_ms=20_000)
@@ -176,7 +177,7 @@ def test_what_a_server_has_done_is_not_taken_for_what_another_of_its_name_did(se
             return create_run_tool([placed, *others], settings=settings(journal))
 
         async def call(tool):
-            return await tool.execute({"code": code}, tool_call_id="call_1")
+            return await tool.execute({"code": code}, call=CallContext(tool_call_id="call_1"))
 
         dying = Host(journal, dies_after=operations, is_done=False)
         assert (await call(at(here, dying)))["diagnostics"][0]["severity"] == "error"
@@ -202,7 +203,7 @@ def test_whoever_takes_a_program_over_is_told_that_tools_have_changed():
 
         async def call(shop, journal):
             tool = create_run_tool([Placed("shop", shop, "here")], settings=settings(journal))
-            return await tool.execute({"code": MODULE}, tool_call_id="call_1")
+            return await tool.execute({"code": MODULE}, call=CallContext(tool_call_id="call_1"))
 
         await call(shop, Host(journal, dies_after=3))
         said = await call(more, journal)

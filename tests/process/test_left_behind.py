@@ -23,6 +23,7 @@ from suite import full_only, rounds
 from waiting import WAIT_SECONDS, within
 
 from codemode import (
+    CallContext,
     CodeModeError,
     Content,
     Interrupt,
@@ -221,15 +222,17 @@ def test_exec_and_wait(pool: WorkerPool, tmp_path: Path, how: tuple[str, ...], *
 
     async def end() -> None:
         waits = await run("await yield_control('x'); return 1")
-        assert await pair.abort(scope="one", run_id=waits["runId"]) == 1
+        assert await pair.abort(conversation_id="one", run_id=waits["runId"]) == 1
 
     async def wait() -> None:
         waits = await run("text('a'); await yield_control('x'); return 1")
-        ended: Any = await pair.wait.execute({"runId": waits["runId"]}, scope="one")
+        ended: Any = await pair.wait.execute({"runId": waits["runId"]}, call=CallContext(conversation_id="one"))
         assert ended["status"] == "completed", ended
 
     async def resume() -> None:
-        ended: Any = await pair.resume(await run("return await tools.pay({})"), OK, scope="one")
+        ended: Any = await pair.resume(
+            await run("return await tools.pay({})"), OK, call=CallContext(conversation_id="one")
+        )
         assert ended["value"] == "paid"
 
     does: dict[str, Call] = {
@@ -242,7 +245,7 @@ def test_exec_and_wait(pool: WorkerPool, tmp_path: Path, how: tuple[str, ...], *
     }
 
     async def run(code: str) -> Any:
-        return await pair.exec.execute({"code": code}, scope="one")
+        return await pair.exec.execute({"code": code}, call=CallContext(conversation_id="one"))
 
     store = SqliteInterruptStore(tmp_path / "runs.sqlite") if is_stored else None
     pair = create_exec_wait_tools(desk.tools(), {"waitTimeoutMs": 30_000}, settings=settings, pool=pool, store=store)
@@ -308,13 +311,15 @@ def test_stores(pool: WorkerPool, tmp_path: Path, kind: str, how: tuple[str, ...
     async def scenario() -> None:
         store: Any = SqliteInterruptStore(tmp_path / "pauses.sqlite") if kind == "sqlite" else MemoryInterruptStore()
         keys: dict[str, Any] = {"keys": "a key of this test", "guard": store.guard}
-        journal = {**keys, "journal": store.journal(tenant="acme", app="tests"), "context_binding": "one"}
+        journal = {**keys, "journal": store.journal(tenant="acme", app="tests"), "conversation_id": "one"}
         desk = Desk(pool)
         journaled, plain = desk.code_mode(continuation=journal), desk.code_mode(continuation=keys)
 
         async def go(how: str) -> None:
             if how == "journaled":
-                await journaled.execute({"js": PROGRAMS["value"]}, tool_call_id=f"call-{next(numbers)}")
+                await journaled.execute(
+                    {"js": PROGRAMS["value"]}, call=CallContext(tool_call_id=f"call-{next(numbers)}")
+                )
                 return
             if how == "watched":
                 with store.watch() as watch:

@@ -17,6 +17,7 @@ from pydantic_ai import Tool as PydanticAITool
 from waiting import within
 
 from codemode import (
+    CallContext,
     CodeModeSerializationError,
     CodeModeToolError,
     ModuleServer,
@@ -74,7 +75,9 @@ def test_code_mode_passes_it_on_and_the_log_names_tool_and_field(caplog: pytest.
 
 
 def of_code_mode(tool: Any, **options: Any) -> Any:
-    return create_code_mode_tool([tool], options).execute_sync({"js": "return await tools.give()"}, tool_call_id="c")
+    return create_code_mode_tool([tool], options).execute_sync(
+        {"js": "return await tools.give()"}, call=CallContext(tool_call_id="c")
+    )
 
 
 def test_exec_code_call_and_modules_pass_it_on_with_a_warning():

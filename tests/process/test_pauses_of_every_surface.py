@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from codemode import (
+    CallContext,
     CodeModeProtocolError,
     Interrupt,
     MemoryInterruptStore,
@@ -31,17 +32,17 @@ TOOLS = [Tool("pay", execute=lambda value: value, needs_approval=True)]
 MODULE = 'import { pay } from "@codemode/servers/shop";\nglobalThis.__codemode_result__ = await pay({ n: 1 });'
 
 
-def pauses(context_binding: str | None = None, scope: str = "") -> dict[str, Any]:
-    """Return a pause of each surface, which belong to a context where one is given."""
-    bound = {} if context_binding is None else {"context_binding": context_binding}
+def pauses(conversation_id: str | None = None) -> dict[str, Any]:
+    """Return a pause of each surface, which belong to a conversation where one is given."""
+    call = CallContext(conversation_id=conversation_id)
     js, script = "return await tools.pay({ n: 1 })", "return await callTool('pay', { n: 1 })"
     pair = create_exec_wait_tools(TOOLS, settings=SETTINGS)
     run = create_run_tool([ModuleServer("shop", TOOLS)], settings=SETTINGS)
     found: dict[str, Any] = {
-        "codeMode": create_code_mode_tool(TOOLS, SETTINGS).execute_sync({"js": js}, **bound),
-        "CodeCall": create_code_call_tools(TOOLS, {"settings": SETTINGS}).execute_sync({"script": script}, **bound),
-        "modules": run.execute_sync({"code": MODULE}, **bound),
-        "exec": pair.exec.execute_sync({"code": js}, **({"scope": scope} if scope else {})),
+        "codeMode": create_code_mode_tool(TOOLS, SETTINGS).execute_sync({"js": js}, call),
+        "CodeCall": create_code_call_tools(TOOLS, {"settings": SETTINGS}).execute_sync({"script": script}, call),
+        "modules": run.execute_sync({"code": MODULE}, call),
+        "exec": pair.exec.execute_sync({"code": js}, call),
     }
     assert all(isinstance(one, Interrupt) for one in found.values()), found
     return found
@@ -72,9 +73,8 @@ def test_a_pause_without_a_context_is_recognised_on_every_surface():
 
 
 def test_a_pause_with_a_context_is_recognised_with_it_alone():
-    for surface, paused in pauses("thread 1", "chat 1").items():
-        own = {"scope": "chat 1"} if surface == "exec" else {"context_binding": "thread 1"}
-        other = {"scope": "chat 2"} if surface == "exec" else {"context_binding": "thread 2"}
+    own, other = {"conversation_id": "thread 1"}, {"conversation_id": "thread 2"}
+    for surface, paused in pauses("thread 1").items():
         for form in forms(paused):
             assert is_approval_interrupt(form, options=KEYS, **own), surface
             assert inspect_interrupt(form, KEYS, **own).js, surface
@@ -86,14 +86,12 @@ def test_a_pause_with_a_context_is_recognised_with_it_alone():
 
 
 def test_a_missing_context_is_reported_as_missing_and_another_one_never_as_tampering():
-    for surface, paused in pauses("thread 1", "chat 1").items():
+    for surface, paused in pauses("thread 1").items():
         view = inspect_interrupt(paused, KEYS)
         assert (view.js, view.requests) == (None, paused.requests), surface
         assert "none was given" in (view.unreadable or ""), surface
-        assert "scope=" in (view.unreadable or ""), surface
-        other = {"scope": "chat 2"} if surface == "exec" else {"context_binding": "thread 2"}
-        with pytest.raises(CodeModeProtocolError, match="not of the context_binding or scope") as refused:
-            inspect_interrupt(paused, KEYS, **other)
+        with pytest.raises(CodeModeProtocolError, match="another conversation") as refused:
+            inspect_interrupt(paused, KEYS, conversation_id="thread 2")
         assert "changed" not in refused.value.message, surface
     changed = pauses()["exec"].to_dict()
     changed["continuation"] = {**changed["continuation"], "body": [*changed["continuation"]["body"], "x"]}
@@ -111,15 +109,13 @@ def test_a_parked_pause_of_no_scope_needs_none():
         return await store.get(record.requests[0].interrupt_id, tenant="acme")
 
     paused = asyncio.run(parked())
-    for given in ({}, {"scope": ""}):
-        assert is_approval_interrupt(paused, options=KEYS, **given)
-        assert inspect_interrupt(paused.to_dict(), KEYS, **given).unreadable is None
+    assert is_approval_interrupt(paused, options=KEYS)
+    assert inspect_interrupt(paused.to_dict(), KEYS).unreadable is None
 
 
-def test_a_scope_and_a_context_binding_are_not_given_together():
+def test_a_conversation_id_of_a_wrong_kind_is_refused():
     paused = pauses()["codeMode"]
     for ask in (is_interrupt, is_approval_interrupt, get_interrupt):
-        with pytest.raises(ValueError, match="not both"):
-            ask(paused, options=KEYS, context_binding="a", scope="b")
-        with pytest.raises(ValueError, match="scope"):
-            ask(paused, options=KEYS, scope=5)  # pyright: ignore[reportArgumentType]
+        for wrong in (5, ""):
+            with pytest.raises(ValueError, match="conversation_id"):
+                ask(paused, options=KEYS, conversation_id=wrong)  # pyright: ignore[reportArgumentType]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from four_surfaces import SURFACES, answer_on
 
-from codemode import CodeModeError, CodeModeToolError, Tool, create_code_mode_tool, failure_text
+from codemode import CallContext, CodeModeError, CodeModeToolError, Tool, create_code_mode_tool, failure_text
 
 ROWS = [{"id": 1, "name": "Ann"}, {"id": 2, "name": "Bob"}]
 
@@ -160,7 +160,9 @@ def test_a_program_that_pauses_keeps_its_last_value_to_the_end():
     for surface_options in ({}, {"continuation": {"seal": True}}):
         options: Any = {"approval": {"mode": "interrupt"}, **surface_options}
         tool = create_code_mode_tool([guarded], options)
-        interrupt = tool.execute_sync({"js": "1;\nawait tools.refund({ order: 'a' })"}, tool_call_id="call-1")
+        interrupt = tool.execute_sync(
+            {"js": "1;\nawait tools.refund({ order: 'a' })"}, call=CallContext(tool_call_id="call-1")
+        )
         assert tool.resume_sync(interrupt, {"approved": True}) is None
         shown = tool.to_model_output(None, tool_call_id="call-1")
         assert 'Its last statement has this value: {"refunded":"a"}' in shown["value"]

@@ -20,7 +20,7 @@ from langchain_core.tools import StructuredTool
 from pydantic import BaseModel, Field
 from pydantic_ai import Tool as PydanticAITool
 
-from codemode import Tool, create_code_mode_tool
+from codemode import CallContext, Tool, create_code_mode_tool
 
 DAY = dt.date(2024, 1, 2)
 NOON = dt.datetime(2024, 1, 2, 12, tzinfo=dt.UTC)
@@ -103,7 +103,9 @@ def test_what_is_declared_is_what_arrives(way: str, caplog: pytest.LogCaptureFix
     for kind, value, declared, arrives in RESULTS:
         code_mode = create_code_mode_tool([WAYS[way](giving(kind, value))])
         assert declared_in(code_mode.description).removesuffix("?") in (declared, declared.replace("?:", ":")), kind
-        assert code_mode.execute_sync({"js": "return await tools.give({})"}, tool_call_id="c") == arrives, kind
+        assert (
+            code_mode.execute_sync({"js": "return await tools.give({})"}, call=CallContext(tool_call_id="c")) == arrives
+        ), kind
     assert not [one for one in caplog.messages if "misses its schema" in one]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from codemode import CodeModeOptions, run_code_mode
+from codemode import CallContext, CodeModeOptions, run_code_mode
 from codemode.trace.trace import Trace
 
 
@@ -25,7 +25,7 @@ def test_calls_and_console_are_counted_from_none(within):
         lifecycle={"on_trace": traces.append},
     )
     js = "console.log('abc'); return (await Promise.all([1, 2, 3].map((value) => tools.echo({ value })))).length"
-    assert within(run_code_mode(js, [echo], options=options, tool_call_id="outer")) == 3
+    assert within(run_code_mode(js, [echo], options=options, call=CallContext(tool_call_id="outer"))) == 3
     assert [request.tool_call_id for request in traces[0].bridge_requests] == [f"outer:tool-{n}" for n in (1, 2, 3)]
     assert [line.text for line in traces[0].console] == ["abc"]
 

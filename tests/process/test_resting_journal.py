@@ -35,7 +35,7 @@ JS = """
 text('a'); const one = await tools.quick(1); await yield_control(); text('b');
 const two = await tools.slow(2); text('c'); await yield_control(); return [one, two, await tools.quick(3)];
 """
-CALL = {"context_binding": "c", "started_at_ms": 1_700_000_000_000}
+CALL = {"conversation_id": "c", "started_at_ms": 1_700_000_000_000}
 
 
 def texts(outcome: Any) -> list[Any]:
@@ -85,11 +85,11 @@ def test_who_finds_what_was_kept_goes_on_from_the_journal_once_its_owner_is_gone
         run._journaling.journal._service.cancel()  # it neither renews nor writes any more
         run._journaling.journal._timer.cancel()
         other = surface(journal, pool, quick(spy), Slow().tool)
-        outcome = await other.restore(kept, context_binding="c")
+        outcome = await other.restore(kept, conversation_id="c")
         (asked,) = outcome.interrupt.requests
         assert (asked.payload["kind"], asked.tool_name, texts(outcome)) == (UNKNOWN_OUTCOME_KIND, "slow", ["b"])
         await run.abort()
-        outcome = await other.restore(outcome.interrupt, {asked.interrupt_id: {"value": 2}}, context_binding="c")
+        outcome = await other.restore(outcome.interrupt, {asked.interrupt_id: {"value": 2}}, conversation_id="c")
         return await (await rested(outcome, False)).go_on()
 
     outcome = within(main())
@@ -104,7 +104,7 @@ def test_who_asks_for_what_was_kept_after_it_has_ended_gets_its_outcome(within, 
         first = await one.start("await yield_control(); text('b'); return await tools.quick(1)", **CALL)
         kept = await first.rest.run.kept()
         outcome = await first.rest.run.go_on()
-        return outcome, await surface(journal, pool, quick(spy)).restore(kept, context_binding="c")
+        return outcome, await surface(journal, pool, quick(spy)).restore(kept, conversation_id="c")
 
     outcome, other = within(main())
     assert (outcome.value, other.value, other.is_replayed, texts(other)) == (1, 1, True, ["b"])

@@ -166,7 +166,7 @@ def test_time_and_chance_are_the_same_after_a_replay(within, pool):
             js = """const seen = [Date.now(), Math.random()];
                     await tools.quick(1); seen.push(Date.now(), Math.random());
                     await yield_control(); seen.push(Date.now(), Math.random()); return seen"""
-            outer = {"clock_ms": lambda: next(times), "started_at_ms": 1_600_000_000_000, "context_binding": "c"}
+            outer = {"clock_ms": lambda: next(times), "started_at_ms": 1_600_000_000_000, "conversation_id": "c"}
             return await at_rest(await surface.start(js, **outer), "yield", is_cold).go_on()
 
         return within(go()).value

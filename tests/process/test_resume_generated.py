@@ -16,6 +16,7 @@ from suite import rounds
 from waiting import within
 
 from codemode import (
+    CallContext,
     CodeModeWorkerError,
     Interrupt,
     Tool,
@@ -47,7 +48,7 @@ class CodeMode:
         self._tool = create_code_mode_tool(tools, scene.options, pool=pool)
 
     async def start(self, js):
-        return await self._tool.execute({"js": js}, tool_call_id="o")
+        return await self._tool.execute({"js": js}, call=CallContext(tool_call_id="o"))
 
     async def go_on(self, interrupt, answers):
         return await self._tool.resume(interrupt, resolutions=answers)
@@ -62,7 +63,9 @@ class CodeCall:
 
     async def start(self, js):
         made = "".join(f"{name}: (value) => callTool({name!r}, value)," for name in TOOLS)
-        return self._told(await self._tools.execute({"script": f"const tools = {{{made}}}; {js}"}, tool_call_id="o"))
+        return self._told(
+            await self._tools.execute({"script": f"const tools = {{{made}}}; {js}"}, call=CallContext(tool_call_id="o"))
+        )
 
     async def go_on(self, interrupt, answers):
         return self._told(await self._tools.resume(interrupt, resolutions=answers))

@@ -130,17 +130,17 @@ def test_another_replay_version_is_refused(interrupt, tools, spy, monkeypatch):
 
 
 def test_keys_tenants_and_seals(spy, tools):
-    interrupt = start(JS, tools, having(keys="a", context_binding="tenant 1"))
+    interrupt = start(JS, tools, having(keys="a", conversation_id="tenant 1"))
     spy.ran.clear()
     for options in (
-        having(keys="b", context_binding="tenant 1"),
-        having(keys="a", context_binding="tenant 2"),
+        having(keys="b", conversation_id="tenant 1"),
+        having(keys="a", conversation_id="tenant 2"),
         having(keys="a"),
-        having(keys="a", context_binding="tenant 1", seal=True),
+        having(keys="a", conversation_id="tenant 1", seal=True),
         PAUSING,
     ):
         refused(interrupt, tools, spy, OK, options=options)
-    assert go_on(interrupt, tools, OK, options=having(keys=["a", "b"], context_binding="tenant 1")) == {
+    assert go_on(interrupt, tools, OK, options=having(keys=["a", "b"], conversation_id="tenant 1")) == {
         "done": "refund"
     }
 

@@ -28,6 +28,7 @@ from waiting import until, within
 
 from codemode import (
     ALL_TENANTS,
+    CallContext,
     CodeModeAbortedError,
     CodeModeError,
     CodeModeProtocolError,
@@ -55,17 +56,17 @@ BOTH = "return await Promise.all([tools.pay({n: 1}), tools.refund({n: 2})])"
 
 def code_mode(tools, settings):
     made = create_code_mode_tool(tools, settings)
-    return made, lambda: made.execute({"js": JS}, tool_call_id="call_1")
+    return made, lambda: made.execute({"js": JS}, call=CallContext(tool_call_id="call_1"))
 
 
 def code_call(tools, settings):
     made = create_code_call_tools(tools, {"settings": settings})
-    return made, lambda: made.execute({"script": SCRIPT}, tool_call_id="call_1")
+    return made, lambda: made.execute({"script": SCRIPT}, call=CallContext(tool_call_id="call_1"))
 
 
 def modules(tools, settings):
     made = create_run_tool([ModuleServer("shop", tools)], settings=settings)
-    return made, lambda: made.execute({"code": MODULE}, tool_call_id="call_1")
+    return made, lambda: made.execute({"code": MODULE}, call=CallContext(tool_call_id="call_1"))
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +90,7 @@ def make(request, tmp_path, clock):
 
 
 def settings_over(store, *, guard=None, journal=None):
-    keeping = {"guard": guard or store.guard, "keys": "k", "context_binding": "thread", "journal": journal}
+    keeping = {"guard": guard or store.guard, "keys": "k", "conversation_id": "thread", "journal": journal}
     return {"approval": {"mode": "interrupt"}, "continuation": keeping}
 
 
@@ -207,7 +208,11 @@ def test_a_tool_is_needed_by_every_answer_that_lets_it_run(clock, spy, what, is_
             "runs again": lambda: spy.tool("refund"),
         }[what]()
         lacking, having = (create_code_mode_tool(tools, settings) for tools in (lacks, [has]))
-        paused = await (cut_off(settings) if what == "runs again" else having.execute({"js": JS}, tool_call_id="call"))
+        paused = await (
+            cut_off(settings)
+            if what == "runs again"
+            else having.execute({"js": JS}, call=CallContext(tool_call_id="call"))
+        )
         record_id = await store.put(paused)
         ran = len(spy.ran)
         answer = {"only declared": OK, "asks for something": "token", "runs again": {"runAgain": True}}[what]
@@ -230,7 +235,7 @@ async def cut_off(settings):
         await asyncio.Event().wait()
 
     code_mode = create_code_mode_tool([Tool("refund", execute=hang)], settings)
-    running = asyncio.ensure_future(code_mode.execute({"js": JS}, tool_call_id="call"))
+    running = asyncio.ensure_future(code_mode.execute({"js": JS}, call=CallContext(tool_call_id="call")))
     await began.wait()
     running.cancel()
     with pytest.raises(asyncio.CancelledError) as cancelled:
@@ -305,7 +310,7 @@ def test_what_a_dead_host_leaves_is_finished_by_one_that_has_all_tools(monkeypat
             return create_code_mode_tool(map(tool_of, names), settings_over(store, **{"journal": journal, **dying}))
 
         having, lacking = made("pay", "refund"), made("pay")
-        paused = await having.execute({"js": BOTH}, tool_call_id="call_1")
+        paused = await having.execute({"js": BOTH}, call=CallContext(tool_call_id="call_1"))
         record_id = await store.put(paused)
         await store.decide({one.interrupt_id: OK for one in paused.requests}, actor="ana", tenant=ALL)
         lease = await store.claim(owner="dying", tenant=ALL, lease_ms=20_000)

@@ -68,7 +68,7 @@ def test_an_adjusted_limit_is_said_beside_the_result():
 
 
 def test_what_the_host_gets_wrong_is_answered_too():
-    response = within(run_tool().execute({"code": "1"}, tool_call_id=5))  # pyright: ignore[reportArgumentType]
+    response = within(run_tool().execute({"code": "1"}, call={"tool_call_id": "a"}))  # pyright: ignore[reportArgumentType]
     assert [one["code"] for one in response["diagnostics"]] == ["BAD_REQUEST"]
     assert isinstance(response.exception, ValueError)
 

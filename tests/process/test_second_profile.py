@@ -9,6 +9,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from calls import with_call
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -16,6 +17,7 @@ from pausing import PAUSING, Spy
 from suite import each_row
 
 from codemode import (
+    CallContext,
     CodeModeAbortedError,
     CodeModeError,
     CodeModeOptions,
@@ -51,7 +53,7 @@ async def strict(js: str, tools: Any = (), options: Any = None, pool: Any = None
     workers = await prepared(pool, settings)
     run = load_execution()
     catalog = Catalog(collect_tools(tools))
-    return as_dict(await run.Execution(STRICT, catalog, settings, run.OuterCall(**outer), workers).start(js))
+    return as_dict(await run.Execution(STRICT, catalog, settings, run.OuterCall(**with_call(outer)), workers).start(js))
 
 
 async def strict_again(interrupt: Any, answer: Any, tools: Any, options: Any = None, **outer: Any) -> dict[str, Any]:
@@ -61,7 +63,7 @@ async def strict_again(interrupt: Any, answer: Any, tools: Any, options: Any = N
     def answers(paused: Interrupt) -> dict[str, Any]:
         return go_on.answers_of(paused, answer, None)
 
-    catalog, given = Catalog(collect_tools(tools)), run.OuterCall(**outer)
+    catalog, given = Catalog(collect_tools(tools)), run.OuterCall(**with_call(outer))
     return as_dict(await go_on.resume(STRICT, interrupt, answers, catalog, options, given, None))
 
 
@@ -271,13 +273,13 @@ def test_the_limits_of_the_pause_hold_when_it_goes_on(within):
 
 
 def test_derived_ids_differ_by_profile(within):
-    outer = {"tool_call_id": "call_1", "context_binding": "thread", "started_at_ms": 1_700_000_000_000}
+    outer = {"tool_call_id": "call_1", "conversation_id": "thread", "started_at_ms": 1_700_000_000_000}
     limits = {"execution_policy": {name: getattr(STRICT.limits, name) for name in ("max_bridge_requests",)}}
     js, options = "await tools.refund(1)", {**KEYED, **limits}
 
     async def ids() -> list[str]:
         ours = [await strict(js, [Spy().guarded()], options, **outer) for _ in range(2)]
-        theirs = await run_code_mode(js, [Spy().guarded()], options=options, **outer)
+        theirs = await run_code_mode(js, [Spy().guarded()], options=options, call=CallContext(**outer))
         return [*(one["interrupt"].interrupt_id for one in ours), theirs.interrupt_id]
 
     first, again, theirs = within(ids())

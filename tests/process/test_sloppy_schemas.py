@@ -14,6 +14,7 @@ from pydantic_ai import Tool as PydanticAITool
 from waiting import within
 
 from codemode import (
+    CallContext,
     ModuleServer,
     Tool,
     create_code_call_tools,
@@ -111,7 +112,7 @@ def pydantic_ai() -> Any:
 @pytest.mark.parametrize("make", [langchain, openai, pydantic_ai])
 def test_with_tools_of_a_framework(make: Any):
     code_mode = create_code_mode_tool([make()])
-    value = code_mode.execute_sync({"js": CALL.replace("CALL", "tools.t")}, tool_call_id="c")
+    value = code_mode.execute_sync({"js": CALL.replace("CALL", "tools.t")}, call=CallContext(tool_call_id="c"))
     assert value in (GIVEN, '{"q": "x", "lang": null, "shape": {"a": 1}}')
     assert not_declared_in(code_mode.description) == []
 

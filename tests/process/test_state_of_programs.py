@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from codemode import CodeModeError, Tool, create_code_mode_tool, create_exec_wait_tools
+from codemode import CallContext, CodeModeError, Tool, create_code_mode_tool, create_exec_wait_tools
 
 
 class Place:
@@ -60,10 +60,10 @@ def test_a_replay_answers_from_the_ledger_and_touches_nothing():
     await tools.pay({});
     return [before, await state.get('n')];
     """
-    paused = code_mode.execute_sync({"js": js}, context_binding="c")
+    paused = code_mode.execute_sync({"js": js}, call=CallContext(conversation_id="c"))
     place.texts["n"] = "41"  # another program, meanwhile
     place.asked.clear()
-    assert code_mode.resume_sync(paused, {"approved": True}, context_binding="c") == [0, 41]
+    assert code_mode.resume_sync(paused, {"approved": True}, call=CallContext(conversation_id="c")) == [0, 41]
     assert place.asked == [("get", "n")]
 
 
@@ -110,10 +110,15 @@ def test_programs_of_exec_share_what_their_scope_has():
     assert "state.get(key)" in pair.exec.description
     js = "await state.set('n', (await state.get('n') ?? 0) + 1); return 'x'.repeat(2000)"
     for _ in range(2):
-        shown = pair.exec.execute_sync({"code": js}, scope="a")
+        shown = pair.exec.execute_sync({"code": js}, call=CallContext(conversation_id="a"))
     assert 'state.get("result:1")' in shown["value"]
     assert [sorted(one) for one in kept.values()] == [["n", "result:1"]]
-    seen = pair.exec.execute_sync({"code": "return [await state.get('n'), await state.keys()]"}, scope="a")
+    seen = pair.exec.execute_sync(
+        {"code": "return [await state.get('n'), await state.keys()]"}, call=CallContext(conversation_id="a")
+    )
     assert seen["value"] == [2, ["n", "result:1"]]
-    assert pair.exec.execute_sync({"code": "return await state.keys()"}, scope="b")["value"] == []
+    assert (
+        pair.exec.execute_sync({"code": "return await state.keys()"}, call=CallContext(conversation_id="b"))["value"]
+        == []
+    )
     pair.run_sync(pair.aclose())

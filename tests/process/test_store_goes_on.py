@@ -51,7 +51,7 @@ def test_a_page_has_the_place_of_each_call_and_the_form_of_what_is_asked_later(s
     ("changed", "reason"),
     [
         ("key", "key that is not known"),
-        ("binding", "signature is wrong"),
+        ("binding", "another conversation"),
         ("replay", "replay version"),
         ("engine", "engine"),
     ],
@@ -68,7 +68,7 @@ def test_another_key_or_version_says_so_and_uses_no_decision_up(spy, monkeypatch
             paused = await over(store, spy.guarded()).execute({"js": "return await tools.refund({n: 1})"})
         record_id = await store.put(paused)
         await store.decide({paused.interrupt_id: OK}, actor="ana", tenant=ALL)
-        other = {"key": {"keys": "another"}, "binding": {"context_binding": "b"}}.get(changed, {})
+        other = {"key": {"keys": "another"}, "binding": {"conversation_id": "b"}}.get(changed, {})
         async with Resumer(store, tenant=ALL, resume=over(store, spy.guarded(), **other).resume):
             await seen(store, "released")
         record = await store.record(record_id, tenant=ALL)

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from codemode import CodeModeError, CodeModeTimeoutError, Tool, create_code_mode_tool, run_code_mode_sync
+from codemode import CallContext, CodeModeError, CodeModeTimeoutError, Tool, create_code_mode_tool, run_code_mode_sync
 
 ECHO = Tool("echo", execute=lambda value: value)
 
@@ -26,8 +26,10 @@ def test_a_program_runs_without_a_loop():
 def test_settings_reach_the_call():
     seen = []
     tools = [Tool("note", execute=lambda value, context: seen.append((context.tool_call_id, context.context)))]
-    run_code_mode_sync("await tools.note()", tools, tool_call_id="o", context=1)
-    create_code_mode_tool(tools).execute_sync({"js": "await tools.note()"}, tool_call_id="p", context=2, messages=["m"])
+    run_code_mode_sync("await tools.note()", tools, call=CallContext(tool_call_id="o", context=1))
+    create_code_mode_tool(tools).execute_sync(
+        {"js": "await tools.note()"}, call=CallContext(tool_call_id="p", context=2, messages=["m"])
+    )
     assert seen == [("o:tool-1", 1), ("p:tool-1", 2)]
 
 

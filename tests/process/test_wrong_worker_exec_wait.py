@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from wrong_worker_host import RESULT, WAIT_SECONDS, Host, call, says
 
-from codemode import create_exec_wait_tools
+from codemode import CallContext, create_exec_wait_tools
 from codemode.testing.fake_worker import Script
 
 DEEP = "[" * 100_000 + "]" * 100_000
@@ -36,7 +36,9 @@ def test_a_broken_rule_ends_the_run(host: Host, script: Script):
 
     async def main() -> None:
         pair = create_exec_wait_tools({"echo": host.echo}, LARGE, pool=pool)
-        result = await asyncio.wait_for(pair.exec.execute({"code": "return 1"}, scope="s"), WAIT_SECONDS)
+        result = await asyncio.wait_for(
+            pair.exec.execute({"code": "return 1"}, call=CallContext(conversation_id="s")), WAIT_SECONDS
+        )
         assert (result["status"], result["code"]) == ("failed", "internal_error"), str(result)[:300]
         assert result["error"].startswith(("CodeModeProtocolError", "CodeModeSerializationError"))
         await pair.aclose()

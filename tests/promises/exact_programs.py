@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from calls import with_call
 from hypothesis import strategies as st
 
 from codemode import (
@@ -18,7 +19,7 @@ LONGEST = 10**1000 - 1
 
 
 def run(js: str, tools: Any = (), **settings: Any) -> Any:
-    return run_code_mode_sync(js, tools, **settings)
+    return run_code_mode_sync(js, tools, **with_call(settings))
 
 
 def giving(value: Any) -> Tool:

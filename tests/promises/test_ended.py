@@ -50,6 +50,6 @@ def test_what_has_gone_on_cannot_be_ended(spy, options):
 def test_a_continuation_of_somebody_else_is_not_ended(spy, options):
     interrupt = start(JS, [spy.guarded()], options)
     with pytest.raises(CodeModeProtocolError):
-        within(end_continuation(interrupt.continuation, options=options, context_binding="another"))
+        within(end_continuation(interrupt.continuation, options=options, conversation_id="another"))
     go_on(interrupt, spy, options)
     assert len(spy.ran) == 1

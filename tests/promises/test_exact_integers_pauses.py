@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from suite import each_row, rounds
 
 from codemode import (
+    CallContext,
     CodeModeProtocolError,
     Interrupt,
     Tool,
@@ -59,7 +60,7 @@ return [typeof f, await tools.refund({{ id: {ORDER}n, lines: [1n, {ORDER + 1}n, 
 def paused(ran: list[Any], js: str = JS) -> tuple[Interrupt, list[Tool], Any]:
     tools = [*refunding(ran), giving(1.5)]
     code_mode = create_code_mode_tool(tools, PAUSING)
-    interrupt = code_mode.execute_sync({"js": js}, tool_call_id="c")
+    interrupt = code_mode.execute_sync({"js": js}, call=CallContext(tool_call_id="c"))
     assert isinstance(interrupt, Interrupt)
     return interrupt, tools, code_mode
 

@@ -12,6 +12,7 @@ import pytest
 from pydantic import AfterValidator, BaseModel, field_serializer, field_validator
 
 from codemode import (
+    CallContext,
     CodeModeError,
     CodeModeTimeoutError,
     CodeModeToolError,
@@ -296,7 +297,7 @@ def test_an_async_tool_that_fails_as_it_is_cancelled_is_logged(caplog, passing_t
 def test_what_makes_a_summary_for_the_model_is_logged_when_it_fails(caplog):
     options = {"model_output": {"include_nested_tool_outputs": True}}
     code_mode = create_code_mode_tool([Tool("t", execute=lambda: [1], to_model_output=broken)], options)
-    result = code_mode.execute_sync({"js": "return await tools.t()"}, tool_call_id="c")
+    result = code_mode.execute_sync({"js": "return await tools.t()"}, call=CallContext(tool_call_id="c"))
     assert SECRET not in json.dumps(code_mode.to_model_output(result, tool_call_id="c"))
     assert SECRET in caplog.text
 

@@ -92,12 +92,12 @@ def test_what_was_stored_counts_when_its_signature_holds_expired_or_not(paused):
 
 
 def test_an_interrupt_under_other_keys_or_another_binding_does_not_count():
-    bound = made_interrupt(waiting_entry(1), options={**KEYS, "context_binding": "tenant"}).to_dict()
+    bound = made_interrupt(waiting_entry(1), options={**KEYS, "conversation_id": "tenant"}).to_dict()
     others = [{"continuation": {"keys": "other"}}, {"continuation": KEYS}, None]
     assert all(get_interrupt(bound, options=options) is None for options in others)
-    right = {"continuation": {**KEYS, "context_binding": "tenant"}}
+    right = {"continuation": {**KEYS, "conversation_id": "tenant"}}
     assert get_interrupt(bound, options=right) is not None
-    assert get_interrupt(bound, options=right, context_binding="thread") is None
+    assert get_interrupt(bound, options=right, conversation_id="thread") is None
 
 
 def test_an_interrupt_of_the_future_counts():

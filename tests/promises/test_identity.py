@@ -15,6 +15,7 @@ from suite import rounds
 from waiting import within
 
 from codemode import (
+    CallContext,
     CodeModeProtocolError,
     ContinuationOptions,
     Interrupt,
@@ -34,7 +35,7 @@ from codemode.run.identity import derived_identity
 OK = {"approved": True}
 JS = "const seen = [Date.now(), Math.random()]; await tools.refund({ order: 'a' }); return seen"
 KEYS = {"keys": "a key that was set"}
-THREAD = {"tool_call_id": "call_1", "context_binding": "thread 1", "started_at_ms": 1_700_000_000_000}
+THREAD = {"tool_call_id": "call_1", "conversation_id": "thread 1", "started_at_ms": 1_700_000_000_000}
 
 
 @pytest.fixture
@@ -57,7 +58,11 @@ def test_a_step_that_is_run_again_finds_its_pause_seed_and_start(spy):
     assert ids(first) == ids(again)
     options = {**PAUSING, "continuation": KEYS}
     seen = [
-        within(continue_interrupt(one, OK, tools=[spy.guarded()], options=options, context_binding="thread 1"))
+        within(
+            continue_interrupt(
+                one, OK, tools=[spy.guarded()], options=options, call=CallContext(conversation_id="thread 1")
+            )
+        )
         for one in (first, again)
     ]
     assert seen[0] == seen[1]
@@ -65,7 +70,7 @@ def test_a_step_that_is_run_again_finds_its_pause_seed_and_start(spy):
 
 
 def test_a_binding_of_the_options_names_the_conversation_too(spy):
-    bound = {**KEYS, "context_binding": "workflow 7"}
+    bound = {**KEYS, "conversation_id": "workflow 7"}
     assert ids(paused(spy, continuation=bound, tool_call_id="call_1")) == ids(
         paused(spy, continuation=bound, tool_call_id="call_1")
     )
@@ -80,7 +85,7 @@ def test_the_process_key_counts_when_it_was_set(spy):
     assert ids(paused(spy, continuation={}, **THREAD)) != ids(paused(spy, continuation={}, **THREAD))
 
 
-@pytest.mark.parametrize("missing", ["tool_call_id", "context_binding", "keys"])
+@pytest.mark.parametrize("missing", ["tool_call_id", "conversation_id", "keys"])
 def test_without_key_outer_id_and_binding_all_stays_random(spy, missing):
     call = {key: value for key, value in THREAD.items() if key != missing}
     keys = {} if missing == "keys" else KEYS
@@ -92,9 +97,9 @@ def test_without_key_outer_id_and_binding_all_stays_random(spy, missing):
 
 OTHERS = {
     "program": {"js": JS + " "},
-    "thread": {"context_binding": "thread 2"},
+    "thread": {"conversation_id": "thread 2"},
     "outer id": {"tool_call_id": "call_2"},
-    "tenant": {"continuation": {**KEYS, "context_binding": "tenant"}},
+    "tenant": {"continuation": {**KEYS, "conversation_id": "tenant"}},
     "key": {"continuation": {"keys": "another"}},
     "limits": {"policy": {"max_bridge_requests": 5}},
     "recorded time": {"started_at_ms": THREAD["started_at_ms"] + 1},
@@ -145,7 +150,7 @@ def test_the_same_call_with_another_input_is_another_question(spy):
                 resolutions={first.interrupt_id: OK},
                 tools=tools,
                 options={**PAUSING, "continuation": KEYS},
-                context_binding="thread 1",
+                call=CallContext(conversation_id="thread 1"),
             )
         )
     assert spy.ran == []
@@ -158,7 +163,7 @@ def test_a_recovery_of_a_step_that_is_run_again_has_the_same_ids(spy, passing_ti
             {"continuation": KEYS, "execution_policy": {"timeout_ms": 60_000}},
         )
         with pytest.raises(Exception, match="did not end") as caught:
-            code_mode.execute_sync({"js": "await tools.hang(1)"}, **THREAD)
+            code_mode.execute_sync({"js": "await tools.hang(1)"}, CallContext(**THREAD))
         return ids(caught.value.recovery)
 
     async def hang(value):
@@ -172,53 +177,59 @@ def test_a_recovery_of_a_step_that_is_run_again_has_the_same_ids(spy, passing_ti
 
 
 def test_a_pause_goes_on_under_its_own_binding_alone(spy):
-    options = {**PAUSING, "continuation": {**KEYS, "context_binding": "tenant"}}
+    options = {**PAUSING, "continuation": {**KEYS, "conversation_id": "tenant"}}
     code_mode = create_code_mode_tool([spy.guarded()], options)
-    interrupt = through_json(code_mode.execute_sync({"js": JS}, context_binding="thread 1"))
+    interrupt = through_json(code_mode.execute_sync({"js": JS}, call=CallContext(conversation_id="thread 1")))
     answer = {"approvalId": interrupt.interrupt_id, "approved": True}
     for wrong in (None, "thread 2", "tenant"):
-        assert not is_interrupt(interrupt, options=options, context_binding=wrong)
-        with pytest.raises(CodeModeProtocolError, match="signature"):
-            code_mode.resume_sync(interrupt, OK, context_binding=wrong)
-        with pytest.raises(CodeModeProtocolError, match="signature"):
-            within(continue_approval(interrupt, answer, tools=[spy.guarded()], options=options, context_binding=wrong))
+        assert not is_interrupt(interrupt, options=options, conversation_id=wrong)
+        with pytest.raises(CodeModeProtocolError, match="conversation"):
+            code_mode.resume_sync(interrupt, OK, call=CallContext(conversation_id=wrong))
+        with pytest.raises(CodeModeProtocolError, match="conversation"):
+            within(
+                continue_approval(
+                    interrupt, answer, tools=[spy.guarded()], options=options, call=CallContext(conversation_id=wrong)
+                )
+            )
     assert spy.ran == []
-    assert is_interrupt(interrupt, options=options, context_binding="thread 1")
-    assert is_approval_interrupt(interrupt, options=options, context_binding="thread 1")
-    assert len(code_mode.resume_sync(interrupt, OK, context_binding="thread 1")) == 2
+    assert is_interrupt(interrupt, options=options, conversation_id="thread 1")
+    assert is_approval_interrupt(interrupt, options=options, conversation_id="thread 1")
+    assert len(code_mode.resume_sync(interrupt, OK, call=CallContext(conversation_id="thread 1"))) == 2
     assert len(spy.ran) == 1
 
 
 def test_the_next_pause_is_bound_as_the_first_was(spy):
     code_mode = create_code_mode_tool([spy.guarded()], {**PAUSING, "continuation": KEYS})
-    first = code_mode.execute_sync({"js": "await tools.refund(1); return await tools.refund(2)"}, context_binding="t")
-    second = code_mode.resume_sync(first, OK, context_binding="t")
-    with pytest.raises(CodeModeProtocolError, match="signature"):
+    first = code_mode.execute_sync(
+        {"js": "await tools.refund(1); return await tools.refund(2)"}, call=CallContext(conversation_id="t")
+    )
+    second = code_mode.resume_sync(first, OK, call=CallContext(conversation_id="t"))
+    with pytest.raises(CodeModeProtocolError, match="conversation"):
         code_mode.resume_sync(second, OK)
-    assert code_mode.resume_sync(second, OK, context_binding="t") == {"done": "refund"}
+    assert code_mode.resume_sync(second, OK, call=CallContext(conversation_id="t")) == {"done": "refund"}
 
 
 def test_the_two_bindings_are_never_one_text(spy):
     """A thread id may be a client's choice; no choice of it makes the pause of another tenant."""
-    made = paused(spy, continuation={**KEYS, "context_binding": "a"}, context_binding="b")
+    made = paused(spy, continuation={**KEYS, "conversation_id": "a"}, conversation_id="b")
     for tenant, thread in [("b", "a"), ("ab", None), (None, "ab"), ('["a","b"]', None), (None, '["a","b"]')]:
-        options = {"continuation": {**KEYS, **({"context_binding": tenant} if tenant else {})}}
-        assert not is_interrupt(made, options=options, context_binding=thread)
+        options = {"continuation": {**KEYS, **({"conversation_id": tenant} if tenant else {})}}
+        assert not is_interrupt(made, options=options, conversation_id=thread)
 
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"context_binding": ""}, {"context_binding": 5}, {"started_at_ms": 0}, {"started_at_ms": -1},
+    [{"conversation_id": ""}, {"conversation_id": 5}, {"started_at_ms": 0}, {"started_at_ms": -1},
      {"started_at_ms": 1.5}, {"started_at_ms": True}, {"started_at_ms": "1"}, {"started_at_ms": 10**16}],
 )  # fmt: skip
 def test_what_reaches_a_signature_or_the_clock_is_checked_at_the_call(spy, wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
-        run_code_mode_sync("return 1", [], **wrong)
+        run_code_mode_sync("return 1", [], call=CallContext(**wrong))
 
 
 def test_a_program_starts_at_the_time_that_was_noted():
     js = "return [Date.now(), new Date().getTime()]"
-    assert run_code_mode_sync(js, [], started_at_ms=5) == [5, 6]
+    assert run_code_mode_sync(js, [], call=CallContext(started_at_ms=5)) == [5, 6]
 
 
 def test_the_clock_goes_on_to_times_that_were_noted(spy):
@@ -228,11 +239,13 @@ def test_the_clock_goes_on_to_times_that_were_noted(spy):
     js = "const seen = [Date.now()]; await tools.look(); seen.push(Date.now()); await tools.refund(1);"
     code_mode = create_code_mode_tool([Tool("look", execute=look), spy.guarded()], {**PAUSING, "continuation": KEYS})
     noted = itertools.chain([7_000], itertools.repeat(9_000))
-    given = {"context_binding": "t", "clock_ms": lambda: next(noted)}
-    interrupt = code_mode.execute_sync({"js": js + "return [...seen, Date.now()]"}, started_at_ms=5_000, **given)
-    assert code_mode.resume_sync(interrupt, OK, **given) == [5_000, 7_000, 9_000]
+    given = {"conversation_id": "t", "clock_ms": lambda: next(noted)}
+    interrupt = code_mode.execute_sync(
+        {"js": js + "return [...seen, Date.now()]"}, CallContext(started_at_ms=5_000, **given)
+    )
+    assert code_mode.resume_sync(interrupt, OK, CallContext(**given)) == [5_000, 7_000, 9_000]
     with pytest.raises(ValueError, match="clock_ms"):
-        code_mode.execute_sync({"js": js}, clock_ms=5)
+        code_mode.execute_sync({"js": js}, call=CallContext(clock_ms=5))
 
 
 names = st.text(min_size=1, max_size=6)
@@ -243,7 +256,8 @@ names = st.text(min_size=1, max_size=6)
 def test_no_two_sets_of_names_come_to_one_identity(two):
     made = []
     for tenant, thread, outer_id, js in two:
-        identify = derived_identity(ContinuationOptions(keys="k", context_binding=tenant), outer_id, thread)
+        call = CallContext(tool_call_id=outer_id, conversation_id=thread)
+        identify = derived_identity(ContinuationOptions(keys="k", conversation_id=tenant), call)
         assert (identify is None) == (tenant is None and thread is None)
         if identify is not None:
             named = identify(dataclasses.replace(SETTINGS, outer_tool_call_id=outer_id), js)

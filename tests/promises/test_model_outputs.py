@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from codemode import Tool, create_code_mode_tool, tool
+from codemode import CallContext, Tool, create_code_mode_tool, tool
 from codemode.surfaces.code_mode.model_output import MAX_KEPT_BYTES
 
 OUTPUTS = {"include_nested_tool_outputs": True}
@@ -26,8 +26,8 @@ def tenant_tool(**options):
 def test_an_equal_value_under_an_equal_id_is_not_another_tenants_run(value):
     code_mode = tenant_tool()
     js = f"await tools.secret(); return {value}"
-    theirs = code_mode.execute_sync({"js": js}, tool_call_id=CALL, context="tenant A")
-    ours = code_mode.execute_sync({"js": f"return {value}"}, tool_call_id=CALL, context="tenant B")
+    theirs = code_mode.execute_sync({"js": js}, call=CallContext(tool_call_id=CALL, context="tenant A"))
+    ours = code_mode.execute_sync({"js": f"return {value}"}, call=CallContext(tool_call_id=CALL, context="tenant B"))
     assert [one["output"]["value"] for one in entries(code_mode, theirs, CALL)] == ["secret of tenant A"]
     assert entries(code_mode, ours, CALL) == []
     copied = [*ours] if isinstance(ours, list) else "".join([*ours]) if isinstance(ours, str) else {**ours}
@@ -39,7 +39,7 @@ def test_values_that_are_one_object_belong_to_neither_of_two_runs(value):
     code_mode = tenant_tool()
     for tenant in ("A", "B"):
         result = code_mode.execute_sync(
-            {"js": f"await tools.secret(); return {value}"}, tool_call_id=CALL, context=tenant
+            {"js": f"await tools.secret(); return {value}"}, call=CallContext(tool_call_id=CALL, context=tenant)
         )
     assert entries(code_mode, result, CALL) == []
 
@@ -51,7 +51,7 @@ def test_a_recorded_outcome_is_a_run_without_a_trace():
 
     settings = {"model_output": OUTPUTS, "approval": {"mode": "interrupt"}}
     code_mode = create_code_mode_tool([pay], settings)
-    interrupt = code_mode.execute_sync({"js": "await tools.pay(); return true"}, tool_call_id=CALL)
+    interrupt = code_mode.execute_sync({"js": "await tools.pay(); return true"}, call=CallContext(tool_call_id=CALL))
     first = code_mode.resume_sync(interrupt, {"approved": True})
     assert len(entries(code_mode, first, CALL)) == 1
     again = code_mode.resume_sync(interrupt, {"approved": True})
@@ -81,10 +81,10 @@ def test_a_run_too_large_to_keep_still_counts_as_one():
         return ["x" * 1000] * 3000
 
     code_mode = create_code_mode_tool([rows], {"model_output": OUTPUTS})
-    small = code_mode.execute_sync({"js": "return true"}, tool_call_id=CALL)
+    small = code_mode.execute_sync({"js": "return true"}, call=CallContext(tool_call_id=CALL))
     assert "nestedTools" in code_mode.to_model_output(small, tool_call_id=CALL)["value"]
     js = "await tools.rows(); await tools.rows(); return true"
-    large = code_mode.execute_sync({"js": js}, tool_call_id=CALL)
+    large = code_mode.execute_sync({"js": js}, call=CallContext(tool_call_id=CALL))
     assert entries(code_mode, large, CALL) == []
 
 
@@ -99,10 +99,10 @@ def test_a_run_that_was_forgotten_still_counts_as_one(value):
     options = {"model_output": OUTPUTS, "execution_policy": policy}
     code_mode = create_code_mode_tool([Tool("rows", execute=rows)], options)
     js = f"await tools.rows(); return {value}"
-    theirs = code_mode.execute_sync({"js": js}, tool_call_id=CALL, context="tenant A")
+    theirs = code_mode.execute_sync({"js": js}, call=CallContext(tool_call_id=CALL, context="tenant A"))
     for number in range(3):
-        code_mode.execute_sync({"js": js}, tool_call_id=f"other {number}", context="tenant C")
-    code_mode.execute_sync({"js": js}, tool_call_id=CALL, context="tenant B")
+        code_mode.execute_sync({"js": js}, call=CallContext(tool_call_id=f"other {number}", context="tenant C"))
+    code_mode.execute_sync({"js": js}, call=CallContext(tool_call_id=CALL, context="tenant B"))
     assert entries(code_mode, theirs, CALL) == []
     assert len(code_mode._outputs._kept) < 5
 
@@ -112,12 +112,12 @@ def test_in_one_call_the_last_run_is_the_one_that_is_shown(value):
     one_call = tenant_tool().for_one_call()
     for tenant in ("A", "A again"):
         result = one_call.execute_sync(
-            {"js": f"await tools.secret(); return {value}"}, tool_call_id=CALL, context=tenant
+            {"js": f"await tools.secret(); return {value}"}, call=CallContext(tool_call_id=CALL, context=tenant)
         )
     assert [one["output"]["value"] for one in entries(one_call, result, CALL)] == ["secret of A again"]
     other = one_call.for_one_call()
     assert entries(other, result, CALL) == []
-    silent = other.execute_sync({"js": f"return {value}"}, tool_call_id=CALL)
+    silent = other.execute_sync({"js": f"return {value}"}, call=CallContext(tool_call_id=CALL))
     assert entries(other, silent, CALL) == []
 
 
@@ -128,6 +128,6 @@ def test_in_one_call_an_outcome_that_was_recorded_shows_no_other_run():
 
     settings = {"model_output": OUTPUTS, "approval": {"mode": "interrupt"}}
     one_call = create_code_mode_tool([pay], settings).for_one_call()
-    interrupt = one_call.execute_sync({"js": "await tools.pay(); return true"}, tool_call_id=CALL)
+    interrupt = one_call.execute_sync({"js": "await tools.pay(); return true"}, call=CallContext(tool_call_id=CALL))
     assert len(entries(one_call, one_call.resume_sync(interrupt, {"approved": True}), CALL)) == 1
     assert entries(one_call, one_call.resume_sync(interrupt, {"approved": True}), CALL) == []

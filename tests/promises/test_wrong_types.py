@@ -15,6 +15,7 @@ from pydantic import BaseModel, TypeAdapter
 from suite import each_row
 
 from codemode import (
+    CallContext,
     ContinuationOptions,
     ExecutionPolicy,
     Interrupt,
@@ -54,9 +55,9 @@ def paused():
     return run_code_mode_sync(PAUSED["js"], [guarded], options={"approval": {"mode": "interrupt"}}), [guarded]
 
 
-def refused(names, call, *given, **keywords):
+def refused(names, function, *given, **keywords):
     with pytest.raises(ValueError, match=names):
-        call(*given, **keywords)
+        function(*given, **keywords)
 
 
 @others
@@ -106,16 +107,17 @@ def test_what_is_no_options_is_refused_as_options(other):
 
 @others
 def test_what_describes_a_call_is_of_its_kind(other):
-    code_mode = create_code_mode_tool([])
+    code_mode, (interrupt, tools) = create_code_mode_tool([]), paused()
     if not isinstance(other, str):
-        refused("tool_call_id", code_mode.execute_sync, {"js": "return 1"}, tool_call_id=other)
-        refused("tool_call_id", run_code_mode_sync, "return 1", [], tool_call_id=other)
+        refused("tool_call_id", CallContext, tool_call_id=other)
         refused("program", run_code_mode_sync, other, [])
     if not isinstance(other, list):
-        interrupt, tools = paused()
-        refused("messages", code_mode.execute_sync, {"js": "return 1"}, messages=other)
-        refused("messages", run_code_mode_sync, "return 1", [], messages=other)
-        refused("messages", continue_interrupt_sync, interrupt, {"approved": True}, tools=tools, messages=other)
+        refused("messages", CallContext, messages=other)
+    refused("call must be a CallContext", code_mode.execute_sync, "return 1", other)
+    refused("call must be a CallContext", run_code_mode_sync, "return 1", [], call=other)
+    refused(
+        "call must be a CallContext", continue_interrupt_sync, interrupt, {"approved": True}, tools=tools, call=other
+    )
 
 
 @others
@@ -288,7 +290,7 @@ def test_whoever_reads_pauses_takes_no_other_options(result, other):
     for call in (get_interrupt, unwrap_result, is_interrupt, is_approval_interrupt):
         refused("options", call, result, options=other)
         if not isinstance(other, str):
-            refused("context_binding", call, result, context_binding=other)
+            refused("conversation_id", call, result, conversation_id=other)
     if isinstance(result, Interrupt):
         refused("options", to_approval_messages, result, options=other)
 

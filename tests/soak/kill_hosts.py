@@ -14,7 +14,7 @@ from typing import Any
 
 from tests.soak.pause_hosts import Lines, store_of
 
-from codemode import ALL_TENANTS, MemoryResumeGuard, Resumer, Tool, WorkerPool, create_code_mode_tool
+from codemode import ALL_TENANTS, CallContext, MemoryResumeGuard, Resumer, Tool, WorkerPool, create_code_mode_tool
 from codemode.continuations import renewal
 
 OK = {"approved": True}
@@ -177,7 +177,7 @@ def code_mode_of(case: Case, tools: list[Tool], store: Any, death: Death, pool: 
     if case.has_journal:
         lease_ms = JOURNAL_LEASE_MS if is_dying and case.is_renewal else 30_000
         journal = store.journal(tenant="acme", app=case.name, lease_ms=lease_ms)
-        continuation |= {"journal": death.around(journal, "journal"), "context_binding": "talk"}
+        continuation |= {"journal": death.around(journal, "journal"), "conversation_id": "talk"}
     options = {
         "approval": {"mode": "interrupt"},
         "continuation": continuation,
@@ -202,9 +202,9 @@ async def _live(case: Case, death: Death, kind: str, where: str, lines: Lines, g
     code_mode = code_mode_of(case, effects.tools(), store, death, pool, is_dying=True)
     match case.flow:
         case "first" | "late":
-            await code_mode.execute({"js": case.js}, tool_call_id=case.name)
+            await code_mode.execute({"js": case.js}, call=CallContext(tool_call_id=case.name))
         case "put":
-            paused = await code_mode.execute({"js": case.js}, tool_call_id=case.name)
+            paused = await code_mode.execute({"js": case.js}, call=CallContext(tool_call_id=case.name))
             await store.put(paused, tenant="acme", app=case.name)
         case "decide":
             await store.decide(dict.fromkeys(given, OK), actor="ana", tenant="acme")
@@ -213,7 +213,9 @@ async def _live(case: Case, death: Death, kind: str, where: str, lines: Lines, g
                 await store.answer(one, OK, code_mode.resume, actor="ana", tenant="acme")
         case _:
             if case.flow == "full":
-                hanging = asyncio.create_task(code_mode.execute({"js": "await tools.hang()"}, tool_call_id="hanging"))
+                hanging = asyncio.create_task(
+                    code_mode.execute({"js": "await tools.hang()"}, call=CallContext(tool_call_id="hanging"))
+                )
                 # Only then it keeps its worker: whoever waits for a journal that is slow to open gives it back.
                 called = asyncio.create_task(effects.hanging.wait())
                 await asyncio.wait([hanging, called], return_when=asyncio.FIRST_COMPLETED)

@@ -26,7 +26,7 @@ from tests.soak.pauses import database_of
 from tests.support.leftovers import no_orphan_left, nothing_left
 from tests.support.waiting import until
 
-from codemode import CodeModeError, Interrupt, Resumer, WorkerPool
+from codemode import CallContext, CodeModeError, Interrupt, Resumer, WorkerPool
 from codemode.continuations.guard import GuardClock
 from codemode.host.clock import now_ms
 from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
@@ -142,7 +142,7 @@ class Kills:
     async def _prepare(self, case: Case) -> None:
         if case.flow in ("first", "late", "put"):
             return
-        paused = await self._tool(case, self._before).execute({"js": case.js}, tool_call_id=case.name)
+        paused = await self._tool(case, self._before).execute({"js": case.js}, call=CallContext(tool_call_id=case.name))
         self._records[case.name] = await self._before.put(paused, tenant="acme", app=case.name)
         if case.flow not in ("decide", "answer"):
             await self._before.decide({one.interrupt_id: OK for one in paused.requests}, actor="ana", tenant="acme")
@@ -194,7 +194,7 @@ class Kills:
 
     async def _started(self, case: Case, code_mode: Any) -> Any:
         try:
-            return await code_mode.execute({"js": case.js}, tool_call_id=case.name)
+            return await code_mode.execute({"js": case.js}, call=CallContext(tool_call_id=case.name))
         except CodeModeError as error:
             if error.recovery is None:
                 raise

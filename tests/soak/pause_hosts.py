@@ -122,7 +122,7 @@ def code_mode_over(
     tools: list[Tool], store: Any, mode: str, pool: WorkerPool | None = None, lease_ms: int = LEASE_MS
 ) -> CodeModeTool:
     """The tool that all hosts have alike; of a control run (``unguarded``) each has a guard of its own."""
-    continuation: dict[str, Any] = {"keys": "chaos", "max_age_ms": 7_200_000, "context_binding": "talk"}
+    continuation: dict[str, Any] = {"keys": "chaos", "max_age_ms": 7_200_000, "conversation_id": "talk"}
     continuation["guard"] = MemoryResumeGuard() if mode == "unguarded" else store.guard
     if mode == "journal":
         continuation["journal"] = store.journal(tenant="acme", app=APP, lease_ms=lease_ms)

@@ -27,7 +27,7 @@ from tests.soak.pause_hosts import APP, LEASE_MS, Lines, World, code_mode_over, 
 from tests.support.leftovers import no_orphan_left, nothing_left
 from tests.support.waiting import until
 
-from codemode import ALL_TENANTS, CodeModeAbortedError, Interrupt, StoredRequest, WorkerPool, verify_audit
+from codemode import ALL_TENANTS, CallContext, CodeModeAbortedError, Interrupt, StoredRequest, WorkerPool, verify_audit
 from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
 
 RESUMERS, PEOPLE, MOST_OPEN, MOST_TRIES = 3, ("ana", "bob"), 40, 20
@@ -133,7 +133,7 @@ class Chaos:
         """Make a call, again where its journal did not answer in time: it goes on from there."""
         for _ in range(MOST_TRIES):
             with contextlib.suppress(CodeModeAbortedError):
-                paused = await code_mode.execute({"js": js}, tool_call_id=tool_call_id)
+                paused = await code_mode.execute({"js": js}, call=CallContext(tool_call_id=tool_call_id))
                 assert isinstance(paused, Interrupt)
                 return paused
         raise AssertionError(f"{tool_call_id} did not pause in {MOST_TRIES} tries")

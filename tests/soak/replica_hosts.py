@@ -17,7 +17,7 @@ from tests.soak.gateway_processes import serve_app
 from tests.soak.gateway_world import edited, verdict_on
 from tests.soak.pause_hosts import APP, Lines, World, code_mode_over, hurry, store_of, value_of
 
-from codemode import CodeModeAbortedError, Interrupt, Resumer, StoredRequest
+from codemode import CallContext, CodeModeAbortedError, Interrupt, Resumer, StoredRequest
 from codemode.stores.errors import RequestSettled, RequestSuperseded, StoreUnavailable
 
 TENANT, FIRST_ASKED, LEASE_MS = "acme", 1_000_000, 3_000
@@ -58,7 +58,7 @@ class Agent:
             return JSONResponse({"error": repr(error)}, status_code=503)
 
     async def _asked(self, run: int, js: str) -> JSONResponse:
-        came = await self._code_mode.execute({"js": js}, tool_call_id=f"call_{run}")
+        came = await self._code_mode.execute({"js": js}, call=CallContext(tool_call_id=f"call_{run}"))
         if not isinstance(came, Interrupt):
             return JSONResponse({"value": came})
         with contextlib.suppress(RequestSettled, RequestSuperseded):  # somebody has gone on with it meanwhile

@@ -17,7 +17,7 @@ from typing import Any
 from tests.soak.chaos import SPARES, TASKS, Effects, Reign, keeping, value_of
 from tests.support.leftovers import children, no_orphan_left, nothing_left
 
-from codemode import ExecWaitTools, WorkerPool, create_exec_wait_tools, tool
+from codemode import CallContext, ExecWaitTools, WorkerPool, create_exec_wait_tools, tool
 
 TIMEOUT_MS, WAIT_MS = 400, 100
 MOST_CALLS = 200
@@ -93,7 +93,9 @@ class Rests:
 
     async def _begun(self, code: str) -> dict[str, Any]:
         for _ in range(MOST_CALLS):
-            result: dict[str, Any] = await self.pair.exec.execute({"code": code}, scope=SCOPE)
+            result: dict[str, Any] = await self.pair.exec.execute(
+                {"code": code}, call=CallContext(conversation_id=SCOPE)
+            )
             if result.get("code") != "runtime_unavailable":  # nothing of it ran
                 return result
             self.seen["no worker"] += 1
@@ -102,8 +104,8 @@ class Rests:
     async def _waited(self, run: dict[str, Any]) -> dict[str, Any]:
         chance = self._random.random()
         if chance < 0.02:
-            self.seen["aborted"] += await self.pair.abort(scope=SCOPE, run_id=run["runId"])
-        waiting = asyncio.ensure_future(self.pair.wait.execute(run, scope=SCOPE))
+            self.seen["aborted"] += await self.pair.abort(conversation_id=SCOPE, run_id=run["runId"])
+        waiting = asyncio.ensure_future(self.pair.wait.execute(run, call=CallContext(conversation_id=SCOPE)))
         if chance > 0.9:
             await asyncio.sleep(self._random.choice((0, 0.001, 0.01, 0.05)))
             waiting.cancel()
@@ -111,7 +113,7 @@ class Rests:
         if not waiting.cancelled():
             return await waiting
         self.seen["cancelled"] += 1
-        return await self.pair.wait.execute(run, scope=SCOPE)
+        return await self.pair.wait.execute(run, call=CallContext(conversation_id=SCOPE))
 
     def check(self) -> None:
         """Raise AssertionError when a call happened twice, or something is left."""

@@ -16,7 +16,7 @@ from typing import Any
 
 from tests.support.leftovers import nothing_left
 
-from codemode import CodeModeError, Tool, WorkerPool, run_code_mode
+from codemode import CallContext, CodeModeError, Tool, WorkerPool, run_code_mode
 
 AT_ONCE, WORKERS = 16, 4
 WAIT_SECONDS = 600.0
@@ -72,7 +72,9 @@ class Tenant:
         options = {"lifecycle": {**lifecycle, "on_trace": self.heard.append}}
         program = PROGRAM.replace("FAILS", "0" if fails else "1")
         try:
-            value = await run_code_mode(program, self.tools(), options=options, context=self, pool=pool)
+            value = await run_code_mode(
+                program, self.tools(), options=options, call=CallContext(context=self), pool=pool
+            )
         except CodeModeError as error:
             assert fails, error
             assert error.message == self.secret

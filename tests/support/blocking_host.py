@@ -14,6 +14,7 @@ from blockbuster import blockbuster
 from passing_time import PassingTime
 
 import codemode
+from codemode import CallContext
 
 # A key without a guard that both processes see is warned of, rightly, and noise here.
 logging.getLogger("codemode.continuations").addHandler(logging.NullHandler())
@@ -240,7 +241,7 @@ async def traced() -> None:
         "model_output": {"include_nested_tool_summary": True},
     }
     tool = codemode.create_code_mode_tool(TOOLS, options)
-    value = await tool.execute({"js": "console.log(1); return await tools.echo(1)"}, tool_call_id="a")
+    value = await tool.execute({"js": "console.log(1); return await tools.echo(1)"}, call=CallContext(tool_call_id="a"))
     tool.to_model_output(value, tool_call_id="a")
     assert "echo" in told[0].to_text()
     assert "<" in told[0]._repr_html_()

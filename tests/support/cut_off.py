@@ -82,7 +82,7 @@ class StoredCase:
         self.folder.mkdir(exist_ok=True)
         self.shop = Shop(self.folder, None if number else cut)
         self.store = SqliteInterruptStore(self.folder / "store.sqlite", clock=LaterClock(number))
-        self.continuation: Any = {"keys": KEYS, "context_binding": "thread"}
+        self.continuation: Any = {"keys": KEYS, "conversation_id": "thread"}
         if kept != "key":
             self.continuation["guard"] = self.store.guard
         if kept == "journal":

@@ -23,6 +23,7 @@ from dbos import DBOS, SetWorkflowID
 from forked_hosts import LaterClock, kill_later, note_down
 
 from codemode import (
+    CallContext,
     Interrupt,
     PostgresInterruptStore,
     SqliteInterruptStore,
@@ -121,13 +122,19 @@ def plain(result: Any) -> dict[str, Any]:
 @DBOS.step()
 async def run(js: str) -> dict[str, Any]:
     host.begin()
-    return plain(await host.code_mode.execute({"js": js}, tool_call_id="program", context_binding=DBOS.workflow_id))
+    return plain(
+        await host.code_mode.execute(
+            {"js": js}, call=CallContext(tool_call_id="program", conversation_id=DBOS.workflow_id)
+        )
+    )
 
 
 @DBOS.step()
 async def go_on(paused: dict[str, Any], answers: dict[str, Any]) -> dict[str, Any]:
     host.begin()
-    return plain(await host.code_mode.resume(paused, resolutions=answers, context_binding=DBOS.workflow_id))
+    return plain(
+        await host.code_mode.resume(paused, resolutions=answers, call=CallContext(conversation_id=DBOS.workflow_id))
+    )
 
 
 @DBOS.workflow()

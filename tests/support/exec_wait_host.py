@@ -10,6 +10,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from calls import with_call
 from exec_wait_world import SCOPE, Shop, opened, pair_of, store_of
 from stored_pauses import Clock
 
@@ -36,7 +37,7 @@ async def main(given: dict[str, Any]) -> None:
 
     async def do(number: int, tool: str, value: Any, more: dict[str, Any]) -> None:
         asked = {"exec": pair.exec, "wait": pair.wait}[tool]
-        result = await asked.execute(value, scope=SCOPE, **more)
+        result = await asked.execute(value, **with_call(more, conversation_id=SCOPE))
         say(number=number, result={"interrupt": result.to_dict()} if isinstance(result, Interrupt) else result)
 
     def begin(line: str) -> None:

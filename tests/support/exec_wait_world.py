@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from calls import with_call
 from waiting import WAIT_SECONDS
 
 from codemode import PostgresInterruptStore, SqliteInterruptStore, Tool
@@ -60,7 +61,7 @@ def pair_of(shop: Shop, store: Any, pool: Any = None, **options: Any) -> ExecWai
 
 
 async def run(pair: ExecWaitTools, code: str, **more: Any) -> Any:
-    return await pair.exec.execute({"code": code}, **{"scope": SCOPE, **more})
+    return await pair.exec.execute({"code": code}, **with_call(more, conversation_id=SCOPE))
 
 
 async def opened(pair: ExecWaitTools) -> None:
@@ -71,4 +72,4 @@ async def opened(pair: ExecWaitTools) -> None:
 
 
 async def wait(pair: ExecWaitTools, result: Any, **more: Any) -> Any:
-    return await pair.wait.execute({"runId": result["runId"]}, **{"scope": SCOPE, **more})
+    return await pair.wait.execute({"runId": result["runId"]}, **with_call(more, conversation_id=SCOPE))

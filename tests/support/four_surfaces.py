@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from codemode import (
+    CallContext,
     CodeModeError,
     ModuleServer,
     create_code_call_tools,
@@ -64,7 +65,7 @@ def as_module(program: str) -> str:
 def _on_code_mode(tools: Any, js: str, options: Any) -> Answer:
     made = create_code_mode_tool(tools, options)
     try:
-        value = made.execute_sync({"js": js}, tool_call_id="call-1")
+        value = made.execute_sync({"js": js}, call=CallContext(tool_call_id="call-1"))
     except CodeModeError as error:
         return Answer(None, failure_text(error, js), None, error)
     shown = made.to_model_output(value, tool_call_id="call-1")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from calls import with_call
 from strict_surface import View
 
 from codemode import CodeModeOptions, ExecutionPolicy, Interrupt, Tool
@@ -54,7 +55,7 @@ async def run_module(js: str, tools: Mapping[str, Any], options: Any = None, **o
     settings = CodeModeOptions.of(options)
     pool = await prepared(None, settings)
     run = load_execution()
-    return await run.Execution(MODULES, Shop(tools), settings, run.OuterCall(**outer), pool).start(js)
+    return await run.Execution(MODULES, Shop(tools), settings, run.OuterCall(**with_call(outer)), pool).start(js)
 
 
 async def go_on(interrupt: Any, tools: Mapping[str, Any], options: Any = None, **answers: Any) -> Any:

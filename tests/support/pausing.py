@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from calls import with_call
 from invocation_settings import NOW_MS, SETTINGS
 from waiting import within
 
@@ -29,12 +30,14 @@ def through_json(interrupt: Any) -> Interrupt:
 
 def start(js: str, tools: Any, options: Any = PAUSING, **settings: Any) -> Any:
     """Run a program to its end or its pause."""
-    return within(run_code_mode(js, tools, options=options, **settings))
+    return within(run_code_mode(js, tools, options=options, **with_call(settings)))
 
 
 def go_on(interrupt: Any, tools: Any, *answer: Any, options: Any = PAUSING, **settings: Any) -> Any:
     """Answer an interrupt that has been through JSON."""
-    return within(continue_interrupt(through_json(interrupt), *answer, tools=tools, options=options, **settings))
+    return within(
+        continue_interrupt(through_json(interrupt), *answer, tools=tools, options=options, **with_call(settings))
+    )
 
 
 class Spy:

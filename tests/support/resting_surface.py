@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+from calls import with_call
+
 from codemode import CodeModeOptions, Tool
 from codemode.options.parts import ExecutionPolicy
 from codemode.profile import GuestFace, OutputRules, Profile
-from codemode.run.outer_call import OuterCall
+from codemode.run.call_context import OuterCall
 from codemode.run.resting import RestingExecution
 from codemode.run.starting import load_continuations, prepared
 from codemode.tools.catalog import Catalog
@@ -53,7 +55,7 @@ class Surface:
     async def run(self, **outer: Any) -> RestingExecution:
         """A run that has not been started."""
         pool = await prepared(self.pool, self.options)
-        call = OuterCall(**{"tool_call_id": "o", "wait_ms": 30_000, **outer})
+        call = OuterCall(**{"wait_ms": 30_000, **with_call(outer, tool_call_id="o")})
         return RestingExecution(self.profile, self.catalog, self.options, call, pool)
 
     async def start(self, js: str, **outer: Any) -> Any:
@@ -63,7 +65,7 @@ class Surface:
     async def restore(self, interrupt: Any, answers: Any = None, **outer: Any) -> Any:
         """The outcome of a program that was kept, or interrupted, as another process goes on with it."""
         go_on = load_continuations()
-        call = OuterCall(**{"wait_ms": 30_000, **outer})
+        call = OuterCall(**{"wait_ms": 30_000, **with_call(outer)})
         asked = lambda _: answers or {}  # noqa: E731
         return await go_on.resume(
             self.profile,

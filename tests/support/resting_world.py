@@ -92,7 +92,7 @@ class Play:
         self.rests = self.dropped = self.moved = 0
         self._js = js
         self._surface = Surface(world.tools(), KEYED, pool)
-        outer = {"clock_ms": world.now_ms, "started_at_ms": world.start_ms - 5000, "context_binding": "c"}
+        outer = {"clock_ms": world.now_ms, "started_at_ms": world.start_ms - 5000, "conversation_id": "c"}
         self._outer: dict[str, Any] = {**outer, "wait_ms": _MINUTE_MS, "is_traced": True}
 
     @property

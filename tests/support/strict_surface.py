@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from calls import with_call
+
 from codemode import CodeModeOptions, CodeModeToolError, ExecutionPolicy, Interrupt
 from codemode.profile import GuestFace, HostErrors, Profile
 from codemode.run.starting import load_continuations, load_execution, prepared
@@ -129,7 +131,7 @@ async def execution(
     settings = CodeModeOptions.of(options)
     workers = await prepared(pool, settings)
     run = load_execution()
-    return run.Execution(profile, view_of(tools), settings, run.OuterCall(**outer), workers, given=given)
+    return run.Execution(profile, view_of(tools), settings, run.OuterCall(**with_call(outer)), workers, given=given)
 
 
 async def run_strict(js: str, tools: Any, options: Any = None, **more: Any) -> Any:
@@ -152,4 +154,6 @@ async def go_on_strict(
     def answers(paused: Interrupt) -> dict[str, Any]:
         return go_on.answers_of(paused, *(answer or (go_on.NOT_GIVEN,)), None)
 
-    return await go_on.resume(profile, interrupt, answers, view_of(tools), options, run.OuterCall(**outer), None)
+    return await go_on.resume(
+        profile, interrupt, answers, view_of(tools), options, run.OuterCall(**with_call(outer)), None
+    )

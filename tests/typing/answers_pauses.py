@@ -11,6 +11,7 @@ from typing import Any, assert_type
 
 from codemode import (
     ALL_TENANTS,
+    CallContext,
     CodeModeError,
     CodeModeTimeoutError,
     ContinuationOptions,
@@ -58,7 +59,7 @@ guard: ResumeGuard = SqliteResumeGuard(Path("resumes.sqlite"))
 in_memory: ResumeGuard = MemoryResumeGuard()
 options = {
     "approval": {"mode": "interrupt"},
-    "continuation": ContinuationOptions(guard=guard, seal=True, context_binding="tenant a"),
+    "continuation": ContinuationOptions(guard=guard, seal=True, conversation_id="tenant a"),
 }
 code_mode = create_code_mode_tool([refund, sign_in], options)
 
@@ -163,5 +164,5 @@ async def wrong(error: CodeModeError, interrupt: Interrupt) -> None:
     request_interrupt("sign-in")  # pyright: ignore[reportArgumentType]
     continue_interrupt_sync(interrupt, True)  # pyright: ignore[reportCallIssue]
     continue_approval_sync(interrupt, [], tools=[refund], resolution=1)  # pyright: ignore[reportCallIssue]
-    code_mode.resume_sync(interrupt, True, messages=5)  # pyright: ignore[reportArgumentType]
+    code_mode.resume_sync(interrupt, True, call=CallContext(messages=5))  # pyright: ignore[reportArgumentType]
     code_mode.execute_sync({"js": "return 1"}, tool_call=1)  # pyright: ignore[reportCallIssue]

@@ -10,6 +10,7 @@ from typing import Any, assert_type
 from pydantic import BaseModel
 
 from codemode import (
+    CallContext,
     CodeModeError,
     CodeModeSyntaxError,
     CodeModeTool,
@@ -104,8 +105,8 @@ async def run(js: str) -> Any:
         tenant = pool.share("tenant", max_workers=2)
         assert_type(tenant, WorkerPool)
         try:
-            await run_code_mode(js, [stock], tool_call_id="call_1", context={"user": 1}, pool=tenant)
-            return await code_mode.execute({"js": js}, messages=[{"role": "user"}])
+            await run_code_mode(js, [stock], call=CallContext(tool_call_id="call_1", context={"user": 1}), pool=tenant)
+            return await code_mode.execute({"js": js}, call=CallContext(messages=[{"role": "user"}]))
         except (CodeModeSyntaxError, CodeModeToolError) as error:
             return told(error, js)
 
@@ -115,7 +116,9 @@ def run_sync(js: str) -> Any:
     with WorkerPool({"max_workers": 4, "isolation": "required"}) as pool:
         if pool.isolation is not None:
             print(pool.isolation)
-        code_mode.execute_sync({"js": js}, tool_call_id="call_1", messages=[{"role": "user"}], context={"user": 1})
+        code_mode.execute_sync(
+            {"js": js}, call=CallContext(tool_call_id="call_1", messages=[{"role": "user"}], context={"user": 1})
+        )
         return run_code_mode_sync(js, {"stock": stock}, options={"fetch_policy": False}, pool=pool)
 
 

@@ -24,6 +24,8 @@ GIVEN = {"register_adapter"}
 BEFORE_RUNS = {
     "codemode.run.optional_parts",
     "codemode.run.starting",
+    "codemode.run.sync_forms",
+    "codemode.run.call_context",
 } | {  # and what is told of results, which is light
     f"codemode.run.{name}" for name in ("content_results", "kept_results", "large_results", "printed", "state_places")
 }

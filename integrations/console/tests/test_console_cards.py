@@ -12,7 +12,7 @@ from card_pages import JSON, CardDesk, CardForm, call, keeping
 from console_visitors import run
 from suite import each_row
 
-from codemode import CodeModeToolApprovalDeniedError
+from codemode import CallContext, CodeModeToolApprovalDeniedError
 
 PAY = {"title": "Card", "type": "object", "properties": {"card": {"type": "string"}}, "required": ["card"]}
 BANK = {"title": "Bank", "type": "object", "properties": {"iban": {"type": "string"}}, "required": ["iban"]}
@@ -264,7 +264,7 @@ def test_whatever_a_model_calls_its_call_its_card_is_decided(outer_id: str) -> N
     async def work() -> None:
         taken: list[Any] = []
         desk = CardDesk([keeping(SCHEMA, taken)])
-        interrupt = await desk.code_mode.execute({"js": call(VALUE)}, tool_call_id=outer_id)
+        interrupt = await desk.code_mode.execute({"js": call(VALUE)}, call=CallContext(tool_call_id=outer_id))
         record_id = await desk.store.put(interrupt, tool=desk.code_mode, tenant="acme")
         async with desk.browser() as ana:
             form = await desk.form(ana, record_id)

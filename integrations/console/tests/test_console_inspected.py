@@ -11,6 +11,7 @@ from codemode_console import TokenAuth, User, approval_console, token_hash
 from console_visitors import ANA, EVE, OWN
 
 from codemode import (
+    CallContext,
     CodeModeProtocolError,
     Interrupt,
     MemoryInterruptStore,
@@ -38,12 +39,12 @@ async def paused(store: MemoryInterruptStore, tenant: str) -> str:
     }
     code_mode = create_code_mode_tool([refund], options)
     js = f"const whose = '{tenant}'; return await tools.refund({{ order: whose }})"
-    interrupt = await code_mode.execute({"js": js}, context_binding=tenant)
+    interrupt = await code_mode.execute({"js": js}, call=CallContext(conversation_id=tenant))
     return await store.put(interrupt, tool=code_mode, tenant=tenant, app="shop")
 
 
 def inspected(record: Record, interrupt: Interrupt) -> PauseView:
-    return inspect_interrupt(interrupt, {"continuation": {"keys": KEY}}, context_binding=record.tenant)
+    return inspect_interrupt(interrupt, {"continuation": {"keys": KEY}}, conversation_id=record.tenant)
 
 
 def refusing(record: Record, interrupt: Interrupt) -> PauseView:
@@ -88,7 +89,10 @@ def parked_page(scope: str, *, knows_the_keys: bool) -> str:
         store = MemoryInterruptStore()
         settings: Any = {"continuation": {"guard": store.guard, "keys": KEY, "max_age_ms": 86_400_000}}
         pair = create_exec_wait_tools([refund], {"approvals": "park"}, settings=settings, store=store, tenant="acme")
-        await pair.exec.execute({"code": "const whose = 1; return await tools.refund({ order: 'a' })"}, scope=scope)
+        await pair.exec.execute(
+            {"code": "const whose = 1; return await tools.refund({ order: 'a' })"},
+            call=CallContext(conversation_id=scope or None),
+        )
         (record,) = (await store.list(tenant="acme", state="pending")).records
         resume = pair.resume if knows_the_keys else None
         auth = TokenAuth({token_hash(ANA): User("ana", ["acme"])})
@@ -116,7 +120,9 @@ def test_a_bound_pause_says_that_its_context_is_missing():
             "continuation": {"guard": store.guard, "keys": KEY, "max_age_ms": 86_400_000},
         }
         code_mode = create_code_mode_tool([refund], options)
-        interrupt = await code_mode.execute({"js": "return tools.refund({ order: 'a' })"}, context_binding="thread 1")
+        interrupt = await code_mode.execute(
+            {"js": "return tools.refund({ order: 'a' })"}, call=CallContext(conversation_id="thread 1")
+        )
         record_id = await store.put(interrupt, tool=code_mode, tenant="acme")
         auth = TokenAuth({token_hash(ANA): User("ana", ["acme"])})
         transport = httpx.ASGITransport(approval_console(store, auth=auth, resume=code_mode.resume))
@@ -125,7 +131,7 @@ def test_a_bound_pause_says_that_its_context_is_missing():
             return (await browser.get(f"/records/{record_id}")).text
 
     page = asyncio.run(main())
-    assert "bound to a context, and none was given" in page
+    assert "belongs to a conversation, and none was given" in page
     assert "it was changed" not in page
 
 

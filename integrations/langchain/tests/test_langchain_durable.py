@@ -369,5 +369,5 @@ def test_a_thread_whose_journal_is_away_can_be_invoked_again(is_async: bool) -> 
 def test_without_a_thread_nothing_would_find_the_journal() -> None:
     store = MemoryInterruptStore()
     options: Any = {"continuation": durable_continuation(store, keys="k")}
-    with pytest.raises(ValueError, match="context_binding"):
+    with pytest.raises(ValueError, match="conversation_id"):
         create_code_mode_tool([], options).invoke({"js": "return 1"})

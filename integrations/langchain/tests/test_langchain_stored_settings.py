@@ -56,7 +56,7 @@ def test_programs_whose_claims_are_elsewhere_are_refused(how: str) -> None:
         with pytest.raises(ValueError, match=r"another guard than the store's.*\{'guard': store\.guard\}"):
             desk.pauses(graph=_outer(desk, how, continuation))
     journal = desk.store.journal(tenant="acme", app="langgraph")
-    for enough in ({"guard": desk.store.guard}, {"keys": KEYS, "context_binding": "t", "journal": journal}):
+    for enough in ({"guard": desk.store.guard}, {"keys": KEYS, "conversation_id": "t", "journal": journal}):
         assert isinstance(desk.pauses(graph=_outer(desk, how, enough)), StoredPauses)
 
 

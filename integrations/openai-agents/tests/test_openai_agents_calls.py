@@ -34,6 +34,8 @@ from codemode_openai_agents import code_mode
 from pydantic import BaseModel
 from scripted_model import QUIET, Script, agent, outputs, program
 
+from codemode import CallContext
+
 CAUGHT = "try { return await tools.one({}); } catch (error) { return `caught: ${error.message}`; }"
 
 
@@ -371,7 +373,7 @@ def test_the_core_takes_function_tools_as_they_are() -> None:
         return context.context
 
     made = create_code_mode_tool([whoami])
-    assert asyncio.run(made.execute({"js": "return await tools.whoami({});"}, context="ada")) == "ada"
+    assert asyncio.run(made.execute({"js": "return await tools.whoami({});"}, call=CallContext(context="ada"))) == "ada"
 
 
 class Spans(TracingProcessor):

@@ -51,7 +51,7 @@ class Desk:
 
     def agent(self, *turns: Any) -> Agent[Any]:
         """An agent in a process of its own: it shares the journal with others, and nothing else."""
-        continuation = {"journal": self.journal, "guard": MemoryResumeGuard(), "context_binding": "thread"}
+        continuation = {"journal": self.journal, "guard": MemoryResumeGuard(), "conversation_id": "thread"}
         settings = {"continuation": {**continuation, "keys": [b"k" * 32]}}
         return agent(Script(*turns), code_mode([self.pay], settings))
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic_ai import ModelRetry, RunContext, Tool
 
-from codemode import CodeModeToolError, Interrupt, create_code_mode_tool
+from codemode import CallContext, CodeModeToolError, Interrupt, create_code_mode_tool
 
 
 def double(n: int) -> int:
@@ -18,7 +18,7 @@ def double(n: int) -> int:
 
 def executed(tools: Any, js: str, options: Any = None, **settings: Any) -> Any:
     code_mode = create_code_mode_tool(tools, options)
-    return asyncio.run(asyncio.wait_for(code_mode.execute({"js": js}, **settings), 60))
+    return asyncio.run(asyncio.wait_for(code_mode.execute(js, CallContext(**settings)), 60))
 
 
 def test_a_tool_object_is_a_tool() -> None:

@@ -262,7 +262,7 @@ def test_timeouts_aborts_and_expiry_leave_nothing_and_the_nested_calls_can_be_se
             execute("return 'there is a place'", "place"),
             "second",
         )
-        places = {"maxWaitingRuns": 2, "maxWaitingRunsPerScope": 2}
+        places = {"maxWaitingRuns": 2, "maxWaitingRunsPerConversation": 2}
         agent = world.agent(script, {"timeoutMs": 60_000, "waitTimeoutMs": 60_000, **places})
         first = await agent.run("go", capabilities=[Hooks(before_model_request=when_begun)])
         await held[0].gone()  # the server was told that nobody waits for it any more

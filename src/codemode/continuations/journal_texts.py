@@ -27,12 +27,10 @@ def journal_key(salt: str, seed: str) -> str:
 class JournalTexts:
     """Writes and reads the texts of the journal with this key. ``place`` is where one stands: a number, or a word."""
 
-    def __init__(
-        self, options: ContinuationOptions, keys: tuple[bytes, ...], key: str, context_binding: str | None
-    ) -> None:
+    def __init__(self, options: ContinuationOptions, keys: tuple[bytes, ...], key: str, binding: str | None) -> None:
         self._ring = KeyRing(keys, purpose="journal")
         self._sealing = KeyRing(keys, purpose="journal seal") if options.seal else None
-        self._whose = canonical_json([key, options.context_binding, context_binding])
+        self._whose = canonical_json([key, options.conversation_id, binding])
         self._key_id = self._ring.signing_id
         self._keyed: dict[str, tuple[Any, Any]] = {}  # by key: the hashes of an HMAC before any text
 

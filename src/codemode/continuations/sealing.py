@@ -32,18 +32,16 @@ _STEPS_OF_A_PIECE = 40
 _PIECE_BYTES = 3 << 16  # whole groups of three bytes, and of the four characters as which base64 writes them
 
 
-def pack(
-    texts: Iterable[str], options: ContinuationOptions, now_ms: int, context_binding: str | None = None
-) -> dict[str, Any]:
+def pack(texts: Iterable[str], options: ContinuationOptions, now_ms: int, binding: str | None = None) -> dict[str, Any]:
     """Return a signed continuation around texts. Raises `ImportError` when sealing without ``cryptography``.
 
-    ``context_binding`` is this invocation's own, beside that of the options.
+    ``binding`` is a text that the signature covers next to the ``conversation_id`` of the options.
     """
     encoding = "-".join(["sealed"] * options.seal + ["deflate"] * options.compress) or "json"
     body = [*(metered(texts) if encoding == "json" else _packed(metered(texts), encoding, options))]
     max_age_ms = options.max_age_ms if options.max_age_ms is not None else process_max_age_ms()
     head = {"version": _VERSION, "encoding": encoding}
-    signed = _ring(options, "continuation", context_binding).sign(
+    signed = _ring(options, "continuation", binding).sign(
         head,
         metered(body),
         nonce=secrets.token_hex(16),
@@ -54,7 +52,7 @@ def pack(
 
 
 def unpack(
-    signed: Mapping[str, Any], options: ContinuationOptions, now_ms: int | None, context_binding: str | None = None
+    signed: Mapping[str, Any], options: ContinuationOptions, now_ms: int | None, binding: str | None = None
 ) -> tuple[list[str], Auth]:
     """Return the texts in a continuation and who signed it, when it holds now; ``now_ms`` None: or held at any time.
 
@@ -69,7 +67,7 @@ def unpack(
         raise CodeModeProtocolError("the continuation is malformed")
     # Nothing is parsed, decompressed or decrypted before the signature is known to be right.
     rest = {key: value for key, value in signed.items() if key != "body"}
-    auth = _ring(options, "continuation", context_binding).verify(rest, metered(body), now_ms=now_ms)
+    auth = _ring(options, "continuation", binding).verify(rest, metered(body), now_ms=now_ms)
     if options.seal and not encoding.startswith("sealed"):
         raise CodeModeProtocolError("the continuation is not sealed, and this host takes only sealed ones")
     if encoding == "json":
@@ -163,10 +161,10 @@ def _inflated(data: Iterable[bytes]) -> Iterator[bytes]:
         raise ValueError("cut off")
 
 
-def _ring(options: ContinuationOptions, purpose: str, context_binding: str | None = None) -> KeyRing:
+def _ring(options: ContinuationOptions, purpose: str, binding: str | None = None) -> KeyRing:
     keys = options.keys if options.keys is not None else process_keys()
     # Two texts, never one: that of the invocation may be chosen by a client.
-    bindings = [options.context_binding, context_binding]
+    bindings = [options.conversation_id, binding]
     return KeyRing(keys, purpose=purpose, binding=None if bindings == [None, None] else bindings)
 
 

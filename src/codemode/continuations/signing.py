@@ -27,12 +27,10 @@ _UNKNOWN_KEY = (
 _AUTH_FIELDS = {"alg", "keyId", "nonce", "issuedAtMs", "expiresAtMs", "signature"}
 _BINDINGS = "bindings"  # only where there is a binding: tags by which a missing or another one is told from tampering
 _MISSING_BINDING = (
-    "the continuation's signature is bound to a context, and none was given: give the context_binding= of the call that"
-    " paused, or for exec and wait its scope="
+    "the continuation belongs to a conversation, and none was given: give the conversation_id of the call that paused"
 )
 _OTHER_BINDING = (
-    "the continuation's signature is wrong for this context: the pause is not of the context_binding or scope that was"
-    " given"
+    "the continuation belongs to another conversation, or to none, and not to the conversation_id that was given"
 )
 
 

@@ -238,11 +238,11 @@ class ContinuationOptions(OptionPart):
     """How continuations are signed and resumed. None means the process-wide setting.
 
     ``keys`` are bytes or text; the last signs, any verifies, the first names programs that an engine runs again.
-    ``context_binding`` is signed, not stored. ``seal`` encrypts (extra ``sealed``), and takes sealed ones alone;
+    ``conversation_id`` is signed, not stored. ``seal`` encrypts (extra ``sealed``), and takes sealed ones alone;
     ``compress`` makes them smaller. ``any_engine`` takes what another engine's version made, which may go another way.
 
     ``journal`` keeps each call before it begins, and each outcome before the program sees it: after the death of its
-    host the same call, made again on any host, goes on from there. It needs ``keys`` and a ``context_binding``, here or
+    host the same call, made again on any host, goes on from there. It needs ``keys`` and a ``conversation_id``, here or
     with the call; without a ``tool_call_id`` no call is the same again, and only resumes find what was written.
     """
 
@@ -250,7 +250,7 @@ class ContinuationOptions(OptionPart):
 
     keys: tuple[bytes, ...] | None = field(default=None, repr=False, metadata={"check": keys_or_none})
     max_age_ms: int | None = optional_limit()
-    context_binding: str | None = checked(None, text_or_none)
+    conversation_id: str | None = checked(None, text_or_none)
     seal: bool = flag(default=False)
     compress: bool = flag(default=False)
     guard: Any = field(default=None, metadata={"check": guard_or_none})
@@ -292,7 +292,7 @@ class CodeModeOptions(OptionPart):
 
     ``fetch_policy`` None or False leaves the guest without ``fetch``. ``state`` is where programs leave values for
     those that come after them: a mapping, an object with async ``get``, ``set``, ``delete`` and ``keys``, or a function
-    that gives either, or None, for the ``context_binding`` of a call. False is for plugins, which have a place anyway.
+    that gives either, or None, for the ``conversation_id`` of a call. False is for plugins, which have a place anyway.
     Raises `ValueError` naming the full path of what is wrong.
     """
 

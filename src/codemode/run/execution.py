@@ -35,6 +35,7 @@ from ..workers.lease import Lease
 from ..workers.pool import WorkerPool
 from .answered_pause import AnsweredPause
 from .call_content import CallContent
+from .call_context import OuterCall
 from .direct_call import DirectCall, DirectSeat
 from .journal_identity import EndedBefore, has_way_on
 from .kept_inputs import KeptInputs
@@ -42,7 +43,6 @@ from .machine import invocation_of, is_direct
 from .nested_call import NestedCalls
 from .optional_parts import parts_of
 from .outcome import RunOutcome
-from .outer_call import OuterCall
 from .programs import ProgramChecker, check_source, is_checked, is_large
 from .recovery import Recovery, WayOn, begun_ledger, lapsed_error, reads_only
 from .results import read_result
@@ -98,7 +98,7 @@ class Execution:
         self._seat: DirectSeat | None = None  # of a call without a program
         self._kept_inputs = KeptInputs()
         self._journaling = journaling if answered else parts.journaling
-        self._way_on = WayOn(options.continuation, outer.context_binding, self._threads)
+        self._way_on = WayOn(options.continuation, outer.call.conversation_id, self._threads)
         settings, listeners = self._machine.settings, (*parts.listeners, *outer.listeners)
         more: Any = {"hides_inputs": settings.hides_inputs, "kinds": (outer.tool_kind, outer.tool_input_kind)}
         self._reporter = Reporter(options.lifecycle, invocation_id, settings.outer_tool_call_id, listeners, **more)
@@ -360,10 +360,10 @@ class Execution:
             catalog=self._catalog,
             options=self._options,
             outer_tool_call_id=machine.settings.outer_tool_call_id,
-            messages=self._outer.messages,
-            context=self._outer.context,
+            messages=self._outer.call.messages,
+            context=self._outer.call.context,
             aborted=asyncio.Event(),
-            now_ms=self._outer.clock_ms or now_ms,
+            now_ms=self._outer.call.clock_ms or now_ms,
             output_warnings=self._output_warnings,
             salt=lambda: machine.settings.salt,
             answers={} if answered is None else answered.answers,

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from ..continuations.sealing import unpack
 from ..continuations.signing import Auth
 from ..errors import CodeModeProtocolError, Resumable
 from ..host.clock import now_ms
 from ..interrupts.interrupt import APPROVAL_KIND, Interrupt, PendingRequest, pending_requests, same_json
-from ..options.checked_fields import WrongTypeError, text_or_none
+from ..options.checked_fields import text_or_none
 from ..options.parts import CodeModeOptions
 from ..profile import Profile
 from ..protocol.continuation import Continuation, body_of
+
+OpenedT = TypeVar("OpenedT")
 
 
 def verify(
@@ -21,13 +23,13 @@ def verify(
     profile: Profile,
     options: CodeModeOptions,
     at_ms: int | None,
-    context_binding: str | None,
+    binding: str | None,
 ) -> tuple[Continuation, Auth]:
     """Return what an interrupt continues, if this host made exactly this interrupt.
 
     ``at_ms`` None: at any time, expired or not. Raises `CodeModeProtocolError`.
     """
-    continuation, auth = opened(Interrupt.of(interrupt), options, at_ms, context_binding)
+    continuation, auth = opened(Interrupt.of(interrupt), options, at_ms, binding)
     if continuation.kept["profile"] != profile.name:
         raise CodeModeProtocolError(
             f"the program was paused by {continuation.kept['profile']!r} and cannot go on under {profile.name!r}"
@@ -37,10 +39,10 @@ def verify(
 
 
 def opened(
-    paused: Interrupt, options: CodeModeOptions, at_ms: int | None, context_binding: str | None
+    paused: Interrupt, options: CodeModeOptions, at_ms: int | None, binding: str | None
 ) -> tuple[Continuation, Auth]:
     """Return what an interrupt of whatever face continues, as `verify` does."""
-    texts, auth = unpack(paused.continuation, options.continuation, at_ms, context_binding)
+    texts, auth = unpack(paused.continuation, options.continuation, at_ms, binding)
     continuation = Continuation.from_dict(body_of(texts))
     if paused.outer_tool_call_id != continuation.kept["outer_tool_call_id"]:
         raise CodeModeProtocolError("the interrupt's outerToolCallId is not that of its continuation")
@@ -73,33 +75,21 @@ def restored_profile(continuation: Continuation, profile: Profile) -> Profile:
 
 
 def scope_binding(scope: str) -> str:
-    """Return what a continuation of exec and wait is bound to that belongs to this scope."""
+    """Return what continuations of exec and wait are bound to in this conversation."""
     return f"execWait:{scope}"
 
 
-def bindings_of(context_binding: str | None, scope: str | None) -> tuple[str | None, ...]:
-    """Return what a pause may be bound to. Raises `ValueError` for wrong types, and where both are given.
+def open_for(conversation_id: str | None, open_bound: Callable[[str | None], OpenedT]) -> OpenedT:
+    """Open what a surface has signed for this conversation: ``open_bound`` is called with each possible binding.
 
-    A pair of exec and wait with a store binds pauses of no scope too.
+    Raises what ``open_bound`` raises, `ValueError` for a wrong ``conversation_id``.
     """
-    text_or_none(context_binding, "context_binding")
-    if scope is not None and not isinstance(scope, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise WrongTypeError(f"scope must be a string or None, got {scope!r:.100}")
-    if context_binding is not None and scope is not None:
-        raise ValueError("give context_binding= or, for exec and wait, scope=, and not both")
-    if scope:
-        return (scope_binding(scope),)
-    return (context_binding,) if context_binding is not None else (None, scope_binding(""))
-
-
-def opened_under(
-    paused: Interrupt, options: CodeModeOptions, at_ms: int | None, bindings: Sequence[str | None]
-) -> tuple[Continuation, Auth]:
-    """Return what an interrupt of any surface continues, as `opened` does, under the first binding that fits."""
+    text_or_none(conversation_id, "conversation_id")
     refused: CodeModeProtocolError | None = None
-    for binding in bindings:
+    # A pair of exec and wait binds its pauses in its own way; one with a store also those of no conversation.
+    for binding in (conversation_id, scope_binding(conversation_id or "")):
         try:
-            return opened(paused, options, at_ms, binding)
+            return open_bound(binding)
         except CodeModeProtocolError as error:
             if "binding" not in error.details:
                 raise
@@ -113,19 +103,19 @@ def opened_under(
 def genuine_interrupt(
     value: Any,
     options: CodeModeOptions | Mapping[str, Any] | None,
-    context_binding: str | None = None,
-    scope: str | None = None,
+    conversation_id: str | None = None,
 ) -> Interrupt:
     """Return an interrupt: an `Interrupt` as it is, plain JSON of one when this host has signed it, expired or not.
 
     A program can return JSON of any shape. Raises `CodeModeProtocolError` for everything else, `ValueError` for wrong
     options.
     """
-    settings, bindings = CodeModeOptions.of(options), bindings_of(context_binding, scope)
+    settings = CodeModeOptions.of(options)
+    text_or_none(conversation_id, "conversation_id")
     if isinstance(value, Interrupt):
         return value
     paused = Interrupt.from_dict(value)
-    opened_under(paused, settings, None, bindings)
+    open_for(conversation_id, lambda binding: opened(paused, settings, None, binding))
     return paused
 
 
@@ -133,16 +123,17 @@ def is_interrupt(
     value: Any,
     *,
     options: CodeModeOptions | Mapping[str, Any] | None = None,
-    context_binding: str | None = None,
-    scope: str | None = None,
+    conversation_id: str | None = None,
 ) -> bool:
     """Return True for an interrupt of any surface, or its plain JSON, that this host made and could resume now.
 
-    A pause that belongs to a ``context_binding``, or to a ``scope`` of exec and wait, counts with that alone.
+    A pause of a conversation counts only with its ``conversation_id``.
     """
-    settings, bindings = CodeModeOptions.of(options), bindings_of(context_binding, scope)
+    settings = CodeModeOptions.of(options)
+    text_or_none(conversation_id, "conversation_id")
     try:
-        opened_under(Interrupt.of(value), settings, now_ms(), bindings)
+        paused = Interrupt.of(value)
+        open_for(conversation_id, lambda binding: opened(paused, settings, now_ms(), binding))
     except (CodeModeProtocolError, AttributeError, TypeError):
         return False
     return True
@@ -152,9 +143,8 @@ def is_approval_interrupt(
     value: Any,
     *,
     options: CodeModeOptions | Mapping[str, Any] | None = None,
-    context_binding: str | None = None,
-    scope: str | None = None,
+    conversation_id: str | None = None,
 ) -> bool:
     """Return True for such an interrupt whose first request asks a person for approval."""
-    is_genuine = is_interrupt(value, options=options, context_binding=context_binding, scope=scope)
+    is_genuine = is_interrupt(value, options=options, conversation_id=conversation_id)
     return is_genuine and Interrupt.of(value).payload.get("kind") == APPROVAL_KIND

@@ -18,6 +18,7 @@ from ..data.json_values import canonical_json
 from ..options.parts import ContinuationOptions
 from ..protocol.continuation import replayed_settings
 from ..protocol.settings import Settings
+from .call_context import CallContext
 
 Identify = Callable[[Settings, str], Settings]
 _SALT_CHARACTERS = 16
@@ -27,9 +28,7 @@ _REMARKS = ("warnings", "notes")  # in what a call brings along: what its host h
 
 def derived_identity(
     options: ContinuationOptions,
-    tool_call_id: str | None,
-    context_binding: str | None,
-    started_at_ms: int | None = None,
+    call: CallContext,
     brought: Mapping[str, Any] | None = None,
 ) -> Identify | None:
     """Return what gives the settings of a program their salt and seed; None where they stay random.
@@ -39,13 +38,13 @@ def derived_identity(
     and what was said of the first is no answer to the second. The key is the first, which stays while keys are
     rotated: see docs/deployment.md.
     """
-    if not tool_call_id or (options.context_binding is None and context_binding is None):
+    if not call.tool_call_id or (options.conversation_id is None and call.conversation_id is None):
         return None
     keys = options.keys if options.keys is not None else set_keys()
     if not keys:
         return None
     key = KeyRing(keys[:1], purpose="identity").secret()
-    binding = [options.context_binding, context_binding]
+    binding = [options.conversation_id, call.conversation_id]
 
     def identified(settings: Settings, js: str) -> Settings:
         given_json = settings.given_json
@@ -57,7 +56,7 @@ def derived_identity(
         named = {
             "settings": kept,
             "binding": binding,
-            "started_at_ms": started_at_ms,
+            "started_at_ms": call.started_at_ms,
             "program": _digest(js),
         }
         if given_json is not None:

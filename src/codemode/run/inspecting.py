@@ -13,7 +13,7 @@ from ..interrupts.interrupt import Interrupt, PendingRequest
 from ..options.parts import CodeModeOptions
 from ..protocol.call_status import IN_ERRORS, call_id, call_status
 from ..protocol.ledger import UNTOLD, Fulfilled, LedgerEntry, Rejected, shown_text
-from .genuine import bindings_of, opened_under
+from .genuine import open_for, opened
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,24 +62,23 @@ def inspect_interrupt(
     interrupt: Resumable | Mapping[str, Any],
     options: CodeModeOptions | Mapping[str, Any] | None = None,
     *,
-    context_binding: str | None = None,
-    scope: str | None = None,
+    conversation_id: str | None = None,
 ) -> PauseView:
     """Show what an interrupt of any surface has done and waits for, expired or not. Takes as long as it is long.
 
-    ``options`` have the keys, as for a resume; ``context_binding`` is the call's, ``scope`` that of exec and wait.
+    ``options`` have the keys, as for a resume; ``conversation_id`` is that of the call.
     A reader without the key, or without the binding that a pause has, sees the requests alone, and ``unreadable`` says
     which. Raises `CodeModeProtocolError` for what is no interrupt, was changed, belongs to another context than the one
     given, or is of another version; `ValueError` for wrong options.
     """
-    settings, bindings = CodeModeOptions.of(options), bindings_of(context_binding, scope)
+    settings = CodeModeOptions.of(options)
     try:
         paused = Interrupt.of(interrupt)
         framework = kept_by(paused.continuation)
         if framework is not None:
             said = f"what the agent goes on from is kept by {framework}"
             return PauseView(js=None, calls=(), requests=paused.requests, unreadable=said)
-        continuation, _ = opened_under(paused, settings, None, bindings)
+        continuation, _ = open_for(conversation_id, lambda binding: opened(paused, settings, None, binding))
     except (AttributeError, TypeError) as error:
         raise CodeModeProtocolError("this is not an interrupt of code mode") from error
     except CodeModeProtocolError as error:

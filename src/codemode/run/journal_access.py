@@ -21,6 +21,7 @@ from ..protocol.journal_lines import Claimed, Step, line_of, read_lines
 from ..protocol.ledger import Progress
 from ..protocol.settings import Settings
 from ..workers.image import engine_version
+from .call_context import CallContext
 from .content_keeping import complete
 from .journal_identity import ORIGIN, unavailable
 from .outcome import RunOutcome
@@ -61,7 +62,7 @@ class JournalAccess:
     def __init__(
         self,
         options: ContinuationOptions,
-        context_binding: str | None,
+        call: CallContext,
         js: str,
         settings: Settings,
         *,
@@ -74,7 +75,7 @@ class JournalAccess:
         self._any_engine = options.any_engine
         keys = options.keys if options.keys is not None else cast("tuple[bytes, ...]", set_keys())
         self.key = journal_key(settings.salt, settings.seed)
-        self._texts = JournalTexts(options, keys, self.key, context_binding)
+        self._texts = JournalTexts(options, keys, self.key, call.conversation_id)
         outer_id = settings.outer_tool_call_id
         self._outcomes = RecordedOutcomes(options, _NOBODY, False, outer_id, keeps_output)
 

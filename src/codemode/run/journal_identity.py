@@ -7,6 +7,7 @@ from typing import TypeGuard
 from ..continuations.keys import set_keys
 from ..errors import CodeModeAbortedError, CodeModeError
 from ..options.parts import ContinuationOptions
+from .call_context import CallContext
 from .outcome import RunOutcome
 
 ORIGIN = "journal"
@@ -21,14 +22,14 @@ class EndedBefore(Exception):  # noqa: N818 - tells what became of the program, 
         self.outcome = outcome
 
 
-def require_journal_identity(options: ContinuationOptions, context_binding: str | None) -> None:
+def require_journal_identity(options: ContinuationOptions, call: CallContext) -> None:
     """Raise `ValueError` where a journal is asked for, and nothing would find it again, or anybody could."""
     if options.journal is None:
         return
-    if options.context_binding is None and context_binding is None:
+    if options.conversation_id is None and call.conversation_id is None:
         raise ValueError(
-            "continuation.journal needs continuation.context_binding: it names the conversation, user or workflow whose"
-            " call this is, for models give different calls the same id"
+            "continuation.journal needs a conversation_id, in continuation or in the CallContext: it names the"
+            " conversation, user or workflow of this call, for models give different calls the same id"
         )
     if options.keys is None and not set_keys():
         raise ValueError(

@@ -23,6 +23,7 @@ from ..protocol.settings import Settings
 from ..protocol.sidecar import Sidecar
 from ..tools.catalog import ToolCatalog
 from ..tools.prepared import PreparedTool
+from .call_context import CallContext
 from .content_keeping import kept_contents
 from .genuine import restored_profile
 from .held_journal import HeldJournal, JournalHeld
@@ -89,12 +90,12 @@ class Journaling:
     def __init__(
         self,
         options: ContinuationOptions,
-        context_binding: str | None,
+        call: CallContext,
         catalog: ToolCatalog[PreparedTool],
         profile: Profile,
     ) -> None:
         self.options = options
-        self.context_binding = context_binding
+        self._call = call
         self.profile = profile
         self.calls = WrittenCalls(catalog, profile, options)
         self.journal: InvocationJournal | None = None
@@ -144,7 +145,7 @@ class Journaling:
     def access(self, js: str, settings: Settings) -> JournalAccess:
         """Return the way to the journal of this program. Raises `CodeModeProtocolError` inside of its own run."""
         keeps_output = self.profile.tells_of_runs
-        access = JournalAccess(self.options, self.context_binding, js, settings, keeps_output=keeps_output)
+        access = JournalAccess(self.options, self._call, js, settings, keeps_output=keeps_output)
         refuse_own(access.key, "the journal of this program is held by")
         self._key = access.key
         if self._run is not None:

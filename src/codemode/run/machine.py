@@ -16,8 +16,8 @@ from ..protocol.settings import Settings
 from ..tools.catalog import ToolCatalog
 from ..tools.prepared import PreparedTool
 from .answered_pause import AnsweredPause
+from .call_context import OuterCall
 from .identity import derived_identity
-from .outer_call import OuterCall
 
 _SALT, _SEED = slice(16, 32), slice(32, None)
 
@@ -32,26 +32,26 @@ def invocation_of(
     given: Mapping[str, Any] | None,
 ) -> tuple[Invocation, str]:
     """Return the machine, of this kind, and the id by which listeners know this run."""
+    call = outer.call
     random = secrets.token_hex(32)
     invocation_id = "code-mode-" + random[:16]
     calls_directly = is_direct(given)
     settings = Settings(
-        outer_tool_call_id=outer.tool_call_id if outer.tool_call_id is not None else invocation_id,
+        outer_tool_call_id=call.tool_call_id if call.tool_call_id is not None else invocation_id,
         salt=random[_SALT],
         seed=random[_SEED],
-        started_ms=outer.started_at_ms or now_ms(),
+        started_ms=call.started_at_ms or now_ms(),
         limits=options.execution_policy,
         profile=_of_direct_call(profile) if calls_directly else profile,
         language_names=catalog.language_names,
         fetch="fetch" in profile.request_kinds and options.fetch_policy is not None,
-        state="state" in profile.request_kinds and (options.has_state or outer.state is not None),
+        state="state" in profile.request_kinds and (options.has_state or call.state is not None),
         hides_inputs=options.pipeline.before is not None,
         # What a program is given depends on the program.
         given_json=canonical_json(given) if calls_directly else None,
     )
     if answered is None:
-        keeping, binding = options.continuation, outer.context_binding
-        identify = derived_identity(keeping, outer.tool_call_id, binding, outer.started_at_ms, given)
+        identify = derived_identity(options.continuation, call, given)
         return kind(settings, identify=identify), invocation_id
     continuation = answered.continuation
     resolved = answered.answers.keys()

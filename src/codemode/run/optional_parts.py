@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from ..tools.catalog import ToolCatalog
     from ..tools.prepared import PreparedTool
     from ..trace.events import Event
+    from .call_context import CallContext, OuterCall
     from .journaling import Journaling
-    from .outer_call import OuterCall
     from .program_state import ProgramState
 
 
@@ -116,35 +116,29 @@ def parts_of(
     """Return what an invocation has of them. Raises `ValueError` for what is asked for and cannot be."""
     keeping = options.continuation
     is_kept_plainly = keeping.journal is None and not keeping.seal
-    has_state = options.has_state or outer.state is not None
+    has_state = options.has_state or outer.call.state is not None
     if is_kept_plainly and options.fetch_policy is None and not has_state and not options.telemetry.is_enabled:
         return _NONE  # as most have
     from .journal_identity import require_journal_identity
 
     fetches = fetches_of(options) if "fetch" in profile.request_kinds else None
-    state = state_of(options, outer) if "state" in profile.request_kinds else None
+    state = state_of(options, outer.call) if "state" in profile.request_kinds else None
     require_cipher(options)
-    require_journal_identity(keeping, outer.context_binding)
+    require_journal_identity(keeping, outer.call)
     called = profile.direct_tool if is_direct else profile.outer_tool
     listeners = telemetry_listeners(options, catalog.get, called, profile.host_errors)
     return OptionalParts(fetches, state, journaling_of(options, outer, catalog, profile), listeners)
 
 
-def state_of(options: CodeModeOptions, outer: OuterCall) -> ProgramState | None:
+def state_of(options: CodeModeOptions, call: CallContext) -> ProgramState | None:
     """Return the state that a program shares with others; None where the host gives no place for it."""
-    if outer.state is None and not options.has_state:
+    if call.state is None and not options.has_state:
         return None
-    given = options.state if outer.state is None else outer.state
     from .program_state import ProgramState
-    from .state_places import place_of
+    from .state_places import state_place
 
-    place = place_of(given, binding_of(options, outer.context_binding))
+    place = state_place(options, call)
     return None if place is None else ProgramState(place)
-
-
-def binding_of(options: CodeModeOptions, context_binding: str | None) -> str | None:
-    """Return the conversation, thread or workflow that a call belongs to."""
-    return options.continuation.context_binding if context_binding is None else context_binding
 
 
 def journaling_of(
@@ -155,4 +149,4 @@ def journaling_of(
         return None
     from .journaling import Journaling
 
-    return Journaling(options.continuation, outer.context_binding, catalog, profile)
+    return Journaling(options.continuation, outer.call, catalog, profile)

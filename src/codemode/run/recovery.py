@@ -143,9 +143,9 @@ class Recovery:
 class WayOn:
     """The one way to go on from a run: with two of them the calls that are left could run twice."""
 
-    def __init__(self, options: ContinuationOptions, context_binding: str | None, threads: InvocationThreads) -> None:
+    def __init__(self, options: ContinuationOptions, binding: str | None, threads: InvocationThreads) -> None:
         self._options = options
-        self._binding = context_binding
+        self._binding = binding
         self._threads = threads
         self._interrupt: Interrupt | None = None
 

@@ -24,11 +24,11 @@ from ..workers.image import engine_version
 from ..workers.pool import WorkerPool
 from .answered_pause import AnsweredPause
 from .at_home import at_home
+from .call_context import OuterCall
 from .content_keeping import hold_for
 from .execution import Execution
 from .journaling import Journaling
 from .outcome import AtRest, PendingCall, RunOutcome, changed, pending_calls
-from .outer_call import OuterCall
 from .programs import is_checked
 from .recovery import Recovery, continuation_of, interrupt_at
 from .resting_runner import RestingRunner
@@ -59,7 +59,7 @@ class RestingExecution(Execution):
         journaling: Journaling | None = None,
     ) -> None:
         if answered is not None:
-            answer_yields(answered.continuation.ledger, (outer.clock_ms or now_ms)())
+            answer_yields(answered.continuation.ledger, (outer.call.clock_ms or now_ms)())
         super().__init__(profile, catalog, options, outer, pool, answered, given, journaling)
         self._progress = self._machine.ledger.progress
         self._runner: RestingRunner | None = None
@@ -320,7 +320,7 @@ class RestingExecution(Execution):
         def kept() -> Interrupt:
             recovered = recovery.ledger(ledger, settings.salt)
             continuation = continuation_of(js, engine_version(), settings, recovered, keeping)
-            return interrupt_at(continuation, keeping, self._outer.context_binding)
+            return interrupt_at(continuation, keeping, self._outer.call.conversation_id)
 
         with self._threads.serving():
             interrupt = await run_check(len(js) + machine.size_bytes, kept)

@@ -34,14 +34,14 @@ from ..workers.pool import WorkerPool
 from .allowed_input import CheckedInput, check_answers
 from .answered_pause import AnsweredPause
 from .call_content import knowing
+from .call_context import OuterCall
 from .claimed_resume import ClaimedResume
 from .content_keeping import is_named_by_ids, kept_contents, with_ids
 from .execution import Execution
-from .genuine import restored_profile, verify
+from .genuine import open_for, restored_profile, verify
 from .journaled_resume import JournaledResume
 from .optional_parts import journaling_of
 from .outcome import RunOutcome
-from .outer_call import OuterCall
 from .recorded_outcomes import RecordedOutcomes
 from .resume_claim import ResumeClaim, claim_of_answers, claim_of_end, guard_of
 from .underway import refuse_own
@@ -64,10 +64,27 @@ def _refusals(*, of_continuation: bool = False) -> Generator[None, None, None]:
 
 @_refusals()
 def answers_of(interrupt: Interrupt, resolution: Any, resolutions: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the answers by request id. Raises `CodeModeProtocolError` when there are none."""
+    """Return the answers by request id.
+
+    A ``resolution`` of True or False approves or denies every pending approval; any other answers the first request.
+    Raises `CodeModeProtocolError` for answers that contradict each other, or where True or False meets a request that
+    is no approval.
+    """
     if resolutions is not None and not isinstance(resolutions, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise CodeModeProtocolError("the resolutions must be an object of answers by request id")
     answers = dict(resolutions or {})
+    if isinstance(resolution, bool):
+        others = [request for request in interrupt.requests if not request.is_approval]
+        if others:
+            raise CodeModeProtocolError(
+                f"resume(pause, {resolution}) answers approvals only, and {others[0].tool_name!r} waits for another"
+                f" kind of answer: answer each request by its id, resolutions={{{others[0].interrupt_id!r}: ..., ...}}"
+            )
+        if answers:
+            raise CodeModeProtocolError(
+                f"resume(pause, {resolution}) answers every approval: give either that or resolutions=, not both"
+            )
+        return {request.interrupt_id: {"approved": resolution} for request in interrupt.requests}
     if resolution is not NOT_GIVEN:
         first = interrupt.interrupt_id
         if first in answers:
@@ -116,7 +133,7 @@ async def _resume(
     needs_answers: bool,
 ) -> RunOutcome:
     keeping = settings.continuation
-    continuation, auth = await run_check(0, lambda: verified(interrupt, profile, settings, outer.context_binding))
+    continuation, auth = await run_check(0, lambda: verified(interrupt, profile, settings, outer.call.conversation_id))
     tools = catalog.under(continuation.given)
     preparing = tools.preparation(None, continuation.given)
     if preparing is not None:
@@ -129,7 +146,8 @@ async def _resume(
         goes_on = not needs_answers or _goes_on_by_itself(continuation)
         answers, inputs = await _checked_answers(continuation, resolutions, tools, settings, goes_on)
     answered = AnsweredPause(interrupt, continuation, answers, inputs)
-    outer_call = dataclasses.replace(outer, tool_call_id=interrupt.outer_tool_call_id)
+    call = dataclasses.replace(outer.call, tool_call_id=interrupt.outer_tool_call_id)
+    outer_call = dataclasses.replace(outer, call=call)
     # Made before the claim: options that are wrong must not use the continuation up.
     execution = _execution_of(own)(own, tools, settings, outer_call, pool, answered)
     warn_if_unshared(keeping)
@@ -248,10 +266,10 @@ def verified(
     interrupt: Resumable | Mapping[str, Any],
     profile: Profile,
     options: CodeModeOptions,
-    context_binding: str | None = None,
+    binding: str | None = None,
 ) -> tuple[Continuation, Auth]:
     """Return what an interrupt continues, if this host made exactly this interrupt. Raises `CodeModeProtocolError`."""
-    return verify(interrupt, profile, options, now_ms(), context_binding)
+    return verify(interrupt, profile, options, now_ms(), binding)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -272,14 +290,15 @@ def open_continuation(
     continuation: Mapping[str, Any],
     *,
     options: CodeModeOptions | Mapping[str, Any] | None = None,
-    context_binding: str | None = None,
+    conversation_id: str | None = None,
 ) -> OpenedContinuation:
     """Open a continuation that was kept without its interrupt.
 
     For plugins that carry sealed continuations alone. Raises `CodeModeProtocolError` for one that this host did not
     make, or that has expired.
     """
-    texts, _ = unpack(continuation, CodeModeOptions.of(options).continuation, now_ms(), context_binding)
+    keeping = CodeModeOptions.of(options).continuation
+    texts, _ = open_for(conversation_id, lambda binding: unpack(continuation, keeping, now_ms(), binding))
     opened = Continuation.from_dict(body_of(texts))
     requests = pending_requests(opened.ledger.waiting)
     outer_tool_call_id = opened.kept["outer_tool_call_id"]
@@ -292,7 +311,7 @@ async def end_continuation(
     continuation: Mapping[str, Any],
     *,
     options: CodeModeOptions | Mapping[str, Any] | None = None,
-    context_binding: str | None = None,
+    conversation_id: str | None = None,
 ) -> None:
     """Let a paused program go on no more, whatever is answered from now on.
 
@@ -302,7 +321,8 @@ async def end_continuation(
     keeping = CodeModeOptions.of(options).continuation
     guard = guard_of(keeping)
     with _refusals():
-        _, auth = await run_check(0, lambda: unpack(continuation, keeping, now_ms(), context_binding))
+        opening = partial(open_for, conversation_id, lambda binding: unpack(continuation, keeping, now_ms(), binding))
+        _, auth = await run_check(0, opening)
         claim = claim_of_end(auth, keeping)
         if not isinstance(await guard.claim(claim), str):
             await guard.record(claim.key, "")

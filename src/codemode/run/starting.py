@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache, partial
+from typing import TYPE_CHECKING, Any
 
-from ..errors import CodeModeWorkerError
+from ..errors import CodeModeWorkerError, Resumable
 from ..host.imports import importing
 from ..host.workflows import refuse_in_workflow
 from ..options.parts import CodeModeOptions
 from ..workers.given_pools import pool_or_default
 from ..workers.pool import WorkerPool
 from .optional_parts import load_optional_parts, optional_parts_are_loaded
+
+if TYPE_CHECKING:
+    from ..profile import Profile
+    from ..tools.catalog import ToolCatalog
+    from ..tools.prepared import PreparedTool
+    from .call_context import OuterCall
+    from .outcome import RunOutcome
 
 
 def started(pool: WorkerPool | None) -> WorkerPool:
@@ -72,3 +81,22 @@ def load_continuations():
     with importing:
         from . import resume as continuations
     return continuations
+
+
+async def resume_answered(
+    profile: Profile,
+    interrupt: Resumable | Mapping[str, Any],
+    resolution: Any,
+    resolutions: Mapping[str, Any] | None,
+    catalog: ToolCatalog[PreparedTool],
+    options: CodeModeOptions,
+    outer: OuterCall,
+    pool: WorkerPool | None,
+) -> RunOutcome:
+    """Resume a paused program with these answers, as `resume` does, once a worker boots and that is imported."""
+    workers = await prepared(pool, options)
+    if not load_continuations.cache_info().currsize:
+        await workers.off_loop(load_continuations)
+    continuations = load_continuations()
+    answers = partial(continuations.answers_of, resolution=resolution, resolutions=resolutions)
+    return await continuations.resume(profile, interrupt, answers, catalog, options, outer, workers)

@@ -9,6 +9,8 @@ from typing import Any, Protocol, TypeGuard, cast, runtime_checkable
 from ..data.json_shape import weigh
 from ..data.json_values import decode_json, encode_json
 from ..host.threads import LARGE_CHARACTERS, run_check
+from ..options.parts import CodeModeOptions
+from .call_context import CallContext
 
 STATE_RULE = """\
 - `state` stays for later programs of this conversation: `await state.get(key)` (undefined where there is nothing),
@@ -128,9 +130,18 @@ class LatePlace(TextPlace):
             self._texts[key] = value
 
 
-def place_of(state: Any, context_binding: str | None) -> StatePlace | None:
+def state_place(options: CodeModeOptions, call: CallContext) -> StatePlace | None:
+    """Return where the programs of a call keep values: the place of the call, else that of the options."""
+    given = options.state if call.state is None else call.state
+    if given is None or given is False:
+        return None
+    own = options.continuation.conversation_id
+    return place_of(given, own if call.conversation_id is None else call.conversation_id)
+
+
+def place_of(state: Any, conversation: str | None) -> StatePlace | None:
     """Return the place that an option stands for. Raises `TypeError` for a function that gives something else."""
-    made = state(context_binding) if callable(state) else state
+    made = state(conversation) if callable(state) else state
     if made is None:
         return None
     if isinstance(made, MutableMapping):

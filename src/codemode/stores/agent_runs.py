@@ -122,7 +122,7 @@ class AgentRecords:
 
     def _key_ring(self, options: ContinuationOptions) -> KeyRing:
         keys = options.keys if options.keys is not None else process_keys()
-        return KeyRing(keys, purpose="agent record", binding=options.context_binding)
+        return KeyRing(keys, purpose="agent record", binding=options.conversation_id)
 
     async def still_waiting(self, record: Record) -> StoredPause:
         """Return the pause of a record that answers are missing of: nothing was run with those there are."""

@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Any
 
-from codemode import create_exec_wait_tools, tool
+from codemode import CallContext, create_exec_wait_tools, tool
 
 
 @tool
@@ -18,14 +18,14 @@ def add(a: int, b: int) -> int:
 def main(way: str) -> None:
     pair = create_exec_wait_tools([add], {"maxWarmRuns": 0 if way == "cold" else 4})
     code = "await yield_control(); return await tools.add({ a: 3, b: 4 })"
-    waiting = pair.exec.execute_sync({"code": code}, scope="s", tool_call_id="call_1")
+    waiting = pair.exec.execute_sync({"code": code}, call=CallContext(conversation_id="s", tool_call_id="call_1"))
     run = {"runId": waiting["runId"]}
     child = os.fork()
     if child == 0:
         _child(pair, run, code)
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 0
-    assert pair.wait.execute_sync(run, scope="s")["value"] == 7
+    assert pair.wait.execute_sync(run, call=CallContext(conversation_id="s"))["value"] == 7
     asyncio.run(pair.aclose())
     print("ok")
 
@@ -33,9 +33,9 @@ def main(way: str) -> None:
 def _child(pair: Any, run: dict[str, str], code: str) -> None:
     try:
         assert pair.runs("s") == ()
-        assert pair.wait.execute_sync(run, scope="s")["code"] == "invalid_input"
-        again = pair.exec.execute_sync({"code": code}, scope="s", tool_call_id="call_2")
-        assert pair.wait.execute_sync({"runId": again["runId"]}, scope="s")["value"] == 7
+        assert pair.wait.execute_sync(run, call=CallContext(conversation_id="s"))["code"] == "invalid_input"
+        again = pair.exec.execute_sync({"code": code}, call=CallContext(conversation_id="s", tool_call_id="call_2"))
+        assert pair.wait.execute_sync({"runId": again["runId"]}, call=CallContext(conversation_id="s"))["value"] == 7
         asyncio.run(pair.aclose())
     except BaseException as error:
         print(repr(error), file=sys.stderr)

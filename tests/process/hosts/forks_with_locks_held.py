@@ -10,6 +10,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from codemode import CallContext
+
 sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
 from forked_children import held_elsewhere, in_a_child
 
@@ -58,7 +60,7 @@ def code_mode() -> None:
     for one in (tool, of_share):
         assert one.execute_sync({"js": calls}) == [2, 3]
         assert one.execute_sync({"js": "return (await tools.$search('triple')).length"})
-        shown = one.execute_sync({"js": "return await tools.picture()"}, tool_call_id="call")
+        shown = one.execute_sync({"js": "return await tools.picture()"}, call=CallContext(tool_call_id="call"))
         assert one.to_model_output(shown, tool_call_id="call")
         asked = one.execute_sync({"js": "return await tools.careful({number: 4})"})
         assert one.resume_sync(asked, {"approved": True}) == 8
@@ -68,9 +70,14 @@ def code_mode() -> None:
 def journal() -> None:
     """Run a program whose calls are written before they begin, and keep a pause in the store."""
     number = os.getpid()
-    journaled = {"journal": store.journal(tenant="t", app="a"), "keys": [KEY], "context_binding": f"thread-{number}"}
+    journaled = {"journal": store.journal(tenant="t", app="a"), "keys": [KEY], "conversation_id": f"thread-{number}"}
     made = codemode.create_code_mode_tool(TOOLS, {**OPTIONS, "continuation": journaled}, pool=pool)
-    assert made.execute_sync({"js": "return await tools.double({number: 2})"}, tool_call_id=f"call-{number}") == 4
+    assert (
+        made.execute_sync(
+            {"js": "return await tools.double({number: 2})"}, call=CallContext(tool_call_id=f"call-{number}")
+        )
+        == 4
+    )
 
 
 def code_call() -> None:
@@ -93,7 +100,12 @@ def modules() -> None:
 
 def exec_wait() -> None:
     """Run a program of exec, and one that waits."""
-    assert pair.exec.execute_sync({"code": "return await tools.double({number: 6})"}, scope="s")["value"] == 12
+    assert (
+        pair.exec.execute_sync(
+            {"code": "return await tools.double({number: 6})"}, call=CallContext(conversation_id="s")
+        )["value"]
+        == 12
+    )
     registry.clear("nobody")
     assert pair.runs("s") == ()
 

@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from codemode import CallContext
 from codemode.continuations import guard
 
 guard.LAPSE_SECONDS, guard.RENEW_SECONDS, guard._WATCH_SECONDS = 3.0, 0.3, 1.0
@@ -69,8 +70,8 @@ JS = {
 
 
 async def pause(store: Any, code_mode: Any, js: str) -> None:
-    outer: Any = {"tool_call_id": "call_1", "context_binding": "a thread"}
-    interrupt = await code_mode.execute({"js": js}, **outer)
+    call = CallContext(tool_call_id="call_1", conversation_id="a thread")
+    interrupt = await code_mode.execute({"js": js}, call)
     record_id = await store.put(interrupt)
     await store.decide({interrupt.interrupt_id: {"approved": True}}, actor="ana", tenant=ALL_TENANTS)
     print(record_id, flush=True)
@@ -96,13 +97,13 @@ async def main(database: str, effects: Path, mode: str, *patterns: str) -> None:
     continuation: dict[str, Any] = {"guard": store.guard, "keys": "k" * 32}
     if mode == "journal":
         journal = store.journal(tenant="", app="", lease_ms=LEASE_MS)
-        continuation |= {"journal": journal, "context_binding": "a workflow"}
+        continuation |= {"journal": journal, "conversation_id": "a workflow"}
     tools = [Tool("refund", execute=refund, needs_approval=True), Tool("note", execute=note)]
     code_mode = create_code_mode_tool(tools, {"approval": {"mode": "interrupt"}, "continuation": continuation})
     if patterns == ("pause",):
         await pause(store, code_mode, JS[mode])
         return
-    resume = partial(code_mode.resume, context_binding="a thread")
+    resume = partial(code_mode.resume, conversation_id="a thread")
     async with store, Resumer(store, tenant=ALL_TENANTS, resume=resume, lease_ms=LEASE_MS):
         follow_statements(stop)
         print("ready", flush=True)

@@ -79,11 +79,11 @@ def test_two_seals_of_one_body_differ():
 
 @every_form
 def test_other_keys_and_tenants_are_refused(form):
-    value = packed(form, context_binding="tenant a")
-    assert unpack(value, options(form, context_binding="tenant a"), NOW_MS)[0] == BODY
-    refused(value, options(form, context_binding="tenant b"), "signature")
-    refused(value, options(form), "signature")
-    refused(value, options(form, keys="other", context_binding="tenant a"), "not known")
+    value = packed(form, conversation_id="tenant a")
+    assert unpack(value, options(form, conversation_id="tenant a"), NOW_MS)[0] == BODY
+    refused(value, options(form, conversation_id="tenant b"), "another conversation")
+    refused(value, options(form), "none was given")
+    refused(value, options(form, keys="other", conversation_id="tenant a"), "not known")
 
 
 @every_form

@@ -219,7 +219,7 @@ def test_own_fields_that_are_not_the_first_requests_are_refused():
 
 def test_continuations_of_other_hosts_are_refused():
     refused(made(keys="other"), "not known")
-    refused(made(context_binding="tenant"), "signature")
+    refused(made(conversation_id="tenant"), "none was given")
     refused(made_interrupt(*ENTRIES), "not known")
     refused(dataclasses.replace(made(), continuation={}), "malformed")
     unsigned = {key: value for key, value in made().continuation.items() if key != "auth"}

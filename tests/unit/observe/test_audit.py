@@ -10,10 +10,12 @@ import threading
 from typing import Any
 
 import pytest
+from calls import with_call
 from suite import each_row
 from waiting import within
 
 from codemode import (
+    CallContext,
     CodeModeError,
     CodeModeIllegalAccessError,
     CodeModeTimeoutError,
@@ -53,7 +55,9 @@ def ran(js: str, tools: Any = TOOLS, options: Any = None, **settings: Any) -> li
     """Return the records of a program, which may fail."""
     records: list[dict[str, Any]] = []
     with contextlib.suppress(CodeModeError):
-        run_code_mode_sync(js, tools, options={**(options or {}), "lifecycle": audit_log(records.append)}, **settings)
+        run_code_mode_sync(
+            js, tools, options={**(options or {}), "lifecycle": audit_log(records.append)}, **with_call(settings)
+        )
     return records
 
 
@@ -288,7 +292,9 @@ def test_one_log_serves_many_runs_on_many_loops_at_once():
 
     async def four() -> None:
         js = "return await tools.echo(1)"
-        await asyncio.gather(*(run_code_mode(js, TOOLS, options=options, tool_call_id=f"{n}") for n in range(4)))
+        await asyncio.gather(
+            *(run_code_mode(js, TOOLS, options=options, call=CallContext(tool_call_id=f"{n}")) for n in range(4))
+        )
 
     threads = [threading.Thread(target=lambda: within(four())) for _ in range(2)]
     for thread in threads:

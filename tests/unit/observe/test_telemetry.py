@@ -19,6 +19,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 
 from codemode import (
+    CallContext,
     CodeModeError,
     CodeModeOptions,
     CodeModeTimeoutError,
@@ -91,7 +92,7 @@ def test_a_program_is_a_span_and_so_is_every_call(telemetry):
     )
     js = "await Promise.all([tools.echo({a: 'ü'}), tools.echo([])]); return 'ok'"
     with telemetry.tracer.start_as_current_span("agent") as agent:
-        code_mode.execute_sync({"js": js}, tool_call_id="call_1")
+        code_mode.execute_sync({"js": js}, call=CallContext(tool_call_id="call_1"))
     outer = telemetry.spans()["execute_tool codeMode"]
     assert outer.parent.span_id == agent.get_span_context().span_id
     assert attributes(outer, "gen_ai.") == {

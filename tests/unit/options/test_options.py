@@ -180,13 +180,13 @@ def test_camel_case_and_snake_case_mean_the_same():
         "executionPolicy": {"maxInFlightBridgeRequests": 3, "timeoutMs": 5},
         "fetchPolicy": {"allowedUrlPrefixes": ["https://a/b"], "allowedMethods": ["post"]},
         "modelOutput": {"includeNestedToolSummary": True, "maxSummaryEntries": -4},
-        "continuation": {"maxAgeMs": 7, "contextBinding": "tenant", "keys": "secret"},
+        "continuation": {"maxAgeMs": 7, "conversationId": "tenant", "keys": "secret"},
     }
     snake = CodeModeOptions(
         execution_policy=ExecutionPolicy(max_in_flight_bridge_requests=3, timeout_ms=5),
         fetch_policy=FetchPolicy(allowed_url_prefixes=("https://a/b",), allowed_methods=("POST",)),
         model_output=ModelOutput(include_nested_tool_summary=True, max_summary_entries=0),
-        continuation=ContinuationOptions(max_age_ms=7, context_binding="tenant", keys=(b"secret",)),
+        continuation=ContinuationOptions(max_age_ms=7, conversation_id="tenant", keys=(b"secret",)),
     )
     assert CodeModeOptions.of(camel) == snake
 

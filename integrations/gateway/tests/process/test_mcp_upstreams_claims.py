@@ -14,7 +14,7 @@ from codemode_gateway.upstreams.origins import CallOrigin
 from in_loop import in_loop
 from waiting import within
 
-from codemode import create_run_tool
+from codemode import CallContext, create_run_tool
 
 SCRIPT = Path(__file__).parents[4] / "tests" / "support" / "mcp_servers" / "changing_server.py"
 READS, DESTROYS, SAYS_NOTHING = {"readOnlyHint": True}, {"destructiveHint": True}, None
@@ -40,7 +40,9 @@ async def ran(config: ServerConfig, folder: Path, code: str, remembered: Remembe
         tool = create_run_tool(
             connected, settings={"approval": {"mode": "interrupt"}, "continuation": {"keys": "k" * 32}}
         )
-        return await tool.execute({"code": code}, tool_call_id="one", context=CallOrigin(LOCAL, "one"))
+        return await tool.execute(
+            {"code": code}, call=CallContext(tool_call_id="one", context=CallOrigin(LOCAL, "one"))
+        )
 
 
 def calls(folder: Path) -> list[str]:

@@ -19,7 +19,7 @@ from codemode_gateway.tool_history.pins import Pins
 from codemode_gateway.upstreams.origins import CallOrigin
 from waiting import within
 
-from codemode import create_run_tool
+from codemode import CallContext, create_run_tool
 from codemode.errors import CodeModeToolError
 
 # A server whose tools are in a file of its folder; "change" replaces them by those of another file.
@@ -85,7 +85,9 @@ def run_tool(servers: Any) -> Any:
 
 async def run(folder: Path, config: ServerConfig) -> Any:
     async with connected(folder, config) as servers:
-        return await run_tool(servers).execute({"code": CODE}, tool_call_id="one", context=CallOrigin(LOCAL, "one"))
+        return await run_tool(servers).execute(
+            {"code": CODE}, call=CallContext(tool_call_id="one", context=CallOrigin(LOCAL, "one"))
+        )
 
 
 def codes(response: Any) -> list[str]:
@@ -121,7 +123,9 @@ def test_an_approved_call_does_not_run_a_tool_that_changed_meanwhile(tmp_path: P
         pause = await run(tmp_path, config)
         define(tmp_path, "Send all of it.")
         async with connected(tmp_path, config) as servers:  # as a gateway that was started meanwhile
-            return await run_tool(servers).resume(pause, {"approved": True}, context=CallOrigin(LOCAL, "one"))
+            return await run_tool(servers).resume(
+                pause, {"approved": True}, call=CallContext(context=CallOrigin(LOCAL, "one"))
+            )
 
     assert "TOOLS_CHANGED" in codes(within(work()))
     assert logged(tmp_path, "tools/call send") == 0

@@ -10,7 +10,7 @@ from langchain_core.tools import BaseTool
 from pydantic import PrivateAttr
 
 import codemode
-from codemode import CodeCallOptions, CodeCallToolset, CodeModeError, Content, Interrupt, WorkerPool
+from codemode import CallContext, CodeCallOptions, CodeCallToolset, CodeModeError, Content, Interrupt, WorkerPool
 from codemode.plugins import PreparedTool, cached_property, prepared
 
 from .approvals import ApprovalRules, Approvals, InterruptMode
@@ -97,17 +97,17 @@ class MetaCall:
     def shown_name(self, name: str) -> str:
         return name
 
-    def start(self, **outer: Any) -> Any:
-        return self._core.call_sync(self.name, self.arguments, script_context=self._hosts_context(), **outer)
+    def start(self, call: CallContext) -> Any:
+        return self._core.call_sync(self.name, self.arguments, call, script_context=self._hosts_context())
 
-    async def astart(self, **outer: Any) -> Any:
-        return await self._core.call(self.name, self.arguments, script_context=self._hosts_context(), **outer)
+    async def astart(self, call: CallContext) -> Any:
+        return await self._core.call(self.name, self.arguments, call, script_context=self._hosts_context())
 
-    def go_on(self, interrupt: Interrupt, **answering: Any) -> Any:
-        return self._core.resume_sync(interrupt, **answering)
+    def go_on(self, interrupt: Interrupt, answers: Mapping[str, Any], call: CallContext) -> Any:
+        return self._core.resume_sync(interrupt, call=call, resolutions=answers)
 
-    async def ago_on(self, interrupt: Interrupt, **answering: Any) -> Any:
-        return await self._core.resume(interrupt, **answering)
+    async def ago_on(self, interrupt: Interrupt, answers: Mapping[str, Any], call: CallContext) -> Any:
+        return await self._core.resume(interrupt, call=call, resolutions=answers)
 
     def shown(self, answer: Any, tool_call_id: str) -> tuple[Any, list[Content]]:  # noqa: ARG002 - as other surfaces have it
         return answer, []
@@ -144,7 +144,7 @@ class CodeCallTool(OuterTool):
         if self._makes_calls:
             return self._perform(call)
         try:
-            return self._answer(call.start())
+            return self._answer(call.start(CallContext()))
         except CodeModeError as error:
             return self._failed(error)
 
@@ -153,7 +153,7 @@ class CodeCallTool(OuterTool):
         if self._makes_calls:
             return await self._aperform(call)
         try:
-            return self._answer(await call.astart())
+            return self._answer(await call.astart(CallContext()))
         except CodeModeError as error:
             return self._failed(error)
 

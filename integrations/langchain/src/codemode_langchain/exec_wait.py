@@ -14,7 +14,16 @@ from langchain_core.runnables.config import ensure_config
 from langchain_core.tools import BaseTool
 
 import codemode
-from codemode import CodeModeConcurrencyError, CodeModeOptions, ExecWaitOptions, Interrupt, Tool, ToolSource, WorkerPool
+from codemode import (
+    CallContext,
+    CodeModeConcurrencyError,
+    CodeModeOptions,
+    ExecWaitOptions,
+    Interrupt,
+    Tool,
+    ToolSource,
+    WorkerPool,
+)
 from codemode.plugins import PreparedTool, apart, prepared
 
 from .agent_runs import agent_run, scope_of
@@ -218,42 +227,45 @@ class PairCall:
     def shown(self, answer: Any, tool_call_id: str) -> tuple[Any, list[Content]]:  # noqa: ARG002 - as other surfaces have it
         return apart(answer)
 
-    def start(self, *, tool_call_id: str, context: NestedRun, **_: Any) -> Any:
-        return self._rules.block(self._started(tool_call_id, context, None))
+    def start(self, call: CallContext) -> Any:
+        return self._rules.block(self._started(call, None))
 
-    async def astart(self, *, tool_call_id: str, context: NestedRun, **_: Any) -> Any:
-        return await self._started(tool_call_id, context, asyncio.get_running_loop())
+    async def astart(self, call: CallContext) -> Any:
+        return await self._started(call, asyncio.get_running_loop())
 
-    def go_on(self, interrupt: Interrupt, *, resolutions: Any, context: NestedRun, **_: Any) -> Any:
-        return self._rules.block(self._gone_on(interrupt, resolutions, context, None))
+    def go_on(self, interrupt: Interrupt, answers: Mapping[str, Any], call: CallContext) -> Any:
+        return self._rules.block(self._gone_on(interrupt, answers, call.context, None))
 
-    async def ago_on(self, interrupt: Interrupt, *, resolutions: Any, context: NestedRun, **_: Any) -> Any:
-        return await self._gone_on(interrupt, resolutions, context, asyncio.get_running_loop())
+    async def ago_on(self, interrupt: Interrupt, answers: Mapping[str, Any], call: CallContext) -> Any:
+        return await self._gone_on(interrupt, answers, call.context, asyncio.get_running_loop())
 
-    async def _started(self, tool_call_id: str, run: NestedRun, home: asyncio.AbstractEventLoop | None) -> Any:
+    async def _started(self, call: CallContext, home: asyncio.AbstractEventLoop | None) -> Any:
+        run: NestedRun = call.context
         run_id = (self.arguments.get("runId") or self.arguments.get("run_id")) if self.goes_on else None
         known = self._rules.waiting.find(run_id, self._scope)
         face, program = (self._face, Program()) if known is None else (known.face, known.program)
         tool = face.pair.wait if self.goes_on else face.pair.exec
-        call_id = f"{tool_call_id}.{self._place}"
+        call_id = f"{call.tool_call_id}.{self._place}"
 
         def work(program: Program) -> Any:
-            return tool.execute(self.arguments, scope=self._scope, tool_call_id=call_id, context=program)
+            return tool.execute(self.arguments, self._context(program, call_id))
 
         return await self._on(face, program, run, home, work, run_id)
 
     async def _gone_on(
-        self, interrupt: Interrupt, resolutions: Any, run: NestedRun, home: asyncio.AbstractEventLoop | None
+        self, interrupt: Interrupt, answers: Mapping[str, Any], run: NestedRun, home: asyncio.AbstractEventLoop | None
     ) -> Any:
         def work(program: Program) -> Any:
-            answers = {"resolutions": resolutions} if resolutions else {}
-            return self._face.pair.resume(interrupt, **answers, scope=self._scope, context=program)
+            return self._face.pair.resume(interrupt, call=self._context(program), resolutions=answers or None)
 
         result: Any = await self._on(self._face, Program(), run, home, work, None)
         if isinstance(result, dict) and cast("Any", result).get("code") == _UNAVAILABLE:
             # The answers stand, and the same can be tried again.
             raise CodeModeConcurrencyError(cast("Any", result)["error"])
         return cast("Any", result)
+
+    def _context(self, program: Program, call_id: str | None = None) -> CallContext:
+        return CallContext(tool_call_id=call_id, context=program, conversation_id=self._scope or None)
 
     async def _on(
         self,
@@ -291,7 +303,7 @@ class PairCall:
         self._rules.waiting.keep(new_id, face, scope, program, self._rules.options.snapshot_ttl_seconds)
 
         async def end() -> None:
-            await pair.abort(scope=scope, run_id=new_id, reason="the agent's run has ended", only_in_flight=is_kept)
+            await pair.abort(scope or None, run_id=new_id, reason="the agent's run has ended", only_in_flight=is_kept)
 
         if self._run is not None and not self._run.leave(new_id, end, self._rules.block):
             await end()

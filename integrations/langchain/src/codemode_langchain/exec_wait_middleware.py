@@ -92,7 +92,7 @@ class ExecWaitMiddleware(HidingMiddleware):
 
     async def abort(self, thread_id: str) -> int:
         """End the programs of a thread, with their calls; return how many there were."""
-        return sum([await pair.abort(scope=thread_id) for pair in self._pairs()])
+        return sum([await pair.abort(thread_id) for pair in self._pairs()])
 
     def wrap_model_call(self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any]) -> Any:
         """Show the model the pair."""

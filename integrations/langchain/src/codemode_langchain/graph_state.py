@@ -25,7 +25,7 @@ def newest(_left: Any, right: Any) -> Any:
     return right
 
 
-def in_graph(_context_binding: str | None) -> None:
+def in_graph(_conversation_id: str | None) -> None:
     """Stand for the graph's own state among the options: it is there with each call, and nowhere else."""
 
 

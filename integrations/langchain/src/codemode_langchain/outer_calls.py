@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from codemode import Content, Interrupt
+from codemode import CallContext, Content, Interrupt
 from codemode.plugins import PreparedTool
 
 
 class OuterCall(Protocol):
-    """What is performed. ``outer`` is what the core's own ``execute`` takes, ``answering`` what its ``resume`` does."""
+    """What is performed."""
 
     @property
     def name(self) -> str:
@@ -45,19 +45,19 @@ class OuterCall(Protocol):
         """Return what people know a tool by that programs call by this name."""
         ...
 
-    def start(self, **outer: Any) -> Any:
+    def start(self, call: CallContext) -> Any:
         """Return the answer, or the `Interrupt` of a pause; it may block."""
         ...
 
-    async def astart(self, **outer: Any) -> Any:
+    async def astart(self, call: CallContext) -> Any:
         """Do the same without blocking."""
         ...
 
-    def go_on(self, interrupt: Interrupt, **answering: Any) -> Any:
+    def go_on(self, interrupt: Interrupt, answers: Mapping[str, Any], call: CallContext) -> Any:
         """Go on with a pause. Returns as `start` does."""
         ...
 
-    async def ago_on(self, interrupt: Interrupt, **answering: Any) -> Any:
+    async def ago_on(self, interrupt: Interrupt, answers: Mapping[str, Any], call: CallContext) -> Any:
         """Do the same without blocking."""
         ...
 

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias, cast
 from langchain_core.runnables import RunnableConfig
 
 from codemode import (
+    CallContext,
     CodeModeAbortedError,
     CodeModeError,
     CodeModeProtocolError,
@@ -287,7 +288,7 @@ class Segments:
             self._leavings.begin(todo.step, self._questions.answers_to(todo.questions))
         try:
             if todo.interrupt is None:
-                value = self.call.start(**self._named(), context=todo.run)
+                value = self.call.start(self._context(todo))
             else:
                 value = self._gone_on(todo, todo.interrupt)
         except CodeModeError as error:
@@ -299,7 +300,7 @@ class Segments:
             await self._leavings.abegin(todo.step, self._questions.answers_to(todo.questions))
         try:
             if todo.interrupt is None:
-                value = await self.call.astart(**self._named(), context=todo.run)
+                value = await self.call.astart(self._context(todo))
             else:
                 value = await self._agone_on(todo, todo.interrupt)
         except CodeModeError as error:
@@ -307,32 +308,29 @@ class Segments:
         return self._ended(todo, value)
 
     def _gone_on(self, todo: RunSegment, interrupt: Interrupt) -> Any:
-        answering = self._answering(todo)
+        answers, context = self._questions.resolutions(todo.questions), self._context(todo)
         while True:
             try:
-                return self.call.go_on(interrupt, **answering, context=todo.run)
+                return self.call.go_on(interrupt, answers, context)
             except CodeModeAbortedError as error:
-                interrupt, answering["resolutions"] = begun_elsewhere(error, todo.run)
+                interrupt, answers = begun_elsewhere(error, todo.run)
 
     async def _agone_on(self, todo: RunSegment, interrupt: Interrupt) -> Any:
-        answering = self._answering(todo)
+        answers, context = self._questions.resolutions(todo.questions), self._context(todo)
         while True:
             try:
-                return await self.call.ago_on(interrupt, **answering, context=todo.run)
+                return await self.call.ago_on(interrupt, answers, context)
             except CodeModeAbortedError as error:
-                interrupt, answering["resolutions"] = begun_elsewhere(error, todo.run)
+                interrupt, answers = begun_elsewhere(error, todo.run)
 
-    def _named(self) -> dict[str, Any]:
-        """Return what an invocation is known by: the same again when LangGraph runs the node once more."""
-        return {
-            "tool_call_id": self.tool_call_id,
-            "started_at_ms": time_of_step_ms(self.config),
-            "context_binding": binding_in_node(self.config),
-        }
-
-    def _answering(self, todo: RunSegment) -> dict[str, Any]:
-        resolutions = self._questions.resolutions(todo.questions)
-        return {"resolutions": resolutions, "context_binding": binding_in_node(self.config)}
+    def _context(self, todo: RunSegment) -> CallContext:
+        """Return what names an invocation: the same again when LangGraph runs the node once more."""
+        return CallContext(
+            tool_call_id=self.tool_call_id,
+            context=todo.run,
+            conversation_id=binding_in_node(self.config),
+            started_at_ms=time_of_step_ms(self.config),
+        )
 
     def _ended(self, todo: RunSegment, value: Any) -> Record:
         if isinstance(value, Interrupt):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from langchain_core.tools import BaseTool
 from pydantic import BaseModel, Field, PrivateAttr
 
-from codemode import CodeModeOptions, Content, Interrupt, WorkerPool
+from codemode import CallContext, CodeModeOptions, Content, Interrupt, WorkerPool
 from codemode import CodeModeTool as Core
 from codemode.plugins import LatePlace, Listing, PreparedTool
 
@@ -73,17 +74,19 @@ class ProgramCall:
     def shown_name(self, name: str) -> str:
         return name
 
-    def start(self, **outer: Any) -> Any:
-        return self._core.execute_sync(self.arguments, state=self.place, **outer)
+    def start(self, call: CallContext) -> Any:
+        return self._core.execute_sync(self.arguments, replace(call, state=self.place))
 
-    async def astart(self, **outer: Any) -> Any:
-        return await self._core.execute(self.arguments, state=self.place, **outer)
+    async def astart(self, call: CallContext) -> Any:
+        return await self._core.execute(self.arguments, replace(call, state=self.place))
 
-    def go_on(self, interrupt: Interrupt, **answering: Any) -> Any:
-        return self._core.resume_sync(interrupt, state=self.place, **answering)
+    def go_on(self, interrupt: Interrupt, answers: Mapping[str, Any], call: CallContext) -> Any:
+        call = replace(call, state=self.place)
+        return self._core.resume_sync(interrupt, call=call, resolutions=answers)
 
-    async def ago_on(self, interrupt: Interrupt, **answering: Any) -> Any:
-        return await self._core.resume(interrupt, state=self.place, **answering)
+    async def ago_on(self, interrupt: Interrupt, answers: Mapping[str, Any], call: CallContext) -> Any:
+        call = replace(call, state=self.place)
+        return await self._core.resume(interrupt, call=call, resolutions=answers)
 
     def shown(self, answer: Any, tool_call_id: str) -> tuple[Any, list[Content]]:
         return self._core.to_model_parts(answer, tool_call_id=tool_call_id)

@@ -10,6 +10,7 @@ from agents import FunctionTool, UserError
 from agents.tool_context import ToolContext
 
 from codemode import (
+    CallContext,
     CodeModeError,
     CodeModeProtocolError,
     CodeModeTool,
@@ -71,8 +72,8 @@ class OuterCall:
 
     async def begin(self) -> Interrupt | None:
         """Run the program up to its first pause; None when it has ended."""
-        outer: dict[str, Any] = {"tool_call_id": self._context.tool_call_id, "context": self, "state": self._state}
-        return await self._turn(self._core.execute({"js": self._js}, **outer))
+        call = CallContext(tool_call_id=self._context.tool_call_id, context=self, state=self._state)
+        return await self._turn(self._core.execute(self._js, call))
 
     async def go_on(self, continuation: Any, decide: Decide) -> Interrupt | None:
         """Do the same from a pause."""
@@ -96,7 +97,8 @@ class OuterCall:
     async def _resumed(self, interrupt: Interrupt, answers: Mapping[str, Any]) -> Any:
         """Go on from a pause; where a run was cut off that did so by these answers, from there."""
         try:
-            return await self._core.resume(interrupt, resolutions=answers, context=self, state=self._state)
+            call = CallContext(context=self, state=self._state)
+            return await self._core.resume(interrupt, call=call, resolutions=answers)
         except CodeModeError as error:
             recovery = recovery_of(error)
             if recovery is None:

@@ -87,7 +87,7 @@ def settings_of(options: Options, pool: WorkerPool | None, listing: Listing | No
     return made if state is None else made.having(state=_no_place)
 
 
-def _no_place(_context_binding: str | None) -> None:
+def _no_place(_conversation_id: str | None) -> None:
     """Give no place: each call brings its own."""
 
 

@@ -14,7 +14,7 @@ from pydantic_ai.tools import AgentDepsT, ToolDefinition
 from pydantic_ai.toolsets import ToolsetTool
 
 import codemode
-from codemode import CodeCallOptions, CodeModeOptions, Interrupt, WorkerPool, create_code_call_tools
+from codemode import CallContext, CodeCallOptions, CodeModeOptions, Interrupt, WorkerPool, create_code_call_tools
 from codemode import CodeCallToolset as CoreToolset
 from codemode.plugins import OpenedContinuation, looks_like_meta_tool
 
@@ -139,10 +139,6 @@ class CodeCallFace:
         allowed = given.get("allowedTools")
         return f"{prefix}execute", {"script": opened.js, **({} if allowed is None else {"allowedTools": allowed})}
 
-    def binding(self, conversation_id: str | None) -> str | None:
-        """Return the conversation itself."""
-        return conversation_id
-
 
 class _MetaCall:
     """One call of a meta-tool."""
@@ -157,13 +153,13 @@ class _MetaCall:
     def text(self, arguments: dict[str, Any]) -> str:
         return str(arguments.get("script", ""))
 
-    async def begin(self, arguments: dict[str, Any], ctx: RunContext[Any], **outer: Any) -> Any:
+    async def begin(self, arguments: dict[str, Any], ctx: RunContext[Any], call: CallContext) -> Any:
         given = None if self._script_context is None else self._script_context(ctx)
         script_context = await given if inspect.isawaitable(given) else given
-        return await self._made.call(self._name, arguments, script_context=script_context, **outer)
+        return await self._made.call(self._name, arguments, call, script_context=script_context)
 
-    async def go_on(self, interrupt: Interrupt, answers: Mapping[str, Any], **outer: Any) -> Any:
-        return await self._made.resume(interrupt, resolutions=answers, **outer)
+    async def go_on(self, interrupt: Interrupt, answers: Mapping[str, Any], call: CallContext) -> Any:
+        return await self._made.resume(interrupt, call=call, resolutions=answers)
 
     def shown(self, answer: Any, tool_call_id: str) -> Any:  # noqa: ARG002 - as the other faces have it
         return answer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any, TypeAlias
 
@@ -16,7 +16,7 @@ from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 from typing_extensions import TypedDict
 
 import codemode
-from codemode import CodeModeOptions, CodeModeTool, Interrupt, WorkerPool
+from codemode import CallContext, CodeModeOptions, CodeModeTool, Interrupt, WorkerPool
 from codemode import create_code_mode_tool as create_core_tool
 from codemode.plugins import Listing, OpenedContinuation, forkable_lock, with_program_field
 
@@ -87,10 +87,6 @@ class CodeModeFace:
         """Return the call of codeMode that paused."""
         return TOOL_NAME, {"js": opened.js}
 
-    def binding(self, conversation_id: str | None) -> str | None:
-        """Return the conversation itself."""
-        return conversation_id
-
 
 class _ProgramCall:
     """One program."""
@@ -103,15 +99,17 @@ class _ProgramCall:
     def text(self, arguments: dict[str, Any]) -> str:
         return arguments["js"]
 
-    async def begin(self, arguments: dict[str, Any], ctx: RunContext[Any], **outer: Any) -> Any:  # noqa: ARG002
-        return await self._code_mode.execute(arguments, state=self._state(outer["context"]), **outer)
+    async def begin(self, arguments: dict[str, Any], ctx: RunContext[Any], call: CallContext) -> Any:  # noqa: ARG002
+        return await self._code_mode.execute(arguments, self._with_state(call))
 
-    async def go_on(self, interrupt: Interrupt, answers: Mapping[str, Any], **outer: Any) -> Any:
-        state = self._state(outer["context"])
-        return await self._code_mode.resume(interrupt, resolutions=answers, state=state, **outer)
+    async def go_on(self, interrupt: Interrupt, answers: Mapping[str, Any], call: CallContext) -> Any:
+        return await self._code_mode.resume(interrupt, call=self._with_state(call), resolutions=answers)
 
-    def _state(self, calls: NestedCalls) -> Any:
-        return None if self._states is None else self._states.of(calls.run_context, calls.shared.states)
+    def _with_state(self, call: CallContext) -> CallContext:
+        calls: NestedCalls = call.context
+        if self._states is None:
+            return call
+        return replace(call, state=self._states.of(calls.run_context, calls.shared.states))
 
     def shown(self, answer: Any, tool_call_id: str) -> Any:
         value, parts = self._code_mode.to_model_parts(answer, tool_call_id=tool_call_id)

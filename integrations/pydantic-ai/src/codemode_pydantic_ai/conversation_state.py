@@ -45,7 +45,7 @@ class ConversationStates:
         self._by_mark: dict[bytes, _Kept | None] = {}  # None: several conversations have made this call
         self._lock = forkable_lock()
 
-    def __call__(self, _context_binding: str | None) -> TextPlace | None:
+    def __call__(self, _conversation_id: str | None) -> TextPlace | None:
         """Give the place of the call that is being made; None where each call brings its own."""
         return _here.get()
 

@@ -22,6 +22,7 @@ from pydantic_ai.toolsets import FunctionToolset, ToolsetTool
 
 import codemode
 from codemode import (
+    CallContext,
     CodeModeOptions,
     ExecWaitOptions,
     ExecWaitTools,
@@ -33,7 +34,7 @@ from codemode import (
     WorkerPool,
     create_exec_wait_tools,
 )
-from codemode.plugins import OpenedContinuation, configured, direct_names, scope_binding
+from codemode.plugins import OpenedContinuation, configured, direct_names
 
 from .content import shown_with_content
 from .conversation_state import ConversationStates
@@ -139,7 +140,11 @@ class PairProgram:
         self.fatal = None
         if self.run_id is None:
             return
-        which: dict[str, Any] = {"scope": self.scope, "run_id": self.run_id, "reason": "the run of the agent has ended"}
+        which: dict[str, Any] = {
+            "conversation_id": self.scope,
+            "run_id": self.run_id,
+            "reason": "the run of the agent has ended",
+        }
         if self.run is run:
             await self.pair.abort(**which, only_in_flight=True)
         if self._in_flight[id(run)]:  # another run of the conversation goes on with it
@@ -206,10 +211,6 @@ class ExecWaitFace:
         """Return the call of exec that paused."""
         return EXEC, {"code": opened.js}
 
-    def binding(self, conversation_id: str | None) -> str | None:
-        """Return the scope of the conversation, as programs of a pair are bound to it."""
-        return scope_binding(conversation_id) if conversation_id else None
-
     def program(self, run_id: Any, pair: ExecWaitTools, scope: str, calls: NestedCalls) -> PairProgram:
         """Return the program that a call of the model is on: one that was left waiting here, or another."""
         known = self._programs.get(run_id) if isinstance(run_id, str) else None
@@ -242,20 +243,22 @@ class _PairCall:
     def text(self, arguments: dict[str, Any]) -> str:
         return str(arguments.get("code", arguments.get("command", "")))
 
-    async def begin(self, arguments: dict[str, Any], ctx: RunContext[Any], **outer: Any) -> Any:
+    async def begin(self, arguments: dict[str, Any], ctx: RunContext[Any], call: CallContext) -> Any:
         run_id = arguments.get("runId", arguments.get("run_id")) if self._name == WAIT else None
-        program = self._program(run_id, ctx, outer["context"])
+        program = self._program(run_id, ctx, call.context)
         tool = program.pair.exec if self._name == EXEC else program.pair.wait
         self._mark(arguments)
-        given: dict[str, Any] = {"scope": program.scope, "messages": outer["messages"], "context": program}
-        return await self._left(program, tool.execute(arguments, tool_call_id=_unique_id(ctx), **given))
+        inner = CallContext(
+            tool_call_id=_unique_id(ctx), messages=call.messages, context=program, conversation_id=program.scope
+        )
+        return await self._left(program, tool.execute(arguments, inner))
 
-    async def go_on(self, interrupt: Interrupt, answers: Mapping[str, Any], **outer: Any) -> Any:
-        calls: NestedCalls = outer["context"]
+    async def go_on(self, interrupt: Interrupt, answers: Mapping[str, Any], call: CallContext) -> Any:
+        calls: NestedCalls = call.context
         program = self._program(None, calls.run_context, calls)
         self._mark({})
-        given: dict[str, Any] = {"scope": program.scope, "messages": outer["messages"], "context": program}
-        return await self._left(program, self._pair.resume(interrupt, resolutions=answers, **given))
+        inner = CallContext(messages=call.messages, context=program, conversation_id=program.scope)
+        return await self._left(program, self._pair.resume(interrupt, call=inner, resolutions=answers))
 
     def shown(self, answer: Any, tool_call_id: str) -> Any:  # noqa: ARG002 - as the other faces have it
         plain, objects = shown_with_content(answer)

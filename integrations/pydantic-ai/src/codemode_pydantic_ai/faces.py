@@ -11,7 +11,7 @@ from pydantic_ai import RunContext
 from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import ToolsetTool
 
-from codemode import CodeModeOptions, ContinuationOptions, Interrupt, WorkerPool
+from codemode import CallContext, CodeModeOptions, ContinuationOptions, Interrupt, WorkerPool
 from codemode.plugins import OpenedContinuation, check_pool, not_negative
 
 from .chosen import Chosen
@@ -29,11 +29,11 @@ class FaceCall(Protocol):
         """Return the program in the model's arguments; nothing where there is none."""
         ...
 
-    async def begin(self, arguments: dict[str, Any], ctx: RunContext[Any], **outer: Any) -> Any:
-        """Return the answer, or the `Interrupt` of a pause. ``outer`` is what the core's own ``execute`` takes."""
+    async def begin(self, arguments: dict[str, Any], ctx: RunContext[Any], call: CallContext) -> Any:
+        """Return the answer, or the `Interrupt` of a pause."""
         ...
 
-    async def go_on(self, interrupt: Interrupt, answers: Mapping[str, Any], **outer: Any) -> Any:
+    async def go_on(self, interrupt: Interrupt, answers: Mapping[str, Any], call: CallContext) -> Any:
         """Go on with a pause. Returns as `begin` does."""
         ...
 
@@ -93,10 +93,6 @@ class Face(Protocol):
 
     def outer_call(self, opened: OpenedContinuation) -> tuple[str, dict[str, Any]]:
         """Return name and arguments of the call that paused."""
-        ...
-
-    def binding(self, conversation_id: str | None) -> str | None:
-        """Return what the continuations of a conversation are bound to."""
         ...
 
 

@@ -130,7 +130,7 @@ class HidingCapability(AbstractCapability[AgentDepsT]):
         output = cast("FinalResult[Any]", final).output if isinstance(final, FinalResult) else None
         if self._made_face is None or not isinstance(output, DeferredToolRequests):
             return cast("Any", result)
-        requests, pauses = await expand(output, self._face, ctx.conversation_id)
+        requests, pauses = await expand(output, self._face, ctx)
         if not pauses:
             return cast("Any", result)
         for pause in pauses:
@@ -147,7 +147,7 @@ class HidingCapability(AbstractCapability[AgentDepsT]):
         """Show the inner calls that wait, and what became of them, as calls of their own."""
         async for event in stream:
             if self._made_face is not None and isinstance(event, DeferredToolRequestsEvent):
-                for shown in await self._pause_events(event, ctx.conversation_id):
+                for shown in await self._pause_events(event, ctx):
                     yield shown
                 continue
             if isinstance(event, FunctionToolCallEvent) and event.part.tool_call_id in self._run.resumed:
@@ -163,7 +163,7 @@ class HidingCapability(AbstractCapability[AgentDepsT]):
     async def _results(self, ctx: RunContext[AgentDepsT], given: DeferredToolResults) -> DeferredToolResults | None:
         """Return the framework's results for what is pending at the end of the history; None when nothing is ours."""
         before = list(ctx.messages)
-        pauses = await take_pauses(ctx.messages, given, self._kept, self._face, ctx.conversation_id)
+        pauses = await take_pauses(ctx, given, self._kept, self._face)
         results = replace(
             given,
             calls={**late_results(before, pauses), **given.calls},
@@ -189,16 +189,16 @@ class HidingCapability(AbstractCapability[AgentDepsT]):
             results.metadata.pop(request.interrupt_id, None)
         whole = results.approvals.get(pause.outer_id)
         if whole is False or isinstance(whole, ToolDenied):
-            await pause.end(self._face, ctx.conversation_id)
+            await pause.end(self._face, ctx)
             return
         self._run.resumed.add(pause.outer_id)
         results.approvals[pause.outer_id] = ToolApproved()
         results.metadata[pause.outer_id] = pause.resumed_by(answers)
 
     async def _pause_events(
-        self, event: DeferredToolRequestsEvent, conversation_id: str | None
+        self, event: DeferredToolRequestsEvent, ctx: RunContext[AgentDepsT]
     ) -> list[AgentStreamEvent]:
-        requests, pauses = await expand(event.requests, self._face, conversation_id)
+        requests, pauses = await expand(event.requests, self._face, ctx)
         settled = [one for pause in pauses for one in self._settled_events(pause.outer_id)]
         waiting = [call for pause in pauses for call in waiting_calls(pause.interrupt)]
         new = [call for call in waiting if call.tool_call_id not in self._run.shown]

@@ -19,7 +19,7 @@ from pydantic_ai.messages import (
     ToolCallPart,
     ToolReturnPart,
 )
-from pydantic_ai.tools import DeferredToolResults, ToolDenied
+from pydantic_ai.tools import DeferredToolResults, RunContext, ToolDenied
 
 from codemode.plugins import forkable_lock, outer_id_of
 
@@ -80,17 +80,12 @@ def record_pauses(messages: list[ModelMessage], pauses: Iterable[Pause]) -> None
     )
 
 
-async def take_pauses(
-    messages: list[ModelMessage],
-    given: DeferredToolResults,
-    kept: KeptPauses,
-    face: Face,
-    conversation_id: str | None,
-) -> list[Pause]:
+async def take_pauses(ctx: RunContext[Any], given: DeferredToolResults, kept: KeptPauses, face: Face) -> list[Pause]:
     """Return the pauses at the end of a history and make it the history that the model knows, in place.
 
     Raises `UserError` for a continuation that is not ours any more, and for an outer call that has lost its own.
     """
+    messages = ctx.messages
     index = _last_response(messages)
     pauses: list[Pause] = []
     if index is not None:
@@ -100,7 +95,7 @@ async def take_pauses(
         denied = [one for one, said in given.approvals.items() if said is False or isinstance(said, ToolDenied)]
         _require_continuations(face.title, response, {*found, *returned, *denied, *given.calls})
         open_ones = [one for outer_id, one in found.items() if outer_id not in returned]
-        pauses = [await Pause.of(one, face, conversation_id) for one in open_ones]
+        pauses = [await Pause.of(one, face, ctx.conversation_id) for one in open_ones]
         messages[index] = _with_outer_calls(response, pauses)
     forget_pauses(messages)
     return pauses

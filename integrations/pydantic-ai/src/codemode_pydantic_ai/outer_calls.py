@@ -12,7 +12,7 @@ from pydantic_ai.exceptions import ApprovalRequired, ModelRetry, UserError
 from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart, ToolReturn, ToolReturnPart
 from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 
-from codemode import CodeModeError, CodeModeProtocolError, Interrupt, failure_text
+from codemode import CallContext, CodeModeError, CodeModeProtocolError, Interrupt, failure_text
 from codemode.plugins import heard_by, recovery_of, was_answered
 
 from .faces import Face, FaceTool
@@ -146,29 +146,29 @@ class OuterCall:
 
     async def _answer(self, arguments: dict[str, Any], resumed: tuple[Pause, dict[str, Any]] | None) -> Any:
         ctx = self._ctx
-        shared: dict[str, Any] = {
-            "messages": ctx.messages,
-            "context": self._calls,
-            "context_binding": ctx.conversation_id or None,
-        }
         noted_ms = _response_time_ms(ctx.messages)
-        if self._calls.is_repeated and noted_ms is not None:
-            shared["clock_ms"] = lambda: noted_ms
+        call = CallContext(
+            tool_call_id=self._id or None,
+            messages=ctx.messages,
+            context=self._calls,
+            conversation_id=ctx.conversation_id or None,
+            started_at_ms=noted_ms,
+            clock_ms=None if noted_ms is None or not self._calls.is_repeated else lambda: noted_ms,
+        )
         if resumed is None:
-            begun: dict[str, Any] = {"tool_call_id": self._id or None, "started_at_ms": noted_ms}
-            return await self._call.begin(arguments, ctx, **begun, **shared)
+            return await self._call.begin(arguments, ctx, call)
         pause, answers = resumed
-        return await self._go_on(pause.interrupt, answers, shared)
+        return await self._go_on(pause.interrupt, answers, call)
 
-    async def _go_on(self, interrupt: Interrupt, answers: Mapping[str, Any], shared: Mapping[str, Any]) -> Any:
+    async def _go_on(self, interrupt: Interrupt, answers: Mapping[str, Any], call: CallContext) -> Any:
         """Go on from a pause; where a run was cut off that did so by these answers, from there."""
         try:
-            return await self._call.go_on(interrupt, answers, **shared)
+            return await self._call.go_on(interrupt, answers, call)
         except CodeModeError as error:
             recovery = recovery_of(error)
             if recovery is None:
                 raise
-        return recovery if recovery.requests else await self._go_on(recovery, {}, shared)
+        return recovery if recovery.requests else await self._go_on(recovery, {}, call)
 
 
 def _response_time_ms(messages: Iterable[ModelMessage]) -> int | None:

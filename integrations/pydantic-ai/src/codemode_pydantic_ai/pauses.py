@@ -9,7 +9,7 @@ from typing import Any, cast
 from pydantic_ai.exceptions import ModelRetry, ToolFailed, UserError
 from pydantic_ai.messages import RetryPromptPart as LegacyRetry  # pyright: ignore[reportDeprecated]
 from pydantic_ai.messages import ToolCallPart, ToolReturn, tool_return_ta
-from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolApproved, ToolDenied
+from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, RunContext, ToolApproved, ToolDenied
 
 from codemode import CodeModeProtocolError, Interrupt, PendingRequest
 from codemode.plugins import (
@@ -57,9 +57,7 @@ class Pause:
             body = carried.get("body")
             opened = await run_check(
                 len(body) if isinstance(body, str) else 0,
-                lambda: open_continuation(
-                    carried, options=face.settings, context_binding=face.binding(conversation_id)
-                ),
+                lambda: open_continuation(carried, options=face.settings, conversation_id=conversation_id or None),
             )
             if other is not None:
                 return cls(opened.interrupt, other, is_other=True, js=opened.source)
@@ -85,11 +83,12 @@ class Pause:
         continuation = dict(self.interrupt.continuation)
         return _with_call(continuation, self.outer_call, self.program_id) if self.is_other else continuation
 
-    async def end(self, face: Face, conversation_id: str | None) -> None:
+    async def end(self, face: Face, ctx: RunContext[Any]) -> None:
         """Let the program go on no more. Raises `UserError` when it has gone on already."""
-        binding = face.binding(conversation_id)
         try:
-            await end_continuation(self.interrupt.continuation, options=face.settings, context_binding=binding)
+            await end_continuation(
+                self.interrupt.continuation, options=face.settings, conversation_id=ctx.conversation_id or None
+            )
         except CodeModeProtocolError as error:
             raise refused(face, "be denied", error) from error
 
@@ -167,7 +166,7 @@ def _call(request: PendingRequest) -> ToolCallPart:
 
 
 async def expand(
-    requests: DeferredToolRequests, face: Face, conversation_id: str | None
+    requests: DeferredToolRequests, face: Face, ctx: RunContext[Any]
 ) -> tuple[DeferredToolRequests, list[Pause]]:
     """Return the requests with every paused outer call replaced by the inner calls that wait."""
     expanded = replace(requests, calls=list(requests.calls), approvals=[], metadata=dict(requests.metadata))
@@ -179,7 +178,7 @@ async def expand(
             expanded.approvals.append(approval)
             continue
         del expanded.metadata[approval.tool_call_id]
-        pause = await Pause.of(carried["continuation"], face, conversation_id)
+        pause = await Pause.of(carried["continuation"], face, ctx.conversation_id)
         pauses.append(pause)
         for request in pause.interrupt.requests:
             calls = expanded.calls if request.payload["kind"] == CALL_KIND else expanded.approvals

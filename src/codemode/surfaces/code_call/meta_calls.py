@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from copy import copy
 from functools import partial
 from typing import Any, Self
@@ -10,9 +10,10 @@ from typing import Any, Self
 from ...data.json_values import NOT_GIVEN
 from ...errors import CodeModeToolError, Resumable
 from ...host.threads import run_check
+from ...run.call_context import CallContext, OuterCall, check_call
 from ...run.optional_parts import require_optional_parts
-from ...run.outer_call import OuterCall
-from ...run.starting import load_continuations, load_execution, prepared
+from ...run.starting import load_execution, prepared, resume_answered
+from ...run.sync_forms import SyncForms
 from ...workers.given_pools import check_pool
 from ...workers.pool import WorkerPool
 from .describe import described, read_describe
@@ -31,7 +32,7 @@ _MAX_NAME_CHARACTERS = 128
 _LIMITS_OF_VM = ("timeout_ms", "max_bridge_requests", "max_source_bytes")
 
 
-class MetaCalls:
+class MetaCalls(SyncForms):
     """The meta-tools over one set of tools at a time. Safe to use from several threads."""
 
     def __init__(
@@ -97,62 +98,51 @@ class MetaCalls:
 
     async def execute(
         self,
-        input: Mapping[str, Any],  # noqa: A002 - as above
+        program: str | Mapping[str, Any],
+        call: CallContext | None = None,
         *,
-        tool_call_id: str | None = None,
-        messages: Sequence[Any] = (),
-        context: Any = None,
         script_context: Mapping[str, Any] | None = None,
-        started_at_ms: int | None = None,
-        context_binding: str | None = None,
-        clock_ms: Callable[[], int] | None = None,
     ) -> Any:
         """Run ``{"script", "allowedTools"?, "context"?}``. Returns a `CodeCallResult`, or an `Interrupt` of a pause.
 
-        ``script_context``, a mapping of at most 64 KiB of JSON, is in the script's ``codecallContext`` over what the
-        model gives. The others are those of `CodeModeTool.execute`. Raises `CodeModeToolError` for a wrong input, and
-        `CodeModeError` for the host's own trouble; all else is a status.
+        ``program`` may also be the script itself. ``script_context``, a mapping of at most 64 KiB of JSON, is in the
+        script's ``codecallContext`` over what the model gives; ``call`` says whose call it is. Raises
+        `CodeModeToolError` for a wrong input, and `CodeModeError` for the host's own trouble; all else is a status.
         """
+        outer = self._outer(call)
+        input = {"script": program} if isinstance(program, str) else program  # noqa: A001 - as above
         catalog = self._tools.catalog
         try:
             script, given = await asked_to_execute(self._name_of("execute"), input, script_context, catalog)
         except CodeModeToolError as error:
-            await tell_wrong_input(self.options, self._profile, script_in(input), tool_call_id, error)
+            await tell_wrong_input(self.options, self._profile, script_in(input), outer.call.tool_call_id, error)
             raise
         pool = await prepared(self._pool, self._settings)
         run = load_execution()
-        outer = self._outer(tool_call_id, messages, context, started_at_ms, context_binding, clock_ms)
         execution = run.Execution(self._profile, catalog, self._of_new_runs, outer, pool, given=given)
         return told(await execution.start(script), self._most, script)
 
     async def invoke(
         self,
         input: Mapping[str, Any],  # noqa: A002 - as above
-        *,
-        tool_call_id: str | None = None,
-        messages: Sequence[Any] = (),
-        context: Any = None,
-        started_at_ms: int | None = None,
-        context_binding: str | None = None,
-        clock_ms: Callable[[], int] | None = None,
+        call: CallContext | None = None,
     ) -> Any:
         """Make the one call ``{"tool", "input"}`` without a script. Returns and raises as `execute` does.
 
         Raises `CodeModeToolError` where direct calls are not enabled.
         """
         self._require_direct_calls()
-        tools = self._tools
+        tools, outer = self._tools, self._outer(call)
         try:
             name, text = await asked_to_invoke(self._name_of("invoke"), input)
         except CodeModeToolError as error:
-            await tell_wrong_input(self.options, self._profile, None, tool_call_id, error)
+            await tell_wrong_input(self.options, self._profile, None, outer.call.tool_call_id, error)
             raise
         pool = await prepared(self._pool, self._settings)
         run = load_execution()
         # What is refused takes the way of every call: nobody can tell it from a name that leads to no tool.
         allowed = [name] if await is_direct(tools, name, self.options.direct_calls, pool) else []
         given: dict[str, Any] = {"source": "invoke", "context": {}, "allowedTools": allowed}
-        outer = self._outer(tool_call_id, messages, context, started_at_ms, context_binding, clock_ms)
         execution = run.Execution(self._profile, tools.catalog, self._settings, outer, pool, given=given)
         return told(await execution.call(name, text=text), self._most)
 
@@ -160,62 +150,42 @@ class MetaCalls:
         self,
         interrupt: Resumable | Mapping[str, Any],
         resolution: Any = NOT_GIVEN,
+        call: CallContext | None = None,
         *,
         resolutions: Mapping[str, Any] | None = None,
-        messages: Sequence[Any] = (),
-        context: Any = None,
-        context_binding: str | None = None,
-        clock_ms: Callable[[], int] | None = None,
     ) -> Any:
         """Answer pending requests of a script, or of a direct call, and go on. Answers are as in `continue_interrupt`.
 
         It goes on under the rules with which it began, over the tools there are now. Returns and raises as `execute`
         does, and `CodeModeProtocolError` for an interrupt, or answers, with which nothing can go on.
         """
-        pool = await prepared(self._pool, self._settings)
-        if not load_continuations.cache_info().currsize:
-            await pool.off_loop(load_continuations)
-        go_on = load_continuations()
-        answers_to = partial(go_on.answers_of, resolution=resolution, resolutions=resolutions)
-        outer = self._outer(None, messages, context, None, context_binding, clock_ms)
-        catalog = self._tools.catalog
-        outcome = go_on.resume(self._profile, interrupt, answers_to, catalog, self._settings, outer, pool)
+        catalog, outer = self._tools.catalog, self._outer(call)
+        outcome = resume_answered(
+            self._profile, interrupt, resolution, resolutions, catalog, self._settings, outer, self._pool
+        )
         return told(await outcome, self._most)
 
     async def call(
         self,
         meta_name: str,
         input: Mapping[str, Any],  # noqa: A002 - as above
+        call: CallContext | None = None,
         *,
-        tool_call_id: str | None = None,
-        messages: Sequence[Any] = (),
-        context: Any = None,
         script_context: Mapping[str, Any] | None = None,
-        started_at_ms: int | None = None,
-        context_binding: str | None = None,
-        clock_ms: Callable[[], int] | None = None,
     ) -> Any:
         """Call a meta-tool by its name: dotted, with a colon or with an underscore. The rest is as `execute` has it.
 
         Raises `CodeModeToolError` for another name.
         """
         meta_tool = meta_tool_of(meta_name)
-        if meta_tool == "search":
-            return await self.search(input, tool_call_id=tool_call_id)
-        if meta_tool == "describe":
-            return await self.describe(input, tool_call_id=tool_call_id)
-        outer: dict[str, Any] = {
-            "tool_call_id": tool_call_id,
-            "messages": messages,
-            "context": context,
-            "started_at_ms": started_at_ms,
-            "context_binding": context_binding,
-            "clock_ms": clock_ms,
-        }
+        if meta_tool in ("search", "describe"):
+            tool_call_id = check_call(call).tool_call_id
+            ask = self.search if meta_tool == "search" else self.describe
+            return await ask(input, tool_call_id=tool_call_id)
         if meta_tool == "execute":
-            return await self.execute(input, script_context=script_context, **outer)
+            return await self.execute(input, call, script_context=script_context)
         if meta_tool == "invoke":
-            return await self.invoke(input, **outer)
+            return await self.invoke(input, call)
         known = ", ".join(
             self._name_of(one) for one in META_TOOLS if one != "invoke" or self.options.direct_calls.enabled
         )
@@ -223,18 +193,8 @@ class MetaCalls:
         message = f"there is no meta-tool {shown!r}; there are {known}"
         raise CodeModeToolError(message, details={"tool_name": shown})
 
-    def _outer(
-        self,
-        tool_call_id: str | None,
-        messages: Sequence[Any],
-        context: Any,
-        started_at_ms: int | None,
-        context_binding: str | None,
-        clock_ms: Callable[[], int] | None,
-    ) -> OuterCall:
-        listeners = listeners_of_run(self.options)
-        given = tool_call_id, messages, context
-        return OuterCall(*given, True, started_at_ms, context_binding, clock_ms, listeners)
+    def _outer(self, call: CallContext | None) -> OuterCall:
+        return OuterCall(call=check_call(call), is_traced=True, listeners=listeners_of_run(self.options))
 
     def _name_of(self, meta_tool: str) -> str:
         return meta_name(meta_tool, self.options.names)

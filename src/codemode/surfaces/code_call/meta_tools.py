@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from ...run.call_context import CallContext
 from ...tools.context import ToolCallContext
 from ...tools.tool import Tool
 from .description import describe_meta_tool, input_schema_of, output_schema_of
@@ -17,9 +18,8 @@ def meta_tool_as_tool(kind: str, options: CodeCallOptions, call: Callable[..., C
     name = meta_name(kind, options.names)
 
     async def execute(value: Any, context: ToolCallContext) -> Any:
-        return await call(
-            name, value, tool_call_id=context.tool_call_id, messages=context.messages, context=context.context
-        )
+        outer = CallContext(tool_call_id=context.tool_call_id, messages=context.messages, context=context.context)
+        return await call(name, value, outer)
 
     return Tool(
         name,

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from functools import partial
 from typing import Any
 
 from ...cached_property import cached_property
-from ...data.json_values import NOT_GIVEN
-from ...errors import Resumable
 from ...host.forks import forkable_lock
 from ...host.sync import run_sync
 from ...host.threads import off_loop
-from ...run.starting import started
+from ...run.call_context import CallContext
 from ...tools.tool import Tool
 from ...workers.pool import WorkerPool
 from .changes import Listener, Listeners, change_of
@@ -119,69 +117,33 @@ class CodeCallToolset(MetaCalls):
 
     def execute_sync(
         self,
-        input: Mapping[str, Any],  # noqa: A002 - as above
+        program: str | Mapping[str, Any],
+        call: CallContext | None = None,
         *,
-        tool_call_id: str | None = None,
-        messages: Sequence[Any] = (),
-        context: Any = None,
         script_context: Mapping[str, Any] | None = None,
-        started_at_ms: int | None = None,
-        context_binding: str | None = None,
-        clock_ms: Callable[[], int] | None = None,
     ) -> Any:
         """Do what `execute` does, from code that is not async."""
-        outer = _given(locals())
-        started(self._pool)
-        return run_sync(self.execute(input, **outer))
+        self._start_pool()
+        return run_sync(self.execute(program, call, script_context=script_context))
 
     def invoke_sync(
         self,
         input: Mapping[str, Any],  # noqa: A002 - as above
-        *,
-        tool_call_id: str | None = None,
-        messages: Sequence[Any] = (),
-        context: Any = None,
-        started_at_ms: int | None = None,
-        context_binding: str | None = None,
-        clock_ms: Callable[[], int] | None = None,
+        call: CallContext | None = None,
     ) -> Any:
         """Do what `invoke` does, from code that is not async."""
-        return run_sync(self.invoke(input, **_given(locals())))
+        return run_sync(self.invoke(input, call))
 
     def call_sync(
         self,
         meta_name: str,
         input: Mapping[str, Any],  # noqa: A002 - as above
+        call: CallContext | None = None,
         *,
-        tool_call_id: str | None = None,
-        messages: Sequence[Any] = (),
-        context: Any = None,
         script_context: Mapping[str, Any] | None = None,
-        started_at_ms: int | None = None,
-        context_binding: str | None = None,
-        clock_ms: Callable[[], int] | None = None,
     ) -> Any:
         """Do what `call` does, from code that is not async."""
-        return run_sync(self.call(meta_name, input, **_given(locals())))
-
-    def resume_sync(
-        self,
-        interrupt: Resumable | Mapping[str, Any],
-        resolution: Any = NOT_GIVEN,
-        *,
-        resolutions: Mapping[str, Any] | None = None,
-        messages: Sequence[Any] = (),
-        context: Any = None,
-        context_binding: str | None = None,
-        clock_ms: Callable[[], int] | None = None,
-    ) -> Any:
-        """Do what `resume` does, from code that is not async."""
-        return run_sync(self.resume(interrupt, resolution, **_given(locals())))
-
-
-def _given(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    positional = ("self", "meta_name", "input", "interrupt", "resolution")
-    return {name: value for name, value in arguments.items() if name not in positional}
+        return run_sync(self.call(meta_name, input, call, script_context=script_context))
 
 
 def create_code_call_tools(

@@ -12,9 +12,9 @@ from ...data.narrowing import is_array, is_mapping, list_or_empty, mapping_or_em
 from ...errors import CodeModeProtocolError, Resumable
 from ...interrupts.approval import is_decision
 from ...interrupts.interrupt import INTERRUPT_TYPE, Interrupt, PendingRequest, same_json
-from ...options.checked_fields import sequence
+from ...options.checked_fields import sequence, text_or_none
 from ...options.parts import CodeModeOptions
-from ...run.genuine import bindings_of, genuine_interrupt
+from ...run.genuine import genuine_interrupt
 
 _RESPONSE_TYPE = "tool-approval-response"
 _ANSWER_KEYS = ("approved", "reason", "input", PLACES_KEY)
@@ -33,8 +33,7 @@ def to_approval_messages(
     interrupt: Resumable | Mapping[str, Any],
     *,
     options: CodeModeOptions | Mapping[str, Any] | None = None,
-    context_binding: str | None = None,
-    scope: str | None = None,
+    conversation_id: str | None = None,
 ) -> list[dict[str, Any]]:
     """Return one assistant message that asks for approval of the inner calls; none when nothing asks for approval.
 
@@ -43,7 +42,7 @@ def to_approval_messages(
     Raises `CodeModeProtocolError` for plain JSON that was not signed with the keys of ``options``: a program can return
     any.
     """
-    paused = genuine_interrupt(interrupt, options, context_binding, scope)
+    paused = genuine_interrupt(interrupt, options, conversation_id)
     parts = [part for request in paused.requests if request.is_approval for part in _request_parts(request)]
     return [{"role": "assistant", "content": parts}] if parts else []
 
@@ -106,15 +105,14 @@ def unwrap_result(
     result: Any,
     *,
     options: CodeModeOptions | Mapping[str, Any] | None = None,
-    context_binding: str | None = None,
-    scope: str | None = None,
+    conversation_id: str | None = None,
 ) -> UnwrappedResult:
     """Return whether a result of codeMode is a value or an interrupt, however a framework has wrapped it.
 
     Looks at the result itself, in ``{"type": "json" | "text", "value"}``, in ``toolResults[].output`` and in the
     ``tool-result`` parts of ``content``, and takes for an interrupt what `get_interrupt` does.
     """
-    interrupt = get_interrupt(result, options=options, context_binding=context_binding, scope=scope)
+    interrupt = get_interrupt(result, options=options, conversation_id=conversation_id)
     if interrupt is not None:
         return UnwrappedResult("interrupted", interrupt=interrupt)
     return UnwrappedResult("completed", _unwrapped(result))
@@ -124,22 +122,21 @@ def get_interrupt(
     result: Any,
     *,
     options: CodeModeOptions | Mapping[str, Any] | None = None,
-    context_binding: str | None = None,
-    scope: str | None = None,
+    conversation_id: str | None = None,
 ) -> Interrupt | None:
     """Return the interrupt in a result, wrapped or not, or None.
 
     An `Interrupt` of any surface counts as it is. Plain JSON of one, as it comes from a message log, counts when it was
-    signed with the keys of ``options`` (and, if any, under that ``context_binding`` or ``scope`` of exec and wait),
+    signed with the keys of ``options`` (and for that ``conversation_id``, if any),
     expired or not: what a program itself returns in that shape is only its value. Whether it can be resumed now is for
     `is_interrupt` to say.
     """
     settings = CodeModeOptions.of(options)
-    bindings_of(context_binding, scope)  # wrong types are refused, whatever the result is
+    text_or_none(conversation_id, "conversation_id")  # wrong types are refused, whatever the result is
     for candidate in map(_read, _candidates(result)):
         if isinstance(candidate, Interrupt | Mapping):
             try:
-                return genuine_interrupt(candidate, settings, context_binding, scope)
+                return genuine_interrupt(candidate, settings, conversation_id)
             except CodeModeProtocolError:
                 continue
     return None

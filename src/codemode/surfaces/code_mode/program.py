@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...host.imports import importing
 from ...host.sync import run_sync
 from ...host.workflows import refuse_in_workflow
 from ...options.parts import CodeModeOptions
+from ...run.call_context import CallContext, OuterCall, check_call
 from ...run.optional_parts import are_imported, require_optional_parts
 from ...run.starting import load_execution, prepared, started
 from ...tools.catalog import Catalog
@@ -28,21 +29,15 @@ async def run_code_mode(
     tools: Mapping[str, Any] | Iterable[Any],
     *,
     options: CodeModeOptions | Mapping[str, Any] | None = None,
-    tool_call_id: str | None = None,
-    messages: Sequence[Any] = (),
-    context: Any = None,
-    started_at_ms: int | None = None,
-    context_binding: str | None = None,
+    call: CallContext | None = None,
     pool: WorkerPool | None = None,
 ) -> Any:
     """Run one program once and return its value: plain JSON, None for undefined; or an `Interrupt` when it paused.
 
-    ``tools``: mapping name -> tool or an iterable of tools. ``tool_call_id`` names the outer call; a random id when
-    None. ``messages`` and ``context`` reach every tool; ``started_at_ms`` and ``context_binding`` are those of
-    `CodeModeTool.execute`. Raises `CodeModeError` or one of its subclasses.
+    ``tools``: mapping name -> tool or an iterable of tools. ``call`` says whose call it is. Raises `CodeModeError` or
+    one of its subclasses.
     """
-    outer = tool_call_id, messages, context, False, started_at_ms, context_binding
-    return told(await _Once(tools, options, pool).run(js, outer))
+    return told(await _Once(tools, options, pool).run(js, check_call(call)))
 
 
 def run_code_mode_sync(
@@ -50,19 +45,14 @@ def run_code_mode_sync(
     tools: Mapping[str, Any] | Iterable[Any],
     *,
     options: CodeModeOptions | Mapping[str, Any] | None = None,
-    tool_call_id: str | None = None,
-    messages: Sequence[Any] = (),
-    context: Any = None,
-    started_at_ms: int | None = None,
-    context_binding: str | None = None,
+    call: CallContext | None = None,
     pool: WorkerPool | None = None,
 ) -> Any:
     """Do what `run_code_mode` does, from code that is not async."""
-    once = _Once(tools, options, pool)
+    once, context = _Once(tools, options, pool), check_call(call)
     once.require()
     started(once.pool)
-    outer = tool_call_id, messages, context, False, started_at_ms, context_binding
-    return told(run_sync(once.run(js, outer)))
+    return told(run_sync(once.run(js, context)))
 
 
 class _Once:
@@ -86,7 +76,7 @@ class _Once:
         with importing:
             require_optional_parts(self._options)
 
-    async def run(self, js: str, outer: tuple[Any, ...]) -> RunOutcome:
+    async def run(self, js: str, call: CallContext) -> RunOutcome:
         refuse_in_workflow()
         if are_imported(self._options):
             require_optional_parts(self._options)
@@ -95,9 +85,9 @@ class _Once:
         await prepared(self.pool, self._options)
         if self._late:
             await self.pool.off_loop(self._import_late)
-        execution = load_execution()
-        outer_call = execution.OuterCall(*outer)
-        return await execution.Execution(CODE_MODE, self._catalog, self._options, outer_call, self.pool).start(js)
+        outer = OuterCall(call=call)
+        execution = load_execution().Execution(CODE_MODE, self._catalog, self._options, outer, self.pool)
+        return await execution.start(js)
 
     def _import_late(self) -> None:
         with importing:

@@ -11,7 +11,7 @@ from ...data.json_values import NOT_GIVEN
 from ...errors import Resumable
 from ...host.sync import run_sync
 from ...options.parts import CodeModeOptions
-from ...run.outer_call import OuterCall
+from ...run.call_context import CallContext, OuterCall, check_call
 from ...run.resume import answers_of, resume
 from ...tools.catalog import Catalog
 from ...tools.collecting import collect_tools
@@ -28,22 +28,21 @@ async def continue_interrupt(
     resolutions: Mapping[str, Any] | None = None,
     tools: Mapping[str, Any] | Iterable[Any],
     options: CodeModeOptions | Mapping[str, Any] | None = None,
-    messages: Sequence[Any] = (),
-    context: Any = None,
-    context_binding: str | None = None,
+    call: CallContext | None = None,
     pool: WorkerPool | None = None,
 ) -> Any:
     """Answer pending requests and go on with the program. Returns its value, or an `Interrupt` with what still waits.
 
-    ``resolution`` answers the first request, ``resolutions`` any by id. An approval is answered with
+    ``resolution`` answers the first request, ``resolutions`` any by id; a ``resolution`` of True or False approves or
+    denies every pending approval, and is refused where another kind of request waits. An approval is answered with
     ``{"approved": bool, "reason"?: str, "input"?: edited}``, a call of unknown outcome with ``{"value": ...}``,
     ``{"error": {"message": str}}`` or ``{"runAgain": True}``, a tool's own request with any JSON value. The same
-    answers again give the recorded outcome and run nothing. ``context_binding`` is the one that the program was run
-    with, if any. Raises `CodeModeProtocolError`, before anything runs, for
+    answers again give the recorded outcome and run nothing. ``call`` has the ``conversation_id`` of the paused call,
+    if it had any. Raises `CodeModeProtocolError`, before anything runs, for
     an interrupt that is not this host's, has expired or was changed, and for answers that do not fit.
     """
     catalog = Catalog(collect_tools(tools))
-    outer = OuterCall(None, messages, context, context_binding=context_binding)
+    outer = OuterCall(call=check_call(call))
     answers = partial(answers_of, resolution=resolution, resolutions=resolutions)
     return told(await resume(CODE_MODE, interrupt, answers, catalog, options, outer, pool))
 
@@ -55,9 +54,7 @@ def continue_interrupt_sync(
     resolutions: Mapping[str, Any] | None = None,
     tools: Mapping[str, Any] | Iterable[Any],
     options: CodeModeOptions | Mapping[str, Any] | None = None,
-    messages: Sequence[Any] = (),
-    context: Any = None,
-    context_binding: str | None = None,
+    call: CallContext | None = None,
     pool: WorkerPool | None = None,
 ) -> Any:
     """Do what `continue_interrupt` does, from code that is not async."""
@@ -68,9 +65,7 @@ def continue_interrupt_sync(
             resolutions=resolutions,
             tools=tools,
             options=options,
-            messages=messages,
-            context=context,
-            context_binding=context_binding,
+            call=call,
             pool=pool,
         )
     )
@@ -82,9 +77,7 @@ async def continue_approval(
     *,
     tools: Mapping[str, Any] | Iterable[Any],
     options: CodeModeOptions | Mapping[str, Any] | None = None,
-    messages: Sequence[Any] = (),
-    context: Any = None,
-    context_binding: str | None = None,
+    call: CallContext | None = None,
     pool: WorkerPool | None = None,
 ) -> Any:
     """Answer approvals with responses as `get_approval_response` returns them, one or several.
@@ -97,7 +90,7 @@ async def continue_approval(
     settings = CodeModeOptions.of(options)
     paused = dataclasses.replace(settings.approval, mode="interrupt")
     catalog = Catalog(collect_tools(tools))
-    outer = OuterCall(None, messages, context, context_binding=context_binding)
+    outer = OuterCall(call=check_call(call))
     options = settings.having(approval=paused)
     answers = partial(approval_resolutions, responses=given)
     return told(await resume(CODE_MODE, interrupt, answers, catalog, options, outer, pool))
@@ -109,9 +102,7 @@ def continue_approval_sync(
     *,
     tools: Mapping[str, Any] | Iterable[Any],
     options: CodeModeOptions | Mapping[str, Any] | None = None,
-    messages: Sequence[Any] = (),
-    context: Any = None,
-    context_binding: str | None = None,
+    call: CallContext | None = None,
     pool: WorkerPool | None = None,
 ) -> Any:
     """Do what `continue_approval` does, from code that is not async."""
@@ -121,9 +112,7 @@ def continue_approval_sync(
             approval_response,
             tools=tools,
             options=options,
-            messages=messages,
-            context=context,
-            context_binding=context_binding,
+            call=call,
             pool=pool,
         )
     )

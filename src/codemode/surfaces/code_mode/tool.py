@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...cached_property import cached_property
 from ...data.json_values import NOT_GIVEN
 from ...errors import CodeModeToolError, Resumable
-from ...host.sync import run_sync
 from ...host.threads import run_check
 from ...options.parts import CodeModeOptions
+from ...run.call_context import CallContext, OuterCall, check_call
 from ...run.large_results import is_beyond
-from ...run.optional_parts import binding_of, fetch_line, require_optional_parts
-from ...run.starting import load_continuations, load_execution, prepared, started
-from ...run.state_places import StatePlace, place_of
+from ...run.optional_parts import fetch_line, require_optional_parts
+from ...run.starting import load_execution, prepared, resume_answered
+from ...run.state_places import StatePlace, state_place
+from ...run.sync_forms import SyncForms
 from ...source.program_input import with_program_field
 from ...tools.catalog import Catalog
 from ...tools.collecting import collect_tools
@@ -44,7 +46,7 @@ _INPUT_SCHEMA: dict[str, Any] = {
 }
 
 
-class CodeModeTool:
+class CodeModeTool(SyncForms):
     """One tool that runs programs over other tools. Make it with `create_code_mode_tool`."""
 
     name = CODE_MODE.outer_tool
@@ -88,119 +90,37 @@ class CodeModeTool:
         """The JSON Schema of the tool's input, exactly ``{"js": string}``."""
         return {**_INPUT_SCHEMA, "properties": {"js": dict(_INPUT_SCHEMA["properties"]["js"])}}
 
-    async def execute(
-        self,
-        input: Mapping[str, Any],  # noqa: A002 - the name that every framework uses
-        *,
-        tool_call_id: str | None = None,
-        messages: Sequence[Any] = (),
-        context: Any = None,
-        started_at_ms: int | None = None,
-        context_binding: str | None = None,
-        clock_ms: Callable[[], int] | None = None,
-        state: Any = None,
-    ) -> Any:
-        """Run ``input["js"]`` and return its value: plain JSON, None for undefined; or an `Interrupt` when it paused.
+    async def execute(self, program: str | Mapping[str, Any], call: CallContext | None = None) -> Any:
+        """Run a program and return its value: plain JSON, None for undefined; or an `Interrupt` when it paused.
 
-        ``tool_call_id`` names the outer call (random when None); ``messages`` and ``context`` reach every tool.
-        ``context_binding`` names the conversation, thread or workflow, beside the one in the options: a pause goes on
-        only under the same one. With a signing key that was set, a ``tool_call_id`` and a binding, request ids and
-        random numbers of a program are the same whenever it is run with the same ``started_at_ms`` (Unix time), where
-        its clock starts if that is given: an engine that runs a step again finds the pause that it knows. With each
-        answer that clock goes on to ``clock_ms()``, the host's when None: such an engine gives times that it has
-        recorded. ``state`` is the place of this call's state, in place of what the options say.
-        Raises `CodeModeError` or a subclass, `CodeModeToolError` for an input that is not ``{"js": string}``.
+        ``program`` is the JavaScript, or the tool input ``{"js": string}`` as a model sends it; ``call`` says whose
+        call it is. Raises `CodeModeError` or a subclass, `CodeModeToolError` for another input.
         """
-        js = program_of(input)
+        js, call = program_of(program), check_call(call)
         pool = await prepared(self._pool, self.options)
         run = load_execution()
-        traced = self.options.model_output.tells_of_runs
-        place = self._place_of(state, context_binding)
-        own: dict[str, Any] = {"state": place}
-        outer = run.OuterCall(tool_call_id, messages, context, traced, started_at_ms, context_binding, clock_ms, **own)
+        outer, place = self._outer(call)
         execution = run.Execution(CODE_MODE, self.catalog, self.options, outer, pool)
         return await self._noted(await execution.start(js), place, js)
-
-    def execute_sync(
-        self,
-        input: Mapping[str, Any],  # noqa: A002 - as above
-        *,
-        tool_call_id: str | None = None,
-        messages: Sequence[Any] = (),
-        context: Any = None,
-        started_at_ms: int | None = None,
-        context_binding: str | None = None,
-        clock_ms: Callable[[], int] | None = None,
-        state: Any = None,
-    ) -> Any:
-        """Do what `execute` does, from code that is not async. Works inside a running loop too."""
-        program_of(input)
-        started(self._pool)
-        return run_sync(
-            self.execute(
-                input,
-                tool_call_id=tool_call_id,
-                messages=messages,
-                context=context,
-                started_at_ms=started_at_ms,
-                context_binding=context_binding,
-                clock_ms=clock_ms,
-                state=state,
-            )
-        )
 
     async def resume(
         self,
         interrupt: Resumable | Mapping[str, Any],
         resolution: Any = NOT_GIVEN,
+        call: CallContext | None = None,
         *,
         resolutions: Mapping[str, Any] | None = None,
-        messages: Sequence[Any] = (),
-        context: Any = None,
-        context_binding: str | None = None,
-        clock_ms: Callable[[], int] | None = None,
-        state: Any = None,
     ) -> Any:
-        """Answer pending requests and go on; see `continue_interrupt`. Uses this tool's tools, options and pool.
+        """Answer pending requests and resume the program; see `continue_interrupt`.
 
-        ``clock_ms`` is the one that `execute` takes.
+        Uses this tool's tools, options and pool, and of ``call`` everything but ``tool_call_id`` and ``started_at_ms``,
+        which are those of the paused call.
         """
-        pool = await prepared(self._pool, self.options)
-        if not load_continuations.cache_info().currsize:
-            await pool.off_loop(load_continuations)
-        run, go_on = load_execution(), load_continuations()
-        answers_to = partial(go_on.answers_of, resolution=resolution, resolutions=resolutions)
-        traced = self.options.model_output.tells_of_runs
-        place = self._place_of(state, context_binding)
-        outer = run.OuterCall(None, messages, context, traced, None, context_binding, clock_ms, state=place)
-        outcome = go_on.resume(CODE_MODE, interrupt, answers_to, self.catalog, self.options, outer, pool)
-        return await self._noted(await outcome, place)
-
-    def resume_sync(
-        self,
-        interrupt: Resumable | Mapping[str, Any],
-        resolution: Any = NOT_GIVEN,
-        *,
-        resolutions: Mapping[str, Any] | None = None,
-        messages: Sequence[Any] = (),
-        context: Any = None,
-        context_binding: str | None = None,
-        clock_ms: Callable[[], int] | None = None,
-        state: Any = None,
-    ) -> Any:
-        """Do what `resume` does, from code that is not async."""
-        return run_sync(
-            self.resume(
-                interrupt,
-                resolution,
-                resolutions=resolutions,
-                messages=messages,
-                context=context,
-                context_binding=context_binding,
-                clock_ms=clock_ms,
-                state=state,
-            )
+        outer, place = self._outer(check_call(call))
+        outcome = await resume_answered(
+            CODE_MODE, interrupt, resolution, resolutions, self.catalog, self.options, outer, self._pool
         )
+        return await self._noted(outcome, place)
 
     def to_model_output(self, result: Any, *, tool_call_id: str | None = None) -> dict[str, Any]:
         """Return what the model is shown for a result: ``{"type": "text" | "json", "value": ...}``.
@@ -232,11 +152,15 @@ class CodeModeTool:
         tool.options = self.options.without_journal()
         return tool
 
-    def _place_of(self, state: Any, context_binding: str | None) -> StatePlace | None:
-        """Return where the programs of a call leave values for each other. Raises `TypeError` for what is no place."""
-        if state is None and not self.options.has_state:
-            return None
-        return place_of(self.options.state if state is None else state, binding_of(self.options, context_binding))
+    def _outer(self, call: CallContext) -> tuple[OuterCall, StatePlace | None]:
+        """Return the call as its runs have it, and where its programs leave values for each other.
+
+        Raises `TypeError` for a place that is none.
+        """
+        place = state_place(self.options, call)
+        if place is not None:
+            call = replace(call, state=place)
+        return OuterCall(call=call, is_traced=self.options.model_output.tells_of_runs), place
 
     async def _noted(self, outcome: RunOutcome, place: StatePlace | None, js: str = "") -> Any:
         """Return or raise what a run came to; what is to be shown beside its result is kept."""
@@ -290,7 +214,9 @@ def create_code_mode_tool(
 
 
 def program_of(value: object) -> str:
-    """Return the program in a tool input. Raises `CodeModeToolError` for anything but ``{"js": string}``."""
+    """Return the program of a call: a text itself, or that in ``{"js": string}``. Raises `CodeModeToolError`."""
+    if isinstance(value, str):
+        return value
     given: Any = with_program_field(value, "js")
     is_mapping = type(value) is dict or isinstance(value, Mapping)
     if is_mapping and isinstance(js := given.get("js"), str) and len(given) == 1:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...data.narrowing import mapping_or_empty, string_or_empty
 from ...errors import CodeModeProtocolError
+from ...run.call_context import CallContext
 from ...run.failure_text import failure_text
 from .endings import Endings, is_nothing_run, yields_of
 from .kept_programs import KeptPrograms, still_asked
@@ -41,10 +42,11 @@ class Elsewhere:
         self._words = words
         self._kept = KeptPrograms(setup, runs)
 
-    async def wait(self, stored: StoredRuns, run_id: str, scope: str, messages: Sequence[Any], context: Any) -> Any:
+    async def wait(self, stored: StoredRuns, run_id: str, call: CallContext) -> Any:
         """Return the result of a run that another process has begun, or that a person was asked about."""
         from ...stores.records import Lease, Record
 
+        scope = call.conversation_id or ""
         try:
             found = await stored.take(run_id, scope, self._options.waits_ms)
         except RefusedInputError as refused:
@@ -63,14 +65,12 @@ class Elsewhere:
         self._kept.hold(stored, one, found)
         self._counts.add("wakesCold", one=one)
         one.counts["wait"] = 1
-        return await self._taken_over(stored, one, found, messages, context)
+        return await self._taken_over(stored, one, found, call)
 
-    async def _taken_over(
-        self, stored: StoredRuns, one: WaitingRun, lease: Lease, messages: Sequence[Any], context: Any
-    ) -> Any:
+    async def _taken_over(self, stored: StoredRuns, one: WaitingRun, lease: Lease, call: CallContext) -> Any:
         try:
             with one.begun_by_this_task():
-                return await self._going_on(stored, one, lease, messages, context)
+                return await self._going_on(stored, one, lease, call)
         except RunAbortedError:
             return self._words.aborted(one)
         except asyncio.CancelledError:
@@ -92,10 +92,8 @@ class Elsewhere:
             if one.lease is None:
                 one.end_keeper()
 
-    async def _going_on(
-        self, stored: StoredRuns, one: WaitingRun, lease: Lease, messages: Sequence[Any], context: Any
-    ) -> Any:
-        outer = self._setup.outer(one.scope, None, messages, context)
+    async def _going_on(self, stored: StoredRuns, one: WaitingRun, lease: Lease, call: CallContext) -> Any:
+        outer = self._setup.outer(replace(call, tool_call_id=None), one)
         outcome = await self._kept.on_from(lease.interrupt, {"resolutions": dict(lease.resolutions)}, outer)
         if is_nothing_run(outcome):
             await self._kept.back(stored, one, lease)

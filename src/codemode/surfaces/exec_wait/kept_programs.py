@@ -14,8 +14,8 @@ from .setup import Setup
 from .waiting_run import WaitingRun
 
 if TYPE_CHECKING:
+    from ...run.call_context import OuterCall
     from ...run.outcome import RunOutcome
-    from ...run.outer_call import OuterCall
     from ...stores.records import Lease, Record, StoredRequest
     from .stored import StoredRuns
 
@@ -67,7 +67,7 @@ class KeptPrograms:
         go_on = await pool.off_loop(load_continuations)
         answers_to = partial(go_on.answers_of, **{"resolution": go_on.NOT_GIVEN, "resolutions": None, **answers})
         needs = bool(answers.get("resolutions")) or "resolution" in answers
-        given = setup.catalog.view("", await setup.scopes(outer.context)), setup.settings, outer, pool
+        given = setup.catalog.view("", await setup.scopes(outer.call.context)), setup.settings, outer, pool
         return await go_on.resume(setup.profile, paused, answers_to, *given, needs_answers=needs)
 
 

@@ -74,9 +74,10 @@ class ExecWaitOptions(OptionPart):
     A number out of its range is clamped. ``enabled`` is for `plan_surface`: only True shows the pair. ``timeout_ms`` is
     what a program may compute in one call of the model, ``wait_timeout_ms`` how long that waits for its tools, as long
     when None. ``max_snapshot_bytes`` bounds program, ledger and output of a program at rest, which is kept for
-    ``snapshot_ttl_seconds``. At most ``max_waiting_runs`` programs run or wait, ``max_waiting_runs_per_scope`` of them
-    in one scope (None: half of all where the scope has a name), and ``max_warm_runs`` of those that wait keep
-    their worker. ``approvals`` "park" leaves a program that waits for a person waiting for the model too.
+    ``snapshot_ttl_seconds``. At most ``max_waiting_runs`` programs run or wait, of them
+    ``max_waiting_runs_per_conversation`` in one conversation (None: half of all where it has an id), and
+    ``max_warm_runs`` of those that wait keep their worker. ``approvals`` "park" leaves a program
+    that waits for a person waiting for the model too.
     ``host_error_detail`` "message" shows programs the first line of what a tool raised, without paths and credentials.
     Raises `InvalidConfigError`, a `ValueError`, with the full path of what is wrong.
     """
@@ -98,7 +99,7 @@ class ExecWaitOptions(OptionPart):
     wait_timeout_ms: int | None = _optional(_wait)
     max_tool_calls: int = _clamped(4_096, 1, 100_000)
     max_waiting_runs: int = _clamped(64, 1, 10_000)
-    max_waiting_runs_per_scope: int | None = _optional(_places)
+    max_waiting_runs_per_conversation: int | None = _optional(_places)
     max_warm_runs: int = _clamped(4, 0, 64)
     approvals: Literal["interrupt", "park"] = _word("interrupt", "interrupt", "park")
     host_error_detail: Literal["hidden", "message"] = _word("hidden", "hidden", "message")
@@ -124,8 +125,8 @@ class ExecWaitOptions(OptionPart):
 
     def waiting_runs_of(self, scope: str) -> int:
         """Return how many programs of a scope may run or wait: one conversation leaves places for the others."""
-        if self.max_waiting_runs_per_scope is not None:
-            return min(self.max_waiting_runs_per_scope, self.max_waiting_runs)
+        if self.max_waiting_runs_per_conversation is not None:
+            return min(self.max_waiting_runs_per_conversation, self.max_waiting_runs)
         return max(1, self.max_waiting_runs // 2) if scope else self.max_waiting_runs
 
     @property

@@ -11,6 +11,7 @@ from ...continuations.keys import set_keys
 from ...data.json_values import NOT_GIVEN
 from ...errors import Resumable
 from ...options.parts import CodeModeOptions
+from ...run.call_context import CallContext
 from ...workers.given_pools import check_pool
 from ...workers.pool import WorkerPool
 from .catalog import ExecCatalog
@@ -107,47 +108,58 @@ class ExecWaitTools:
             entries, self.options, servers, namespaces, has_state=settings.has_state, may_queue=may_queue
         )
 
-    def runs(self, scope: str = "") -> tuple[RunInfo, ...]:
-        """Return the runs of a scope: those that run or wait, and for ``snapshot_ttl_seconds`` those that have ended.
+    def runs(self, conversation_id: str | None = None) -> tuple[RunInfo, ...]:
+        """Return the runs of a conversation in this process: those that run or wait, and recent ones that have ended.
 
-        Only those of this process. One that is parked waits, with the tools that a person is asked about; what another
-        process has is in the store alone.
+        Ended ones stay for ``snapshot_ttl_seconds``. One that is parked waits, with the tools that a person is asked
+        about; what another process has is in the store alone.
         """
-        return self._programs.runs.infos(scope)
+        return self._programs.runs.infos(conversation_id or "")
 
     async def resume(
         self,
         interrupt: Resumable | Mapping[str, Any] | Record,
         resolution: Any = NOT_GIVEN,
+        call: CallContext | None = None,
         *,
         resolutions: Mapping[str, Any] | None = None,
-        scope: str = "",
-        messages: Sequence[Any] = (),
-        context: Any = None,
     ) -> Any:
         """Answer what a program waits for; return what exec or wait would have.
 
-        ``resolution`` is the answer to a single request, ``resolutions`` has several by their ids, each as in
-        `CodeModeTool.resume`; ``scope`` is that of the exec. Raises `CodeModeProtocolError` for an interrupt or an
-        answer that is not valid, or of another scope, catalog or key; nothing has run then.
+        Answers are as in `CodeModeTool.resume`; the ``conversation_id`` of ``call`` is that of the exec. Raises
+        `CodeModeProtocolError` for an interrupt or an answer that is not valid, or of another conversation, catalog or
+        key; nothing has run then.
 
-        A `Record`, as a `Resumer` gives one, says its own scope, and its program is gone on with through every rest.
+        A `Record`, as a `Resumer` gives one, knows its own conversation, and its program is continued through every
+        rest.
         """
         answers = {"resolution": resolution, "resolutions": resolutions}
-        return await self._programs.resume(interrupt, answers, scope, messages, context)
+        return await self._programs.resume(interrupt, answers, call)
+
+    def resume_sync(
+        self,
+        interrupt: Resumable | Mapping[str, Any] | Record,
+        resolution: Any = NOT_GIVEN,
+        call: CallContext | None = None,
+        *,
+        resolutions: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Do what `resume` does, from code that is not async: on the loop that sync callers of this pair share."""
+        return self.run_sync(self.resume(interrupt, resolution, call, resolutions=resolutions))
 
     async def abort(
         self,
+        conversation_id: str | None = None,
         *,
-        scope: str = "",
         run_id: str | None = None,
         reason: str = "the run was aborted",
         only_in_flight: bool = False,
     ) -> int:
-        """End the runs of a scope, or that one, with their calls; return how many there were. Their places are free.
+        """End the runs of a conversation, or that one, with their calls; return how many. Their places are free.
 
         ``only_in_flight``: those that wait with calls in flight, and none that wait for a person or for nothing.
         """
+        scope = conversation_id or ""
         return await self._programs.abort(scope, run_id, reason, only_in_flight=only_in_flight)
 
     def show(self, direct: Sequence[str]) -> None:

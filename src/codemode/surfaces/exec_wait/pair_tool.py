@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
+from ...run.call_context import CallContext
 from .kinds import Kinds
 
 
@@ -56,39 +57,25 @@ class PairTool:
         """Return `metadata` of one call: ``toolInputKind`` is the language that its input says, when there is one."""
         return self._kinds.of_call(input)
 
-    async def execute(
-        self,
-        input: Mapping[str, Any],  # noqa: A002 - the name that every framework uses
-        *,
-        scope: str = "",
-        tool_call_id: str | None = None,
-        messages: Sequence[Any] = (),
-        context: Any = None,
-    ) -> Any:
+    async def execute(self, program: str | Mapping[str, Any], call: CallContext | None = None) -> Any:
         """Return a result, plain JSON, or an `Interrupt` when the program waits for a person.
 
-        ``input`` is ``{code, language?}`` for exec, ``{runId}`` for wait. A result has ``status`` "completed" (with
-        ``value``), "waiting" (``runId``, ``reason`` "yield" or "pending_tools", ``pendingToolCalls``) or "failed"
-        (``error``, a text, and ``code``), and with each ``telemetry``, and ``output`` where something new was written.
-        ``scope`` names whose runs these are, as a conversation: nobody else goes on with them. ``tool_call_id`` is the
-        model's; the same again in the same scope, with the same input, gives the recorded result. ``messages`` and
-        ``context`` reach every tool. Raises nothing that belongs to the program or to the host; only
-        `asyncio.CancelledError`.
+        ``program`` is ``{code, language?}`` for exec, ``{runId}`` for wait, or the code or the run id itself. A result
+        has ``status`` "completed" (with ``value``), "waiting" (``runId``, ``reason`` "yield" or "pending_tools",
+        ``pendingToolCalls``) or "failed" (``error``, a text, and ``code``), and with each ``telemetry``, and ``output``
+        where something new was written. Runs belong to the ``conversation_id`` of ``call``: no other conversation can
+        continue them. The same ``tool_call_id`` again in the same conversation, with the same input, gives the recorded
+        result. Raises nothing that belongs to the program or to the host; only `asyncio.CancelledError`.
         """
-        return await self._run(input, scope, tool_call_id, messages, context)
+        return await self._run(self._input(program), call)
 
-    def execute_sync(
-        self,
-        input: Mapping[str, Any],  # noqa: A002 - as above
-        *,
-        scope: str = "",
-        tool_call_id: str | None = None,
-        messages: Sequence[Any] = (),
-        context: Any = None,
-    ) -> Any:
+    def execute_sync(self, program: str | Mapping[str, Any], call: CallContext | None = None) -> Any:
         """Do what `execute` does, from code that is not async: on a loop of the pair's own, where runs go on.
 
         Tools and sessions that belong to another event loop are called on that one with `execute` alone. Raises
         `RuntimeError` inside a workflow of Temporal.
         """
-        return self._run_sync(self._run(input, scope, tool_call_id, messages, context))
+        return self._run_sync(self.execute(program, call))
+
+    def _input(self, program: str | Mapping[str, Any]) -> Mapping[str, Any]:
+        return {next(iter(self._input_schema["properties"])): program} if isinstance(program, str) else program

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,7 +15,7 @@ from ...errors import (
     CodeModeError,
     CodeModeWorkerError,
 )
-from ...options.checked_fields import WrongTypeError, string_or_none
+from ...run.call_context import CallContext, check_call
 from ...run.failure_text import ended_text
 from ...run.starting import load_resting, prepared
 from ...trace.failures import log_failure
@@ -71,24 +72,21 @@ class Programs:
 
     # -- exec
 
-    async def exec(
-        self, given: Any, scope: str, tool_call_id: str | None, messages: Sequence[Any], context: Any
-    ) -> Any:
+    async def exec(self, given: Any, call: CallContext | None) -> Any:
         """Run a program; return its result, or an `Interrupt`."""
         most = self._settings.execution_policy.max_source_bytes
-        request = self._read(EXEC, scope, tool_call_id, lambda: read_exec(given, self._options, most))
+        request = self._read(EXEC, call, lambda: read_exec(given, self._options, most))
         if not isinstance(request, ExecRequest):
             return request
-        work = partial(self._exec, request, scope, tool_call_id, messages, context)
+        call = check_call(call)
+        work = partial(self._exec, request, call)
         said = {"code": request.code, "language": request.language}
-        return await self._recorded.once(EXEC, scope, tool_call_id, said, work)
+        return await self._recorded.once(EXEC, call, said, work)
 
-    def _read(self, tool: str, scope: Any, tool_call_id: Any, read: Callable[[], ReadT]) -> ReadT | dict[str, Any]:
+    def _read(self, tool: str, call: CallContext | None, read: Callable[[], ReadT]) -> ReadT | dict[str, Any]:
         """Return what a model has sent, or the result that refuses it: of any text, and of what is none."""
         try:
-            string_or_none(tool_call_id, "tool_call_id")
-            if not isinstance(scope, str):
-                raise WrongTypeError("scope must be a string")
+            check_call(call)
             return read()
         except RefusedInputError as refused:
             self._counts.add(tool)
@@ -97,18 +95,16 @@ class Programs:
             self._counts.add(tool)
             return self._words.broken(error)
 
-    async def _exec(
-        self, request: ExecRequest, scope: str, tool_call_id: str | None, messages: Sequence[Any], context: Any
-    ) -> Any:
+    async def _exec(self, request: ExecRequest, call: CallContext) -> Any:
         self._counts.add("exec")
         try:
-            one = self.runs.reserve(scope, request.code)
+            one = self.runs.reserve(call.conversation_id or "", request.code)
         except FullError as full:
             return self._words.full(full)
         one.counts["exec"], one.language = 1, request.language
         try:
             with one.begun_by_this_task():
-                return await self._started(one, tool_call_id, messages, context)
+                return await self._started(one, call)
         except RunAbortedError:
             return self._words.aborted(one)
         except asyncio.CancelledError:
@@ -121,17 +117,18 @@ class Programs:
             self.runs.end(one, FAILED)
             return self._words.broken(error)
 
-    async def _started(self, one: WaitingRun, tool_call_id: str | None, messages: Sequence[Any], context: Any) -> Any:
+    async def _started(self, one: WaitingRun, call: CallContext) -> Any:
         pool = await prepared(self._pool, self._settings)
         if not load_resting.cache_info().currsize:
             await pool.off_loop(load_resting)
-        scopes = None if self._setup.namespaces is None else await self._setup.scopes(context)
+        scopes = None if self._setup.namespaces is None else await self._setup.scopes(call.context)
         if scopes is not None:
             one.ids = {path: tool.id for path, tool in scopes.tools.items()}
         view = self._catalog.view(one.code, scopes)
         # A journal finds a call again by its id: without a scope that is not one call's alone.
-        call_id = tool_call_id if one.scope or self._stored is None else None
-        outer = self._setup.outer(one.scope, call_id, messages, context, one.language)
+        if not one.scope and self._stored is not None:
+            call = replace(call, tool_call_id=None)
+        outer = self._setup.outer(call, one)
         parts = self._profile, view, self._of_new_runs, outer, pool
         one.run = run = load_resting().RestingExecution(*parts, given=self._catalog.given)
         outcome = await run.start(one.code)
@@ -148,25 +145,25 @@ class Programs:
 
     # -- wait
 
-    async def wait(
-        self, given: Any, scope: str, tool_call_id: str | None, messages: Sequence[Any], context: Any
-    ) -> Any:
+    async def wait(self, given: Any, call: CallContext | None) -> Any:
         """Go on with a program that waits; return what `exec` does."""
-        run_id = self._read(WAIT, scope, tool_call_id, lambda: read_wait(given))
+        run_id = self._read(WAIT, call, lambda: read_wait(given))
         if not isinstance(run_id, str):
             return run_id
-        work = partial(self._wait, run_id, scope, messages, context)
+        call = check_call(call)
+        work = partial(self._wait, run_id, call)
         owe = partial(self.runs.owe, run_id)
-        return await self._recorded.once(WAIT, scope, tool_call_id, {"runId": run_id}, work, owe)
+        return await self._recorded.once(WAIT, call, {"runId": run_id}, work, owe)
 
-    async def _wait(self, run_id: str, scope: str, messages: Sequence[Any], context: Any) -> Any:
+    async def _wait(self, run_id: str, call: CallContext) -> Any:
+        scope = call.conversation_id or ""
         self._counts.add("wait")
         owed = self.runs.owed(scope, run_id)
         if owed is not None:
             return owed
         try:
             if self._stored is not None and await self._is_elsewhere(self._stored, run_id, scope):
-                return await self._elsewhere.wait(self._stored, run_id, scope, messages, context)
+                return await self._elsewhere.wait(self._stored, run_id, call)
             one = self._taken(run_id, scope)
         except RefusedInputError as refused:
             return self._words.failed(refused.message, refused.code)

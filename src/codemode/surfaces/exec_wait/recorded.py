@@ -17,6 +17,7 @@ from ...data.narrowing import is_object
 from ...host.clock import passed_seconds
 from ...host.forks import begin_anew_in_forks, forkable_lock, leave_to_the_parent
 from ...host.threads import LARGE_CHARACTERS, run_check
+from ...run.call_context import CallContext
 from .results import RUNTIME_UNAVAILABLE
 
 MAX_RECORDED = 256
@@ -27,7 +28,7 @@ _GONE = object()
 
 
 class Recorded:
-    """Results by scope, tool and id of the call. Models repeat ids: without a scope, or an id, nothing is recorded.
+    """Results by conversation, tool and id of the call; without both ids nothing is recorded, for models repeat ids.
 
     A result is kept for ``seconds``, and at most 256 of them. One that says that nothing ran is not.
     """
@@ -46,17 +47,15 @@ class Recorded:
     async def once(
         self,
         tool: str,
-        scope: str,
-        tool_call_id: str | None,
+        call: CallContext,
         given: Any,
         work: Callable[[], Awaitable[Any]],
         owe: Callable[[Any], None] | None = None,
     ) -> Any:
         """Return what this call has come to, or do it. ``owe`` takes what comes when its caller has been cancelled."""
-        digest = _digest(given) if scope and tool_call_id else None
-        if digest is None or tool_call_id is None:
+        if not call.conversation_id or not call.tool_call_id or (digest := _digest(given)) is None:
             return await work()
-        return await self._shared((scope, tool, tool_call_id), digest, work, owe)
+        return await self._shared((call.conversation_id, tool, call.tool_call_id), digest, work, owe)
 
     async def once_for(self, scope: str, told: Callable[[], Any], work: Callable[[], Awaitable[Any]]) -> Any:
         """Return what work on exactly this, a JSON value, has come to in this scope, or do it."""

@@ -18,6 +18,7 @@ from ...errors import (
     Resumable,
 )
 from ...interrupts.interrupt import Interrupt
+from ...run.call_context import CallContext, check_call
 from ...run.content_results import with_content
 from ...run.starting import load_continuations
 from ...stores.errors import AlreadyDecided, RecordExpired, RecordWithdrawn, StoreUnavailable
@@ -58,9 +59,7 @@ class Resumes:
         self,
         paused: Resumable | Mapping[str, Any] | Record,
         answers: Mapping[str, Any],
-        scope: str,
-        messages: Sequence[Any],
-        context: Any,
+        call: CallContext | None,
     ) -> Any:
         """Go on with a program that waited for a person. Raises `CodeModeProtocolError`.
 
@@ -68,27 +67,26 @@ class Resumes:
         """
         from ...stores.records import Record
 
+        call = check_call(call)
         if isinstance(paused, Record):
-            return await self._resume_record(paused, answers, messages, context)
+            return await self._resume_record(paused, answers, call)
 
         def told() -> Any:
             given = {name: one for name, one in answers.items() if one is not NOT_GIVEN}
             return [paused if isinstance(paused, Mapping) else paused.to_dict(), given]
 
         # A guard knows what it came to, but not the run that came to rest.
-        work = partial(self._resume, paused, answers, scope, messages, context)
-        return await self._recorded.once_for(scope, told, work)
+        work = partial(self._resume, paused, answers, call)
+        return await self._recorded.once_for(call.conversation_id or "", told, work)
 
     async def _resume(
         self,
         paused: Resumable | Mapping[str, Any],
         answers: Mapping[str, Any],
-        scope: str,
-        messages: Sequence[Any],
-        context: Any,
+        call: CallContext,
     ) -> Any:
         try:
-            one = self._runs.reserve(scope, "")
+            one = self._runs.reserve(call.conversation_id or "", "")
         except FullError as full:
             return self._words.full(full)
         try:
@@ -97,7 +95,8 @@ class Resumes:
             return self._words.broken(error)
         try:
             with one.begun_by_this_task():
-                outcome = await self._kept.resumed(paused, answers, self._setup.outer(scope, None, messages, context))
+                outer = self._setup.outer(replace(call, tool_call_id=None), one)
+                outcome = await self._kept.resumed(paused, answers, outer)
                 if self._stored is not None and lease is not None and is_nothing_run(outcome):
                     await self._kept.back(self._stored, one, lease)
                     return self._words.failed(still_waits(outcome.error), RUNTIME_UNAVAILABLE)
@@ -144,9 +143,7 @@ class Resumes:
         one.lease = None  # of one that was cancelled: once it is over somebody goes on from what the journal knows
         self._kept.let_go(one, lease.record)
 
-    async def _resume_record(
-        self, record: Record, answers: Mapping[str, Any], messages: Sequence[Any], context: Any
-    ) -> Any:
+    async def _resume_record(self, record: Record, answers: Mapping[str, Any], call: CallContext) -> Any:
         from .stored import id_of, scope_of
 
         scope = scope_of(record)
@@ -158,7 +155,8 @@ class Resumes:
         except FullError as full:
             raise CodeModeConcurrencyError("there is no place for another run") from full
         self._runs.rename(one, id_of(record.id))
-        outer = replace(self._setup.outer(scope, None, messages, context), takes_output=False, keeps_output=True)
+        call = replace(call, tool_call_id=None, conversation_id=scope or None)
+        outer = replace(self._setup.outer(call, one), takes_output=False, keeps_output=True)
         try:
             with one.begun_by_this_task():
                 outcome = await self._kept.on_from(paused, answers, outer)

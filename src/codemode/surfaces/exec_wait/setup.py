@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ...options.parts import CodeModeOptions
 from ...profile import Profile
+from ...run.call_context import CallContext, OuterCall
 from ...run.genuine import scope_binding
-from ...run.outer_call import OuterCall
-from ...run.state_places import StatePlace, place_of
+from ...run.state_places import state_place
 from .catalog import ExecCatalog
 from .kinds import EXEC_KIND
 from .namespaces import NamespaceRegistry, Scopes, scopes_of
@@ -20,6 +19,7 @@ from .telemetry import Counts
 if TYPE_CHECKING:
     from ...workers.pool import WorkerPool
     from .stored import StoredRuns
+    from .waiting_run import WaitingRun
 
 
 @dataclass(frozen=True)
@@ -41,23 +41,15 @@ class Setup:
             return None
         return await scopes_of(self.namespaces.visible(self.catalog.entries), context)
 
-    def place(self, scope: str) -> StatePlace | None:
-        """Return where programs of a scope leave values for each other."""
-        binding = scope_binding(scope) if scope else self.settings.continuation.context_binding
-        return place_of(self.settings.state, binding) if self.settings.has_state else None
-
-    def outer(
-        self, scope: str, tool_call_id: str | None, messages: Sequence[Any], context: Any, language: str | None = None
-    ) -> OuterCall:
-        """Return what every part of a run carries. ``language`` is known of a program that begins here."""
+    def outer(self, call: CallContext, one: WaitingRun) -> OuterCall:
+        """Return what every part of a run carries, and note where its program keeps values for later ones."""
+        scope = call.conversation_id
+        bound = replace(call, conversation_id=scope_binding(scope or "") if scope or self.stored is not None else None)
+        place = one.place = state_place(self.settings, bound if scope else call)
         return OuterCall(
-            tool_call_id,
-            messages,
-            context,
-            context_binding=scope_binding(scope) if scope or self.stored is not None else None,
-            state=self.place(scope),
+            call=bound if place is None else replace(bound, state=place),
             wait_ms=self.options.waits_ms,
             takes_output=self.options.approvals == "park",
             tool_kind=EXEC_KIND,
-            tool_input_kind=language,
+            tool_input_kind=one.language,
         )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ...run.outcome import RestingRun
+    from ...run.state_places import StatePlace
     from ...stores.records import Lease
 
 RUNNING, WAITING, COMPLETED = "running", "waiting", "completed"
@@ -76,6 +77,7 @@ class WaitingRun:
     called: dict[str, int] = field(default_factory=dict[str, int])  # how often, by the id of the tool
     counts: dict[str, int] = field(default_factory=dict[str, int])
     language: str | None = None
+    place: StatePlace | None = None  # where its program keeps values for later ones
     owed: Any = None  # a result that nobody got, for whoever was to get it had been cancelled
 
     @property

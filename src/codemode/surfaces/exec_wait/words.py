@@ -65,7 +65,7 @@ class Words:
     ) -> dict[str, Any]:
         """Return the result of a program that has ended."""
         telemetry, output = self.telemetry(one, outcome, notes), output_of(written, self._most)
-        place = self._setup.place(one.scope)
+        place = one.place
         if outcome.error is not None:
             if place is not None:
                 await keep_call_results(outcome, place)

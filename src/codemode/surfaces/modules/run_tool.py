@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...data.json_values import NOT_GIVEN
-from ...errors import CodeModeError, Resumable
+from ...errors import Resumable
 from ...host.imports import importing
 from ...host.sync import run_sync
 from ...host.threads import off_loop
 from ...host.workflows import refuse_in_workflow
 from ...options.parts import CodeModeOptions
+from ...run.call_context import CallContext
 from ...run.optional_parts import require_optional_parts
+from ...run.sync_forms import SyncForms
 from ...tools.tool_schemas import load_schema_kind
 from ...trace.failures import log_failure
 from .builtin_declarations import DISCOVERY, ERRORS
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("codemode.tools")
 
 
-class RunTool:
+class RunTool(SyncForms):
     """One tool that runs ES modules over the tools of servers. Make it with `create_run_tool`.
 
     Safe to use from several threads and event loops.
@@ -146,40 +147,26 @@ class RunTool:
 
         await prepared(self._pool, self.settings)
 
-    async def execute(
-        self,
-        input: Mapping[str, Any],  # noqa: A002 - the name that every framework uses
-        *,
-        tool_call_id: str | None = None,
-        messages: Sequence[Any] = (),
-        context: Any = None,
-        started_at_ms: int | None = None,
-        context_binding: str | None = None,
-        clock_ms: Callable[[], int] | None = None,
-    ) -> Any:
+    async def execute(self, program: str | Mapping[str, Any], call: CallContext | None = None) -> Any:
         """Run ``{"code", "limits"?, "requestedCapabilities"?}``. Returns a `RunResponse`, or an `Interrupt` of a pause.
 
-        The others are those of `CodeModeTool.execute`. What goes wrong is in the response; raises `RuntimeError` alone,
-        inside a workflow function of Temporal.
+        ``program`` may also be the code itself; ``call`` says whose call it is. What goes wrong is in the response;
+        raises `RuntimeError` alone, inside a workflow function of Temporal.
         """
-        brought = (tool_call_id, messages, context, True, started_at_ms, context_binding, clock_ms)
         try:
             runs = await self._loaded()
         except OSError as error:
             log_failure(_log, "what runs programs cannot be imported", (), error)
             return refused([host_failed()], error)
-        return await runs.execute(input, brought)
+        return await runs.execute({"code": program} if isinstance(program, str) else program, call)
 
     async def resume(
         self,
         interrupt: Resumable | Mapping[str, Any],
         resolution: Any = NOT_GIVEN,
+        call: CallContext | None = None,
         *,
         resolutions: Mapping[str, Any] | None = None,
-        messages: Sequence[Any] = (),
-        context: Any = None,
-        context_binding: str | None = None,
-        clock_ms: Callable[[], int] | None = None,
     ) -> Any:
         """Answer pending requests and go on, with the limits of the request and the tools that there are now.
 
@@ -187,41 +174,7 @@ class RunTool:
         interrupt, or answers, with which nothing can go on.
         """
         runs = await self._loaded()
-        answers = {"resolution": resolution, "resolutions": resolutions}
-        return await runs.resume(interrupt, answers, (None, messages, context, True, None, context_binding, clock_ms))
-
-    def execute_sync(
-        self,
-        input: Mapping[str, Any],  # noqa: A002 - as above
-        *,
-        tool_call_id: str | None = None,
-        messages: Sequence[Any] = (),
-        context: Any = None,
-        started_at_ms: int | None = None,
-        context_binding: str | None = None,
-        clock_ms: Callable[[], int] | None = None,
-    ) -> Any:
-        """Do what `execute` does, from code that is not async."""
-        given = _given(locals())
-        from ...run.starting import started
-
-        with suppress(CodeModeError):  # the run tells of it
-            started(self._pool)
-        return run_sync(self.execute(input, **given))
-
-    def resume_sync(
-        self,
-        interrupt: Resumable | Mapping[str, Any],
-        resolution: Any = NOT_GIVEN,
-        *,
-        resolutions: Mapping[str, Any] | None = None,
-        messages: Sequence[Any] = (),
-        context: Any = None,
-        context_binding: str | None = None,
-        clock_ms: Callable[[], int] | None = None,
-    ) -> Any:
-        """Do what `resume` does, from code that is not async."""
-        return run_sync(self.resume(interrupt, **_given(locals())))
+        return await runs.resume(interrupt, resolution, resolutions, call)
 
     def refresh_sync(self) -> None:
         """Do what `refresh` does, from code that is not async."""
@@ -241,10 +194,6 @@ class RunTool:
             parts = self._servers, self._descriptions, self._homes
             self._runs = self._runs or Runs(*parts, self.options, self.settings, self._pool)
         return self._runs
-
-
-def _given(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in arguments.items() if name not in ("self", "input", "interrupt")}
 
 
 def create_run_tool(

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from ...errors import CodeModeError, CodeModeProtocolError, Resumable
 from ...host.threads import LARGE_CHARACTERS, run_check
 from ...options.parts import CodeModeOptions, ExecutionPolicy
-from ...run.outer_call import OuterCall
-from ...run.starting import load_continuations, load_execution, prepared
+from ...run.call_context import CallContext, OuterCall, check_call
+from ...run.starting import load_execution, prepared, resume_answered
 from ...trace.failures import log_failure
 from .declarations import declarations_for, fits_in
 from .descriptions import Descriptions
@@ -65,15 +65,15 @@ class Runs:
         # Of requests that name no limits; put together once.
         self._usual = self._settings.under(self._profile.limits)
 
-    async def execute(self, given: Any, brought: tuple[Any, ...]) -> Any:
-        """Return the response to a request, or an `Interrupt`. ``brought`` is what makes the host's own `OuterCall`."""
+    async def execute(self, given: Any, call: CallContext | None) -> Any:
+        """Return the response to a request, or an `Interrupt`."""
         notes: Sequence[Diagnostic] = ()
         try:
             request = read_request(given, self._options)
             if not isinstance(request, RunRequest):
                 return refused(request)
             notes = request.notes
-            return await self._run(request, OuterCall(*brought))
+            return await self._run(request, _outer(call))
         except CodeModeError as error:  # nothing of the program ran
             return refused(
                 cleared([*of_error(error, self._policy(self._options.limits)), *notes], self._secrets), error
@@ -99,17 +99,17 @@ class Runs:
         return await self._told(outcome, view, limits, notes, capabilities)
 
     async def resume(
-        self, interrupt: Resumable | Mapping[str, Any], answers: Mapping[str, Any], brought: tuple[Any, ...]
+        self,
+        interrupt: Resumable | Mapping[str, Any],
+        resolution: Any,
+        resolutions: Mapping[str, Any] | None,
+        call: CallContext | None,
     ) -> Any:
         """Return what `execute` does, of a program that goes on. Raises `CodeModeProtocolError`."""
-        outer = OuterCall(*brought)
-        pool = await prepared(self._pool, self._settings)
-        if not load_continuations.cache_info().currsize:
-            await pool.off_loop(load_continuations)
-        go_on = load_continuations()
-        view = RunView(self._servers, homes=self._homes)
-        answers_to = partial(go_on.answers_of, **answers)
-        outcome = await go_on.resume(self._profile, interrupt, answers_to, view, self._settings, outer, pool)
+        view, outer = RunView(self._servers, homes=self._homes), _outer(call)
+        outcome = await resume_answered(
+            self._profile, interrupt, resolution, resolutions, view, self._settings, outer, self._pool
+        )
         return await self._told(outcome, view, view.limits or self._options.limits, view.notes, view.capabilities)
 
     async def _connect(self, request: RunRequest) -> tuple[list[Diagnostic], list[str]]:
@@ -187,6 +187,10 @@ class Runs:
     @property
     def _secrets(self) -> tuple[str, ...]:
         return self._options.secrets
+
+
+def _outer(call: CallContext | None) -> OuterCall:
+    return OuterCall(call=check_call(call), is_traced=True)
 
 
 def _given(notes: Sequence[Diagnostic], capabilities: Sequence[str], limits: RunLimits | None) -> dict[str, Any] | None:

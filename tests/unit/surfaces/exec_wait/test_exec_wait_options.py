@@ -42,7 +42,7 @@ def test_a_number_out_of_range_is_clamped_in_both_spellings(name: str, value: in
 def test_a_scope_that_has_a_name_has_half_of_all_places_unless_it_says():
     shares = {(64, None, "a"): 32, (64, None, ""): 64, (1, None, "a"): 1, (8, 3, ""): 3, (8, 100, "a"): 8}
     for (places, share, scope), expected in shares.items():
-        options = ExecWaitOptions(max_waiting_runs=places, max_waiting_runs_per_scope=share)
+        options = ExecWaitOptions(max_waiting_runs=places, max_waiting_runs_per_conversation=share)
         assert options.waiting_runs_of(scope) == expected, (places, share, scope)
 
 

@@ -48,7 +48,7 @@ class Desk:
         if self.inspect is not None:
             return partial(self.inspect, record)
         options = self.options.get(record.app, self.options.get(None))
-        return partial(inspect_interrupt, options=options, scope=scope_of(record))
+        return partial(inspect_interrupt, options=options, conversation_id=scope_of(record) or None)
 
     async def record_of(self, request: Request) -> Record:
         """Return the record of the address. Somebody else's is unknown: `Problem` 404."""

@@ -19,6 +19,7 @@ from codemode.errors import CodeModeConcurrencyError, CodeModeProtocolError
 from codemode.host.cancellation import to_its_end
 from codemode.interrupts.interrupt import Interrupt
 from codemode.observe.request_telemetry import approvals_asked, approvals_waiting
+from codemode.run.call_context import CallContext
 from codemode.stores.errors import AnswerRefused, StoreError, StoreUnavailable
 from codemode.stores.interrupt_store import InterruptStore
 from codemode.stores.records import Record
@@ -146,9 +147,7 @@ class Asking:
         leg.is_new = True
         outcome = await self._run_tool.execute(
             leg.arguments,
-            tool_call_id=leg.origin.outer_id,
-            context=leg.origin,
-            context_binding=self.principal.id,
+            CallContext(tool_call_id=leg.origin.outer_id, context=leg.origin, conversation_id=self.principal.id),
         )
         return await self._gone_on(leg, outcome)
 

@@ -12,6 +12,7 @@ from codemode.data.json_values import canonical_json
 from codemode.errors import CodeModeError, CodeModeProtocolError
 from codemode.interrupts.interrupt import Interrupt
 from codemode.observe.request_telemetry import in_no_trace
+from codemode.run.call_context import CallContext
 from codemode.stores.interrupt_store import InterruptStore
 from codemode.stores.records import ALL_TENANTS, Lease, StoredPause, Tenant
 from codemode.stores.resumer import Resumer, end_of
@@ -46,11 +47,10 @@ class RunsOf:
         self, interrupt: Interrupt, resolutions: Mapping[str, Any], origin: CallOrigin | None = None
     ) -> RunResponse | Interrupt:
         """Go on with answers. Raises `CodeModeProtocolError` for what cannot go on, in words for who has a gateway."""
-        binding = self._principal.id
         served = origin or CallOrigin(principal=self._principal, outer_id=interrupt.outer_tool_call_id)
-        given: Any = {"resolutions": resolutions, "context": served, "context_binding": binding}
+        call = CallContext(context=served, conversation_id=self._principal.id)
         try:
-            return await self._run_tool.resume(interrupt, **given)
+            return await self._run_tool.resume(interrupt, call=call, resolutions=resolutions)
         except CodeModeProtocolError as error:
             if not error.details.get("unknown_key"):
                 raise

@@ -122,7 +122,7 @@ def _inspecting(keys: tuple[bytes, ...]) -> Any:
     """Return what reads the pauses of this gateway: each is bound to its app, and to whose it is."""
 
     def inspect(record: Any, interrupt: Any) -> Any:
-        options = {"continuation": {"keys": keys, "context_binding": f"{APP}:{record.tenant}"}}
-        return inspect_interrupt(interrupt, options, context_binding=record.tenant)
+        options = {"continuation": {"keys": keys, "conversation_id": f"{APP}:{record.tenant}"}}
+        return inspect_interrupt(interrupt, options, conversation_id=record.tenant)
 
     return inspect

@@ -170,7 +170,7 @@ class Wiring:
         continuation: dict[str, Any] = {
             "keys": keys_of(config.settings.keys, self._folder),
             "guard": self._store.guard,
-            "context_binding": f"{APP}:{principal.id}",
+            "conversation_id": f"{APP}:{principal.id}",
             "max_age_ms": _MAX_AGE_MS,
             "compress": True,
             "seal": _can_seal(),

@@ -26,7 +26,7 @@ from codemode_gateway.gateway.kept_store import APP
 from gateway_doors import ANA, BOB, TOKENS, StandIn, token_digest
 from mcp.server.auth.provider import AccessToken
 
-from codemode import create_code_mode_tool, tool
+from codemode import CallContext, create_code_mode_tool, tool
 
 OPERATOR = "token-of-the-operator-0123"
 OWN = {"sec-fetch-site": "same-origin"}
@@ -46,12 +46,12 @@ async def paused(gateway: StandIn, tenant: str, payload: Any = None) -> str:
             "guard": store.guard,
             "keys": list(gateway.config.settings.keys),
             "max_age_ms": 86_400_000,
-            "context_binding": f"{APP}:{tenant}",
+            "conversation_id": f"{APP}:{tenant}",
         },
     }
     code_mode = create_code_mode_tool([refund], options)
     js = f"/* {tenant} */ return await tools.refund({{ order: 'A-17' }})"
-    interrupt = await code_mode.execute({"js": js}, context_binding=tenant)
+    interrupt = await code_mode.execute({"js": js}, call=CallContext(conversation_id=tenant))
     if payload is not None:  # as the gateway keeps it: with the server's name, and how its tool was
         (one,) = interrupt.requests
         interrupt = replace(interrupt, requests=(replace(one, tool_name="shop.refund"),))
