@@ -58,6 +58,15 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """Leave out what each file has imported and made, too: else every look at the heap takes as long as all of it."""
+    yield
+    if nextitem is None or nextitem.path != item.path:
+        gc.collect()
+        gc.freeze()
+
+
 @pytest.fixture
 def passing_time(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Time that a test lets pass for every deadline of a run: a `PassingTime`."""

@@ -128,6 +128,7 @@ def test_programs(pool: WorkerPool) -> None:
     within(main())
 
 
+@pytest.mark.full
 @MOSTLY_WITH_PIDFDS
 def test_limits_and_errors(pool: WorkerPool) -> None:
     async def main() -> None:
@@ -262,6 +263,7 @@ def test_a_worker_that_is_killed_in_a_call_leaves_a_recovery(pool: WorkerPool) -
     assert executed == [1, 2]
 
 
+@pytest.mark.full
 @MOSTLY_WITH_PIDFDS
 def test_from_many_threads(pool: WorkerPool) -> None:
     results: list[Any] = []

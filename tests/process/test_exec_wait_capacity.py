@@ -212,6 +212,7 @@ def test_hosts_with_one_worker_each_do_not_wait_for_one_another(within, make_poo
     assert sorted((tmp_path / "notes").read_text().splitlines()) == ["pay 0", "pay 1"]
 
 
+@pytest.mark.full
 def test_64_runs_of_one_scope_aborted_leave_64_free_places(within, make_pool, warm):
     pool = make_pool(max_workers=2, on_saturation="wait")
     pair = create_exec_wait_tools([], {**warm, "maxWaitingRunsPerConversation": 64}, pool=pool)

@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from programs import Node, program_of
 from resting_world import Play, World
+from suite import rounds
 from test_resting_generated import with_yields
 from waiting import until, within
 
@@ -28,7 +29,7 @@ from codemode.surfaces.exec_wait.pair import create_exec_wait_tools
 from codemode.surfaces.exec_wait.setup import Setup
 
 _SOME = settings(
-    max_examples=25,
+    max_examples=rounds(10, 25),
     phases=[Phase.generate],  # shrinking a run that hangs would take minutes
     deadline=None,
     derandomize=True,

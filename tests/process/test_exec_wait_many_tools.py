@@ -69,7 +69,7 @@ def test_all_that_is_told_is_the_same_in_every_process():
         command = [sys.executable, support.__file__, seed]
         return subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=60).stdout
 
-    assert {elsewhere("1").strip(), digest("2")} == {digest("3")}
+    assert elsewhere("1").strip() == digest("2")
 
 
 def test_all_tools_is_frozen_to_its_leaves_and_parsed_when_it_is_touched(ran, tools):

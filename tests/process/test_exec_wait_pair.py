@@ -9,7 +9,7 @@ import pytest
 from calls import with_call
 from pausing import PAUSING, Spy
 from resting_surface import Slow
-from suite import each_row
+from suite import each_row, full_only
 from waiting import until
 
 from codemode import CallContext, Interrupt, Tool
@@ -18,7 +18,7 @@ from codemode.surfaces.exec_wait.pair import ExecWaitTools, create_exec_wait_too
 SCOPE = "a conversation"
 
 
-@pytest.fixture(params=[4, 0], ids=["warm", "cold"])
+@pytest.fixture(params=[4, *full_only(0)], ids=["warm", "cold"])
 def options(request) -> dict[str, Any]:
     """Options of a pair whose programs keep workers at rest, and of one whose programs keep none."""
     return {"maxWarmRuns": request.param, "waitTimeoutMs": 20_000}

@@ -31,7 +31,7 @@ def store(request, tmp_path) -> Any:
     return MemoryInterruptStore() if request.param == "memory" else SqliteInterruptStore(tmp_path / "runs.db")
 
 
-@pytest.fixture(params=[4, 0], ids=["warm", "cold"])
+@pytest.fixture(params=[0, *full_only(4)], ids=["cold", "warm"])
 def options(request) -> dict[str, Any]:
     return {"maxWarmRuns": request.param, "waitTimeoutMs": 20_000}
 

@@ -56,15 +56,17 @@ def test_pools_that_nobody_closed(programs: str, start_method: str) -> None:
 @each_row(
     "script",
     [
-        *full_only("checks_of_two_tenants.py"),
         "closed_loop.py",
-        "forks_during_start.py",
-        "forks_in_first_import.py",
         "no_descriptors.py",
-        "notebook.py",
-        "stopped_loop.py",
         "threads.py",
         "tool_forks.py",
+        *full_only(
+            "checks_of_two_tenants.py",
+            "forks_during_start.py",
+            "forks_in_first_import.py",
+            "notebook.py",
+            "stopped_loop.py",
+        ),
     ],
 )
 def test_host(script: str) -> None:
@@ -76,12 +78,13 @@ def test_first_use_in_a_thread_that_ends(start_method: str) -> None:
     assert_fine(run_host("short_lived_thread.py", start_method))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("way", ["reaps", *full_only("ignored", "blocked")])
 def test_sigchld(way: str) -> None:
     assert_fine(run_host("sigchld.py", way))
 
 
-@pytest.mark.parametrize("way", ["run", "sync", "notebook"])
+@pytest.mark.parametrize("way", ["run", *full_only("sync", "notebook")])
 def test_ctrl_c(way: str) -> None:
     assert_fine(run_host("interrupted.py", way))
 

@@ -13,7 +13,7 @@ import pytest
 from kernel_driver import LIMITS, MODULE, STRICT, Said, converse, echo
 from leftovers import await_state, descriptors
 from pool_driver import PoolMaker
-from suite import each_row
+from suite import each_row, full_only
 from worker_driver import WAIT_MS, frame, read_frame, read_hello
 
 from codemode import CodeModeError, Interrupt, Tool, WorkerPool, request_interrupt, run_code_mode, run_code_mode_sync
@@ -93,7 +93,7 @@ def forked(zygote: Zygote) -> WorkerProcess:
     raise AssertionError("the zygote has made no engines")
 
 
-@pytest.fixture(scope="module", params=["fork", "exec"])
+@pytest.fixture(scope="module", params=["fork", *full_only("exec")])
 def make(request: pytest.FixtureRequest) -> Iterator[Callable[[], WorkerProcess]]:
     """Make workers that run so many programs."""
     image = WorkerImage.installed(KERNEL)

@@ -115,12 +115,14 @@ def test_a_run_without_its_workers_equals_the_run_that_kept_them(in_world, pool,
     giving_up_workers_changes_nothing(in_world, pool, node, seed, early=False)
 
 
+@pytest.mark.full
 @_SOME
 @given(node=without_yields, seed=st.integers(0, 1 << 30))
 def test_calls_that_end_while_their_program_is_replayed_make_no_difference(in_world, pool, node, seed):
     giving_up_workers_changes_nothing(in_world, pool, node, seed, early=True)
 
 
+@pytest.mark.full
 def test_the_worlds_are_as_hard_as_they_should_be(in_world, pool):
     """Workers are given up, more than once in a run, and what was kept goes on elsewhere."""
     branch = Node(

@@ -31,7 +31,7 @@ from codemode.run import resume as continuations
 
 _EPOCH_MS = 1_700_000_000_000
 _SOME = settings(
-    max_examples=rounds(12, 30),
+    max_examples=rounds(5, 30),
     phases=[Phase.generate],  # shrinking a run that hangs would take minutes
     deadline=None,
     derandomize=True,

@@ -7,6 +7,7 @@ import threading
 
 import pytest
 from pausing import NO, OK, PAUSING, go_on, start, through_json
+from suite import full_only
 from waiting import within
 
 from codemode import (
@@ -27,7 +28,7 @@ from codemode import (
 TWO = "return (await Promise.allSettled([tools.refund(1), tools.refund(2)])).map(one => one.status)"
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", *full_only("sqlite")])
 def options(request, tmp_path):
     guard = MemoryResumeGuard() if request.param == "memory" else SqliteResumeGuard(tmp_path / "claims.sqlite")
     return {**PAUSING, "continuation": {"guard": guard}}

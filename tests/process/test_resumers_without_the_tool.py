@@ -103,7 +103,7 @@ async def kinds_of(store):
 
 
 @pytest.mark.parametrize("journaled", [False, True], ids=["no journal", "journal"])
-@pytest.mark.parametrize("face", [code_mode, code_call, modules])
+@pytest.mark.parametrize("face", [code_mode, *full_only(code_call, modules)])
 def test_an_answer_is_left_to_the_host_that_has_the_tool(make, clock, spy, caplog, face, journaled):
     async def scenario():
         old, new = make(), make()
@@ -372,6 +372,7 @@ def test_a_pair_of_exec_and_wait_does_alike(tmp_path, clock, spy):
     assert spy.ran == [("refund", {"n": 1})]
 
 
+@pytest.mark.full
 def test_a_gateway_whose_server_lacks_the_tool_leaves_the_answer_to_another(tmp_path):
     folder = tmp_path / "mine"
 

@@ -54,6 +54,7 @@ def test_urls_as_in_node(kernel: KernelDriver):
         assert differing(kernel, [url_case(random) for _ in range(BATCH)])[:3] == []
 
 
+@pytest.mark.full
 def test_decoding_as_in_node(kernel: KernelDriver):
     random = Random(7)
     assert differing(kernel, [bytes_case(random) for _ in range(2 * BATCH)])[:3] == []

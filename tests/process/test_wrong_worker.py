@@ -252,6 +252,7 @@ def test_a_tool_is_called_by_tool_requests_alone(host: Host, kind: str):
     assert host.calls == 0
 
 
+@pytest.mark.full
 def test_a_real_worker_beside_wrong_ones_runs_as_ever(host: Host):
     async def main() -> list[Any]:
         options = {"execution_policy": {"max_console_bytes": MAX_CONSOLE_BYTES}}

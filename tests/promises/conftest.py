@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from claim_clocks import Clock
+from suite import full_only
 
 from codemode import (
     MemoryResumeGuard,
@@ -11,7 +12,7 @@ from codemode import (
 )
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", *full_only("sqlite")])
 def made(request, tmp_path):
     """Return guard and clock: of one process, and of a file."""
     clock = Clock()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from pausing import PAUSING, Spy, start
+from suite import full_only
 from waiting import within
 
 from codemode import CodeModeProtocolError, SqliteResumeGuard, continue_interrupt
@@ -18,7 +19,7 @@ def spy():
     return Spy()
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", *full_only("sqlite")])
 def options(request, tmp_path):
     guard = {"guard": SqliteResumeGuard(tmp_path / "claims.sqlite")} if request.param == "sqlite" else {}
     return {**PAUSING, "continuation": guard}

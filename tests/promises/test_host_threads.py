@@ -12,6 +12,7 @@ from collections.abc import Callable
 import pytest
 from in_loop import in_loop
 from pydantic import BaseModel, field_validator
+from suite import full_only
 
 from codemode import CodeModeTimeoutError, Tool, WorkerPool, run_code_mode
 from codemode.host import steps
@@ -197,7 +198,7 @@ class Hanging:
         return "hung"
 
 
-@pytest.mark.parametrize("is_other_share", [True, False])
+@pytest.mark.parametrize("is_other_share", [True, *full_only(False)])
 def test_a_check_that_hangs_is_passed_over(is_other_share):
     asyncio.run(pass_over(is_other_share=is_other_share))
 

@@ -44,6 +44,7 @@ def test_an_output_that_was_dropped_is_freed(how):
     assert start(DROPPING[how], [giving("x" * 3 * MEGABYTE)], ROOMY) == "ok"
 
 
+@pytest.mark.full
 def test_dropped_outputs_of_many_objects_are_freed():
     rows = [{"id": number, "name": f"row {number}"} for number in range(8_000)]
     assert start(DROPPING["one after the other"], [giving(rows)], ROOMY) == "ok"

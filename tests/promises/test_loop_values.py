@@ -234,6 +234,7 @@ def test_loop_an_error_does_not_keep_the_value_that_it_is_about(schema):
     assert run(js, tools, max_values=500_000) == ["CodeModeToolError", 0]
 
 
+@pytest.mark.full
 def test_loop_an_error_does_not_keep_the_output_that_it_is_about():
     length = 123_459
     tools = [

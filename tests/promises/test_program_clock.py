@@ -16,6 +16,7 @@ from fetching import silent
 from http_server import HttpServer
 from invocation_settings import SETTINGS, limited
 from running import failure, run
+from suite import full_only
 from waiting import within
 
 from codemode import (
@@ -77,11 +78,9 @@ def test_waiting_for_a_tool_takes_none_of_the_programs_time(taking: Any, js: str
 @pytest.mark.parametrize(
     "js",
     [
-        "for (;;);",
         "await tools.slow(); for (;;);",
-        "tools.slow(); for (;;);",
-        "const one = tools.slow(); await null; for (;;);",
         "for (;;) await null;",
+        *full_only("for (;;);", "tools.slow(); for (;;);", "const one = tools.slow(); await null; for (;;);"),
     ],
 )
 def test_a_program_that_does_not_end_is_ended(taking: Any, js: str):

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from suite import full_only
 from tests.support.leftovers import nothing_left
 from tests.support.waiting import until, within
 
@@ -79,6 +80,7 @@ def test_a_flood_of_one_tenant_leaves_the_others_share_alone(make_pool: Any) -> 
     within(main())
 
 
+@pytest.mark.full
 def test_without_shares_the_flood_would_have_held_it_up(make_pool: Any) -> None:
     pool = make_pool()
 
@@ -181,7 +183,7 @@ def test_waiting_in_the_share_and_in_the_pool_is_bounded_together(make_pool: Any
     within(main())
 
 
-@pytest.mark.parametrize("ends", ["returns", "throws", "times out", "is cancelled"])
+@pytest.mark.parametrize("ends", ["times out", "is cancelled", *full_only("returns", "throws")])
 def test_every_slot_comes_back_to_share_and_pool(make_pool: Any, ends: str) -> None:
     pool = make_pool()
     program = {"returns": "return 1", "throws": "throw 1", "times out": "for (;;);", "is cancelled": "for (;;);"}[ends]

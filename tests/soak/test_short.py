@@ -59,7 +59,7 @@ def test_chaos_with_programs_that_rest(start_method: str, programs: int) -> None
     assert rests.pair.telemetry["wakesCold"] >= 1, rests.pair.telemetry
 
 
-@pytest.mark.parametrize(("programs_per_worker", "count"), [(None, rounds(60, 300)), *full_only((PROGRAMS, 300))])
+@pytest.mark.parametrize(("programs_per_worker", "count"), [(None, rounds(36, 300)), *full_only((PROGRAMS, 300))])
 def test_soak(programs_per_worker: int | None, count: int) -> None:
     figures = run_soak(count, warm_up=count // 2, every=count // 3, programs_per_worker=programs_per_worker)
     assert problems_of(figures) == []

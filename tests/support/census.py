@@ -51,14 +51,11 @@ def left_by_each(run: Callable[[], object], runs: int, *beside: str, bounded: Co
     ``bounded`` are classes of which some are kept on purpose, and no more than some number.
     """
     gc.freeze()  # all that is there before is passed over, which takes its time in a process that has run many tests
-    try:
+    run()
+    before = census(*beside)
+    for _ in range(runs):
         run()
-        before = census(*beside)
-        for _ in range(runs):
-            run()
-        return {name: more for name, more in left_by(runs, before, census(*beside)).items() if name not in bounded}
-    finally:
-        gc.unfreeze()
+    return {name: more for name, more in left_by(runs, before, census(*beside)).items() if name not in bounded}
 
 
 def _forget_timers() -> None:

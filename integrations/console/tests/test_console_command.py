@@ -14,6 +14,7 @@ import httpx
 import pytest
 from console_command import KEY, command
 from console_visitors import ANA, OWN
+from suite import full_only
 
 from codemode import SqliteInterruptStore, create_code_mode_tool, tool
 from codemode.cli import main
@@ -75,7 +76,7 @@ def test_the_printed_url_signs_in_and_an_approved_program_goes_on(tmp_path: Path
         assert (process.returncode, out, err) == (0, "", "")
 
 
-@pytest.mark.parametrize("key", [KEY, json.dumps([KEY, "another key, of 32 bytes or more", KEY])])
+@pytest.mark.parametrize("key", [json.dumps([KEY, "another key, of 32 bytes or more", KEY]), *full_only(KEY)])
 def test_without_tools_the_key_shows_what_a_program_has_done(tmp_path: Path, key: str) -> None:
     record_id = asyncio.run(pause(tmp_path / "approvals.db"))
     with command(tmp_path, "--database", "sqlite:///approvals.db", key=key) as (_, line):

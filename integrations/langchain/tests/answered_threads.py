@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Self, TypeAlias
 
 from codemode_langchain import CodeCallMiddleware, CodeModeMiddleware, create_code_mode_tool, durable_continuation
-from cut_off import KEYS, PROGRAM, Shop, StoredCase, be_killed, come_back_to_all
+from cut_off import KEYS, PROGRAM, Shop, StoredCase, be_killed, come_back_to_all, usual
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage
 from langchain_core.tools import tool
@@ -30,7 +30,9 @@ Row: TypeAlias = tuple[str, str, str, str]
 
 
 def rows(kind: str) -> list[Row]:
-    return [*itertools.product([kind], ["plain", "batched", "by id"], ["journal", "guard", "key"], ["refund", "look"])]
+    return usual(
+        itertools.product([kind], ["plain", "batched", "by id"], ["journal", "guard", "key"], ["refund", "look"])
+    )
 
 
 class Toolkit:

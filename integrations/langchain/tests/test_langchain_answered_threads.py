@@ -49,6 +49,7 @@ def check(row: Row, seen: dict[str, Any], *, is_precise: bool) -> None:
     assert seen["told"] in (ALL, json.dumps(ALL)), told
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["toolkit", *full_only("agent", "code call")])
 def test_cancelled_after_an_answer(tmp_path: Path, kind: str) -> None:
     given = asyncio.run(cancel_all(answered_threads.cases(tmp_path, kind, 0)))

@@ -17,6 +17,7 @@ from langgraph.graph import MessagesState, StateGraph
 from langgraph.types import Command, interrupt
 from pydantic import BaseModel
 from scripted_agent import APPROVE, CONFIG, START, Session, agent, content, model, results
+from suite import full_only
 from test_langchain_promises_depth import PLACES, Depths
 
 from codemode import MemoryInterruptStore, MemoryResumeGuard
@@ -25,7 +26,7 @@ from codemode.continuations.guard import LAPSED
 TWICE = "return [await tools.pay({ cents: 1 }), await tools.pay({ cents: 2 })]"
 
 
-@pytest.fixture(params=[False, True], ids=["sync", "async"])
+@pytest.fixture(params=[True, *full_only(False)], ids=["async", "sync"])
 def depths(request: pytest.FixtureRequest) -> Depths:
     return Depths(request.param)
 

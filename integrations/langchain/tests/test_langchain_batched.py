@@ -12,7 +12,7 @@ from langchain_core.tools import tool
 from langgraph.types import Command, Interrupt, interrupt
 from pydantic import TypeAdapter, ValidationError
 from scripted_agent import APPROVE, Session, agent, asking, content, executes
-from suite import each_row
+from suite import each_row, full_only
 
 from codemode import StoredRequest
 
@@ -22,7 +22,7 @@ return (await Promise.allSettled(given)).map((one) => one.value ?? one.reason.me
 """
 
 
-@pytest.fixture(params=[False, True], ids=["sync", "async"])
+@pytest.fixture(params=[True, *full_only(False)], ids=["async", "sync"])
 def is_async(request: pytest.FixtureRequest) -> bool:
     return request.param
 

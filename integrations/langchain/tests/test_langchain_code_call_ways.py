@@ -15,9 +15,10 @@ from langchain_core.tools import InjectedToolCallId, tool
 from langgraph.prebuilt import InjectedState, ToolRuntime
 from langgraph.types import Command
 from scripted_agent import APPROVE, START, agent, asking, asks, executes, results
+from suite import full_only
 
 
-@pytest.fixture(params=[False, True], ids=["sync", "async"])
+@pytest.fixture(params=[False, *full_only(True)], ids=["sync", "async"])
 def is_async(request: pytest.FixtureRequest) -> bool:
     return request.param
 

@@ -18,6 +18,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import UnknownInterruptError
 from langgraph.types import Command
 from scripted_agent import START, agent, asking, asks, content, model
+from suite import full_only
 
 from codemode.testing.contract import (
     CODE_CALL,
@@ -203,7 +204,13 @@ def test_contract(face: Face, check: Check):
     checked(check, Plugin(face))
 
 
-@pytest.mark.parametrize(("face", "check"), [one for one in ALL if one[1] in BATCHED], ids=contract_id)
+_BATCHED = [one for one in ALL if one[1] in BATCHED]
+_FIRST = [one for one in _BATCHED if one[0] is CODE_MODE]
+
+
+@pytest.mark.parametrize(
+    ("face", "check"), [*_FIRST, *full_only(*(one for one in _BATCHED if one not in _FIRST))], ids=contract_id
+)
 def test_batched_contract(face: Face, check: Check):
     checked(check, Batched(face))
 

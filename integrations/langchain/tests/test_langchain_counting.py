@@ -18,7 +18,7 @@ from langgraph.types import interrupt
 from scripted_agent import APPROVE, Session, SqliteSession, content, model
 from suite import rounds
 
-PROGRAMS = rounds(8, 200)
+PROGRAMS = rounds(4, 200)
 SHARES = rounds(1, 8)
 
 

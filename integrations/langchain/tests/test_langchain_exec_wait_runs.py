@@ -21,6 +21,7 @@ from langgraph.graph import MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, ToolRuntime
 from langgraph.types import Command
 from scripted_agent import START, Session, asks, results
+from suite import full_only
 from test_langchain_exec_wait_agents import Counting
 
 SECONDS = 60.0
@@ -62,12 +63,12 @@ class Held:
         self.has_begun.set()
 
 
-@pytest.fixture(params=[False, True], ids=["sync", "async"])
+@pytest.fixture(params=[True, *full_only(False)], ids=["async", "sync"])
 def is_async(request: pytest.FixtureRequest) -> bool:
     return request.param
 
 
-@pytest.fixture(params=[4, 0], ids=["warm", "cold"])
+@pytest.fixture(params=[4, *full_only(0)], ids=["warm", "cold"])
 def warm(request: pytest.FixtureRequest) -> int:
     return request.param
 

@@ -18,10 +18,10 @@ from langgraph.store.base import BaseStore
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
 from scripted_agent import CONFIG, START, ScriptedModel, Session, agent, calls, content, model, results
-from suite import each_row
+from suite import each_row, full_only
 
 
-@pytest.fixture(params=[False, True], ids=["sync", "async"])
+@pytest.fixture(params=[True, *full_only(False)], ids=["async", "sync"])
 def is_async(request: pytest.FixtureRequest) -> bool:
     return request.param
 

@@ -33,7 +33,7 @@ from pydantic import (
 )
 from pydantic_core import to_jsonable_python
 from scripted_agent import APPROVE, Session, agent, calls, results
-from suite import rounds
+from suite import full_only, rounds
 
 EXAMPLES = settings(max_examples=rounds(12, 60), deadline=None)
 
@@ -242,7 +242,7 @@ class Trial:
         return one
 
 
-@pytest.mark.parametrize("place", ["agent", "graph"])
+@pytest.mark.parametrize("place", ["agent", *full_only("graph")])
 @given(data=st.data())
 @EXAMPLES
 def test_what_is_shown_is_what_runs(place: str, data: st.DataObject):
@@ -259,7 +259,7 @@ def test_what_is_shown_is_what_runs(place: str, data: st.DataObject):
     assert (state is None) == (place == "graph")
 
 
-@pytest.mark.parametrize("place", ["agent", "graph"])
+@pytest.mark.parametrize("place", ["graph", *full_only("agent")])
 @given(data=st.data())
 @EXAMPLES
 def test_what_is_edited_is_what_runs(place: str, data: st.DataObject):

@@ -20,14 +20,14 @@ from codemode_langchain import (
 from langchain.agents import create_agent
 from langchain_core.tools import ToolException, tool
 from scripted_agent import START, Session, agent, content, model, results
-from suite import rounds
+from suite import full_only, rounds
 
 from codemode import ExecutionPolicy, PoolOptions, WorkerPool
 
 CROWD = rounds(20, 100)  # many more than there are workers
 
 
-@pytest.fixture(params=[False, True], ids=["sync", "async"])
+@pytest.fixture(params=[True, *full_only(False)], ids=["async", "sync"])
 def is_async(request: pytest.FixtureRequest) -> bool:
     return request.param
 

@@ -13,12 +13,12 @@ from typing import Any, TypeAlias
 
 from agents import Runner, RunState, function_tool
 from codemode_openai_agents import approve, code_mode
-from cut_off import PROGRAM, StoredCase, be_killed, come_back_to_all
+from cut_off import PROGRAM, StoredCase, be_killed, come_back_to_all, usual
 from scripted_model import QUIET, Script, agent, outputs, program
 
 Row: TypeAlias = tuple[str, str, str]
 FORMS = ["of the state", "of the plugin", "edited"]
-ROWS: list[Row] = [*itertools.product(FORMS, ["journal", "guard", "key"], ["refund", "look"])]
+ROWS: list[Row] = usual(itertools.product(FORMS, ["journal", "guard", "key"], ["refund", "look"]))
 
 
 class Run(StoredCase):

@@ -15,9 +15,11 @@ from agents import Agent, FunctionTool, ModelBehaviorError, Runner, RunState, To
 from codemode_openai_agents import approve, code_mode, stream_events, with_code_mode
 from pydantic import BaseModel
 from scripted_model import QUIET, Script, outputs
+from suite import full_only
 
 from codemode.testing.contract import (
     CODE_MODE,
+    PAUSES,
     SELECTION,
     STATE,
     Check,
@@ -176,6 +178,15 @@ def rows() -> Iterator[tuple[type[WholeAgent], Check]]:
                 yield OneTool, check
 
 
-@pytest.mark.parametrize(("plugin", "check"), [*rows()], ids=contract_id)
+def usual(plugin: type[WholeAgent], check: Check) -> bool:
+    """Say whether the default suite has it: each check on whole agents, and pauses on the tool alone."""
+    return plugin is WholeAgent or check in PAUSES
+
+
+@pytest.mark.parametrize(
+    ("plugin", "check"),
+    [*(row for row in rows() if usual(*row)), *full_only(*(row for row in rows() if not usual(*row)))],
+    ids=contract_id,
+)
 def test_contract(plugin: type[WholeAgent], check: Check) -> None:
     asyncio.run(asyncio.wait_for(check(plugin()), WAIT_SECONDS))

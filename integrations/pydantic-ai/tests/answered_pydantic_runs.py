@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from codemode_pydantic_ai import CodeMode, answer, create_code_mode_tool
-from cut_off import PROGRAM, StoredCase, be_killed, come_back_to_all
+from cut_off import PROGRAM, StoredCase, be_killed, come_back_to_all, usual
 from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, Tool, ToolApproved
 from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import FunctionModel
@@ -25,7 +25,7 @@ FORMS: dict[str, Any] = {
     "edited": ToolApproved(override_args={"order": "a", "cents": 3}),
     "answer": True,
 }
-ROWS: list[Row] = [*itertools.product(FORMS, ["journal", "guard", "key"], ["refund", "look"])]
+ROWS: list[Row] = usual(itertools.product(FORMS, ["journal", "guard", "key"], ["refund", "look"]))
 
 
 class Run(StoredCase):

@@ -22,11 +22,13 @@ from pydantic_ai import Agent, BinaryContent, DeferredToolRequests, DeferredTool
 from pydantic_ai.messages import ModelMessagesTypeAdapter, ToolCallPart
 from pydantic_ai.toolsets import FunctionToolset
 from scripted import Script
+from suite import full_only
 
 from codemode.testing.contract import (
     CODE_CALL,
     CODE_MODE,
     EXEC_WAIT,
+    PAUSES,
     SELECTION,
     STATE,
     Check,
@@ -250,6 +252,15 @@ def rows() -> Iterator[tuple[type[Capability], Check]]:
             yield from ((plugin, check) for plugin in ALONE if face is plugin.face)
 
 
-@pytest.mark.parametrize(("plugin", "check"), [*rows()], ids=contract_id)
+def usual(plugin: type[Capability], check: Check) -> bool:
+    """Say whether the default suite has it: each check on a capability, and pauses on what stands for one."""
+    return plugin not in (OneTool, CallToolset) or check in PAUSES
+
+
+@pytest.mark.parametrize(
+    ("plugin", "check"),
+    [*(row for row in rows() if usual(*row)), *full_only(*(row for row in rows() if not usual(*row)))],
+    ids=contract_id,
+)
 def test_contract(check: Check, plugin: type[Capability]) -> None:
     asyncio.run(asyncio.wait_for(check(plugin()), WAIT_SECONDS))

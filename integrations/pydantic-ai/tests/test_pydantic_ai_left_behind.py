@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, Tool
 from pydantic_ai.messages import ModelMessagesTypeAdapter
 from scripted import Script, execute, program, script
+from suite import full_only
 from waiting import within
 
 RUNS = 4
@@ -103,9 +104,14 @@ async def one_run(desk: Desk, end: str) -> None:
 @pytest.mark.parametrize(
     ("made", "said", "end"),
     [
-        *((CodeMode, program, end) for end in [*PROGRAMS, "streamed", "paused", "resumed"]),
-        *((CodeCall, in_code_call, end) for end in ("completed", "resumed")),
-        *((ExecWait, in_exec, end) for end in ("completed", "resumed")),
+        *((CodeMode, program, end) for end in ("streamed", "paused", "resumed")),
+        (CodeCall, in_code_call, "resumed"),
+        (ExecWait, in_exec, "resumed"),
+        *full_only(
+            *((CodeMode, program, end) for end in PROGRAMS),
+            (CodeCall, in_code_call, "completed"),
+            (ExecWait, in_exec, "completed"),
+        ),
     ],
 )
 def test_no_agent_leaves_anything_behind(

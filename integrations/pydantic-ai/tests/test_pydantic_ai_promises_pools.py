@@ -13,7 +13,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.toolsets import FunctionToolset
 from scripted import Script, program
-from suite import each_row, rounds
+from suite import each_row, full_only, rounds
 
 from codemode import PoolOptions, WorkerPool, set_max_workers
 
@@ -81,7 +81,7 @@ def test_a_sub_agent_with_programs_of_its_own_may_take_its_time(slow: Any) -> No
     assert (script.returned(), inner.returned()) == ("told", 5)
 
 
-@WAYS
+@pytest.mark.parametrize("how", ["capability", *full_only("toolset", "tool")])
 def test_a_program_that_does_not_end_is_ended(how: str) -> None:
     script = Script(program("while (true) {}"), "done")
     within(Agent(script.model, **made(how, [never], {"execution_policy": {"timeout_ms": 400}})).run("go"))
@@ -164,13 +164,13 @@ async def crowd(agent: Agent[Any, str], count: int) -> list[str]:
     return [result.output for result in await asyncio.gather(*runs)]
 
 
-@WAYS
+@pytest.mark.parametrize("how", ["toolset", *full_only("capability", "tool")])
 @pytest.mark.usefixtures("few_workers")
 def test_many_agents_with_sub_agents_all_end(how: str) -> None:
     assert within(crowd(family(how, None), CROWD)) == [str(n * 2) for n in range(CROWD)]
 
 
-@WAYS
+@pytest.mark.parametrize("how", ["tool", *full_only("capability", "toolset")])
 def test_many_agents_with_sub_agents_all_end_in_a_pool_of_their_own(how: str) -> None:
     with WorkerPool(PoolOptions(max_workers=3, on_saturation="wait")) as pool:
         assert within(crowd(family(how, pool), CROWD)) == [str(n * 2) for n in range(CROWD)]

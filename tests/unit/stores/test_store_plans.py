@@ -327,6 +327,7 @@ async def asked_with_many(store, clock, monkeypatch):
     return questions(asked.statements)
 
 
+@pytest.mark.full
 def test_with_very_many_records_sqlite_looks_at_few(tmp_path, clock, monkeypatch):
     path = tmp_path / "pauses.sqlite"
     store = SqliteInterruptStore(path, clock=clock)

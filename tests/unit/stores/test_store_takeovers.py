@@ -105,6 +105,7 @@ def resumed_with(*endings):
     return within(scenario())
 
 
+@pytest.mark.full
 def test_a_database_that_is_away_before_anything_ran_ends_nothing():
     assert resumed_with(StoreUnavailable("away"), StoreUnavailable("away")) == ("done", [{"a": OK}] * 3)
 

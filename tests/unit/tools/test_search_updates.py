@@ -166,6 +166,7 @@ def test_updates_during_searches_from_several_threads_tear_no_answer():
     assert current[0].search("walrus", 50) == ToolIndex(pairs(tools)).search("walrus", 50)
 
 
+@pytest.mark.full
 def test_the_garbage_collector_has_nothing_to_go_through_for_each_tool():
     tools = [
         PlainTool(f"tool{n}", "Reads a file. Then a walrus.", input_examples=({"url": "of a file"},))

@@ -11,7 +11,7 @@ import pytest
 from approval_world import IMPORT, RESULT, Shop, accept, answer_of, codes, hosts, kept, mute
 from leftovers import kill_workers
 from mcp import Client
-from suite import each_row
+from suite import each_row, full_only
 from waiting import within
 
 from codemode import ALL_TENANTS, PoolOptions, WorkerPool
@@ -161,7 +161,7 @@ def test_a_client_that_leaves_while_what_it_has_approved_is_under_way_leaves_the
     within(scenario())
 
 
-@pytest.mark.parametrize("mode", ["auto", "legacy"])
+@pytest.mark.parametrize("mode", ["auto", *full_only("legacy")])
 def test_what_was_answered_while_no_worker_was_free_goes_on_once_there_is_one(mode: str) -> None:
     asks = f'{IMPORT}{RESULT}await refund({{ order: "a" }});'
     held = f"{IMPORT}{RESULT}await lose({{}});"

@@ -288,7 +288,10 @@ def test_a_port_in_use_is_named_and_nothing_is_on_stdout(run: Run, config: Path)
     assert "codemode.auth" in err
 
 
-@pytest.mark.parametrize("arguments", [[], ["--http", "127.0.0.1:0"]], ids=["stdio", "http"])
+@pytest.mark.parametrize(
+    "arguments",
+    [pytest.param([], id="stdio", marks=pytest.mark.full), pytest.param(["--http", "127.0.0.1:0"], id="http")],
+)
 @pytest.mark.parametrize("number", [signal.SIGTERM, *full_only(signal.SIGINT)])
 def test_a_signal_ends_it_quietly(home: dict[str, str], config: Path, arguments: list[str], number: signal.Signals):
     process = subprocess.Popen(

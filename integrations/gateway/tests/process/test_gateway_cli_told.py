@@ -100,6 +100,7 @@ def without_console(tmp_path: Path) -> dict[str, str]:
     return {"PYTHONPATH": str(folder)}
 
 
+@pytest.mark.full
 @in_loop
 async def test_over_http_no_path_of_the_host_is_told(
     config: Path, terminal: dict[str, str], without_console: dict[str, str]

@@ -101,6 +101,7 @@ def require(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("era", USUAL_ERAS)
 def test_the_python_sdk_over_http(gateway: Any, era: Any):
     asked: list[str] = []

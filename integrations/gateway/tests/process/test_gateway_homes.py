@@ -13,6 +13,7 @@ from approval_world import client_of as asked_client_of
 from codemode_gateway import Gateway, load_config
 from gateway_clients import client_of
 from mcp import Client
+from suite import full_only
 from waiting import within
 
 from codemode import ALL_TENANTS
@@ -60,7 +61,7 @@ async def until(store: Any, record_id: str, what: Any) -> Any:
     return record
 
 
-@pytest.mark.parametrize("said", [{}, {"env": {"DATABASE": "production"}}, {"cwd": "/"}])
+@pytest.mark.parametrize("said", [{}, *full_only({"env": {"DATABASE": "production"}}, {"cwd": "/"})])
 def test_what_was_approved_of_one_server_runs_at_no_other_of_its_name(tmp_path, said):
     async def scenario() -> None:
         mine = tmp_path / "mine"

@@ -17,12 +17,13 @@ from gateway_doors import serving
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_servers.configured import quick
+from suite import rounds
 from waiting import WAIT_SECONDS, until, within
 
 from codemode import WorkerPool
 
-CALLS = 6
-FEW_CALLS = 3
+CALLS = rounds(3, 6)
+FEW_CALLS = rounds(2, 3)
 PLAIN = "globalThis.__codemode_result__ = 6 * 7;"
 ASKS = (
     'import { note } from "@codemode/servers/quick";\n'

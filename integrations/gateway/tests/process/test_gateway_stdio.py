@@ -213,6 +213,7 @@ def test_the_gateway_ends_with_its_client_and_when_it_is_told_to(tmp_path: Path,
     asyncio.run(main())
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("number", [signal.SIGTERM, *full_only(signal.SIGHUP)])
 def test_a_signal_while_servers_end_loses_nothing_that_was_learned(tmp_path: Path, number: signal.Signals):
     server, config = quick("stubborn", f"marks={tmp_path}"), tmp_path / "mcp.json"

@@ -78,6 +78,7 @@ def test_what_is_approved_while_no_host_lives_goes_on_at_the_next_one_once(tmp_p
         assert calls(tmp_path) == 1
 
 
+@pytest.mark.full
 def test_what_one_host_has_answered_its_client_goes_on_at_another_with_what_came_of_it(tmp_path: Path, database: str):
     config = configured(tmp_path, database)
 

@@ -12,6 +12,7 @@ from codemode_gateway import ServerConfig, connect
 from codemode_gateway.upstreams.upstream import Upstream
 from mcp_servers.configured import odd, of
 from mcp_servers.odd_server import odd_http
+from suite import full_only
 from waiting import until, within
 
 from codemode import create_run_tool
@@ -60,7 +61,7 @@ ANSWERS: list[tuple[int, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("events", [False, True])
+@pytest.mark.parametrize("events", [True, *full_only(False)])
 def test_a_lost_session_is_opened_once_more_and_the_call_made_once(events: bool):
     for status, body in ANSWERS:
         sessions = Sessions(lambda request, status=status, body=body: request.reply(status, body))

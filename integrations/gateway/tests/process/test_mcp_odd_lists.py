@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from codemode_gateway import connect
 from mcp_servers.configured import of, scripted, scripted_over_http
+from suite import full_only
 from waiting import within
 
 from codemode import create_run_tool
@@ -100,7 +101,7 @@ def run_over(servers: Any) -> tuple[dict[str, Any], str]:
     return within(main())
 
 
-@pytest.mark.parametrize("transport", ["stdio", "http"])
+@pytest.mark.parametrize("transport", ["stdio", *full_only("http")])
 def test_programs_have_the_other_tools_and_are_told_what_is_left_out(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, transport: str
 ):

@@ -11,11 +11,12 @@ from census import census, left_by
 from codemode_gateway import connect
 from codemode_gateway.upstreams.upstream import Upstream
 from mcp_servers.configured import of, quick
+from suite import rounds
 from waiting import WAIT_SECONDS, within
 
 from codemode.errors import CodeModeToolError
 
-STARTS = 4
+STARTS = rounds(2, 4)
 _DESCRIPTORS = Path("/dev/fd")
 _BESIDE = ("mcp.client.", "mcp.shared.", "_asyncio.Task")
 
