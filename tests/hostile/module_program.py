@@ -11,7 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.support.suite import rounds
+
 FOLDER = Path(__file__).parent / "modules"
+LARGE = ("builtins", "size")
 HEADER = "//! "
 
 
@@ -56,6 +59,11 @@ def groups() -> list[str]:
 def load_group(group: str) -> list[HostileModule]:
     """All programs of a group."""
     return [_load(path) for path in sorted((FOLDER / group).iterdir())]
+
+
+def usual(group: str) -> list[HostileModule]:
+    """Return all programs of a group, or a third where they are large and the suite is the default one."""
+    return load_group(group)[:: rounds(3, 1) if group in LARGE else 1]
 
 
 def _load(path: Path) -> HostileModule:

@@ -101,7 +101,7 @@ def problems_of(
 
 @pytest.mark.parametrize("group", module_program.groups())
 def test_module_group(group: str, pool: WorkerPool, capfd: pytest.CaptureFixture[str]) -> None:
-    assert problems_of(module_program.load_group(group), judged, pool) == []
+    assert problems_of(module_program.usual(group), judged, pool) == []
     assert capfd.readouterr() == ("", "")
 
 

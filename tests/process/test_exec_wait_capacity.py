@@ -56,6 +56,7 @@ def test_programs_that_wait_delay_no_other_one_by_a_slot(within, make_pool, warm
     assert pool.active == 0
 
 
+@pytest.mark.full
 def test_many_waits_at_a_time_on_a_full_pair_lose_nothing(within, make_pool, warm):
     places = {"maxWaitingRuns": 64, "maxWaitingRunsPerConversation": 64}
     pair = create_exec_wait_tools([], {**warm, **places}, pool=make_pool(max_workers=2))

@@ -112,7 +112,7 @@ CASES: list[tuple[Any, st.SearchStrategy[Any]]] = [
 
 
 @pytest.mark.parametrize(("kind", "instances"), CASES, ids=lambda one: str(one)[:40])
-@settings(deadline=None, max_examples=rounds(10, 40))
+@settings(deadline=None, max_examples=rounds(4, 40))
 @given(data=st.data(), size=st.integers(1, 12), round_trip=st.booleans())
 def test_loop_an_instance_is_written_in_pieces_as_it_is_at_once(kind, instances, data, size, round_trip):
     instance = data.draw(instances)

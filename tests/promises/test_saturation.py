@@ -74,7 +74,7 @@ def holding(pool: WorkerPool, options: Any = None) -> Any:
 
 @each_row("said", [None, "fail", "wait"])
 @each_row("pools", ["fail", "wait"])
-@each_row("shared", [False, True])
+@each_row("shared", [True, *full_only(False)])
 def test_the_wish_to_wait_goes_with_each_invocation(said: str | None, pools: Any, shared: bool):
     async def scenario() -> None:
         with WorkerPool(PoolOptions(max_workers=1, on_saturation=pools)) as whole:

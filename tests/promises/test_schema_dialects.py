@@ -87,7 +87,7 @@ def test_a_tuple_is_declared_and_checked_before_anything_runs():
     ],
     ids=str,
 )
-def test_20_of_a_schema_that_fits_no_draft_the_rest_counts(schema, right, wrong):
+def test_of_a_schema_that_fits_no_draft_the_rest_counts(schema, right, wrong):
     assert takes(schema, right)
     assert not takes(schema, wrong)
 

@@ -333,7 +333,7 @@ def test_an_answer_that_does_not_fit_brings_no_earlier_one_back(depths: Depths) 
 
 
 @pytest.mark.parametrize("as_tool", [False, True], ids=["node", "nested call"])
-@pytest.mark.parametrize("form", ["plain", "by id"])
+@pytest.mark.parametrize("form", ["by id", *full_only("plain")])
 def test_a_graph_without_checkpoints_takes_an_answer_to_what_was_shown_alone(
     depths: Depths, form: str, as_tool: bool
 ) -> None:

@@ -5,7 +5,7 @@ import sysconfig
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from suite import each_row
+from suite import each_row, rounds
 
 from codemode.guest.analysis import analyse, facts
 
@@ -249,7 +249,7 @@ def test_facts_are_bounded():
     assert json.dumps(deep).count("keys") <= facts.MAX_LITERAL_DEPTH + 1
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=rounds(15, 60), deadline=None)
 @given(
     st.dictionaries(
         st.text(st.sampled_from("abc_"), min_size=1),

@@ -17,6 +17,7 @@ import pytest
 from gateway_clients import client_over_stdio
 from gateway_doors import ANA, bearer
 from gateway_hosts import BOUND, client_at, hosts, program, said_by, written
+from suite import full_only
 from warm_commands import GATEWAYS
 
 from codemode import ALL_TENANTS, SqliteInterruptStore
@@ -159,7 +160,7 @@ def gone_with_an_approved_call_under_way(command: Sequence[str], environment: Ma
         gateway.wait(BOUND)
 
 
-@pytest.mark.parametrize("journal", [False, True])
+@pytest.mark.parametrize("journal", [True, *full_only(False)])
 def test_what_it_had_approved_and_is_under_way_over_stdio_is_asked_about_and_not_made_again(
     tmp_path: Path, journal: bool
 ):
