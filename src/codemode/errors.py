@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NotRequired, Protocol, TypedDict
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NotRequired, Protocol, TypedDict, cast
 
 if TYPE_CHECKING:
     from .trace.trace import Trace
@@ -270,6 +270,14 @@ def http_fields(error: CodeModeError) -> dict[str, Any]:
     if not isinstance(error, CodeModeHttpError):
         return {}
     return {name: error.details[name] for name in HTTP_FIELDS if name in error.details}
+
+
+def api_fields(value: Any) -> dict[str, Any]:
+    """Return the fields of an API's error that a failed result has as its structured content; none of any other."""
+    if not isinstance(value, dict):
+        return {}
+    fields = cast("dict[str, Any]", value)
+    return fields if type(fields.get("status")) is int and fields.keys() <= {*HTTP_FIELDS} else {}
 
 
 class CodeModeAuthenticationError(CodeModeToolError):

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote
 
-from ..data.content import Content, current
+from ..data.content import Content
 from ..data.json_values import decode_json, encode_json
 from ..data.narrowing import is_array, is_mapping, list_or_empty, mapping_or_empty
 from ..errors import CALL_TIMEOUT, CodeModeError, CodeModeFetchError, CodeModeHttpError, CodeModeToolError
@@ -253,18 +253,14 @@ def _is_text(body: bytes, media_type: str) -> bool:
     return not media_type and b"\0" not in body
 
 
-def _content(response: httpx.Response, media_type: str, body: bytes) -> Any:
+def _content(response: httpx.Response, media_type: str, body: bytes) -> Content:
     name = _FILE_NAME.search(response.headers.get("content-disposition", ""))
     shown = one_line(unquote(name[1]).replace("\\", "/").rsplit("/", 1)[-1], 200) if name else None
     try:
         content = Content(body, media_type.partition(";")[0].strip() or "application/octet-stream", name=shown)
     except ValueError:
         content = Content(body, "application/octet-stream", name=shown)
-    if current.get() is not None:
-        return content
-    import base64
-
-    return {**content.described, "base64": base64.b64encode(body).decode("ascii")}
+    return content
 
 
 def _typed(operation: Operation, schema: Any, text: str) -> Any:

@@ -13,7 +13,7 @@ from ..data.narrowing import is_mapping, list_or_empty, mapping_or_empty, string
 from ..dataclass import dataclass
 from ..host import steps
 from ..trace.visible_text import clipped, one_line
-from .schema_copies import SchemaCopies, described
+from .schema_copies import MAX_INPUT_VALUES, MAX_OUTPUT_VALUES, SchemaCopies, described
 from .spec import Spec
 
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch")
@@ -141,23 +141,24 @@ class Operation:
                 named[key] = {"description": described(schema.get("description")), **_kind(schema)}
         return {"type": "object", "properties": named}
 
-    def input_schema(self) -> dict[str, Any]:
-        """Return the JSON Schema of the one input object."""
-        copies, form = SchemaCopies(self.spec, "input"), self.form
+    def input_schema(self, max_values: int = MAX_INPUT_VALUES, *, has_content: bool = True) -> dict[str, Any]:
+        """Return the JSON Schema of the one input object. Without ``has_content`` files are texts."""
+        copies, form = SchemaCopies(self.spec, "input", max_values), self.form
+        file = _FILE if has_content else {"type": "string"}
         properties: dict[str, Any] = {}
         for one in form.parameters:
             properties[one.key] = _with_description(copies.copy(one.schema), one.description)
         required = [one.key for one in form.parameters if one.required]
         extra: Any = False
         if form.body is not None:
-            required += _add_body(form.body, copies, properties, self.spec)
+            required += _add_body(form.body, copies, properties, self.spec, file)
             extra = copies.copy(form.body.extra) if form.body.fields is not None else False
         schema = {"type": "object", "properties": properties, "required": required, "additionalProperties": extra}
         return {**schema, **copies.definitions()}
 
-    def output_schema(self) -> dict[str, Any] | None:
+    def output_schema(self, max_values: int = MAX_OUTPUT_VALUES) -> dict[str, Any] | None:
         """Return the JSON Schema of the results of all success responses; None where the document says nothing."""
-        copies = SchemaCopies(self.spec, "output")
+        copies = SchemaCopies(self.spec, "output", max_values)
         branches: list[Any] = []
         for response in self.success_responses():
             for branch in _results(response, copies, has_links=_has_links(response, self.spec)):
@@ -408,22 +409,22 @@ def is_file(schema: Any, spec: Spec) -> bool:
 
 
 _FILE: dict[str, Any] = {"anyOf": [CONTENT_SCHEMA, {"type": "string"}]}
-_WHOLE_BODIES: dict[str, dict[str, Any]] = {"binary": _FILE, "text": {"type": "string"}}
 
 
-def _add_body(body: Body, copies: SchemaCopies, properties: dict[str, Any], spec: Spec) -> list[str]:
+def _add_body(
+    body: Body, copies: SchemaCopies, properties: dict[str, Any], spec: Spec, file: dict[str, Any]
+) -> list[str]:
     """Add the properties of a body to those of the input. Returns the required ones."""
     if body.fields is None:
-        schema = (
-            _FILE if body.kind == "binary" else {"type": "string"} if body.kind == "text" else copies.copy(body.schema)
-        )
+        whole = {"binary": file, "text": {"type": "string"}}
+        schema = whole.get(body.kind) or copies.copy(body.schema)
         properties[body.key] = _with_description(schema, body.description)
         return [body.key] if body.required else []
     for name, key in body.fields.items():
         schema = body.properties[name]
         if body.kind == "multipart" and is_file(schema, spec):
             is_list = spec.follow(schema).get("type") == "array"
-            properties[key] = {"type": "array", "items": _FILE} if is_list else _FILE
+            properties[key] = {"type": "array", "items": file} if is_list else file
         else:
             properties[key] = copies.copy(schema)
     return [key for name, key in body.fields.items() if name in body.required_names] if body.required else []

@@ -43,10 +43,10 @@ class SchemaCopies:
     overwrite fields that the program never named.
     """
 
-    def __init__(self, spec: Spec, side: Side) -> None:
+    def __init__(self, spec: Spec, side: Side, max_values: int) -> None:
         self._references = spec.references
         self._side = side
-        self._left = MAX_INPUT_VALUES if side == "input" else MAX_OUTPUT_VALUES
+        self._left = max_values
         self._names: dict[tuple[str, ...], str] = {}
         self._taken: set[str] = set()
         self._waiting: deque[tuple[str, ...]] = deque()

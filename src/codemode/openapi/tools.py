@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from ..data.content import Content, current
 from ..data.json_values import well_formed
 from ..options.checked_fields import WrongTypeError
 from ..schemas.compiled import CompiledSchema
@@ -156,7 +157,12 @@ def _patterns(given: Iterable[str], option: str) -> tuple[str, ...]:
 
 def _tool(operation: Operation, caller: Caller, needs_approval: NeedsApproval) -> Tool:
     async def execute(value: Any, _context: ToolCallContext) -> Any:
-        return await caller.call(operation, value or {})
+        result = await caller.call(operation, value or {})
+        if not isinstance(result, Content) or current.get() is not None:
+            return result
+        import base64  # this surface has no content
+
+        return {**result.described, "base64": base64.b64encode(result.data).decode("ascii")}
 
     if needs_approval == "unsafe":
         approval: Any = not operation.is_read_only

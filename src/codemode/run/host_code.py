@@ -17,8 +17,10 @@ from ..errors import (
     HOST_FETCH_ERROR,
     HOST_TOOL_ERROR,
     CodeModeError,
+    CodeModeHttpError,
     CodeModeSerializationError,
     CodeModeToolError,
+    api_fields,
 )
 from ..host.cancellation import FAILURES, is_ended_from_outside
 from ..host.threads import let_go, run_check
@@ -147,7 +149,9 @@ async def unwrapped_output(entry: LedgerEntry, result: ToolResult) -> Any:
     details: dict[str, Any] = {"tool_name": entry.name, "tool_call_id": entry.tool_call_id, "content": blocks}
     if result.has_structured_content:
         details["structured_content"] = result.structured_content
-    raise HostRaised(CodeModeToolError(text, details=details))
+    fields = api_fields(result.structured_content)
+    error_class = CodeModeHttpError if fields else CodeModeToolError
+    raise HostRaised(error_class(text, details={**details, **fields}))
 
 
 def _failure(result: ToolResult, tool_name: str) -> tuple[str, list[dict[str, Any]]]:

@@ -125,12 +125,18 @@ def _add_changing(parts: Any) -> None:
         parts,
         "add",
         "add a server to the configuration",
-        usage="codemode mcp add [options] NAME URL\n       codemode mcp add [options] NAME -- COMMAND [ARGUMENT ...]",
+        usage="codemode mcp add [options] NAME URL\n       codemode mcp add [options] NAME -- COMMAND [ARGUMENT ...]\n"
+        "       codemode mcp add [options] NAME --openapi URL --base-url URL",
     )
     added.add_argument("name", help="what the server is called")
     added.add_argument("url", nargs="?", help="where it is; or, behind --, the command that starts it")
     added.add_argument(
         "--transport", choices=("stdio", "http", "sse"), help="how it is spoken with (default: as given)"
+    )
+    added.add_argument("--openapi", metavar="URL", help="the OpenAPI document of an API, a URL or a file")
+    added.add_argument("--base-url", metavar="URL", help="where that API is called (`check` names its servers)")
+    added.add_argument(
+        "--include", action="append", default=[], metavar="PATTERN", help="operations of that API, such as 'issues/*'"
     )
     added.add_argument("--env", action="append", default=[], metavar="KEY=VALUE", help="a variable of its environment")
     added.add_argument("--header", action="append", default=[], metavar="NAME:VALUE", help="a header of its requests")

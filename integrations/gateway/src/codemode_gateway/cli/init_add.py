@@ -51,6 +51,10 @@ def _add(options: argparse.Namespace) -> int:
 def server_entry(options: argparse.Namespace) -> dict[str, Any]:
     """Return what stands in a configuration for a server. Raises `UsageError` for what does not go together."""
     command: list[str] | None = options.command_line
+    if options.openapi is not None:
+        return _api(options)
+    if options.base_url or options.include:
+        raise UsageError("--base-url and --include go with --openapi")
     if (command is None) == (options.url is None):
         raise UsageError(NO_COMMAND)
     if command is None:
@@ -64,6 +68,19 @@ def server_entry(options: argparse.Namespace) -> dict[str, Any]:
         entry["args"] = command[1:]
     if options.env:
         entry["env"] = _pairs(options.env, "=", "--env takes KEY=VALUE")
+    return _with_policy(entry, options)
+
+
+def _api(options: argparse.Namespace) -> dict[str, Any]:
+    if options.command_line is not None or options.url is not None or options.transport or options.env:
+        raise UsageError("--openapi goes with --base-url, --include and --header alone")
+    entry: dict[str, Any] = {"openapi": options.openapi}
+    if options.base_url:
+        entry["baseUrl"] = options.base_url
+    if options.header:
+        entry["headers"] = _pairs(options.header, ":", "--header takes NAME:VALUE")
+    if options.include:
+        entry["include"] = options.include
     return _with_policy(entry, options)
 
 

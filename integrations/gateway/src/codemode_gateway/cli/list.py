@@ -41,7 +41,7 @@ def where(server: ServerConfig) -> str:
     """Return what a server is, without what could be a secret: of a command its name, of a URL its host."""
     if server.command is not None:
         return f"{server.command} ({counted(len(server.args), 'argument')})" if server.args else server.command
-    parts = urlsplit(server.url or "")
+    parts = urlsplit(server.url or server.base_url or server.document or "")
     host = parts.netloc.rpartition("@")[2]
     return f"{parts.scheme}://{host}" + ("/…" if parts.path.strip("/") or parts.query else "")
 

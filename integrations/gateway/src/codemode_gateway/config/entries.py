@@ -63,6 +63,8 @@ def unfolded(said: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def reached(entry: Entry) -> dict[str, Any]:
     """Return how the server is reached, as fields of a `ServerConfig`. Raises `MistakeError`."""
+    if entry.said.get("openapi") is not None:
+        return {"transport": "openapi", **_api(entry)}
     transport = _transport(entry)
     return {"transport": transport, **(_process(entry) if transport == "stdio" else _remote(entry))}
 
@@ -156,6 +158,22 @@ def _env_file(entry: Entry) -> dict[str, str]:
         reason = "there is no such file" if not file.exists() else str(problem).partition(": ")[2]
         raise MistakeError(path, f"{file}: {reason}", lacks_value=not file.exists()) from None
     return read_env_file(text, path, str(file))
+
+
+def _api(entry: Entry) -> dict[str, Any]:
+    """Return where an API's OpenAPI document is and where it is called. Without `baseUrl` it cannot be connected."""
+    written, (_, path) = entry.text("openapi") or "", entry.first("openapi")
+    if any(entry.said.get(key) is not None for key in (*_URLS, "command")):
+        raise MistakeError(path, "an API has openapi and baseUrl, and neither url nor command; remove those")
+    is_url = re.match(r"https?://", written, re.IGNORECASE)
+    document = (
+        _checked_url(written, path) if is_url else str(at(entry.folder, written, entry.filling.variables.environ))
+    )
+    base, (_, base_path) = entry.text("baseUrl", "base_url"), entry.first("baseUrl", "base_url")
+    include, include_path = entry.first("include")
+    patterns = () if include is None else checks.names(include, include_path)
+    base_url = None if base is None else _checked_url(base, base_path)
+    return {"document": document, "base_url": base_url, "include": tuple(patterns), "headers": _headers(entry)}
 
 
 def _remote(entry: Entry) -> dict[str, Any]:

@@ -49,6 +49,8 @@ def server_of(name: str, entry: Entry, top: Mapping[str, Any]) -> ServerConfig:
     how = reached(entry)
     common, theirs, ours = _of_ours(_defaults(top)), _of_clients(entry), _of_ours(own)
     fields = _together(common, theirs, ours)
+    if how["transport"] == "openapi":  # by the methods of HTTP it is known what only reads
+        fields.setdefault("approval", "writes")
     fields["common_patterns"] = frozenset(_patterns(common)) - {*_patterns(theirs), *_patterns(ours)}
     auth = {**_sign_in(entry), **own.get("auth", {})}
     named = (*top.get("secrets", ()), *own.get("secrets", ()))
@@ -155,5 +157,6 @@ def _secrets(how: Mapping[str, Any], auth: Mapping[str, Any], named: tuple[str, 
     found = secret_rules.of_headers(how.get("headers", {}))
     found |= secret_rules.of_env(how.get("env", {}), named)
     found |= secret_rules.of_args(how.get("args", ()))
-    found |= secret_rules.of_url(how.get("url", "") or "")
+    for key in ("url", "document", "base_url"):
+        found |= secret_rules.of_url(how.get(key) or "")
     return found | secret_rules.long_enough([auth["clientSecret"]] if "clientSecret" in auth else [])

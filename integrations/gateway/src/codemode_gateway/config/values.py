@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
 
-Transport = Literal["stdio", "http", "sse"]
+Transport = Literal["stdio", "http", "sse", "openapi"]
 Approval = Literal["never", "declared", "writes", "always"]
 Sharing = Literal["user", "session", "shared"]
 Pinning = Literal["off", "warn", "block"]
@@ -44,6 +44,8 @@ class ServerConfig:
     ``approval`` is the policy of the server, ``tool_approvals`` that of tools by pattern, ``auto_approve`` patterns of
     tools that are never asked about. ``allow`` and ``deny`` are patterns of tools (``*`` stands for any text); an empty
     ``allow`` is all. ``common_patterns`` are those of all four that the top of the file says for all of its servers.
+    ``document`` is where the OpenAPI document of an API is that is used as a server: a URL or a path. Its operations
+    that ``include`` has patterns of (all, where it is empty) are called at ``base_url``.
     ``secrets`` are texts that nobody but the server may read. Times are in milliseconds.
     """
 
@@ -55,6 +57,9 @@ class ServerConfig:
     cwd: str | None = None
     url: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    document: str | None = None
+    base_url: str | None = None
+    include: tuple[str, ...] = ()
     approval: Approval = "declared"
     tool_approvals: Mapping[str, Approval] = field(default_factory=dict[str, "Approval"])
     auto_approve: tuple[str, ...] = ()
@@ -83,6 +88,7 @@ class ServerConfig:
     def home(self) -> str:
         """What tells servers apart that have one name: where each is, and all that it is given. Holds secrets."""
         where = [self.transport, self.command, self.args, self.cwd, self.url]
+        where += [self.document, self.base_url, self.include] if self.document is not None else []
         return json.dumps([*where, sorted(self.env.items()), sorted(self.headers.items())])
 
     def __repr__(self) -> str:

@@ -46,7 +46,11 @@ async def login(
     async with SignIns(config, open_browser=open_browser) as sign_ins:
         auth = sign_ins.auth(server, principal)
         if auth is None:
-            why = "it is a command" if server.url is None else "it has a header Authorization, which is sent instead"
+            why = (
+                "it is a command or an API"
+                if server.url is None
+                else "it has a header Authorization, which is sent instead"
+            )
             raise ConfigError(f"mcpServers.{name}: there is nothing to sign in to: {why}")
         if auth.settings.flow == "client_credentials":
             await auth.keep(lambda record: Exchange(server, auth.settings, principal, record).authorized(None))

@@ -21,6 +21,10 @@ def transport_of(config: ServerConfig, secrets: Secrets, auth: Any) -> Transport
             return None if reason is None else UpstreamFailure(reason)
 
         return Transport(server.streams(), ending, True, server.last_words, server.is_unread)
+    if config.transport == "openapi":
+        from .openapi import openapi_transport
+
+        return openapi_transport(config)
     from .http import http_transport
 
     return http_transport(config, secrets, auth)
