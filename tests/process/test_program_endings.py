@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from module_servers import answer
 
-from codemode import create_code_mode_tool
+from codemode import create_code_mode_tool, create_exec_wait_tools
 
 MAIN = "async function main() { const n = await tools.stock({ product: 'nut' }); return n; }"
 BODIES = (
@@ -48,6 +48,16 @@ def test_a_program_that_leaves_its_function_to_be_called_gives_its_value():
     tool = create_code_mode_tool([stock])
     for js in BODIES:
         assert tool.execute_sync({"js": js}) == 7, js
+
+
+def test_exec_calls_what_a_program_exports_and_shows_a_function_that_it_returns():
+    pair = create_exec_wait_tools([stock])
+    for code in [js for js in BODIES if "export" in js or "require" in js]:
+        result = pair.exec.execute_sync({"code": code})
+        while result["status"] == "waiting":
+            result = pair.wait.execute_sync({"runId": result["runId"]})
+        assert result.get("value") == 7, code
+    assert pair.exec.execute_sync({"code": "return () => 1"})["value"] == "() => 1"
 
 
 def test_what_a_module_assigns_in_its_last_call_is_its_result():

@@ -62,6 +62,7 @@ MODULE_EXPORTS = re.compile(r"module\.exports[ \t]*=(?!=)(?:\s*\{\s*(?P<name>[\w
 MAIN_MODULE = re.compile(
     r"if[ \t]*\([ \t]*require\.main[ \t]*===?[ \t]*module[ \t]*\)\s*(?:\{(?P<block>[^{}]*)\}|(?P<call>[^{}]*))\s*\Z"
 )
+EXPORTED = re.compile(r"\s*(?:(async\b|function\b|\(|[\w$]+\s*=>)|([\w$]+)\s*(?:;|$))", re.MULTILINE)
 OWN_MODULE = re.compile(r"\b(?:const|let|var|function|class)\s+(?:module|require)\b")
 NO_EXPORTS = "left out `export`, which only modules have"
 NO_NODE = "read what only Node.js has, `module.exports` or `require.main`, as the end of the program"
@@ -172,8 +173,23 @@ def _as_statement(text: str, match: re.Match[str], keyword: str) -> str:
     """Return a text with ``keyword`` in place of a match, and the ``name`` alone that the match exports, if any."""
     start, end = match.span()
     name = match.groupdict().get("name")
+    if keyword == "return" and _is_function(text, end, name):
+        keyword = ""  # as the last expression it is called; some surfaces show a function that is returned
     shown = keyword if name is None else f"{keyword} {name}"
     return text[:start] + shown + _blank(text[start + len(shown) : end]) + text[end:]
+
+
+def _is_function(text: str, at: int, name: str | None) -> bool:
+    """Whether what is exported is a function, written at ``at`` or declared under its ``name``."""
+    following = EXPORTED.match(text, at)
+    if name is None and following is not None:
+        if following[1] is not None:
+            return True
+        name = following[2]
+    if name is None:
+        return False
+    declared = rf"\bfunction\s*\*?\s*{re.escape(name)}\b|(?<![\w$.]){re.escape(name)}\s*=\s*(?:async\b|function\b|\()"
+    return re.search(declared, text) is not None
 
 
 def without_exports(text: str, found: list[dict[str, Any]], last_at: int) -> Repair | None:
