@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from .tools.selection import Places, Selection, not_among_the_tools, places
     from .tools.tool_schemas import Compile, FrameworkSchema, InferredOutput
     from .trace.failures import log_left_out
-    from .workers.given_pools import check_pool
+    from .workers.pool import check_pool
 
 __all__ = [
     "APPROVAL_KIND",
@@ -203,8 +203,8 @@ _LATE = {
     "schemas.type_traits": "ReadAgain is_read_once read_again",
     "source.program_input": "PROGRAM_FIELDS with_program_field",
     "stores.agent_runs": (
-        "agent_run AgentRecords AgentRun joined_programs read_end require_shown ResumeWith shown_digests stored_pause "
-        "ToolForm ToolForms written_end"
+        "agent_run AgentRecords AgentRun joined_programs read_end require_shown ResumeWith shown_digests "
+        "stored_pause ToolForm ToolForms written_end"
     ),
     "stores.answers": "edited_input",
     "stores.resumer": "continuation_of require_guard",
@@ -221,6 +221,6 @@ _LATE = {
     "tools.selection": "Places Selection not_among_the_tools places",
     "tools.tool_schemas": "Compile FrameworkSchema InferredOutput",
     "trace.failures": "log_left_out",
-    "workers.given_pools": "check_pool",
+    "workers.pool": "check_pool",
 }
 __getattr__ = late_names(__name__, _LATE)

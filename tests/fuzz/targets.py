@@ -28,11 +28,11 @@ from codemode.protocol.continuation import Continuation
 from codemode.protocol.framing import FrameDecoder, encode_frame, messages_in
 from codemode.protocol.invocation import Invocation
 from codemode.protocol.ledger import Fulfilled, LedgerEntry, Rejected, Waiting, recovery_ledger
-from codemode.protocol.reading import read_message
+from codemode.protocol.message_decoder import read_message
 from codemode.run.resume import verified
 from codemode.source.checks import MAX_PROBLEMS, check_program
 from codemode.surfaces.code_mode.profile import CODE_MODE
-from codemode.workers.hello import HelloCheck
+from codemode.workers.supply import HelloCheck
 
 MAX_FRAME_BYTES = 1 << 16
 TOOLS: dict[str, Any] = {

@@ -16,7 +16,7 @@ from codemode.protocol.continuation import Continuation
 from codemode.run.resume import verified
 from codemode.source.checks import check_program
 from codemode.surfaces.code_mode.profile import CODE_MODE
-from codemode.workers.hello import HelloCheck
+from codemode.workers.supply import HelloCheck
 
 INPUTS = {"analysis": rounds(1000, 3000), "interrupt": rounds(1000, 3000), "modules": rounds(500, 1500)}
 MOST_INPUTS = rounds(2500, 8000)
@@ -56,6 +56,6 @@ def test_seeds_get_far() -> None:
 
 def test_a_finding_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rule of the continuation that is gone is noticed within the short run."""
-    monkeypatch.setattr("codemode.protocol.kept_ledger.read_text", lambda value: value)
+    monkeypatch.setattr("codemode.protocol.continuation.read_text", lambda value: value)
     with pytest.raises((AttributeError, TypeError, AssertionError)):
         run_some(TARGETS["continuation"], MOST_INPUTS)

@@ -13,7 +13,7 @@ from suite import full_only
 from codemode import CodeModeWorkerError, run_code_mode
 from codemode.cli import main
 from codemode.workers.image import engine_location
-from codemode.workers.isolation import LAYERS, LayerState
+from codemode.workers.supply import LAYERS, LayerState
 
 COMMAND = [sys.executable, "-W", "error", "-m", "codemode", "doctor"]
 
@@ -86,14 +86,14 @@ def status(pid: str) -> dict[str, str]:
 
 
 def test_required_layers_that_are_missing_count_only_when_asked(monkeypatch, capsys):
-    from codemode.workers import isolation
+    from codemode.workers import supply
 
-    honest = isolation.IsolationReport.from_hello
+    honest = supply.IsolationReport.from_hello
 
     def refused(value):
         return honest({**value, "seccomp": "refused by the environment: not here"})
 
-    monkeypatch.setattr(isolation.IsolationReport, "from_hello", refused)
+    monkeypatch.setattr(supply.IsolationReport, "from_hello", refused)
     assert main(["doctor"]) == 0
     shown = capsys.readouterr().out
     assert told(shown)["seccomp"] == LayerState.REFUSED

@@ -36,11 +36,11 @@ from codemode import (
     run_code_mode,
     run_code_mode_sync,
 )
-from codemode.workers import generations
-from codemode.workers.generations import ExecSource
+from codemode.workers import worker_generations
 from codemode.workers.image import KERNEL, WorkerImage
-from codemode.workers.isolation import REQUIRED_LAYERS, LayerState
 from codemode.workers.process import WorkerProcess
+from codemode.workers.supply import REQUIRED_LAYERS, LayerState
+from codemode.workers.worker_generations import ExecSource
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="workers do not run there")
 
@@ -233,7 +233,7 @@ def test_a_spare_that_died_or_stopped_costs_at_most_its_own_invocation(
     within(only_spares(before))
     kill_all(children() - before, number)
     with monkeypatch.context() as hurried:
-        hurried.setattr(generations, "_HELLO_SECONDS", 0.5)
+        hurried.setattr(worker_generations, "_HELLO_SECONDS", 0.5)
         for _ in range(_SPARES):
             with contextlib.suppress(CodeModeTimeoutError, CodeModeWorkerError):
                 run_code_mode_sync("return 1", (), options=limited(timeout_ms=500), pool=pool)

@@ -18,7 +18,7 @@ from worker_driver import WAIT_MS, frame, read_frame, read_hello
 
 from codemode import CodeModeError, Interrupt, Tool, WorkerPool, request_interrupt, run_code_mode, run_code_mode_sync
 from codemode.protocol.messages import BeginProgram, RunModule, RunProgram
-from codemode.workers import process_memory
+from codemode.workers import process as process_memory
 from codemode.workers.image import KERNEL, WorkerImage
 from codemode.workers.process import WorkerProcess, spawn_exec
 from codemode.workers.zygote import Zygote

@@ -25,10 +25,10 @@ from codemode.protocol.framing import encode_frame
 from codemode.run import programs as known_programs
 from codemode.source.cache import ProgramCache
 from codemode.testing.fake_worker import FakeSource, FakeWorker
-from codemode.workers import tenure
-from codemode.workers.kept_workers import KeptWorkers
-from codemode.workers.process_memory import MemoryInUse
-from codemode.workers.tenure import Tenure
+from codemode.workers import worker_generations
+from codemode.workers.process import MemoryInUse
+from codemode.workers.worker_generations import Tenure
+from codemode.workers.worker_inventory import KeptWorkers
 
 MOST = 3
 NO_MEMORY = MemoryInUse(0, 0)
@@ -167,7 +167,7 @@ def test_options_of_kept_workers_are_checked() -> None:
 
 def test_time_and_memory_end_a_tenure(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
-    monkeypatch.setattr(tenure, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(worker_generations, "time", SimpleNamespace(monotonic=lambda: now))
     one = Tenure((), 50)
     for _ in range(3):
         assert one.end(b"", MemoryInUse(20 << 20, 40 << 20))
@@ -185,10 +185,10 @@ def test_time_and_memory_end_a_tenure(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_next_program_may_have_the_largest_heap() -> None:
-    most = tenure._MOST_ADDRESS_BYTES
+    most = worker_generations._MOST_ADDRESS_BYTES
     assert Tenure((), 50).end(b"", MemoryInUse(0, most))
     assert not Tenure((), 50).end(b"", MemoryInUse(0, most + 1))
-    lockdown = Path(tenure.__file__).parent.parent / "guest" / "lockdown_linux.py"
+    lockdown = Path(worker_generations.__file__).parent.parent / "guest" / "lockdown_linux.py"
     limit = re.search(r"^_ADDRESS_SPACE_BYTES = (\d+) << (\d+)", lockdown.read_text(), re.MULTILINE)
     assert limit is not None
     assert (int(limit[1]) << int(limit[2])) - most >= MAX_HEAP_BYTES + (64 << 20)

@@ -15,7 +15,8 @@ from worker_driver import WAIT_MS, read_frame, read_hello, stub_image
 
 from codemode.errors import CodeModeProtocolError, CodeModeWorkerError
 from codemode.workers.image import engine_location
-from codemode.workers.isolation import (
+from codemode.workers.process import spawn_exec
+from codemode.workers.supply import (
     LAYERS,
     REQUIRED_LAYERS,
     IsolationReport,
@@ -23,7 +24,6 @@ from codemode.workers.isolation import (
     missing_required,
     require_isolation,
 )
-from codemode.workers.process import spawn_exec
 from codemode.workers.zygote import Zygote
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the lock-down is Linux's")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from suite import each_row
 
-from codemode.protocol.counts import MAX_YIELDS
+from codemode.protocol.guest_output import MAX_YIELDS
 
 GLOBALS = ["tools", "console", "text", "json", "yield_control", "setTimeout", "clearTimeout"]
 FACE: dict[str, Any] = {"wrapper": "sloppy", "globals": GLOBALS, "drains": True, "max_output_bytes": 1000}

@@ -145,7 +145,7 @@ def test_a_stopped_zygote_costs_many_waiting_invocations_one_replacement(make_po
 def test_a_retired_generation_lives_until_its_last_worker_is_done(
     make_pool: PoolMaker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("codemode.workers.generations._WORKERS_PER_SOURCE", 4)
+    monkeypatch.setattr("codemode.workers.worker_generations._WORKERS_PER_SOURCE", 4)
     before = children()
     pool = make_pool(max_workers=4)
 

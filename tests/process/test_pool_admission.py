@@ -19,7 +19,7 @@ from codemode import (
     set_max_workers,
 )
 from codemode.workers.admission import memory_based_limit
-from codemode.workers.available_memory import AvailableMemory
+from codemode.workers.pool import AvailableMemory
 
 pytestmark = pytest.mark.usefixtures("leaves_nothing")
 
@@ -42,12 +42,12 @@ def test_available_memory_is_read_and_kept_for_a_moment(monkeypatch: pytest.Monk
     available = AvailableMemory()
     first = available()
     assert 1 << 20 < first < 1 << 50
-    monkeypatch.setattr("codemode.workers.available_memory.read_available_bytes", lambda: 7)
+    monkeypatch.setattr("codemode.workers.pool.read_available_bytes", lambda: 7)
     assert available() == first
 
 
 def test_default_limit_follows_memory(make_pool: PoolMaker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("codemode.workers.available_memory.read_available_bytes", lambda: 0)
+    monkeypatch.setattr("codemode.workers.pool.read_available_bytes", lambda: 0)
     pool = make_pool()
 
     async def main() -> None:

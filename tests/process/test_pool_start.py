@@ -22,7 +22,7 @@ from codemode import (
 from codemode.workers import pool as pool_module
 from codemode.workers import supply as supply_module
 from codemode.workers.image import WorkerImage
-from codemode.workers.isolation import LAYERS, LayerState
+from codemode.workers.supply import LAYERS, LayerState
 from codemode.workers.zygote import Zygote
 
 pytestmark = pytest.mark.usefixtures("leaves_nothing")

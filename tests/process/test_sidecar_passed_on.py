@@ -10,7 +10,7 @@ from large_texts import GIVEN, OTHER, READ, TEXT, LargeTexts, answer, result
 from suite import each_row
 
 from codemode import Tool, create_code_call_tools
-from codemode.protocol import framing, messages, reading
+from codemode.protocol import framing, message_decoder, messages
 from codemode.workers import channel
 
 
@@ -79,7 +79,7 @@ def test_the_text_crosses_once_and_never_back(monkeypatch: pytest.MonkeyPatch):
 
     def counted(kind: bytes, payload: bytes) -> Any:
         came.append(len(payload))
-        return reading.read_message(kind, payload)
+        return message_decoder.read_message(kind, payload)
 
     monkeypatch.setattr(channel, "read_message", counted)
     js = f"{READ} await callTool('docs.store', given); await callTool('take', [text, text]); return [text, given]"

@@ -16,8 +16,8 @@ from leftovers import children, no_orphan_left, nothing_left
 from suite import full_only
 
 from codemode import CodeModeWorkerError, WorkerPool, run_code_mode_sync
-from codemode.workers import generations as source
-from codemode.workers.command import STARTED_AS_WORKER, command_to_start
+from codemode.workers import worker_generations as source
+from codemode.workers.process import STARTED_AS_WORKER, command_to_start
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="workers do not run there")
 

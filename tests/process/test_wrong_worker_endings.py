@@ -141,7 +141,7 @@ def trickles(worker: FakeWorker) -> None:
     ],
 )
 def test_a_hello_that_does_not_come_in_time_is_a_worker_error(host: Host, script: Script, monkeypatch: Any):
-    monkeypatch.setattr("codemode.workers.generations._HELLO_SECONDS", 0.2)
+    monkeypatch.setattr("codemode.workers.worker_generations._HELLO_SECONDS", 0.2)
     error = host.error(script)
     monkeypatch.undo()
     assert type(error) is CodeModeWorkerError

@@ -12,8 +12,8 @@ from codemode import CodeModeBridgeLimitError, CodeModeError, Tool
 from codemode.errors import MAX_GUEST_MESSAGE_CHARACTERS
 from codemode.profile import HostErrors
 from codemode.protocol import events
+from codemode.protocol.invocation import LedgerSize
 from codemode.protocol.ledger import Fulfilled, LedgerEntry, Rejected, Waiting
-from codemode.protocol.ledger_size import LedgerSize
 
 MEGABYTE = 1 << 20
 ROOMY = {"execution_policy": {"max_bridge_requests": 500, "max_ledger_bytes": 512 * MEGABYTE, "timeout_ms": 120_000}}

@@ -15,8 +15,7 @@ from codemode import Tool
 from codemode.protocol import framing
 from codemode.protocol.framing import PIECE_CHARACTERS, FrameDecoder
 from codemode.protocol.messages import DeliverError, DeliverValue
-from codemode.workers.channel import WorkerChannel
-from codemode.workers.outgoing import Outgoing
+from codemode.workers.channel import Outgoing, WorkerChannel
 
 SENT = (
     DeliverValue(1, 1, None),

@@ -15,7 +15,7 @@ from waiting import within
 from codemode import Tool, create_code_call_tools
 from codemode.data import large_strings
 from codemode.host import steps
-from codemode.protocol import replay, sidecar
+from codemode.protocol import references, replay
 
 TEXT = 'a line, "quoted", with \u00e9 and \U0001f600\n' * 20_000
 JS = """const { text } = await callTool('read');
@@ -39,9 +39,9 @@ def off_loop(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         monkeypatch.setattr(module, name, watched)
 
     for module, name in [
-        (sidecar, "cut_large_strings"),
-        (sidecar, "read_with_strings"),
-        (sidecar, "large_string"),
+        (references, "cut_large_strings"),
+        (references, "read_with_strings"),
+        (references, "large_string"),
         (replay, "cut_large_strings"),
     ]:
         watch(module, name)

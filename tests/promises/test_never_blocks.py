@@ -14,8 +14,8 @@ from suite import full_only
 from waiting import until, within
 
 from codemode import Tool, WorkerPool, run_code_mode
-from codemode.workers.generations import Generation
-from codemode.workers.stock import Stock
+from codemode.workers.worker_generations import Generation
+from codemode.workers.worker_inventory import Stock
 
 HOST = Path(__file__).parents[1] / "support" / "blocking_host.py"
 # Those of one process come to other parts of the package each, so that each has its own first imports.

@@ -22,7 +22,8 @@ from codemode import (
     run_code_mode,
     run_code_mode_sync,
 )
-from codemode.workers import available_memory, nesting
+from codemode.workers import nesting
+from codemode.workers import pool as available_memory
 from codemode.workers.admission import MAX_BEYOND
 from codemode.workers.nesting import Place
 

@@ -26,7 +26,7 @@ from tests.support.leftovers import children, command_line
 
 from codemode import CodeModeError, Tool, WorkerPool, create_code_mode_tool, run_code_mode_sync
 from codemode.cli import main
-from codemode.workers.isolation import IsolationReport
+from codemode.workers.supply import IsolationReport
 
 PATIENCE_SECONDS = 60.0
 GREEDY = "const all = []; for (;;) all.push(new Uint8Array(1 << 20).fill(1))"

@@ -20,7 +20,7 @@ from tests.support.leftovers import PATIENCE_SECONDS, children, descriptors, not
 
 from codemode import CodeModeError, ContinuationOptions, Interrupt, MemoryResumeGuard, Tool, WorkerPool
 from codemode import create_code_mode_tool as create
-from codemode.workers.generations import PooledWorker
+from codemode.workers.worker_generations import PooledWorker
 
 MOST_GROWTH_BYTES = 5 << 20
 MOST_SLOWER = 1.5

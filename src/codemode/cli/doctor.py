@@ -12,8 +12,8 @@ from ..errors import CodeModeError
 from ..options.parts import PoolOptions
 from ..trace.visible_text import aligned, visible
 from ..workers.image import ENGINE_DISTRIBUTION, PARSER_PACKAGES, engine_location
-from ..workers.isolation import REQUIRED_LAYERS, IsolationReport, missing_required
 from ..workers.pool import WorkerPool
+from ..workers.supply import REQUIRED_LAYERS, IsolationReport, missing_required
 from .exits import DONE, FAILED
 from .self_test import Outcome, run_checks
 

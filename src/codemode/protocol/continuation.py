@@ -1,34 +1,297 @@
-"""A paused invocation as plain JSON: program, settings and ledger. Pure; signing and sealing happen around it.
-
-The text comes back signed by this host, yet every field is checked: a key may leak, and a bug must not become a replay
-of something that never happened.
-"""
+"""A paused invocation as plain JSON and back: program, settings, media and ledger."""
 
 from __future__ import annotations
 
+import binascii
+import re
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
+from ..data.content import Content, ContentKind
 from ..data.json_values import MAX_DEPTH, canonical_json, decode_json
+from ..data.narrowing import is_array, is_object
 from ..dataclass import dataclass
 from ..errors import CodeModeProtocolError
 from ..options.parts import LargeHeapPolicy
-from .kept_contents import parts_to_list, read_contents
-from .kept_ledger import check_ledger, entry_from_dict, entry_to_dict
-from .kept_values import (
-    read_count,
-    read_flag,
-    read_items,
-    read_mapping,
-    read_object,
-    read_optional_text,
-    read_positive,
-    read_text,
-    read_texts,
-)
-from .ledger import Ledger, Progress
+from .call_status import IN_CONTINUATIONS, call_status
+from .guest_errors import read_fields
+from .guest_output import MAX_TIMERS, MAX_YIELDS
+from .in_flight import delay_ms
+from .ledger import Fulfilled, Ledger, LedgerEntry, Outcome, Progress, Rejected, Waiting
+from .messages import REQUEST_KINDS
+from .references import MAX_CARRIED_BYTES, Contents
 from .settings import Settings, kept_limits
+
+# All raise `CodeModeProtocolError` for anything else.
+
+
+def read_object(value: object, keys: set[str]) -> dict[str, Any]:
+    """Return an object that has exactly these keys."""
+    body = read_mapping(value)
+    if set(body) != keys:
+        raise CodeModeProtocolError("the continuation is malformed")
+    return body
+
+
+def read_mapping(value: object) -> dict[str, Any]:
+    """Return an object."""
+    if not is_object(value):
+        raise CodeModeProtocolError("the continuation is malformed")
+    return value
+
+
+def read_items(value: object) -> list[Any]:
+    """Return a list."""
+    if not is_array(value):
+        raise CodeModeProtocolError("the continuation is malformed")
+    return value
+
+
+def read_text(value: object) -> str:
+    """Return a text."""
+    if not isinstance(value, str):
+        raise CodeModeProtocolError("the continuation holds a value that is not text")
+    return value
+
+
+def read_texts(value: object) -> list[str]:
+    """Return a list of texts."""
+    return [read_text(item) for item in read_items(value)]
+
+
+def read_positive(value: object) -> int:
+    """Return a whole number above 0."""
+    if type(value) is not int or value < 1:
+        raise CodeModeProtocolError("the continuation holds a value that is not a positive number")
+    return value
+
+
+def read_count(value: object) -> int:
+    """Return a whole number from 0."""
+    if type(value) is not int or value < 0:
+        raise CodeModeProtocolError("the continuation holds a value that is not a count")
+    return value
+
+
+def read_flag(value: object) -> bool:
+    """Return a boolean."""
+    if not isinstance(value, bool):
+        raise CodeModeProtocolError("the continuation holds a value that is neither true nor false")
+    return value
+
+
+def read_optional_text(value: object) -> str | None:
+    """Return a text, or None."""
+    return None if value is None else read_text(value)
+
+
+def read_optional_positive(value: object) -> int | None:
+    """Return a whole number above 0, or None."""
+    return None if value is None else read_positive(value)
+
+
+_NUMBER = re.compile("#[0-9]{1,9}")
+_PART_KEYS = {"at", "mimeType", "kind", "name", "origin", "data"}
+
+
+def parts_to_list(contents: Contents, names: Iterable[str] | None = None) -> list[dict[str, Any]]:
+    """Return the parts, or those of these names, as plain JSON, their bytes as base64."""
+    chosen = contents.items() if names is None else [(name, contents.at(name)) for name in names]
+    return [{"at": name, **described(part), "data": b64encode(part.data).decode()} for name, part in chosen]
+
+
+def described(part: Content) -> dict[str, Any]:
+    """Return what there is of a part beside its bytes."""
+    return {"mimeType": part.mime_type, "kind": part.kind, "name": part.name, "origin": part.origin}
+
+
+def read_contents(items: list[Any]) -> Contents | None:
+    """Return the parts that `parts_to_list` has written, if any. Raises `CodeModeProtocolError` for anything else."""
+    if not items:
+        return None
+    contents = Contents()
+    for item in items:
+        part = read_part(item)
+        name = read_text(item["at"])
+        if not _NUMBER.fullmatch(name) and name != part.id:
+            raise CodeModeProtocolError("the continuation holds content under another name")
+        contents.put(part, name)
+    if contents.bytes > MAX_CARRIED_BYTES or len(contents) != len(items):
+        raise CodeModeProtocolError("the continuation holds content that it cannot carry")
+    return contents
+
+
+def read_part(value: object) -> Content:
+    """Return one part. Raises as `read_contents`."""
+    part = read_object(value, _PART_KEYS)
+    try:
+        data = binascii.a2b_base64(read_text(part["data"]), strict_mode=True)
+    except ValueError as error:
+        raise CodeModeProtocolError("the continuation holds content that cannot be read") from error
+    return part_of(part, data)
+
+
+def part_of(described: dict[str, Any], data: bytes) -> Content:
+    """Return the part with this description and these bytes. Raises as `read_contents`."""
+    name, origin = read_optional_text(described["name"]), read_optional_text(described["origin"])
+    kind = cast("ContentKind", read_text(described["kind"]))
+    try:
+        return Content(data, read_text(described["mimeType"]), kind=kind, name=name, origin=origin)
+    except ValueError as error:
+        raise CodeModeProtocolError("the continuation holds content that cannot be") from error
+
+
+def entry_to_dict(entry: LedgerEntry) -> dict[str, Any]:
+    plain: dict[str, Any] = {
+        "kind": entry.kind,
+        "name": entry.name,
+        "inputJson": entry.input_json,
+        "inputBytes": entry.input_bytes,
+        "toolCallId": entry.tool_call_id,
+        **_place_to_dict(entry.place),
+        "executedInputJson": entry.executed_input_json,
+        "dateNowMs": entry.now_ms,
+        "approved": entry.is_approved or None,
+        "waits": entry.waits or None,
+        "withdrawn": entry.is_withdrawn or None,
+        "lastedUs": entry.lasted_us,
+        "status": call_status(entry.outcome, IN_CONTINUATIONS),
+        **_outcome_to_dict(entry.outcome),
+    }
+    return {key: value for key, value in plain.items() if value is not None}
+
+
+def _place_to_dict(place: tuple[int, int] | None) -> dict[str, int]:
+    return {} if place is None else {"line": place[0], "column": place[1]}
+
+
+def _outcome_to_dict(outcome: Outcome | None) -> dict[str, Any]:
+    match outcome:
+        case Fulfilled(value_json):
+            return {"valueJson": value_json}
+        case Rejected(name, message, code, fields_json):
+            error = {"name": name, "message": message, "code": code}
+            return {"error": error if fields_json is None else {**error, "fields": fields_json}}
+        case Waiting(interrupt_id, payload_json, input_json, attempt):
+            waiting = {"interruptId": interrupt_id, "interruptPayloadJson": payload_json, "attempt": attempt}
+            return {**waiting, "shownInputJson": input_json}
+        case None:
+            return {}
+
+
+_ENTRY_KEYS = {
+    "kind", "name", "inputJson", "inputBytes", "toolCallId", "executedInputJson", "dateNowMs", "approved", "waits",
+    "withdrawn", "status", "line", "column", "lastedUs",
+    "valueJson", "error", "interruptId", "interruptPayloadJson", "attempt", "shownInputJson",
+}  # fmt: skip
+
+
+def entry_from_dict(value: object, position: int) -> LedgerEntry:
+    if not is_object(value) or not set(value) <= _ENTRY_KEYS:
+        raise CodeModeProtocolError(f"the continuation's ledger entry {position} is malformed")
+    body = value
+    kind = body.get("kind")
+    if kind not in REQUEST_KINDS:
+        raise CodeModeProtocolError(f"the continuation's ledger entry {position} is of an unknown kind")
+    return LedgerEntry(
+        id=position,
+        kind=kind,
+        name=read_text(body.get("name")),
+        input_json=read_optional_text(body.get("inputJson")),
+        input_bytes=read_optional_positive(body.get("inputBytes")),
+        tool_call_id=read_optional_text(body.get("toolCallId")),
+        place=(read_positive(body["line"]), read_positive(body.get("column"))) if "line" in body else None,
+        outcome=_outcome_from_dict(body),
+        executed_input_json=read_optional_text(body.get("executedInputJson")),
+        now_ms=read_optional_positive(body.get("dateNowMs")),
+        is_approved=body.get("approved") is True,
+        waits=read_optional_positive(body.get("waits")) or 0,
+        is_withdrawn=body.get("withdrawn") is True,
+        lasted_us=read_count(body["lastedUs"]) if "lastedUs" in body else None,
+    )
+
+
+def _outcome_from_dict(body: Mapping[str, Any]) -> Outcome | None:
+    words = IN_CONTINUATIONS
+    match body.get("status"):
+        case words.fulfilled:
+            return Fulfilled(read_optional_text(body.get("valueJson")))
+        case words.rejected:
+            return _rejected(read_mapping(body.get("error")))
+        case words.waiting:
+            return Waiting(
+                read_text(body.get("interruptId")),
+                read_text(body.get("interruptPayloadJson")),
+                read_optional_text(body.get("shownInputJson")),
+                read_positive(body.get("attempt")),
+            )
+        case words.open:
+            return None
+        case _:
+            raise CodeModeProtocolError("the continuation's ledger holds an unknown status")
+
+
+def _rejected(error: dict[str, Any]) -> Rejected:
+    if error.keys() - {"fields"} != {"name", "message", "code"}:
+        raise CodeModeProtocolError("the continuation is malformed")
+    fields_json = read_text(error["fields"]) if "fields" in error else None
+    if fields_json is not None:
+        read_fields(fields_json)
+    return Rejected(read_text(error["name"]), read_text(error["message"]), read_text(error["code"]), fields_json)
+
+
+def check_ledger(ledger: Ledger, outer_tool_call_id: str) -> None:
+    """Only what is settled can have been delivered, once; calls are numbered in issue order."""
+    settled = [entry.id for entry in ledger.entries if isinstance(entry.outcome, Fulfilled | Rejected)]
+    if sorted(ledger.deliveries) != settled:
+        raise CodeModeProtocolError("the continuation's deliveries do not match its ledger")
+    tools = [entry for entry in ledger.entries if entry.kind == "tool"]
+    if any(entry.tool_call_id != f"{outer_tool_call_id}:tool-{n}" for n, entry in enumerate(tools, 1)):
+        raise CodeModeProtocolError("the continuation's calls are numbered wrongly")
+    ids = [entry.outcome.interrupt_id for entry in ledger.entries if isinstance(entry.outcome, Waiting)]
+    if len(set(ids)) != len(ids):
+        raise CodeModeProtocolError("the continuation's request ids are not unique")
+    if any(entry.kind in ("catalog", "state") for entry in ledger.waiting):
+        raise CodeModeProtocolError("a question to the catalog, or about state, cannot be interrupted")
+    _check_timers(ledger)
+    _check_yields(ledger)
+
+
+def _check_yields(ledger: Ledger) -> None:
+    """Check that a program has yielded no more often than it may, and that what answers it is nothing."""
+    yields = [entry for entry in ledger.entries if entry.kind == "yield"]
+    if len(yields) > MAX_YIELDS:
+        raise CodeModeProtocolError("the continuation holds more yields than a program may make")
+    for entry in yields:
+        plain = LedgerEntry(entry.id, "yield", "yield_control", entry.input_json)
+        if entry.outcome is not None:
+            plain = plain._replace(outcome=Fulfilled(None), now_ms=entry.now_ms or 0)
+        if entry != plain:
+            raise CodeModeProtocolError("the continuation holds a yield that cannot be")
+
+
+def _check_timers(ledger: Ledger) -> None:
+    """Check that timers have a delay and nothing else, fire or are withdrawn, and are not too many."""
+    timers = [entry for entry in ledger.entries if entry.kind == "timer"]
+    if any(entry.is_withdrawn and entry.kind != "timer" for entry in ledger.entries):
+        raise CodeModeProtocolError("the continuation withdraws a request that is no timer")
+    if len(timers) > MAX_TIMERS:
+        raise CodeModeProtocolError("the continuation holds more timers than a program may set")
+    for entry in timers:
+        delay_ms(entry.name, entry.input_json)
+        plain = LedgerEntry(entry.id, "timer", entry.name, entry.input_json)
+        if entry.outcome is not None:
+            plain = plain._replace(outcome=Fulfilled(None), now_ms=entry.now_ms or 0)
+        elif entry.is_withdrawn:
+            plain = plain._replace(is_withdrawn=True)
+        if entry != plain:
+            raise CodeModeProtocolError("the continuation holds a timer that cannot be")
+
+
+# The text comes back signed by this host, yet every field is checked: a key may leak, and a bug must not become a
+# replay of something that never happened.
 
 REPLAY_VERSION = 12
 """Raised whenever something changes that a replay depends on: kernel, delivery order, clock, random, limits.

@@ -1,47 +1,156 @@
-"""One run of one program as a state machine without I/O. Pure: events go in, effects come out.
-
-The worker owes one turn for the start of the program and one for every delivered outcome. Deliveries may be sent
-ahead; the worker takes them one at a time, in order, so everything below depends only on the order of requests and
-deliveries:
-
-    event                what it does
-    -------------------  ---------------------------------------------------------------------------------------
-    ProgramAnalysed      CheckProgram; the host answers ProgramAccepted or ProgramRefused
-    ProgramAccepted      Send(RunProgram); what could not be checked is compiled, and told as what it is
-    CallRequested        noted; the call is not made before the turn ends, and never if the program ends in it
-    TurnEnded            Invoke the requests of the turn, in order; with nothing in flight and nobody asked: a deadlock
-    RequestWithdrawn     a timer that has not fired never does; what has been sent of it the guest takes no notice of
-    CallSettled          the outcome goes into the ledger and is delivered, or the request waits for somebody; Invoke
-                         what had no room among the calls at once
-    ProgramReturned      a call not delivered, then a call never observed, is an error; else the result
-    ProgramThrew         the guest's error, or the host's own error when it is the one that answered a request
-    anything else        ends the invocation with its error
-
-An invocation pauses (`Interrupted`) when the guest is idle, nothing runs on the host and some request waits. A timer is
-a request like any other, but counts as no call, and the clock measures it: it is the program that waits.
-
-With a recorded ledger the guest first has to issue the same requests again. Each is compared, and recorded outcomes
-are delivered in the recorded order, which is sent ahead as a whole; only then do requests that were waiting or unknown,
-and new ones, go out.
-"""
+"""One run of one program as a state machine without I/O: events in, effects out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
+from ..data.json_values import utf8_length
 from ..errors import CodeModeBridgeLimitError, CodeModeError, CodeModeProtocolError
-from . import endings, events, messages
-from .events import CheckProgram, Failed, Finish, Interrupted, Replayed, Send
-from .host_work import HostWork, delay_ms
-from .ledger import Ledger, LedgerEntry, Rejected, Waiting
-from .ledger_size import LedgerSize
-from .rejections import error_again
+from ..profile import HostErrors
+from . import ending_errors, events, messages
+from .events import CallSettled, CheckProgram, Failed, Finish, Interrupted, Replayed, Send
+from .guest_errors import error_again, rejection
+from .guest_output import Writing, Written
+from .in_flight import HostWork, Turns, delay_ms
+from .ledger import OF_PROGRAMS, Fulfilled, Ledger, LedgerEntry, Outcome, Rejected, Waiting
+from .references import Sidecar
 from .replay import Replay, contents_of, sidecar_of
 from .settings import Settings, analysis_face
-from .turns import Turns
-from .written import Writing, Written
+
+# So that a program which catches that the ledger is full can go on with calls that need little.
+_ROOM_FOR_INPUTS = 64 << 10
+# What is kept of an entry beside its texts: its keys, its status, and when it was answered.
+_ENTRY_BYTES = 130
+
+
+class LedgerSize:
+    """Counts the UTF-8 bytes of the texts in a ledger against ``maximum``.
+
+    Traces and events keep these very texts, so that they are counted too. A call whose input no longer goes in ends the
+    program; of one whose outcome does not, the program gets an error instead, as ``told``, and the tool has run.
+    """
+
+    def __init__(self, maximum: int, told: HostErrors, sidecar: Sidecar | None = None) -> None:
+        self.maximum = maximum
+        self._told = told
+        self._sidecar = sidecar
+        self._bytes = 0
+        self.is_whole = False  # whether it has what was recorded, so that it is not counted again
+        self.keeps_room = False  # for what was admitted, until it comes into the ledger
+        self._kept_for: dict[int, CallSettled] = {}
+        self._kept_bytes = 0
+        self._last: CallSettled | None = None  # what was admitted last, and how much its outcome takes
+        self._last_bytes = 0
+        self._entered, self._entries_bytes = 0, 0
+
+    @property
+    def bytes(self) -> int:
+        """How many there are."""
+        return self._bytes
+
+    def kept_bytes(self, entries: Sequence[LedgerEntry]) -> int:
+        """Return about how many a kept ledger has, with what stands in it beside the texts of its calls.
+
+        Entries are looked at once, be it that their program makes them again: what is asked for at each rest is cheap.
+        """
+        for entry in entries[self._entered :]:
+            self._entries_bytes += _ENTRY_BYTES + utf8_length(entry.name) + _bytes(entry.tool_call_id)
+        self._entered = max(self._entered, len(entries))
+        return self._bytes + self._entries_bytes
+
+    def recorded(self, entry: LedgerEntry) -> None:
+        """Count an entry of a recorded ledger, which went in once."""
+        if self.is_whole:
+            return
+        self._bytes += _bytes(entry.input_json) + _bytes(entry.executed_input_json) + _outcome_bytes(entry.outcome)
+
+    def issued(self, entry: LedgerEntry) -> None:
+        """Count a new request. Raises `CodeModeBridgeLimitError` when it does not go in."""
+        if entry.input_json is not None:
+            self._bytes += utf8_length(entry.input_json)
+        if self._bytes > self.maximum + _ROOM_FOR_INPUTS:
+            raise ending_errors.ledger_full(self.maximum)
+
+    def admitted(self, event: CallSettled, entry: LedgerEntry) -> CallSettled:
+        """Return how a call ended as far as ledger and sidecar take it: the error of a full one instead.
+
+        What was admitted is so when it is asked about again.
+        """
+        if event is self._last or entry.kind in OF_PROGRAMS or self._kept_for.get(event.id) is event:
+            return event  # what is a program's own has nothing to keep, and does not fail
+        size = _outcome_bytes(event.outcome)
+        if self._bytes + self._kept_bytes + size > self.maximum:
+            error = ending_errors.ledger_full(self.maximum)
+        else:
+            error = None if self._sidecar is None else self._refusal(event.outcome, self._sidecar)
+        if error is not None:
+            rejected = rejection(entry, error, self._told)
+            event = CallSettled(event.id, rejected, event.now_ms, error, event.shown_json, event.lasted_us)
+            size = _outcome_bytes(event.outcome)
+        if self.keeps_room:
+            self._kept_for[event.id] = event
+            self._kept_bytes += size
+        self._last, self._last_bytes = event, size
+        return event
+
+    def _refusal(self, outcome: Outcome, sidecar: Sidecar) -> CodeModeError | None:
+        if not isinstance(outcome, Fulfilled) or outcome.large is None:
+            return None
+        to_come = [one.outcome for one in self._kept_for.values()]
+        before = [one.large for one in to_come if isinstance(one, Fulfilled) and one.large is not None]
+        return sidecar.refusal(outcome.large, before)
+
+    def changed(self, was: LedgerEntry, now: LedgerEntry) -> None:
+        """Count an entry anew whose call has begun or ended."""
+        if self._kept_for and (kept := self._kept_for.pop(now.id, None)) is not None:
+            self._kept_bytes -= _outcome_bytes(kept.outcome)
+        # Most calls begin with what the guest issued, and have no outcome before the one they end with.
+        if now.executed_input_json is not was.executed_input_json:
+            self._bytes += _bytes(now.executed_input_json) - _bytes(was.executed_input_json)
+        if was.outcome is not None:
+            self._bytes -= _outcome_bytes(was.outcome)
+        if (outcome := now.outcome) is not None:
+            is_measured = self._last is not None and self._last.outcome is outcome
+            self._bytes += self._last_bytes if is_measured else _outcome_bytes(outcome)
+
+
+def _outcome_bytes(outcome: Outcome | None) -> int:
+    if isinstance(outcome, Fulfilled):
+        return 0 if outcome.value_json is None else utf8_length(outcome.value_json)
+    if isinstance(outcome, Rejected):
+        return utf8_length(outcome.message) + _bytes(outcome.fields_json)
+    if isinstance(outcome, Waiting):
+        return utf8_length(outcome.payload_json) + _bytes(outcome.input_json)
+    return 0
+
+
+def _bytes(text: str | None) -> int:
+    return 0 if text is None else utf8_length(text)
+
+
+# The worker owes one turn for the start of the program and one for every delivered outcome. Deliveries may be sent
+# ahead; the worker takes them one at a time, in order, so everything below depends only on the order of requests and
+# deliveries:
+#
+# event what it does -------------------
+# --------------------------------------------------------------------------------------- ProgramAnalysed CheckProgram;
+# the host answers ProgramAccepted or ProgramRefused ProgramAccepted Send(RunProgram); what could not be checked is
+# compiled, and told as what it is CallRequested noted; the call is not made before the turn ends, and never if the
+# program ends in it TurnEnded Invoke the requests of the turn, in order; with nothing in flight and nobody asked: a
+# deadlock RequestWithdrawn a timer that has not fired never does; what has been sent of it the guest takes no notice
+# of CallSettled the outcome goes into the ledger and is delivered, or the request waits for somebody; Invoke what had
+# no room among the calls at once ProgramReturned a call not delivered, then a call never observed, is an error; else
+# the result ProgramThrew the guest's error, or the host's own error when it is the one that answered a request
+# anything else ends the invocation with its error
+#
+# An invocation pauses (`Interrupted`) when the guest is idle, nothing runs on the host and some request waits. A timer
+# is a request like any other, but counts as no call, and the clock measures it: it is the program that waits.
+#
+# With a recorded ledger the guest first has to issue the same requests again. Each is compared, and recorded outcomes
+# are delivered in the recorded order, which is sent ahead as a whole; only then do requests that were waiting or
+# unknown, and new ones, go out.
 
 _OF_A_RUN = (messages.CallRequested, messages.RequestWithdrawn, messages.TurnEnded, Writing)
 
@@ -164,7 +273,7 @@ class Invocation:
         return settings if self._identify is None else self._identify(settings, event.js)
 
     def _refused(self, event: events.ProgramRefused) -> None:
-        self._fail(endings.not_analysable(self._draft) if event.is_unclear else endings.refusal(event))
+        self._fail(ending_errors.not_analysable(self._draft) if event.is_unclear else ending_errors.refusal(event))
 
     # -- turns
 
@@ -277,7 +386,7 @@ class Invocation:
         if is_idle and not self._replay.is_empty:
             self._replay.require_seen(self.ledger)
         if is_idle and not self._work.running:
-            return self._finish(Interrupted() if self.ledger.waiting else Failed(endings.deadlock()))
+            return self._finish(Interrupted() if self.ledger.waiting else Failed(ending_errors.deadlock()))
         return self._set_clocks(is_idle=is_idle)
 
     def _set_clocks(self, *, is_idle: bool) -> None:
@@ -295,21 +404,23 @@ class Invocation:
     def _returned(self, event: messages.ProgramReturned) -> None:
         self._turns.require_one()
         if self._compiles_only:
-            return self._fail(endings.not_analysable(self._draft))
+            return self._fail(ending_errors.not_analysable(self._draft))
         if event.warnings and self.settings.profile.guest.result != "sanitised":
             raise CodeModeProtocolError("the worker cut a result that is taken as it is")
         self._replay.require_seen(self.ledger)
         self._written.value(event.value_json)
         unsent = {entry.id for entry in self._turn_requests}
         queued = {entry.id for entry in self._work.held}
-        return self._finish(endings.after_return(event, self.settings, self.ledger, self._turns.taken, unsent, queued))
+        return self._finish(
+            ending_errors.after_return(event, self.settings, self.ledger, self._turns.taken, unsent, queued)
+        )
 
     def _threw(self, event: messages.ProgramThrew) -> None:
         self._turns.require_one()
         if event.origin != "syntax":
             self._replay.require_seen(self.ledger)
         taken = self._turns.taken
-        self._fail(endings.after_throw(event, self.settings, self.ledger, taken, self.host_errors))
+        self._fail(ending_errors.after_throw(event, self.settings, self.ledger, taken, self.host_errors))
 
     def _deadline_passed(self, event: events.DeadlinePassed) -> None:
         may_stop_itself = self._turns.owed and self.settings.profile.guest.stops_itself
@@ -324,7 +435,7 @@ class Invocation:
         self._cut_short(event)
 
     def _cut_short(self, event: Any) -> None:
-        self._fail(endings.cut_short(event, self.settings))
+        self._fail(ending_errors.cut_short(event, self.settings))
 
     def _fail(self, error: CodeModeError) -> None:
         self._finish(Failed(error))

@@ -1,14 +1,9 @@
-"""The record of an invocation's bridge requests and how each ended. Pure: knows nothing of workers, clocks or keys.
-
-Two orders matter and both are kept. Requests stand in the order in which the guest issued them, which the guest's own
-code decides. ``deliveries`` is the order in which outcomes were handed in, which the outside world decided once: a
-replay hands them in again in exactly that order, so races, interleaved branches, the clock and the limits come out
-the same.
-"""
+"""The ledger: an invocation's bridge requests and how each ended."""
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
@@ -18,12 +13,35 @@ from ..data.large_strings import may_have_places
 from ..data.records import record
 from ..dataclass import dataclass
 from .messages import CallRequested, DeliverError, DeliverValue, RequestKind
-from .same_input import means_the_same
 
 if TYPE_CHECKING:
     from ..data.large_strings import LargeStrings
-    from .contents import Contents
-    from .sidecar import Sidecar
+    from .references import Contents, Sidecar
+
+
+_MAX_COMPARED_CHARACTERS = 1 << 18  # a few milliseconds of the event loop
+_STRING_OR_FRACTION = re.compile(r'"(?:[^"\\]|\\.)*"|[0-9]+(?:\.[0-9]+(?:e[+-]?[0-9]+)?|e[+-]?[0-9]+)')
+
+
+def means_the_same(recorded: str | None, now: str | None) -> bool:
+    """Compare two inputs. A host that wrote one itself and the engine may write a number with other digits."""
+    if recorded == now or recorded is None or now is None:
+        return recorded == now
+    if max(len(recorded), len(now)) > _MAX_COMPARED_CHARACTERS:
+        return False
+    first, second = (_STRING_OR_FRACTION.sub(_shortest, text) for text in (recorded, now))
+    return first == second
+
+
+def _shortest(found: re.Match[str]) -> str:
+    text = found[0]
+    return text if text.startswith('"') else repr(float(text))
+
+
+# Two orders matter and both are kept. Requests stand in the order in which the guest issued them, which the guest's own
+# code decides. ``deliveries`` is the order in which outcomes were handed in, which the outside world decided once: a
+# replay hands them in again in exactly that order, so races, interleaved branches, the clock and the limits come out
+# the same.
 
 OF_PROGRAMS = ("timer", "yield")
 """Kinds of requests that are calls of nobody: what is told of calls leaves them out."""

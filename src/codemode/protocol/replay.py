@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from ..data.large_strings import cut_large_strings, may_have_places
 from ..profile import Profile, SidecarRules
-from . import endings
-from .contents import Contents
+from . import ending_errors
 from .events import CallSettled, ExecutionStarted
 from .ledger import Fulfilled, Ledger, LedgerEntry, Waiting
 from .messages import CallRequested
+from .references import Contents, Sidecar
 from .settings import Settings
-from .sidecar import Sidecar
 
 
 class Replay:
@@ -30,15 +29,15 @@ class Replay:
             return None
         if request.id not in self._recorded:
             if self.is_unfinished(ledger):
-                raise endings.diverged(request.id, f"{self._text(request)} was not made in the recorded run")
+                raise ending_errors.diverged(request.id, f"{self._text(request)} was not made in the recorded run")
             return None
         recorded = self._recorded[request.id]
         if not recorded.same_request(request):
-            raise endings.diverged(request.id, f"recorded {self._text(recorded)}, now {self._text(request)}")
+            raise ending_errors.diverged(request.id, f"recorded {self._text(recorded)}, now {self._text(request)}")
         return recorded
 
     def _text(self, request: LedgerEntry | CallRequested) -> str:
-        return f"{request.kind} {request.name}" if self._hides_inputs else endings.request_text(request)
+        return f"{request.kind} {request.name}" if self._hides_inputs else ending_errors.request_text(request)
 
     def is_unfinished(self, ledger: Ledger) -> bool:
         """True while recorded outcomes are still to be handed in."""
@@ -83,7 +82,7 @@ class Replay:
             return
         if len(ledger.entries) < len(self._recorded.entries) or self.is_unfinished(ledger):
             position = min(len(ledger.entries) + 1, len(self._recorded.entries))
-            raise endings.diverged(position, "the program did not get as far as in the recorded run")
+            raise ending_errors.diverged(position, "the program did not get as far as in the recorded run")
 
     def complete(self, ledger: Ledger) -> None:
         """Add what the replay had not come to yet: a run that is cut short must not forget which calls are done."""

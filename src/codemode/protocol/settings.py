@@ -10,8 +10,8 @@ from typing import Any
 from ..dataclass import dataclass
 from ..options.parts import ExecutionPolicy
 from ..profile import Profile
-from .contents import tag_of
 from .messages import Draft, RunModule, RunProgram
+from .references import tag_of
 
 
 @dataclass(frozen=True, slots=True)

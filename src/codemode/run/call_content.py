@@ -17,7 +17,7 @@ from ..host import steps
 from ..host.steps import TooMuchWork
 from ..host.threads import run_check
 from ..options.parts import ContinuationOptions
-from ..protocol.contents import Contents
+from ..protocol.references import Contents
 from .content_keeping import content_store_of, is_named_by_ids, keep_new
 
 if TYPE_CHECKING:

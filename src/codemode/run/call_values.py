@@ -26,7 +26,7 @@ from ..host.cancellation import FAILURES
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..options.parts import ExecutionPolicy
 from ..protocol.ledger import Fulfilled, LedgerEntry
-from ..protocol.sidecar import Sidecar
+from ..protocol.references import Sidecar
 from ..schemas.compiled import MAX_PROBLEMS, Problem
 from ..tools.prepared import PreparedTool, ReadOutput
 from ..tools.unread_outputs import refuse_iterators

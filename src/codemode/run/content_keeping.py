@@ -13,9 +13,9 @@ from ..data.content import Content
 from ..errors import CodeModeProtocolError
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..options.parts import ContinuationOptions
-from ..protocol.contents import Contents, tag_of
-from ..protocol.kept_contents import described, part_of
+from ..protocol.continuation import described, part_of
 from ..protocol.ledger import Fulfilled, Ledger
+from ..protocol.references import Contents, tag_of
 
 if TYPE_CHECKING:
     from ..interrupts.interrupt import Interrupt

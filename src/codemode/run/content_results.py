@@ -11,7 +11,7 @@ from ..errors import CodeModeSerializationError
 from ..host.threads import run_check
 
 if TYPE_CHECKING:
-    from ..protocol.contents import Contents
+    from ..protocol.references import Contents
     from .outcome import RunOutcome
 
 

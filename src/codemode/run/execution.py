@@ -30,9 +30,8 @@ from ..tools.catalog import ToolCatalog
 from ..tools.prepared import PreparedTool
 from ..trace.events import ConsoleEvent
 from ..workers import nesting
-from ..workers.given_pools import pool_or_default
 from ..workers.lease import Lease
-from ..workers.pool import WorkerPool
+from ..workers.pool import WorkerPool, pool_or_default
 from .answered_pause import AnsweredPause
 from .call_content import CallContent
 from .call_context import OuterCall

@@ -32,7 +32,7 @@ from ..errors import (
     CodeModeWorkerError,
     guest_view,
 )
-from ..protocol.left_calls import detached_text
+from ..protocol.call_status import detached_text
 from ..source.other_languages import failed_language_hint
 from ..trace.visible_text import clipped, visible
 from .call_descriptions import describe_calls, has_done

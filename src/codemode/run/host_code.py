@@ -26,8 +26,8 @@ from ..host.cancellation import FAILURES, is_ended_from_outside
 from ..host.threads import let_go, run_check
 from ..interrupts import approval
 from ..interrupts.interrupt import InterruptRequested, interrupt_within
-from ..protocol.contents import Contents
 from ..protocol.ledger import LedgerEntry
+from ..protocol.references import Contents
 from ..tools.context import ToolCallContext
 from ..tools.prepared import PreparedTool, tool_failed
 from ..tools.tool_result import ToolResult, blocks_of, failure_text, unwrapped

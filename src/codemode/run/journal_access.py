@@ -17,7 +17,7 @@ from ..host.clock import now_ms
 from ..host.threads import run_check
 from ..options.parts import ContinuationOptions
 from ..protocol.continuation import REPLAY_VERSION, Continuation, replayed_settings
-from ..protocol.journal_lines import Claimed, Step, line_of, read_lines
+from ..protocol.journal_entries import Claimed, Step, line_of, read_lines
 from ..protocol.ledger import Progress
 from ..protocol.settings import Settings
 from ..workers.image import engine_version

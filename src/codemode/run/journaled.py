@@ -15,7 +15,7 @@ from ..host.cancellation import to_its_end
 from ..host.clock import passed_seconds
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..protocol.events import CallSettled
-from ..protocol.journal_lines import Claimed, Step, begun, issued, not_handed, noticed, settled
+from ..protocol.journal_entries import Claimed, Step, begun, issued, not_handed, noticed, settled
 from ..protocol.ledger import Ledger
 from .journal_access import JournalAccess
 from .journal_identity import journal_error, unavailable

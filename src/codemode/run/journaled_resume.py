@@ -18,9 +18,9 @@ from ..continuations.journal import OpenedJournal
 from ..errors import CodeModeAbortedError, CodeModeProtocolError
 from ..host.clock import now_ms
 from ..options.parts import ApprovalPolicy
-from ..protocol.journal_lines import Claimed, Step, from_here, refused, resumed, settled
+from ..protocol.journal_entries import Claimed, Step, from_here, refused, resumed, settled
 from ..protocol.ledger import Ledger, Waiting, goes_on
-from ..protocol.resting import answer_yields
+from ..protocol.suspension import answer_yields
 from .answered_pause import AnsweredPause
 from .claimed_resume import ClaimedResume
 from .execution import Execution

@@ -12,15 +12,14 @@ from ..errors import CodeModeProtocolError
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..options.parts import ContinuationOptions
 from ..profile import Profile
-from ..protocol.contents import tag_of
 from ..protocol.continuation import Continuation
 from ..protocol.events import CallSettled, ProgramAccepted
 from ..protocol.invocation import Invocation
-from ..protocol.journal_lines import Step, settled
+from ..protocol.journal_entries import Step, settled
 from ..protocol.ledger import Ledger, Waiting, called_names
+from ..protocol.references import Sidecar, tag_of
 from ..protocol.replay import with_references
 from ..protocol.settings import Settings
-from ..protocol.sidecar import Sidecar
 from ..tools.catalog import ToolCatalog
 from ..tools.prepared import PreparedTool
 from .call_context import CallContext

@@ -19,9 +19,9 @@ from ..interrupts.resolutions import Answer, Approval, HostAnswer, KnownOutcome,
 from ..options.parts import CodeModeOptions
 from ..profile import HostErrors
 from ..protocol.events import CallSettled
+from ..protocol.guest_errors import rejection
 from ..protocol.ledger import Fulfilled, LedgerEntry, Waiting, shown_text, waiting
-from ..protocol.rejections import rejection
-from ..protocol.sidecar import Sidecar
+from ..protocol.references import Sidecar
 from ..schemas.compiled import ValidatedInput
 from ..tools.catalog import ToolCatalog
 from ..tools.context import AnsweredInterrupt, ToolCallContext

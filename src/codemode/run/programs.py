@@ -14,8 +14,8 @@ from ..options.checked_fields import WrongTypeError
 from ..options.parts import ExecutionPolicy
 from ..profile import Profile
 from ..protocol.events import ProgramAccepted, ProgramRefused
+from ..protocol.guest_errors import read_fields, rejection
 from ..protocol.ledger import LedgerEntry
-from ..protocol.rejections import read_fields, rejection
 from ..schemas.compiled import Conversion
 from ..source.cache import AnalysedProgram, Fitted, ProgramCache, program_key
 from ..source.checks import check_program

@@ -21,9 +21,9 @@ from ..errors import CodeModeError, CodeModeProtocolError, Resumable, error_from
 from ..host.steps import metered
 from ..interrupts.interrupt import Interrupt
 from ..options.parts import ContinuationOptions
-from ..protocol.contents import MAX_CARRIED_BYTES, Contents
-from ..protocol.kept_contents import parts_to_list, read_contents
+from ..protocol.continuation import parts_to_list, read_contents
 from ..protocol.ledger import Ledger
+from ..protocol.references import MAX_CARRIED_BYTES, Contents
 from ..trace.events import ConsoleEvent
 from .content_results import contents_of
 from .outcome import AtRest, OutputItem, PendingCall, RunOutcome

@@ -24,8 +24,8 @@ from ..interrupts.resolutions import Answer, Approval, KnownOutcome, is_denial
 from ..options.parts import ApprovalPolicy, ContinuationOptions
 from ..profile import HostErrors
 from ..protocol.continuation import Continuation, texts_of
+from ..protocol.guest_errors import rejection
 from ..protocol.ledger import UNTOLD, Ledger, LedgerEntry, Outcome, recovery_ledger
-from ..protocol.rejections import rejection
 from ..protocol.settings import Settings
 from ..tools.catalog import ToolCatalog
 from ..tools.prepared import MISSING, PreparedTool

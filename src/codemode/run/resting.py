@@ -17,7 +17,7 @@ from ..profile import Profile
 from ..protocol import events
 from ..protocol.invocation import Invocation
 from ..protocol.ledger import Ledger, Progress
-from ..protocol.resting import RestingInvocation, answer_yields
+from ..protocol.suspension import RestingInvocation, answer_yields
 from ..tools.catalog import ToolCatalog
 from ..tools.prepared import PreparedTool
 from ..workers.image import engine_version

@@ -11,7 +11,7 @@ from ..errors import CodeModeTimeoutError
 from ..host.clock import Clock
 from ..protocol import events
 from ..protocol.ledger import Fulfilled
-from ..protocol.resting import RestingInvocation
+from ..protocol.suspension import RestingInvocation
 from .runner import Runner
 
 if TYPE_CHECKING:

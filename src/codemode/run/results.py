@@ -9,9 +9,8 @@ from ..data.json_values import MAX_DEPTH, check_values, decode_json, nests_deepe
 from ..data.large_strings import may_have_places
 from ..errors import CodeModeProtocolError, CodeModeSerializationError
 from ..host.threads import LARGE_CHARACTERS, run_check
-from ..protocol.contents import Contents
 from ..protocol.ledger import Ledger
-from ..protocol.sidecar import Sidecar
+from ..protocol.references import Contents, Sidecar
 
 _WHAT = "the program's result"
 

@@ -22,15 +22,14 @@ from ..interrupts.interrupt import Interrupt, pending_requests
 from ..interrupts.resolutions import Answer, read_answers
 from ..options.parts import CodeModeOptions, ContinuationOptions
 from ..profile import Profile, SidecarRules
-from ..protocol.contents import tag_of
 from ..protocol.continuation import Continuation, body_of
 from ..protocol.ledger import called_names
+from ..protocol.references import tag_of
 from ..protocol.replay import with_references
 from ..tools.catalog import ToolCatalog
 from ..tools.prepared import PreparedTool
-from ..workers.given_pools import pool_or_default
 from ..workers.image import engine_version, engine_version_is_known
-from ..workers.pool import WorkerPool
+from ..workers.pool import WorkerPool, pool_or_default
 from .allowed_input import CheckedInput, check_answers
 from .answered_pause import AnsweredPause
 from .call_content import knowing

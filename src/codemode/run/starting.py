@@ -10,8 +10,7 @@ from ..errors import CodeModeWorkerError, Resumable
 from ..host.imports import importing
 from ..host.workflows import refuse_in_workflow
 from ..options.parts import CodeModeOptions
-from ..workers.given_pools import pool_or_default
-from ..workers.pool import WorkerPool
+from ..workers.pool import WorkerPool, pool_or_default
 from .optional_parts import load_optional_parts, optional_parts_are_loaded
 
 if TYPE_CHECKING:

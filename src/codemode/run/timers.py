@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 
 from ..protocol.events import CallSettled
-from ..protocol.host_work import delay_ms
+from ..protocol.in_flight import delay_ms
 from ..protocol.ledger import Fulfilled, LedgerEntry
 
 _AT_ONCE = 64  # that fire before something else has its turn on the loop

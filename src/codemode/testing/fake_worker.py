@@ -15,8 +15,7 @@ from typing import Any, TypeAlias
 from ..protocol.framing import FrameDecoder, encode_frame
 from ..protocol.messages import read_host_message
 from ..workers.image import KERNEL, WorkerImage
-from ..workers.process import WorkerProcess
-from ..workers.process_memory import MemoryInUse
+from ..workers.process import MemoryInUse, WorkerProcess
 
 _READ_BYTES = 1 << 16
 _MAX_FRAME_BYTES = 1 << 28

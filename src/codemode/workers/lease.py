@@ -1,4 +1,4 @@
-"""A lease: the worker and the slots, one or in a share two, that a run has until it ends. Knows nothing of programs."""
+"""Leases: the worker and the slots that a run has until it ends, and suspended leases."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ..host.forks import forkable_lock
 from .admission import Admission
-from .generations import PooledWorker
 from .nesting import Place
 from .supply import Supply
+from .worker_generations import PooledWorker
 
 if TYPE_CHECKING:
     from ..host.threads import InvocationThreads
@@ -166,3 +167,35 @@ def _channels() -> type[WorkerChannel]:
     from .channel import WorkerChannel  # late: the first worker starts before asyncio is imported
 
     return WorkerChannel
+
+
+class KeptLeases:
+    """In the order in which they came. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._lock = forkable_lock()
+        self._leases: dict[Lease, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._leases)
+
+    def add(self, lease: Lease) -> None:
+        """Take one."""
+        with self._lock:
+            self._leases[lease] = None
+
+    def remove(self, lease: Lease) -> None:
+        """Forget one, if it is there."""
+        with self._lock:
+            self._leases.pop(lease, None)
+
+    def give_up_oldest(self) -> None:
+        """Give up the oldest that still can be."""
+        while True:
+            with self._lock:
+                lease = next(iter(self._leases), None)
+                if lease is None:
+                    return
+                del self._leases[lease]
+            if lease.give_up():
+                return

@@ -1,39 +1,146 @@
-"""The worker pool: slots, a queue for them, and shares of both for tenants, over a supply of ready workers.
-
-Safe to use from several threads and event loops. Knows nothing of programs or tools.
-"""
+"""The worker pool: slots, a queue for them, and shares of both for tenants."""
 
 from __future__ import annotations
 
+import _thread
 import atexit
+import logging
 import os
 import time
 import weakref
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self, TypeVar
 
 from ..dataclass import dataclass
 from ..errors import CodeModeWorkerError
 from ..host.forks import forkable_lock
 from ..host.threads import HostThreads, off_loop
-from ..options.checked_fields import text_or_none
+from ..options.checked_fields import WrongTypeError, text_or_none
 from ..options.parts import PoolOptions
 from . import nesting
 from .admission import Admission, memory_based_limit
-from .available_memory import AvailableMemory
-from .dropped_pools import end_when_dropped
-from .generations import WorkerSource
 from .image import DEFAULT_MEMORY_LIMIT_BYTES
-from .kept_leases import KeptLeases
-from .lease import Lease
+from .lease import KeptLeases, Lease
 from .supply import Supply
-from .tenure import Share
+from .worker_generations import Share, WorkerSource
 
 if TYPE_CHECKING:
-    from .isolation import IsolationReport
+    from .supply import IsolationReport
 
+
+_INTERVAL_SECONDS = 0.25
+_READ_BYTES = 1 << 14
+_UNKNOWN_BYTES = 1 << 50
+_PROC, _CGROUPS = "/proc", "/sys/fs/cgroup"
+
+
+class _Kind(NamedTuple):
+    """How a version of control groups calls what it tells. ``reclaimable`` is given back when somebody needs it."""
+
+    folder: str
+    most: str
+    in_use: str
+    reclaimable: tuple[str, ...]
+
+
+_UNIFIED = _Kind("", "memory.max", "memory.current", ("inactive_file", "active_file", "slab_reclaimable"))
+_LEGACY = _Kind(
+    "/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", ("total_inactive_file", "total_active_file")
+)
+
+
+class AvailableMemory:
+    """How many bytes new processes can use, read at most four times a second."""
+
+    def __init__(self) -> None:
+        self._read_at = float("-inf")
+        self._bytes = 0
+
+    def __call__(self) -> int:
+        """Return the bytes; a large number where the platform does not say."""
+        now = time.monotonic()
+        if now - self._read_at > _INTERVAL_SECONDS:
+            self._bytes, self._read_at = read_available_bytes(), now
+        return self._bytes
+
+
+def read_available_bytes(proc: str = _PROC, cgroups: str = _CGROUPS) -> int:
+    """Return the least of what the machine and each limit around this process leave. ``proc``, ``cgroups``: for tests.
+
+    The kernel answers from memory: on an event loop too there is nothing to wait for.
+    """
+    of_machine = _fields(_text(f"{proc}/meminfo")).get("MemAvailable:")
+    left = [_UNKNOWN_BYTES if of_machine is None else of_machine * 1024]
+    for line in _text(f"{proc}/self/cgroup").splitlines():
+        _, controllers, path = [*line.split(":", 2), "", ""][:3]
+        if not controllers or "memory" in controllers.split(","):
+            kind = _LEGACY if controllers else _UNIFIED
+            left += [_left(f"{cgroups}{kind.folder}{around}", kind) for around in _around(path)]
+    return max(0, min(left))
+
+
+def _around(path: str) -> list[str]:
+    """Return a group and all that it is in: each may have a limit. In a container the last is its own."""
+    parts = [part for part in path.split("/") if part not in ("", ".", "..")]
+    return ["".join(f"/{part}" for part in parts[:count]) for count in range(len(parts), -1, -1)]
+
+
+def _left(folder: str, kind: _Kind) -> int:
+    most, in_use = _text(f"{folder}/{kind.most}").strip(), _text(f"{folder}/{kind.in_use}").strip()
+    if not (most.isdecimal() and in_use.isdecimal()):
+        return _UNKNOWN_BYTES  # there is no such group here, or it has no limit
+    if int(most) >= _UNKNOWN_BYTES:
+        return _UNKNOWN_BYTES
+    told = _fields(_text(f"{folder}/memory.stat"))
+    return int(most) - max(0, int(in_use) - sum(told.get(name, 0) for name in kind.reclaimable))
+
+
+def _fields(text: str) -> dict[str, int]:
+    rows = [line.split() for line in text.splitlines()]
+    return {row[0]: int(row[1]) for row in rows if len(row) > 1 and row[1].isdecimal()}
+
+
+def _text(path: str) -> str:
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    try:
+        return os.pread(file, _READ_BYTES, 0).decode("utf-8", "replace")
+    except OSError:
+        return ""
+    finally:
+        os.close(file)
+
+
+def end_when_dropped(pool: object, supply: Supply) -> weakref.finalize[[Supply], Any]:
+    """Let the processes of a pool end with it. Nothing of the ``supply`` may know the pool."""
+    ending = weakref.finalize(pool, _begin, supply)
+    ending.atexit = False  # pools that are there at the end of the interpreter are closed then
+    return ending
+
+
+def _begin(supply: Supply) -> None:
+    """Begin to end them, and wait for nothing: this comes in the middle of any code, in any thread.
+
+    Not with `threading`: that takes a lock which the code in whose middle it is may have.
+    """
+    if supply.stock.has_processes:
+        with suppress(RuntimeError):  # there is no thread: those that hear that the channel is closed end by themselves
+            _thread.start_new_thread(_end, (supply,))
+
+
+def _end(supply: Supply) -> None:
+    try:
+        supply.stock.end()
+    except BaseException:
+        logging.getLogger("codemode.workers").exception("what was left of a worker pool could not be ended")
+
+
+# Safe to use from several threads and event loops. Knows nothing of programs or tools.
 
 ResultT = TypeVar("ResultT")
 
@@ -344,3 +451,23 @@ def _forget_all() -> None:
 atexit.register(_close_all)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_all)
+
+
+def pool_or_default(pool: object) -> WorkerPool:
+    """Return the pool that was given, the process-wide one for None. Raises `ValueError` for what is no pool."""
+    if isinstance(pool, WorkerPool):
+        return pool
+    if pool is None:
+        return default_pool()
+    hint = ": make one of them, WorkerPool(options)" if isinstance(pool, PoolOptions | Mapping) else ""
+    raise WrongTypeError(f"pool must be a WorkerPool or None, got {pool!r}{hint}")
+
+
+def check_pool(pool: object) -> None:
+    """Raise `ValueError` for what is no pool, and for one that is closed: nothing made with it could ever run."""
+    if pool is None or not pool_or_default(pool).is_closed:
+        return
+    raise ValueError(
+        "pool is closed, and nothing runs in it any more: give one that is open, such as WorkerPool(options) or a"
+        " share of one, and close it when all that was made with it has ended"
+    )

@@ -1,27 +1,187 @@
-"""The host's handle on one worker process: its channel, its death. Knows nothing of frames.
-
-A process is only ever named by its pidfd: a pid may already mean another process. Where there are none, by its
-unreaped `subprocess.Popen`.
-"""
+"""The host's handle on one worker process: its command, channel, memory and death."""
 
 from __future__ import annotations
 
 import os
+import queue
 import select
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from ..errors import CodeModeWorkerError
 from ..host.forks import forkable_lock
-from .command import STARTED_AS_WORKER, command_to_start
 from .image import WorkerImage
-from .process_memory import MemoryInUse, ProcessMemory
+
+# Set in whatever is started as a worker. An application that was started by mistake, because it *is* the embedded
+# interpreter, finds it and starts no workers of its own: one wrong process instead of a bomb.
+STARTED_AS_WORKER = "CODE_MODE_WORKER"
+_INTERPRETER_NAMES = ("python", "pypy")
+
+
+def command_to_start(given: Sequence[str]) -> tuple[str, ...]:
+    """Return the words that start a Python interpreter; ``given`` empty means this one.
+
+    Raises `CodeModeWorkerError` where this interpreter is part of an application and none was given, and in a process
+    that was itself started as a worker.
+    """
+    if STARTED_AS_WORKER in os.environ:
+        raise CodeModeWorkerError(
+            "this application was itself started as a code mode worker: set pool.worker_command to a Python "
+            f"interpreter (or, if that is not so, remove {STARTED_AS_WORKER} from the environment)"
+        )
+    if given:
+        return tuple(given)
+    reason = _why_not_an_interpreter()
+    if reason:
+        raise CodeModeWorkerError(
+            f"workers cannot be started with this interpreter: {reason}. Set pool.worker_command to the command of a "
+            f"Python {sys.version_info[0]}.{sys.version_info[1]} interpreter, as in "
+            f'PoolOptions(worker_command=["/usr/bin/python{sys.version_info[0]}.{sys.version_info[1]}"])'
+        )
+    return (sys.executable,)
+
+
+def _why_not_an_interpreter() -> str:
+    if "uwsgi" in sys.modules:
+        return "it is embedded in uWSGI"
+    if getattr(sys, "frozen", False):
+        return "the application is frozen"
+    if not sys.executable:
+        return "it does not know its own path (sys.executable is empty)"
+    path = Path(sys.executable)
+    # A link to an interpreter may have any name, and so may what it points to.
+    names = (path.name.lower(), Path(os.path.realpath(path)).name.lower())
+    if not any(known in name for known in _INTERPRETER_NAMES for name in names):
+        return f"sys.executable is {path.name!r}, which is not a Python interpreter by name"
+    return ""
+
+
+_READ_BYTES = 4096
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
+
+
+class MemoryInUse(NamedTuple):
+    """Bytes of a process. ``addresses`` counts too what it was given and has not touched, as its limit does."""
+
+    resident: int
+    addresses: int
+
+
+class ProcessMemory:
+    """Holds open where the system tells of one process; of another one nothing is ever read there.
+
+    Whoever asks and whoever closes it may be in different threads: nothing is opened again behind its end.
+    """
+
+    def __init__(self) -> None:
+        self._file = -1
+        self._is_closed = False
+        self._lock = forkable_lock()
+
+    def in_use(self, pidfd: int) -> MemoryInUse | None:
+        """Return what the process behind ``pidfd`` has, shared pages too; None where that is not told."""
+        try:
+            with self._lock:
+                if self._is_closed:
+                    return None
+                if self._file < 0:
+                    self._file = _opened(pidfd)
+                addresses, resident = os.pread(self._file, _READ_BYTES, 0).split()[:2]
+            return MemoryInUse(int(resident) * _PAGE_BYTES, int(addresses) * _PAGE_BYTES)
+        except (OSError, ValueError):
+            return None
+
+    def close(self) -> None:
+        """Give up the descriptor, for ever."""
+        with self._lock:
+            self._is_closed = True
+            file, self._file = self._file, -1
+        if file >= 0:
+            os.close(file)
+
+
+def _opened(pidfd: int) -> int:
+    pid = _pid_of(pidfd)
+    file = os.open(f"/proc/{pid}/statm", os.O_RDONLY | os.O_CLOEXEC)
+    if _pid_of(pidfd) != pid:  # it has ended, and its number may have meant another process
+        os.close(file)
+        raise ProcessLookupError
+    return file
+
+
+def _pid_of(pidfd: int) -> int:
+    """Return its number while it is not reaped. Raises `OSError` or `ValueError` for what is no process any more."""
+    info = os.open(f"/proc/self/fdinfo/{pidfd}", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        text = os.read(info, _READ_BYTES).decode("ascii")
+    finally:
+        os.close(info)
+    told = text.partition("\nPid:")[2].split(maxsplit=1)
+    pid = int(told[0]) if told else 0
+    if pid <= 0:
+        raise ProcessLookupError
+    return pid
+
+
+# On Linux a parent-death signal follows the thread that started the process: a caller's own thread may end long
+# before the host does.
+
+ResultT = TypeVar("ResultT")
+
+_lock = forkable_lock()
+_requests: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] | None = None
+
+
+def start_in_lasting_thread(start: Callable[[], ResultT]) -> ResultT:
+    """Call ``start`` in that thread and return what it returns. Raises what it raises."""
+    started: Future[ResultT] = Future()
+    _lasting_thread().put((start, started))
+    return started.result()
+
+
+def _lasting_thread() -> queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]]:
+    global _requests  # noqa: PLW0603 - one thread for the process
+    with _lock:
+        if _requests is None:
+            requests: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = queue.SimpleQueue()
+            try:
+                threading.Thread(target=_serve, args=(requests,), name="codemode-starter", daemon=True).start()
+            except RuntimeError as error:  # the interpreter is shutting down
+                raise CodeModeWorkerError(f"cannot start a worker process: {error}") from error
+            _requests = requests
+        return _requests
+
+
+def _serve(requests: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]]) -> None:
+    while True:
+        start, started = requests.get()
+        try:
+            started.set_result(start())
+        except BaseException as error:  # noqa: BLE001 - it belongs to the caller
+            started.set_exception(error)
+        del start, started
+
+
+def _forget() -> None:
+    """In a forked child of the host, where the thread does not exist."""
+    global _requests  # noqa: PLW0603 - one thread for the process
+    _requests = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
+
+
+# A process is only ever named by its pidfd: a pid may already mean another process. Where there are none, by its
+# unreaped `subprocess.Popen`.
 
 # What the dynamic loader may need to start this very interpreter; nothing else of the host's environment is passed on.
 _LOADER_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
@@ -306,8 +466,6 @@ def spawn_exec(
 
     ``skip_layers`` makes the worker act as if its environment refused these isolation layers (tests).
     """
-    from .starter import start_in_lasting_thread
-
     host_end, worker_end = open_channel()
     with worker_end:
         configuration = image.configuration(

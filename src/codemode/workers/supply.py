@@ -1,29 +1,196 @@
-"""The supply of ready workers: started in two attempts, hello checked, spares made ahead. Knows nothing of slots."""
+"""Supply ready workers: started in two attempts, handshake and isolation checked."""
 
 from __future__ import annotations
 
+import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from enum import StrEnum
 from itertools import count
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from ..errors import CodeModeError, CodeModeWorkerError
+from ..cached_property import cached_property
+from ..data.json_values import decode_json
+from ..data.narrowing import is_object
+from ..dataclass import dataclass
+from ..errors import CodeModeError, CodeModeProtocolError, CodeModeWorkerError
+from ..guest import layers
+from ..guest.layers import LAYERS, REQUIRED_LAYERS
 from ..host.imports import importing
 from ..options.parts import PoolOptions
+from ..protocol.framing import FrameDecoder
 from .admission import HARD_MAXIMUM
-from .generations import ExecSource, PooledWorker, WorkerSource
-from .hello import HelloCheck, WorkerEndedEarlyError, read_hello
 from .image import KERNEL, WorkerImage, engine_version, engine_version_is_known
 from .process import is_readable
-from .stock import Stock
-from .tenure import Share, Tenure
+from .worker_generations import ExecSource, PooledWorker, Share, Tenure, WorkerSource
+from .worker_inventory import Stock
 from .zygote import Zygote
 
 if TYPE_CHECKING:
     from ..protocol.messages import BeginProgram
-    from .isolation import IsolationReport
+
+
+_MAX_DETAIL_CHARACTERS = 200
+
+
+class LayerState(StrEnum):
+    """How one layer stands."""
+
+    IN_FORCE = layers.IN_FORCE
+    REFUSED = layers.REFUSED
+    NOT_ON_THIS_PLATFORM = "not on this platform"
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One layer of isolation; ``detail`` says what it covers, or why it was refused."""
+
+    name: str
+    state: LayerState
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.state}" + (f" ({self.detail})" if self.detail else "")
+
+
+@dataclass(frozen=True, slots=True)
+class IsolationReport:
+    """Every layer in `LAYERS`, in that order."""
+
+    layers: tuple[Layer, ...]
+
+    @classmethod
+    def from_hello(cls, value: object) -> IsolationReport:
+        """Read the ``isolation`` object of a hello. Raises `CodeModeProtocolError` when it is not one.
+
+        A layer that it leaves out is not on that worker's platform.
+        """
+        if not isinstance(value, Mapping):
+            raise CodeModeProtocolError("the worker's isolation report is not an object")
+        reported = cast("Mapping[object, object]", value)
+        if any(name not in LAYERS for name in reported):
+            raise CodeModeProtocolError("the worker's isolation report names an unknown layer")
+        return cls(tuple(_read_layer(name, reported.get(name)) for name in LAYERS))
+
+    def __getitem__(self, name: str) -> Layer:
+        return next(layer for layer in self.layers if layer.name == name)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.layers))
+
+
+def _read_layer(name: str, value: object) -> Layer:
+    if value is None:
+        return Layer(name, LayerState.NOT_ON_THIS_PLATFORM)
+    if not isinstance(value, str):
+        raise CodeModeProtocolError(f"the worker reported no text for isolation layer {name}")
+    state, _, detail = value.partition(": ")
+    if state not in (LayerState.IN_FORCE, LayerState.REFUSED):
+        raise CodeModeProtocolError(f"the worker reported an unknown state of isolation layer {name}")
+    return Layer(name, LayerState(state), detail[:_MAX_DETAIL_CHARACTERS])
+
+
+def missing_required(report: IsolationReport) -> tuple[Layer, ...]:
+    """The required layers that are not in force."""
+    return tuple(
+        layer for layer in report.layers if layer.name in REQUIRED_LAYERS and layer.state is not LayerState.IN_FORCE
+    )
+
+
+def require_isolation(report: IsolationReport) -> None:
+    """Raise `CodeModeWorkerError` naming the required layers that are missing. Details: ``missing``."""
+    missing = missing_required(report)
+    if missing:
+        raise CodeModeWorkerError(
+            'isolation="required" is not met here; missing: ' + "; ".join(map(str, missing)),
+            details={"missing": [layer.name for layer in missing]},
+        )
+
+
+_MAX_HELLO_BYTES = 65536
+_READ_BYTES = 4096
+
+
+class WorkerEndedEarlyError(CodeModeWorkerError):
+    """A worker ended before its hello: it was killed, or could not start."""
+
+
+async def read_hello(channel: socket.socket, seconds: float) -> tuple[bytes, bytes]:
+    """Return kind and payload of a worker's first frame, and make sure that it is alone.
+
+    Raises `TimeoutError` after ``seconds``, `CodeModeWorkerError` or `OSError` for a worker that ends or says more.
+    """
+    import asyncio
+
+    decoder = FrameDecoder(_MAX_HELLO_BYTES)
+    try:
+        frames = _frames(decoder, channel.recv(_READ_BYTES))
+    except BlockingIOError:
+        frames = []
+    if not frames:
+        async with asyncio.timeout(seconds):
+            while not frames:
+                frames = _frames(decoder, await asyncio.get_running_loop().sock_recv(channel, _READ_BYTES))
+    if len(frames) != 1 or decoder.has_partial_frame:
+        raise CodeModeWorkerError("the worker said more than hello")
+    return frames[0][:1], frames[0][1:]
+
+
+def _frames(decoder: FrameDecoder, data: bytes) -> list[bytes]:
+    if not data:
+        raise WorkerEndedEarlyError("the worker ended before it said hello")
+    return decoder.feed(data)
+
+
+class HelloCheck:
+    """Checks hellos against one worker image. Workers of one zygote all say the same, which is then known."""
+
+    def __init__(self, image: WorkerImage, *, isolation_required: bool) -> None:
+        self._image = image
+        self._isolation_required = isolation_required
+        self._accepted: bytes | None = None
+        self.report: IsolationReport | None = None
+        self.is_prepared = False
+
+    def prepare(self) -> None:
+        """Read and import what `check` needs; it would do so itself, on the event loop."""
+        _ = self._expected
+        self.is_prepared = True
+
+    def check(self, kind: bytes, payload: bytes) -> None:
+        """Raise `CodeModeWorkerError` for a worker that may not run programs, `CodeModeProtocolError` for no hello."""
+        if kind == b"H" and payload == self._accepted:
+            return
+        hello = _read(payload)
+        if kind == b"F":
+            raise CodeModeWorkerError(f"the worker refused to start: {str(hello.get('message'))[:300]}")
+        if kind != b"H":
+            raise CodeModeProtocolError("the worker spoke before it said hello")
+        for name, expected in self._expected.items():
+            if hello.get(name) != expected:
+                raise CodeModeWorkerError(f"the worker has another {name} than the host: restart the host process")
+        report = IsolationReport.from_hello(hello.get("isolation"))
+        if self._isolation_required:
+            require_isolation(report)
+        self.report, self._accepted = report, payload
+
+    @cached_property
+    def _expected(self) -> dict[str, str]:
+        # Hashed when there is a hello to compare with: the zygote boots meanwhile.
+        return {"engine": self._image.engine_version, "kernel": self._image.kernel.sha256()}
+
+
+def _read(payload: bytes) -> dict[str, Any]:
+    try:
+        hello = decode_json(payload.decode("utf-8"), max_depth=8)
+    except ValueError as error:
+        raise CodeModeProtocolError("the worker's first frame is not JSON") from error
+    if not is_object(hello):
+        raise CodeModeProtocolError("the worker's first frame is not an object")
+    return hello
+
 
 _START_ATTEMPTS = 2
 # Of workers that only end, as those do that somebody kills: a few at first, for a machine may not be able to start any;

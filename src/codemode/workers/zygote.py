@@ -19,6 +19,8 @@ from .image import WorkerImage
 from .process import (
     REAP_TIMEOUT_MS,
     ChildProcess,
+    MemoryInUse,
+    ProcessMemory,
     WorkerProcess,
     describe_exit,
     describe_signal,
@@ -27,7 +29,6 @@ from .process import (
     send_kill,
     start_python,
 )
-from .process_memory import MemoryInUse, ProcessMemory
 
 _PACKET = struct.Struct("=cIi")
 _REQUEST = struct.Struct("=I?")

@@ -17,7 +17,7 @@ from suite import each_row
 from codemode import CodeModeSerializationError, Content, ContentResult
 from codemode.data.content import apart, may_hold, places_for, with_parts
 from codemode.host.steps import run_on_the_loop
-from codemode.protocol.contents import Contents
+from codemode.protocol.references import Contents
 
 PICTURE = Content(b"\x89PNG", "image/png", name="a.png")
 

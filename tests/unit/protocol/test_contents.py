@@ -10,10 +10,9 @@ from invocation_settings import SETTINGS, limited
 from suite import each_row
 
 from codemode import CodeModeProtocolError, CodeModeSerializationError, Content
-from codemode.protocol.contents import CONTENT_LIMIT, MAX_CARRIED_BYTES, Contents, tag_of
-from codemode.protocol.continuation import Continuation, body_of, texts_of
-from codemode.protocol.kept_contents import parts_to_list, read_contents
+from codemode.protocol.continuation import Continuation, body_of, parts_to_list, read_contents, texts_of
 from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry
+from codemode.protocol.references import CONTENT_LIMIT, MAX_CARRIED_BYTES, Contents, tag_of
 from codemode.run.content_keeping import with_ids
 
 WITH = SETTINGS

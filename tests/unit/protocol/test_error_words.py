@@ -17,10 +17,9 @@ from codemode.errors import CodeModeProtocolError, CodeModeToolError
 from codemode.profile import HostErrors
 from codemode.protocol import events
 from codemode.protocol.continuation import Continuation
-from codemode.protocol.error_words import MAX_FIELDS_BYTES, TEXTS
+from codemode.protocol.guest_errors import MAX_FIELDS_BYTES, TEXTS, error_again, read_fields, rejection
 from codemode.protocol.ledger import Ledger, LedgerEntry, Rejected
 from codemode.protocol.messages import TurnEnded
-from codemode.protocol.rejections import error_again, read_fields, rejection
 
 CALL = LedgerEntry(1, "tool", "shop.echo", "{}", tool_call_id="outer:tool-1")
 QUESTION = LedgerEntry(1, "catalog", "getTool", "[]")

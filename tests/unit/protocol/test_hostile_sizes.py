@@ -12,8 +12,8 @@ from suite import each_row
 from codemode import CodeModeProtocolError
 from codemode.data.json_shape import find_excess
 from codemode.data.similar_names import nearest_names
+from codemode.protocol.message_decoder import read_message
 from codemode.protocol.messages import ConsoleWritten, ProgramAnalysed, ProgramReturned
-from codemode.protocol.reading import read_message
 from codemode.source.checks import MAX_KEYS, check_program
 
 LINE = '{"level":"log","text":""'

@@ -14,7 +14,7 @@ from suite import each_row
 from codemode.errors import CodeModeProtocolError
 from codemode.protocol import events
 from codemode.protocol.events import CallSettled
-from codemode.protocol.journal_lines import (
+from codemode.protocol.journal_entries import (
     Step,
     begun,
     from_here,

@@ -16,7 +16,7 @@ from suite import each_row
 from codemode.errors import CodeModeProtocolError
 from codemode.protocol import messages
 from codemode.protocol.framing import FrameDecoder
-from codemode.protocol.reading import read_message
+from codemode.protocol.message_decoder import read_message
 
 PROBLEM = {"message": "no", "line": 1, "column": 2}
 THREW = {"name": "Error", "message": "m", "code": "", "stack": "at program.js:1:2"}

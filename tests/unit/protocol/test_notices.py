@@ -21,6 +21,7 @@ from codemode.protocol.continuation import Continuation, body_of, texts_of
 from codemode.protocol.events import CheckProgram, Completed, Send, TellNotice
 from codemode.protocol.invocation import Invocation
 from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry, recovery_ledger
+from codemode.protocol.message_decoder import read_message
 from codemode.protocol.messages import (
     CallRequested,
     ConsoleWritten,
@@ -31,7 +32,6 @@ from codemode.protocol.messages import (
     RunProgram,
     TurnEnded,
 )
-from codemode.protocol.reading import read_message
 
 FACE = GuestFace(wrapper="strict", globals=("callTool", "mcpLog", "mcpNotify"), result="sanitised")
 TELLING = replace(SETTINGS, profile=replace(SETTINGS.profile, guest=FACE))

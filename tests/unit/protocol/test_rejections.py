@@ -22,8 +22,8 @@ from codemode.errors import (
 )
 from codemode.profile import HostErrors
 from codemode.protocol.call_status import IN_ERRORS, call_status
+from codemode.protocol.guest_errors import MAX_DETAILS_BYTES, error_again, failed_call, read_fields, rejection
 from codemode.protocol.ledger import LedgerEntry, Rejected
-from codemode.protocol.rejections import MAX_DETAILS_BYTES, error_again, failed_call, read_fields, rejection
 from codemode.trace.trace import Trace
 
 CODES = {"execution": "FAILED", "validation": "WRONG", "timeout": "SLOW", "limit": "FULL"}

@@ -22,9 +22,9 @@ from codemode.protocol import events
 from codemode.protocol.continuation import Continuation
 from codemode.protocol.events import GoOn, OutcomeKept, Rest, Send, WaitOver
 from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry, Progress, Rejected
+from codemode.protocol.message_decoder import read_message
 from codemode.protocol.messages import CallRequested, ConsoleWritten, ItemWritten, RequestWithdrawn, TurnEnded
-from codemode.protocol.reading import read_message
-from codemode.protocol.resting import RestingInvocation, answer_yields
+from codemode.protocol.suspension import RestingInvocation, answer_yields
 
 KINDS = SETTINGS.profile.request_kinds | {"timer", "yield"}
 PROFILE = replace(

@@ -15,8 +15,8 @@ from codemode.errors import CodeModeBridgeLimitError, CodeModeDetachedBridgeRequ
 from codemode.protocol import events
 from codemode.protocol.call_status import call_summaries
 from codemode.protocol.continuation import Continuation
-from codemode.protocol.counts import MAX_TIMERS
 from codemode.protocol.events import Interrupted, Invoke, Send, SetTimers, StopTimer
+from codemode.protocol.guest_output import MAX_TIMERS
 from codemode.protocol.invocation import Invocation
 from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry, Rejected, recovery_ledger
 from codemode.protocol.messages import CallRequested, RequestWithdrawn, TurnEnded

@@ -12,9 +12,9 @@ from codemode import CodeModeProtocolError, CodeModeSerializationError, Content,
 from codemode.data.content import with_parts
 from codemode.host.steps import TooLongForTheLoop, run_on_the_loop
 from codemode.options.parts import ContinuationOptions, ExecutionPolicy
-from codemode.protocol.contents import Contents
-from codemode.protocol.kept_contents import described
+from codemode.protocol.continuation import described
 from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry
+from codemode.protocol.references import Contents
 from codemode.run.call_content import CallContent, genuine, knowing
 from codemode.run.content_keeping import kept_contents
 from codemode.run.kept_inputs import KeptInputs

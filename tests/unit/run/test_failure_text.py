@@ -18,8 +18,8 @@ from codemode import (
     CodeModeWorkerError,
 )
 from codemode.errors import HOST_FETCH_ERROR, HOST_TOOL_ERROR
-from codemode.protocol.endings import syntax_error
-from codemode.protocol.left_calls import detached_error
+from codemode.protocol.call_status import detached_error
+from codemode.protocol.ending_errors import syntax_error
 from codemode.run.failure_text import MAX_CHARACTERS, ended_text, failure_text
 
 JS = "const a = 1;\nreturn a.b.c;\nlast"

@@ -15,8 +15,8 @@ from codemode import CodeModeError, CodeModeOptions, CodeModeProtocolError, Code
 from codemode import CodeModeToolError as ToolError
 from codemode.data.content import current
 from codemode.options.parts import ExecutionPolicy
-from codemode.protocol.contents import Contents
 from codemode.protocol.ledger import Fulfilled, LedgerEntry, Rejected
+from codemode.protocol.references import Contents
 from codemode.run import kept_results, program_state
 from codemode.run.kept_results import keep_result, told_of_large
 from codemode.run.outcome import RunOutcome

@@ -15,7 +15,7 @@ from waiting import until, within
 
 from codemode.errors import CodeModeConcurrencyError
 from codemode.workers.admission import Admission, memory_based_limit
-from codemode.workers.available_memory import AvailableMemory
+from codemode.workers.pool import AvailableMemory
 
 MIB = 1 << 20
 _WAIT_SECONDS = 60.0

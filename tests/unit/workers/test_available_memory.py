@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from codemode.workers.available_memory import read_available_bytes
+from codemode.workers.pool import read_available_bytes
 
 MIB = 1 << 20
 MEMINFO = f"MemTotal: 9 kB\nMemAvailable:   {8 * 1024 * 1024} kB\n"  # 8 GiB

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from codemode.workers import image
-from codemode.workers.engine_files import recorded_engine
+from codemode.workers.image import recorded_engine
 
 
 def installed(folder: Path, version: str = "1.2", metadata: str = "quickjs_ng-1.2.dist-info") -> Path:

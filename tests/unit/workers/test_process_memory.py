@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from codemode.workers.process_memory import ProcessMemory
+from codemode.workers.process import ProcessMemory
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux alone tells")
 

@@ -14,8 +14,7 @@ from ...run.call_context import CallContext, OuterCall, check_call
 from ...run.optional_parts import require_optional_parts
 from ...run.starting import load_execution, prepared, resume_answered
 from ...run.sync_forms import SyncForms
-from ...workers.given_pools import check_pool
-from ...workers.pool import WorkerPool
+from ...workers.pool import WorkerPool, check_pool
 from .describe import described, read_describe
 from .direct_calls import is_direct
 from .index import ToolSet

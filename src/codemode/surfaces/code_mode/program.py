@@ -15,8 +15,7 @@ from ...run.starting import load_execution, prepared, started
 from ...tools.catalog import Catalog
 from ...tools.collecting import collect_tools
 from ...tools.tool_schemas import load_schema_kind
-from ...workers.given_pools import pool_or_default
-from ...workers.pool import WorkerPool
+from ...workers.pool import WorkerPool, pool_or_default
 from .outcome import told
 from .profile import CODE_MODE
 

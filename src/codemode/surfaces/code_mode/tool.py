@@ -23,8 +23,7 @@ from ...source.program_input import with_program_field
 from ...tools.catalog import Catalog
 from ...tools.collecting import collect_tools
 from ...tools.undeclared import compile_all
-from ...workers.given_pools import check_pool
-from ...workers.pool import WorkerPool
+from ...workers.pool import WorkerPool, check_pool
 from .model_output import ModelOutputs, OneCallOutputs
 from .outcome import told, with_value
 from .profile import CODE_MODE

@@ -124,7 +124,7 @@ class CatalogView:
         return CodeModeIllegalAccessError(f"line {place['line']}, column {place['column']}: {message}", details=place)
 
     def _absent_names(self, facts: Facts | None) -> CodeModeError | None:
-        from ...protocol.endings import syntax_error  # late: making a pair runs no program
+        from ...protocol.ending_errors import syntax_error  # late: making a pair runs no program
         from ...source.free_names import check_free_names
 
         problems = check_free_names(facts, self._alone(), self._globals(), _TOOL_CALL)

@@ -12,8 +12,7 @@ from ...data.json_values import NOT_GIVEN
 from ...errors import Resumable
 from ...options.parts import CodeModeOptions
 from ...run.call_context import CallContext
-from ...workers.given_pools import check_pool
-from ...workers.pool import WorkerPool
+from ...workers.pool import WorkerPool, check_pool
 from .catalog import ExecCatalog
 from .description import WAIT_DESCRIPTION, describe_exec, exec_schema, wait_schema
 from .kinds import EXEC_KIND, WAIT_KIND, Kinds

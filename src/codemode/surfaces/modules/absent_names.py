@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from ...data.program_facts import ProgramProblem
 from ...errors import CodeModeSyntaxError
-from ...protocol.endings import syntax_error
+from ...protocol.ending_errors import syntax_error
 from ...source.checks import placed_items, problem_at
 from ...source.free_names import MAX_PROBLEMS
 from .hints import absent_hint

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ...data.similar_names import nearest_names
 from ...errors import CodeModeSyntaxError
 from ...host import steps
-from ...protocol.endings import syntax_error
+from ...protocol.ending_errors import syntax_error
 from .discovery_arguments import USAGE
 from .listing import ListedServer
 from .module_facts import ImportFact, ModuleFacts

@@ -57,7 +57,7 @@ class RunTool(SyncForms):
         # What is wrong with settings is told of here, not in the first run.
         require_optional_parts(self.settings)
         if pool is not None:
-            from ...workers.given_pools import check_pool
+            from ...workers.pool import check_pool
 
             check_pool(pool)
         self._pool = pool

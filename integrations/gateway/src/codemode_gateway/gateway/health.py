@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from codemode.errors import CodeModeConcurrencyError
-from codemode.workers.given_pools import pool_or_default
+from codemode.workers.pool import pool_or_default
 
 from .principals import LOCAL
 

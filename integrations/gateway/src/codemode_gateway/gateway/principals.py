@@ -33,7 +33,7 @@ def share_of(pool: WorkerPool | None, principal: Principal) -> WorkerPool | None
     """
     if principal.id == LOCAL.id:
         return pool
-    from codemode.workers.given_pools import pool_or_default
+    from codemode.workers.pool import pool_or_default
 
     whole = pool_or_default(pool)
     most = whole.options.max_workers

@@ -1,4 +1,4 @@
-"""Errors that an invocation can end with, and their wording. Pure."""
+"""Errors that an invocation can end with, and their wording."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from ..errors import (
     CodeModeToolError,
     CodeModeWorkerError,
 )
-from .call_status import DetachedCall
-from .counts import MAX_TIMERS, MAX_YIELDS
+from .call_status import DetachedCall, abandoned_calls, detached_calls, detached_error
 from .events import AbortRequested, Completed, DeadlinePassed, Failed, HostFailed, ProgramRefused, WorkerEnded
+from .guest_errors import failed_call, of_this_run
+from .guest_output import MAX_TIMERS, MAX_YIELDS
 from .ledger import Ledger, LedgerEntry
-from .left_calls import abandoned_calls, detached_calls, detached_error
 from .messages import CallRequested, Draft, EngineFailed, ProgramReturned, ProgramThrew
-from .rejections import failed_call, of_this_run
 from .settings import Settings
 
 if TYPE_CHECKING:
     from ..data.program_facts import ProgramProblem
+
 
 _CALL_LIMITS = ("max_bridge_requests", "max_in_flight_bridge_requests", "max_catalog_requests")
 # Limits that have no option: for each the kind of request, how many there may be, and what the program did.

@@ -1,20 +1,4 @@
-"""An invocation that may come to rest, and go on from there on the same worker or on any other. Pure.
-
-A worker is a cache of the ledger: a program at rest is its text, its settings and its ledger, and a worker that is kept
-only saves replaying them. At rest nothing is sent to a worker. Calls go on, and what becomes of them goes into ledger
-and delivery order at once, as it would if there were none; so it makes no difference whether there is one.
-
-    event        what it does
-    -----------  -----------------------------------------------------------------------------------------------
-    TurnEnded    an idle guest that has yielded rests, whatever is in flight
-    WaitOver     an idle guest with something in flight rests, now or as soon as it is idle
-    CallSettled  at rest it is kept; during a replay it is delivered behind what was recorded
-    GoOn         yields are answered, what was kept is handed in, and the guest goes on
-    WorkerEnded  at rest it changes nothing
-
-`renewed` gives the invocation that goes on in the place of one whose worker was given up. Its clock measures what the
-guest computes; a replay has one of its own, until `ReplayEnded`.
-"""
+"""An invocation that can be suspended and resumed on the same or another worker."""
 
 from __future__ import annotations
 
@@ -26,6 +10,19 @@ from .events import OutcomeKept, Rest, RestReason, Send
 from .invocation import Invocation
 from .ledger import Fulfilled, Ledger, LedgerEntry, Progress, Waiting
 from .settings import Settings
+
+# A worker is a cache of the ledger: a program at rest is its text, its settings and its ledger, and a worker that is
+# kept only saves replaying them. At rest nothing is sent to a worker. Calls go on, and what becomes of them goes into
+# ledger and delivery order at once, as it would if there were none; so it makes no difference whether there is one.
+#
+# event what it does -----------
+# ----------------------------------------------------------------------------------------------- TurnEnded an idle
+# guest that has yielded rests, whatever is in flight WaitOver an idle guest with something in flight rests, now or as
+# soon as it is idle CallSettled at rest it is kept; during a replay it is delivered behind what was recorded GoOn
+# yields are answered, what was kept is handed in, and the guest goes on WorkerEnded at rest it changes nothing
+#
+# `renewed` gives the invocation that goes on in the place of one whose worker was given up. Its clock measures what
+# the guest computes; a replay has one of its own, until `ReplayEnded`.
 
 # What is kept of a call that runs beside its entry: whoever finds it may have to decide what becomes of it.
 _ASKED_BYTES = 400

@@ -1,4 +1,4 @@
-"""Reads what a worker says, strictly: any other shape is a `CodeModeProtocolError`. Pure."""
+"""Decode what a worker says; any unexpected shape is a `CodeModeProtocolError`."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from .messages import (
 
 if TYPE_CHECKING:
     from ..data.program_facts import Facts, ProgramProblem
+
 
 CONSOLE_LEVELS = ("debug", "log", "info", "warn", "error")
 _MAX_LINE = 65_537  # characters of a line of the console; the kernel cuts it there, or far below

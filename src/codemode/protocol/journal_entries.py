@@ -1,24 +1,4 @@
-"""The lines of a journal: what one group of writes says has happened to the requests of an invocation, and back. Pure.
-
-A line is a group: a JSON array of steps, and behind it the long texts of them as they are, each of a length that its
-step names. Any beginning of the lines gives a ledger from which the invocation can go on: what a program was handed
-stands before whatever it made of it.
-
-    step                                        what has happened
-    ------------------------------------------  ----------------------------------------------------------------
-    i  kind, name, bytes, place, input          the guest has issued the next request
-    b  id, approved, input                      the tool itself is about to run, with this input if it was allowed
-    f  id, time, lasted, shown, value           the request is answered with a value, and the guest is handed it next
-    e  id, time, lasted, name, message, code,   the same with an error
-       shown, fields
-    w  id, time, id of the pause, attempt,      the request waits for somebody
-       shown, payload, input
-    u  id                                       what was to be handed over was not: the guest had cleared that timer
-    n  count                                    so much has the program told its listeners
-    r  key, answers                             whoever resumes with these answers goes on from here
-    x  key, answers                             it does not: the program has gone on with other answers
-    l  requests, deliveries, count              all before this is as if this had been it
-"""
+"""Entries of a journal: what one group of writes says, encoded and decoded."""
 
 from __future__ import annotations
 
@@ -28,13 +8,41 @@ from typing import Any, NamedTuple, TypeAlias, cast
 from ..data.json_values import MAX_DEPTH, decode_json
 from ..data.plain_json import plain_encoder
 from ..errors import CodeModeProtocolError
-from .continuation import REPLAY_VERSION, body_of, texts_of
+from .continuation import (
+    REPLAY_VERSION,
+    body_of,
+    check_ledger,
+    entry_from_dict,
+    entry_to_dict,
+    read_count,
+    read_items,
+    read_optional_positive,
+    read_positive,
+    texts_of,
+)
 from .events import CallSettled
-from .kept_ledger import check_ledger, entry_from_dict, entry_to_dict
-from .kept_values import read_count, read_items, read_optional_positive, read_positive
+from .guest_errors import read_fields
 from .ledger import Fulfilled, Ledger, LedgerEntry, Rejected, Waiting
 from .messages import REQUEST_KINDS
-from .rejections import read_fields
+
+# A line is a group: a JSON array of steps, and behind it the long texts of them as they are, each of a length that its
+# step names. Any beginning of the lines gives a ledger from which the invocation can go on: what a program was handed
+# stands before whatever it made of it.
+#
+#     step                                        what has happened
+#     ------------------------------------------  ----------------------------------------------------------------
+#     i  kind, name, bytes, place, input          the guest has issued the next request
+#     b  id, approved, input                      the tool itself is about to run, with this input if it was allowed
+#     f  id, time, lasted, shown, value           the request is answered with a value, and the guest is handed it next
+#     e  id, time, lasted, name, message, code,   the same with an error
+#        shown, fields
+#     w  id, time, id of the pause, attempt,      the request waits for somebody
+#        shown, payload, input
+#     u  id                                       what was to be handed over was not: the guest had cleared that timer
+#     n  count                                    so much has the program told its listeners
+#     r  key, answers                             whoever resumes with these answers goes on from here
+#     x  key, answers                             it does not: the program has gone on with other answers
+#     l  requests, deliveries, count              all before this is as if this had been it
 
 _write = plain_encoder()
 

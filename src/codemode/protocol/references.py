@@ -1,0 +1,290 @@
+"""Media and large strings that a program holds by reference."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from ..data.content import Content, Distinct
+from ..data.json_values import utf8_length
+from ..data.large_strings import (
+    LargeStrings,
+    cut_large_strings,
+    large_string,
+    places_in,
+    read_with_strings,
+    text_with_strings,
+)
+from ..errors import CodeModeProtocolError, CodeModeSerializationError
+from ..profile import SidecarRules
+
+if TYPE_CHECKING:
+    from ..options.parts import ExecutionPolicy
+
+
+# A part is known by its id, which follows from its bytes, or by a number that stands beside it wherever it is kept, so
+# a replay has the same. The tag, by which an object in JSON text stands for one, is this invocation's own: data that a
+# tool quotes of elsewhere are data.
+
+CONTENT_LIMIT = "CODE_MODE_CONTENT_LIMIT"
+"""The code of a call that gives more content than a program may have, and of a pause that cannot carry it."""
+
+ID_CHARACTERS = 32
+_NUMBER = "#"
+MAX_CARRIED_BYTES = 1 << 20
+"""Of content in a continuation, where no store keeps it."""
+
+
+@lru_cache(maxsize=32)  # a run asks for its own several times
+def tag_of(salt: str) -> str:
+    """Return the tag of the content of the invocation with this salt."""
+    return "$content:" + hashlib.sha256(b"content\0" + salt.encode("utf-8", "surrogatepass")).hexdigest()[:24]
+
+
+class Contents:
+    """The parts of one invocation by their names, in the order in which they came.
+
+    A name is the part's id where ``by_digest``; else a number, so that nobody waits for a digest before one is needed:
+    what leaves the run has the parts beside their names, and what people are shown has ids (`told`).
+    """
+
+    def __init__(self) -> None:
+        self._parts: dict[str, Content] = {}
+        self._distinct: Distinct[str] = Distinct()
+        self._bytes = 0
+        self._limits: ExecutionPolicy | None = None
+        self.by_digest = True
+        self.tag = ""
+        self.kept: set[str] = set()  # the names of what a store has
+        self.left: tuple[str, ...] = ()  # the ids of what a store has and is not here yet
+        self.shown: list[str] = []  # the names of what the program has shown
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def __iter__(self) -> Iterator[Content]:
+        return iter(self._parts.values())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._parts
+
+    def items(self) -> Iterable[tuple[str, Content]]:
+        """Return the parts and their names."""
+        return self._parts.items()
+
+    def under(self, limits: ExecutionPolicy, salt: str, recorded: Contents | None = None) -> Contents:
+        """Belong to an invocation with these limits from now on, which had these parts before."""
+        self._limits, self.tag, self.shown = limits, tag_of(salt), []
+        if recorded is not None and recorded is not self:
+            for name, part in recorded.items():
+                self.put(part, name)
+            self.kept |= recorded.kept
+        return self
+
+    @property
+    def limits(self) -> ExecutionPolicy | None:
+        """Those of the invocation that it belongs to."""
+        return self._limits
+
+    @property
+    def bytes(self) -> int:
+        """How much there is."""
+        return self._bytes
+
+    def at(self, part_id: object) -> Content:
+        """Return a part by its name, or its id. Raises `CodeModeSerializationError` for none of this invocation."""
+        part = self._parts.get(part_id) if isinstance(part_id, str) else None
+        if part is None and isinstance(part_id, str) and len(part_id) == ID_CHARACTERS:
+            part = next((one for one in self if one.id == part_id), None)
+        if part is None:
+            raise CodeModeSerializationError("a handle of content that no tool has given this program")
+        return part
+
+    def take(self, part: Content) -> dict[str, Any]:
+        """Take a part, and return the object that stands for it in JSON text.
+
+        Raises `CodeModeSerializationError` with the code `CONTENT_LIMIT`.
+        """
+        name = self._distinct.name_of(part)
+        if name is None:
+            self._admit(part)
+            name = part.id if self.by_digest else f"{_NUMBER}{len(self._parts) + 1}"
+            self.put(part, name)
+        return {self.tag: name, **part.described}
+
+    def put(self, part: Content, name: str | None = None) -> None:
+        """Keep a part that was admitted before, under its id where it has no name."""
+        name = part.id if name is None else name
+        if name not in self._parts:
+            self._parts[name] = part
+            self._distinct.add(part, name)
+            self._bytes += part.size
+
+    def looked_at(self, part: Content) -> list[Content]:
+        """Return the parts whose ids are needed to take this one, and may take a while."""
+        return [part] if self.by_digest else self._distinct.alike(part)
+
+    def told(self, text: str | None) -> str | None:
+        """Return JSON text with ids in place of numbers; any other stays. May take as long as the ids."""
+        if text is None or not self.tag or f'"{self.tag}":"{_NUMBER}' not in text:
+            return text
+
+        def named(found: re.Match[str]) -> str:
+            part = self._parts.get(found[2])
+            return found[0] if part is None else f'{found[1]}{part.id}"'
+
+        return re.sub(f'("{re.escape(self.tag)}":")({_NUMBER}[0-9]+)"', named, text)
+
+    def _admit(self, part: Content) -> None:
+        self.require_room(part, self._bytes + part.size, len(self._parts) + 1)
+
+    def require_room(self, part: Content, all_bytes: int, count: int) -> None:
+        """Raise `CodeModeSerializationError` for a part that is too large, or with which others are too many."""
+        limits = self._limits
+        if limits is None:
+            return
+        for option, size, maximum, what in (
+            ("max_content_part_bytes", part.size, limits.max_content_part_bytes, "one part of content has {} bytes"),
+            ("max_content_bytes", all_bytes, limits.max_content_bytes, "all content has {} bytes"),
+            ("max_content_parts", count, limits.max_content_parts, "there are {} parts of content"),
+        ):
+            if size > maximum:
+                raise CodeModeSerializationError(
+                    f"{what.format(size)} with what this call gives; execution_policy.{option} is {maximum}",
+                    code=CONTENT_LIMIT,
+                    details={"limit": option, "max": maximum},
+                )
+
+    def require_carried(self) -> None:
+        """Raise `CodeModeSerializationError` for more than a continuation carries."""
+        if self._bytes > MAX_CARRIED_BYTES:
+            raise CodeModeSerializationError(
+                f"the program cannot pause: its content has {self._bytes} bytes, and without a store a continuation"
+                f" carries at most {MAX_CARRIED_BYTES}. Give the guard of a store as continuation.guard, its journal as"
+                " continuation.journal, or a continuation.content_store",
+                code=CONTENT_LIMIT,
+                details={"limit": "content_store", "max": MAX_CARRIED_BYTES},
+            )
+
+
+SIDECAR_LIMIT = "SIDECAR_LIMIT"
+"""The code of a call whose strings are too large, or too many, for the program to have."""
+
+MAX_REFERENCES = 1 << 15
+"""Each is an object in the engine, however short its string."""
+
+
+class Sidecar:
+    """Large strings of what tools gave, numbered in the order in which the program was handed them.
+
+    The numbers are the same in a replay, and mean something in this invocation alone. In what the program sends they
+    stand where the strings go; into one value goes no more than all strings of an invocation may have.
+    """
+
+    def __init__(self, rules: SidecarRules) -> None:
+        self._rules = rules
+        self._texts: list[str] = []
+        self._sizes: list[int] = []
+        self._numbers: dict[str, int] = {}  # of the first string with this text
+        self._strings: dict[int, str] = {}  # those that were read
+        self._bytes = 0
+
+    @property
+    def max_total_bytes(self) -> int:
+        """How much of them there may be, in all and in one value."""
+        return self._rules.max_total_bytes
+
+    def cut(self, text: str) -> LargeStrings | None:
+        """Return the large strings of an output; None for none. Raises `CodeModeSerializationError` for a large one."""
+        rules = self._rules
+        large = cut_large_strings(text, rules.threshold_bytes, self._known_size)
+        if large is not None and max(large.sizes) > rules.max_reference_bytes:
+            size, maximum = max(large.sizes), rules.max_reference_bytes
+            message = f"a string in the output has {size} bytes; maxReferenceSize is {maximum}"
+            raise _limit_error(message, "maxReferenceSize", size, maximum)
+        return large
+
+    def refusal(self, large: LargeStrings, to_come: Sequence[LargeStrings] = ()) -> CodeModeSerializationError | None:
+        """Return the error of an output whose large strings are too much beside those before, if they are.
+
+        ``to_come`` are those of outputs before it that the program is yet to be handed.
+        """
+        maximum, size = self._rules.max_total_bytes, self._bytes + sum(sum(one.sizes) for one in (*to_come, large))
+        if size > maximum:
+            message = f"the large strings of this program have {size} bytes with this one's; maxTotalSize is {maximum}"
+            return _limit_error(message, "maxTotalSize", size, maximum)
+        if len(self._texts) + sum(len(one.texts) for one in (*to_come, large)) > MAX_REFERENCES:
+            message = f"this program has more than {MAX_REFERENCES} large strings"
+            return CodeModeSerializationError(message, code=SIDECAR_LIMIT, details={"max_references": MAX_REFERENCES})
+        return None
+
+    def add(self, large: LargeStrings) -> LargeStrings:
+        """Take the strings of an output that the program is handed now, and return which of them it has already."""
+        first = len(self._texts)
+        numbers = [self._numbers.setdefault(text, number) for number, text in enumerate(large.texts, first)]
+        repeats = [number if number < at else None for at, number in enumerate(numbers, first)]
+        self._texts += large.texts
+        self._sizes += large.sizes
+        self._strings |= {at: one for at, one in enumerate(large.strings, first) if one is not None}
+        self._bytes += sum(large.sizes)
+        return LargeStrings(large.texts, large.sizes, large.rest_json, large.strings, tuple(repeats))
+
+    def value(self, text: str, what: str) -> Any:
+        """Decode a JSON text of the program's, with the strings in their places.
+
+        Raises `ValueError` for what is no JSON, `CodeModeSerializationError` for too much, `CodeModeProtocolError` for
+        strings that the program was not handed.
+        """
+        room = self._rules.max_total_bytes
+
+        def string_at(number: int) -> str:
+            nonlocal room
+            room -= self._size_of(number)
+            if room < 0:
+                raise self._too_much(what)
+            return self._string(number)
+
+        return read_with_strings(text, string_at)
+
+    def text(self, text: str, what: str) -> str:
+        """Return a JSON text of the program's with the strings in their places. Raises as `value` does."""
+        if self.length(text) - len(text) > self._rules.max_total_bytes:
+            raise self._too_much(what)
+        return text_with_strings(text, self._texts.__getitem__)
+
+    def length(self, text: str) -> int:
+        """Count the UTF-8 bytes of a JSON text of the program's with the strings in their places, escapes apart."""
+        places = [*places_in(text)]
+        digits = sum(len(str(number)) for number in places)
+        return utf8_length(text) - 2 * len(places) - digits + sum(2 + self._size_of(number) for number in places)
+
+    def _string(self, number: int) -> str:
+        number = self._numbers[self._texts[number]]  # read once, however often it was handed out
+        found = self._strings.get(number)
+        if found is None:
+            found = self._strings[number] = large_string(self._texts[number])
+        return found
+
+    def _known_size(self, text: str) -> int | None:
+        number = self._numbers.get(text)
+        return None if number is None or number >= len(self._sizes) else self._sizes[number]
+
+    def _size_of(self, number: int) -> int:
+        if number >= len(self._sizes):
+            raise CodeModeProtocolError("the worker names a large string that it was not given")
+        return self._sizes[number]
+
+    def _too_much(self, what: str) -> CodeModeSerializationError:
+        maximum = self._rules.max_total_bytes
+        message = f"{what} has more than {maximum} bytes of large strings in it; maxTotalSize is {maximum}"
+        return _limit_error(message, "maxTotalSize", None, maximum)
+
+
+def _limit_error(message: str, limit: str, size: int | None, maximum: int) -> CodeModeSerializationError:
+    known = {} if size is None else {"bytes": size}
+    return CodeModeSerializationError(
+        message, code=SIDECAR_LIMIT, details={"limit": limit, **known, "max_bytes": maximum}
+    )
