@@ -10,11 +10,12 @@ _PYTHON = re.compile(
     r"^[ \t]*(?:"
     r"(?:async )?def \w+\([^{}\n]*\)[^{}\n]*:|(?:class|for|while|with|if|elif|except) [^{}\n]*:|(?:else|try|finally):"
     r"|(?:import [\w.]+(?:[ \t]+as \w+)?|from [\w.]+ import [\w, *]+)"
-    r"|print\(f[\"'].*|[\w.]+ = (?:f[\"'].*|lambda\b[^:\n]*:.*|[^\n{}?]+ if [^\n{}]+ else [^\n{}]+)"
+    r"|print\(f[\"'].*|[\w.]+ = (?:f[\"'].*|lambda\b[^:\n]*:.*)"
     r"|\"{3}.*"
     r")[ \t]*(?:#.*)?$",
     re.MULTILINE,
 )
+_ASSIGNED = re.compile(r"^[ \t]*[\w.]+ = ([^\n{}?;]*)$", re.MULTILINE)
 _PRINT = re.compile(r"^print\([^\n;]*\)[ \t]*$", re.MULTILINE)
 _KEYWORD_ARGUMENT = re.compile(r"\bawait\s+[\w.]+\(\s*(?:[\"'][^\"'\n]*[\"']\s*,\s*)?\w+\s*=[^=>]")
 _SHELL = re.compile(
@@ -53,6 +54,8 @@ def language_of(text: str) -> str | None:
         return fences[-1]
     if looks_like_shell(looked_at):
         return "a shell command"
+    if any(0 < value.find(" if ") < value.rfind(" else ") for value in _ASSIGNED.findall(looked_at)):
+        return "Python"
     if looked_at.startswith("# ") or _PYTHON.search(looked_at) or _KEYWORD_ARGUMENT.search(looked_at):
         return "Python"
     if _PRINT.search(looked_at) and not _KEYWORDS.search(looked_at):

@@ -60,3 +60,16 @@ def test_a_program_is_taken_out_of_what_is_around_it():
 def test_the_same_characters_in_a_correct_program_are_its_own():
     for source in OWN:
         assert repaired(source) is None, source
+
+
+def test_long_texts_of_nothing_are_looked_at_once():
+    for begins, ends in (
+        ("```js\n```", "`"),
+        ("<code>", "x"),
+        ("if (require.main === module) ", "{ {"),
+        ("export { a", "b"),
+        ("module.exports = { a", "b"),
+        ("export default a; function", "x"),
+        ("&lt; \\n \u2018 \u200b \\`", "<"),
+    ):
+        assert repaired(begins + " " * 200_000 + ends) is None or begins.startswith(("```", "export default")), begins

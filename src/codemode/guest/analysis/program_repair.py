@@ -27,7 +27,7 @@ LITERALS = frozenset(
 FENCE = re.compile(r"^[ \t\ufeff]*(`{3,}|~{3,})([^`\n]*)$", re.MULTILINE)
 # A fence that text precedes on its line, and one that ends the last line of the program.
 FENCE_BEHIND_TEXT = re.compile(r"^[^`\n]*[:.!>][ \t]*(`{3,})([^`\n]*)$", re.MULTILINE)
-FENCE_BEHIND_CODE = re.compile(r"`{3,}(?:[ \t\r]*$|[^`\n]*\s*\Z)", re.MULTILINE)
+FENCE_BEHIND_CODE = re.compile(r"`{3,}([^`\n]*)$", re.MULTILINE)
 ONE_LINE = re.compile(r"\s*```[ \t]*(?:(?:js|javascript|ts|typescript|jsx|tsx|mjs)[ \t])?(?P<code>[^\n]*?)```\s*\Z")
 LANGUAGES = frozenset(("", "js", "javascript", "ts", "typescript", "jsx", "tsx", "mjs", "cjs", "ecmascript", "node"))
 LANGUAGE_LINE = re.compile(r"\s*(js|javascript|ts|typescript|jsx|tsx)[ \t]*\r?\n", re.IGNORECASE)
@@ -57,10 +57,10 @@ EXPORT = re.compile(
     re.MULTILINE,
 )
 EXPORT_DEFAULT = re.compile(r"export[ \t]+default(?=[ \t]+[A-Za-z_$][\w$]*[ \t]*(?:;|$))", re.MULTILINE)
-EXPORT_LIST = re.compile(r"export[ \t]*\{\s*(?P<name>[\w$]+)(?:[ \t]+as[ \t]+default)?\s*,?\s*\}(?!\s*from\b)")
-MODULE_EXPORTS = re.compile(r"module\.exports[ \t]*=(?!=)(?:\s*\{\s*(?P<name>[\w$]+)\s*,?\s*\})?")
+EXPORT_LIST = re.compile(r"export[ \t]*\{\s*(?P<name>[\w$]+)(?:[ \t]+as[ \t]+default)?\s*(?:,\s*)?\}(?!\s*from\b)")
+MODULE_EXPORTS = re.compile(r"module\.exports[ \t]*=(?!=)(?:\s*\{\s*(?P<name>[\w$]+)\s*(?:,\s*)?\})?")
 MAIN_MODULE = re.compile(
-    r"if[ \t]*\([ \t]*require\.main[ \t]*===?[ \t]*module[ \t]*\)\s*(?:\{(?P<block>[^{}]*)\}|(?P<call>[^{}]*))\s*\Z"
+    r"if[ \t]*\([ \t]*require\.main[ \t]*===?[ \t]*module[ \t]*\)(?:\s*\{(?P<block>[^{}]*)\}\s*|(?P<call>[^{}]*))\Z"
 )
 EXPORTED = re.compile(r"\s*(?:(async\b|function\b|\(|[\w$]+\s*=>)|([\w$]+)\s*(?:;|$))", re.MULTILINE)
 OWN_MODULE = re.compile(r"\b(?:const|let|var|function|class)\s+(?:module|require)\b")
@@ -188,7 +188,9 @@ def _is_function(text: str, at: int, name: str | None) -> bool:
         name = following[2]
     if name is None:
         return False
-    declared = rf"\bfunction\s*\*?\s*{re.escape(name)}\b|(?<![\w$.]){re.escape(name)}\s*=\s*(?:async\b|function\b|\()"
+    declared = (
+        rf"\bfunction(?:\s*\*)?\s*{re.escape(name)}\b|(?<![\w$.]){re.escape(name)}\s*=\s*(?:async\b|function\b|\()"
+    )
     return re.search(declared, text) is not None
 
 
@@ -443,7 +445,9 @@ def _blocks(
             yield opened.end(), match.start(), _is_fitting(opened[2]), True
             opened = None
     if opened is not None and text[opened.end() :].strip():
-        closed = None if is_program else FENCE_BEHIND_CODE.search(text, opened.end())
+        behind = () if is_program else FENCE_BEHIND_CODE.finditer(text, opened.end())
+        end = len(text.rstrip())
+        closed = next((match for match in behind if not match[1].strip() or match.end() >= end), None)
         yield opened.end(), len(text) if closed is None else closed.start(), _is_fitting(opened[2]), closed is not None
     elif opened is not None and not opened[2].strip():  # one that nothing has opened ends the program
         yield 0, opened.start(), True, False
