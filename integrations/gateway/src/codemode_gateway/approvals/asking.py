@@ -29,11 +29,12 @@ from codemode.trace.visible_text import one_line
 
 from ..config.own_entry import COMMAND
 from ..config.values import GatewaySettings, ServerConfig
+from ..gateway.kept_store import APP
 from ..gateway.principals import Principal
 from ..upstreams.origins import CallOrigin
 from .bundles import Bundles, Said
 from .elicitations import asked_in_session, can_be_shown, elicitation, shown_in_session, to_page
-from .keeping import APP, Keeping
+from .keeping import Keeping
 from .legs import Leg, Pause
 from .questions import Question
 from .remembered import Remembered

@@ -19,7 +19,6 @@ from .known_tools import known_tools
 from .questions import Question
 from .responses import ended_otherwise
 
-APP = "codemode-mcp"
 _MAX_LABEL_CHARACTERS = 200
 _LOOK_SECONDS = 0.5
 _LIVE = ("pending", "resuming", "resting")

@@ -21,7 +21,8 @@ OTHER_KEYS = (
     " key that was taken out of them has to stand there again, before the last one"
 )
 _MAY_BE_DONE = "What the program had called by then may be done: find out, or ask the user, before you run it again."
-_MAX_NAME_CHARACTERS, _MAX_REASON_CHARACTERS = 200, 400
+_MAX_NAME_CHARACTERS = 200
+_MAX_REASON_CHARACTERS = 400
 
 
 def waiting(

@@ -19,9 +19,9 @@ from codemode.stores.resumer import Resumer, end_of
 from codemode.surfaces.modules.response import RunResponse
 from codemode.surfaces.modules.run_tool import RunTool
 
+from ..gateway.kept_store import APP
 from ..gateway.principals import Principal
 from ..upstreams.origins import CallOrigin
-from .keeping import APP
 from .responses import OTHER_KEYS
 
 
