@@ -19,9 +19,9 @@ from typing import Any
 
 import httpx2
 from codemode_gateway import UpstreamHooks, connect, load_config
-from codemode_gateway.config.secrets import Secrets
-from codemode_gateway.oauth.errors import SignInError
-from codemode_gateway.oauth.sign_ins import SignIns
+from codemode_gateway.config.redaction import Secrets
+from codemode_gateway.oauth.login_manager import SignIns
+from codemode_gateway.oauth.settings import SignInError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from codemode.errors import CodeModeAuthenticationError, CodeModeToolError

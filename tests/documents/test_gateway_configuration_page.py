@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from codemode_gateway import load_config
-from codemode_gateway.client_configs.machines import CLIENTS, Machine, found
-from codemode_gateway.config import own_keys
-from codemode_gateway.config.reading import CONTAINERS
-from codemode_gateway.config.variables import Variables
+from codemode_gateway.client_configs.importing import CLIENTS, Machine, found
+from codemode_gateway.config import codemode_section
+from codemode_gateway.config.loader import CONTAINERS
+from codemode_gateway.config.substitution import Variables
 
 from codemode.surfaces.modules.limits import WIRE_NAMES
 
@@ -24,11 +24,11 @@ def section(name: str) -> str:
 
 def test_every_key_of_ours_is_there():
     known = {
-        *own_keys.SERVER,
-        *own_keys.TOP,
-        *own_keys.SIGN_IN,
-        *own_keys.DOWNSTREAM,
-        *own_keys.CLIENT,
+        *codemode_section.SERVER,
+        *codemode_section.TOP,
+        *codemode_section.SIGN_IN,
+        *codemode_section.DOWNSTREAM,
+        *codemode_section.CLIENT,
         *WIRE_NAMES.values(),
     }
     said = {*re.findall(r"`(\w+)`", section("Keys that are ours"))}

@@ -10,8 +10,8 @@ from pathlib import Path
 import codemode_gateway
 import pytest
 from codemode_gateway import load_config
-from codemode_gateway.cli.arguments import CLIENTS, parse_arguments
-from codemode_gateway.config import own_keys
+from codemode_gateway.cli.commands import CLIENTS, parse_arguments
+from codemode_gateway.config import codemode_section
 from suite import each_row
 
 import codemode.surfaces.modules
@@ -78,7 +78,7 @@ def rows() -> set[str]:
 
 
 def test_every_key_of_a_configuration_has_a_row():
-    assert set(own_keys.SHARED) | set(own_keys.SERVER) | set(own_keys.TOP) <= rows()
+    assert set(codemode_section.SHARED) | set(codemode_section.SERVER) | set(codemode_section.TOP) <= rows()
 
 
 def test_every_client_that_can_be_taken_over_has_a_row():

@@ -12,7 +12,7 @@ from typing import Any
 from codemode_gateway import Gateway, GatewayOptions, load_config
 from codemode_gateway.gateway.http_serving import serve_http
 from codemode_gateway.gateway.http_settings import HttpLimits
-from codemode_gateway.upstreams import link
+from codemode_gateway.upstreams import reconnecting
 from mcp.server.mcpserver import MCPServer
 from mcp_types import ToolAnnotations
 from tests.soak.pause_hosts import LEASE_MS, Lines, hurry
@@ -52,7 +52,7 @@ def _begin(temporary: str, mode: str, lease_ms: int = LEASE_MS) -> None:
     if mode == "soak":  # nobody dies: who only stands still on a busy machine is not to be taken for dead
         return
     hurry()
-    link._BACKOFF_SECONDS = (0.0, 0.05)
+    reconnecting._BACKOFF_SECONDS = (0.0, 0.05)
     for function in (Resumer.__init__, SqlStore.journal):
         assert function.__kwdefaults__ is not None
         function.__kwdefaults__["lease_ms"] = lease_ms

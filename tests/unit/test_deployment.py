@@ -11,7 +11,7 @@ import kubernetes_validate  # pyright: ignore[reportMissingTypeStubs]
 import pytest
 import yaml
 from codemode_gateway import load_config
-from codemode_gateway.gateway import health
+from codemode_gateway.gateway import http_app
 from suite import each_row
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -54,7 +54,7 @@ def test_pods_have_no_right_that_a_gateway_does_not_need():
             "capabilities": {"drop": ["ALL"]},
         }
         assert {"readinessProbe", "livenessProbe", "startupProbe"} <= container.keys()
-        assert container["readinessProbe"]["timeoutSeconds"] > health._CHECK_SECONDS + 1
+        assert container["readinessProbe"]["timeoutSeconds"] > http_app._CHECK_SECONDS + 1
 
 
 def test_services_and_budgets_find_the_pods():

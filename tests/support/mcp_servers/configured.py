@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from codemode_gateway.config.values import GatewayConfig, ServerConfig
+from codemode_gateway.config.model import GatewayConfig, ServerConfig
 
 HERE = Path(__file__).parent
 

@@ -30,7 +30,7 @@ EXCEPTIONS = {
     "stores/postgres.py": (["Event"], "of one thread alone, which is not in the child"),
     "stores/change_notifier.py": (["Event"], "likewise"),
     "stores/sqlite.py": (["Lock", "Lock"], "a child has to know whether somebody had it, and makes its own"),
-    "../../integrations/gateway/src/codemode_gateway/gateway/pipes.py": (
+    "../../integrations/gateway/src/codemode_gateway/gateway/stdio.py": (
         ["Event", "Lock", "Semaphore"],
         "of the gateway's process, over its standard streams",
     ),

@@ -6,7 +6,7 @@ import itertools
 import sqlite3
 
 import pytest
-from codemode_gateway.approvals.keeping import Keeping
+from codemode_gateway.approvals.pending_store import Keeping
 from codemode_gateway.gateway.principals import Principal
 from stored_pauses import paused
 from test_store_contract import decided, through

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING
 from codemode.host.imports import late_names
 
 if TYPE_CHECKING:
+    from .config.loader import load_config, watched
+    from .config.model import ConfigError, ConfigProblem, GatewayConfig, GatewaySettings, ServerConfig
     from .config.patterns import matches
     from .config.places import state_folder
-    from .config.reading import load_config
-    from .config.values import ConfigError, ConfigProblem, GatewayConfig, GatewaySettings, ServerConfig
-    from .config.watching import watched
     from .gateway.gateway import Gateway
     from .gateway.options import GatewayOptions
-    from .oauth.logins import login, logout
-    from .oauth.sign_ins import SignIns
+    from .oauth.cli_login import login, logout
+    from .oauth.login_manager import SignIns
     from .upstreams.connected import Connected, connect
     from .upstreams.hooks import UpstreamHooks
     from .upstreams.upstream import Upstream
@@ -48,15 +47,14 @@ __all__ = [
 _LATE = {
     "config.patterns": "matches",
     "config.places": "state_folder",
-    "config.reading": "load_config",
-    "config.values": "ConfigError ConfigProblem GatewayConfig GatewaySettings ServerConfig",
-    "config.watching": "watched",
+    "config.loader": "load_config watched",
+    "config.model": "ConfigError ConfigProblem GatewayConfig GatewaySettings ServerConfig",
     "gateway.gateway": "Gateway",
     "gateway.options": "GatewayOptions",
     "upstreams.connected": "Connected connect",
     "upstreams.hooks": "UpstreamHooks",
     "upstreams.upstream": "Upstream",
-    "oauth.logins": "login logout",
-    "oauth.sign_ins": "SignIns",
+    "oauth.cli_login": "login logout",
+    "oauth.login_manager": "SignIns",
 }
 __getattr__ = late_names(__name__, _LATE)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import mcp_types as types
 from mcp import Client
 
-from .passthrough.worded import is_from_server
+from .passthrough.client_requests import is_from_server
 
 if TYPE_CHECKING:
     from .gateway.gateway import Gateway

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from codemode_gateway.approvals.remembered import Remembered
 from codemode_gateway.cli import approvals as mcp_approvals
-from codemode_gateway.cli import tty_prompt as mcp_terminal
+from codemode_gateway.cli import setup as mcp_terminal
 from controlling_terminal import Person, PersonHere
 from warm_commands import GATEWAYS
 

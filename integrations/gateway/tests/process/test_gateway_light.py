@@ -11,14 +11,13 @@ from pathlib import Path
 
 import pytest
 from codemode_gateway import load_config
-from codemode_gateway.upstreams.list_cache import ListCache
-from codemode_gateway.upstreams.listing import listing_of
+from codemode_gateway.upstreams.tool_listing import ListCache, listing_of
 
 LATER = (
     "jwt",
     "webbrowser",
     "codemode_gateway.oauth.flow",
-    "codemode_gateway.approvals.asking",
+    "codemode_gateway.approvals.approval_flow",
     "codemode.stores.sqlite",
 )
 
@@ -42,7 +41,8 @@ def test_serving_begins_without_what_signs_in_asks_or_keeps(tmp_path: Path):
 
 
 RUNS_ALONE = (
-    "codemode.interrupts", "codemode_gateway.approvals.asking", "codemode.observe.telemetry", "codemode.protocol",
+    "codemode.interrupts", "codemode_gateway.approvals.approval_flow", "codemode.observe.telemetry",
+    "codemode.protocol",
     "codemode.run.execution", "codemode.run.starting", "codemode.schemas.python_types", "codemode.source",
     "codemode.stores", "codemode.surfaces.modules.catalog", "codemode.surfaces.modules.runs", "codemode.tools.search",
     "codemode.workers", "jsonschema", "jsonschema_specifications", "referencing",

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 from codemode_gateway import GatewayConfig, ServerConfig, connect, load_config
-from codemode_gateway.approvals.policy import asks
+from codemode_gateway.config.patterns import asks
 
 from codemode import create_code_mode_tool, create_run_tool
 from codemode.cli import main

@@ -18,7 +18,7 @@ import httpx2
 import pytest
 from authorization_server import browse, configured, sign_in_server
 from codemode_gateway import GatewayConfig, login, logout
-from codemode_gateway.oauth.sign_ins import SignIns
+from codemode_gateway.oauth.login_manager import SignIns
 from required import missing, node_path
 from warm_commands import GATEWAYS
 

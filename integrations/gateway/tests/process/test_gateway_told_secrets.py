@@ -9,8 +9,8 @@ from typing import Any
 import mcp_types as types
 import pytest
 from codemode_gateway import Gateway, load_config
-from codemode_gateway.gateway import seat
-from codemode_gateway.passthrough import shelves
+from codemode_gateway.gateway import principal_sessions
+from codemode_gateway.passthrough import server_lists
 from gateway_clients import ERAS, Era, client_of
 from in_loop import in_loop
 from mcp.shared.exceptions import MCPError
@@ -34,8 +34,8 @@ async def test_a_secret_that_a_server_tells_reaches_nobody(
     tmp_path: Path, era: Era, caplog: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A list waits for a server for a moment, in which a busy machine may not start it.
-    monkeypatch.setattr(seat, "LISTING_SECONDS", WAIT_SECONDS)
-    monkeypatch.setattr(shelves, "WAIT_SECONDS", WAIT_SECONDS)
+    monkeypatch.setattr(principal_sessions, "LISTING_SECONDS", WAIT_SECONDS)
+    monkeypatch.setattr(server_lists, "WAIT_SECONDS", WAIT_SECONDS)
     seen: list[str] = []
 
     async def person(_ctx: Any, params: Any) -> Any:

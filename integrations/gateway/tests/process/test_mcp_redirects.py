@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from codemode_gateway import ServerConfig, connect
-from codemode_gateway.oauth.doors import Door
-from codemode_gateway.upstreams import http_client
+from codemode_gateway.oauth.flow import Door
+from codemode_gateway.upstreams import http as http_client
 from mcp_servers.configured import of
 from mcp_servers.odd_server import odd_http
 from self_signed import self_signed

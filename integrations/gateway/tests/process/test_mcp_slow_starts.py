@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 from codemode_gateway import Gateway, GatewayConfig, GatewayOptions, GatewaySettings, connect
-from codemode_gateway.config.secrets import Secrets
-from codemode_gateway.upstreams.asking import Asking
+from codemode_gateway.config.redaction import Secrets
+from codemode_gateway.upstreams.call_retries import Asking
 from codemode_gateway.upstreams.connection import Connection
 from codemode_gateway.upstreams.hooks import UpstreamHooks
-from codemode_gateway.upstreams.transports import transport_of
+from codemode_gateway.upstreams.reconnecting import transport_of
 from gateway_clients import client_of
 from mcp_servers.configured import odd, of
 from waiting import until, within

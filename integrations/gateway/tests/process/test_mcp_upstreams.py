@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 from codemode_gateway import GatewayConfig, UpstreamHooks, connect
-from codemode_gateway.upstreams import calls, link
+from codemode_gateway.upstreams import call_retries, reconnecting
 from codemode_gateway.upstreams import upstream as upstreams
-from codemode_gateway.upstreams.origins import CallOrigin
+from codemode_gateway.upstreams.hooks import CallOrigin
 from mcp_servers.configured import HERE, of, plain, quick
 from mcp_types import ToolListChangedNotification
 from waiting import until, within
@@ -168,7 +168,7 @@ def test_a_call_ends_in_its_time_and_the_server_is_told(tmp_path, tool, code):
 
 
 def test_a_server_that_stands_still_is_ended_after_two_calls_and_started_for_the_next(monkeypatch, caplog):
-    monkeypatch.setattr(calls, "_PING_SECONDS", 0.2)
+    monkeypatch.setattr(call_retries, "_PING_SECONDS", 0.2)
 
     async def pid_of(upstream):
         while True:
@@ -191,7 +191,7 @@ def test_a_server_that_stands_still_is_ended_after_two_calls_and_started_for_the
 
 
 def test_a_server_that_is_late_and_answers_otherwise_is_left_running(tmp_path, monkeypatch):
-    monkeypatch.setattr(calls, "_PING_SECONDS", 60.0)
+    monkeypatch.setattr(call_retries, "_PING_SECONDS", 60.0)
 
     async def work():
         async with connect(of(quick(f"marks={tmp_path}", timeout_ms=100))) as connected:
@@ -445,14 +445,14 @@ def test_the_policy_of_a_configuration_holds_without_a_gateway_too(policy):
 
 def test_a_server_that_starts_and_ends_again_is_not_looked_for_all_the_time(monkeypatch):
     started: list[str] = []
-    start = link.Link._start
+    start = reconnecting.Link._start
 
     def counted(one):
         started.append(one.state)
         return start(one)
 
-    monkeypatch.setattr(link, "_BACKOFF_SECONDS", (0.0, 0.0, 30.0))
-    monkeypatch.setattr(link.Link, "_start", counted)
+    monkeypatch.setattr(reconnecting, "_BACKOFF_SECONDS", (0.0, 0.0, 30.0))
+    monkeypatch.setattr(reconnecting.Link, "_start", counted)
 
     async def work():
         async with connect(of(quick("die_of=tools/list"))) as connected:

@@ -10,7 +10,7 @@ import pytest
 from codemode_gateway import GatewayConfig, ServerConfig, UpstreamHooks, connect
 from codemode_gateway.approvals.remembered import KnownTool, Remembered, approval_hook, definition_of
 from codemode_gateway.gateway.principals import LOCAL
-from codemode_gateway.upstreams.origins import CallOrigin
+from codemode_gateway.upstreams.hooks import CallOrigin
 from in_loop import in_loop
 from waiting import within
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from codemode_gateway import connect
-from codemode_gateway.upstreams.guard import Guard, SpawnError
+from codemode_gateway.upstreams.process_supervisor import Guard, SpawnError
 from mcp_servers.configured import of, quick
 from waiting import until, within
 

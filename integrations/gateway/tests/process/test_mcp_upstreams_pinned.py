@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from codemode_gateway import GatewayConfig, ServerConfig, UpstreamHooks, connect
 from codemode_gateway.approvals.remembered import Remembered, approval_hook
-from codemode_gateway.config.values import Pinning
+from codemode_gateway.config.model import Pinning
 from codemode_gateway.gateway.principals import LOCAL
-from codemode_gateway.tool_history.pins import Pins
-from codemode_gateway.upstreams.origins import CallOrigin
+from codemode_gateway.tool_history.tool_pins import Pins
+from codemode_gateway.upstreams.hooks import CallOrigin
 from waiting import within
 
 from codemode import CallContext, create_run_tool

@@ -12,10 +12,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import mcp_types as types
-from codemode_gateway.approvals.asking import Asking
+from codemode_gateway.approvals.approval_flow import Asking
+from codemode_gateway.approvals.pending_store import Resuming, RunsOf
 from codemode_gateway.approvals.remembered import Remembered, approval_hook
-from codemode_gateway.approvals.resuming import Resuming, RunsOf
-from codemode_gateway.config.values import GatewaySettings, ServerConfig
+from codemode_gateway.config.model import GatewaySettings, ServerConfig
 from codemode_gateway.gateway.principals import LOCAL, Principal
 from mcp import Client
 from mcp.server.lowlevel import Server

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlencode, urlsplit
 
-from codemode_gateway.config.values import GatewayConfig, GatewaySettings, ServerConfig
+from codemode_gateway.config.model import GatewayConfig, GatewaySettings, ServerConfig
 
 Answer = tuple[int, dict[str, str], bytes]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import httpx2
 from codemode_gateway import GatewayConfig, GatewaySettings, ServerConfig, SignIns
-from codemode_gateway.oauth.private_files import try_lock
+from codemode_gateway.oauth.token_store import try_lock
 
 
 async def main(folder: str, url: str, *how: str) -> None:

@@ -6,8 +6,8 @@ import json
 import re
 
 import pytest
-from codemode_gateway.config import jsonc
-from codemode_gateway.config.jsonc import MAX_DEPTH, JsonError, Node, read_jsonc
+from codemode_gateway.config import config_file
+from codemode_gateway.config.config_file import MAX_DEPTH, JsonError, Node, read_jsonc
 from hypothesis import given
 from hypothesis import strategies as st
 from suite import each_row
@@ -120,7 +120,7 @@ def test_half_a_character_is_told_and_read():
 
 
 def test_more_values_than_anybody_writes_are_refused(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(jsonc, "MAX_VALUES", 100)
+    monkeypatch.setattr(config_file, "MAX_VALUES", 100)
     assert read_jsonc(json.dumps(list(range(99)))).root.kind == "array"
     with pytest.raises(JsonError, match="more than 100 values"):
         read_jsonc(json.dumps(list(range(100))))

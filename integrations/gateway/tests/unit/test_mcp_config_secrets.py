@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from codemode_gateway import ConfigError, ServerConfig, load_config, matches
-from codemode_gateway.config.secret_rules import is_secret_form, is_secret_name
+from codemode_gateway.config.secret_detection import is_secret_form, is_secret_name
 from hypothesis import given
 from hypothesis import strategies as st
 from suite import each_row

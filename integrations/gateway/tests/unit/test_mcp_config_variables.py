@@ -10,8 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 from codemode_gateway import load_config, state_folder
-from codemode_gateway.config.mistakes import MistakeError
-from codemode_gateway.config.variables import Variables, input_variable
+from codemode_gateway.config.config_file import MistakeError
+from codemode_gateway.config.substitution import Variables, input_variable
 from hypothesis import given
 from hypothesis import strategies as st
 from suite import each_row

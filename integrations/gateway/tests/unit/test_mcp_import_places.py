@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 from codemode_gateway import ConfigError, load_config
-from codemode_gateway.client_configs.config_texts import added, servers_of
-from codemode_gateway.client_configs.importing import Imported, imported
-from codemode_gateway.client_configs.machines import Machine, found
+from codemode_gateway.client_configs.importing import Imported, Machine, found, imported
+from codemode_gateway.client_configs.text_files import added, servers_of
 from suite import each_row
 
 from codemode.cli import main

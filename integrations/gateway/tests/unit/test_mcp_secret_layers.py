@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
-from codemode_gateway.config import secret_layers
-from codemode_gateway.config.secrets import HIDDEN, Secrets
+from codemode_gateway.config import redaction
+from codemode_gateway.config.redaction import HIDDEN, Secrets
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -45,8 +45,8 @@ STEP = st.sampled_from(["few", "many", "merge", "again"])
 def test_whatever_comes_in_whatever_order_is_found_at_once_and_stays_so(fixed: int, steps: list[tuple[str, int]]):
     later = Later()
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(secret_layers, "_MOST_FRESH", 3)
-        patched.setattr(secret_layers.Errands, "send", lambda errands, work: later.send(errands, work))
+        patched.setattr(redaction, "_MOST_FRESH", 3)
+        patched.setattr(redaction.Errands, "send", lambda errands, work: later.send(errands, work))
         secrets, count = Secrets(map(secret, range(fixed))), fixed
         for step, number in steps:
             if step == "merge":
@@ -68,22 +68,22 @@ def test_whatever_comes_in_whatever_order_is_found_at_once_and_stays_so(fixed: i
 
 def test_what_comes_while_all_is_put_together_is_not_lost(monkeypatch: pytest.MonkeyPatch):
     """Also where as many come meanwhile as begin another layer, and where one is forgotten and comes again."""
-    monkeypatch.setattr(secret_layers, "_MOST_FRESH", 3)
-    later, real = Later(), secret_layers.forms_of
-    monkeypatch.setattr(secret_layers.Errands, "send", lambda errands, work: later.send(errands, work))
+    monkeypatch.setattr(redaction, "_MOST_FRESH", 3)
+    later, real = Later(), redaction.forms_of
+    monkeypatch.setattr(redaction.Errands, "send", lambda errands, work: later.send(errands, work))
     secrets = Secrets()
     for number in range(8):
         secrets.add(secret(number), owner="one" if number == 0 else "")
 
     def forms_of(texts: Any) -> Any:
         found = real(texts)
-        monkeypatch.setattr(secret_layers, "forms_of", real)
+        monkeypatch.setattr(redaction, "forms_of", real)
         secrets.add(*map(secret, range(100, 116)), owner="one")  # of whom only 16 are kept
         secrets.add(secret(0), owner="one")
         secrets.add(secret(20))
         return found
 
-    monkeypatch.setattr(secret_layers, "forms_of", forms_of)
+    monkeypatch.setattr(redaction, "forms_of", forms_of)
     later.happens()
     assert_hidden(secrets, [*range(8), 20, *range(101, 116)])
 
@@ -92,7 +92,7 @@ def test_nobody_who_brings_one_puts_all_of_them_together(monkeypatch: pytest.Mon
     made: list[tuple[int, bool]] = []
     is_merged, here = threading.Event(), threading.get_ident()
 
-    class Search(secret_layers.Search):
+    class Search(redaction.Search):
         def __init__(self, texts: Mapping[str, bool]) -> None:
             made.append((len(texts), threading.get_ident() == here))
             super().__init__(texts)
@@ -100,12 +100,12 @@ def test_nobody_who_brings_one_puts_all_of_them_together(monkeypatch: pytest.Mon
                 is_merged.set()
 
     secrets = Secrets(map(secret, range(1_000)))
-    monkeypatch.setattr(secret_layers, "Search", Search)
+    monkeypatch.setattr(redaction, "Search", Search)
     for number in range(1_000, 1_100):
         secrets.add(secret(number))
         assert_hidden(secrets, [number])
     assert is_merged.wait(BOUND)
-    a_few = len(secret_layers.forms_of(map(secret, range(40))))
+    a_few = len(redaction.forms_of(map(secret, range(40))))
     assert max(size for size, is_here in made if is_here) <= a_few
     assert max(size for size, is_here in made if not is_here) > 10 * a_few
     assert_hidden(secrets, range(1_100))

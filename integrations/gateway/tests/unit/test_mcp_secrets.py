@@ -13,9 +13,9 @@ from typing import Any
 from urllib.parse import quote, quote_plus
 
 import pytest
-from codemode_gateway.config import secret_layers
-from codemode_gateway.config import secrets as secrets_of_config
-from codemode_gateway.config.secrets import HIDDEN, Secrets
+from codemode_gateway.config import redaction
+from codemode_gateway.config import redaction as secrets_of_config
+from codemode_gateway.config.redaction import HIDDEN, Secrets
 from hypothesis import given
 from hypothesis import strategies as st
 from suite import each_row
@@ -264,7 +264,7 @@ def test_a_token_that_is_given_again_is_the_last_one():
 
 def test_what_many_owners_have_is_bounded_and_the_configurations_stays(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(secrets_of_config, "_MOST_ADDED", 40)
-    monkeypatch.setattr(secret_layers, "_MOST_FRESH", 100)  # what is forgotten is so at once
+    monkeypatch.setattr(redaction, "_MOST_FRESH", 100)  # what is forgotten is so at once
     secrets = Secrets()
     secrets.add("client-secret-1")
     for owner in range(30):

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from codemode_gateway import unused_files
-from codemode_gateway.config.values import ServerConfig
-from codemode_gateway.oauth import private_files
-from codemode_gateway.oauth.private_files import try_lock
-from codemode_gateway.unused_files import UNUSED_SECONDS, look_soon
-from codemode_gateway.upstreams import list_cache
-from codemode_gateway.upstreams.list_cache import ListCache
-from codemode_gateway.upstreams.listing import Listing
+from codemode_gateway import state_files
+from codemode_gateway.config.model import ServerConfig
+from codemode_gateway.oauth import token_store
+from codemode_gateway.oauth.token_store import try_lock
+from codemode_gateway.state_files import UNUSED_SECONDS, look_soon
+from codemode_gateway.upstreams import tool_listing
+from codemode_gateway.upstreams.tool_listing import ListCache, Listing
 
 SERVER = ServerConfig("s", "stdio", command="x")
 KEY, OTHER = "0" * 40, "1" * 40
@@ -27,8 +26,8 @@ posix = pytest.mark.skipif(os.name != "posix", reason="an open file is removed")
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look when a test says so, and not in a thread."""
-    monkeypatch.setattr(unused_files, "_looked", {})
-    monkeypatch.setattr(unused_files.Errands, "send", lambda _self, work: work())
+    monkeypatch.setattr(state_files, "_looked", {})
+    monkeypatch.setattr(state_files.Errands, "send", lambda _self, work: work())
 
 
 def unused(path: Path, seconds: float = LONG) -> Path:
@@ -56,7 +55,7 @@ def test_lists_of_users_who_are_gone_are_removed_when_another_is_written(tmp_pat
     own = [unused(tmp_path / name) for name in ("notes.json", f"{'a' * 63}.json", ".hidden", f".{'a' * 64}.x.y")]
     unused(gone)
     unused(stays, UNUSED_SECONDS - 3_600)
-    unused_files._looked.clear()
+    state_files._looked.clear()
     new = written(tmp_path, "new")
     assert there(tmp_path) == {one.name for one in (stays, new, *own)}
     assert left.name not in there(tmp_path)
@@ -65,7 +64,7 @@ def test_lists_of_users_who_are_gone_are_removed_when_another_is_written(tmp_pat
 def test_a_list_that_somebody_reads_stays(tmp_path: Path):
     kept = unused(written(tmp_path, "me"))
     assert asyncio.run(ListCache(tmp_path, "me").read(SERVER)) is not None
-    list_cache.remove_unused(tmp_path)
+    tool_listing.remove_unused(tmp_path)
     assert kept.name in there(tmp_path)
 
 
@@ -75,14 +74,14 @@ def test_a_folder_is_looked_through_once_a_day_in_a_process(tmp_path: Path, monk
         look_soon(tmp_path, looked.append)
     assert looked == [tmp_path]
     later = time.monotonic() + 90_000
-    monkeypatch.setattr(unused_files.time, "monotonic", lambda: later)
+    monkeypatch.setattr(state_files.time, "monotonic", lambda: later)
     look_soon(tmp_path, looked.append)
     assert looked == [tmp_path, tmp_path]
 
 
 def test_a_folder_that_cannot_be_looked_through_costs_nothing_else(tmp_path: Path):
-    look_soon(tmp_path / "nowhere", private_files.remove_unused)
-    look_soon(tmp_path / "nowhere else", list_cache.remove_unused)
+    look_soon(tmp_path / "nowhere", token_store.remove_unused)
+    look_soon(tmp_path / "nowhere else", tool_listing.remove_unused)
 
 
 def test_locks_of_users_who_are_gone_are_removed_when_another_is_taken_and_tokens_stay(tmp_path: Path):
@@ -102,29 +101,29 @@ def test_a_lock_that_somebody_holds_or_has_just_had_is_not_removed(tmp_path: Pat
     give_back = try_lock(path)
     assert give_back is not None
     unused(path)
-    private_files.remove_unused(tmp_path)
+    token_store.remove_unused(tmp_path)
     assert path.exists()
     assert try_lock(path) is None
     give_back()
     give_back = try_lock(path)  # which is a use of it
     assert give_back is not None
     give_back()
-    private_files.remove_unused(tmp_path)
+    token_store.remove_unused(tmp_path)
     assert path.exists()
 
 
 @posix
 def test_a_lock_that_is_removed_while_somebody_takes_it_is_taken_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    path, real = unused(tmp_path / f"{KEY}.lock"), private_files._lock
+    path, real = unused(tmp_path / f"{KEY}.lock"), token_store._lock
     others: list[Any] = []
 
     def lock(descriptor: int) -> bool:
-        monkeypatch.setattr(private_files, "_lock", real)  # between opening and locking, once
-        private_files.remove_unused(tmp_path)
+        monkeypatch.setattr(token_store, "_lock", real)  # between opening and locking, once
+        token_store.remove_unused(tmp_path)
         others.append(try_lock(path))
         return real(descriptor)
 
-    monkeypatch.setattr(private_files, "_lock", lock)
+    monkeypatch.setattr(token_store, "_lock", lock)
     assert try_lock(path) is None
     assert others[0] is not None
     others[0]()
@@ -138,19 +137,19 @@ def test_a_lock_that_is_removed_while_somebody_takes_it_is_taken_once(tmp_path: 
 def test_a_lock_that_somebody_takes_while_it_is_being_removed_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_made_anew: bool
 ):
-    path, real = unused(tmp_path / f"{KEY}.lock"), private_files._lock
+    path, real = unused(tmp_path / f"{KEY}.lock"), token_store._lock
     taken: list[Any] = []
 
     def lock(descriptor: int) -> bool:
-        monkeypatch.setattr(private_files, "_lock", real)
+        monkeypatch.setattr(token_store, "_lock", real)
         if is_made_anew:  # another process has removed it as well
             path.unlink()
         taken.append(try_lock(path))
         unused(path)
         return real(descriptor)
 
-    monkeypatch.setattr(private_files, "_lock", lock)
-    private_files.remove_unused(tmp_path)
+    monkeypatch.setattr(token_store, "_lock", lock)
+    token_store.remove_unused(tmp_path)
     assert taken[0] is not None
     assert path.exists()
     assert try_lock(path) is None

@@ -23,12 +23,11 @@ from codemode.data.json_values import canonical_json
 from codemode.host.clock import now_ms
 from codemode.host.threads import off_loop
 
-from ..config.values import ServerConfig
+from ..config.model import ServerConfig
+from ..config.patterns import asks
 from ..gateway.principals import Principal
 from ..tool_history.private_tables import PrivateTables
-from ..upstreams.hooks import NeedsApproval
-from ..upstreams.origins import origin_of
-from .policy import asks
+from ..upstreams.hooks import NeedsApproval, origin_of
 
 Scope = Literal["session", "always"]
 

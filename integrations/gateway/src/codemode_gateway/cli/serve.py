@@ -16,11 +16,10 @@ from codemode.cli.exits import DONE, UsageError
 from codemode.cli.seldom import tell_seldom
 from codemode.host.private_process import keep_private
 
-from .approve_command_line import gateway_command
-from .setup import configuration, tell_problems, usable, warn
+from .setup import configuration, gateway_command, tell_problems, usable, warn
 
 if TYPE_CHECKING:
-    from ..config.values import GatewayConfig
+    from ..config.model import GatewayConfig
     from ..gateway.gateway import Gateway
 
 _DEFAULT_HOST = "127.0.0.1"
@@ -42,12 +41,12 @@ def run(options: argparse.Namespace) -> int:
 
 def with_overrides(config: GatewayConfig, options: argparse.Namespace) -> GatewayConfig:
     """Return the configuration with what the command line says instead. Raises `ValueError` for a wrong name."""
-    from ..config import own_keys
+    from ..config import codemode_section
 
     names = ("tool_name", "output", "pass_through")
     said = {name: value for name in names if (value := getattr(options, name)) is not None}
     if "tool_name" in said:
-        own_keys.TOP["toolName"](said["tool_name"], "--tool-name")
+        codemode_section.TOP["toolName"](said["tool_name"], "--tool-name")
     return replace(config, settings=replace(config.settings, **said)) if said else config
 
 
@@ -87,7 +86,7 @@ async def _served(config: GatewayConfig, options: argparse.Namespace, address: t
 
 async def _watch(gateway: Gateway, config: GatewayConfig, options: argparse.Namespace) -> None:
     """Let the gateway have what the file says now; what the command line says stays."""
-    from ..config.watching import watched
+    from ..config.loader import watched
 
     if config.path is None:
         return

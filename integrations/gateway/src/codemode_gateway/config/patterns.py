@@ -1,17 +1,21 @@
-"""Patterns of tools' names: ``*`` stands for any text, all else for itself."""
+"""Match names of tools with patterns, and decide with them which calls need an approval."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
+import mcp_types as types
+
 from codemode.data.similar_names import nearest_names
 from codemode.host import steps
 
-from .mistakes import one_of, short
+from .config_file import one_of, short
+from .model import Approval, ServerConfig
 
 if TYPE_CHECKING:
-    from .values import ServerConfig
+    from .model import ServerConfig
+
 
 _MAX_NOTES = 8
 _MAX_COMPARED_CHARACTERS = 100
@@ -68,3 +72,43 @@ def unmatched_notes(patterns: dict[str, tuple[str, ...]], names: Collection[str]
             said = f"; did you mean {one_of(near)}?" if near else ""
             notes.append(f"{key}: {short(pattern)} matches no tool{of}{said}")
     return [*notes, f"{left} more patterns match no tool{of}"] if left else notes
+
+
+# What a server declares is a claim that nobody has verified: where it says nothing that would spare the question, and
+# where it contradicts itself, the question is asked.
+
+
+def asks(config: ServerConfig, tool: types.Tool) -> bool:
+    """Tell whether a person is asked about calls of this tool, unless an answer to an earlier one is remembered."""
+    match rule_of(config, tool.name):
+        case "never":
+            return False
+        case "always":
+            return True
+        case "writes":
+            return not _only_reads(tool)
+        case _:
+            return not _only_reads(tool) and not _destroys_nothing(tool)
+
+
+def rule_of(config: ServerConfig, tool_name: str) -> Approval:
+    """Return the policy of one tool: what names it, then the longest pattern, then automatic approval, then the server.
+
+    What the operator says of a tool holds against a list of automatic approvals that came with a client's file.
+    """
+    named = [pattern for pattern in config.tool_approvals if matches(pattern, tool_name)]
+    if named:
+        return config.tool_approvals[max(named, key=lambda pattern: (pattern == tool_name, len(pattern)))]
+    if any(matches(pattern, tool_name) for pattern in config.auto_approve):
+        return "never"
+    return config.approval
+
+
+def _only_reads(tool: types.Tool) -> bool:
+    said = tool.annotations
+    return said is not None and said.read_only_hint is True and said.destructive_hint is not True
+
+
+def _destroys_nothing(tool: types.Tool) -> bool:
+    # By the protocol a tool that writes and says no more is destructive.
+    return tool.annotations is not None and tool.annotations.destructive_hint is False

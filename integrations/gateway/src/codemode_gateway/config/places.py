@@ -1,10 +1,11 @@
-"""Folders of the user: where the gateway keeps its own, and where a configuration counts its paths from."""
+"""The user's folders, and the command that starts the gateway."""
 
 from __future__ import annotations
 
 import os
+import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 _EDITORS = frozenset({".vscode", ".cursor", ".codex"})
@@ -51,3 +52,30 @@ def at(folder: Path, written: str, environ: Mapping[str, str]) -> Path:
     if written == "~" or written.startswith(("~/", "~\\")):
         return home(environ) / written[2:]
     return folder / written
+
+
+NAME = "codemode"
+COMMAND = f"{NAME} mcp"
+"""What its subcommands go behind, where nothing else is known of who types them."""
+
+
+def login_command(server: str, command: str = COMMAND) -> str:
+    """Return what signs in to a server, typed in a shell."""
+    return f"{command} login {shlex.quote(server)}"
+
+
+def starts_gateway(command: str | None, args: Sequence[str]) -> bool:
+    """Return whether a command starts this gateway: ``codemode mcp ...``, however codemode is found."""
+    words = [Path((command or "").replace("\\", "/")).stem, *args]
+    places = [index for index, word in enumerate(words) if Path(word.replace("\\", "/")).stem == NAME]
+    return any("mcp" in words[place + 1 :] for place in places)
+
+
+def configuration_of(args: Sequence[str]) -> str | None:
+    """Return the configuration that a command of the gateway names, None where it takes the one of its user."""
+    for index, one in enumerate(args):
+        if one == "--config" and index + 1 < len(args):
+            return args[index + 1]
+        if one.startswith("--config="):
+            return one.partition("=")[2]
+    return None

@@ -14,20 +14,15 @@ from codemode.cached_property import cached_property
 from codemode.errors import CodeModeError
 from codemode.host.threads import off_loop
 
+from ..config.model import GatewayConfig, ServerConfig
 from ..config.places import state_folder
-from ..config.values import GatewayConfig, ServerConfig
-from ..passthrough.passed import Passed
-from ..passthrough.questions import connection_of
-from .callers import principal_of
-from .calls import Calls
-from .client_table import announced
-from .connections import Connections
-from .kept_store import KeptStore
-from .keys import keys_of
-from .options import GatewayOptions
-from .principals import LOCAL, Principal
-from .seat import Seat
-from .seats import Seats
+from ..passthrough.client_requests import connection_of
+from ..passthrough.proxy import Passed
+from .client_quirks import announced
+from .mcp_server import Calls
+from .options import GatewayOptions, KeptStore, keys_of
+from .principal_sessions import Connections, Seat, Seats
+from .principals import LOCAL, Principal, principal_of
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -36,7 +31,7 @@ if TYPE_CHECKING:
     from codemode.stores.interrupt_store import InterruptStore
     from codemode.surfaces.modules.run_tool import RunTool
 
-    from ..oauth.sign_ins import SignIns
+    from ..oauth.login_manager import SignIns
 
 __all__ = ["Gateway", "GatewayOptions"]
 
@@ -64,7 +59,7 @@ class Gateway:
         self._warmed: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        from .wiring import Wiring
+        from .container import Wiring
 
         keys_of(self.config.settings.keys, self.folder)  # without key and store nobody can be served: better said now
         self._kept.require()
@@ -115,7 +110,7 @@ class Gateway:
 
     @cached_property
     def _server(self) -> Server[Any]:
-        from .serving import made_server
+        from .mcp_server import made_server
 
         passes = self.config.settings.pass_through
         return made_server(self.list_tools, self.call_tool, self._passed_of, passes=passes)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -11,28 +13,78 @@ from mcp.server.auth.middleware.auth_context import AuthContextMiddleware
 from mcp.server.lowlevel import Server
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ..config.values import ConfigError, GatewayConfig
-from ..oauth.browser_binding import CALLBACK_PATH, START_PATH
-from .callers import PLACE_KEY, PRINCIPAL_KEY
-from .health import Health
-from .http_answers import Refused, answer, refuse
-from .http_bodies import Incoming
-from .http_console import CONSOLE_PATH, MountedConsole, mounted_console
-from .http_door import METADATA_PATH, Door
-from .http_places import Places, declared_bytes
-from .http_proxies import Proxies
-from .http_server_pages import server_page
+from codemode.errors import CodeModeConcurrencyError
+from codemode.workers.pool import pool_or_default
+
+from ..config.model import ConfigError, GatewayConfig
+from ..oauth.browser import CALLBACK_PATH, START_PATH
+from .http_auth import METADATA_PATH, Door, verifier_of
+from .http_console import CONSOLE_PATH, MountedConsole, mounted_console, server_page
+from .http_limits import Incoming, Places, Refused, answer, declared_bytes, refuse
 from .http_sessions import Sessions
-from .http_settings import HttpLimits, HttpSettings, http_settings
-from .http_verifiers import verifier_of
-from .principals import LOCAL
+from .http_settings import HttpLimits, HttpSettings, Proxies, http_settings
+from .principals import LOCAL, PLACE_KEY, PRINCIPAL_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..oauth.sign_ins import SignIns
+    from ..oauth.login_manager import SignIns
+
 
 _log = logging.getLogger("codemode.mcp")
+_KEPT_SECONDS = 5.0
+_CHECK_SECONDS = 3.0
+"""Both at a time: whoever probes a gateway waits for about five."""
+_MEMORY_BYTES = 64 << 20
+
+
+class Health:
+    """Answers of ``/healthz`` and ``/readyz``. However often somebody asks, things are looked at every five seconds."""
+
+    def __init__(self, gateway: Any) -> None:
+        self._gateway = gateway
+        self._checking: asyncio.Task[dict[str, str]] | None = None
+        self._until = 0.0
+
+    async def answer(self, path: str) -> tuple[int, dict[str, Any]]:
+        """Return a status and what is said with it."""
+        if path == "/healthz":
+            return 200, {"status": "ok"}
+        if self._checking is None or (self._checking.done() and time.monotonic() > self._until):
+            self._checking = asyncio.get_running_loop().create_task(self._checked())
+        found = await asyncio.shield(self._checking)
+        is_ready = all(said == "ok" for said in found.values())
+        return (200, {"status": "ready", **found}) if is_ready else (503, {"status": "not ready", **found})
+
+    async def _checked(self) -> dict[str, str]:
+        store, workers = await asyncio.gather(_tried(self._store), _tried(self._workers))
+        found = {"store": store, "workers": workers}
+        self._until = time.monotonic() + _KEPT_SECONDS
+        return found
+
+    async def _store(self) -> None:
+        await self._gateway.store.list(tenant=LOCAL.id, limit=1)
+
+    async def _workers(self) -> None:
+        pool = pool_or_default(getattr(self._gateway.options, "pool", None))
+        try:
+            lease = await pool.acquire(_MEMORY_BYTES, "fail")
+        except CodeModeConcurrencyError:
+            return  # workers run: who has no room is busy and not broken
+        lease.leave()
+        lease.refill()
+
+
+async def _tried(check: Any) -> str:
+    try:
+        async with asyncio.timeout(_CHECK_SECONDS):
+            await check()
+    except Exception as error:  # noqa: BLE001 - whatever it is, the gateway cannot work
+        _log.warning("the gateway is not ready: %s: %s", check.__name__.strip("_"), type(error).__name__)
+        return "failed"
+    return "ok"
+
+
 MCP_PATH = "/mcp"
 _METHODS = ("GET", "POST", "DELETE")
 

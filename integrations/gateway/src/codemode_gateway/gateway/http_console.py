@@ -1,34 +1,178 @@
-"""The approval console under ``/console``: who signs in there, whose records they see, where a record's page is.
-
-Where the package ``codemode_console`` is not installed there is none, and people decide on the command line.
-"""
+"""The approval console and the sign-in pages of servers, mounted in the gateway."""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
 import json
+import math
 import secrets
+import time
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from importlib import import_module
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
-from starlette.types import Receive, Scope, Send
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from codemode.run.inspecting import inspect_interrupt
 from codemode.stores.records import ALL_TENANTS
 
-from ..config.values import ConfigError
-from .http_answers import Refused
-from .http_console_later import LaterAnswers
-from .http_console_users import console_users
-from .http_door import Door
-from .http_server_pages import SERVERS_PATH, server_pages
-from .http_settings import HttpSettings, token_digest
-from .kept_store import APP
-from .keys import keys_of
-from .principals import LOCAL
+from ..approvals.pending_store import SCOPES, LaterCalls
+from ..approvals.remembered import Remembered
+from ..config.model import ConfigError
+from ..config.places import login_command
+from ..oauth.browser import PAGE_HEADERS, SIGNED_IN, page
+from ..oauth.settings import SignInError
+from .http_auth import NO_MARK, Door, principal_id
+from .http_limits import Refused
+from .http_settings import VERIFIED, HttpSettings, token_digest
+from .options import APP, keys_of
+from .principals import LOCAL, Principal, scope_of
+
+if TYPE_CHECKING:
+    from codemode.stores.interrupt_store import InterruptStore
+    from codemode.stores.records import Record, StoredRequest
+
+
+# It is exchanged for the console's session, whose signed cookie says whose it is and until when, so that every host
+# with the same keys knows it. The token itself is kept nowhere.
+
+_START = "verified"
+_UNENDING_SECONDS = 3600.0
+
+
+def console_users(package: Any, door: Callable[[], Door], clock: Callable[[], float] = time.time) -> Any:
+    """Return the console's class of users by their tokens, which knows those whom the verifier of a door lets in too.
+
+    Their session ends with their token, or after an hour where that says nothing of its end, and whenever tokens are
+    verified in another way.
+    """
+
+    class Users(package.TokenAuth):
+        async def find(self, token: str, request: Any) -> Any:
+            base: Any = super()
+            known: Any = await base.find(token, request)
+            if known is not None or not token:
+                return known
+            try:
+                access = await door().verified(token, request.scope, request.receive)
+            except Refused as refused:
+                if refused.status < 500:
+                    return None
+                words = "Try again in a moment."
+                raise import_module("codemode_console.errors").Problem(503, refused.message, words) from None
+            until = clock() + _UNENDING_SECONDS if access.expires_at is None else access.expires_at
+            key = f"{_START} {door().mark} {math.floor(until)} {principal_id(access)}"
+            user = self.user_named(key)
+            return None if user is None else (user, key)
+
+        @property
+        def has_one_user(self) -> bool:
+            base: Any = super()
+            return door().mark == NO_MARK and base.has_one_user
+
+        def user_named(self, key: str) -> Any:
+            base: Any = super()
+            start, _, rest = key.partition(" ")
+            if start != _START:
+                return base.user_named(key)
+            mark, until, name = [*rest.split(" ", 2), "", "", ""][:3]
+            is_known = mark == door().mark and until.isdigit() and clock() < int(until) and name.startswith(VERIFIED)
+            return package.User(name, [name]) if is_known else None
+
+    return Users
+
+
+class LaterAnswers:
+    """What the console asks about approvals that hold for later calls: its option ``later``."""
+
+    def __init__(self, folder: Path, store: InterruptStore) -> None:
+        self._remembered, self._store = Remembered(folder), store
+
+    def choices(self, record: Record, request: StoredRequest) -> dict[str, str]:
+        """Return for how long an approval of a call may hold beside that call, in words; nothing where it may not."""
+        found: dict[str, str] = {}
+        for scope in SCOPES:
+            with suppress(ValueError):
+                found[scope] = LaterCalls.of(record, [request], scope).words
+        return found
+
+    async def keep(
+        self, record: Record, request: StoredRequest, choice: Any, *, actor: str, address: str | None
+    ) -> None:
+        """Let one of these choices hold. Raises what `LaterCalls.of` and `LaterCalls.keep` do."""
+        later = LaterCalls.of(record, [request], choice)
+        await later.keep(self._remembered, self._store, record, actor=actor, address=address)
+
+
+# Its address carries no credential, so that programs and models may know it: it works for each user by themselves.
+
+SERVERS_PATH = "/servers/"
+
+
+def server_pages(package: str, gateway: Any, **guard: Any) -> ASGIApp:
+    """Return the pages, behind the sign-in of the console: ``guard`` is what that is made with."""
+    return import_module(f"{package}.guarded").Guarded(_Pages(package, gateway), **guard)
+
+
+def server_page(name: str) -> str:
+    """Return the path of the page of a server, behind that of the console."""
+    return SERVERS_PATH + quote(name, safe="")
+
+
+class _Pages:
+    def __init__(self, package: str, gateway: Any) -> None:
+        self._gateway = gateway
+        self._problem: Any = import_module(f"{package}.errors").Problem
+        self._shown: Any = import_module(f"{package}.rendering").problem_page
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope)
+        try:
+            response: Response = await self._answer(request)
+        except self._problem as problem:
+            response = self._shown(request, problem)
+        await response(scope, receive, send)
+
+    async def _answer(self, request: Request) -> Response:
+        if request.method not in ("GET", "HEAD"):
+            raise self._problem(405, "There is nothing of the kind here", headers={"Allow": "GET, HEAD"})
+        path = str(request.scope["path"]).removeprefix(str(request.scope.get("root_path", "")))
+        name = path.removeprefix(SERVERS_PATH)
+        server = next((one for one in self._gateway.config.servers if one.name == name), None)
+        sign_ins = getattr(self._gateway, "sign_ins", None)
+        if server is None or server.url is None or sign_ins is None:
+            raise self._problem(
+                404, "There is no such server", "The configuration has none to sign in to by this name."
+            )
+        principal = self._principal(request.scope["user"])
+        if scope_of(server, Principal(principal)).owner != principal:
+            words = f"Whoever runs the gateway signs in to it: {login_command(name)}"
+            raise self._problem(403, "All users share this server", words)
+        try:
+            sign_in = await sign_ins.sign_in(server, principal)
+        except SignInError as error:
+            raise self._problem(502, "Signing in cannot begin", error.message) from None
+        if sign_in is None:
+            return HTMLResponse(page(SIGNED_IN), headers=PAGE_HEADERS)
+        cookie = sign_in.set_cookie()
+        return RedirectResponse(sign_in.url, 303, headers={} if cookie is None else {"Set-Cookie": cookie})
+
+    def _principal(self, user: Any) -> str:
+        if user.tenants is not ALL_TENANTS and len(user.tenants) == 1:
+            return next(iter(user.tenants))
+        words = (
+            "You see the programs of several users, or of none. Sign in with the token of the one who uses the server."
+        )
+        raise self._problem(403, "Whose sign-in this is cannot be known", words)
+
+
+# Where the package ``codemode_console`` is not installed there is none, and people decide on the command line.
 
 CONSOLE_PATH = "/console"
 _PACKAGE = "codemode_console"

@@ -14,10 +14,9 @@ import uvicorn
 
 from codemode.host.http_timeouts import protocol_with_header_timeout
 
-from ..config.values import ConfigError
+from ..config.model import ConfigError
 from .http_app import MCP_PATH, HttpApp, Served, http_app
-from .http_settings import HttpLimits
-from .http_token_checks import is_loopback
+from .http_settings import HttpLimits, is_loopback
 
 _BACKLOG = 128
 _SIGN_IN = (

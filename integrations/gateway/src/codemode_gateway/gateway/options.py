@@ -1,18 +1,175 @@
-"""What whoever embeds a gateway decides about it, beside its configuration."""
+"""Options of a gateway, its signing keys, and its store, opened on first use."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..config.own_entry import COMMAND
+from codemode.cached_property import cached_property
+
+from ..config.codemode_section import SQLITE
+from ..config.model import ConfigError, GatewaySettings
+from ..config.places import COMMAND
+from ..state_files import not_private
 
 if TYPE_CHECKING:
     from mcp.server.auth.provider import TokenVerifier
 
+    from codemode.continuations.guard import ResumeGuard
+    from codemode.continuations.journal import Journal
     from codemode.stores.interrupt_store import InterruptStore
     from codemode.workers.pool import WorkerPool
+
+
+_NAME = "gateway.key"
+_BYTES = 32
+
+
+def keys_of(named: tuple[str, ...], folder: Path) -> tuple[bytes, ...]:
+    """Return the keys: the last one signs. Without any named, the one kept in ``folder``, made where there is none.
+
+    Of several gateways that make it at once, all take the same. Raises `ConfigError` where it cannot be kept.
+    """
+    if named:
+        return tuple(key.encode() for key in named)
+    path = folder / _NAME
+    try:
+        return (_kept(path) or _make_key(path),)
+    except OSError as error:
+        raise ConfigError(
+            f"the key of this gateway cannot be kept in {folder}: {error.strerror}; name a folder that can be written"
+            " (the environment variable XDG_STATE_HOME), or keys of your own (codemode.keys)"
+        ) from error
+
+
+def _kept(path: Path) -> bytes | None:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    except FileNotFoundError:
+        return None
+    try:
+        problem, key = not_private(os.fstat(descriptor)), b""
+        if problem is None:
+            key = os.read(descriptor, _BYTES + 1)
+    finally:
+        os.close(descriptor)
+    if problem is not None:
+        raise ConfigError(f"{path}, this gateway's key, is not used: {problem}; or name others (codemode.keys)")
+    if len(key) != _BYTES:
+        raise ConfigError(f"{path} is no key of a gateway: it has not {_BYTES} bytes; remove it, and a new one is made")
+    return key
+
+
+def _make_key(path: Path) -> bytes:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    mine = path.with_name(f"{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
+    descriptor = os.open(mine, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(os.urandom(_BYTES))
+        # Whole or not at all, and the first one stays.
+        with suppress(FileExistsError):
+            os.link(mine, path)
+    finally:
+        mine.unlink()
+    kept = _kept(path)
+    if kept is None:
+        raise FileNotFoundError(2, "it was removed as it was made")
+    return kept
+
+
+_FILE = "gateway.sqlite"
+_POSTGRES = ("postgresql://", "postgres://")
+APP = "codemode-mcp"
+
+
+class KeptStore:
+    """The store that settings name, or ``given``, imported and opened when it is first asked for something."""
+
+    def __init__(self, settings: GatewaySettings, folder: Path, given: InterruptStore | None = None) -> None:
+        self._url = settings.store
+        self._folder = folder
+        self._given = given
+        self.guard: Any = LateGuard(self)
+
+    @cached_property
+    def store(self) -> InterruptStore:
+        """The store itself."""
+        return self._given or _make_store(self._url, self._folder)
+
+    def require(self) -> None:
+        """Raise what shows now that there can be no store: a folder that cannot be made, a package that is missing."""
+        if self._given is not None:
+            return
+        if self._url is not None and self._url.startswith(_POSTGRES):
+            _ = self.store
+        else:
+            _folder_made(_file_of(self._url, self._folder))
+
+    def journal(self, tenant: str) -> Journal:
+        """Return the journal of one principal."""
+        return self.store.journal(tenant=tenant, app=APP)
+
+    async def aclose(self) -> None:
+        """Close the store, unless it was given, or never asked for."""
+        if self._given is None and "store" in vars(self):
+            await self.store.aclose()
+
+
+class LateGuard:
+    """The guard of a store that is opened with the first claim."""
+
+    def __init__(self, kept: KeptStore) -> None:
+        self._kept = kept
+
+    @property
+    def _guard(self) -> ResumeGuard:
+        return self._kept.store.guard
+
+    async def claim(self, claim: Any) -> Any:
+        """Do what `ResumeGuard.claim` does."""
+        return await self._guard.claim(claim)
+
+    async def renew(self, key: str) -> bool:
+        """Do what `ResumeGuard.renew` does."""
+        return await self._guard.renew(key)
+
+    async def record(self, key: str, outcome: str) -> str | None:
+        """Do what `ResumeGuard.record` does."""
+        return await self._guard.record(key, outcome)
+
+    async def release(self, key: str) -> None:
+        """Do what `ResumeGuard.release` does."""
+        await self._guard.release(key)
+
+
+def _make_store(url: str | None, folder: Path) -> InterruptStore:
+    if url is not None and url.startswith(_POSTGRES):
+        from codemode.stores.postgres import PostgresInterruptStore
+
+        return PostgresInterruptStore(url)
+    from codemode.stores.sqlite import SqliteInterruptStore
+
+    path = _file_of(url, folder)
+    _folder_made(path)
+    return SqliteInterruptStore(path)
+
+
+def _file_of(url: str | None, folder: Path) -> Path:
+    return folder / _FILE if url is None else Path(url.removeprefix(SQLITE))
+
+
+def _folder_made(path: Path) -> None:
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"the store {path} cannot be made: {error.strerror}; name another one (codemode.store)"
+        ) from error
 
 
 @dataclass(frozen=True, kw_only=True)

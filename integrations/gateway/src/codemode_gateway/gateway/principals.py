@@ -1,12 +1,21 @@
-"""Who calls the gateway: what caches, approvals, remembered answers, pins and shares of the workers belong to."""
+"""Who calls: principals, the scope of their connections, and the caller of a request."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Generator, MutableMapping
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+
+from ..config.model import ServerConfig
 
 if TYPE_CHECKING:
     from codemode.workers.pool import WorkerPool
+
 
 _MOST_OF_A_POOL_WITHOUT_NUMBER = 8
 
@@ -38,3 +47,120 @@ def share_of(pool: WorkerPool | None, principal: Principal) -> WorkerPool | None
     whole = pool_or_default(pool)
     most = whole.options.max_workers
     return whole.share(principal.id, max_workers=_MOST_OF_A_POOL_WITHOUT_NUMBER if most is None else max(1, most // 2))
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Those who share one connection: all for whom `includes` is true. No name of a user is that of all."""
+
+    principal_id: str | None = None
+    session: str | None = None
+
+    @property
+    def owner(self) -> str:
+        """The id under which caches and sign-ins of the connection are kept: the operator's where all share it."""
+        return LOCAL.id if self.principal_id is None else self.principal_id
+
+    def is_of_user(self, principal: Principal) -> bool:
+        """Tell whether what a server says by itself is about nobody else. A gateway without sign-in has one user."""
+        return self.principal_id is not None or principal.id == LOCAL.id
+
+    def includes(self, principal: Principal) -> bool:
+        """Tell whether a principal is one of them."""
+        if self.principal_id not in (None, principal.id):
+            return False
+        return self.session in (None, principal.session)
+
+
+def scope_of(server: ServerConfig, principal: Principal) -> Scope:
+    """Return with whom a principal shares the connection to a server."""
+    match server.sharing or "user":
+        case "shared":
+            return Scope()
+        case "user":
+            return Scope(principal.id)
+        case _:
+            return Scope(principal.id, principal.session)
+
+
+PRINCIPAL_KEY = "codemode.principal"
+"""Where in the ASGI scope of a request the door has put the id of whoever sent it."""
+ID_KEY = "codemode.request-id"
+"""Where the id of the request in its body is, None where it holds none."""
+METHOD_KEY = "codemode.method"
+"""Where the method of the request in its body is, None where it holds none."""
+PLACE_KEY = "codemode.place"
+"""Where the `Place` of a request is, in which it counts as one of its user's."""
+SESSION_HEADER = "mcp-session-id"
+_LEFT_KEY = "codemode.left"
+_PLACE: ContextVar[Any] = ContextVar("codemode_mcp_place", default=None)
+_LEFT: ContextVar[asyncio.Event | None] = ContextVar("codemode_mcp_left", default=None)
+
+
+def principal_of(ctx: Any) -> Principal:
+    """Return who has sent the message of a `ServerRequestContext`; `LOCAL` where no HTTP request has brought it.
+
+    ``session`` is the session of the handshake revisions, which was checked to be theirs. A request of 2026-07-28 has
+    none, whatever its headers say. Raises `LookupError` for a request that came past the door.
+    """
+    request = getattr(ctx, "request", None)
+    if request is None:
+        return LOCAL
+    name: str | None = request.scope.get(PRINCIPAL_KEY)
+    if name is None:
+        raise LookupError("a request has come to the gateway past its sign-in")
+    has_session = ctx.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS
+    return Principal(name, request.headers.get(SESSION_HEADER) if has_session else None)
+
+
+@contextmanager
+def answering(scope: MutableMapping[str, Any]) -> Generator[None]:
+    """While the block runs somebody waits for the answer to the request of this ASGI scope: see `left_of`."""
+    left = scope[_LEFT_KEY] = asyncio.Event()
+    try:
+        yield
+    finally:
+        left.set()
+
+
+async def kept_in_place(ctx: Any, call_next: Any) -> Any:
+    """Let a request count as its user's until its handler is done: a middleware of the SDK's server.
+
+    In a session the handler goes on when the client hangs up, and clients that come and go would have any number.
+    """
+    request = getattr(ctx, "request", None)
+    token = _PLACE.set(None if request is None else request.scope.get(PLACE_KEY))
+    try:
+        with in_place():
+            return await call_next(ctx)
+    finally:
+        _PLACE.reset(token)
+
+
+@contextmanager
+def in_place() -> Generator[None]:
+    """While the block runs the request that is served in this task counts as its user's, though it be answered."""
+    place = _PLACE.get()
+    with nullcontext() if place is None else place.in_use():
+        yield
+
+
+@contextmanager
+def asking_no_more() -> Generator[asyncio.Event]:
+    """Give what is to be set once the client at the other end of a pipe can answer no question any more."""
+    left = asyncio.Event()
+    token = _LEFT.set(left)
+    try:
+        yield left
+    finally:
+        _LEFT.reset(token)
+
+
+def left_of(ctx: Any) -> asyncio.Event | None:
+    """Return what is set once nobody is there any more who could answer a question of the gateway.
+
+    That is who waits for the answer to the HTTP request of a message, or the client of a pipe. A session outlives the
+    former: a client whose process was killed says no good-bye.
+    """
+    request = getattr(ctx, "request", None)
+    return _LEFT.get() if request is None else request.scope.get(_LEFT_KEY)

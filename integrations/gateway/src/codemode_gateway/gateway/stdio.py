@@ -1,13 +1,14 @@
-"""Standard input and output as a transport: nothing on them but protocol. Answers no request itself.
-
-Lines are read and understood in a thread, so that a long one keeps nobody waiting.
-"""
+"""Standard input and output as a transport: nothing on them but protocol. Answers no request itself."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import select
 import signal
-from collections.abc import AsyncGenerator, Generator
+import sys
+import threading
+from collections.abc import AsyncGenerator, AsyncIterator, Generator
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +17,237 @@ import mcp_types as types
 from mcp.server.lowlevel.server import NotificationOptions
 from mcp.shared._context_streams import create_context_streams
 from mcp.shared.message import SessionMessage
+from pydantic import ValidationError
+from pydantic_core import from_json
 
-from .callers import asking_no_more
-from .pipes import Pipes, claimed
+from codemode.data.narrowing import is_object
+from codemode.host.own_thread import in_own_thread
+
+from .principals import asking_no_more
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
+
+
+MAX_LINE_BYTES = 16 * 1024 * 1024
+
+
+class TooLong:
+    """A line that was longer than any message may be; nothing of it was kept."""
+
+
+class Lines:
+    """Cuts bytes into lines. A line that is too long is dropped as it comes, and told of once it ends."""
+
+    def __init__(self, most: int = MAX_LINE_BYTES) -> None:
+        self._most = most
+        self._begun = bytearray()  # of a line; a list of its parts could cost many times their bytes
+        self._size = 0
+
+    def of(self, data: bytes) -> list[bytes | TooLong]:
+        """Return the lines that end in ``data``."""
+        *ended, rest = data.split(b"\n")
+        lines: list[bytes | TooLong] = []
+        for part in ended:
+            self._add(part)
+            lines.append(TooLong() if self._size > self._most else bytes(self._begun))
+            self._begun, self._size = bytearray(), 0
+        self._add(rest)
+        return lines
+
+    def _add(self, part: bytes) -> None:
+        self._size += len(part)
+        if self._size <= self._most:
+            self._begun += part
+        else:
+            self._begun = bytearray()
+
+
+def said_by(line: bytes | TooLong) -> SessionMessage | types.JSONRPCError | None:
+    """Return the message that a line is, the error to answer it with, or None where there is nothing to say."""
+    if isinstance(line, TooLong):
+        return _error(types.INVALID_REQUEST, f"a message may have {MAX_LINE_BYTES} bytes; this one has more")
+    if not line.strip():
+        return None
+    try:
+        message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+        # One with an id that is none is read as a notification, and owed an error all the same.
+        is_owed = isinstance(message, types.JSONRPCNotification) and b'"id"' in line and _refused(line)
+        return is_owed or SessionMessage(message)
+    except (ValidationError, ValueError, RecursionError):
+        return _refused(line)
+
+
+def _refused(line: bytes) -> types.JSONRPCError | None:
+    try:
+        value: Any = from_json(line)
+    except (ValueError, RecursionError):
+        return _error(types.PARSE_ERROR, "this line is no JSON; each message is one line of JSON")
+    if isinstance(value, list):
+        return _error(types.INVALID_REQUEST, "batches are not supported; send each message in a line of its own")
+    if not is_object(value):
+        return _error(types.INVALID_REQUEST, "this line is no message of JSON-RPC 2.0")
+    if "method" not in value or "id" not in value:
+        return None  # a notification or a response, to which there is no answer
+    request_id: Any = value["id"]
+    is_id = isinstance(request_id, str | int) and not isinstance(request_id, bool)
+    return _error(types.INVALID_REQUEST, "this is no request of JSON-RPC 2.0", request_id if is_id else None)
+
+
+def _error(code: int, message: str, request_id: str | int | None = None) -> types.JSONRPCError:
+    return types.JSONRPCError(jsonrpc="2.0", id=request_id, error=types.ErrorData(code=code, message=message))
+
+
+_READ_BYTES = 1 << 16
+_AT_ONCE_BYTES = select.PIPE_BUF if hasattr(select, "PIPE_BUF") else 512
+_LOOK_MS = 200
+_MOST_UNREAD = 64
+
+Said = SessionMessage | types.JSONRPCError
+
+
+class Pipes:
+    """Reads messages from one descriptor and writes them to another, on the loop that made it."""
+
+    def __init__(self, source: int, target: int) -> None:
+        self._source, self._target = source, target
+        self._loop = asyncio.get_running_loop()
+        self._inbox: asyncio.Queue[Said | None] = asyncio.Queue()
+        self._room = threading.Semaphore(_MOST_UNREAD)
+        self._ended = threading.Event()
+        self._waking = os.pipe()
+        self._writing = asyncio.Lock()
+        self._written = threading.Lock()
+        self._thread = threading.Thread(target=self._read, name="codemode-stdin", daemon=True)
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._thread.start()
+
+    def end(self) -> None:
+        """Stop reading, as if the input had ended, and write no more than is under way."""
+        if not self._ended.is_set():
+            self._ended.set()
+            os.write(self._waking[1], b"x")
+            self._room.release()
+            self._inbox.put_nowait(None)
+
+    @property
+    def has_reader(self) -> bool:
+        """Whether somebody may still read what is written, and nobody has said that this is to end."""
+        poll = select.poll()
+        poll.register(self._target, 0)
+        return not self._ended.is_set() and not poll.poll(0)
+
+    def close(self) -> None:
+        """End, and wait for the threads."""
+        self.end()
+        self._thread.join()
+        with self._written:
+            pass
+        for descriptor in self._waking:
+            os.close(descriptor)
+
+    async def received(self) -> AsyncIterator[Said]:
+        """Give what comes, until the input ends."""
+        while (said := await self._inbox.get()) is not None:
+            self._room.release()
+            yield said
+
+    async def send(self, data: bytes) -> None:
+        """Write one line. A client that reads no more ends everything."""
+        async with self._writing:
+            try:
+                rest = self._written_at_once(data)
+                if rest:
+                    await in_own_thread(lambda: self._write(rest), "codemode-stdout")
+            except OSError:
+                self.end()
+
+    def _written_at_once(self, data: bytes) -> bytes:
+        """Write what a pipe that takes anything takes without waiting; return the rest."""
+        if len(data) > _AT_ONCE_BYTES or not _is_writable(self._target, 0):
+            return data
+        return data[os.write(self._target, data) :]
+
+    def _write(self, data: bytes) -> None:
+        view = memoryview(data)
+        with self._written:
+            while view:
+                if _is_writable(self._target, _LOOK_MS):
+                    view = view[os.write(self._target, view[:_AT_ONCE_BYTES]) :]
+                elif self._ended.is_set():
+                    return
+
+    def _read(self) -> None:
+        lines = Lines()
+        poll = select.poll()
+        poll.register(self._source, select.POLLIN)
+        poll.register(self._waking[0], select.POLLIN)
+        with suppress(OSError):
+            while not self._ended.is_set():
+                poll.poll()
+                if self._ended.is_set() or not (data := os.read(self._source, _READ_BYTES)):
+                    break
+                for line in lines.of(data):
+                    self._put(said_by(line))
+        self._put_end()
+
+    def _put(self, said: Said | None) -> None:
+        if said is not None:
+            self._room.acquire()
+            self._tell(said)
+
+    def _put_end(self) -> None:
+        self._tell(None)
+
+    def _tell(self, said: Said | None) -> None:
+        with suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._inbox.put_nowait, said)
+
+
+def _is_writable(descriptor: int, milliseconds: int) -> bool:
+    poll = select.poll()
+    poll.register(descriptor, select.POLLOUT)
+    return bool(poll.poll(milliseconds))
+
+
+@contextmanager
+def claimed() -> Generator[Pipes]:
+    """Take standard input and output for the protocol, until it ends.
+
+    Meanwhile whatever reads standard input finds its end, and whatever is printed goes to standard error.
+    """
+    sys.stdout.flush()
+    source, target = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    try:
+        os.dup2(nothing, 0)
+        os.dup2(2 if _is_open(2) else nothing, 1)
+        pipes = Pipes(source, target)
+        pipes.start()
+        try:
+            yield pipes
+        finally:
+            pipes.close()
+            with suppress(OSError, ValueError):
+                sys.stdout.flush()
+            os.dup2(source, 0)
+            os.dup2(target, 1)
+    finally:
+        for descriptor in (source, target, nothing):
+            os.close(descriptor)
+
+
+def _is_open(descriptor: int) -> bool:
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True
+
+
+# Lines are read and understood in a thread, so that a long one keeps nobody waiting.
 
 ANSWER_SECONDS = 30.0
 """For so long at most what is under way is answered once the input has ended."""

@@ -1,6 +1,148 @@
-"""The browser of whoever sits before this machine. Apart from sign-ins, which bring along all that OAuth takes."""
+"""The browser of a login: its pages, the cookie that binds it, and how it is opened."""
 
 from __future__ import annotations
+
+import hashlib
+import html
+import secrets
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl, quote, urlsplit
+
+from codemode.trace.visible_text import one_line
+
+from ..page_urls import page_host
+
+PAGE_HEADERS = {
+    "Content-Type": "text/html; charset=utf-8",
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+SIGNED_IN = "You are signed in. This page can be closed."
+DECLINED = "The sign-in was declined. This page can be closed."
+UNKNOWN = (
+    "Nobody waits for this sign-in here. It may be over: start it again. Where the gateway runs on several hosts, they"
+    " must share its state folder, or browsers must come back to the host that began."
+)
+OTHER_BROWSER = (
+    "This sign-in was begun in another browser, or its cookie is gone, and nobody was signed in. Open the page that you"
+    " were given in this browser, and start again."
+)
+
+
+def page(text: str) -> str:
+    """Return a page that says one sentence of this module."""
+    return f"<!doctype html><title>codemode</title><p>{text}</p>"
+
+
+START_PATH = "/oauth/start/"
+CALLBACK_PATH = "/oauth/callback"
+_COOKIE = "codemode_sign_in_"
+_HOST_PREFIX = "__Host-"
+_COOKIE_SECONDS = 600  # longer than a sign-in stays open
+_MAX_COOKIE_BYTES = 16_384
+_MAX_NAME_CHARACTERS = 200
+
+
+@dataclass(frozen=True)
+class BoundSignIn:
+    """A sign-in under way: the authorization URL, whose sign-in it is, and the secret that its browser has to show.
+
+    Whoever knows the URL can have it opened in another person's browser, whose account would then be used for
+    ``principal``. ``secret`` None: the URL was shown to nobody but its own user, so any browser may end it.
+    """
+
+    url: str
+    server: str
+    principal: str
+    secret: str | None
+
+    @property
+    def ticket(self) -> str:
+        """The last part of the URL of the start page."""
+        return hashlib.sha256(f"start {self.secret}".encode()).hexdigest()
+
+    def has_ticket(self, ticket: str) -> bool:
+        """Tell whether this is the sign-in of a start page."""
+        return self.secret is not None and secrets.compare_digest(ticket.encode(), self.ticket.encode())
+
+    @property
+    def start_url(self) -> str | None:
+        """The page of the gateway that says what is about to be connected, and gives the browser its cookie."""
+        callback = self._callback
+        if self.secret is None or not callback.endswith(CALLBACK_PATH):
+            return None
+        return f"{callback.removesuffix(CALLBACK_PATH)}{START_PATH}{self.ticket}"
+
+    @property
+    def _callback(self) -> str:
+        return dict(parse_qsl(urlsplit(self.url).query)).get("redirect_uri", "")
+
+    @property
+    def _is_secure(self) -> bool:
+        return urlsplit(self._callback).scheme == "https"
+
+    @property
+    def _cookie_name(self) -> str:
+        digest = hashlib.sha256((state_of(self.url) or "").encode()).hexdigest()[:16]
+        return f"{_HOST_PREFIX if self._is_secure else ''}{_COOKIE}{digest}"
+
+    def set_cookie(self) -> str | None:
+        """Return the ``Set-Cookie`` header for the browser that begins this sign-in; None where none is needed."""
+        if self.secret is None:
+            return None
+        callback = urlsplit(self._callback)
+        # Browsers let no other host set a cookie with this prefix, and want it for all paths.
+        path = "/" if self._is_secure else quote(callback.path or "/", safe="/!$&'()*+,:=@~%")
+        # Lax: the browser comes back by a link of the authorization server.
+        attributes = f"Path={path}; Max-Age={_COOKIE_SECONDS}; HttpOnly; SameSite=Lax"
+        return f"{self._cookie_name}={self.secret}; {attributes}{'; Secure' if self._is_secure else ''}"
+
+    def is_begun_by(self, cookies: Mapping[str, str]) -> bool:
+        """Tell whether these are the cookies of the browser that began this sign-in."""
+        shown = cookies.get(self._cookie_name, "")
+        return self.secret is None or secrets.compare_digest(shown.encode(), self.secret.encode())
+
+    def start_page(self) -> str:
+        """Return the page on which a person sees what is about to be connected, with a link to the next page."""
+        server, user = (html.escape(one_line(name, _MAX_NAME_CHARACTERS)) for name in (self.server, self.principal))
+        host = html.escape(page_host(self.url))
+        return (
+            f"<!doctype html><title>codemode</title><p>Your account at {host} is about to be connected to the server"
+            f" {server} for <strong>{user}</strong>. Whatever {user} runs here can use it from then on."
+            " Continue only if you have asked for this yourself."
+            f'<p><a href="{html.escape(self.url)}" rel="noreferrer">Continue to {host}</a>'
+        )
+
+
+def state_of(url: str) -> str | None:
+    """Return the state in the URL of a sign-in."""
+    return dict(parse_qsl(urlsplit(url).query)).get("state")
+
+
+def new_secret() -> str:
+    """Return a secret for one sign-in."""
+    return secrets.token_urlsafe(32)
+
+
+def cookies_of(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Return the cookies of an ASGI request."""
+    text = b"; ".join(value for key, value in headers if key.lower() == b"cookie")
+    if len(text) > _MAX_COOKIE_BYTES:
+        return {}
+    pairs = (pair.strip().partition("=") for pair in text.decode("latin-1").split(";"))
+    return {name: value for name, _, value in pairs if name.startswith((_COOKIE, _HOST_PREFIX + _COOKIE))}
+
+
+def bound_sign_in(said: Mapping[str, Any]) -> BoundSignIn | None:
+    """Read a sign-in that another process keeps in its file; None for what is none."""
+    url, secret = said.get("url"), said.get("secret")
+    if not isinstance(url, str) or not (secret is None or isinstance(secret, str)):
+        return None
+    return BoundSignIn(url, str(said.get("server", "")), str(said.get("principal", "")), secret)
 
 
 def open_in_browser(url: str) -> object:

@@ -13,15 +13,14 @@ from pydantic import ValidationError
 from codemode.data.narrowing import is_object, mapping_or_empty
 from codemode.errors import CodeModeToolError
 
-from ..upstreams.handshake import why_invalid
-from ..upstreams.origins import CallOrigin
+from ..upstreams.connection import why_invalid
+from ..upstreams.hooks import CallOrigin
+from .client_requests import Declined, connection_of, worded
 from .logs import level_asked
-from .pages import CursorError
-from .passed import Passed
-from .questions import connection_of
-from .shelves import PROMPTS, RESOURCES, TEMPLATES, Kind, capability_of
-from .watching import NotWatched, require_short
-from .worded import Declined, worded
+from .proxy import Passed
+from .server_lists import PROMPTS, RESOURCES, TEMPLATES, Kind, capability_of
+from .subscriptions import NotWatched, require_short
+from .uri_routing import CursorError
 
 PassedOf = Callable[[Any], Awaitable[Passed]]
 """Gives what the principal of a request is passed, by its ``ServerRequestContext``. Must start no server."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import time
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,15 +14,53 @@ from typing import overload
 from codemode.errors import CodeModeToolError
 from codemode.surfaces.modules.servers import ModuleServer
 from codemode.tools.tool import Tool
+from codemode.trace.visible_text import visible
 
-from ..approvals.policy import asks
-from ..config.secrets import Secrets
-from ..config.values import GatewayConfig
-from ..oauth.sign_ins import SignIns
+from ..config.model import GatewayConfig
+from ..config.patterns import asks
+from ..config.redaction import Secrets
+from ..oauth.login_manager import SignIns
 from .hooks import UpstreamHooks
-from .list_cache import ListCache
-from .sdk_logs import shorten_logs
+from .tool_listing import ListCache
 from .upstream import Upstream
+
+_LOGGERS = ("client", "mcp.client.streamable_http", "mcp.client.sse", "mcp.shared.jsonrpc_dispatcher")
+_MOST, _SECONDS = 20, 10.0
+_MOST_CHARACTERS = 500
+
+
+class FewAndShort(logging.Filter):
+    """Lets so many warnings of one logger pass in some seconds, each without its stack."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._since = 0.0
+        self._count = 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Shorten a record, and tell whether it is said."""
+        if record.levelno < logging.WARNING:
+            return True
+        now = time.monotonic()
+        if now - self._since > _SECONDS:
+            self._since, self._count = now, 0
+        self._count += 1
+        if self._count > _MOST:
+            return False
+        error = None if record.exc_info is None else record.exc_info[0]
+        said = record.getMessage() if error is None else f"{record.getMessage()} ({error.__name__})"
+        record.msg = visible(said[:_MOST_CHARACTERS])
+        record.args = record.exc_info = record.exc_text = None
+        return True
+
+
+def shorten_logs() -> None:
+    """Let the loggers of the SDK that servers can make speak say no more than that."""
+    for name in _LOGGERS:
+        logger = logging.getLogger(name)
+        if not any(isinstance(one, FewAndShort) for one in logger.filters):
+            logger.addFilter(FewAndShort())
+
 
 _log = logging.getLogger("codemode.mcp")
 

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import mcp_types as types
 from mcp.client.session import ClientSession
+from mcp.client.subscriptions import listen
 from mcp.shared.dispatcher import CallOptions
 from mcp.shared.exceptions import MCPError
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
@@ -19,18 +20,97 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from codemode.data.json_shape import holds_more_values_than
-from codemode.data.narrowing import is_mapping
+from codemode.data.narrowing import is_array, is_mapping
 from codemode.errors import CodeModeAuthenticationError
 from codemode.trace.failures import members_of
 from codemode.trace.visible_text import one_line
 
-from .bounds import Refusal, Told, Watched
-from .handshake import HANDSHAKES, read_handshake, why_invalid
-from .lines import UNREADABLE
+from .connection_errors import Lost, NotStartedError, UpstreamFailure
+from .jsonrpc_lines import NO_OBJECT, UNREADABLE, shorten
 from .log_levels import with_level
-from .losses import Lost, NotStartedError, UpstreamFailure
-from .silence import Silence
-from .streams import SENDING, Sending
+from .session_streams import SENDING, Refusal, Sending, Silence, Told, Watched
+
+HANDSHAKES = ("initialize", "server/discover")
+_NO_NAME = "unnamed"
+
+
+def read_handshake(method: str, given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Return the answer to a handshake as the SDK accepts it, and notes on the fields that were wrong.
+
+    A capability of a wrong type counts as one without fields. Raises `Lost` for an answer that names no revision of the
+    protocol.
+    """
+    notes: list[str] = []
+    result = dict(given)
+    if method == "initialize" and not isinstance(given.get("protocolVersion"), str):
+        raise unreadable_handshake(method, "protocolVersion", given, "protocolVersion" in given)
+    if method == "server/discover" and not is_array(given.get("supportedVersions")):
+        raise unreadable_handshake(method, "supportedVersions", given, "supportedVersions" in given)
+    result["capabilities"] = _capabilities(given.get("capabilities"), notes)
+    if method == "initialize":
+        result["serverInfo"] = _server_info(given.get("serverInfo"), notes)
+    if not isinstance(given.get("instructions", ""), str):
+        if given["instructions"] is not None:
+            notes.append(f"instructions is {shorten(given['instructions'])}")
+        del result["instructions"]
+    if not is_mapping(given.get("_meta", {})):
+        del result["_meta"]
+    return result, notes
+
+
+def unreadable_handshake(method: str, field: str, given: Mapping[str, Any], is_there: bool) -> Lost:
+    """Return the reason to raise for a field without which a server cannot be connected to."""
+    if is_there:
+        what = f"{field} is {shorten(given[field])}"
+    elif list(given) == [NO_OBJECT]:
+        what = f"it is {shorten(given[NO_OBJECT])}"
+    else:
+        what = f"{field} is missing in {shorten(given)}"
+    return Lost(f"its answer to {method} cannot be read: {what}", never_arrived=True, is_final=True)
+
+
+def why_invalid(error: ValidationError) -> str:
+    """Return the first wrong field of a value, with what it holds."""
+    first = error.errors(include_url=False, include_context=False)[0]
+    where = ".".join(map(str, first["loc"])) or "it"
+    if first["type"] == "missing":
+        return f"{where} is missing"
+    return f"{where} is {shorten(first['input'])}"
+
+
+def _capabilities(given: Any, notes: list[str]) -> dict[str, Any]:
+    if not is_mapping(given):
+        if given is not None:
+            notes.append(f"capabilities is {shorten(given)}")
+        return {}
+    result: dict[str, Any] = {}
+    for name, value in given.items():
+        if value is None or value is False:
+            continue
+        try:
+            types.ServerCapabilities.model_validate({name: value}, by_name=False)
+        except ValidationError:
+            notes.append(f"capabilities.{shorten(name)} is {shorten(value)}")
+            result[str(name)] = {}
+        else:
+            result[str(name)] = value
+    return result
+
+
+def _server_info(given: Any, notes: list[str]) -> dict[str, Any]:
+    try:
+        types.Implementation.model_validate(given, by_name=False)
+    except ValidationError:
+        notes.append("serverInfo is missing" if given is None else f"serverInfo is {shorten(given)}")
+    else:
+        return dict(given)
+    info: Mapping[str, Any] = given if is_mapping(given) else {}
+    name, version = info.get("name"), info.get("version")
+    return {
+        "name": name if isinstance(name, str) else _NO_NAME,
+        "version": "" if version is None or is_mapping(version) or is_array(version) else str(version),
+    }
+
 
 Era = Literal["handshake", "modern"]
 MAX_ANSWER_VALUES = 50_000
@@ -332,3 +412,44 @@ def _leaves(error: BaseException | None) -> list[BaseException]:
         return []
     members = members_of(error)
     return [leaf for one in members for leaf in _leaves(one)] if members else [error]
+
+
+_ANSWER_SECONDS = 30.0
+_AGAIN_SECONDS = 60.0
+
+
+class Listening:
+    """What one connection is told of. ``is_open``: nobody has to ask the server whether its tools have changed."""
+
+    def __init__(self) -> None:
+        self.is_open = False
+
+    async def keep(self, connection: Connection, began: Callable[[], Awaitable[None]]) -> None:
+        """Listen until the connection ends, or the server has none of it. Its events come as notifications do.
+
+        ``began`` is awaited whenever it listens: what has changed before that was told to nobody.
+        """
+        has_listened = False
+        while connection.is_open:
+            try:
+                await self._listen(connection, began)
+                has_listened = True
+            except (MCPError, OSError, RuntimeError, TimeoutError):  # the SDK's own are of these
+                has_listened = has_listened or self.is_open
+            finally:
+                self.is_open = False
+            if not has_listened:
+                return
+            with suppress(TimeoutError):
+                await asyncio.wait_for(connection.requests.ended.wait(), _AGAIN_SECONDS)
+
+    async def _listen(self, connection: Connection, began: Callable[[], Awaitable[None]]) -> None:
+        async with asyncio.timeout(_ANSWER_SECONDS) as limit:
+            async with listen(connection.session, tools_list_changed=True) as stream:
+                limit.reschedule(None)
+                if not stream.honored.tools_list_changed:
+                    raise TimeoutError
+                self.is_open = True
+                await began()
+                async for _ in stream:
+                    pass

@@ -18,9 +18,9 @@ from codemode.data.content import Content
 from codemode.data.narrowing import mapping_or_empty, string_or_empty
 from codemode.errors import CodeModeToolError, http_fields
 
-from ..config.values import ServerConfig
+from ..config.model import ServerConfig
 from .connection import Transport
-from .losses import NotStartedError
+from .connection_errors import NotStartedError
 
 _PAGE_TOOLS = 200
 _MAX_BUFFERED = 1_024

@@ -10,6 +10,7 @@ import signal
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
+from errno import EACCES, ENOENT, ENOTDIR
 from functools import partial
 from typing import cast
 
@@ -19,12 +20,49 @@ from mcp_types import JSONRPCError
 from codemode.host.threads import LARGE_CHARACTERS, run_check
 from codemode.trace.visible_text import one_line, visible
 
-from ..config.secrets import Secrets
-from ..config.values import ServerConfig
-from .guard import Child, Guard, SpawnError
-from .lines import REPAIRED, Reading, read_line, unreadable_answer, without_bom
-from .not_started import not_started
-from .streams import Inbox, Outbox
+from ..config.model import ServerConfig
+from ..config.redaction import Secrets
+from .connection_errors import NotStartedError
+from .jsonrpc_lines import REPAIRED, Reading, read_line, unreadable_answer, without_bom
+from .process_supervisor import Child, Guard, SpawnError
+from .session_streams import Inbox, Outbox
+
+_MAX_NAME_CHARACTERS = 200
+
+
+def not_started(error: SpawnError, config: ServerConfig) -> NotStartedError:
+    """Return what is raised where the server of this configuration cannot be started."""
+    name, command = _named(config.name), _named(config.command or "")
+    if error.at == "cwd":
+        told = "its folder cannot be entered"
+        folder = _named(config.cwd or "")
+        return NotStartedError(
+            f"its folder {folder} cannot be entered ({error.strerror}): change cwd of the server {name}", told
+        )
+    if error.at == "command" and error.errno in (ENOENT, ENOTDIR):
+        return NotStartedError(_missing(config, name, command), "its command was not found")
+    if error.at == "command" and error.errno == EACCES:
+        told = "its command may not be run"
+        return NotStartedError(
+            f"its command {command} may not be run: change its permissions, or command of the server {name}", told
+        )
+    told = "its process cannot be started"
+    return NotStartedError(f"{told} ({command}): {error.strerror}", told)
+
+
+def _missing(config: ServerConfig, name: str, command: str) -> str:
+    first, _, rest = (config.command or "").strip().partition(" ")
+    if rest and "/" not in rest:  # and perhaps a secret, which nobody is to be told
+        return f"its command does not exist: what stands behind {_named(first)} belongs into args of the server {name}"
+    return (
+        f"its command {command} does not exist: install it, or write the whole path of one that does as command of"
+        f" the server {name}"
+    )
+
+
+def _named(text: str) -> str:
+    return repr(one_line(text, _MAX_NAME_CHARACTERS))
+
 
 MAX_LINE_BYTES = 32 << 20
 _LINES_AT_ONCE = 64

@@ -10,11 +10,11 @@ from typing import Any
 
 import mcp_types as types
 import pytest
-from codemode_gateway.approvals.policy import asks
 from codemode_gateway.approvals.remembered import FILE, KnownTool, Remembered, approval_hook, definition_of
-from codemode_gateway.config.values import ServerConfig
+from codemode_gateway.config.model import ServerConfig
+from codemode_gateway.config.patterns import asks
 from codemode_gateway.gateway.principals import LOCAL, Principal
-from codemode_gateway.upstreams.origins import CallOrigin
+from codemode_gateway.upstreams.hooks import CallOrigin
 from in_loop import in_loop
 
 from codemode import ToolCallContext

@@ -24,7 +24,7 @@ from approval_world import (
     kept,
     mute,
 )
-from codemode_gateway.approvals.later_calls import AUDIT_KIND, LaterCalls
+from codemode_gateway.approvals.pending_store import AUDIT_KIND, LaterCalls
 from codemode_gateway.approvals.remembered import Remembered
 from codemode_gateway.gateway.principals import LOCAL, Principal
 from mcp import Client

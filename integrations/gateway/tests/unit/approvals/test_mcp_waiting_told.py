@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from codemode_gateway.approvals.questions import Question
-from codemode_gateway.approvals.responses import OTHER_KEYS, waiting
+from codemode_gateway.approvals.questions import OTHER_KEYS, Question, waiting
 from suite import each_row
 
 ID = "0123456789abcdef0123456789abcdef"

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from codemode_gateway import GatewayConfig, ServerConfig
-from codemode_gateway.cli.list import where
-from codemode_gateway.cli.pending_call_view import card, table, whole_record
+from codemode_gateway.cli.approvals import card, table, whole_record
+from codemode_gateway.cli.configuration_commands import where
 from codemode_gateway.cli.serve import http_address, with_overrides
 from hypothesis import given
 from hypothesis import strategies as st

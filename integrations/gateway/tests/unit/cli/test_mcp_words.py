@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 from authorization_server import sign_in_server
-from codemode_gateway.cli.approve_command_line import gateway_command
-from codemode_gateway.cli.setup import CONFIG_VARIABLE, config_path, typed
+from codemode_gateway.cli.setup import CONFIG_VARIABLE, config_path, gateway_command, typed
 from hypothesis import given
 from hypothesis import strategies as st
 from suite import each_row

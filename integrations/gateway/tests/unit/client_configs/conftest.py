@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from codemode_gateway.client_configs.machines import Machine
+from codemode_gateway.client_configs.importing import Machine
 
 
 @pytest.fixture

@@ -12,11 +12,9 @@ from typing import Any
 
 import pytest
 from codemode_gateway import ConfigError, load_config
-from codemode_gateway.client_configs.config_texts import servers_of
-from codemode_gateway.client_configs.importing import imported
-from codemode_gateway.client_configs.installing import installed
-from codemode_gateway.client_configs.machines import CLIENTS, Machine, found
-from codemode_gateway.client_configs.undoing import undone
+from codemode_gateway.client_configs.importing import CLIENTS, Machine, found, imported
+from codemode_gateway.client_configs.installing import installed, undone
+from codemode_gateway.client_configs.text_files import servers_of
 from suite import each_row
 
 COMMAND = ("/bin/codemode",)

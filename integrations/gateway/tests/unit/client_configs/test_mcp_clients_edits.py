@@ -8,11 +8,8 @@ import tomllib
 from itertools import pairwise
 from typing import Any
 
-from codemode_gateway.client_configs.json_edits import JsonEdits
-from codemode_gateway.client_configs.json_file import JsonFile
-from codemode_gateway.client_configs.toml_file import TomlFile
-from codemode_gateway.client_configs.toml_statements import statements
-from codemode_gateway.config.jsonc import read_jsonc
+from codemode_gateway.client_configs.file_formats import JsonEdits, JsonFile, TomlFile, statements
+from codemode_gateway.config.config_file import read_jsonc
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 from codemode_gateway import ConfigError, load_config
-from codemode_gateway.client_configs.config_texts import added, initial, servers_of, with_inputs
-from codemode_gateway.client_configs.installing import installed
-from codemode_gateway.client_configs.machines import Machine, found
-from codemode_gateway.client_configs.undoing import undone
-from codemode_gateway.config.jsonc import read_jsonc
+from codemode_gateway.client_configs.importing import Machine, found
+from codemode_gateway.client_configs.installing import installed, undone
+from codemode_gateway.client_configs.text_files import added, initial, servers_of, with_inputs
+from codemode_gateway.config.config_file import read_jsonc
 from suite import each_row
 from test_mcp_clients import COMMAND, others, reads, written
 
@@ -183,7 +182,7 @@ def test_what_a_client_has_cut_off_within_a_character_hinders_nothing(machine: M
 def test_a_file_that_changes_under_the_hands_is_left_alone(
     machine: Machine, config: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    from codemode_gateway.client_configs import backups
+    from codemode_gateway.client_configs import installing as backups
 
     path = written("cursor", machine)
     keep = backups.keep

@@ -6,7 +6,7 @@ import base64
 import json
 from typing import Any
 
-from codemode_gateway.gateway.answers import answer_of
+from codemode_gateway.gateway.mcp_server import answer_of
 from hypothesis import given
 from hypothesis import strategies as st
 from suite import each_row

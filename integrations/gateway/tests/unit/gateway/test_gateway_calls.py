@@ -11,7 +11,7 @@ from typing import Any
 import mcp_types as types
 import pytest
 from codemode_gateway import Gateway, GatewayConfig, GatewayOptions, GatewaySettings
-from codemode_gateway.gateway.wiring import learns
+from codemode_gateway.gateway.container import learns
 from gateway_clients import ERAS, Era, client_of, gateway_over
 from mcp import MCPError
 from suite import each_row

@@ -10,10 +10,10 @@ from urllib.parse import urlsplit
 import httpx2
 import jwt
 import pytest
-from codemode_gateway.gateway import http_places, http_verifiers
+from codemode_gateway.gateway import http_auth, http_limits
 from codemode_gateway.gateway.http_app import HttpApp, http_app
+from codemode_gateway.gateway.http_auth import Introspected, UnverifiableError, verifier_of
 from codemode_gateway.gateway.http_settings import http_settings
-from codemode_gateway.gateway.http_verifiers import Introspected, UnverifiableError, verifier_of
 from cryptography.hazmat.primitives.asymmetric import ec
 from gateway_doors import BOUND, StandIn, asking, bearer, modern_call, serving, who
 from mcp.server.auth.provider import AccessToken
@@ -107,7 +107,7 @@ def test_a_body_that_comes_while_its_token_is_checked_is_read_whole() -> None:
 
 
 def test_the_tokens_of_one_address_that_are_checked_at_a_time_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_places, "_MAX_CHECKS", 3)
+    monkeypatch.setattr(http_limits, "_MAX_CHECKS", 3)
 
     async def main() -> None:
         slow = Slow()
@@ -136,7 +136,7 @@ class Asked:
         self.begun = self.under_way = 0
         self.let_go = asyncio.Event()
         self._answer = answer
-        monkeypatch.setattr(http_verifiers, "_fetched", self._fetched)
+        monkeypatch.setattr(http_auth, "_fetched", self._fetched)
 
     async def _fetched(self, *_: Any, **__: Any) -> dict[str, Any]:
         self.begun += 1

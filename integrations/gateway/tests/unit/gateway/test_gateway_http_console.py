@@ -16,13 +16,13 @@ import codemode_console
 import httpx2
 import pytest
 from codemode_gateway import ConfigError
-from codemode_gateway.approvals.later_calls import AUDIT_KIND
+from codemode_gateway.approvals.pending_store import AUDIT_KIND
 from codemode_gateway.approvals.remembered import Remembered
 from codemode_gateway.gateway.http_app import HttpApp, http_app
-from codemode_gateway.gateway.http_console_users import console_users
-from codemode_gateway.gateway.http_door import Door
+from codemode_gateway.gateway.http_auth import Door
+from codemode_gateway.gateway.http_console import console_users
 from codemode_gateway.gateway.http_settings import http_settings
-from codemode_gateway.gateway.kept_store import APP
+from codemode_gateway.gateway.options import APP
 from gateway_doors import ANA, BOB, TOKENS, StandIn, token_digest
 from mcp.server.auth.provider import AccessToken
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from codemode_gateway import ConfigError
-from codemode_gateway.gateway.http_answers import Refused
-from codemode_gateway.gateway.http_door import Door
+from codemode_gateway.gateway.http_auth import Door
+from codemode_gateway.gateway.http_limits import Refused
 from codemode_gateway.gateway.http_settings import HttpSettings, http_settings
 from gateway_doors import ANA, BOB, TOKENS, asking, bearer, modern_call, who
 from hypothesis import given

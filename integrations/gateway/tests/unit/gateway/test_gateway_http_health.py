@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from codemode_gateway.gateway import health
+from codemode_gateway.gateway import http_app as health
 from codemode_gateway.gateway.http_app import http_app
 from gateway_doors import TOKENS, StandIn
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 from codemode_gateway import ConfigError
-from codemode_gateway.gateway.http_proxies import PEER_KEY, Proxies
-from codemode_gateway.gateway.http_settings import http_settings
+from codemode_gateway.gateway.http_settings import PEER_KEY, Proxies, http_settings
 from gateway_doors import ANA, TOKENS, asking, modern_call
 from hypothesis import given
 from hypothesis import strategies as st

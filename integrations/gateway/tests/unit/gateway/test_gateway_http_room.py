@@ -8,8 +8,8 @@ from typing import Any
 
 import httpx2
 import pytest
-from codemode_gateway.gateway.callers import METHOD_KEY
-from codemode_gateway.gateway.http_open_sessions import OpenSessions
+from codemode_gateway.gateway.http_sessions import OpenSessions
+from codemode_gateway.gateway.principals import METHOD_KEY
 from gateway_doors import ANA, BOB, BOUND, TOKENS, bearer, modern_call
 from test_gateway_http_sessions import ACCEPTS, initialize, listed, opened, served
 

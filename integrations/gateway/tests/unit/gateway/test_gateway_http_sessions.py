@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 from codemode_gateway import GatewayConfig
-from codemode_gateway.gateway import http_bodies
+from codemode_gateway.gateway import http_limits
 from codemode_gateway.gateway.http_app import http_app
 from codemode_gateway.gateway.http_settings import HttpLimits
 from gateway_doors import ANA, BOB, BOUND, MODERN, TOKENS, StandIn, asking, bearer, modern_call, serving, who
@@ -223,7 +223,7 @@ SIGN_IN = (
 )
 def test_half_a_request_holds_no_connection(sent: bytes, answer: bytes, monkeypatch: pytest.MonkeyPatch):
     if answer == b"404":  # of what is all sent, all is taken, however slowly
-        monkeypatch.setattr(http_bodies, "_DRAIN_SECONDS", BOUND)
+        monkeypatch.setattr(http_limits, "_DRAIN_SECONDS", BOUND)
 
     async def main() -> None:
         # Whoever is to be answered has all the time that a slow machine needs to say what it says.

@@ -14,9 +14,9 @@ import jwt
 import pytest
 from authorization_server import SignInServer, as_json, sign_in_server
 from codemode_gateway import ConfigError, load_config
-from codemode_gateway.gateway import http_verifiers
+from codemode_gateway.gateway import http_auth
+from codemode_gateway.gateway.http_auth import UnverifiableError, verifier_of
 from codemode_gateway.gateway.http_settings import http_settings
-from codemode_gateway.gateway.http_verifiers import UnverifiableError, verifier_of
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from gateway_doors import ANA, TOKENS, asking, bearer, modern_call, who
 from suite import each_row
@@ -148,7 +148,7 @@ def test_no_other_signed_token_is_anybodys(server: SignInServer):
 def test_new_keys_are_found_and_known_ones_outlast_a_server_that_is_away(
     server: SignInServer, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(http_verifiers, "_LEAST_LOOK_SECONDS", -1.0)
+    monkeypatch.setattr(http_auth, "_LEAST_LOOK_SECONDS", -1.0)
     serve_keys(server, public(rsa_key(), kid="old"))
 
     async def main() -> None:
@@ -158,9 +158,9 @@ def test_new_keys_are_found_and_known_ones_outlast_a_server_that_is_away(
         serve_keys(server, public(ec_key(), kid="one"))
         assert await verifier.verify_token(signed()) is not None
         server.answers["/keys"] = lambda _form, _headers: as_json({}, 500)
-        monkeypatch.setattr(http_verifiers, "_KEYS_SECONDS", -1.0)
+        monkeypatch.setattr(http_auth, "_KEYS_SECONDS", -1.0)
         assert await verifier.verify_token(signed()) is not None
-        monkeypatch.setattr(http_verifiers, "_KEYS_SECONDS_AT_MOST", -1.0)
+        monkeypatch.setattr(http_auth, "_KEYS_SECONDS_AT_MOST", -1.0)
         with pytest.raises(UnverifiableError):
             await verifier.verify_token(signed())
 

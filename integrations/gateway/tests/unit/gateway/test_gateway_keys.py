@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from codemode_gateway import ConfigError
-from codemode_gateway.gateway.keys import keys_of
+from codemode_gateway.gateway.options import keys_of
 
 
 def test_keys_that_are_named_are_those(tmp_path: Path):

@@ -7,7 +7,7 @@ from typing import Any
 
 import mcp_types as types
 import pytest
-from codemode_gateway.gateway.lines import Lines, TooLong, said_by
+from codemode_gateway.gateway.stdio import Lines, TooLong, said_by
 from hypothesis import given
 from hypothesis import strategies as st
 from mcp.shared.message import SessionMessage

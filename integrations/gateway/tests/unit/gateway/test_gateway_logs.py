@@ -8,8 +8,7 @@ import logging
 import mcp_types as types
 import pytest
 from codemode_gateway import Gateway, GatewayConfig, GatewaySettings, ServerConfig
-from codemode_gateway.gateway.principals import LOCAL, Principal
-from codemode_gateway.gateway.scopes import Scope
+from codemode_gateway.gateway.principals import LOCAL, Principal, Scope
 from gateway_clients import ERAS, Era, client_of, gateway_over
 from mcp.shared.exceptions import MCPError
 from passing_world import Listener

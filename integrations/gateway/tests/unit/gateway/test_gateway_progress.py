@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 import mcp_types as types
-from codemode_gateway.gateway.annotations import union_of
-from codemode_gateway.gateway.progress import Progress
+from codemode_gateway.gateway.mcp_server import Progress
+from codemode_gateway.gateway.principal_sessions import union_of
 from hypothesis import given
 from hypothesis import strategies as st
 

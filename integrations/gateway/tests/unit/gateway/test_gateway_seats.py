@@ -11,13 +11,11 @@ from typing import Any
 
 import pytest
 from codemode_gateway import GatewayConfig, ServerConfig
-from codemode_gateway.config.secrets import Secrets
-from codemode_gateway.gateway import seat as seat_module
-from codemode_gateway.gateway import tool_shown
-from codemode_gateway.gateway.connections import Connections
-from codemode_gateway.gateway.principals import LOCAL, Principal
-from codemode_gateway.gateway.scopes import Scope, scope_of
-from codemode_gateway.gateway.seats import Seats
+from codemode_gateway.config.redaction import Secrets
+from codemode_gateway.gateway import principal_sessions
+from codemode_gateway.gateway import principal_sessions as seat_module
+from codemode_gateway.gateway.principal_sessions import Connections, Seats
+from codemode_gateway.gateway.principals import LOCAL, Principal, Scope, scope_of
 
 ANA, BOB = Principal("ana"), Principal("bob")
 
@@ -271,7 +269,7 @@ def test_who_was_answered_before_all_was_listed_is_told_though_the_listing_began
 
     async def main() -> None:
         monkeypatch.setattr(seat_module, "LISTING_SECONDS", 0.05)
-        monkeypatch.setattr(tool_shown, "tool_shown", shown)
+        monkeypatch.setattr(principal_sessions, "tool_shown", shown)
         world = World(server())
         seat = await world.seats.of(ANA)
         monkeypatch.setattr(seat, "tools_changed", lambda: told.append("changed"))

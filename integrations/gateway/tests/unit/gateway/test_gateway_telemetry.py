@@ -16,8 +16,8 @@ from typing import Any
 import mcp_types as types
 import pytest
 from codemode_gateway import Gateway, GatewayConfig, GatewaySettings, ServerConfig
-from codemode_gateway.gateway.tracing import trace_of
-from codemode_gateway.upstreams import link
+from codemode_gateway.gateway.mcp_server import trace_of
+from codemode_gateway.upstreams import reconnecting
 from codemode_gateway.upstreams.connection import Requests, Transport
 from gateway_clients import ERAS, Era, client_of
 from hypothesis import example, given
@@ -118,7 +118,7 @@ def sums(monkeypatch: pytest.MonkeyPatch) -> Sums:
     def transport_of(*_: Any) -> Transport:
         return Transport(made.streams(), lambda: None, tells_sending=False)
 
-    monkeypatch.setattr(link, "transport_of", transport_of)
+    monkeypatch.setattr(reconnecting, "transport_of", transport_of)
     return made
 
 

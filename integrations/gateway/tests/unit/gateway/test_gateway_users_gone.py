@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from codemode_gateway import Gateway, load_config
-from codemode_gateway.config.secrets import Secrets
-from codemode_gateway.config.values import ServerConfig
+from codemode_gateway.config.model import ServerConfig
+from codemode_gateway.config.redaction import Secrets
 from codemode_gateway.gateway.principals import Principal
-from codemode_gateway.tool_history import learning
-from codemode_gateway.tool_history.hooks import KnownOf
+from codemode_gateway.tool_history import output_schema_inference
+from codemode_gateway.tool_history.output_schema_inference import KnownOf
 
 SERVER = ServerConfig("a", "stdio", command="x")
 
@@ -35,7 +35,7 @@ def test_what_is_known_of_servers_goes_with_the_seats_of_their_users(tmp_path: P
 def test_all_connections_of_one_user_know_the_same_and_the_last_writes_it_down(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(learning, "SAVE_SECONDS", 3_600.0)
+    monkeypatch.setattr(output_schema_inference, "SAVE_SECONDS", 3_600.0)
     tool: Any = type("Tool", (), {"name": "t"})
 
     async def main() -> None:
@@ -67,7 +67,7 @@ def test_who_comes_while_the_last_one_goes_knows_what_that_one_has_learned(
             going.set()
             await goes.wait()
 
-        monkeypatch.setattr(learning.Shapes, "aclose", aclose)
+        monkeypatch.setattr(output_schema_inference.Shapes, "aclose", aclose)
         first = known.of("ana", learns=True)
         one = await first.__aenter__()
         leaving = asyncio.create_task(first.__aexit__(None, None, None))

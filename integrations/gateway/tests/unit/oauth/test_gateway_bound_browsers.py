@@ -13,7 +13,7 @@ import pytest
 from authorization_server import sign_in_server
 from codemode_gateway import Gateway, GatewayConfig, GatewayOptions, GatewaySettings, ServerConfig
 from codemode_gateway.gateway.http_app import http_app
-from codemode_gateway.oauth.browser_binding import BoundSignIn, bound_sign_in, cookies_of
+from codemode_gateway.oauth.browser import BoundSignIn, bound_sign_in, cookies_of
 from test_gateway_oauth_callback import MIA, back_from, host, signed_in
 
 from codemode.interrupts.interrupt import InterruptRequested

@@ -14,12 +14,12 @@ import httpx2
 import pytest
 from authorization_server import SignInServer, as_json, browse, configured, sign_in_server
 from codemode_gateway import Gateway, GatewayOptions
-from codemode_gateway.config.values import ConfigError, GatewayConfig, GatewaySettings, ServerConfig
+from codemode_gateway.config.model import ConfigError, GatewayConfig, GatewaySettings, ServerConfig
 from codemode_gateway.oauth import token_store
-from codemode_gateway.oauth.errors import SignInError
-from codemode_gateway.oauth.logins import login, logout
-from codemode_gateway.oauth.server_auth import ServerAuth
-from codemode_gateway.oauth.sign_ins import KIND, SignIns, sign_in_hook
+from codemode_gateway.oauth.bearer_auth import ServerAuth
+from codemode_gateway.oauth.cli_login import login, logout
+from codemode_gateway.oauth.login_manager import KIND, SignIns, sign_in_hook
+from codemode_gateway.oauth.settings import SignInError
 from suite import each_row
 
 from codemode.interrupts.interrupt import InterruptRequested

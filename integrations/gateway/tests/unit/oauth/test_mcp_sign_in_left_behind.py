@@ -7,10 +7,10 @@ import gc
 from pathlib import Path
 
 import pytest
-from codemode_gateway.config.values import GatewayConfig, GatewaySettings, ServerConfig
-from codemode_gateway.oauth import sign_ins as module
-from codemode_gateway.oauth.errors import SignInError
-from codemode_gateway.oauth.sign_ins import SignIns
+from codemode_gateway.config.model import GatewayConfig, GatewaySettings, ServerConfig
+from codemode_gateway.oauth import login_manager as module
+from codemode_gateway.oauth.login_manager import SignIns
+from codemode_gateway.oauth.settings import SignInError
 
 KEPT = 3
 USERS = 12

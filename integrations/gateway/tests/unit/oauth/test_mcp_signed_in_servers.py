@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from authorization_server import SignInServer, browse, sign_in_server
 from codemode_gateway import GatewayConfig, GatewaySettings, ServerConfig, UpstreamHooks, connect, login
-from codemode_gateway.config.secrets import HIDDEN
-from codemode_gateway.oauth.sign_ins import KIND, SignIns
+from codemode_gateway.config.redaction import HIDDEN
+from codemode_gateway.oauth.login_manager import KIND, SignIns
 
 from codemode import Interrupt
 from codemode.surfaces.modules.run_tool import create_run_tool

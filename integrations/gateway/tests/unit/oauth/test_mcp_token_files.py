@@ -11,16 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from codemode_gateway.oauth.private_files import (
+from codemode_gateway.oauth.settings import TokenRecord
+from codemode_gateway.oauth.token_store import (
+    Files,
+    Keyring,
+    TokenStore,
     UnsafeFileError,
+    keeping,
     locked,
     private_folder,
     read_private,
     try_lock,
     write_private,
 )
-from codemode_gateway.oauth.token_records import TokenRecord
-from codemode_gateway.oauth.token_store import Files, Keyring, TokenStore, keeping
 
 KEY = "0" * 40
 RECORD = TokenRecord(server="notes", principal="local", saved_at=1.0, access_token="access-token-1")

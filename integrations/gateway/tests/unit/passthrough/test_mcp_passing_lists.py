@@ -7,7 +7,7 @@ from typing import Any
 
 import mcp_types as types
 import pytest
-from codemode_gateway.passthrough import pages, shelves
+from codemode_gateway.passthrough import server_lists, uri_routing
 from in_loop import in_loop
 from mcp import Client
 from mcp.server.lowlevel.server import Server
@@ -127,15 +127,15 @@ async def test_what_items_say_of_themselves_is_passed_on_whole() -> None:
 @ERAS
 @in_loop
 async def test_pages_come_to_the_whole_list_and_a_cursor_of_another_list_is_refused(mode: str) -> None:
-    a = FakeUpstream("a", prompts(*(f"p{number}" for number in range(pages.MAX_ITEMS + 3))))
-    b = FakeUpstream("b", resources("B", *(f"test://{number}" for number in range(2 * pages.MAX_ITEMS))))
+    a = FakeUpstream("a", prompts(*(f"p{number}" for number in range(uri_routing.MAX_ITEMS + 3))))
+    b = FakeUpstream("b", resources("B", *(f"test://{number}" for number in range(2 * uri_routing.MAX_ITEMS))))
     async with gateway(a, b) as (server, _), Client(server, mode=mode) as client:
         first = await client.list_prompts()
         assert first.next_cursor is not None
         second = await client.list_prompts(cursor=first.next_cursor)
         assert second.next_cursor is None
         names = [one.name for one in [*first.prompts, *second.prompts]]
-        assert names == [f"a_p{number}" for number in range(pages.MAX_ITEMS + 3)]
+        assert names == [f"a_p{number}" for number in range(uri_routing.MAX_ITEMS + 3)]
         for wrong in (first.next_cursor[:-1], "x" * 5000, "é", ""):
             with pytest.raises(MCPError, match="begin again without one") as raised:
                 await client.list_prompts(cursor=wrong)
@@ -167,11 +167,11 @@ def _repeating() -> Server[Any]:
 
 @in_loop
 async def test_lists_without_end_and_items_without_measure_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shelves, "MAX_ITEMS", 120)
+    monkeypatch.setattr(server_lists, "MAX_ITEMS", 120)
     asked: list[int] = []
 
     async def large(_ctx: Any, _params: Any) -> types.ListPromptsResult:
-        huge = types.Prompt(name="huge", description="x" * shelves.MAX_ITEM_CHARACTERS)
+        huge = types.Prompt(name="huge", description="x" * server_lists.MAX_ITEM_CHARACTERS)
         return types.ListPromptsResult(prompts=[huge, types.Prompt(name="small")])
 
     servers = _endless(asked), _repeating(), Server("large", on_list_prompts=large)
@@ -185,7 +185,7 @@ async def test_lists_without_end_and_items_without_measure_are_bounded(monkeypat
 
 @in_loop
 async def test_a_server_that_is_broken_slow_or_wrong_costs_the_others_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shelves, "WAIT_SECONDS", 0.05)
+    monkeypatch.setattr(server_lists, "WAIT_SECONDS", 0.05)
     may_answer = asyncio.Event()
 
     async def slow(_ctx: Any, _params: Any) -> types.ListPromptsResult:

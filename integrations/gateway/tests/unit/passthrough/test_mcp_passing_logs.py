@@ -7,7 +7,7 @@ from typing import Any
 
 import mcp_types as types
 import pytest
-from codemode_gateway.config.secrets import Secrets
+from codemode_gateway.config.redaction import Secrets
 from codemode_gateway.passthrough import logs
 from codemode_gateway.passthrough.logs import Logs
 from codemode_gateway.upstreams.log_levels import LEVELS

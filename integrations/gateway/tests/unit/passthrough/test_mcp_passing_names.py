@@ -5,16 +5,19 @@ from __future__ import annotations
 import re
 
 import pytest
-from codemode_gateway.passthrough import pages
-from codemode_gateway.passthrough.names import (
+from codemode_gateway.passthrough import uri_routing
+from codemode_gateway.passthrough.uri_routing import (
     MAX_PROMPT_NAME_CHARACTERS,
+    CursorError,
+    Paged,
+    Routes,
+    alike,
     marked_uri,
+    matching,
     may_be_prompt_of,
     prompt_name,
     unmarked_uri,
 )
-from codemode_gateway.passthrough.pages import CursorError, Paged
-from codemode_gateway.passthrough.routes import Routes, alike, matching
 from hypothesis import given
 from hypothesis import strategies as st
 from suite import each_row
@@ -123,9 +126,9 @@ def test_a_cursor_that_is_none_of_ours_is_refused(cursor: str) -> None:
 
 
 def test_a_page_is_bounded_in_items_and_characters_and_never_empty() -> None:
-    many = [(str(number), 1, number) for number in range(pages.MAX_ITEMS + 1)]
-    assert len(Paged("x/list", many).page(None)[0]) == pages.MAX_ITEMS
-    large = [(str(number), pages.MAX_CHARACTERS * 2, number) for number in range(3)]
+    many = [(str(number), 1, number) for number in range(uri_routing.MAX_ITEMS + 1)]
+    assert len(Paged("x/list", many).page(None)[0]) == uri_routing.MAX_ITEMS
+    large = [(str(number), uri_routing.MAX_CHARACTERS * 2, number) for number in range(3)]
     first, cursor = Paged("x/list", large).page(None)
     assert first == [0]
     assert Paged("x/list", large).page(cursor)[0] == [1]

@@ -10,9 +10,9 @@ from typing import Any
 
 import mcp_types as types
 import pytest
-from codemode_gateway.passthrough import held, questions
-from codemode_gateway.passthrough.passed import Passed
-from codemode_gateway.upstreams.origins import CallOrigin
+from codemode_gateway.passthrough import client_requests
+from codemode_gateway.passthrough.proxy import Passed
+from codemode_gateway.upstreams.hooks import CallOrigin
 from in_loop import in_loop
 from mcp import Client
 from mcp.server.lowlevel.server import Server
@@ -234,7 +234,7 @@ async def test_a_flood_of_questions_ends_and_never_two_are_shown_at_once(mode: s
 
     async with reached(upstream, mode, elicitation_callback=person) as (client, _):
         said = await said_of(client)
-    most_of_all = questions.MAX_PER_CALL["elicitation/create"]
+    most_of_all = client_requests.MAX_PER_CALL["elicitation/create"]
     assert said.startswith(f'{{"code":{most_of_all},"message":"elicitation/create is declined: ')
     assert "came too often in one call" in said
     assert most == 1 if mode == LEGACY else most <= most_of_all
@@ -250,14 +250,14 @@ async def test_a_client_asked_in_rounds_is_not_asked_for_ever() -> None:
     person = Person()
     async with reached(upstream, elicitation_callback=person) as (client, _):
         assert "asked too often in this call" in await said_of(client)
-    assert len(person.asked) == held.MAX_ROUNDS
+    assert len(person.asked) == client_requests.MAX_ROUNDS
 
 
 @in_loop
 async def test_what_one_user_is_asked_at_a_time_has_room_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     upstream = FakeUpstream("s", asking(form("a" * 2_000)))
     async with reached(upstream, elicitation_callback=Person()) as (client, _):
-        monkeypatch.setattr(questions, "MAX_OPEN_CHARACTERS", 3_000)
+        monkeypatch.setattr(client_requests, "MAX_OPEN_CHARACTERS", 3_000)
         first = await client.session.call_tool("codemode_run", {}, allow_input_required=True)
         assert isinstance(first, types.InputRequiredResult)
         assert "too long already" in await said_of(client)
@@ -281,7 +281,7 @@ async def test_a_round_is_answered_once_by_its_own_state_and_only_with_what_was_
         second = await send(request_state=first.request_state, input_responses={"other": person.answer})
         assert isinstance(second, types.InputRequiredResult)
         assert list(second.input_requests or {}) == [key]
-        for state in (first.request_state, f"{held.STATE}forged"):
+        for state in (first.request_state, f"{client_requests.STATE}forged"):
             with pytest.raises(MCPError, match="is no longer here") as raised:
                 await send(request_state=state, input_responses={key: person.answer})
             assert raised.value.code == types.INVALID_PARAMS
@@ -293,7 +293,7 @@ async def test_a_round_is_answered_once_by_its_own_state_and_only_with_what_was_
 
 @in_loop
 async def test_a_client_that_does_not_come_back_declines(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(held, "ANSWER_SECONDS", 0.01)
+    monkeypatch.setattr(client_requests, "ANSWER_SECONDS", 0.01)
     ended = asyncio.Event()
 
     async def ask(session: Any) -> Any:
@@ -378,7 +378,9 @@ async def test_outside_any_call_only_roots_are_answered_and_not_without_end() ->
         async with Client(server, mode=LEGACY, list_roots_callback=own, elicitation_callback=Person()) as client:
             await client.list_prompts()
             passed.joined(_session_of(passed))
-            answers = [await passed.asked(config, "roots/list", {}, None) for _ in range(questions.MAX_ROOTS_A_MINUTE)]
+            answers = [
+                await passed.asked(config, "roots/list", {}, None) for _ in range(client_requests.MAX_ROOTS_A_MINUTE)
+            ]
             assert answers[0] == types.ListRootsResult(roots=[])
             assert isinstance(answers[-1], types.ErrorData)
             form = {"message": "x", "requestedSchema": FORM}

@@ -7,7 +7,8 @@ from typing import Any
 
 import mcp_types as types
 import pytest
-from codemode_gateway.passthrough import keeping, watching
+from codemode_gateway.passthrough import subscriptions as keeping
+from codemode_gateway.passthrough import subscriptions as watching
 from in_loop import in_loop
 from mcp import Client
 from mcp.server.lowlevel.server import Server

@@ -8,9 +8,8 @@ from typing import Any
 
 import mcp_types as types
 import pytest
-from codemode_gateway.config.values import Pinning, ServerConfig
-from codemode_gateway.tool_history.differences import Difference
-from codemode_gateway.tool_history.pins import FILE, ChangedAgain, Pins, digest_of
+from codemode_gateway.config.model import Pinning, ServerConfig
+from codemode_gateway.tool_history.tool_pins import FILE, ChangedAgain, Difference, Pins, digest_of
 from hypothesis import given
 from hypothesis import strategies as st
 from in_loop import in_loop

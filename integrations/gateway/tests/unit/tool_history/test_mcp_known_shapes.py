@@ -13,10 +13,9 @@ from typing import Any
 
 import mcp_types as types
 import pytest
-from codemode_gateway.config.values import ServerConfig
-from codemode_gateway.tool_history import learning, shapes
-from codemode_gateway.tool_history.learning import Shapes
-from codemode_gateway.tool_history.shapes import (
+from codemode_gateway.config.model import ServerConfig
+from codemode_gateway.tool_history import inferred_schema, output_schema_inference
+from codemode_gateway.tool_history.inferred_schema import (
     bounded,
     from_json,
     is_name,
@@ -26,6 +25,7 @@ from codemode_gateway.tool_history.shapes import (
     shape_of,
     to_json,
 )
+from codemode_gateway.tool_history.output_schema_inference import Shapes
 from hypothesis import given
 from hypothesis import strategies as st
 from in_loop import in_loop
@@ -118,7 +118,7 @@ def test_names_that_are_seen_again_are_properties_and_names_that_vary_are_those_
 
 
 def test_many_names_and_deep_values_are_bounded() -> None:
-    wide = {f"n{'abcdefghij'[n // 10]}{'abcdefghij'[n % 10]}": n for n in range(shapes.MAX_NAMES + 1)}
+    wide = {f"n{'abcdefghij'[n // 10]}{'abcdefghij'[n % 10]}": n for n in range(inferred_schema.MAX_NAMES + 1)}
     assert schema_of(join(shape_of(wide), shape_of(wide))) == {
         "type": "object",
         "additionalProperties": {"type": "number"},
@@ -133,7 +133,7 @@ def test_many_names_and_deep_values_are_bounded() -> None:
     for level in range(rounds(6, 7)):
         tree = {f"k{'abcdefgh'[level]}{side}": tree for side in "lrmno"}
     twice = bounded(join(shape_of(tree), shape_of(tree)))
-    assert len(json.dumps(schema_of(twice))) < learning.MAX_SHAPE_CHARACTERS
+    assert len(json.dumps(schema_of(twice))) < output_schema_inference.MAX_SHAPE_CHARACTERS
 
 
 def test_no_more_of_a_value_is_looked_at_than_that_however_it_branches() -> None:
@@ -149,15 +149,15 @@ def test_no_more_of_a_value_is_looked_at_than_that_however_it_branches() -> None
             return super().items()
 
     tree: Any = 1
-    for level in range(shapes.MAX_DEPTH - 1):
+    for level in range(inferred_schema.MAX_DEPTH - 1):
         tree = Watched({f"k{'abcdefgh'[level]}{side}": tree for side in "lrmno"})
     shape_of(tree)
-    assert 0 < len(looked) <= shapes.MAX_LOOKED_AT
+    assert 0 < len(looked) <= inferred_schema.MAX_LOOKED_AT
 
 
 def test_what_is_not_looked_at_widens_nothing() -> None:
     one = {"name": "x", "owner": {"login": "y", "teams": [{"id": 1}]}}
-    few, many = shape_of([one] * 2), shape_of([one] * shapes.MAX_LOOKED_AT)
+    few, many = shape_of([one] * 2), shape_of([one] * inferred_schema.MAX_LOOKED_AT)
     assert schema_of(many) == schema_of(few)
 
 
@@ -184,8 +184,8 @@ def tool(name: str = "t") -> types.Tool:
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(learning, "TELL_SECONDS", 0.0)
-    monkeypatch.setattr(learning, "SAVE_SECONDS", 3600.0)
+    monkeypatch.setattr(output_schema_inference, "TELL_SECONDS", 0.0)
+    monkeypatch.setattr(output_schema_inference, "SAVE_SECONDS", 3600.0)
 
 
 @in_loop
@@ -201,7 +201,7 @@ async def test_what_tools_gave_is_kept_for_the_next_gateway_of_the_same_principa
     assert said["isText"] is False
     assert said["schema"]["required"] == ["id", "tags"]
     await learned.aclose()
-    file = tmp_path / "cache" / learning.FILE
+    file = tmp_path / "cache" / output_schema_inference.FILE
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert b"secret" not in file.read_bytes()
     assert b"declared" not in file.read_bytes()
@@ -222,7 +222,7 @@ async def test_the_same_answer_again_makes_no_name_of_a_key(tmp_path: Path) -> N
     assert said is not None
     assert said["schema"] == {"type": "object", "additionalProperties": {"type": "number"}}
     await learned.aclose()
-    assert b"alice" not in (tmp_path / learning.FILE).read_bytes()
+    assert b"alice" not in (tmp_path / output_schema_inference.FILE).read_bytes()
 
 
 @in_loop
@@ -243,7 +243,7 @@ async def test_json_in_texts_is_told_until_a_text_is_something_else() -> None:
 
 @in_loop
 async def test_a_file_that_is_none_of_ours_is_left_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    file = tmp_path / learning.FILE
+    file = tmp_path / output_schema_inference.FILE
     file.write_bytes(b"rubbish" * 1000)
     file.chmod(0o600)
     learned = Shapes(tmp_path)
@@ -261,10 +261,10 @@ async def test_a_file_that_is_none_of_ours_is_left_alone(tmp_path: Path, caplog:
 async def test_looking_gets_rarer_and_what_is_learned_is_saved_by_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(learning, "SAVE_SECONDS", 0.0)
+    monkeypatch.setattr(output_schema_inference, "SAVE_SECONDS", 0.0)
     looked: list[Any] = []
-    look = learning.shape_of
-    monkeypatch.setattr(learning, "shape_of", lambda value: looked.append(value) or look(value))
+    look = output_schema_inference.shape_of
+    monkeypatch.setattr(output_schema_inference, "shape_of", lambda value: looked.append(value) or look(value))
     learned = Shapes(tmp_path)
     learned.observed(SERVER, tool())
     for number in range(160):
@@ -273,7 +273,7 @@ async def test_looking_gets_rarer_and_what_is_learned_is_saved_by_itself(
     assert learned._saving is not None
     async with asyncio.timeout(60):
         await learned._saving
-    assert (tmp_path / learning.FILE).exists()
+    assert (tmp_path / output_schema_inference.FILE).exists()
     await learned.aclose()
 
 
@@ -281,7 +281,7 @@ async def test_looking_gets_rarer_and_what_is_learned_is_saved_by_itself(
 async def test_who_closes_it_waits_for_what_is_just_being_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(learning, "SAVE_SECONDS", 0.0)
+    monkeypatch.setattr(output_schema_inference, "SAVE_SECONDS", 0.0)
     learned, began, goes_on = Shapes(tmp_path), threading.Event(), threading.Event()
     write = learned._write
 

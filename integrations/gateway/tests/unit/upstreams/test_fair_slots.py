@@ -6,10 +6,10 @@ import asyncio
 from types import SimpleNamespace
 
 import pytest
-from codemode_gateway.config.values import ServerConfig
+from codemode_gateway.config.model import ServerConfig
 from codemode_gateway.gateway.principals import Principal
-from codemode_gateway.upstreams.fair_slots import FairSlots, caller_of
-from codemode_gateway.upstreams.origins import CallOrigin
+from codemode_gateway.upstreams.call_retries import FairSlots, caller_of
+from codemode_gateway.upstreams.hooks import CallOrigin
 from waiting import within
 
 

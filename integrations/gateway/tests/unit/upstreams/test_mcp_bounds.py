@@ -9,26 +9,26 @@ from typing import Any
 import anyio
 import httpx2
 import pytest
-from codemode_gateway.config.secrets import Secrets
-from codemode_gateway.config.values import ServerConfig
-from codemode_gateway.gateway.lines import Lines
-from codemode_gateway.upstreams import bounds, http_client, stdio
-from codemode_gateway.upstreams.event_stream import EventStream
-from codemode_gateway.upstreams.http_client import BoundedClient
-from codemode_gateway.upstreams.link import Link
-from codemode_gateway.upstreams.losses import UpstreamFailure
-from codemode_gateway.upstreams.sdk_logs import FewAndShort
-from codemode_gateway.upstreams.streams import SENDING, Sending
+from codemode_gateway.config.model import ServerConfig
+from codemode_gateway.config.redaction import Secrets
+from codemode_gateway.gateway.stdio import Lines
+from codemode_gateway.upstreams import http as http_client
+from codemode_gateway.upstreams import session_streams, stdio
+from codemode_gateway.upstreams.connected import FewAndShort
+from codemode_gateway.upstreams.connection_errors import UpstreamFailure
+from codemode_gateway.upstreams.http import BoundedClient, EventStream
+from codemode_gateway.upstreams.reconnecting import Link
+from codemode_gateway.upstreams.session_streams import SENDING, Sending
 from suite import full_only
 
 
 def test_a_server_that_reads_no_answers_is_given_up(monkeypatch: Any):
-    monkeypatch.setattr(bounds, "MAX_UNREAD", 3)
+    monkeypatch.setattr(session_streams, "MAX_UNREAD", 3)
 
     async def work():
         write, read = anyio.create_memory_object_stream[str](0)
         ended = asyncio.Event()
-        told = bounds.Told(write, ended)
+        told = session_streams.Told(write, ended)
         waiting = [asyncio.ensure_future(told.send("pong")) for _ in range(3)]
         await asyncio.sleep(0)
         assert not ended.is_set()

@@ -8,9 +8,8 @@ from typing import Any
 
 import mcp_types as types
 import pytest
-from codemode_gateway.config.values import ServerConfig
-from codemode_gateway.upstreams.list_cache import ListCache
-from codemode_gateway.upstreams.listing import Listing, tools_of
+from codemode_gateway.config.model import ServerConfig
+from codemode_gateway.upstreams.tool_listing import ListCache, Listing, tools_of
 
 SERVER = ServerConfig("s", "stdio", command="x", env={"A": "1"})
 TOOLS, TEXTS, _ = tools_of([{"name": "a", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}])

@@ -3,9 +3,9 @@
 import asyncio
 from typing import Any
 
-from codemode_gateway.config.secrets import Secrets
-from codemode_gateway.upstreams import listing
-from codemode_gateway.upstreams.listing import listed_tools, tools_of
+from codemode_gateway.config.redaction import Secrets
+from codemode_gateway.upstreams import tool_listing
+from codemode_gateway.upstreams.tool_listing import listed_tools, tools_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -48,7 +48,7 @@ def test_a_cursor_that_repeats_and_pages_without_end_are_given_up(monkeypatch):
 
 
 def test_no_more_tools_are_taken_than_anybody_reads(monkeypatch):
-    monkeypatch.setattr(listing, "MAX_TOOLS", 5)
+    monkeypatch.setattr(tool_listing, "MAX_TOOLS", 5)
     found, _ = listed(lambda params: {"tools": [tool(f"t{n}") for n in range(9)], "nextCursor": "x"})
     assert names(found) == ["t0", "t1", "t2", "t3", "t4"]
 
@@ -129,7 +129,7 @@ def test_tools_that_want_headers_which_cannot_be_are_left_out_where_headers_are_
 
 
 def test_of_a_list_with_more_values_than_allowed_the_first_tools_are_taken(monkeypatch):
-    monkeypatch.setattr(listing, "MAX_LIST_VALUES", 100)
+    monkeypatch.setattr(tool_listing, "MAX_LIST_VALUES", 100)
     large = {"type": "object", "enum": [*range(40)]}
     asked = []
 
@@ -144,7 +144,7 @@ def test_of_a_list_with_more_values_than_allowed_the_first_tools_are_taken(monke
 
 
 def test_of_a_page_no_more_is_looked_at_than_may_be_taken(monkeypatch):
-    monkeypatch.setattr(listing, "MAX_TOOLS", 5)
+    monkeypatch.setattr(tool_listing, "MAX_TOOLS", 5)
     hidden = []
     kept, _, _ = tools_of([tool(f"t{n}") for n in range(1_000)], hide=lambda one: hidden.append(one) or one)
     assert (len(kept), len(hidden)) == (5, 6)

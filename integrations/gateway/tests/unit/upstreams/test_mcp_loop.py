@@ -12,13 +12,13 @@ from typing import Any
 import httpx2
 import mcp_types as types
 import pytest
-from codemode_gateway.config.values import ServerConfig
-from codemode_gateway.upstreams import lines, offered, stdio, streams
-from codemode_gateway.upstreams.event_stream import EventStream
+from codemode_gateway.config.model import ServerConfig
+from codemode_gateway.upstreams import jsonrpc_lines, session_streams, stdio, upstream
 from codemode_gateway.upstreams.hooks import UpstreamHooks
-from codemode_gateway.upstreams.offered import UpstreamTool, offered_tools
+from codemode_gateway.upstreams.http import EventStream
+from codemode_gateway.upstreams.session_streams import Sending
 from codemode_gateway.upstreams.stdio import Output
-from codemode_gateway.upstreams.streams import Sending
+from codemode_gateway.upstreams.upstream import UpstreamTool, offered_tools
 from in_loop import in_loop
 from mcp.shared.message import SessionMessage
 from suite import full_only
@@ -58,13 +58,13 @@ async def test_a_flood_is_read_a_few_lines_a_turn_and_in_order(monkeypatch: pyte
 @in_loop
 async def test_a_long_answer_is_read_in_a_thread_by_what_takes_least_time(monkeypatch: pytest.MonkeyPatch) -> None:
     read: set[bool] = set()
-    real = lines.decode_json
+    real = jsonrpc_lines.decode_json
 
     def watched(text: str) -> Any:
         read.add(threading.current_thread() is threading.main_thread())
         return real(text)
 
-    monkeypatch.setattr(lines, "decode_json", watched)
+    monkeypatch.setattr(jsonrpc_lines, "decode_json", watched)
     heard = output()
     heard.data_received(answer(5_000) + b"\n" + PING % 7)
     long, ping = [await heard.inbox.receive() for _ in range(2)]
@@ -76,10 +76,10 @@ async def test_a_long_answer_is_read_in_a_thread_by_what_takes_least_time(monkey
 
 
 def test_an_answer_of_more_values_than_allowed_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "MAX_VALUES", 6_000)
-    assert lines.read_line(answer(2_900)).message is not None
-    assert lines.read_line(answer(3_100)).message is None
-    refused = lines.unreadable_answer(answer(3_100))
+    monkeypatch.setattr(jsonrpc_lines, "MAX_VALUES", 6_000)
+    assert jsonrpc_lines.read_line(answer(2_900)).message is not None
+    assert jsonrpc_lines.read_line(answer(3_100)).message is None
+    refused = jsonrpc_lines.unreadable_answer(answer(3_100))
     assert refused is not None
     assert "holds more than" in refused.error.message
 
@@ -117,13 +117,13 @@ async def test_tools_are_made_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> No
     beside.cancel()
     assert [one.name for one in tools] == [one.name for one in listed]
     assert (set(made), set(asked)) == ({False}, {True})
-    assert turns >= len(listed) // offered._AT_ONCE
+    assert turns >= len(listed) // upstream._AT_ONCE
 
 
 class Pipe(asyncio.WriteTransport):
     """A pipe that its reader has let fill up."""
 
-    def __init__(self, box: streams.Outbox) -> None:
+    def __init__(self, box: session_streams.Outbox) -> None:
         super().__init__()
         self.box = box
         self.written: list[bytes] = []
@@ -141,13 +141,13 @@ class Pipe(asyncio.WriteTransport):
 
 @in_loop
 async def test_who_asks_and_does_not_read_gets_few_answers_and_wakes_one_sender_at_a_time() -> None:
-    box = streams.Outbox()
+    box = session_streams.Outbox()
     pipe = Pipe(box)
     box.connection_made(pipe)
     pong = types.JSONRPCResponse(jsonrpc="2.0", id=1, result={})
-    sending = [asyncio.ensure_future(box.send(SessionMessage(pong))) for _ in range(3 * streams._MOST_WAITING)]
+    sending = [asyncio.ensure_future(box.send(SessionMessage(pong))) for _ in range(3 * session_streams._MOST_WAITING)]
     await asyncio.sleep(0)
-    assert sum(not one.done() for one in sending) == streams._MOST_WAITING
+    assert sum(not one.done() for one in sending) == session_streams._MOST_WAITING
     request = asyncio.ensure_future(
         box.send(SessionMessage(types.JSONRPCRequest(jsonrpc="2.0", id=2, method="tools/call")))
     )
@@ -160,7 +160,7 @@ async def test_who_asks_and_does_not_read_gets_few_answers_and_wakes_one_sender_
         woken = max(woken, len(pipe.written) - before)
     assert woken == 1
     assert b"tools/call" in pipe.written[-1]
-    assert len(pipe.written) == streams._MOST_WAITING + 2
+    assert len(pipe.written) == session_streams._MOST_WAITING + 2
 
 
 ENDS = [b"\n\n", b"\r\n\r\n", b"\r\r", b"\r\n\n"]
@@ -177,7 +177,7 @@ ENDS = [b"\n\n", b"\r\n\r\n", b"\r\r", b"\r\n\n"]
 async def test_an_event_of_more_values_than_the_loop_can_read_ends_the_stream(
     ends: bytes, pieces: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lines, "MAX_VALUES_ON_THE_LOOP", 500)
+    monkeypatch.setattr(jsonrpc_lines, "MAX_VALUES_ON_THE_LOOP", 500)
     small, large = answer(200), answer(300)
     quoted = json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"text": "[1,2]," * 1_000}}).encode()
     line = ends[: len(ends) // 2]

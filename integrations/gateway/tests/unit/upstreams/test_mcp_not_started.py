@@ -7,13 +7,13 @@ from errno import EACCES, EAGAIN, EIO, ENOENT, ENOTDIR
 from typing import Any
 
 import pytest
-from codemode_gateway.config.secrets import Secrets
-from codemode_gateway.config.values import ServerConfig
-from codemode_gateway.upstreams import link as links
+from codemode_gateway.config.model import ServerConfig
+from codemode_gateway.config.redaction import Secrets
+from codemode_gateway.upstreams import reconnecting as links
 from codemode_gateway.upstreams.connection import Transport
-from codemode_gateway.upstreams.guard import SpawnError
-from codemode_gateway.upstreams.link import Link
-from codemode_gateway.upstreams.not_started import not_started
+from codemode_gateway.upstreams.process_supervisor import SpawnError
+from codemode_gateway.upstreams.reconnecting import Link
+from codemode_gateway.upstreams.stdio import not_started
 
 COMMAND, FOLDER = "/home/ana/.nvm/bin/npx", "/home/ana/notes"
 CONFIG = ServerConfig("notes", "stdio", command=COMMAND, cwd=FOLDER)

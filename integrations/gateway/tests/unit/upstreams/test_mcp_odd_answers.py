@@ -7,8 +7,8 @@ from contextlib import suppress
 from typing import Any
 
 import mcp_types as types
-from codemode_gateway.upstreams.handshake import read_handshake
-from codemode_gateway.upstreams.lines import read_body, read_event, read_line
+from codemode_gateway.upstreams.connection import read_handshake
+from codemode_gateway.upstreams.jsonrpc_lines import read_body, read_event, read_line
 from hypothesis import given
 from hypothesis import strategies as st
 from mcp_types import jsonrpc_message_adapter

@@ -10,13 +10,13 @@ from typing import Any
 
 import mcp_types as types
 import pytest
-from codemode_gateway.config.secrets import Secrets
-from codemode_gateway.config.values import ServerConfig
-from codemode_gateway.upstreams import link
-from codemode_gateway.upstreams.calling import page_to_open
+from codemode_gateway.config.model import ServerConfig
+from codemode_gateway.config.redaction import Secrets
+from codemode_gateway.upstreams import reconnecting
 from codemode_gateway.upstreams.connection import Transport
 from codemode_gateway.upstreams.hooks import UpstreamHooks
-from codemode_gateway.upstreams.list_cache import ListCache
+from codemode_gateway.upstreams.tool_call import page_to_open
+from codemode_gateway.upstreams.tool_listing import ListCache
 from codemode_gateway.upstreams.upstream import Upstream
 from mcp.client.subscriptions import listen
 from mcp.server.lowlevel.server import NotificationOptions, Server
@@ -52,7 +52,7 @@ class Notes:
         def transport(*_: Any) -> Transport:
             return Transport(self._streams(), lambda: None, tells_sending=False)
 
-        monkeypatch.setattr(link, "transport_of", transport)
+        monkeypatch.setattr(reconnecting, "transport_of", transport)
         self.server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, self._set)
         hooks = UpstreamHooks(notified=self._notified, log_level=lambda _: self.log_level)
         self.upstream = Upstream(ServerConfig("notes", "stdio", command="x"), hooks, Secrets(()), ListCache(None, "me"))

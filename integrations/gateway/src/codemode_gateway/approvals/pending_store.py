@@ -1,0 +1,389 @@
+"""Keep paused programs in the store, resume the decided ones, and keep answers for later calls."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, suppress
+from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
+from typing import Any, cast
+
+from codemode.data.json_values import canonical_json, well_formed
+from codemode.data.narrowing import is_object, mapping_or_empty
+from codemode.errors import CodeModeError, CodeModeProtocolError, Resumable
+from codemode.host.threads import off_loop
+from codemode.interrupts.interrupt import APPROVAL_KIND, Interrupt
+from codemode.observe.request_telemetry import in_no_trace
+from codemode.run.call_context import CallContext
+from codemode.stores.errors import RecordExpired, StoreError, StoreUnavailable, UnknownRequest
+from codemode.stores.interrupt_store import InterruptStore
+from codemode.stores.records import ALL_TENANTS, Lease, Record, StoredPause, StoredRequest, Tenant
+from codemode.stores.resumer import Resumer, end_of
+from codemode.surfaces.modules.response import RunResponse
+from codemode.surfaces.modules.run_tool import RunTool
+from codemode.trace.visible_text import one_line, visible
+
+from ..gateway.options import APP
+from ..gateway.principals import Principal
+from ..upstreams.hooks import CallOrigin
+from .questions import OTHER_KEYS, Question, ended_otherwise
+from .remembered import KnownTool, Remembered, RememberedAnswer, Scope
+
+
+def known_tools(questions: Iterable[Question], session: str | None) -> dict[str, Any]:
+    """Return what a record keeps of the tools of its calls. ``session`` is that of `Remembered.session_of`, if any."""
+    known = [one for one in questions if one.definition is not None]
+    return {
+        "definitions": {one.interrupt_id: one.definition for one in known},
+        "servers": {one.interrupt_id: one.server for one in known},
+        "session": session,
+    }
+
+
+def definition_in(record: Record, interrupt_id: str) -> Any:
+    """Return the digest of the tool of a call; None where it was not known."""
+    return mapping_or_empty(mapping_or_empty(record.payload).get("definitions")).get(interrupt_id)
+
+
+def known_tool(record: Record, asked: StoredRequest) -> KnownTool | None:
+    """Return the tool of a call of a record as it was when it was kept; None where that is not known."""
+    servers = mapping_or_empty(mapping_or_empty(record.payload).get("servers"))
+    definition, server = definition_in(record, asked.interrupt_id), servers.get(asked.interrupt_id)
+    if not isinstance(definition, str) or not isinstance(server, str):
+        return None
+    return KnownTool(server, asked.tool_name.partition(".")[2], definition)
+
+
+def session_in(record: Record) -> str | None:
+    """Return what names the session of whoever has sent the program, where that is known."""
+    said = mapping_or_empty(record.payload).get("session")
+    return said if isinstance(said, str) else None
+
+
+_MAX_LABEL_CHARACTERS = 200
+_LOOK_SECONDS = 0.5
+_LIVE = ("pending", "resuming", "resting")
+_MOST_OF_ONE_PROGRAM = 20
+
+
+class Keeping:
+    """The pauses of one principal in the store, of which ``most`` may wait. ``store`` is opened when first needed.
+
+    ``session`` names theirs to those who answer for it elsewhere.
+    """
+
+    def __init__(
+        self,
+        store: Callable[[], InterruptStore],
+        principal: Principal,
+        app: str,
+        tool: Any,
+        session: str,
+        most: int,
+    ) -> None:
+        self._store = store
+        self._tenant = principal.id
+        self._app = app
+        self._tool = tool
+        self._session = session
+        self._most = most
+        self._room = 0  # for how many more pauses there certainly is room; the store is asked again when it is used up
+
+    @property
+    def store(self) -> InterruptStore:
+        """The store itself."""
+        return self._store()
+
+    async def keep(
+        self,
+        interrupt: Resumable,
+        questions: Iterable[Question],
+        code: str,
+        *,
+        has_session: bool = True,
+        is_new: bool = False,
+    ) -> str:
+        """Keep a pause for people; return the id of its record. Raises `StoreUnavailable`, `StoreError`.
+
+        ``has_session``: an answer can hold for the session of whoever has sent it. ``is_new``: nobody was asked about
+        it yet. Then that of the same program which waits already is as good.
+        """
+        asked = list(questions)
+        self._room -= 1
+        labels = {
+            "principal": _label([self._tenant]),
+            "server": _label(one.server for one in asked),
+            "tool": _label(one.tool for one in asked),
+            "program": self._tool.program(code),
+        }
+        return await self.store.put(
+            interrupt,
+            tool=self._tool,
+            tenant=self._tenant,
+            app=self._app,
+            labels=labels,
+            source=code,
+            payload=known_tools(asked, self._session if has_session else None),
+            alone="program" if is_new else None,
+        )
+
+    async def record(self, record_id: Any) -> Record | None:
+        """Return a record of this principal; None where there is none."""
+        if not isinstance(record_id, str) or not record_id.isalnum() or not record_id.isascii():
+            return None
+        try:
+            found = await self.store.record(record_id, tenant=self._tenant)
+        except UnknownRequest:
+            return None
+        return found if found.app == self._app else None
+
+    async def waits(self, code: str) -> Record | None:
+        """Return the run of the same program that has not ended, the newest; None where there is none."""
+        labels = {"program": self._tool.program(code)}
+        # Before every run: a look on the loop spares the way through a thread, where the store has such a look.
+        look: Any = getattr(self.store, "has_surely_none_open", None)
+        if look is not None and look(tenant=self._tenant, app=self._app, labels=labels):
+            return None
+        page = await self.store.list(tenant=self._tenant, app=self._app, labels=labels, limit=_MOST_OF_ONE_PROGRAM)
+        return next((one for one in page.records if one.state in _LIVE), None)
+
+    async def is_full(self) -> bool:
+        """Tell whether as many of their programs wait in the store as may.
+
+        Asked before a program runs: what runs already is kept all the same, so that nothing it has done is lost.
+        """
+        if self._room <= 0:
+            count: Any = getattr(self.store, "count_open", None)  # a store of the host's own may lack it
+            if count is None:
+                return False
+            found = await count(tenant=self._tenant, app=self._app, most=self._most)
+            # Other gateways keep pauses of theirs too: half of the room, so that this one looks again in time.
+            self._room = 0 if found >= self._most else (self._most - found + 1) // 2
+        return self._room <= 0
+
+    async def decide(self, resolutions: Mapping[str, Any]) -> None:
+        """Record what a person has answered to their client. Raises `StoreError`."""
+        await self.store.decide(resolutions, actor=self._tenant, tenant=self._tenant)
+
+    async def ended(self, record: Record) -> RunResponse | None:
+        """Return what a record has come to; None while it has not ended."""
+        if record.state in _LIVE:
+            return None
+        try:
+            value = await self.store.outcome(record.id, tenant=self._tenant, timeout_ms=0)
+        except TimeoutError:
+            return None
+        except StoreUnavailable:
+            raise
+        except RecordExpired:
+            return ended_otherwise("nobody has decided in time")
+        except StoreError as error:
+            return ended_otherwise(error.message)
+        except Exception as error:  # noqa: BLE001 - whatever the run ended with is its end
+            return ended_otherwise(getattr(error, "message", type(error).__name__))
+        return RunResponse(value) if is_object(value) else ended_otherwise("its outcome cannot be read")
+
+    async def followed(self, record_id: str, wait_ms: float, version: int | None = None) -> Record | RunResponse | None:
+        """Wait for the end of a record and return its response, or the record as it is once the time is over.
+
+        With ``version`` it waits no longer than for a later pause that asks. None: there is no such record.
+        """
+        loop = asyncio.get_running_loop()
+        until = loop.time() + wait_ms / 1000
+        with self.store.watch() as watch:
+            while True:
+                record = await self.record(record_id)
+                if record is None:
+                    return None
+                response = await self.ended(record)
+                if response is not None:
+                    return response
+                asks_anew = version is not None and record.version > version and waiting_in(record)
+                left = until - loop.time()
+                if asks_anew or left <= 0:
+                    return record
+                await watch.wait(min(left, _LOOK_SECONDS))
+
+
+def waiting_in(record: Record) -> list[StoredRequest]:
+    """Return the requests of a record about which a person may decide."""
+    return [one for one in record.requests if one.state == "waiting"]
+
+
+def _label(texts: Iterable[str]) -> str:
+    return one_line(", ".join(dict.fromkeys(texts)), _MAX_LABEL_CHARACTERS)
+
+
+class RunsOf:
+    """The runs of one principal: how each goes on, and what forms for its questions are made of."""
+
+    def __init__(self, run_tool: RunTool, principal: Principal) -> None:
+        self._run_tool = run_tool
+        self._principal = principal
+        self.name = run_tool.name
+
+    @property
+    def catalog(self) -> Any:
+        """The tools as they were last listed: a store takes the forms of what is asked from here."""
+        return self._run_tool.catalog
+
+    def program(self, code: str) -> str:
+        """Return what tells programs apart: by their text, and by the servers that they name."""
+        said = canonical_json([code, self._run_tool.homes.named_in(code)])
+        return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()
+
+    async def go_on(
+        self, interrupt: Interrupt, resolutions: Mapping[str, Any], origin: CallOrigin | None = None
+    ) -> RunResponse | Interrupt:
+        """Go on with answers. Raises `CodeModeProtocolError` for what cannot go on, in words for who has a gateway."""
+        served = origin or CallOrigin(principal=self._principal, outer_id=interrupt.outer_tool_call_id)
+        call = CallContext(context=served, conversation_id=self._principal.id)
+        try:
+            return await self._run_tool.resume(interrupt, call=call, resolutions=resolutions)
+        except CodeModeProtocolError as error:
+            if not error.details.get("unknown_key"):
+                raise
+            # The record, the log and the model have it from here: none of them knows options of Python.
+            raise CodeModeProtocolError(OTHER_KEYS, details=error.details) from None
+
+    async def resume(self, interrupt: Interrupt, resolutions: Mapping[str, Any]) -> Any:
+        """Do so for a `Resumer`: what was cut off in doubt asks anew, and what could not begin is tried again."""
+        result = await self.go_on(interrupt, resolutions)
+        if isinstance(result, RunResponse) and result.recovery is not None and result.recovery.requests:
+            result = cast("Interrupt", result.recovery)
+        if isinstance(result, Interrupt):
+            return StoredPause(
+                requests=result.requests,
+                outer_tool_call_id=result.outer_tool_call_id,
+                continuation=result.continuation,
+                tool=self,
+            )
+        if isinstance(result.exception, CodeModeError) and end_of(result.exception) is None:
+            raise result.exception
+        return result
+
+
+class Resuming:
+    """Goes on with what people decide in the store, from `start` to `aclose`.
+
+    ``runs_of`` gives the runs of a principal, for as long as one of them goes on. ``store`` is opened by
+    `start`. ``tenant`` is whose runs go on.
+    """
+
+    def __init__(
+        self,
+        store: Callable[[], InterruptStore],
+        runs_of: Callable[[Principal], AbstractAsyncContextManager[RunsOf]],
+        app: str = APP,
+        *,
+        tenant: Tenant = ALL_TENANTS,
+    ) -> None:
+        self._store = store
+        self._tenant: Tenant = tenant
+        self._runs_of = runs_of
+        self._app = app
+        self._resumer: Resumer | None = None
+        self._is_closed = False
+
+    async def start(self) -> None:
+        """Begin, unless that was done; once it is closed nothing begins any more."""
+        if self._resumer is None and not self._is_closed:
+            self._resumer = Resumer(self._store(), tenant=self._tenant, app=self._app, resume=self.resume)
+            with in_no_trace():  # whoever comes first has one, and what goes on later belongs to no request
+                await self._resumer.__aenter__()
+
+    async def aclose(self, grace_seconds: float = 5.0) -> None:
+        """Claim nothing more, and wait a while for what runs; the rest is cut off, and goes on at the next host."""
+        self._is_closed = True
+        resumer, self._resumer = self._resumer, None
+        if resumer is not None:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(resumer.__aexit__(), grace_seconds)
+
+    async def resume(self, lease: Lease, *, resolutions: Mapping[str, Any]) -> Any:
+        """Go on with one run, as a `Resumer` wants it."""
+        async with self._runs_of(Principal(lease.record.tenant)) as runs:
+            return await runs.resume(lease.interrupt, resolutions)
+
+
+Resuming.resume.takes_lease = True  # pyright: ignore[reportFunctionMemberAccess] - for a `Resumer`
+
+
+# The one place that says of which calls they can be, what is kept of them, and what the audit tells, also where one was
+# taken back. A gateway reads what is kept at its next call.
+
+SCOPES: Mapping[Scope, str] = MappingProxyType(
+    {"session": "until the client leaves", "always": "always, while the tool stays as it is"}
+)
+"""For how long such an approval may hold, in words."""
+AUDIT_KIND = "later_calls_allowed"
+FORGOTTEN_KIND = "later_calls_forgotten"
+_MAX_NAME_CHARACTERS = 200
+
+
+@dataclass(frozen=True)
+class LaterCalls:
+    """The tools of which later calls are allowed too, to the principal of one record."""
+
+    tools: tuple[KnownTool, ...]
+    session: str
+    scope: Scope
+
+    @classmethod
+    def of(cls, record: Record, requests: Iterable[StoredRequest], scope: Scope) -> LaterCalls:
+        """Return those of the tools of these calls.
+
+        Raises `ValueError` where it is not known which ones they were, or where there is no such session.
+        """
+        session = session_in(record)
+        tools: dict[KnownTool, None] = {}
+        for one in requests:
+            tool = known_tool(record, one)
+            if one.kind != APPROVAL_KIND or record.app != APP or tool is None:
+                raise ValueError(
+                    f"call {visible(one.interrupt_id)} can be answered for itself alone: nothing is kept of how its"
+                    " tool was when the call was made"
+                )
+            tools[tool] = None
+        if scope == "session" and session is None:
+            raise ValueError("whoever has sent this program has no session for which an answer could hold")
+        return cls(tuple(tools), session or "", scope)
+
+    @property
+    def words(self) -> str:
+        """Say which calls they are, for whoever is asked."""
+        named = ", ".join(one_line(f"{one.server}.{one.tool}", _MAX_NAME_CHARACTERS) for one in self.tools)
+        return f"later calls of {named} too, {SCOPES[self.scope]}"
+
+    async def keep(
+        self, remembered: Remembered, store: InterruptStore, record: Record, *, actor: str, address: str | None = None
+    ) -> None:
+        """Write it into the audit, and let the gateways of this state folder know. To be done once it was decided.
+
+        Raises `OSError`, and the errors of `InterruptStore.note`.
+        """
+        for tool in self.tools:
+            details = {"server": _named(tool.server), "tool": _named(tool.tool), "holds": self.scope}
+            # Told first: nothing is allowed of which the audit does not know.
+            await store.note(
+                AUDIT_KIND,
+                actor=actor,
+                tenant=record.tenant,
+                address=address,
+                details=details,
+                record_id=record.id,
+            )
+            await off_loop(partial(remembered.answered_elsewhere, record.tenant, self.session, tool, scope=self.scope))
+
+
+async def note_forgotten(answer: RememberedAnswer, store: InterruptStore, *, actor: str) -> None:
+    """Write into the audit that an answer which always held was taken back. Raises what `InterruptStore.note` does."""
+    details = {"server": _named(answer.server), "tool": _named(answer.tool)}
+    await store.note(FORGOTTEN_KIND, actor=actor, tenant=answer.principal, details=details)
+
+
+def _named(text: str) -> str:
+    return well_formed(one_line(text, _MAX_NAME_CHARACTERS))

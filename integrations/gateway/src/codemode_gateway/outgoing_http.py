@@ -1,0 +1,107 @@
+"""TLS and redirects of requests that the gateway sends."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Awaitable, Callable
+from functools import cache
+
+import httpx2
+
+
+@cache
+def tls_context() -> ssl.SSLContext:
+    """Return what a client of httpx2 makes for itself, from the environment as it is at the first call."""
+    return httpx2.create_ssl_context()
+
+
+MAX_REDIRECTS = 5
+_KEEP_METHOD = (307, 308)
+_MOVED = (301, 302)
+_MAX_URL_CHARACTERS = 200
+
+
+class RefusedRedirectError(Exception):
+    """A redirect is not followed. The message names its target, the reason, and what to do."""
+
+
+async def send_following(
+    send: Callable[[httpx2.Request], Awaitable[httpx2.Response]],
+    request: httpx2.Request,
+    on_redirect: Callable[[httpx2.URL, httpx2.URL], object] = lambda _from, _to: None,
+) -> httpx2.Response:
+    """Send a request to where its server redirects it to, and return the last response.
+
+    Raises `RefusedRedirectError` as `follow_redirect` does, and for redirects without end.
+    """
+    for _ in range(MAX_REDIRECTS + 1):
+        response = await send(request)
+        try:
+            following = follow_redirect(request, response)
+        except RefusedRedirectError:
+            await response.aclose()
+            raise
+        if following is None:
+            return response
+        await response.aclose()
+        on_redirect(request.url, following.url)
+        request = following
+    raise RefusedRedirectError(f"it redirects more than {MAX_REDIRECTS} times, at last to {describe_url(request.url)}")
+
+
+def follow_redirect(request: httpx2.Request, response: httpx2.Response) -> httpx2.Request | None:
+    """Return the same request for where a response redirects it to; None where it does not.
+
+    What stays within the origin is followed with method, headers and body, as is the step from http to https of the
+    same host, which proxies answer with 301 and 302 too. Raises `RefusedRedirectError` for any other.
+    """
+    if not response.has_redirect_location:
+        return None
+    status, url = response.status_code, request.url
+    try:
+        target = url.join(response.headers["location"])
+    except httpx2.InvalidURL:
+        raise RefusedRedirectError("it redirects to what is no URL") from None
+    where = describe_url(target)
+    if not stays_with(url, target) or (target.userinfo and target.userinfo != url.userinfo):
+        raise RefusedRedirectError(_why_refused(url, target, where))
+    is_kept = status in _KEEP_METHOD or request.method == "GET" or (status in _MOVED and target.scheme != url.scheme)
+    if not is_kept:
+        raise RefusedRedirectError(
+            f"it redirects to {where} with the status {status}, after which a request has no body: write that URL as"
+            " url of the server's entry"
+        )
+    return retarget(request, target)
+
+
+def stays_with(url: httpx2.URL, target: httpx2.URL) -> bool:
+    """Tell whether what may be sent to ``url`` may go to ``target``: its origin, or from http to https its host."""
+    if (url.scheme, url.host, url.port) == (target.scheme, target.host, target.port):
+        return True
+    return (url.scheme, target.scheme) == ("http", "https") and url.host == target.host
+
+
+def retarget(request: httpx2.Request, target: httpx2.URL) -> httpx2.Request:
+    """Return the request with its headers and its body, for another URL."""
+    headers = [(name, value) for name, value in request.headers.raw if name.lower() != b"host"]
+    return httpx2.Request(
+        request.method, target, headers=headers, content=request.content, extensions=request.extensions
+    )
+
+
+def describe_url(url: httpx2.URL) -> str:
+    """Return a URL without what may be a credential in it, shortened."""
+    return str(url.copy_with(userinfo=b"", query=None, fragment=None))[:_MAX_URL_CHARACTERS]
+
+
+def _why_refused(url: httpx2.URL, target: httpx2.URL, where: str) -> str:
+    if url.host == target.host and url.scheme == "https" and target.scheme == "http":
+        secured = describe_url(target.copy_with(scheme="https", port=url.port))
+        return (
+            f"it redirects from https to {where}: nothing is sent there. A proxy in front of it may not say that it is"
+            f" called by https; try {secured} as url of the server's entry"
+        )
+    return (
+        f"it redirects to {where}, another origin: nothing is sent there. If the server has moved, write that URL as"
+        " url of its entry"
+    )

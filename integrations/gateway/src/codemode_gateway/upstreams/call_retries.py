@@ -1,0 +1,465 @@
+"""Share a server's concurrent calls fairly among the users and programs that make them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter, deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
+from contextvars import ContextVar
+from functools import partial
+from itertools import islice
+from typing import Any
+
+import mcp_types as types
+from mcp.client.session import ClientRequestContext, ClientSession
+from mcp.shared.dispatcher import CallOptions
+from mcp.shared.exceptions import MCPError
+from pydantic import TypeAdapter
+
+from codemode.data.narrowing import is_mapping
+from codemode.errors import CodeModeAuthenticationError, CodeModeToolError
+from codemode.host.threads import run_check
+from codemode.observe.request_telemetry import inner_call, passed_on
+from codemode.tools.tool_result import ToolResult, result_of_server, unwrapped
+from codemode.trace.visible_text import visible
+
+from ..config.model import ServerConfig
+from ..config.redaction import Secrets
+from ..gateway.principals import LOCAL
+from .connection import Connection, Requests
+from .connection_errors import Lost, UpstreamFailure
+from .hooks import CallOrigin, UpstreamHooks, origin_of
+from .reconnecting import Link
+from .tool_call import (
+    Clock,
+    called,
+    client_info,
+    failed_call,
+    mirrored,
+    page_to_open,
+    refused,
+    stamped,
+    unknown_outcome,
+)
+
+Caller = tuple[str, str]
+"""A user and the program that calls for them."""
+
+
+def caller_of(context: Any) -> Caller:
+    """Return who makes a call, from its `ToolCallContext`."""
+    origin = origin_of(context)
+    if origin is None:
+        return LOCAL.id, str(getattr(context, "outer_tool_call_id", None) or "")
+    return origin.principal.id, origin.outer_id or ""
+
+
+class FairSlots:
+    """Slots for at most ``limit`` calls at a time, of which one user and one program have at most ``share``.
+
+    Those that wait get a free slot in turn: users first, then the programs of each. The user of a gateway that serves
+    one alone is not limited, only the programs are.
+    """
+
+    def __init__(self, limit: int, share: int) -> None:
+        self._free = limit
+        self._share = share
+        self._held = Counter[str | Caller]()
+        self._waiting: dict[str, dict[str, deque[asyncio.Future[None]]]] = {}
+
+    @asynccontextmanager
+    async def slot(self, caller: Caller) -> AsyncGenerator[None]:
+        """Hold a slot while the block runs, once there is one."""
+        await self._take(caller)
+        try:
+            yield
+        finally:
+            self._give_back(caller)
+
+    async def _take(self, caller: Caller) -> None:
+        # Whoever waits while a slot is free is at the limit of their share, and has no claim to it.
+        if self._free and self._may_have(caller):
+            self._hold(caller)
+            return
+        user, program = caller
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(user, {}).setdefault(program, deque()).append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._give_back(caller)
+            else:
+                self._leave(caller, turn)
+            raise
+
+    def _may_have(self, caller: Caller) -> bool:
+        user = caller[0]
+        return self._held[caller] < self._share and (user == LOCAL.id or self._held[user] < self._share)
+
+    def _hold(self, caller: Caller) -> None:
+        self._free -= 1
+        self._held[caller] += 1
+        self._held[caller[0]] += 1
+
+    def _give_back(self, caller: Caller) -> None:
+        self._free += 1
+        for holder in (caller, caller[0]):
+            self._held[holder] -= 1
+            if not self._held[holder]:
+                del self._held[holder]
+        while self._free and self._grant_next():
+            pass
+
+    def _grant_next(self) -> bool:
+        """Give a slot to the next one that may have it; False where nobody may."""
+        for user, programs in self._waiting.items():
+            for program, turns in programs.items():
+                if not self._may_have((user, program)):
+                    continue
+                turn = turns.popleft()
+                del programs[program], self._waiting[user]  # to the end of both lines
+                if turns:
+                    programs[program] = turns
+                if programs:
+                    self._waiting[user] = programs
+                if not turn.done():
+                    self._hold((user, program))
+                    turn.set_result(None)
+                return True
+        return False
+
+    def _leave(self, caller: Caller, turn: asyncio.Future[None]) -> None:
+        user, program = caller
+        programs = self._waiting.get(user, {})
+        if turn in (turns := programs.get(program, deque())):
+            turns.remove(turn)
+        if program in programs and not turns:
+            del programs[program]
+        if user in self._waiting and not programs:
+            del self._waiting[user]
+
+
+MAX_ASKED_AT_ONCE = 16
+
+ASKED_IN: ContextVar[Any] = ContextVar("codemode_mcp_asked_in", default=None)
+"""The `ToolCallContext` of the call that is being answered for, where that is known."""
+
+
+class Asking:
+    """The callbacks of a session. While somebody is asked, the time of the calls in flight stands still."""
+
+    def __init__(self, config: ServerConfig, hooks: UpstreamHooks, secrets: Secrets) -> None:
+        self._config = config
+        self._hooks = hooks
+        self._secrets = secrets
+        self._under_way = 0
+        self._calls: dict[Clock, Any] = {}
+
+    @property
+    def clocks(self) -> list[Clock]:
+        """The clocks of the calls in flight."""
+        return [*self._calls]
+
+    @property
+    def capabilities(self) -> dict[str, Any]:
+        """What a server is told that can be asked, as JSON."""
+        if self._hooks.asked is None:
+            return {}
+        return {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {"listChanged": True}}
+
+    def session(self, requests: Requests, heard: Any) -> ClientSession:
+        """Return a session whose questions come here, and whose notifications go to ``heard``."""
+        asks = self._hooks.asked is not None
+        return ClientSession(
+            dispatcher=requests,
+            client_info=client_info(),
+            message_handler=heard,
+            elicitation_callback=self._elicit if asks else None,
+            sampling_callback=self._sample if asks else None,
+            list_roots_callback=self._roots if asks else None,
+        )
+
+    @contextmanager
+    def during(self, context: Any, seconds: float) -> Generator[Clock]:
+        """Know that a call is in flight; give its clock."""
+        clock = Clock(seconds)
+        self._calls[clock] = context
+        try:
+            yield clock
+        finally:
+            del self._calls[clock]
+
+    async def _elicit(
+        self,
+        context: ClientRequestContext,  # noqa: ARG002 - the name is the SDK's
+        params: types.ElicitRequestParams,
+    ) -> types.ElicitResult | types.ErrorData:
+        return await self._ask("elicitation/create", params, types.ElicitResult)
+
+    async def _sample(
+        self,
+        context: ClientRequestContext,  # noqa: ARG002 - likewise
+        params: types.CreateMessageRequestParams,
+    ) -> Any:
+        return await self._ask("sampling/createMessage", params, types.CreateMessageResult)
+
+    async def _roots(
+        self,
+        context: ClientRequestContext,  # noqa: ARG002 - likewise
+    ) -> types.ListRootsResult | types.ErrorData:
+        return await self._ask("roots/list", None, types.ListRootsResult)
+
+    async def _ask(self, method: str, params: Any, kind: Any) -> Any:
+        if self._hooks.asked is None or self._under_way >= MAX_ASKED_AT_ONCE:
+            return types.ErrorData(code=types.INVALID_REQUEST, message=f"{method} cannot be answered now")
+        plain: Mapping[str, Any] = (
+            {} if params is None else params.model_dump(mode="json", by_alias=True, exclude_none=True)
+        )
+        context = self._context()
+        self._under_way += 1
+        stopped = self.clocks
+        for clock in stopped:
+            clock.stop()
+        try:
+            # What is asked reaches the client's person, and what is sampled its model.
+            plain = await self._secrets.off_loop(plain)
+            answer = await self._hooks.asked(self._config, method, plain, context)
+        finally:
+            self._under_way -= 1
+            for clock in stopped:
+                clock.go_on()
+        if isinstance(answer, Mapping):
+            return kind.model_validate(answer, by_name=False)
+        return answer
+
+    def _context(self) -> Any:
+        """Return the context of the call in which a question came, where there is but one it can be of."""
+        known = ASKED_IN.get()
+        if known is not None:
+            return known
+        contexts = [*self._calls.values()]
+        outer = {getattr(one, "outer_tool_call_id", None) for one in contexts}
+        return contexts[0] if len(outer) == 1 else None
+
+
+MAX_ROUNDS = 10
+_MAX_ATTEMPTS = 3
+_MAX_SESSIONS = 2
+"""Of one call over HTTP: a server that loses the second one too loses every one."""
+_STILL_TIMEOUTS = 2
+_PING_SECONDS = 5.0
+_MAX_PROGRESS_CHARACTERS = 500
+_MAX_READ_CHARACTERS = 20_000
+_MAX_PROGRESS_A_SECOND = 20
+_log = logging.getLogger("codemode.mcp")
+_InputRequest: TypeAdapter[types.InputRequest] = TypeAdapter(types.InputRequest)
+
+
+class Progress:
+    """Tells the client of a call how far its server is; of a flood the beginning of each second."""
+
+    def __init__(self, origin: CallOrigin, secrets: Secrets) -> None:
+        self._origin = origin
+        self._secrets = secrets
+        self._window = 0.0
+        self._told = 0
+
+    async def __call__(self, progress: float, total: float | None, message: str | None) -> None:
+        now = asyncio.get_running_loop().time()
+        if now - self._window > 1:
+            self._window, self._told = now, 0
+        self._told += 1
+        if self._told <= _MAX_PROGRESS_A_SECOND:
+            said = message or (f"{progress:g}" if total is None else f"{progress:g} of {total:g}")
+            await self._origin.progress(self._secrets.text(said[:_MAX_READ_CHARACTERS])[:_MAX_PROGRESS_CHARACTERS])
+
+
+class Calls:
+    """Performs calls on whatever connection its server has.
+
+    ``confirm`` is awaited with the connection and the tool before a call is sent on it, and raises to refuse the call.
+    """
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        hooks: UpstreamHooks,
+        secrets: Secrets,
+        link: Link,
+        asking: Asking,
+        *,
+        confirm: Callable[[Connection, str], Awaitable[None]] | None = None,
+    ) -> None:
+        self._confirm = confirm
+        self._config = config
+        self._secrets = secrets
+        self._link = link
+        self._asking = asking
+        self._returned = None if hooks.returned is UpstreamHooks().returned else hooks.returned
+        self._signed_out = hooks.signed_out
+        self._last_logged: str | None = None
+        self._slots = FairSlots(config.max_concurrency, config.calls_per_program)
+
+    async def call(
+        self, name: str, tool: types.Tool | None, arguments: Any, context: Any, *, may_repeat: bool
+    ) -> ToolResult:
+        """Call a tool. It is sent again only when it certainly never arrived, or when ``may_repeat``."""
+        self._link.require_loop()
+        if arguments is not None and not is_mapping(arguments):
+            raise CodeModeToolError(f"{name!r} takes an object", details={"tool_name": name})
+        async with self._slots.slot(caller_of(context)):
+            with inner_call(self._config.name):
+                raw = await self._signed_in(name, tool, dict(arguments or {}), context, may_repeat=may_repeat)
+        self._link.answered()
+        self._last_logged = None
+        schema = None if tool is None else tool.output_schema
+        return await run_check(0, lambda: result_of_server(self._secrets.value(raw), schema))
+
+    async def given(self, name: str, result: ToolResult) -> Any:
+        """Return what a program gets, once whoever wants to has seen it."""
+        if self._returned is None or result.is_error:
+            return result
+        value = await run_check(0, partial(unwrapped, result))
+        self._returned(self._config, name, value)
+        return value
+
+    def stamp(self, connection: Connection, method: str, params: dict[str, Any]) -> CallOptions:
+        """Write into params, and return beside them, what the revision of a connection asks for."""
+        return stamped(connection, method, params, self._asking.capabilities)
+
+    async def _signed_in(
+        self, name: str, tool: types.Tool | None, arguments: dict[str, Any], context: Any, *, may_repeat: bool
+    ) -> Any:
+        try:
+            return await self._answer(name, tool, dict(arguments), context, may_repeat=may_repeat)
+        except CodeModeAuthenticationError:
+            # The server has refused the call before it looked at it: it is safe to send again.
+            if not await self._signed_out(self._config, context):
+                raise
+            self._link.retry()
+            return await self._answer(name, tool, dict(arguments), context, may_repeat=may_repeat)
+
+    async def _answer(
+        self, name: str, tool: types.Tool | None, arguments: dict[str, Any], context: Any, *, may_repeat: bool
+    ) -> Any:
+        for attempt in range(_MAX_ATTEMPTS):
+            connection = await self._link.connection()
+            try:
+                if self._confirm is not None:
+                    await self._confirm(connection, name)
+                with self._asking.during(context, self._config.timeout_ms / 1000) as clock:
+                    headers = mirrored(connection, tool, arguments)
+                    return await self._rounds(connection, name, arguments, context, clock, headers)
+            except Lost as lost:
+                most = _MAX_SESSIONS if lost.is_over and lost.cut_at is None else _MAX_ATTEMPTS
+                if lost.is_over or (lost.is_late and await self._stands_still(connection)):
+                    await self._link.give_up(connection, lost)
+                if lost.needs_sign_in:
+                    raise self._link.error(lost.reason, UpstreamFailure.of(lost)) from None
+                is_harmless = lost.never_arrived or may_repeat
+                if is_harmless and not (lost.is_late or lost.is_final) and attempt < most - 1:
+                    continue
+                error = self._hidden((failed_call if is_harmless else unknown_outcome)(self._config, name, lost))
+                self._log_once(error.message)
+                raise error from None
+            except MCPError as error:
+                self._ask_to_open(page_to_open(error), context)
+                raise self._hidden(refused(self._config, name, error)) from None
+        raise AssertionError
+
+    async def _stands_still(self, connection: Connection) -> bool:
+        """Tell whether a server's process has said nothing for two calls' time, and no longer answers anything at all.
+
+        A server over HTTP is somebody else's, and another connection is no help to it.
+        """
+        silence, least = connection.requests.silence, _STILL_TIMEOUTS * self._config.timeout_ms / 1000
+        if not connection.tells_sending or silence.seconds < least:
+            return False
+        params: dict[str, Any] = {}
+        opts = self.stamp(connection, "ping", params)
+        with suppress(TimeoutError, MCPError, OSError, RuntimeError):  # a refusal is an answer too
+            async with asyncio.timeout(_PING_SECONDS):
+                await connection.requests.send_raw_request("ping", params, opts)
+        if silence.seconds < least:
+            return False
+        said = "server %r was asked and has said nothing for %.0f seconds: it is ended, and started when it is needed"
+        _log.warning(said, self._config.name, silence.seconds)
+        return True
+
+    def _ask_to_open(self, url: str | None, context: Any) -> None:
+        """Pause the program until its user has opened a page, where the server wants that and nobody was asked yet.
+
+        The server has refused the call, which is sent again then.
+        """
+        if url is None or context is None or context.interrupt is not None:
+            return
+        # What pauses programs is imported when one runs.
+        from codemode.interrupts.interrupt import request_interrupt
+
+        from ..oauth.login_manager import KIND
+
+        message = f"{self._config.name!r} wants a page to be opened."
+        payload = {"kind": KIND, "server": self._config.name, "url": url, "message": message, "askedByServer": True}
+        request_interrupt(payload)
+
+    async def _rounds(
+        self,
+        connection: Connection,
+        name: str,
+        arguments: dict[str, Any],
+        context: Any,
+        clock: Clock,
+        headers: dict[str, str],
+    ) -> dict[str, Any]:
+        """Send a call, and again with what the server asks for in the manner of 2026-07-28."""
+        answers: dict[str, Any] = {}
+        for _ in range(MAX_ROUNDS):
+            params: dict[str, Any] = {"name": name, "arguments": arguments, **answers}
+            origin = origin_of(context)
+            trace = passed_on() or ({} if origin is None else dict(origin.trace))
+            if trace:
+                params["_meta"] = dict(trace)
+            opts = self.stamp(connection, "tools/call", params)
+            opts["headers"] = {**opts.get("headers", {}), **headers, **trace}
+            if origin is not None:
+                opts["on_progress"] = Progress(origin, self._secrets)
+            raw = await called(connection, params, opts, clock)
+            if raw.get("resultType") != "input_required":
+                return raw
+            answers = await self._answers(connection, raw, context)
+        raise CodeModeToolError(f"{name!r} asks again and again for more", details={"tool_name": name})
+
+    async def _answers(self, connection: Connection, raw: Mapping[str, Any], context: Any) -> dict[str, Any]:
+        requests = raw.get("inputRequests")
+        given: dict[str, Any] = {}
+        token = ASKED_IN.set(context)
+        try:
+            for key, asked in islice(requests.items() if is_mapping(requests) else (), MAX_ASKED_AT_ONCE):
+                request = _InputRequest.validate_python(asked, by_name=False)
+                about = ClientRequestContext(session=connection.session, request_id=key)
+                answer = await connection.session.dispatch_input_request(about, request)
+                if isinstance(answer, types.ErrorData):
+                    raise CodeModeToolError(self._secrets.text(answer.message))
+                given[key] = answer.model_dump(mode="json", by_alias=True, exclude_none=True)
+        except ValueError:
+            raise CodeModeToolError("the server asks for what nobody can read") from None
+        finally:
+            ASKED_IN.reset(token)
+        answers: dict[str, Any] = {"inputResponses": given} if given else {}
+        if isinstance(raw.get("requestState"), str):
+            answers["requestState"] = raw["requestState"]
+        return answers
+
+    def _log_once(self, message: str) -> None:
+        """Log why a call has no answer, unless the last one that had none said the same."""
+        if message != self._last_logged:
+            self._last_logged = message
+            _log.warning("%s", visible(message))
+
+    def _hidden(self, error: CodeModeToolError) -> CodeModeToolError:
+        error.message = self._secrets.text(error.message)
+        error.args = (error.message,)
+        return error

@@ -1,0 +1,380 @@
+"""Streams between a transport and the SDK's session, with limits of sizes and backpressure."""
+
+from __future__ import annotations
+
+import asyncio
+import select
+import sys
+from array import array
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, cast
+
+import anyio
+import mcp_types as types
+from mcp_types import JSONRPCError, JSONRPCResponse
+
+from codemode.data.json_shape import holds_more_values_than
+
+from .jsonrpc_lines import MAX_ASKED_VALUES
+
+if TYPE_CHECKING:
+    from mcp.shared.message import SessionMessage
+
+    from .connection_errors import Lost
+
+
+_MOST_IN_A_ROW = 64
+_FULL = 256
+_MOST_WAITING = 1_000
+
+
+class Sending:
+    """What is known of one request on its way. ``has_left``: False as long as no byte of it can have left.
+
+    ``is_over``: nobody waits for its answer any more, and whatever is still open for it ends. ``lost``: why it has no
+    answer, where its transport knows. ``begins_at``: so many bytes were written to the pipe of its server before it.
+    """
+
+    __slots__ = ("_limits", "begins_at", "body", "has_left", "is_begun", "is_over", "lost")
+
+    def __init__(self) -> None:
+        self.has_left = self.is_begun = self.is_over = False
+        self.body: bytes | None = None
+        self.lost: Lost | None = None
+        self.begins_at = 0
+        self._limits: set[asyncio.Timeout] = set()
+
+    @asynccontextmanager
+    async def wanted(self) -> AsyncGenerator[None]:
+        """Run the block for as long as somebody waits for the answer. Raises `TimeoutError` once nobody does."""
+        if self.is_over:
+            raise TimeoutError
+        async with asyncio.timeout(None) as limit:
+            self._limits.add(limit)
+            try:
+                yield
+            finally:
+                self._limits.discard(limit)
+
+    def end(self) -> None:
+        """Say that nobody waits any more."""
+        self.is_over = True
+        for limit in self._limits:
+            with suppress(RuntimeError):  # it has passed just now
+                limit.reschedule(0)
+
+
+def unread_bytes(pipe: int) -> int | None:
+    """Return how many bytes lie in a pipe that nobody can read any more; None where that is not known."""
+    if sys.platform != "linux":
+        return None
+    import fcntl
+    import termios
+
+    poll = select.poll()
+    poll.register(pipe, select.POLLOUT)
+    if not any(event & select.POLLERR for _, event in poll.poll(0)):
+        return None  # somebody has its other end, and may still read
+    count = array("i", [0])
+    fcntl.ioctl(pipe, termios.FIONREAD, count)
+    return count[0]
+
+
+SENDING: ContextVar[Sending | None] = ContextVar("codemode_mcp_sending", default=None)
+"""Of the request that this task sends."""
+
+
+class Inbox:
+    """What a server has said, in its order. ``paused`` is called with whether it should say no more for now."""
+
+    def __init__(self, paused: Callable[[bool], None]) -> None:
+        self._items: deque[SessionMessage | Exception] = deque()
+        self._wanted: asyncio.Future[None] | None = None
+        self._in_a_row = 0
+        self._is_over = False
+        self._paused = paused
+        self._is_paused = False
+
+    def put(self, item: SessionMessage | Exception) -> None:
+        """Add what was said."""
+        if self._is_over:
+            return
+        self._items.append(item)
+        if not self._is_paused and len(self._items) > _FULL:
+            self._is_paused = True
+            self._paused(True)
+        self._wake()
+
+    def end(self) -> None:
+        """Let whoever reads come to the end, behind what was said before."""
+        self._is_over = True
+        self._wake()
+
+    async def receive(self) -> SessionMessage | Exception:
+        """Return the next. Raises `anyio.EndOfStream` behind the last."""
+        self._in_a_row += 1
+        if self._in_a_row >= _MOST_IN_A_ROW:
+            self._in_a_row = 0
+            await asyncio.sleep(0)  # a flood leaves others their turn
+        while not self._items:
+            if self._is_over:
+                raise anyio.EndOfStream
+            self._in_a_row = 0
+            self._wanted = asyncio.get_running_loop().create_future()
+            try:
+                await self._wanted
+            finally:
+                self._wanted = None
+        item = self._items.popleft()
+        if self._is_paused and not self._items:
+            self._is_paused = False
+            self._paused(False)
+        return item
+
+    async def aclose(self) -> None:
+        """Take nothing more."""
+        self._items.clear()
+        self.end()
+
+    def _wake(self) -> None:
+        if self._wanted is not None and not self._wanted.done():
+            self._wanted.set_result(None)
+
+    def __aiter__(self) -> Inbox:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+
+class Outbox(asyncio.BaseProtocol):
+    """What is said to a server, a line a message; the protocol of the pipe to it."""
+
+    def __init__(self) -> None:
+        self._transport: asyncio.WriteTransport | None = None
+        self._drained: asyncio.Future[None] | None = None
+        self._turn = asyncio.Lock()
+        self._waiting = 0
+        self._written = 0
+        self._most_read: int | None = None
+        self.is_closed = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin to write."""
+        self._transport = cast("asyncio.WriteTransport", transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        """Write nothing more."""
+        self.note_what_is_read()
+        self.is_closed = True
+        self._transport = None
+        self.resume_writing()
+
+    def pause_writing(self) -> None:
+        """Let senders wait until the server has read."""
+        if self._drained is None:
+            self._drained = asyncio.get_running_loop().create_future()
+
+    def resume_writing(self) -> None:
+        """Let senders go on."""
+        drained, self._drained = self._drained, None
+        if drained is not None and not drained.done():
+            drained.set_result(None)
+
+    async def send(self, item: SessionMessage, /) -> None:
+        """Write a message. Raises `anyio.ClosedResourceError` where nobody can read it.
+
+        A server that asks and does not read gets no more answers while so many of them wait.
+        """
+        if self._waiting >= _MOST_WAITING and isinstance(item.message, JSONRPCResponse | JSONRPCError):
+            return
+        data = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+        self._waiting += 1
+        try:
+            async with self._turn:  # else all would wake whenever one can write
+                while self._drained is not None:
+                    await asyncio.shield(self._drained)
+                self._write(data)
+        finally:
+            self._waiting -= 1
+
+    def _write(self, data: bytes) -> None:
+        if self.is_closed or self._transport is None or self._transport.is_closing():
+            raise anyio.ClosedResourceError
+        had_left = self._transport.get_write_buffer_size() == 0
+        self._transport.write(data)
+        if had_left and self._transport.is_closing():  # nobody has the other end any more: nothing was written
+            raise anyio.ClosedResourceError
+        sending = SENDING.get()
+        if sending is not None and not sending.has_left:
+            sending.has_left, sending.begins_at = True, self._written
+        self._written += len(data)
+
+    def is_unread(self, cut_at: int) -> bool:
+        """Tell whether what was written behind so many bytes was certainly read by nobody, not even in part."""
+        return self._most_read is not None and self._most_read <= cut_at
+
+    def note_what_is_read(self) -> None:
+        """Note how much of what was written can have been read, if nobody can read on."""
+        pipe = None if self._transport is None else self._transport.get_extra_info("pipe")
+        if self._most_read is not None or pipe is None or pipe.closed:
+            return
+        unread = unread_bytes(pipe.fileno())
+        if unread is not None:
+            self._most_read = self._written - unread
+
+    async def aclose(self) -> None:
+        """Write nothing more. The pipe stays open: what lies in it tells what its reader has read."""
+        self.is_closed = True
+        self.resume_writing()
+
+    def close_pipe(self) -> None:
+        """Close the pipe, behind what was written."""
+        self.is_closed = True
+        if self._transport is not None:
+            self._transport.close()
+        self.resume_writing()
+
+    def abort(self) -> None:
+        """Close the pipe at once."""
+        self.is_closed = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+class Silence:
+    """The silence of one connection. Whatever a server says ends it, be it the answer or not."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+
+    def asked(self) -> None:
+        """Take note that the server is asked something."""
+        if self._since is None:
+            self._since = asyncio.get_running_loop().time()
+
+    def heard(self) -> None:
+        """Take note that the server has said something."""
+        self._since = None
+
+    @property
+    def seconds(self) -> float:
+        """How long it lasts; 0 where nothing was asked since the server was last heard."""
+        return 0.0 if self._since is None else asyncio.get_running_loop().time() - self._since
+
+
+MAX_UNREAD = 4_096
+"""Of what waits to be said to a server: calls in flight are fewer."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """What a server says in refusing a request, on its way past the SDK, which would write it into a span."""
+
+    error: types.ErrorData
+
+
+def in_bounds(item: Any) -> Any:
+    """Return what a server has said; what it asks or tells with too many values goes on without them, to be refused.
+
+    The SDK reads such a message on the event loop. The words of a refusal, which may quote inputs and secrets, are
+    given to whoever has asked and to nobody else.
+    """
+    message = getattr(item, "message", None)
+    if isinstance(message, types.JSONRPCError):
+        refusal: Any = types.ErrorData(code=message.error.code, message="")
+        refusal.data = Refusal(message.error)
+        return replace(item, message=message.model_copy(update={"error": refusal}))
+    if not isinstance(message, types.JSONRPCRequest | types.JSONRPCNotification):
+        return item
+    if not holds_more_values_than(message.params, MAX_ASKED_VALUES):
+        return item
+    return replace(item, message=message.model_copy(update={"params": {}}))
+
+
+class Told:
+    """A stream to a server that reads: one who asks without end and reads no answer is given up."""
+
+    def __init__(self, stream: Any, ended: asyncio.Event) -> None:
+        self._stream = stream
+        self._ended = ended
+        self._waiting = 0
+
+    async def send(self, item: Any) -> None:
+        if self._waiting >= MAX_UNREAD:
+            self._ended.set()
+        if self._ended.is_set():
+            raise anyio.ClosedResourceError
+        self._waiting += 1
+        try:
+            await self._stream.send(item)
+        finally:
+            self._waiting -= 1
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+
+class Watched:
+    """A stream whose end is known before anybody hears of it who waits for an answer."""
+
+    def __init__(self, stream: Any, ended: asyncio.Event, silence: Silence) -> None:
+        self._stream = stream
+        self._ended = ended
+        self._silence = silence
+
+    async def receive(self) -> Any:
+        return await self._read(self._stream.receive)
+
+    async def aclose(self) -> None:
+        self._ended.set()
+        await self._stream.aclose()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        return await self._read(self._stream.__anext__)
+
+    async def _read(self, read: Callable[[], Awaitable[Any]]) -> Any:
+        try:
+            item = await read()
+            self._silence.heard()
+            return in_bounds(item)
+        except BaseException:
+            self._ended.set()
+            raise
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
