@@ -1,4 +1,4 @@
-"""What twenty tasks cost in tokens, by direct calls of tools and by programs.
+"""What twenty-one tasks cost in tokens, by direct calls of tools and by programs.
 
 ``python -m benchmarks.tokens`` prints the tables, with ``--write`` it puts them into the README and docs/performance.md
 too; `make bench-tokens` installs the tokenizer before. With ``--transcript NAME WAY`` it prints one conversation.
@@ -12,6 +12,8 @@ direct behind a search of tools, by `codeMode` with all tools declared, by `code
 tools by name, and by CodeCall, whose searches must find what is called. Listings, search results, definitions, results
 and failures are what the product gives; all ways know the same in the end, which a test checks, and write the same
 answer.
+
+One more question is about an API: its tools are operations of an OpenAPI document (`api_catalog.py`).
 
 Counted (`transcript.py`) is every text of each request: the tools as compact JSON, a system prompt, the question, what
 the model has written and what came back, and four tokens for the marks of each. Tokens in are summed over all requests,
@@ -32,6 +34,7 @@ import sys
 from codemode import WorkerPool
 
 from . import report, tokenizer
+from .api_catalog import ApiCatalog
 from .tasks import TASKS
 from .transcript import Transcript, counted
 from .ways import Ways
@@ -43,8 +46,11 @@ async def played() -> Transcripts:
     """Return every task's transcript in each way."""
     pool = WorkerPool()
     try:
-        ways = Ways(pool).by_name()
-        return {task.name: {name: (await way(task)).transcript for name, way in ways.items()} for task in TASKS}
+        ways = {False: Ways(pool).by_name(), True: Ways(pool, catalog=ApiCatalog()).by_name()}
+        return {
+            task.name: {name: (await way(task)).transcript for name, way in ways[task.is_of_api].items()}
+            for task in TASKS
+        }
     finally:
         pool.close()
 

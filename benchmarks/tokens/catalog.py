@@ -64,6 +64,12 @@ class Catalog:
             return error
         return tool.validate_output(answer)
 
+    def definitions(self) -> list[dict[str, Any]]:
+        """Return what a request says of all tools when each is offered to the model itself: without output schemas."""
+        return [
+            definition(name, one.get("description") or "", one.get("inputSchema")) for name, one in listed().items()
+        ]
+
     async def _call(self, name: str, given: Any) -> Any:
         if name not in self._world:
             raise CodeModeToolError(f"No task calls {name}.")
@@ -80,8 +86,3 @@ def listed() -> dict[str, dict[str, Any]]:
 def definition(name: str, description: str, input_schema: Any) -> dict[str, Any]:
     """Return what a request says of a tool."""
     return {"name": name, "description": description, "input_schema": input_schema}
-
-
-def definitions() -> list[dict[str, Any]]:
-    """Return what a request says of all tools when each is offered to the model itself: there is no output schema."""
-    return [definition(name, one.get("description") or "", one.get("inputSchema")) for name, one in listed().items()]

@@ -18,7 +18,7 @@ from codemode import (
     failure_text,
 )
 
-from .catalog import Catalog, definition, definitions
+from .catalog import Catalog, definition
 from .tasks import Task
 from .transcript import Transcript, compact, result_text
 
@@ -44,18 +44,18 @@ Way = Callable[[Task], Awaitable[Played]]
 class Ways:
     """All ways over one catalog. One task in one way at a time: they share the world."""
 
-    def __init__(self, pool: WorkerPool, timeout_ms: int | None = None) -> None:
+    def __init__(self, pool: WorkerPool, timeout_ms: int | None = None, *, catalog: Catalog | None = None) -> None:
         """``timeout_ms`` is for programs on machines that are busy; None leaves what each surface has by itself."""
         policy = {"timeout_ms": timeout_ms} if timeout_ms else {}
         vm = {"vm": {"timeout_ms": timeout_ms}} if timeout_ms else {}
-        self.catalog = Catalog()
+        self.catalog = catalog or Catalog()
         tools = self.catalog.tools
         self._declared = create_code_mode_tool(tools, {"execution_policy": {**policy, **_ALL_DECLARED}}, pool=pool)
         self._named = create_code_mode_tool(tools, {"execution_policy": policy}, pool=pool)
         self._code_call = create_code_call_tools(tools, {"names": "underscore", **vm}, pool=pool)
         direct = {"direct_calls": {"enabled": True}, "vm": {"timeout_ms": timeout_ms or 3_500, **_UNCUT}}
         self._found = create_code_call_tools(tools, {"names": "underscore", **direct}, pool=pool)
-        self._all_tools = compact(definitions())
+        self._all_tools = compact(self.catalog.definitions())
 
     def by_name(self) -> dict[str, Way]:
         """Return all, in the order of the table."""

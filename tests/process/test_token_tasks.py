@@ -15,7 +15,7 @@ from suite import each_row, full_only
 from codemode import CodeModeToolError, WorkerPool
 
 ROOT = Path(__file__).parents[2]
-TASKS = 20
+TASKS = 21
 SMALL_TASKS = 6
 
 
@@ -38,12 +38,22 @@ def ways(module: Any) -> Iterator[Any]:
     pool.close()
 
 
+@pytest.fixture(scope="module")
+def api_ways(module: Any) -> Iterator[Any]:
+    pool = WorkerPool()
+    yield module("ways").Ways(pool, timeout_ms=60_000, catalog=module("api_catalog").ApiCatalog())
+    pool.close()
+
+
 @each_row("at", [*range(0, TASKS, 5), *full_only(*(at for at in range(TASKS) if at % 5))])
-def test_each_way_knows_the_same_in_the_end_in_as_many_requests_as_the_tables_say(module: Any, ways: Any, at: int):
+def test_each_way_knows_the_same_in_the_end_in_as_many_requests_as_the_tables_say(
+    module: Any, ways: Any, api_ways: Any, at: int
+):
     task, report = module("tasks").TASKS[at], module("report")
 
     async def played() -> dict[str, Any]:
-        return {name: (await way(task), await written(ways)) for name, way in ways.by_name().items()}
+        by_name = (api_ways if task.is_of_api else ways).by_name()
+        return {name: (await way(task), await written(ways)) for name, way in by_name.items()}
 
     found = asyncio.run(played())
     direct, file = found["direct"]

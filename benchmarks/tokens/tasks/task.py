@@ -26,6 +26,7 @@ class Task:
     ``programs`` are those that a model writes one after the other, of which the last returns it. ``read`` is what the
     model makes of that by reading, the same in each way, and ``answer`` what it then writes. ``searches`` are the
     queries of CodeCall, turn by turn. ``scripts`` stand in place of the programs where CodeCall takes other ones.
+    With ``is_of_api`` the tools are operations of an OpenAPI document instead of those of MCP servers.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Task:
     answer: Callable[[Any], str]
     read: Callable[[Any], Any] = same
     scripts: Sequence[str] = ()
+    is_of_api: bool = False
 
     @property
     def tools(self) -> list[str]:

@@ -32,7 +32,7 @@ _PLACEHOLDER = re.compile(r"\{([^{}/]{1,200})\}")
 _UNUSABLE_PATH = re.compile(r"[\x00-\x20\x7f\\]|//|(?:^|/)(?:\.|%2e){1,2}(?:/|$)|%2f|%5c", re.IGNORECASE)
 _MAX_PARAMETERS = 500
 _MAX_NAME = 100
-_MAX_DESCRIPTION = 1_000
+_MAX_DESCRIPTION = 600
 _MAX_MEMBERS = 8  # levels of `allOf`
 _TEXTS = ("text/", "application/xml", "application/yaml", "application/x-yaml", "application/javascript")
 
@@ -433,8 +433,8 @@ def _add_body(
 def _with_description(schema: Any, description: str) -> Any:
     if not description or not is_mapping(schema):
         return schema
-    default = re.search(r" ?Default: .{1,80}\Z", string_or_empty(schema.get("description")))
-    return {**schema, "description": description + (default[0] if default else "")}
+    default = re.search(r"Default: .{1,80}\Z", string_or_empty(schema.get("description")))
+    return {**schema, "description": " ".join([description, *([default[0]] if default else [])])}
 
 
 def _kind(schema: Any) -> dict[str, Any]:

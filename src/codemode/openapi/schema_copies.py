@@ -15,10 +15,11 @@ from ..trace.visible_text import clipped
 from .spec import Spec
 
 MAX_INPUT_VALUES = 10_000
-MAX_OUTPUT_VALUES = 2_000
+MAX_OUTPUT_VALUES = 1_000
 """Output types get less: a program can read a field that is not declared, and a model reads every declaration."""
 _MAX_DEPTH = 60
 _MAX_DESCRIPTION = 300
+_MAX_OUTPUT_DESCRIPTION = 80
 _MAX_DEFAULT = 80
 _MAX_NAME = 60
 _ONE = frozenset(
@@ -32,7 +33,7 @@ _PLAIN = frozenset(
     {"type", "enum", "const", "format", "pattern", "nullable", "readOnly", "writeOnly", "deprecated", "uniqueItems"}
     | {"multipleOf", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minLength", "maxLength"}
     | {"minItems", "maxItems", "minProperties", "maxProperties", "minContains", "maxContains", "required"}
-    | {"dependentRequired", "contentEncoding", "contentMediaType", "title"}
+    | {"dependentRequired", "contentEncoding", "contentMediaType"}
 )
 
 
@@ -91,7 +92,9 @@ class SchemaCopies:
                 return _LEFT_OUT
             return {str(name): self._schema(one, depth + 1) for name, one in rule.items()}
         if keyword == "description":
-            return described(rule) or _LEFT_OUT
+            return described(rule, self._side) or _LEFT_OUT
+        if keyword == "format" and self._side == "output":
+            return _LEFT_OUT  # a program does nothing with it, and a model reads it
         if keyword == "discriminator":
             name = mapping_or_empty(rule).get("propertyName")
             return {"propertyName": name} if isinstance(name, str) else _LEFT_OUT
@@ -109,7 +112,7 @@ class SchemaCopies:
             self._names[pointer] = self._free_name(pointer)
             self._waiting.append(pointer)
         copied: dict[str, Any] = {"$ref": f"#/$defs/{self._names[pointer]}"}
-        if description := described(schema.get("description")):
+        if description := described(schema.get("description"), self._side):
             copied["description"] = description
         return copied
 
@@ -125,9 +128,10 @@ class SchemaCopies:
 _LEFT_OUT: Any = object()
 
 
-def described(text: Any) -> str:
-    """Return a description as it is declared: shortened."""
-    return clipped(string_or_empty(text).strip(), _MAX_DESCRIPTION)
+def described(text: Any, side: Side = "input") -> str:
+    """Return a description as it is declared: shortened, most of all that of a result, on one line."""
+    most = _MAX_DESCRIPTION if side == "input" else _MAX_OUTPUT_DESCRIPTION
+    return clipped(" ".join(string_or_empty(text)[: 4 * most].split()), most)
 
 
 def with_default(schema: dict[str, Any], default: Any) -> dict[str, Any]:
