@@ -195,10 +195,16 @@ class Worker:
         if self.analyse is None:
             raise EngineFailed("no parser")
         found = self._read(text, deadline_ms, face, is_rehearsal)
-        repair = None if is_rehearsal else self.analyse.repaired(text, deadline_ms, found)  # type: ignore[attr-defined]
+        analyse: Any = self.analyse
+        repair = None if is_rehearsal else analyse.repaired(text, deadline_ms, found)
         if repair is None:
             return found
-        return self.analyse.moved_back(self._read(repair.text, deadline_ms, face), repair, text)  # type: ignore[attr-defined]
+        found = self._read(repair.text, deadline_ms, face)
+        # What was in a fence may export, as a module of Node.js does.
+        if (more := analyse.repaired(repair.text, deadline_ms, found)) is not None:
+            repair = analyse.then(repair, more)
+            found = self._read(repair.text, deadline_ms, face)
+        return analyse.moved_back(found, repair, text)
 
     def _read(self, text: str, deadline_ms: int, face: int, is_rehearsal: bool = False) -> dict[str, Any]:
         found = self.analyse(text, deadline_ms, face, is_rehearsal)  # type: ignore[misc]

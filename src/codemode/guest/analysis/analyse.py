@@ -79,7 +79,8 @@ def load(site_paths: list[str], clock: Callable[[], float] | None = None) -> Ana
     with it (`program_ending`), and ``"repairs"`` lists what was done to the text or is done at the end.
     Its attribute ``repaired(text, deadline_ms, found)`` returns the program that was meant, where ``found`` says that
     the text is none (`program_repair`), and ``moved_back(found, repair, text)`` puts what was found of that in the
-    places of the text. Its attribute ``corrected(line, text, deadline_ms, rows)`` is that of `read_places.ReadPlaces`.
+    places of the text; ``then(repair, repair)`` makes one of two. Its attribute ``corrected(line, text, deadline_ms,
+    rows)`` is that of `read_places.ReadPlaces`.
     Lines and columns are 1-based; columns count UTF-16 units. Raises ImportError when the parser is missing.
     """
     house = __package__ or _house()
@@ -116,7 +117,13 @@ def load(site_paths: list[str], clock: Callable[[], float] | None = None) -> Ana
 
     walk.prepare()
     modules.prepare()
-    attributes = {"corrected": corrected, "repaired": repaired, "moved_back": parts["program_repair"].moved_back}
+    repair = parts["program_repair"]
+    attributes = {
+        "corrected": corrected,
+        "repaired": repaired,
+        "moved_back": repair.moved_back,
+        "then": repair.then,
+    }
     vars(analyse).update(attributes)
     return analyse
 

@@ -53,10 +53,8 @@ def ending_of_module(tree: Tree, data: bytes) -> Ending | None:
         chosen = next((one for one in found if one is not None and one.ends == kind), None)
         if chosen is not None:
             return chosen
-    if not exports:
-        return ending(tree, data)
     statements = [node.child_by_field_name("declaration") or node for node in _statements(tree)]
-    return _of_declarations([node for node in statements if node.type != "export_statement"], data)
+    return _ending([node for node in statements if node.type != "export_statement"], data)
 
 
 def _of_export(node: Node) -> Ending | None:
@@ -93,7 +91,10 @@ def _of_export(node: Node) -> Ending | None:
 
 def ending(tree: Tree, data: bytes) -> Ending | None:
     """Return what a program leaves to be done at its end, as far as there is no doubt what was meant."""
-    statements = _statements(tree)
+    return _ending(_statements(tree), data)
+
+
+def _ending(statements: list[Node], data: bytes) -> Ending | None:
     if not statements:
         return None
     functions = dict(_functions(statements))

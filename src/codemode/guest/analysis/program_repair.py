@@ -30,8 +30,8 @@ FENCE_BEHIND_TEXT = re.compile(r"^[^`\n]*[:.!>][ \t]*(`{3,})([^`\n]*)$", re.MULT
 FENCE_BEHIND_CODE = re.compile(r"`{3,}([^`\n]*)$", re.MULTILINE)
 ONE_LINE = re.compile(r"\s*```[ \t]*(?:(?:js|javascript|ts|typescript|jsx|tsx|mjs)[ \t])?(?P<code>[^\n]*?)```\s*\Z")
 LANGUAGES = frozenset(("", "js", "javascript", "ts", "typescript", "jsx", "tsx", "mjs", "cjs", "ecmascript", "node"))
-LANGUAGE_LINE = re.compile(r"\s*(js|javascript|ts|typescript|jsx|tsx)[ \t]*\r?\n", re.IGNORECASE)
-WRITTEN_FENCE = re.compile(r"\s*```\w*\\n")
+LANGUAGE_LINE = re.compile(r"\s*(js|javascript|ts|typescript|jsx|tsx):?[ \t]*\r?\n", re.IGNORECASE)
+WRITTEN_FENCE = re.compile(r"```\w*\\n")
 TAGS = re.compile(
     r"\s*<(code|script|program|execute|javascript|typescript)\b[^<>\n]*>(?P<code>.*)</\1>\s*\Z", re.DOTALL
 )
@@ -56,7 +56,9 @@ EXPORT = re.compile(
     r"|(?=(?:async|function|class|const|let|var)\b|[A-Za-z_$][\w$]*[ \t]*(?:;|$)|\())",
     re.MULTILINE,
 )
-EXPORT_DEFAULT = re.compile(r"export[ \t]+default(?=[ \t]+[A-Za-z_$][\w$]*[ \t]*(?:;|$))", re.MULTILINE)
+EXPORT_DEFAULT = re.compile(
+    r"export[ \t]+default(?=[ \t]+(?:await[ \t]+)?[A-Za-z_$][\w$]*[ \t]*(?:;|$|\())", re.MULTILINE
+)
 EXPORT_LIST = re.compile(r"export[ \t]*\{\s*(?P<name>[\w$]+)(?:[ \t]+as[ \t]+default)?\s*(?:,\s*)?\}(?!\s*from\b)")
 MODULE_EXPORTS = re.compile(r"module\.exports[ \t]*=(?!=)(?:\s*\{\s*(?P<name>[\w$]+)\s*(?:,\s*)?\})?")
 MAIN_MODULE = re.compile(
@@ -107,6 +109,11 @@ class Repair:
 
     def __init__(self, text: str, notes: list[str], origins: list[int] | range) -> None:
         self.text, self.notes, self.origins = text, notes, origins
+
+
+def then(first: Repair, second: Repair) -> Repair:
+    """Return one repair for two, of which the second is of the first's text."""
+    return Repair(second.text, [*first.notes, *second.notes], [first.origins[at] for at in second.origins])
 
 
 def may_need_repair(text: str) -> bool:
@@ -237,7 +244,9 @@ def repaired(text: str, has_no_error: Parses, node_at: NodeAt) -> Repair | None:
     if (inner := _out_of_json(current) or _out_of_text(current, parses)) is not None:
         current, is_program = inner, parses(inner.text)
         notes.append(FROM_JSON)
-    if WRITTEN_FENCE.match(current.text) and (decoded := _with_breaks(current)) is not None:
+    line = current.text.strip()
+    is_fenced = "\n" not in line and (line.startswith("```") or not is_program) and WRITTEN_FENCE.search(line)
+    if is_fenced and (decoded := _with_breaks(current)) is not None:
         current, is_program = decoded[1], False
         notes.append(f"decoded {decoded[0]}")
     if (inner := _out_of_fence(current, is_program=is_program, in_comment=in_comment)) is not None:
@@ -248,8 +257,8 @@ def repaired(text: str, has_no_error: Parses, node_at: NodeAt) -> Repair | None:
         current = _only(current, tags.start("code"), tags.end("code"))
         is_program = parses(current.text)
         notes.append(FROM_TAGS)
-    if (line := _language_line(current.text)) is not None:
-        current = _only(current, line.end(), len(current.text))
+    if (named := _language_line(current.text)) is not None:
+        current = _only(current, named.end(), len(current.text))
         is_program = parses(current.text)
         notes.append(NO_LANGUAGE_LINE)
     if not is_program:
