@@ -142,6 +142,15 @@ class _Statements:
         return self._connection.execute(written, values)
 
 
+def _is_readable_dsn(dsn: str, driver_error: type[Exception]) -> bool:
+    """Return whether libpq reads a connection string. Its own error quotes the string: no error has it as context."""
+    try:
+        import_module("psycopg.conninfo").conninfo_to_dict(dsn)
+    except driver_error:
+        return False
+    return True
+
+
 class _Database:
     """A pool of connections, one for each process, and one connection that listens while somebody waits."""
 
@@ -153,10 +162,8 @@ class _Database:
         if not isinstance(dsn, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise WrongTypeError(f"dsn must be a connection string of libpq, got {type(dsn).__name__}")
         dsn = _with_password_encoded(dsn)
-        try:
-            import_module("psycopg.conninfo").conninfo_to_dict(dsn)
-        except self._away:
-            raise ValueError("dsn is no connection string of libpq") from None  # it may hold a password
+        if not _is_readable_dsn(dsn, self._away):
+            raise ValueError("dsn is no connection string of libpq")
         if max_connections < 1:
             raise ValueError(f"max_connections must be at least 1, got {max_connections}")
         self._dsn = dsn

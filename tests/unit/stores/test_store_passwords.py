@@ -23,6 +23,8 @@ REFUSED = (
     "postgresql://u:ab/REST@127.0.0.1:1/name",
     "postgresql://u:ab@RE?ST@127.0.0.1:1/name",
     "postgresql://u:ab%zzREST@127.0.0.1:1/name",
+    "postgresql+asyncpg://u:REST@127.0.0.1:1/name",
+    "postgresql://u:REST@[::1/name",
 )
 
 
@@ -52,3 +54,4 @@ def test_a_url_in_which_nobody_can_tell_the_host_is_refused_without_its_text() -
         with pytest.raises(ValueError, match="dsn") as refused:
             PostgresInterruptStore(dsn)
         assert "RE" not in str(refused.value), dsn
+        assert refused.value.__context__ is None, "the driver's own error quotes it"
