@@ -26,6 +26,7 @@ def finish(process, line="go\n"):
     return json.loads(output)
 
 
+@pytest.mark.full
 def test_a_host_that_is_killed_in_the_middle_leaves_a_question(tmp_path):
     file, log = tmp_path / "interrupt.json", tmp_path / "log"
     with nothing_left(), no_orphan_left():

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import pytest
 from command_line_shop import COMMAND, REFUND, SHOP
+from suite import full_only
 
 from codemode.cli import main
 
@@ -60,7 +61,7 @@ def test_text_is_printed_as_text_and_nothing_moves_the_cursor(run):
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["describe", "--tools", "shop.py"],
+        *full_only(["describe", "--tools", "shop.py"]),
         ["run", "-", "--tools", "shop.py"],
         ["mcp", "list", "--config", "mcp.json"],
     ],

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from pausing import OK, through_json
+from suite import full_only
 
 from codemode import CodeCallResult, CodeModeToolError, Interrupt, Tool, create_code_call_tools
 
@@ -210,7 +211,7 @@ json.dump(answer, sys.stdout)
 """
 
 
-@pytest.mark.parametrize("how", ["script", "invoke"])
+@pytest.mark.parametrize("how", ["script", *full_only("invoke")])
 def test_another_process_goes_on(how: str):
     one = Set()
     if how == "script":

@@ -85,7 +85,7 @@ async def to_the_end(pair: Any, size: int, cut: int, number: int, how: str) -> t
     return result, [f"{one['text'][0]}{len(one['text'])}" for one in written], was_cut
 
 
-@pytest.mark.parametrize("how", ["late", "ticks", *full_only("begins")])
+@pytest.mark.parametrize("how", ["ticks", *full_only("late", "begins")])
 @pytest.mark.parametrize(
     ("is_stored", "warm", "size"),
     [(False, 4, SMALL), (True, 4, SMALL), (True, 0, LARGE), *full_only((False, 0, LARGE))],

@@ -96,7 +96,7 @@ def test_a_run_that_nobody_comes_back_for_is_ended_by_a_timer_and_its_place_is_f
     assert (told["code"], next_one["value"], pool.active) == ("snapshot_expired", 1, 0)
 
 
-@pytest.mark.parametrize("kind", ["none", "memory", "sqlite"])
+@pytest.mark.parametrize("kind", ["sqlite", *full_only("none", "memory")])
 def test_nothing_at_all_is_left_after_aclose(within, make_pool, warm, kind, tmp_path, leaves_nothing, model_waits):
     slow, pool = Slow(), make_pool(max_workers=3)
     stores = {

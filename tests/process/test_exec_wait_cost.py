@@ -12,6 +12,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
+from suite import full_only
 
 from codemode import ExecWaitTools, Tool, WorkerPool, create_code_mode_tool, create_exec_wait_tools
 from codemode.surfaces.exec_wait import runs as runs_of_a_pair
@@ -98,7 +99,7 @@ def test_a_program_pays_for_no_feature_that_it_does_not_use(within, make_pool):
     assert count < 350, count
 
 
-@pytest.mark.parametrize("asks", ["rest", "wait"])
+@pytest.mark.parametrize("asks", ["rest", *full_only("wait")])
 def test_runs_that_have_ended_cost_those_that_come_nothing(within, make_pool, asks):
     pair = create_exec_wait_tools([], {"maxWaitingRuns": 5_000}, pool=make_pool())
     runs = pair._programs.runs

@@ -288,6 +288,7 @@ def test_pages_that_never_change_end(ran, cursor):
     assert session.listings <= 2
 
 
+@pytest.mark.full
 def test_thousands_of_tools_are_read_off_the_loop_and_their_file_is_bounded(over, monkeypatch):
     schema = {
         "type": "object",

@@ -156,6 +156,7 @@ def test_exec_that_is_repeated_after_its_process_died_goes_on_where_it_was(withi
     assert world.executed() == ["look 1", "pay 2", "pay 2"]
 
 
+@pytest.mark.full
 def test_one_that_takes_a_run_over_and_dies_before_it_could_store_its_rest_leaves_it_to_the_next(within, world):
     code = "text('a'); await yield_control(); await tools.pay(1); text('b'); await yield_control(); return tools.pay(2)"
 

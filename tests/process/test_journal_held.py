@@ -6,6 +6,7 @@ import asyncio
 from contextlib import suppress
 
 import pytest
+from suite import full_only
 from test_journaled_runs import Shop, options
 from waiting import until, within
 
@@ -50,7 +51,7 @@ async def ended(*tasks):
             await task
 
 
-@pytest.mark.parametrize("js", [HOLDS, "return  await tools.hold({}) // read anew"])
+@pytest.mark.parametrize("js", [HOLDS, *full_only("return  await tools.hold({}) // read anew")])
 def test_another_program_runs_on_the_only_worker_while_one_waits_for_its_journal(js):
     async def scenario():
         held = Held()

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 from pausing import NO, OK
 from recovering import UNKNOWN
+from suite import full_only
 from test_journaled_runs import Fast, Host, Shop, call, go_on, options
 from waiting import until, within
 
@@ -57,7 +58,7 @@ async def answered(result, journal, shop, guard):
     return result
 
 
-@pytest.mark.parametrize("is_done", [True, False])
+@pytest.mark.parametrize("is_done", [True, *full_only(False)])
 def test_a_resume_whose_host_dies_at_any_operation_of_its_journal_goes_on_with_the_same_answers(is_done):
     async def operations():
         journal, shop = MemoryJournal(), GatedShop()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from module_servers import HUB, only
-from suite import each_row
+from suite import each_row, full_only
 
 MEMORY = {"limits": {"maxMemoryBytes": 16 << 20}}
 MANY = "const all = []; for (let i = 0; i < 100000; i++) all.push({}); await Promise.all(all)"
@@ -25,7 +25,7 @@ SPENDING = (
 )
 
 
-@each_row("code", SPENDING)
+@each_row("code", [*SPENDING[::2], *full_only(*SPENDING[1::2])])
 def test_memory_that_runs_out_is_a_limit_in_every_turn(code: str):
     said = only("SANDBOX_LIMIT", HUB + code, **MEMORY)
     assert "maxMemoryBytes is 16777216" in said["message"]

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from leftovers import PATIENCE_SECONDS, children, descriptors, living_children
 from pool_driver import Hold, PoolMaker, one, run, zygotes
+from suite import full_only
 
 from codemode import (
     CodeModeTimeoutError,
@@ -183,7 +184,7 @@ def zygote_without(*layers: str, ask_worker: bool = True) -> type[Zygote]:
     return Crippled
 
 
-@pytest.mark.parametrize("ask_worker", [True, False])
+@pytest.mark.parametrize("ask_worker", [True, *full_only(False)])
 def test_required_isolation_refuses_a_missing_layer(
     make_pool: PoolMaker, monkeypatch: pytest.MonkeyPatch, *, ask_worker: bool
 ) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from leftovers import kill_workers
 from pausing import PAUSING, through_json
 from programs import TOOLS, answer_of, nodes, program_of
-from suite import rounds
+from suite import full_only, rounds
 from waiting import within
 
 from codemode import (
@@ -259,14 +259,14 @@ def test_pausing_at_every_call_of_a_script_changes_nothing(one_world, pool, node
     pausing_changes_nothing(CodeCall, one_world, pool, node, data)
 
 
-@pytest.mark.parametrize("pauses", [False, True])
+@pytest.mark.parametrize("pauses", [True, *full_only(False)])
 @_SOME
 @given(node=nodes, data=st.data())
 def test_killing_the_worker_changes_nothing(one_world, pool, pauses, node, data):
     killing_changes_nothing(CodeMode, one_world, pool, pauses, node, data)
 
 
-@pytest.mark.parametrize("pauses", [False, True])
+@pytest.mark.parametrize("pauses", [True, *full_only(False)])
 @_FEW
 @given(node=nodes, data=st.data())
 def test_killing_the_worker_of_a_script_changes_nothing(one_world, pool, pauses, node, data):

@@ -58,6 +58,7 @@ def test_another_process_with_another_key_refuses(paused, log):
     assert log.read_text() == ""
 
 
+@pytest.mark.full
 def test_after_a_rotation_the_old_key_still_verifies(paused, log):
     assert host("resume", paused, log, "old", "new")["refunded"] == "order A1"
     assert "not known" in host("resume", paused, log, "newer", "new")["error"]

@@ -80,6 +80,7 @@ def photo(product: str) -> Content:
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("sdk", ["openai", *full_only("anthropic")])
 def test_images_are_handed_on_as_images_and_never_as_text(server, sdk):
     block = PHOTO + block_of(sdk).replace("create_code_mode_tool([stock])", "create_code_mode_tool([stock, photo])")

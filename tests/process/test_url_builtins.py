@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from kernel_driver import KernelDriver
-from suite import each_row
+from suite import each_row, full_only
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="zygotes are Linux's")
 DATA = Path(__file__).parents[1] / "data" / "urltestdata.json"
@@ -192,7 +192,7 @@ def test_hostile_inputs_run_nothing_of_ours(kernel: KernelDriver):
 @each_row(
     "js",
     [
-        "return new URL('http://a/' + 'b/'.repeat(200000)).pathname.length;",
+        *full_only("return new URL('http://a/' + 'b/'.repeat(200000)).pathname.length;"),
         "return new URL('http://a/' + '../'.repeat(200000)).pathname.length;",
         "return new URL('http://a/?' + '\\u20ac'.repeat(200000)).search.length;",
         "return new URL('a:' + ' '.repeat(500000) + '#').href.length;",

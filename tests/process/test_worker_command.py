@@ -22,7 +22,7 @@ from codemode.workers.process import STARTED_AS_WORKER, command_to_start
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="workers do not run there")
 
 _SOURCE = Path(__file__).parents[2] / "src"
-_START_METHODS = ("fork", "exec")
+_START_METHODS = ("fork", *full_only("exec"))
 
 # An application with Python inside: whatever its arguments are, it starts itself, as a frozen program does. Every
 # start adds a line to a file; the first one sets a bound on the damage.

@@ -7,6 +7,7 @@ import struct
 from typing import Any
 
 import pytest
+from suite import full_only
 from wrong_worker_host import (
     RESULT,
     Host,
@@ -55,7 +56,7 @@ def never_reads(worker: FakeWorker) -> None:
     worker.pause()
 
 
-@pytest.mark.parametrize("script", [silent, stops_inside_a_frame, one_byte_at_a_time, never_reads])
+@pytest.mark.parametrize("script", [one_byte_at_a_time, never_reads, *full_only(silent, stops_inside_a_frame)])
 def test_a_slow_worker_gets_no_more_than_the_timeout(host: Host, script: Script):
     assert type(host.error(script, timeout_ms=_TIMEOUT_MS)) is CodeModeTimeoutError
 

@@ -111,6 +111,7 @@ def test_a_worker_is_killed_before_its_pidfd_has_come(zygote: Zygote) -> None:
     assert zygote.is_alive()
 
 
+@pytest.mark.full
 def test_a_worker_of_a_stopped_zygote_is_killed_with_it() -> None:
     zygote = Zygote(stub_image())
     first = zygote.spawn()

@@ -12,6 +12,7 @@ import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from suite import full_only
 
 from codemode import CodeModeToolError, Interrupt, Tool, audit_log, create_code_call_tools
 from codemode.options.parts import Lifecycle
@@ -136,7 +137,7 @@ class Watch:
 
 
 @pytest.mark.parametrize("name", TOOLS)
-@pytest.mark.parametrize("shown", ["hidden", "message"])
+@pytest.mark.parametrize("shown", ["hidden", *full_only("message")])
 def test_what_a_tool_raises_is_seen_nowhere(name: str, shown: str, caplog: pytest.LogCaptureFixture):
     caplog.set_level(logging.CRITICAL)  # the host's log is where it is
     watch = Watch(TOOLS[name], tool_errors=shown)

@@ -63,6 +63,7 @@ def is_print(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("example", usually("demo"))
 def test_an_example_ends_quietly_when_nobody_reads_on(example: Path) -> None:
     require_what_it_needs(example)

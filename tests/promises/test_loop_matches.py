@@ -188,6 +188,7 @@ ORDINARY = {
 }
 
 
+@pytest.mark.full
 @each_row("pattern, texts", ORDINARY.values(), ids=ORDINARY)
 @each_row("kind", ["schema", *full_only("type", "names", "properties")])
 def test_loop_ordinary_patterns_are_matched_at_ordinary_sizes(kind, pattern, texts):

@@ -93,6 +93,7 @@ def test_loop_a_deep_value_comes_back(given):
     assert first == again
 
 
+@pytest.mark.full
 def test_loop_a_recovery_with_a_large_ledger_is_an_outcome_that_comes_back(given, passing_time):
     async def hang(_value: Any) -> None:
         passing_time.skip(61)

@@ -116,6 +116,7 @@ def test_loop_a_worker_that_is_gone_takes_nothing_more():
     assert asyncio.run(asyncio.wait_for(sent(), 60))
 
 
+@pytest.mark.full
 def test_loop_a_large_ledger_is_handed_in_again():
     async def text(value: Any) -> str:
         return "\u00fcx" * (value * 100_000)

@@ -26,6 +26,7 @@ PROGRAMS = 50  # of a worker that is kept
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("face", "start_method", "invocations"),
     [
@@ -124,6 +125,7 @@ def test_a_program_that_stands_still_is_described_from_both_sides(monkeypatch: p
         assert part in told, told
 
 
+@pytest.mark.full
 def test_hundreds_at_once_on_four_workers() -> None:
     assert len(run_at_once(rounds(150, 250)).admitted) == rounds(150, 250)
 

@@ -265,6 +265,7 @@ async def ends(store, clock, size, counted=None):
     return costs
 
 
+@pytest.mark.full
 def test_an_operation_asks_as_often_however_much_there_is(make, monkeypatch, clock):
     async def scenario():
         async with make() as store:

@@ -16,6 +16,7 @@ from gateway_clients import USUAL_ERAS
 from mcp import Client
 from mcp_types import ElicitResult
 from required import missing, node_path
+from suite import full_only
 from warm_commands import GATEWAYS
 
 BOUND = 60.0
@@ -120,7 +121,7 @@ def test_the_python_sdk_over_http(gateway: Any, era: Any):
     within(main())
 
 
-@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("how", [HOW[-1], *full_only(*HOW[:-1])])
 def test_fastmcp(gateway: Any, how: str):
     from fastmcp.client import Client as FastClient
     from fastmcp.client.transports import StdioTransport
@@ -143,7 +144,7 @@ def test_fastmcp(gateway: Any, how: str):
     within(main())
 
 
-@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("how", [HOW[0], *full_only(*HOW[1:])])
 def test_an_agent_of_pydantic_ai_which_nobody_can_ask(gateway: Any, how: str):
     from fastmcp.client.transports import StdioTransport
     from pydantic_ai import Agent

@@ -10,7 +10,7 @@ from typing import Any
 import mcp_types as types
 import pytest
 from codemode_gateway.tool_history import output_schema_inference, tool_pins
-from gateway_clients import ERAS, Era, client_over_stdio
+from gateway_clients import USUAL_ERAS, Era, client_over_stdio
 from in_loop import in_loop
 from mcp import Client
 from mcp.client import stdio
@@ -46,7 +46,7 @@ async def run(client: Client, call: str) -> dict[str, Any]:
     return result.structured_content
 
 
-@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("era", USUAL_ERAS)
 @in_loop
 async def test_prompts_resources_and_questions_reach_a_client(tmp_path: Path, era: Era) -> None:
     asked: list[str] = []

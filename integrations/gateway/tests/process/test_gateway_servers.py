@@ -11,7 +11,7 @@ import mcp_types as types
 import pytest
 from codemode_gateway import Gateway, GatewayConfig, ServerConfig
 from codemode_gateway.gateway import principal_sessions
-from gateway_clients import ERAS, Era, client_of, config_in
+from gateway_clients import ERAS, USUAL_ERAS, Era, client_of, config_in
 from mcp_servers.configured import quick
 
 BOUND = 60.0
@@ -64,7 +64,7 @@ def test_a_client_has_its_tool_from_the_cache_before_any_server_runs(
     run(main)
 
 
-@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("era", USUAL_ERAS)
 def test_a_changed_configuration_holds_for_the_next_run_and_is_told(tmp_path: Path, era: Era):
     async def main() -> None:
         changed, told = asyncio.Event(), asyncio.Event()

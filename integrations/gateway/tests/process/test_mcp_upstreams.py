@@ -293,6 +293,7 @@ def test_no_process_outlives_a_gateway_that_is_killed():
     within(work())
 
 
+@pytest.mark.full
 def test_nothing_is_left_of_servers_that_were_closed(tmp_path):
     async def work():
         before, tasks = descriptors(), asyncio.all_tasks()

@@ -12,6 +12,7 @@ from codemode_gateway.approvals.remembered import KnownTool, Remembered, approva
 from codemode_gateway.gateway.principals import LOCAL
 from codemode_gateway.upstreams.hooks import CallOrigin
 from in_loop import in_loop
+from suite import full_only
 from waiting import within
 
 from codemode import CallContext, create_run_tool
@@ -50,7 +51,7 @@ def calls(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("after", [DESTROYS, SAYS_NOTHING, {"readOnlyHint": True, "destructiveHint": True}])
-@pytest.mark.parametrize("policy", ["declared", "writes"])
+@pytest.mark.parametrize("policy", ["declared", *full_only("writes")])
 def test_a_list_kept_from_before_spares_no_question_that_its_server_would_not(tmp_path, after, policy):
     remembered = Remembered()
 

@@ -11,7 +11,7 @@ from codemode_gateway.cli import commands
 from codemode_gateway.cli.setup import config_path
 from hypothesis import given
 from hypothesis import strategies as st
-from suite import each_row
+from suite import each_row, full_only
 
 from codemode.cli import main
 
@@ -56,7 +56,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[argparse.Namespace]:
 
 
 @pytest.mark.parametrize("part", PARTS, ids=" ".join)
-@pytest.mark.parametrize("at", ["before", "after", "both"])
+@pytest.mark.parametrize("at", ["before", "after", *full_only("both")])
 def test_the_configuration_is_taken_before_and_after_every_subcommand(seen: Any, part: list[str], at: str):
     before = ["--config", "first.json" if at == "both" else "f.json"] if at != "after" else []
     after = ["--config", "f.json"] if at != "before" else []
