@@ -15,6 +15,7 @@ from console_houses import AS_JSON, BOB, USERS, House
 from console_visitors import ANA, EVE, run
 from record_desk import Page
 from stored_pauses import HOUR_MS, NO, OK, Clock, paused, request
+from suite import full_only
 
 from codemode import ALL_TENANTS, MemoryInterruptStore, SqliteInterruptStore, StoreUnavailable
 from codemode.stores.transaction import Session
@@ -72,7 +73,7 @@ async def states(house: House, *names: str) -> list[tuple[str, Any, str | None]]
     return [found[name] for name in names]
 
 
-@pytest.mark.parametrize("count", [50, 200])
+@pytest.mark.parametrize("count", [50, *full_only(200)])
 def test_many_are_approved_after_each_was_listed(count: int) -> None:
     async def work() -> None:
         house = house_of()

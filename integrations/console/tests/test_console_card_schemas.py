@@ -231,6 +231,7 @@ def test_what_strangers_write_is_text_in_every_place_of_a_card() -> None:
     run(work)
 
 
+@pytest.mark.full
 def test_a_page_of_very_many_requests_still_takes_each_decision() -> None:
     async def work() -> None:
         schema = {"properties": {f"p{n}": {"type": "string"} for n in range(200)}}

@@ -18,7 +18,7 @@ from console_visitors import run
 from hypothesis import given
 from hypothesis import strategies as st
 from record_desk import Element, Page, RecordDesk
-from suite import each_row
+from suite import each_row, full_only
 
 TYPED = """interface Order {
   id: string;
@@ -197,7 +197,7 @@ def test_a_machine_that_stands_still_takes_neither_colours_nor_marks(monkeypatch
     assert CallSites(js).line_of("refund", 3, 13) == 2
 
 
-@pytest.mark.parametrize("piece", ['\\"', "a?", "/*", "`${", "/[", "(super) ", "?", "1;", "a :", "\u0301"])
+@pytest.mark.parametrize("piece", ["/*", "`${", "a :", *full_only('\\"', "a?", "/[", "(super) ", "?", "1;", "\u0301")])
 def test_no_program_takes_the_lexer_long(piece: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program, "LEXER_SECONDS", 0.05)
     text = (piece * MOST_HIGHLIGHTED)[:MOST_HIGHLIGHTED]

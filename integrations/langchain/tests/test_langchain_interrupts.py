@@ -77,7 +77,7 @@ def saver(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-@pytest.fixture(params=[False, True], ids=["sync", "async"])
+@pytest.fixture(params=[True, *full_only(False)], ids=["async", "sync"])
 def make(request: pytest.FixtureRequest, saver: str, tmp_path: Any, till: Till) -> Make:
     def session(*programs: str, approve: Any = None, after: Any = (), options: Any = None) -> Session:
         scripted = model(*programs)

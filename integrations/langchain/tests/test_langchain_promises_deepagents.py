@@ -235,7 +235,7 @@ return said;
 """
 
 
-@pytest.mark.parametrize("mode", ["per_call", "batched"])
+@pytest.mark.parametrize("mode", ["per_call", *full_only("batched")])
 def test_interrupt_on_holds_in_programs_and_in_sub_agents_and_nothing_runs_twice(mode: Any, is_async: bool):
     """What others ask of deep agents: a resume that runs no program anew, and a gate that no ``try`` swallows."""
     sub = saying(tool_call("delete", path="/inner"), AIMessage("inner is gone"))

@@ -182,7 +182,7 @@ def test_a_thread_that_waits_is_a_record_and_goes_on_where_the_graph_is(on: Any)
     on(scenario)
 
 
-@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0)])
+@pytest.mark.parametrize("order", [(2, 1, 0), *full_only(((0, 1, 2),))])
 def test_answers_to_programs_side_by_side_go_on_as_they_come(on: Any, order: Any) -> None:
     async def scenario(desk: Desk) -> None:
         run = await started(desk, calls(TWO, OTHER))

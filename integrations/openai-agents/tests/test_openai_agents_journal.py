@@ -10,6 +10,7 @@ import pytest
 from agents import Agent, Runner, RunState, function_tool
 from codemode_openai_agents import code_mode
 from scripted_model import QUIET, Script, agent, outputs, program
+from suite import full_only
 
 from codemode import MemoryResumeGuard
 from codemode.continuations.journal import MemoryJournal, OpenedJournal
@@ -66,7 +67,7 @@ class Desk:
         return await Runner.run(made, state, run_config=QUIET)
 
 
-@pytest.mark.parametrize("is_repeated", [True, False])
+@pytest.mark.parametrize("is_repeated", [True, *full_only(False)])
 def test_a_call_of_unknown_outcome_is_asked_about_whatever_was_approved_for_always(is_repeated: bool) -> None:
     async def main() -> None:
         desk = Desk()

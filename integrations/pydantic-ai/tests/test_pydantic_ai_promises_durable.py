@@ -131,6 +131,7 @@ def test_a_program_that_is_one_step_makes_each_call_once_and_asks_how_the_one_en
     assert desk.did == ["stock nut", "charge ada", "refund a 500", "stock bolt"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "result", "did"),
     [
