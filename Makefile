@@ -315,6 +315,6 @@ $(RAY)/.installed: $(CORE)
 $(COMPARISON)/.installed: $(STAMP)
 	$(PYTHON) -m venv $(COMPARISON)
 	$(COMPARISON)/bin/python -m pip install --quiet --disable-pip-version-check "pydantic-ai-harness[code-mode,dbos]==0.62.*" \
-	  "pydantic-ai-slim[mcp]" "langchain-quickjs==0.3.*" "deepagents==0.7.*" "langgraph-checkpoint-sqlite>=3.1" \
+	  "pydantic-ai-slim[mcp]" "fastmcp-slim[server]" "langchain-quickjs==0.3.*" "deepagents==0.7.*" "langgraph-checkpoint-sqlite>=3.1" \
 	  "opentelemetry-sdk>=1.30"
 	touch $@
