@@ -103,7 +103,7 @@ async def main(database: str, effects: Path, mode: str, *patterns: str) -> None:
     if patterns == ("pause",):
         await pause(store, code_mode, JS[mode])
         return
-    resume = partial(code_mode.resume, conversation_id="a thread")
+    resume = partial(code_mode.resume, call=CallContext(conversation_id="a thread"))
     async with store, Resumer(store, tenant=ALL_TENANTS, resume=resume, lease_ms=LEASE_MS):
         follow_statements(stop)
         print("ready", flush=True)
