@@ -13,6 +13,15 @@ from console_visitors import run
 BOUND_SECONDS = 60
 
 
+def scope_of(path: str, headers: dict[str, str]) -> dict[str, Any]:
+    """Return what a server says of a POST."""
+    return {
+        "type": "http", "method": "POST", "path": path, "raw_path": path.encode(), "root_path": "", "scheme": "https",
+        "query_string": b"", "server": ("desk.test", 443), "client": ("192.0.2.1", 5), "http_version": "1.1",
+        "headers": [(name.encode(), text.encode()) for name, text in headers.items()],
+    }  # fmt: skip
+
+
 async def half_posted(app: Any, path: str, headers: dict[str, str]) -> tuple[int, dict[str, str]]:
     """Send one byte of a hundred, and return status and headers of the answer."""
     parts = iter([{"type": "http.request", "body": b"t", "more_body": True}])
@@ -26,13 +35,8 @@ async def half_posted(app: Any, path: str, headers: dict[str, str]) -> tuple[int
     async def send(message: Any) -> None:
         sent.append(message)
 
-    scope = {
-        "type": "http", "method": "POST", "path": path, "raw_path": path.encode(), "root_path": "", "scheme": "https",
-        "query_string": b"", "server": ("desk.test", 443), "client": ("192.0.2.1", 5), "http_version": "1.1",
-        "headers": [(name.encode(), text.encode()) for name, text in headers.items()],
-    }  # fmt: skip
     async with asyncio.timeout(BOUND_SECONDS):
-        await app(scope, receive, send)
+        await app(scope_of(path, headers), receive, send)
     return sent[0]["status"], {name.decode(): text.decode() for name, text in sent[0]["headers"]}
 
 
@@ -64,3 +68,20 @@ def test_half_a_decision_of_a_user_is_answered_and_its_connection_closed(monkeyp
         assert answered["connection"] == "close"
 
     run(work)
+
+
+def test_hanging_up_in_the_middle_of_a_form_leaves_nothing_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async def work() -> None:
+        async def receive() -> Any:
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            raise AssertionError(f"nobody is there to hear {message}")
+
+        headers = {"host": "desk.test", "content-type": "application/x-www-form-urlencoded", "content-length": "100"}
+        scope = scope_of("/sign-in", headers | {"sec-fetch-site": "same-origin"})
+        async with asyncio.timeout(BOUND_SECONDS):
+            await House().app(scope, receive, send)
+
+    run(work)
+    assert [record.message for record in caplog.records] == []

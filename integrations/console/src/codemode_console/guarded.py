@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from starlette.datastructures import MutableHeaders
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -97,6 +97,8 @@ class Guarded:
             response, cookie = await self._answer(request)
         except Problem as problem:
             response, cookie = problem_page(request, problem), None
+        except ClientDisconnect:
+            return  # anybody may hang up in the middle of a form: that is no failure to log
         except CodeModeError as error:
             response, cookie = problem_page(request, problem_of(error) or _failed(error)), None
         except Exception as error:  # noqa: BLE001 - a function of the host's that fails lets nobody in

@@ -294,8 +294,14 @@ async def _in_room(app: ASGIApp, scope: Scope, incoming: Incoming, send: Send) -
         if incoming.refused is None:
             await send(message)
 
+    async def received() -> Message:
+        try:
+            return await incoming()
+        except Refused:
+            return {"type": "http.disconnect"}  # the application would log the error as a failure of its own
+
     try:
-        await app(scope, incoming, sent)
+        await app(scope, received, sent)
     except Exception:
         if incoming.refused is None:
             raise

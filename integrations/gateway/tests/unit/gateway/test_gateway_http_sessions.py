@@ -221,7 +221,9 @@ SIGN_IN = (
         (b"\x16\x03\x01 no HTTP at all\r\n\r\n", b"400"),
     ],
 )
-def test_half_a_request_holds_no_connection(sent: bytes, answer: bytes, monkeypatch: pytest.MonkeyPatch):
+def test_half_a_request_holds_no_connection(
+    sent: bytes, answer: bytes, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
     if answer == b"404":  # of what is all sent, all is taken, however slowly
         monkeypatch.setattr(http_limits, "_DRAIN_SECONDS", BOUND)
 
@@ -234,6 +236,7 @@ def test_half_a_request_holds_no_connection(sent: bytes, answer: bytes, monkeypa
             assert bool(answer) == bool(found)
 
     asyncio.run(main())
+    assert [record.message for record in caplog.records if record.exc_info] == [], "anybody could fill the log"
 
 
 def test_a_stop_waits_for_calls_and_cancels_those_that_last():
