@@ -1,2 +1,2 @@
-//! {"ends": ["serialization"], "sample": "txt-function-result", "exec": {"ends": ["returns"]}}
+//! {"ends": ["returns"], "sample": "txt-function-result", "exec": {"ends": ["returns"]}}
 return ()=>1
