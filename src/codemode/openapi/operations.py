@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import field
 from typing import Any, Literal, NamedTuple
 
@@ -14,7 +14,7 @@ from ..dataclass import dataclass
 from ..host import steps
 from ..trace.visible_text import clipped, one_line
 from .schema_copies import MAX_INPUT_VALUES, MAX_OUTPUT_VALUES, SchemaCopies, described
-from .spec import Spec
+from .spec import Spec, names_list
 
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch")
 READ_ONLY = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -26,15 +26,21 @@ _RESERVED_HEADERS = frozenset(
     {"accept", "accept-encoding", "authorization", "connection", "content-length", "content-type", "cookie", "host"}
     | {"proxy-authorization", "te", "trailer", "transfer-encoding", "upgrade", "expect", "keep-alive"}
 )
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}\Z")
-_COOKIE_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}\Z")
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}\Z")
 _PLACEHOLDER = re.compile(r"\{([^{}/]{1,200})\}")
 _UNUSABLE_PATH = re.compile(r"[\x00-\x20\x7f\\]|//|(?:^|/)(?:\.|%2e){1,2}(?:/|$)|%2f|%5c", re.IGNORECASE)
+MAX_OPERATIONS = 50_000
+_MAX_PROBLEMS = 1_000
+_MAX_PATH = 2_000
 _MAX_PARAMETERS = 500
 _MAX_NAME = 100
 _MAX_DESCRIPTION = 600
 _MAX_MEMBERS = 8  # levels of `allOf`
 _TEXTS = ("text/", "application/xml", "application/yaml", "application/x-yaml", "application/javascript")
+
+
+Identity = tuple[str, str]
+"""Where a parameter is, and its name; that of a header in lower case."""
 
 
 class Parameter(NamedTuple):
@@ -87,6 +93,7 @@ class Operation:
     raw: Mapping[str, Any] = field(repr=False)
     item: Mapping[str, Any] = field(repr=False)
     spec: Spec = field(repr=False)
+    hidden: Collection[Identity] = field(default=(), repr=False)
 
     @property
     def is_read_only(self) -> bool:
@@ -158,6 +165,8 @@ class Operation:
 
     def output_schema(self, max_values: int = MAX_OUTPUT_VALUES) -> dict[str, Any] | None:
         """Return the JSON Schema of the results of all success responses; None where the document says nothing."""
+        if self.method == "HEAD":
+            return _HEAD_RESULT
         copies = SchemaCopies(self.spec, "output", max_values)
         branches: list[Any] = []
         for response in self.success_responses():
@@ -183,64 +192,70 @@ class Operation:
         return [self.spec.follow(one) for one in found]
 
 
-def read_operations(spec: Spec) -> tuple[list[Operation], list[str]]:
-    """Return the operations of a document under unique names, by their first tags, and what was left out and why."""
-    found: list[Operation] = []
+def read_operations(spec: Spec, hidden: Iterable[Identity] = ()) -> tuple[list[Operation], list[str]]:
+    """Return the operations of a document under unique names, by their first tags, and what was left out and why.
+
+    ``hidden`` are parameters, by place and name, that the client fills in by itself.
+    """
+    found: list[tuple[str, str, Mapping[str, Any], Mapping[str, Any], tuple[str, ...]]] = []
     problems: list[str] = []
     for path, path_item in mapping_or_empty(spec.document.get("paths")).items():
         item = spec.follow(path_item)
-        for method in METHODS:
+        for method in (one for one in METHODS if one in item):
             steps.take()
-            if method not in item:
-                continue
-            where = f"{method.upper()} {one_line(str(path), 200)}"
-            raw = item[method]
-            if not is_mapping(raw):
-                problems.append(f"{where} is left out: expected an object, got {type(raw).__name__}")
-            elif (reason := _path_problem(path)) is not None:
-                problems.append(f"{where} is left out: {reason}")
-            else:
+            reason = _problem(path, item[method], len(found))
+            if reason is None:
+                raw = mapping_or_empty(item[method])
                 tags = tuple(one_line(tag, 100) for tag in list_or_empty(raw.get("tags"))[:20] if isinstance(tag, str))
-                operation_id = one_line(string_or_empty(raw.get("operationId")).strip(), 200)
-                found.append(Operation(operation_id, "", method.upper(), path, tags, raw, item, spec))
-    order = {tag: place for place, tag in enumerate(dict.fromkeys(one.tags[0] for one in found if one.tags))}
-    found.sort(key=lambda one: order[one.tags[0]] if one.tags else len(order))
-    return _named(found, problems), problems
+                found.append((path, method, raw, item, tags))
+            elif len(problems) < _MAX_PROBLEMS:
+                problems.append(f"{method.upper()} {one_line(str(path), 200)} is left out: {reason}")
+    order = {tag: place for place, tag in enumerate(dict.fromkeys(row[-1][0] for row in found if row[-1]))}
+    found.sort(key=lambda row: order[row[-1][0]] if row[-1] else len(order))
+    names, hidden, operations = _Names(), _credentials_of(spec).union(hidden), list[Operation]()
+    for path, method, raw, item, tags in found:
+        operation_id = one_line(string_or_empty(raw.get("operationId")).strip(), 200)
+        name = names.take(tool_name(operation_id, method, path))
+        operations.append(Operation(operation_id, name, method.upper(), path, tags, raw, item, spec, hidden))
+    if names.renamed:
+        problems.append(f"names that several operations have got a suffix: {names_list(names.renamed, 10)}")
+    return operations, problems
 
 
-def _path_problem(path: Any) -> str | None:
+def _problem(path: Any, raw: Any, count: int) -> str | None:
+    """Return why an operation cannot be a tool."""
+    if not is_mapping(raw):
+        return f"expected an object, got {type(raw).__name__}"
     if not isinstance(path, str) or not path.startswith("/"):
         return "its path does not begin with a slash"
-    if len(path) > 2_000 or _UNUSABLE_PATH.search(path.partition("?")[0].partition("#")[0]):
+    if len(path) > _MAX_PATH or _UNUSABLE_PATH.search(re.split("[?#]", path)[0]):
         return "its path could lead elsewhere (dot segments, double slashes, backslashes, encoded slashes or spaces)"
-    return None
+    return f"there are more than {MAX_OPERATIONS} operations" if count >= MAX_OPERATIONS else None
 
 
-def _named(operations: list[Operation], problems: list[str]) -> list[Operation]:
-    taken: set[str] = set()
-    renamed: list[str] = []
-    named: list[Operation] = []
-    for one in operations:
-        wanted = tool_name(one)
-        name, count = wanted, 2
-        while name in taken:
-            name, count = f"{wanted}_{count}", count + 1
-        taken.add(name)
+class _Names:
+    """Gives out names, each once."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+        self.renamed: list[str] = []
+
+    def take(self, wanted: str) -> str:
+        """Return the name, or one with a suffix."""
+        name = wanted
+        while name in self._counts:
+            self._counts[wanted] += 1
+            name = f"{wanted}_{self._counts[wanted]}"
+        self._counts[name] = 1
         if name != wanted:
-            renamed.append(name)
-        named.append(Operation(one.id, name, one.method, one.path, one.tags, one.raw, one.item, one.spec))
-    if renamed:
-        more = f" and {len(renamed) - 10} more" if len(renamed) > 10 else ""
-        problems.append(f"names that several operations have got a suffix: {', '.join(renamed[:10])}{more}")
-    return named
+            self.renamed.append(name)
+        return name
 
 
-def tool_name(operation: Operation) -> str:
+def tool_name(operation_id: str, method: str, path: str) -> str:
     """Return the name that an operation asks for: of its id, else of method and path."""
-    text = operation.id or f"{operation.method.lower()} {re.split('[?#]', operation.path)[0]}"
-    name = re.sub(r"[^A-Za-z0-9_]+", "_", text).strip("_")[:_MAX_NAME]
-    if not name:
-        name = operation.method.lower()
+    text = operation_id or f"{method} {re.split('[?#]', path)[0]}"
+    name = re.sub(r"[^A-Za-z0-9_]+", "_", text).strip("_")[:_MAX_NAME] or method
     return f"_{name}" if name[0].isdigit() or name == "then" else name
 
 
@@ -269,7 +284,6 @@ def _parameters(operation: Operation) -> list[Parameter]:
     spec = operation.spec
     found: dict[tuple[str, str], Parameter] = {}
     given = [*list_or_empty(operation.item.get("parameters")), *list_or_empty(operation.raw.get("parameters"))]
-    hidden = _credentials_of(spec)
     placeholders = _PLACEHOLDER.findall(re.split("[?#]", operation.path)[0])
     for raw in map(spec.follow, given):
         name, location = raw.get("name"), raw.get("in")
@@ -279,11 +293,11 @@ def _parameters(operation: Operation) -> list[Parameter]:
         is_usable = (
             name in placeholders
             if location == "path"
-            else _HEADER_NAME.match(name) and name.lower() not in _RESERVED_HEADERS
+            else _TOKEN.match(name) and name.lower() not in _RESERVED_HEADERS
             if location == "header"
-            else location != "cookie" or _COOKIE_NAME.match(name)
+            else location != "cookie" or _TOKEN.match(name)
         )
-        if is_usable and identity not in hidden:
+        if is_usable and identity not in operation.hidden:
             found[identity] = _parameter(name, location, raw)
     for name in placeholders:
         if ("path", name) not in found:
@@ -308,10 +322,10 @@ def _parameter(name: str, location: str, raw: Mapping[str, Any]) -> Parameter:
     return Parameter(name, name, location, schema, is_required, description, style, explode, is_reserved, is_json)
 
 
-def _credentials_of(spec: Spec) -> set[tuple[str, str]]:
+def _credentials_of(spec: Spec) -> set[Identity]:
     """Return the parameters that carry credentials: they are the client's, and no program's."""
     schemes = mapping_or_empty(mapping_or_empty(spec.document.get("components")).get("securitySchemes"))
-    found: set[tuple[str, str]] = set()
+    found: set[Identity] = set()
     for scheme in map(spec.follow, schemes.values()):
         name, location = scheme.get("name"), scheme.get("in")
         if scheme.get("type") == "apiKey" and isinstance(name, str) and location in _LOCATIONS:
@@ -408,6 +422,10 @@ def is_file(schema: Any, spec: Spec) -> bool:
     return schema.get("format") == "binary" or schema.get("type") == "file" or is_media
 
 
+_HEAD_RESULT: dict[str, Any] = {
+    "type": "object",
+    "properties": {"status": {"type": "integer"}, "headers": {"type": "object"}},
+}
 _FILE: dict[str, Any] = {"anyOf": [CONTENT_SCHEMA, {"type": "string"}]}
 
 

@@ -46,7 +46,7 @@ class SchemaCopies:
 
     def __init__(self, spec: Spec, side: Side, max_values: int) -> None:
         self._references = spec.references
-        self._side = side
+        self._side: Side = side
         self._left = max_values
         self._names: dict[tuple[str, ...], str] = {}
         self._taken: set[str] = set()

@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urljoin
 
 from ..cached_property import cached_property
 from ..data.json_shape import find_excess, holds_more_values_than
@@ -52,7 +53,9 @@ class Spec:
     @property
     def servers(self) -> tuple[str, ...]:
         """The servers that the document names, with the defaults of their variables. None is used unless you say so."""
-        return tuple(filter(None, map(_server_url, list_or_empty(self.document.get("servers")))))
+        base = self.source if _URL.match(self.source) else ""
+        named = map(_server_url, list_or_empty(self.document.get("servers")))
+        return tuple(urljoin(base, one) for one in named if one)
 
     @cached_property
     def references(self) -> LocalReferences:

@@ -16,7 +16,7 @@ from ..tools.tool import Tool
 from ..tools.tool_schemas import Compile, FrameworkSchema
 from ..trace.visible_text import one_line
 from .calls import Caller
-from .operations import Operation, read_operations
+from .operations import Identity, Operation, read_operations
 from .spec import Spec, make_spec, names_list
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def openapi_tools(
     """
     spec = spec if isinstance(spec, Spec) else make_spec(spec, "the given object")
     caller = Caller(client, _chosen_server(spec, client, base_url), max_response_bytes, max_wait_ms)
-    operations, problems = read_operations(spec)
+    operations, problems = read_operations(spec, client_parameters(client))
     chosen, unmatched = select_operations(operations, include, exclude)
     tools = OpenApiTools(_tool(one, caller, needs_approval) for one in chosen)
     tools.problems = (*problems, *unmatched)
@@ -118,6 +118,11 @@ def _chosen_server(spec: Spec, client: httpx.AsyncClient, base_url: str | None) 
         "no server is chosen: give the client a base_url, or pass base_url=...; servers that the document names are not"
         f" used by themselves ({servers})"
     )
+
+
+def client_parameters(client: httpx.AsyncClient) -> set[Identity]:
+    """Return the parameters that a client fills in by itself, so that no program can."""
+    return {("header", name.lower()) for name in client.headers} | {("query", name) for name in client.params}
 
 
 def select_operations(

@@ -10,11 +10,11 @@ from typing import Any
 
 import httpx
 import pytest
-from openapi_world import TOKEN, World, operation, spec_of, tools_of
+from openapi_world import TOKEN, World, client_of, operation, spec_of, tools_of
 from suite import each_row
 
 from codemode import CodeModeError, CodeModeHttpError, CodeModeToolError, create_code_mode_tool
-from codemode.openapi import calls
+from codemode.openapi import calls, openapi_tools
 
 GET = spec_of({"/a": {"get": operation("get", [("page", "query", {"type": "integer"})])}})
 POST = spec_of({"/a": {"post": operation("post")}})
@@ -204,3 +204,39 @@ def test_an_api_that_echoes_credentials_does_not_give_them_to_programs():
     value = code_mode.execute_sync({"js": js})
     assert TOKEN not in json.dumps(value)
     assert value[0]["token"] == "[secret]"
+
+
+def test_parameters_of_the_client_are_added_to_the_query_and_hidden_from_results():
+    client = {"params": {"api_key": "p-0123456789"}}
+    seen: list[str] = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        seen.append(str(request.url))
+        return httpx.Response(200, json={"url": str(request.url), "next_token": "page-token-2"})
+
+    document = spec_of({"/a": {"get": operation("get", [("q", "query"), ("token", "query"), ("api_key", "query")])}})
+    tools = openapi_tools(document, client=client_of(handler, **client))
+    code_mode = create_code_mode_tool(tools)
+    assert "api_key" not in code_mode.description
+    value = code_mode.execute_sync({"js": "return await tools.get({ q: 'a,b c', token: 'page-token-2' })"})
+    assert seen == ["https://api.example.com/v1/a?q=a%2Cb%20c&token=page-token-2&api_key=p-0123456789"]
+    assert "p-0123456789" not in value["url"]
+    assert value["next_token"] == "page-token-2"  # what the program itself has sent is no secret of the client's
+
+
+def test_a_header_that_the_client_sets_is_no_input():
+    document = spec_of({"/a": {"get": operation("get", [("X-Api-Key", "header"), ("X-Mine", "header")])}})
+    tools = openapi_tools(document, client=client_of(lambda _r: httpx.Response(200), headers={"X-Api-Key": "k" * 20}))
+    assert list(tools[0].metadata["openapi"].input_schema()["properties"]) == ["X-Mine"]
+
+
+def test_a_head_request_gives_status_and_headers():
+    document = spec_of({"/a": {"head": {"operationId": "look", "responses": {"200": {}}}}})
+    found = World(document, httpx.Response(200, headers={"etag": "7", "x-more": "1"})).call("look")
+    assert found == {"status": 200, "headers": {"etag": "7"}}
+
+
+def test_an_answer_that_is_neither_a_result_nor_an_error_is_told_with_its_status():
+    with pytest.raises(CodeModeHttpError, match="GET /a failed: 304 Not Modified") as caught:
+        World(GET, httpx.Response(304)).call("get")
+    assert caught.value.details == {"status": 304}

@@ -154,3 +154,7 @@ def test_servers_are_listed_with_the_defaults_of_their_variables():
     }
     spec = asyncio.run(load_spec({**DOCUMENT, "servers": [server, 7, {"url": "/here"}]}))
     assert spec.servers == ("https://eu.example.com/v1", "/here")
+    loaded_from = parse_spec(
+        json.dumps({**DOCUMENT, "servers": [{"url": "/v2"}]}).encode(), "https://a.example/x/openapi.json"
+    )
+    assert loaded_from.servers == ("https://a.example/v2",)

@@ -44,6 +44,11 @@ def test_a_second_operation_of_a_name_gets_a_suffix_and_is_reported_once():
     assert tools.problems == ("names that several operations have got a suffix: same_2, same_3",)
 
 
+def test_thousands_of_operations_of_one_name_are_named_at_once():
+    paths = {f"/{n}": {"get": {"operationId": "same"}} for n in range(5_000)}
+    assert tools_of(spec_of({**paths, "/x": {"get": {"operationId": "same_2"}}}))[-1].name == "same_2_2"
+
+
 def test_tools_of_one_tag_stand_together_and_tags_are_searchable():
     paths = {f"/{n}": {"get": {"operationId": f"o{n}", "tags": [tag]}} for n, tag in enumerate("abab")}
     tools = tools_of(spec_of(paths))

@@ -67,7 +67,7 @@ async def _opened(config: ServerConfig, client: Any) -> _ApiServer:
     from codemode.openapi.calls import Caller
     from codemode.openapi.operations import read_operations
     from codemode.openapi.spec import names_list, origin_of
-    from codemode.openapi.tools import select_operations
+    from codemode.openapi.tools import client_parameters, select_operations
 
     document = config.document or ""
     is_same_origin = bool(config.base_url) and origin_of(httpx.URL(document)) == origin_of(
@@ -82,7 +82,7 @@ async def _opened(config: ServerConfig, client: Any) -> _ApiServer:
         servers = names_list(spec.servers) or "none"
         why = f"it has no baseUrl; its document names these servers: {servers}. Write the one that you trust as baseUrl"
         raise NotStartedError(why, "it has no baseUrl")
-    operations, problems = read_operations(spec)
+    operations, problems = await asyncio.to_thread(read_operations, spec, client_parameters(client))
     chosen, unmatched = select_operations(operations, config.include, ())
     for problem in [*problems, *unmatched][:_MAX_TOLD]:
         _log.warning("of server %r, %s", config.name, problem)
