@@ -1,4 +1,4 @@
-"""Approval in callback mode: who is asked, what decides, and what the clock does meanwhile (A92 to A98)."""
+"""Approval in callback mode: who is asked, what decides, and what the clock does meanwhile."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def test_every_call_is_asked_about(run):
     assert sorted(guarded.ran) == [1, 3]
 
 
-# --- the clock (A78 superseded) ---
+# --- the clock ---
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The checklists O59 to O62 of exec and wait, a test for each line, over tools of the host and two real MCP servers."""
+"""The checklists of exec and wait, a test for each line, over tools of the host and two real MCP servers."""
 
 from __future__ import annotations
 
@@ -82,9 +82,6 @@ def ran(over):
     return run
 
 
-# -- O59
-
-
 NAMES = ("echo", "exec", "send_mail", "beep")
 
 
@@ -119,9 +116,6 @@ def test_enabled_it_shows_exec_and_wait_alone(running, value):
 def test_runs_without_tools_are_not_affected():
     surface = plan_surface([], {"tools": {"codeMode": True}})
     assert (surface.active, surface.visible, surface.pair) == (False, (), None)
-
-
-# -- O60
 
 
 def test_all_tools_holds_the_effective_tools_that_are_not_of_mcp(ran):
@@ -166,9 +160,6 @@ def test_a_tool_of_mcp_is_called_with_one_object(ran):
     result = ran("return await MCP.tracker.createIssue({title: 'a'})")
     assert result["value"] == {"number": 1, "title": "a", "state": "open"}
     assert result["telemetry"]["calledTools"] == ["mcp:tracker:create_issue"]
-
-
-# -- O61
 
 
 def test_tools_that_search_for_tools_are_hidden_everywhere(ran):
@@ -234,9 +225,6 @@ def test_no_program_runs_exec_or_wait(ran):
         return said"""
     expected = ["undefined", "undefined", "undefined", "host:agent:exec", "host:agent:wait", "wait"]
     assert ran(code, extra=(own,))["value"] == expected
-
-
-# -- O62
 
 
 def test_typescript_is_stripped_and_what_is_no_type_is_refused_with_its_line(ran):

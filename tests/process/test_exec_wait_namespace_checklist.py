@@ -1,4 +1,4 @@
-"""The checklist O63 of namespaces in exec and wait, a test for each line."""
+"""The checklist of namespaces in exec and wait, a test for each line."""
 
 from __future__ import annotations
 

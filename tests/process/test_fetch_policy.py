@@ -184,7 +184,7 @@ def test_another_origin_gets_no_credentials(ask, server, other):
     assert len(other.requests) == 1
 
 
-# --- what the model is told (A164) ---
+# --- what the model is told ---
 
 
 def test_the_description_tells_what_fetch_may_do():

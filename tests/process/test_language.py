@@ -1,4 +1,4 @@
-"""The language of programs: JavaScript as it is, TypeScript without its types, errors and their places (A30 to A37)."""
+"""The language of programs: JavaScript as it is, TypeScript without its types, errors and their places."""
 
 from __future__ import annotations
 

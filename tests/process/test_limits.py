@@ -27,7 +27,7 @@ def giving(value):
     return Tool("give", execute=lambda: value)
 
 
-# --- sizes (A29, A42, A61) ---
+# --- sizes ---
 
 
 @pytest.mark.parametrize("filler", ["x", "ü", "\u20ac", "\U0001f600"])
@@ -115,7 +115,7 @@ def test_the_largest_result_of_any_text_reaches_the_host(run, unit):
     assert run(f"return {json.dumps(unit)}.repeat({count})") == unit * count
 
 
-# --- counts (A57, A74, A75) ---
+# --- counts ---
 
 
 def test_256_calls_are_allowed_and_no_more(run, fails):

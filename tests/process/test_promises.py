@@ -88,7 +88,7 @@ ECHO = "tools.echo(1)"
         ("return await Array.fromAsync([tools.echo(1), tools.echo(2)])", [1, 2]),
     ],
 )  # fmt: skip
-def test_the_promise_of_a_call_is_a_promise(run, calls, js, value):  # DESIGN; A66, A72
+def test_the_promise_of_a_call_is_a_promise(run, calls, js, value):
     assert run(js, calls.tools) == value
 
 
@@ -162,7 +162,7 @@ def test_outcomes_are_delivered_one_at_a_time(run, calls):
     assert order.index("b") < order.index("b2")
 
 
-# --- detached calls (A68 to A71, A73) ---
+# --- detached calls ---
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ def test_the_catalog_counts_as_a_call_too(fails, calls):
     assert error.details["kind"] == "catalog"
 
 
-# --- deadlock (DESIGN "Superseded" A76) ---
+# --- deadlock ---
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from codemode import (
     failure_text,
 )
 
-# --- entry points (A1 to A4) ---
+# --- entry points ---
 
 
 def test_the_tool_takes_exactly_one_program(within):
@@ -46,7 +46,7 @@ def test_top_level_await_and_return_work(run):
     assert run("const x = await 5; if (x) { return [x, await Promise.resolve(6)]; } return 0") == [5, 6]
 
 
-# --- results (A38 to A43) ---
+# --- results ---
 
 
 @each_row(

@@ -29,7 +29,7 @@ ECHO = Tool("echo", execute=echo)
 MINUTE = {"execution_policy": {"timeout_ms": 60_000}}
 
 
-# --- time (A78 to A83) ---
+# --- time ---
 
 FOR_EVER = [
     "for (;;);",
@@ -147,7 +147,7 @@ def test_cancelled_before_it_started_nothing_runs(within):
     within(scenario())
 
 
-# --- the engine's own limits (A81, A82, A84) ---
+# --- the engine's own limits ---
 
 SMALL = {"memory_limit_bytes": 8 << 20, "timeout_ms": 60_000}
 
@@ -213,7 +213,7 @@ def test_a_stack_overflow_around_a_call_is_caught_like_any_other(run):
     assert run(program, [ECHO]) == [1, 1]
 
 
-# --- many at once (A22 to A24, A26) ---
+# --- many at once ---
 
 
 def test_many_invocations_at_once_keep_their_own_values(within, make_pool):

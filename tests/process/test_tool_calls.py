@@ -1,4 +1,4 @@
-"""What a tool is told of its call, and where it runs (A27, A55 to A59)."""
+"""What a tool is told of its call, and where it runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def echo(value):
     return value
 
 
-# --- what a call is told (A55 to A57) ---
+# --- what a call is told ---
 
 
 def test_a_tool_is_told_about_its_call(run):
@@ -71,7 +71,7 @@ def test_without_an_outer_id_each_invocation_has_a_random_one(run):
     assert first != second
 
 
-# --- where tools run (A27, A58, A59) ---
+# --- where tools run ---
 
 
 def test_the_last_item_of_an_async_iterator_is_the_output(run):

@@ -30,7 +30,7 @@ ECHO = Tool("echo", execute=echo)
 OBJECT_SCHEMA = {"type": "object", "properties": {"a": {"type": "number"}, "b": {"default": 5}}, "required": ["a"]}
 
 
-# --- validation (A48 to A53) ---
+# --- validation ---
 
 
 def test_wrong_input_names_the_tool_and_the_path_and_does_not_run(run, fails):
@@ -124,7 +124,7 @@ def test_a_validator_that_raises_is_a_hidden_tool_error(run, fails):
     assert run(f"try {{ {js} }} catch (e) {{ return e.message }}", tools) == "the tool failed"
 
 
-# --- failures of tools (A62 to A65, A91) ---
+# --- failures of tools ---
 
 
 class HostSecretError(Exception):

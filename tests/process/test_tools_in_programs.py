@@ -1,4 +1,4 @@
-"""Tools as programs see them: how they are reached, and what crosses (A44 to A54)."""
+"""Tools as programs see them: how they are reached, and what crosses."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def named(*names):
     return [Tool(name, execute=functools.partial(lambda name, value: [name, value], name)) for name in names]
 
 
-# --- how tools are reached (A44 to A48, A54) ---
+# --- how tools are reached ---
 
 
 @each_row(

@@ -1,4 +1,4 @@
-"""The 16 steps (O64 to O68) on a LangChain agent: two real MCP servers on stdio, plugin, client and denied tools."""
+"""The 16 steps on a LangChain agent: two real MCP servers on stdio, plugin, client and denied tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cache of analysed programs: bounded in number, in total and per program (requirement A35)."""
+"""The cache of analysed programs: bounded in number, in total and per program."""
 
 from __future__ import annotations
 

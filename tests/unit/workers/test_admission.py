@@ -35,7 +35,7 @@ def queue(slots: Admission) -> int:
 
 @each_row(
     "active, memory_mib, available_mib, expected",
-    [  # requirement A22
+    [
         (0, 64, 0, 1),
         (0, 64, 111, 1),
         (0, 64, 112 * 2, 2),
