@@ -16,6 +16,7 @@ from codemode_gateway.approvals.remembered import FILE, KnownTool, Remembered
 from gateway_clients import client_over_stdio
 from in_loop import in_loop
 from mcp_servers.configured import quick
+from suite import full_only
 from warm_commands import GATEWAYS
 
 from codemode import ALL_TENANTS, AuditLine, SqliteInterruptStore
@@ -169,7 +170,7 @@ def test_what_is_not_remembered_is_told_with_what_was_meant(kept: Kept, argument
     assert kept.left == before
 
 
-@pytest.mark.parametrize("action", [["remembered"], ["forget", "shop"]], ids=" ".join)
+@pytest.mark.parametrize("action", [["forget", "shop"], *full_only(["remembered"])], ids=" ".join)
 def test_a_file_that_others_may_have_written_is_named(kept: Kept, action: list[str]):
     (kept.state / FILE).chmod(0o666)
     code, out, err = kept.run(*action)

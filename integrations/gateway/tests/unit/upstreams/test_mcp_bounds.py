@@ -98,7 +98,7 @@ class Read(asyncio.ReadTransport):
     def resume_reading(self) -> None: ...
 
 
-@pytest.mark.parametrize("length", [1, 50, *full_only(2, 7)])
+@pytest.mark.parametrize("length", [7, *full_only(1, 2, 50)])
 def test_a_line_that_comes_in_pieces_takes_no_more_room_than_its_bytes(length: int):
     """Whichever end of a pipe is read: a server's output, or what a client says to the gateway."""
     said = 100_000
