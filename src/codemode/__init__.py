@@ -8,8 +8,6 @@ if TYPE_CHECKING:
     from .continuations.guard import MemoryResumeGuard, ResumeGuard
     from .continuations.journal import Journal, OpenedJournal
     from .continuations.keys import set_continuation_signing_key
-    from .continuations.sqlite_content import SqliteContentStore
-    from .continuations.sqlite_guard import SqliteResumeGuard
     from .data.content import Content, ContentResult
     from .errors import (
         CodeModeAbortedError,
@@ -218,9 +216,7 @@ __all__ = [
     "RunOptions",
     "RunResponse",
     "RunTool",
-    "SqliteContentStore",
     "SqliteInterruptStore",
-    "SqliteResumeGuard",
     "StoreError",
     "StoreFull",
     "StoreUnavailable",
@@ -266,7 +262,6 @@ __all__ = [
 
 # Where each of them lives; the imports above tell type checkers the same.
 _LATE = {
-    "continuations.sqlite_content": "SqliteContentStore",
     "data.content": "Content ContentResult",
     "continuations.keys": "set_continuation_signing_key",
     "errors": (
@@ -332,7 +327,6 @@ _LATE = {
     ),
     "trace.trace": "Trace",
     "continuations.guard": "MemoryResumeGuard ResumeGuard",
-    "continuations.sqlite_guard": "SqliteResumeGuard",
 }
 __getattr__ = late_names(__name__, _LATE)
 

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
         written_end,
     )
     from .stores.answers import edited_input
+    from .stores.durability import StoreLike, open_store, with_store
     from .stores.records import Tenant, Tenants
     from .stores.resumer import continuation_of, require_guard
     from .surfaces.code_call.names import looks_like_meta_tool
@@ -101,6 +102,7 @@ __all__ = [
     "ResumeWith",
     "SchemaMismatch",
     "Selection",
+    "StoreLike",
     "Tenant",
     "Tenants",
     "TextPlace",
@@ -139,6 +141,7 @@ __all__ = [
     "not_negative",
     "off_loop",
     "open_continuation",
+    "open_store",
     "outer_id_of",
     "path_text",
     "places",
@@ -168,6 +171,7 @@ __all__ = [
     "why_refused",
     "with_parts",
     "with_program_field",
+    "with_store",
     "with_texts",
     "without_texts",
     "written_end",
@@ -207,6 +211,7 @@ _LATE = {
         "stored_pause ToolForm ToolForms written_end"
     ),
     "stores.answers": "edited_input",
+    "stores.durability": "StoreLike open_store with_store",
     "stores.resumer": "continuation_of require_guard",
     "stores.records": "Tenant Tenants",
     "surfaces.code_call.names": "looks_like_meta_tool",

@@ -19,7 +19,7 @@ from codemode import (
     CodeModeTimeoutError,
     CodeModeToolError,
     MemoryResumeGuard,
-    SqliteResumeGuard,
+    SqliteInterruptStore,
     Tool,
     continue_interrupt,
     run_code_mode,
@@ -76,7 +76,7 @@ def test_wrong_options_do_not_use_a_continuation_up(spy):
 
 def test_a_caller_that_gives_up_twice_owns_nothing(tmp_path, spy, monkeypatch):
     held, entered = threading.Event(), threading.Event()
-    guard = SqliteResumeGuard(tmp_path / "claims.sqlite")
+    guard = SqliteInterruptStore(tmp_path / "claims.sqlite").guard
     options = {**PAUSING, "continuation": {"guard": guard}}
     original = guard._try_claim_now
 

@@ -18,7 +18,7 @@ from codemode import (
     CodeModeToolError,
     CodeModeWorkerError,
     MemoryResumeGuard,
-    SqliteResumeGuard,
+    SqliteInterruptStore,
     Tool,
     WorkerPool,
     continue_interrupt,
@@ -30,7 +30,7 @@ TWO = "return (await Promise.allSettled([tools.refund(1), tools.refund(2)])).map
 
 @pytest.fixture(params=["memory", *full_only("sqlite")])
 def options(request, tmp_path):
-    guard = MemoryResumeGuard() if request.param == "memory" else SqliteResumeGuard(tmp_path / "claims.sqlite")
+    guard = MemoryResumeGuard() if request.param == "memory" else SqliteInterruptStore(tmp_path / "claims.sqlite").guard
     return {**PAUSING, "continuation": {"guard": guard}}
 
 

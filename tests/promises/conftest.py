@@ -8,7 +8,7 @@ from suite import full_only
 
 from codemode import (
     MemoryResumeGuard,
-    SqliteResumeGuard,
+    SqliteInterruptStore,
 )
 
 
@@ -18,4 +18,4 @@ def made(request, tmp_path):
     clock = Clock()
     if request.param == "memory":
         return MemoryResumeGuard(clock=clock), clock
-    return SqliteResumeGuard(tmp_path / "claims", clock=clock), clock
+    return SqliteInterruptStore(tmp_path / "claims", clock=clock).guard, clock

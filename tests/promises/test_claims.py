@@ -13,7 +13,7 @@ from waiting import within
 from codemode import (
     CodeModeProtocolError,
     MemoryResumeGuard,
-    SqliteResumeGuard,
+    SqliteInterruptStore,
 )
 from codemode.continuations.guard import LAPSED, RENEW_SECONDS, Claim
 
@@ -46,7 +46,11 @@ def test_of_several_that_wait_one_takes_over_and_the_others_get_its_outcome(made
 
 
 @pytest.mark.parametrize(
-    "make", [lambda clock, _: MemoryResumeGuard(clock=clock), lambda clock, path: SqliteResumeGuard(path, clock=clock)]
+    "make",
+    [
+        lambda clock, _: MemoryResumeGuard(clock=clock),
+        lambda clock, path: SqliteInterruptStore(path, clock=clock).guard,
+    ],
 )
 def test_a_claim_that_is_renewed_is_waited_for(make, tmp_path):
     clock = Standing()
@@ -69,7 +73,11 @@ def test_a_claim_that_is_renewed_is_waited_for(make, tmp_path):
 
 @pytest.mark.parametrize("waits_before", [True, False])
 @pytest.mark.parametrize(
-    "make", [lambda clock, _: MemoryResumeGuard(clock=clock), lambda clock, path: SqliteResumeGuard(path, clock=clock)]
+    "make",
+    [
+        lambda clock, _: MemoryResumeGuard(clock=clock),
+        lambda clock, path: SqliteInterruptStore(path, clock=clock).guard,
+    ],
 )
 def test_who_stood_still_beside_its_owner_takes_nothing_over(make, tmp_path, waits_before):
     """In one process both stand still, and who waits may be the first to go on."""
@@ -162,8 +170,8 @@ def test_a_peer_with_another_clock_neither_forgets_nor_takes_over_what_is_alive(
     """Both wait by the speed of time; only what they think the time is differs."""
     right = Clock()
     wrong = Following(right, fast_by_ms)
-    owner = SqliteResumeGuard(tmp_path / "claims", clock=right)
-    peer = SqliteResumeGuard(tmp_path / "claims", clock=wrong)
+    owner = SqliteInterruptStore(tmp_path / "claims", clock=right).guard
+    peer = SqliteInterruptStore(tmp_path / "claims", clock=wrong).guard
 
     async def scenario():
         assert await owner.claim(claim(expires_at_ms=NOW_MS)) is None
@@ -187,10 +195,10 @@ def test_an_owner_that_is_gone_is_found_out_in_a_minute_or_sooner(tmp_path, afte
     clock = Clock()
 
     async def scenario():
-        assert await SqliteResumeGuard(tmp_path / "claims", clock=clock).claim(claim()) is None
+        assert await SqliteInterruptStore(tmp_path / "claims", clock=clock).guard.claim(claim()) is None
         await clock.sleep(after_seconds)
         before = clock.waited
-        assert await SqliteResumeGuard(tmp_path / "claims", clock=clock).claim(claim()) is LAPSED
+        assert await SqliteInterruptStore(tmp_path / "claims", clock=clock).guard.claim(claim()) is LAPSED
         assert clock.waited - before <= at_most
 
     within(scenario())
@@ -198,7 +206,7 @@ def test_an_owner_that_is_gone_is_found_out_in_a_minute_or_sooner(tmp_path, afte
 
 def test_claims_are_timed_by_the_clock_of_the_database(tmp_path, monkeypatch):
     """A process whose own idea of the time is wrong forgets nothing."""
-    guard = SqliteResumeGuard(tmp_path / "claims")
+    guard = SqliteInterruptStore(tmp_path / "claims").guard
     expired = Claim("k", "yes", time.time_ns() // 1_000_000)
     monkeypatch.setattr(time, "time_ns", lambda: (NOW_MS + 3 * DAY_MS) * 1_000_000)
     monkeypatch.setattr(time, "time", lambda: (NOW_MS + 3 * DAY_MS) / 1000)

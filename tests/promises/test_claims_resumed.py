@@ -14,7 +14,7 @@ from codemode import (
     CodeModeAbortedError,
     CodeModeProtocolError,
     MemoryResumeGuard,
-    SqliteResumeGuard,
+    SqliteInterruptStore,
     continue_interrupt,
     run_code_mode,
 )
@@ -124,7 +124,11 @@ def test_before_it_has_lapsed_a_repeat_waits(spy, made):
 def test_a_slow_tool_outlives_a_minute_for_its_claim_is_renewed(spy, kind, tmp_path, monkeypatch):
     monkeypatch.setattr(renewal, "RENEW_SECONDS", 0.001)
     clock = Still()
-    guard = MemoryResumeGuard(clock=clock) if kind == "memory" else SqliteResumeGuard(tmp_path / "claims", clock=clock)
+    guard = (
+        MemoryResumeGuard(clock=clock)
+        if kind == "memory"
+        else SqliteInterruptStore(tmp_path / "claims", clock=clock).guard
+    )
     has_renewed, renew = asyncio.Semaphore(0), guard.renew
 
     async def counted(key):

@@ -7,7 +7,7 @@ from pausing import PAUSING, Spy, start
 from suite import full_only
 from waiting import within
 
-from codemode import CodeModeProtocolError, SqliteResumeGuard, continue_interrupt
+from codemode import CodeModeProtocolError, SqliteInterruptStore, continue_interrupt
 from codemode.run.resume import end_continuation
 
 OK = {"approved": True}
@@ -21,7 +21,7 @@ def spy():
 
 @pytest.fixture(params=["memory", *full_only("sqlite")])
 def options(request, tmp_path):
-    guard = {"guard": SqliteResumeGuard(tmp_path / "claims.sqlite")} if request.param == "sqlite" else {}
+    guard = {"guard": SqliteInterruptStore(tmp_path / "claims.sqlite").guard} if request.param == "sqlite" else {}
     return {**PAUSING, "continuation": guard}
 
 

@@ -78,7 +78,7 @@ def test_a_set_key_without_a_shared_guard_is_warned_of_once(tmp_path):
     script = """
 import asyncio, logging, sys
 import codemode
-from codemode import tool, create_code_mode_tool, MemoryResumeGuard, SqliteResumeGuard
+from codemode import tool, create_code_mode_tool, MemoryResumeGuard, SqliteInterruptStore
 
 @tool(needs_approval=True)
 def refund() -> str:
@@ -91,9 +91,9 @@ def paused(**continuation):
 
 path = sys.argv[1]
 paused()
-paused(keys="one key of this test, 32 bytes", guard=SqliteResumeGuard(path))
+paused(keys="one key of this test, 32 bytes", guard=SqliteInterruptStore(path).guard)
 codemode.set_continuation_signing_key("two keys of this test, 32 bytes")
-paused(guard=SqliteResumeGuard(path))
+paused(guard=SqliteInterruptStore(path).guard)
 print("quiet", file=sys.stderr, flush=True)
 paused()
 paused(keys="a third key of it, 32 bytes or so", guard=MemoryResumeGuard())
@@ -103,4 +103,4 @@ paused(keys="a third key of it, 32 bytes or so", guard=MemoryResumeGuard())
     before, after = done.stderr.split("quiet\n")
     assert before == ""
     assert after.count("a signing key is set") == 1
-    assert "SqliteResumeGuard" in after
+    assert "store=" in after

@@ -13,7 +13,7 @@ import pytest
 from pausing import PAUSING, Spy, go_on, start
 from waiting import within
 
-from codemode import CodeModeError, CodeModeProtocolError, SqliteResumeGuard
+from codemode import CodeModeError, CodeModeProtocolError, SqliteInterruptStore
 from codemode.continuations.guard import Claim
 
 OK = {"approved": True}
@@ -38,7 +38,7 @@ def holds(path, text):
 @pytest.mark.parametrize("compress", [False, True])
 def test_where_continuations_are_sealed_so_is_what_the_guard_keeps(tmp_path, spy, compress):
     path = tmp_path / "claims"
-    options = having(SqliteResumeGuard(path), seal=True, compress=compress, keys="k")
+    options = having(SqliteInterruptStore(path).guard, seal=True, compress=compress, keys="k")
     tools = [
         spy.guarded("pay", input_schema=dict),
         spy.tool("card", lambda *_: CARD),
@@ -66,7 +66,7 @@ def test_where_continuations_are_sealed_so_is_what_the_guard_keeps(tmp_path, spy
 
 def test_a_sealed_outcome_fits_its_own_continuation_alone(tmp_path, spy):
     path = tmp_path / "claims"
-    options = having(SqliteResumeGuard(path), seal=True, keys="k")
+    options = having(SqliteInterruptStore(path).guard, seal=True, keys="k")
     tools = [spy.guarded()]
     interrupts = [start(f"await tools.refund(1); return {n}", tools, options) for n in (1, 2)]
     assert [go_on(one, tools, OK, options=options) for one in interrupts] == [1, 2]
@@ -83,7 +83,7 @@ def test_a_sealed_outcome_fits_its_own_continuation_alone(tmp_path, spy):
 
 def test_answers_are_not_told_by_their_digest(tmp_path, spy):
     path = tmp_path / "claims"
-    options = having(SqliteResumeGuard(path), keys="k")
+    options = having(SqliteInterruptStore(path).guard, keys="k")
     interrupt = start("return await tools.refund(1)", [spy.guarded()], options)
     go_on(interrupt, [spy.guarded()], OK, options=options)
     answers = json.dumps({interrupt.interrupt_id: OK}, separators=(",", ":"))
@@ -99,7 +99,7 @@ def test_the_files_of_a_guard_are_its_owners_alone(tmp_path, umask):
     before = os.umask(umask)
     try:
         path = tmp_path / "claims"
-        guard = SqliteResumeGuard(path)
+        guard = SqliteInterruptStore(path).guard
         with guard._transaction() as connection:
             connection.execute("INSERT INTO resumes VALUES ('k', 'a', 1, 1, 1, NULL)")
             modes = {file.name: mode_of(file) for file in tmp_path.iterdir()}
@@ -116,7 +116,7 @@ def test_what_was_open_to_others_is_closed(tmp_path, beside):
     connection.execute("CREATE TABLE t (x)")
     for name in ("claims", "claims-wal", "claims-shm"):
         (tmp_path / name).chmod(0o644)
-    guard = SqliteResumeGuard(path)
+    guard = SqliteInterruptStore(path).guard
     assert within(guard.claim(Claim("k", "yes", time.time_ns()))) is None
     assert (mode_of(path), mode_of(tmp_path / f"claims{beside}")) == (0o600, 0o600)
     connection.close()

@@ -15,7 +15,7 @@ from codemode import (
     CodeModeTimeoutError,
     Interrupt,
     MemoryResumeGuard,
-    SqliteResumeGuard,
+    SqliteInterruptStore,
     Tool,
     continue_interrupt,
     run_code_mode,
@@ -31,7 +31,7 @@ def options(guard: Any, **continuation: Any) -> dict[str, Any]:
 
 @pytest.fixture(params=[{"seal": True}, {"compress": True}, *full_only({})])
 def given(request, tmp_path):
-    return options(SqliteResumeGuard(tmp_path / "claims"), **request.param)
+    return options(SqliteInterruptStore(tmp_path / "claims").guard, **request.param)
 
 
 async def text_tool(value: Any) -> str:

@@ -21,7 +21,7 @@ from codemode import (
     Interrupt,
     MemoryResumeGuard,
     PoolOptions,
-    SqliteResumeGuard,
+    SqliteInterruptStore,
     Telemetry,
     Tool,
     WorkerPool,
@@ -150,7 +150,7 @@ def test_wrong_guards_tracers_and_keys_are_refused(other):
     refused("telemetry.tracer", Telemetry, tracer=other)
     refused("telemetry.meter", Telemetry, meter=other)
     if not isinstance(other, str):
-        refused("path", SqliteResumeGuard, other)
+        refused("path", SqliteInterruptStore, other)
     if not isinstance(other, str | bytes):
         refused("continuation.keys", set_continuation_signing_key, other)
     if type(other) is not int:

@@ -183,7 +183,7 @@ async def closed_on_the_loop() -> None:
 
 
 async def sealed() -> None:
-    guard = codemode.SqliteResumeGuard(Path(sys.argv[2]) / "claims.db")
+    guard = codemode.SqliteInterruptStore(Path(sys.argv[2]) / "claims.db").guard
     await paused(guard=guard)
     await paused(guard=guard, seal=True, keys=["a key of some length"], compress=True)
 

@@ -21,7 +21,7 @@ from codemode import (
     MemoryResumeGuard,
     PendingRequest,
     ResumeGuard,
-    SqliteResumeGuard,
+    SqliteInterruptStore,
     ToolCallContext,
     continue_approval,
     continue_approval_sync,
@@ -55,7 +55,7 @@ def sign_in(context: ToolCallContext) -> str:
 
 
 set_continuation_signing_key(["old", b"new"])
-guard: ResumeGuard = SqliteResumeGuard(Path("resumes.sqlite"))
+guard: ResumeGuard = SqliteInterruptStore(Path("resumes.sqlite")).guard
 in_memory: ResumeGuard = MemoryResumeGuard()
 options = {
     "approval": {"mode": "interrupt"},

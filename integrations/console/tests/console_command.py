@@ -18,7 +18,7 @@ KEY = "32 random bytes, the same for every process"
 def command(folder: Path, *arguments: str, key: str = KEY) -> Generator[tuple[subprocess.Popen[str], str]]:
     """Run it on a free port until the block ends; give the process and the first line that it prints."""
     asked = [sys.executable, "-W", "error", "-m", "codemode", "console", "--port", "0", *arguments]
-    environment = {**os.environ, "CODE_MODE_KEY": key}
+    environment = {**os.environ, "CODEMODE_SIGNING_KEY": key}
     with subprocess.Popen(
         asked, cwd=folder, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:

@@ -10,7 +10,7 @@
 
 The database may be postgresql://... too; checkpoints are in checkpoints.db, or what ``--checkpoints`` names. A
 scripted model plays its part; ``--model openai:gpt-5-mini`` takes a real one, and needs what LangChain needs for it.
-In production the key comes from a secret store, by CODE_MODE_KEY.
+In production the key comes from a secret store, by CODEMODE_SIGNING_KEY.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def answered(values: dict[str, Any]) -> str:
 @asynccontextmanager
 async def desk(given: argparse.Namespace) -> AsyncGenerator[tuple[Any, StoredPauses], None]:
     """Open the store, and the agent with its pauses in it, as each process makes it."""
-    key = os.environ.get("CODE_MODE_KEY", "only for this example, and no secret")
+    key = os.environ.get("CODEMODE_SIGNING_KEY", "only for this example, and no secret")
     model: Any = cast("Any", init_chat_model)(given.model) if given.model else ScriptedModel()
     async with open_store(given.database) as store, AsyncSqliteSaver.from_conn_string(given.checkpoints) as saver:
         # Guard and journal of the programs are in the same database: whoever dies, each call is made once.

@@ -26,7 +26,6 @@ try:
     from langgraph.checkpoint.memory import InMemorySaver
     from langgraph.types import Command
 
-    from codemode import SqliteResumeGuard
 except ImportError as error:
     sys.exit(f"{error}. {NEEDS}.")
 
@@ -117,9 +116,9 @@ def main() -> None:
     config: Any = {"configurable": {"thread_id": "terminal"}}
     call = {"name": "codeMode", "args": {"js": PROGRAM}, "id": "call_1", "type": "tool_call"}
     rule: ApprovalConfig = {"description": describe}
-    # In production the key comes from a secret store: whoever has it can resume. The guard lets only one of them do so.
-    continuation = {"keys": "only for this example", "guard": SqliteResumeGuard(f"{path}.resumed")}
-    middleware = CodeModeMiddleware(approve={"refund": rule}, options={"continuation": continuation})
+    # In production the key is in CODEMODE_SIGNING_KEY: every process that has it can resume, and the store lets one.
+    options = {"continuation": {"keys": "only for this example"}}
+    middleware = CodeModeMiddleware(approve={"refund": rule}, options=options, store=f"sqlite:///{path}.resumed")
     with checkpoints(path) as saver:
         is_under_way = saver.get_tuple(config) is not None
         script = [AIMessage("All late orders are dealt with.")]

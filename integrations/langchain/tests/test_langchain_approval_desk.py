@@ -9,7 +9,7 @@ from pathlib import Path
 from warm_python import WarmPython
 
 DESK = Path(__file__).parents[1] / "examples" / "approval_desk.py"
-ENVIRONMENT = {key: value for key, value in os.environ.items() if key not in ("CODE_MODE_KEY", "USER")}
+ENVIRONMENT = {key: value for key, value in os.environ.items() if key not in ("CODEMODE_SIGNING_KEY", "USER")}
 
 
 def test_an_edited_refund_is_made_once_whoever_goes_on(langchain_python: WarmPython, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from langchain_core.tools import ToolException, tool
 from langgraph.types import Command, interrupt
 from scripted_agent import CONFIG, START, agent, content, model, results
 
-from codemode import PoolOptions, SqliteResumeGuard, WorkerPool
+from codemode import PoolOptions, SqliteInterruptStore, WorkerPool
 
 FOUND: list[str] = []
 
@@ -32,7 +32,7 @@ class Noted(blockbuster.BlockingError):
 
 async def agents(directory: str) -> None:
     """Build agents, and run them to their end and to a pause."""
-    guard = SqliteResumeGuard(f"{directory}/guard.db")
+    guard = SqliteInterruptStore(f"{directory}/guard.db").guard
 
     @tool
     async def add(a: int, b: int = 2) -> int:

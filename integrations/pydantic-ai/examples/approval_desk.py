@@ -8,7 +8,7 @@
     python approval_desk.py resume sqlite:///approvals.db   # goes on with what was decided, until nothing is left
 
 The database may be postgresql://... too. A scripted model plays its part; ``--model openai:gpt-5-mini`` takes a real
-one, and needs what pydantic-ai needs for it. In production the key comes from a secret store, by CODE_MODE_KEY.
+one, and needs what pydantic-ai needs for it. In production the key comes from a secret store, by CODEMODE_SIGNING_KEY.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def open_store(database: str) -> Any:
 
 def pauses_of(store: Any, model: str | None) -> StoredPauses[Any, Any]:
     """Return the agent with its pauses in the store, as each process makes it."""
-    key = os.environ.get("CODE_MODE_KEY", "only for this example, and no secret")
+    key = os.environ.get("CODEMODE_SIGNING_KEY", "only for this example, and no secret")
     agent: Agent[Any, Any] = Agent(
         model or FunctionModel(scripted),
         tools=[lookup_order, send_mail, Tool(refund, requires_approval=True, metadata={"destructiveHint": True})],

@@ -17,7 +17,7 @@ from pydantic_ai.toolsets import FunctionToolset
 from scripted import Script, meta, program, script
 from warm_python import WarmPython
 
-from codemode import CodeModeProtocolError, SqliteResumeGuard
+from codemode import CodeModeProtocolError, SqliteInterruptStore
 
 
 def test_the_same_answers_repeat_and_other_ones_are_refused() -> None:
@@ -65,7 +65,7 @@ from code_call_desk import Desk
 codemode.set_continuation_signing_key("a key that both know")
 given = json.load(sys.stdin)
 desk, steps = Desk(), Script("done")
-settings = {"continuation": {"guard": codemode.SqliteResumeGuard(given["guard"])}}
+settings = {"continuation": {"guard": codemode.SqliteInterruptStore(given["guard"]).guard}}
 result = desk.agent(steps, settings=settings).run_sync(
     message_history=ModelMessagesTypeAdapter.validate_python(given["messages"]),
     deferred_tool_results=DeferredToolResults(approvals={one: True for one in given["waiting"]}),
@@ -76,7 +76,7 @@ print(json.dumps([result.output, [steps.returned(one) for one in ("outer", "dire
 
 def test_another_process_goes_on_and_no_process_does_so_again(pydantic_ai_python: WarmPython, tmp_path: Path) -> None:
     guard = str(tmp_path / "guard.sqlite")
-    settings = {"continuation": {"keys": "a key that both know", "guard": SqliteResumeGuard(guard)}}
+    settings = {"continuation": {"keys": "a key that both know", "guard": SqliteInterruptStore(guard).guard}}
     calls = [*script(REFUNDS), *meta("invoke", "direct", tool="refund", input={"order": "c"})]
     desk, steps = Desk(), Script(calls, "done")
     agent = desk.agent(steps, settings=settings)

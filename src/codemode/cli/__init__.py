@@ -28,8 +28,8 @@ a tools file is plain Python: every public function that it defines is a tool, a
 or it names them itself in a list or mapping `tools`
 """
 _KEY_HELP = """\
-the environment variable CODE_MODE_KEY holds the key with which the programs' pauses are signed: with it the console
-shows what programs are and have done, and goes on with them where --tools is given; a JSON array holds several
+the environment variable CODEMODE_SIGNING_KEY holds the key with which the programs' pauses are signed: with it the
+console shows what programs are and have done, and goes on with them where --tools is given; a JSON array holds several
 """
 _TOKENS_HELP = """\
 a file of tokens: {"sha256:<hex of the token's SHA-256>": {"name": "ana", "tenants": ["acme"], "may_decide": true}};

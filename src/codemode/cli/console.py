@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import json
-import os
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from ..continuations.keys import set_continuation_signing_key
+from ..continuations.keys import environment_keys, set_continuation_signing_key
 from ..errors import CodeModeError
+from ..stores.durability import open_store
 from ..stores.interrupt_store import InterruptStore
-from ..stores.postgres import PostgresInterruptStore
-from ..stores.sqlite import SqliteInterruptStore
 from .databases import require_database
 from .describe import tool_over
 from .exits import DONE, UsageError
 from .seldom import tell_seldom
 
 PACKAGE = "codemode_console"
-_KEY = "CODE_MODE_KEY"
 _HOW_TO_INSTALL = (
     "the console is a distribution of its own, codemode-console, which is not installed: in a clone of the repository"
     " pip install ./integrations/console"
@@ -32,7 +28,7 @@ def console(options: argparse.Namespace) -> int:
     tell_seldom()
     package = _package()
     if keys := _keys():
-        set_continuation_signing_key(keys)  # also without tools: what programs have done is read with it
+        set_continuation_signing_key([*keys])  # also without tools: what programs have done is read with it
     store = _store(options.database)
     require_database(options.database, create=options.create)
     auth = None if options.tokens is None else _auth(package, options.tokens)
@@ -58,22 +54,10 @@ def _package() -> Any:
 
 
 def _store(url: str) -> InterruptStore:
-    scheme, _, rest = url.partition(":")
-    if scheme in ("postgresql", "postgres") and rest.startswith("//"):
-        try:
-            return PostgresInterruptStore(url)
-        except (ImportError, ValueError) as error:
-            raise UsageError(str(error)) from error
-    path = rest.removeprefix("///")
-    if scheme != "sqlite" or not rest.startswith("///") or not path or "?" in path:
-        raise UsageError(f"{_without_secrets(url)} is no database: sqlite:///approvals.db, or postgresql://...")
-    if not Path(path).absolute().parent.is_dir():
-        raise UsageError(f"there is no folder for {path}")
-    return SqliteInterruptStore(path)
-
-
-def _without_secrets(url: str) -> str:
-    return url if "@" not in url else url.partition(":")[0] + "://..."
+    try:
+        return open_store(url)
+    except (ImportError, ValueError) as error:
+        raise UsageError(str(error)) from error
 
 
 def _auth(package: Any, path: str) -> Any:
@@ -85,18 +69,11 @@ def _auth(package: Any, path: str) -> Any:
         raise UsageError(f"{path} is no file of tokens: {error}") from error
 
 
-def _keys() -> str | list[str | bytes] | None:
-    """Return the key of the environment, or its keys where it has an array of them, as while keys are rotated."""
-    said = os.environ.get(_KEY)
-    if not said or not said.startswith("["):
-        return said or None
+def _keys() -> tuple[bytes, ...] | None:
     try:
-        found = json.loads(said)
-    except ValueError:
-        return said
-    if not found or not all(isinstance(one, str) and one for one in found):
-        raise UsageError(f"{_KEY} is an array, and not one of keys: each must be a text that is not empty")
-    return found
+        return environment_keys()
+    except ValueError as error:
+        raise UsageError(str(error)) from error
 
 
 def _resume(path: str, app: str | None, store: InterruptStore) -> Any:

@@ -14,8 +14,8 @@ _MAX_FILES = 1_000
 
 
 def sqlite_file(url: str) -> Path | None:
-    """Return the file of ``sqlite:///file``; None for the URL of another database."""
-    return Path(url.removeprefix(_SQLITE)) if url.startswith(_SQLITE) else None
+    """Return the file of ``sqlite:///file``, or of a path alone; None for the URL of another database."""
+    return Path(url.removeprefix(_SQLITE)) if url.startswith(_SQLITE) or "://" not in url else None
 
 
 def require_database(url: str, *, create: bool) -> None:

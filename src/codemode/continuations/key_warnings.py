@@ -26,8 +26,8 @@ def warn_if_unshared(options: ContinuationOptions) -> None:
     _has_warned = True
     _log.warning(
         "a signing key is set, but what was resumed is kept in the memory of this process alone: another process with"
-        " the same key would run an approved call a second time. Give them one guard that all of them see, for instance"
-        " continuation={'guard': SqliteResumeGuard(path)}"
+        " the same key would run an approved call a second time. Give them one store: create_code_mode_tool(tools,"
+        " store='sqlite:///pauses.db'), or continuation={'guard': store.guard}"
     )
 
 

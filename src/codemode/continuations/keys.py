@@ -6,9 +6,11 @@ in the parent's memory alone.
 
 from __future__ import annotations
 
+import json
 import os
 from typing import Any, cast
 
+SIGNING_KEY_VARIABLE = "CODEMODE_SIGNING_KEY"
 DEFAULT_MAX_AGE_MS = 3_600_000
 _KEY_BYTES = 32
 
@@ -48,6 +50,29 @@ def process_keys() -> tuple[bytes, ...]:
 def set_keys() -> tuple[bytes, ...] | None:
     """Return the secrets if somebody has set them, None for a random one."""
     return _set
+
+
+def environment_keys() -> tuple[bytes, ...] | None:
+    """Return the keys that the environment has in ``CODEMODE_SIGNING_KEY``, None where it has none.
+
+    A JSON array has several, as while keys are rotated. Raises `ValueError` for an array of anything but keys.
+    """
+    from ..options.parts import ContinuationOptions
+
+    text = os.environ.get(SIGNING_KEY_VARIABLE)
+    if not text:
+        return None
+    found: Any = text
+    if text.startswith("["):
+        try:
+            found = json.loads(text)
+        except ValueError:
+            found = text
+        if not isinstance(found, str) and (not found or not all(isinstance(key, str) and key for key in found)):
+            raise ValueError(
+                f"{SIGNING_KEY_VARIABLE} is an array, and not one of keys: each must be a non-empty string"
+            )
+    return ContinuationOptions(keys=cast("Any", found)).keys
 
 
 def own_key() -> bytes | None:

@@ -22,7 +22,7 @@ _MAX_CLOCK_SKEW_MS = 60_000
 _UNKNOWN_KEY = (
     "the continuation was signed with a key that is not known here: every process needs the same one, by"
     " set_continuation_signing_key(...), by continuation={'keys': ...} of the tool's options, or for the command"
-    " `codemode console` in CODE_MODE_KEY"
+    " `codemode console` in CODEMODE_SIGNING_KEY"
 )
 _AUTH_FIELDS = {"alg", "keyId", "nonce", "issuedAtMs", "expiresAtMs", "signature"}
 _BINDINGS = "bindings"  # only where there is a binding: tags by which a missing or another one is told from tampering

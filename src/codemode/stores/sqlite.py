@@ -11,12 +11,22 @@ from pathlib import Path
 from typing import TypeVar
 
 from ..continuations.guard import GuardClock, MemoryResumeGuard
-from ..continuations.sql_guard import Statements
-from ..continuations.sqlite_guard import SqliteResumeGuard
-from ..host.forks import begin_anew_in_forks
+from ..continuations.sql_guard import SqlResumeGuard, Statements, make_table
+from ..host.forks import begin_anew_in_forks, forkable_lock
 from .change_notifier import LocalWatch, LocalWatches
 from .sql_store import SqlStore
-from .sqlite_file import DIALECT, Free, SqliteFile, close_all, connected, leave_free, told
+from .sqlite_file import (
+    DIALECT,
+    Free,
+    OwnFile,
+    SqliteFile,
+    close_all,
+    connected,
+    file_named,
+    leave_free,
+    make_private,
+    told,
+)
 from .tables import bring_up_to_date
 from .transaction import Row, Session, making, time_of, transaction
 
@@ -140,20 +150,64 @@ class SqliteInterruptStore(SqlStore):
         max_open_per_tenant: int | None = None,
         clock: GuardClock | None = None,
     ) -> None:
-        if str(path) == ":memory:":
-            raise ValueError("path must name a file, got ':memory:': for one process there is MemoryInterruptStore")
         guard = _Claims(path, clock=clock)
         database = SqliteFile(str(path), clock, syncs_journal=syncs_journal)
         super().__init__(database, guard, max_open_per_tenant=max_open_per_tenant)
 
 
-class _Claims(SqliteResumeGuard):
-    """Claims beside the pauses, which fail as everything of their store does."""
+_making = forkable_lock()
+
+
+class _Claims(SqlResumeGuard):
+    """Claims of resumes next to the pauses. Old ones are deleted a day after they have expired.
+
+    The file is opened when it is first needed, off the event loop. Raises `StoreUnavailable` as everything of a store.
+    """
+
+    table = "resumes"
+
+    def __init__(self, path: str | Path, *, clock: GuardClock | None = None) -> None:
+        super().__init__(clock)
+        self._path = file_named(path)
+        self._file = OwnFile(self._path)
+        self._is_open = False
+
+    def _database_time(self, connection: Statements) -> int:
+        return connection.execute(DIALECT.time).fetchone()[0]
+
+    def _open(self) -> None:
+        with _making:
+            if self._is_open:
+                return
+            make_private(self._path)
+            with self._connection() as connection:
+                make_table(connection, self.table)
+            self._file.know()
+            self._is_open = True
 
     @contextmanager
     def _transaction(self) -> Generator[Statements]:
-        with told(self._path), super()._transaction() as statements:
-            yield statements
+        with told(self._path):
+            if not self._is_open:
+                self._open()
+            self._file.require()
+            with self._connection() as connection:
+                yield connection
+
+    @contextmanager
+    def _connection(self) -> Generator[sqlite3.Connection]:
+        """One connection per transaction: it works from any thread and after a fork."""
+        connection = sqlite3.connect(self._path, timeout=10, isolation_level=None)
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            yield connection
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+        finally:
+            connection.close()
 
 
 class MemoryInterruptStore(SqlStore):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import sqlite3
 import threading
 import time
@@ -14,8 +15,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from ..continuations.guard import GuardClock
-from ..continuations.sqlite_guard import OwnFile, make_private
 from ..host.forks import begin_anew_in_forks, forkable_lock, leave_to_the_parent
+from ..options.checked_fields import WrongTypeError
 from .change_notifier import LocalWatch, watches_of
 from .errors import StoreUnavailable
 from .tables import CHANGED, FOLLOWED, LINE_WRITTEN, bring_up_to_date
@@ -58,6 +59,67 @@ DIALECT = Dialect(
 )
 PATIENCE_SECONDS = 30
 _PAUSE_SECONDS = 0.005
+_FILES = ("", "-journal", "-wal", "-shm")
+_PRIVATE = 0o600
+_SCHEMES = ("sqlite", "postgresql", "postgres")
+
+
+def file_named(path: str | Path) -> str:
+    """Return a path as text. Raises `ValueError` for what names no file."""
+    if not isinstance(path, str | Path):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise WrongTypeError(f"path must be a string or a path, got {path!r}")
+    named = str(path)
+    if named in ("", ":memory:"):
+        raise ValueError(f"path must name a file, got {named!r}: for one process there is MemoryInterruptStore")
+    scheme = named.partition(":")[0]
+    if scheme in _SCHEMES and ":" in named:
+        # Not the whole: the URL of another database has a password in it.
+        raise ValueError(f"path must name a file, got a URL ({scheme}:...): write the path alone, as in 'approvals.db'")
+    return named
+
+
+class OwnFile:
+    """Tells whether a file is still the one that was opened.
+
+    SQLite goes on with what has no name any more: it would keep what nobody else sees, and what is gone with its
+    process; and it makes a new file where there is none, in which nothing is claimed.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = Path(path)
+        self._known: tuple[int, int] | None = None
+
+    def know(self) -> None:
+        """Take it as it is now for the one that was opened."""
+        self._known = self._found()
+
+    def require(self) -> None:
+        """Raise `OSError` where it was removed or replaced since."""
+        try:
+            found = self._found()
+        except FileNotFoundError:
+            found = None
+        if found != self._known:
+            raise OSError(
+                "the file was removed or replaced while it was open here: put it back, or start the processes that"
+                " have it open again"
+            )
+
+    def _found(self) -> tuple[int, int]:
+        found = self._path.stat()
+        return found.st_dev, found.st_ino
+
+
+def make_private(path: str) -> None:
+    """Let nobody else read the file, from before there is anything in it. What SQLite puts beside it follows."""
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, _PRIVATE))
+    # Never opened again: closing a descriptor would take away the locks that SQLite holds in other threads.
+    for beside in _FILES:
+        with suppress(FileNotFoundError, PermissionError):
+            file = Path(path + beside)
+            if file.stat().st_mode & 0o077:
+                file.chmod(_PRIVATE)
 
 
 def connected(path: str, *settings: str, waits: bool = True) -> sqlite3.Connection:

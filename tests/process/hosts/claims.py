@@ -39,7 +39,7 @@ class Fast(GuardClock):
 def main(action: str, file: str, *rest: str) -> None:
     path = Path(file)
     log, kind = (Path(rest[0]), rest[1]) if rest else (path, "quick")
-    guard = codemode.SqliteResumeGuard(path.with_suffix(".claims"), clock=Fast() if kind == "fast" else None)
+    guard = codemode.SqliteInterruptStore(path.with_suffix(".claims"), clock=Fast() if kind == "fast" else None).guard
     options: Any = {"approval": {"mode": "interrupt"}, "continuation": {"keys": "k" * 32, "guard": guard}}
 
     async def refund() -> str:

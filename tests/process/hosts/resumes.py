@@ -24,7 +24,7 @@ JS = "const order = await tools.look({order: 'A1'}); return await tools.refund({
 
 def options(arguments: list[str], claims: Path) -> dict[str, Any]:
     keys = [key for key in arguments if not key.startswith("--")]
-    guard = codemode.SqliteResumeGuard(claims) if "--claims" in arguments else None
+    guard = codemode.SqliteInterruptStore(claims).guard if "--claims" in arguments else None
     return {"approval": {"mode": "interrupt"}, "continuation": {"keys": keys, "guard": guard}}
 
 

@@ -52,7 +52,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> logging.Logger:
     ("serve", "said"),
     [
         (mcp_serve.run, {"http": "no port"}),
-        (console.console, {"database": "no database", "tokens": None, "tools": None}),
+        (console.console, {"database": "mysql://no-database", "tokens": None, "tools": None}),
     ],
     ids=["the gateway", "the console"],
 )

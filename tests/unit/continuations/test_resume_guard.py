@@ -11,7 +11,7 @@ import pytest
 from pausing import current_ms
 from waiting import within
 
-from codemode import CodeModeProtocolError, MemoryResumeGuard, SqliteResumeGuard
+from codemode import CodeModeProtocolError, MemoryResumeGuard, SqliteInterruptStore, StoreUnavailable
 from codemode.continuations.guard import Claim
 
 LONG_AGO_MS = -2 * 86_400_000
@@ -23,7 +23,7 @@ def claim(key="k", answers="yes", *, age_ms=3_600_000):
 
 @pytest.fixture(params=["memory", "sqlite"])
 def guard(request, tmp_path):
-    return MemoryResumeGuard() if request.param == "memory" else SqliteResumeGuard(tmp_path / "claims.sqlite")
+    return MemoryResumeGuard() if request.param == "memory" else SqliteInterruptStore(tmp_path / "claims.sqlite").guard
 
 
 def test_the_first_owns_and_the_same_answers_get_its_outcome(guard):
@@ -198,19 +198,19 @@ def test_a_released_claim_makes_room():
 def test_sqlite_claims_outlive_the_object(tmp_path):
     async def scenario():
         path = tmp_path / "claims.sqlite"
-        await SqliteResumeGuard(path).claim(claim())
-        await SqliteResumeGuard(path).record("k", "outcome \u00fc")
-        assert await SqliteResumeGuard(str(path)).claim(claim()) == "outcome \u00fc"
-        await SqliteResumeGuard(path).release("k")
-        assert await SqliteResumeGuard(path).claim(claim()) == "outcome \u00fc"
+        await SqliteInterruptStore(path).guard.claim(claim())
+        await SqliteInterruptStore(path).guard.record("k", "outcome \u00fc")
+        assert await SqliteInterruptStore(str(path)).guard.claim(claim()) == "outcome \u00fc"
+        await SqliteInterruptStore(path).guard.release("k")
+        assert await SqliteInterruptStore(path).guard.claim(claim()) == "outcome \u00fc"
 
     within(scenario())
 
 
 def test_sqlite_touches_no_file_before_it_is_needed(tmp_path):
     path = tmp_path / "later" / "claims.sqlite"
-    guard = SqliteResumeGuard(path)
-    with pytest.raises(OSError, match=r"cannot be kept in '.*claims.sqlite'"):
+    guard = SqliteInterruptStore(path).guard
+    with pytest.raises(StoreUnavailable, match=r"the store in '.*claims.sqlite' cannot be used"):
         within(guard.claim(claim()))
     path.parent.mkdir()
     assert within(guard.claim(claim())) is None
@@ -221,14 +221,14 @@ def test_sqlite_touches_no_file_before_it_is_needed(tmp_path):
 def test_sqlite_tells_of_a_path_that_cannot_be_opened(tmp_path, kind):
     path = tmp_path / "claims"
     path.mkdir() if kind == "folder" else path.write_text("this is no database " * 100)
-    guard = SqliteResumeGuard(path)
+    guard = SqliteInterruptStore(path).guard
     for _ in range(2):
-        with pytest.raises(OSError, match="the claims of resumes cannot be kept in"):
+        with pytest.raises(StoreUnavailable, match="cannot be used"):
             within(guard.claim(claim()))
 
 
 def test_sqlite_is_opened_once_however_many_come_at_once(tmp_path):
-    guard = SqliteResumeGuard(tmp_path / "claims")
+    guard = SqliteInterruptStore(tmp_path / "claims").guard
 
     async def scenario():
         return await asyncio.gather(*(guard.claim(claim(str(number))) for number in range(8)))
@@ -238,7 +238,7 @@ def test_sqlite_is_opened_once_however_many_come_at_once(tmp_path):
 
 def test_sqlite_does_not_keep_expired_claims(tmp_path):
     async def scenario():
-        guard = SqliteResumeGuard(tmp_path / "claims.sqlite")
+        guard = SqliteInterruptStore(tmp_path / "claims.sqlite").guard
         await guard.claim(claim("old", age_ms=LONG_AGO_MS))
         await guard.claim(claim("new"))
 

@@ -9,7 +9,7 @@ import pytest
 from stored_pauses import HOUR_MS, OK, paused
 from waiting import within
 
-from codemode import SqliteInterruptStore, SqliteResumeGuard, StoreUnavailable
+from codemode import SqliteInterruptStore, StoreUnavailable
 from codemode.continuations.guard import Claim
 from codemode.host.clock import now_ms
 
@@ -66,15 +66,6 @@ def test_a_store_whose_file_is_another_one_keeps_nothing_that_nobody_else_would_
             assert (await store.record(record_id, tenant="acme")).state == "pending"
 
     within(scenario())
-
-
-def test_claims_without_a_store_are_not_made_anew_in_another_file(tmp_path, take_away):
-    path = tmp_path / "claims"
-    guard = SqliteResumeGuard(path)
-    assert within(guard.claim(claim("a"))) is None
-    take_away(path)
-    with pytest.raises(OSError, match=TOLD):
-        within(guard.claim(claim("a")))
 
 
 def test_claims_that_a_stores_file_does_not_take_fail_as_everything_of_the_store_does(tmp_path):

@@ -73,7 +73,7 @@ def test_an_unknown_key_is_told_with_what_to_do_about_it() -> None:
     with pytest.raises(CodeModeProtocolError) as caught:
         KeyRing((OTHER,), purpose="tests").secret("another")
     assert caught.value.message.startswith("the continuation was signed with a key that is not known here")
-    for way in ("set_continuation_signing_key", "continuation={'keys': ...}", "CODE_MODE_KEY"):
+    for way in ("set_continuation_signing_key", "continuation={'keys': ...}", "CODEMODE_SIGNING_KEY"):
         assert way in caught.value.message
 
 

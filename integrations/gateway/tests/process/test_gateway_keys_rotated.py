@@ -172,7 +172,7 @@ def test_what_was_paused_before_the_second_step_is_told_after_the_third_what_wou
             "codemode.keys, and a key that was taken out of them has to stand there again, before the last one"
         )
         assert "waiting alone does not help" in said["hint"]
-        assert not re.search("set_continuation|continuation=|CODE_MODE_KEY", str(said))
+        assert not re.search("set_continuation|continuation=|CODEMODE_SIGNING_KEY", str(said))
         three.end(signal.SIGKILL)  # what it refused again and again is left alone for longer each time
         assert asyncio.run(ended(start(second).url, kept))["result"] == "kept"
         assert calls(tmp_path) == 1

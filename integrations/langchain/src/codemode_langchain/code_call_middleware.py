@@ -11,7 +11,7 @@ from langchain_core.tools import BaseTool
 from langgraph.prebuilt.tool_node import ToolCallRequest
 
 from codemode import CodeCallOptions, WorkerPool
-from codemode.plugins import looks_like_meta_tool
+from codemode.plugins import StoreLike, looks_like_meta_tool
 
 from .approvals import ApprovalRules, InterruptMode
 from .callers import Caller
@@ -27,10 +27,10 @@ class CodeCallMiddleware(HidingMiddleware):
     """Shows the model search, describe, execute and, where direct calls are enabled, invoke.
 
     They stand in place of the agent's tools, except those named in ``keep`` and what ``options`` leave visible.
-    ``options`` are as in `create_code_call_tools`, ``approve``, ``interrupt_mode`` and ``pool`` too; ``script_context``
-    makes a script's context of the agent's ``ToolRuntime``. List it before middleware that is to see the nested calls.
-    Raises `ValueError` as `CodeModeMiddleware` does, and when the agent is built for what is wrong with one of its
-    tools.
+    ``options`` are as in `create_code_call_tools`, ``approve``, ``interrupt_mode``, ``pool`` and ``store`` too;
+    ``script_context`` makes a script's context of the agent's ``ToolRuntime``. List it before middleware that is to see
+    the nested calls. Raises `ValueError` as `CodeModeMiddleware` does, and when the agent is built for what is wrong
+    with one of its tools.
 
     Scripts and direct calls reach what the model was shown in the same step. The model may call nothing else by itself
     than what stays with it: any other name has one answer, registered or not. Of what is visible, calls that need
@@ -46,8 +46,9 @@ class CodeCallMiddleware(HidingMiddleware):
         script_context: ScriptContext | None = None,
         pool: WorkerPool | None = None,
         interrupt_mode: InterruptMode = "per_call",
+        store: StoreLike | None = None,
     ) -> None:
-        self._core = no_tools(options, pool)
+        self._core = no_tools(options, pool, store)
         self._newest: CodeCallFace | None = None
         self._script_context = script_context
         search, _, execute, *_ = [one.name for one in self._core.tools]

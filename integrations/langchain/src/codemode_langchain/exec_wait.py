@@ -24,7 +24,7 @@ from codemode import (
     ToolSource,
     WorkerPool,
 )
-from codemode.plugins import PreparedTool, apart, prepared
+from codemode.plugins import PreparedTool, StoreLike, apart, open_store, prepared
 
 from .agent_runs import agent_run, scope_of
 from .approvals import ApprovalRules, Approvals, InterruptMode
@@ -38,7 +38,7 @@ from .nested import NestedRun
 from .pregel import NAMESPACE, is_in_node
 
 if TYPE_CHECKING:
-    from codemode import Content, ExecWaitTools, InterruptStore, NamespaceRegistry
+    from codemode import Content, ExecWaitTools, NamespaceRegistry
 
 EXEC, WAIT = "exec", "wait"
 NAMES = (EXEC, WAIT)
@@ -66,7 +66,8 @@ class PairRules:
             raise ValueError(f"sources must be ToolSource, got {wrong[0]!r}")
         self.waiting = WaitingPrograms()
         self._settings = for_agents(settings, pool=pool, has_clock=False)
-        self._more: dict[str, Any] = {"pool": pool, **kept}
+        store: StoreLike | None = kept.get("store")
+        self._more: dict[str, Any] = {"pool": pool, **kept, "store": None if store is None else open_store(store)}
         self._first: ExecWaitTools | None = None
 
     @property
@@ -341,7 +342,7 @@ def create_exec_wait_tools(
     settings: CodeModeOptions | Mapping[str, Any] | None = None,
     namespaces: NamespaceRegistry | None = None,
     pool: WorkerPool | None = None,
-    store: InterruptStore | None = None,
+    store: StoreLike | None = None,
     tenant: str | None = None,
     app: str | None = None,
     interrupt_mode: InterruptMode = "per_call",

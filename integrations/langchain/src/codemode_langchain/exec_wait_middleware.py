@@ -11,7 +11,7 @@ from langchain_core.tools import BaseTool
 from langgraph.prebuilt.tool_node import ToolCallRequest
 
 from codemode import CodeModeOptions, ExecWaitOptions, InvalidConfigError, ToolSource, WorkerPool
-from codemode.plugins import configured
+from codemode.plugins import StoreLike, configured
 
 from .approvals import ApprovalRules, InterruptMode
 from .being_built import OfAnObject
@@ -24,7 +24,7 @@ from .offered_tools import CheckedRequest, Offer, offered_name
 from .shown_tools import name_of
 
 if TYPE_CHECKING:
-    from codemode import ExecWaitTools, InterruptStore, NamespaceRegistry
+    from codemode import ExecWaitTools, NamespaceRegistry
 
 _WORDS = HidingWords(
     kind="ExecWaitMiddleware",
@@ -65,7 +65,7 @@ class ExecWaitMiddleware(HidingMiddleware):
         settings: CodeModeOptions | Mapping[str, Any] | None = None,
         namespaces: NamespaceRegistry | None = None,
         pool: WorkerPool | None = None,
-        store: InterruptStore | None = None,
+        store: StoreLike | None = None,
         tenant: str | None = None,
         app: str | None = None,
         interrupt_mode: InterruptMode = "per_call",

@@ -26,6 +26,7 @@ from codemode.plugins import (
     PROGRAM_FIELDS,
     ImpossibleNameError,
     Listing,
+    StoreLike,
     WrongTypeError,
     can_be_called,
     check_name,
@@ -33,6 +34,7 @@ from codemode.plugins import (
     log_left_out,
     refuse_framework_tool,
     with_program_field,
+    with_store,
 )
 
 from .approvals import Approvals
@@ -245,6 +247,7 @@ def for_agents(
     pool: WorkerPool | None,
     has_clock: bool = True,
     listing: Listing | None = None,
+    store: StoreLike | None = None,
 ) -> CodeModeOptions:
     """Return the options with the defaults of an agent: approvals pause the graph, unless a callback decides at once.
 
@@ -264,7 +267,8 @@ def for_agents(
     defaults = {"clock": "program", "in_flight_limit": "queue"} if has_clock else {}
     policy = given.execution_policy.with_defaults(**defaults, **({"on_saturation": "wait"} if pool is None else {}))
     output = given.model_output.with_defaults(max_model_characters=MAX_MODEL_CHARACTERS)
-    return given.having(approval=approval, continuation=continuation, execution_policy=policy, model_output=output)
+    made = given.having(approval=approval, continuation=continuation, execution_policy=policy, model_output=output)
+    return with_store(made, store)[0]
 
 
 def _listed(given: Any) -> Iterable[Any]:

@@ -10,7 +10,7 @@ from langchain_core.tools import BaseTool
 from langgraph.prebuilt.tool_node import ToolCallRequest
 
 from codemode import CodeModeOptions, WorkerPool
-from codemode.plugins import Listing
+from codemode.plugins import Listing, StoreLike
 
 from .approvals import ApprovalRules, InterruptMode
 from .callers import Caller
@@ -40,15 +40,15 @@ class CodeModeMiddleware(HidingMiddleware):
     ``keep`` are tools that the model goes on calling directly, ``tools`` those that programs call: names, a mapping
     that a tool's metadata must hold, or a function of a tool; "all" for ``tools`` alone. One in both is called both
     ways, one in neither directly; without ``tools`` programs call all that are not kept. ``listing`` is
-    ``execution_policy.listing``: what the model is told of the tools. ``approve`` and ``interrupt_mode`` are as in
-    `create_code_mode_tool`. What a `HumanInTheLoopMiddleware` of the agent reviews by name, as that of ``interrupt_on``
-    of a deep agent, waits for a person in programs too, and without ``interrupt_mode`` in the mode of that review. List
-    it before middleware that is to see the nested calls.
-    Raises `ValueError` for wrong options and for a tool in both ``keep`` and ``approve`` now, and when the agent is
-    built for a name in ``keep``, ``tools`` or ``approve`` that fits no tool. Where other middleware may add one, a
-    name in ``approve`` is told of in the log, and a program that begins without such a tool raises it. A run raises it
-    before its model is asked for other middleware that would not see the nested calls it gates or stands in for, and
-    `UnknownVersionError` where nobody can tell. A `ToolCallLimitMiddleware` of the agent counts nested calls too.
+    ``execution_policy.listing``: what the model is told of the tools. ``approve``, ``interrupt_mode`` and ``store`` are
+    as in `create_code_mode_tool`. What a `HumanInTheLoopMiddleware` of the agent reviews by name, as that of
+    ``interrupt_on`` of a deep agent, waits for a person in programs too, and without ``interrupt_mode`` in the mode of
+    that review. List it before middleware that is to see the nested calls. Raises `ValueError` for wrong options and
+    for a tool in both ``keep`` and ``approve`` now, and when the agent is built for a name in ``keep``, ``tools`` or
+    ``approve`` that fits no tool. Where other middleware may add one, a name in ``approve`` is told of in the log, and
+    a program that begins without such a tool raises it. A run raises it before its model is asked for other middleware
+    that would not see the nested calls it gates or stands in for, and `UnknownVersionError` where nobody can tell. A
+    `ToolCallLimitMiddleware` of the agent counts nested calls too.
 
     Programs may call what the model was shown in the same step, and the model may call nothing else by itself than
     what is kept: it is told to call it from a program. An ``approve`` that is a function is asked about calls of kept
@@ -65,8 +65,9 @@ class CodeModeMiddleware(HidingMiddleware):
         pool: WorkerPool | None = None,
         interrupt_mode: InterruptMode | None = None,
         listing: Listing | None = None,
+        store: StoreLike | None = None,
     ) -> None:
-        given = for_agents(options, pool=pool, listing=listing)
+        given = for_agents(options, pool=pool, listing=listing, store=store)
         self._options = given.having(state=in_graph) if given.state is None else given
         self._pool = pool
         super().__init__(_WORDS, keep, approve, interrupt_mode, tools)

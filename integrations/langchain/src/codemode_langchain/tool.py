@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field, PrivateAttr
 
 from codemode import CallContext, CodeModeOptions, Content, Interrupt, WorkerPool
 from codemode import CodeModeTool as Core
-from codemode.plugins import LatePlace, Listing, PreparedTool
+from codemode.plugins import LatePlace, Listing, PreparedTool, StoreLike
 
 from .approvals import ApprovalRules, Approvals, InterruptMode
 from .callers import Caller
@@ -121,6 +121,7 @@ def create_code_mode_tool(
     pool: WorkerPool | None = None,
     interrupt_mode: InterruptMode = "per_call",
     listing: Listing | None = None,
+    store: StoreLike | None = None,
 ) -> BaseTool:
     """Turn LangChain tools, or a toolkit, into one tool for ``bind_tools``, ``ToolNode`` and all that takes a tool.
 
@@ -128,11 +129,12 @@ def create_code_mode_tool(
     or an `ApprovalConfig`; or a function ``(name, args) -> bool``; or "destructive", for all tools that declare
     themselves so or say nothing. It needs a LangGraph node with a checkpointer. With ``interrupt_mode="batched"`` all
     calls of a program that wait at a time are one interrupt, answered with ``{"decisions": [...]}`` in their order.
-    ``listing`` is ``execution_policy.listing``: what the model is told of the tools.
+    ``listing`` is ``execution_policy.listing``: what the model is told of the tools. ``store`` is as in
+    `codemode.create_code_mode_tool`: with it any process that has the key and the checkpoints resumes, and only one.
     Raises `ValueError` for wrong options and rules, and for tools that need injected state: `CodeModeMiddleware` is for
     those. A tool that no program could call by its name is left out, with a warning in the log.
     """
     approvals = Approvals(approve, interrupt_mode)
     wrapped = tools_of(tools, approvals, "CodeModeMiddleware")
-    settings = for_agents(options, pool=pool, listing=listing)
+    settings = for_agents(options, pool=pool, listing=listing, store=store)
     return CodeModeTool(CodeModeFace(wrapped, settings, approvals, pool))

@@ -18,9 +18,9 @@ from script_steps import yes
 def options(side: Side, folder: str) -> dict[str, Any]:
     if not side.is_ours:
         return {}
-    from codemode import SqliteResumeGuard
+    from codemode import SqliteInterruptStore
 
-    guard = SqliteResumeGuard(Path(folder) / "guard.sqlite")
+    guard = SqliteInterruptStore(Path(folder) / "guard.sqlite").guard
     return {"options": {"continuation": {"keys": "32 random bytes that both processes know", "guard": guard}}}
 
 

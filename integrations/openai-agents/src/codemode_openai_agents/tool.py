@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from codemode import CodeModeOptions, Tool, ToolCallContext, WorkerPool
 from codemode import create_code_mode_tool as create_core_tool
-from codemode.plugins import Listing, check_pool, with_program_field
+from codemode.plugins import Listing, StoreLike, check_pool, with_program_field, with_store
 
 from . import sdk
 from .approvals import ApprovalRules, Approvals
@@ -51,6 +51,7 @@ def code_mode(
     listing: Listing | None = None,
     state: StateOf | None = None,
     on_stream: OnStream | None = None,
+    store: StoreLike | None = None,
 ) -> FunctionTool:
     """Make one function tool, ``codeMode``, of many: a model writes programs that call them.
 
@@ -60,16 +61,19 @@ def code_mode(
     servers do not declare harmless. ``pool``: the `WorkerPool` that runs programs. ``listing`` is
     ``execution_policy.listing``. ``state``: ``(context) -> mapping or place`` of what programs leave for later ones.
     ``on_stream`` is called with an `AgentToolStreamEvent` for each call of a program, when it begins and when it ends.
-    Raises `ValueError` for wrong options and rules, and for what is no function tool.
+    ``store`` is as in `codemode.create_code_mode_tool`: any process that has the key and the kept state resumes, and
+    only one does. Raises `ValueError` for wrong options and rules, and for what is no function tool.
     """
     rules = Approvals(approve)
     wrapped = tools_of(tools)
     rules.require_known([one.name for one in wrapped])
-    made = Making(settings_of(options, pool, listing, state), rules, pool, state, on_stream)
+    made = Making(settings_of(options, pool, listing, state, store), rules, pool, state, on_stream)
     return ToolInCodeMode(wrapped, made, HoldingAgent.new()).tool
 
 
-def settings_of(options: Options, pool: WorkerPool | None, listing: Listing | None, state: Any) -> CodeModeOptions:
+def settings_of(
+    options: Options, pool: WorkerPool | None, listing: Listing | None, state: Any, store: StoreLike | None = None
+) -> CodeModeOptions:
     """Return the options of programs that agents run: approvals pause the run, and tools take time of their own."""
     check_pool(pool)
     given = CodeModeOptions.of(options).with_listing(listing)
@@ -84,6 +88,7 @@ def settings_of(options: Options, pool: WorkerPool | None, listing: Listing | No
     policy = given.execution_policy.with_defaults(clock="program", in_flight_limit="queue", **waits)
     output = given.model_output.with_defaults(max_model_characters=MAX_MODEL_CHARACTERS)
     made = given.having(approval=approval, continuation=continuation, execution_policy=policy, model_output=output)
+    made, _ = with_store(made, store)
     return made if state is None else made.having(state=_no_place)
 
 

@@ -18,11 +18,10 @@ from codemode import (
     CodeCallOptions,
     CodeModeOptions,
     ExecWaitOptions,
-    InterruptStore,
     NamespaceRegistry,
     WorkerPool,
 )
-from codemode.plugins import Listing
+from codemode.plugins import Listing, StoreLike, open_store
 
 from .chosen import InPrograms, Kept
 from .code_call import CodeCallFace, CodeCallFields, ScriptContext
@@ -45,17 +44,20 @@ class CodeMode(HidingCapability[AgentDepsT]):
     ``max_retries``: how often the model may correct a program that failed. ``pool``: the `WorkerPool` that runs the
     programs, such as a tenant's share; without one they wait for workers of the process-wide pool. ``listing``:
     ``execution_policy.listing``, what the model is told of the tools. Continuations are always sealed, and hold for a
-    week unless ``continuation.max_age_ms`` says otherwise. Raises `ValueError` for what means nothing.
+    week unless ``continuation.max_age_ms`` says otherwise. ``store`` is as in `codemode.create_code_mode_tool`: any
+    process that has the key and the messages resumes, and only one does. Raises `ValueError` for what means nothing.
     """
 
     options: Options = None
     tools: InPrograms | None = None
     listing: Listing | None = None
+    store: StoreLike | None = None
 
     def __post_init__(self) -> None:
         """Check the options now, not in the first run."""
         check_settings(self.keep, self.max_retries, self.pool, self.tools)
-        self._made_face = CodeModeFace(self.options, self.pool, self.listing)
+        self.store = None if self.store is None else open_store(self.store)
+        self._made_face = CodeModeFace(self.options, self.pool, self.listing, self.store)
         self.options = self._made_face.settings
 
     @property
@@ -71,8 +73,8 @@ class CodeCall(HidingCapability[AgentDepsT]):
     then stand above it. The meta-tools are called ``codecall_search`` and so on unless ``names`` says otherwise.
     ``search={"embed": ...}`` also takes a pydantic-ai `Embedder`. A tool says what it is to CodeCall in its
     ``metadata["codecall"]``. ``script_context``: ``(ctx: RunContext) -> mapping``, sync or async, of what scripts read
-    in ``codecallContext``. ``keep``, ``max_retries`` and ``pool`` are those of `CodeMode`; a script that failed is an
-    answer, and costs no retry.
+    in ``codecallContext``. ``keep``, ``max_retries``, ``pool`` and ``store`` are those of `CodeMode`; a script that
+    failed is an answer, and costs no retry.
     """
 
     options: CodeCallOptions  # pyright: ignore[reportGeneralTypeIssues] - the base's default is for its own __init__
@@ -86,6 +88,7 @@ class CodeCall(HidingCapability[AgentDepsT]):
         pool: WorkerPool | None = None,
         *,
         script_context: ScriptContext | None = None,
+        store: StoreLike | None = None,
         id: str | None = None,  # noqa: A002 - these three are every capability's
         description: str | None = None,
         defer_loading: bool = False,
@@ -93,7 +96,7 @@ class CodeCall(HidingCapability[AgentDepsT]):
     ) -> None:
         check_settings(keep, max_retries, pool)
         super().__init__(id=id, description=description, defer_loading=defer_loading)
-        self._made_face = face = CodeCallFace(options, pool, script_context, fields)
+        self._made_face = face = CodeCallFace(options, pool, script_context, fields, store)
         self.options, self.keep, self.max_retries, self.pool = face.options, keep, max_retries, pool
         self.script_context = script_context
 
@@ -122,7 +125,7 @@ class ExecWait(HidingCapability[AgentDepsT]):
         settings: CodeModeOptions | Mapping[str, Any] | None = None,
         namespaces: NamespaceRegistry | None = None,
         pool: WorkerPool | None = None,
-        store: InterruptStore | None = None,
+        store: StoreLike | None = None,
         tenant: str | None = None,
         app: str | None = None,
         id: str | None = None,  # noqa: A002 - these three are every capability's
@@ -132,7 +135,8 @@ class ExecWait(HidingCapability[AgentDepsT]):
         if defer_loading:
             raise ValueError("exec and wait cannot be loaded late: they stand in the place of all other tools")
         super().__init__(id=id, description=description, defer_loading=defer_loading)
-        parts: dict[str, Any] = {"settings": settings, "namespaces": namespaces, "store": store}
+        opened = None if store is None else open_store(store)
+        parts: dict[str, Any] = {"settings": settings, "namespaces": namespaces, "store": opened}
         made = PairParts(options=pair_options(options), pool=pool, tenant=tenant, app=app, **parts)
         face = ExecWaitFace(made, sources, direct)
         self.options, self.direct, self.keep, self.pool = made.options, face.direct, face.direct, pool

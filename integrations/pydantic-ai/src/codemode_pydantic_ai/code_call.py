@@ -16,7 +16,7 @@ from pydantic_ai.toolsets import ToolsetTool
 import codemode
 from codemode import CallContext, CodeCallOptions, CodeModeOptions, Interrupt, WorkerPool, create_code_call_tools
 from codemode import CodeCallToolset as CoreToolset
-from codemode.plugins import OpenedContinuation, looks_like_meta_tool
+from codemode.plugins import OpenedContinuation, StoreLike, looks_like_meta_tool
 
 from .faces import Face, FaceTool, ShownTools, agent_settings, code_argument, refuse_callback
 from .failures import ErrorWords
@@ -48,14 +48,17 @@ class CodeCallFields(TypedDict, total=False):
 
 
 def call_options(
-    options: CodeCallOptions | Mapping[str, Any] | None, fields: Mapping[str, Any], pool: WorkerPool | None
+    options: CodeCallOptions | Mapping[str, Any] | None,
+    fields: Mapping[str, Any],
+    pool: WorkerPool | None,
+    store: StoreLike | None = None,
 ) -> CodeCallOptions:
     """Return the options of an agent's CodeCall. Raises `ValueError` naming the full path of what is wrong."""
     below = CodeCallOptions.of(_with_embed_function(options) if isinstance(options, Mapping) else options)
     # Neither OpenAI nor Anthropic accepts a dot or a colon in the name of a tool.
     given = CodeCallOptions.of(_with_embed_function(fields)).over(below).with_defaults(names="underscore")
     refuse_callback(given.settings)
-    return given.replaced(settings=agent_settings(given.settings, pool))
+    return given.replaced(settings=agent_settings(given.settings, pool, store=store))
 
 
 def _with_embed_function(options: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -89,10 +92,11 @@ class CodeCallFace:
         pool: WorkerPool | None,
         script_context: ScriptContext | None,
         fields: Mapping[str, Any],
+        store: StoreLike | None = None,
     ) -> None:
         if script_context is not None and not callable(script_context):
             raise ValueError(f"script_context must be a function, got {script_context!r}")
-        self.options = call_options(options, fields, pool)
+        self.options = call_options(options, fields, pool, store)
         self.settings = self.options.settings
         self._script_context = script_context
         self._of_no_tools = create_code_call_tools([], self.options, pool=pool)
@@ -173,5 +177,7 @@ class CodeCallToolset(HidingToolset[AgentDepsT]):
     it; without that, a pause defers the call of the meta-tool itself.
     """
 
+    store: StoreLike | None = None
+
     def _own_face(self) -> Face:
-        return CodeCallFace(self.options, self.pool, None, {})
+        return CodeCallFace(self.options, self.pool, None, {}, self.store)

@@ -18,7 +18,7 @@ from typing_extensions import TypedDict
 import codemode
 from codemode import CallContext, CodeModeOptions, CodeModeTool, Interrupt, WorkerPool
 from codemode import create_code_mode_tool as create_core_tool
-from codemode.plugins import Listing, OpenedContinuation, forkable_lock, with_program_field
+from codemode.plugins import Listing, OpenedContinuation, StoreLike, forkable_lock, open_store, with_program_field
 
 from .content import object_of
 from .conversation_state import ConversationStates
@@ -53,13 +53,19 @@ class CodeModeFace:
     leaves_programs = False
     words = OWN_WORDS
 
-    def __init__(self, options: Options, pool: WorkerPool | None, listing: Listing | None = None) -> None:
+    def __init__(
+        self,
+        options: Options,
+        pool: WorkerPool | None,
+        listing: Listing | None = None,
+        store: StoreLike | None = None,
+    ) -> None:
         given = CodeModeOptions.of(options).with_listing(listing)
         refuse_callback(given)
         if given.state is None:
             given = given.having(state=ConversationStates(TOOL_NAME, "js"))
         self._states = given.state if isinstance(given.state, ConversationStates) else None
-        self.settings = agent_settings(given, pool)
+        self.settings = agent_settings(given, pool, store=store)
         self._pool = pool
         self._compiled = CompiledTools[CodeModeTool](self._make)
 
@@ -125,9 +131,11 @@ class CodeModeToolset(HidingToolset[AgentDepsT]):
     """
 
     listing: Listing | None = None
+    store: StoreLike | None = None
 
     def _own_face(self) -> Face:
-        return CodeModeFace(self.options, self.pool, self.listing)
+        self.store = None if self.store is None else open_store(self.store)
+        return CodeModeFace(self.options, self.pool, self.listing, self.store)
 
 
 class _ShownSteps:
@@ -158,14 +166,17 @@ def create_code_mode_tool(
     max_retries: int = MAX_RETRIES,
     pool: WorkerPool | None = None,
     listing: Listing | None = None,
+    store: StoreLike | None = None,
 ) -> Tool[AgentDepsT]:
     """Make one `pydantic_ai.Tool` of a toolset or of tools and functions, for agents without the capability.
 
     The model is shown the tools that the toolset has at each step. A toolset that must be entered, as some MCP ones
     must, is for you to enter. ``pool``: the `WorkerPool` that runs the programs. ``listing``: what the model is told of
-    the tools. A pause defers the call of this tool; see `answer`. Raises `ValueError` for what is no tool.
+    the tools. ``store`` is that of `CodeMode`. A pause defers the call of this tool; see `answer`. Raises `ValueError`
+    for what is no tool.
     """
-    toolset = CodeModeToolset(toolset_of(tools), options, max_retries=max_retries, pool=pool, listing=listing)
+    more: dict[str, Any] = {"max_retries": max_retries, "pool": pool, "listing": listing, "store": store}
+    toolset = CodeModeToolset(toolset_of(tools), options, **more)
 
     shown = _ShownSteps()
 

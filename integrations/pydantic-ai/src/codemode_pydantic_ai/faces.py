@@ -12,7 +12,7 @@ from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import ToolsetTool
 
 from codemode import CallContext, CodeModeOptions, ContinuationOptions, Interrupt, WorkerPool
-from codemode.plugins import OpenedContinuation, check_pool, not_negative
+from codemode.plugins import OpenedContinuation, StoreLike, check_pool, not_negative, with_store
 
 from .chosen import Chosen
 from .failures import ErrorWords
@@ -96,7 +96,9 @@ class Face(Protocol):
         ...
 
 
-def agent_settings(given: CodeModeOptions, pool: WorkerPool | None, clock: str | None = "program") -> CodeModeOptions:
+def agent_settings(
+    given: CodeModeOptions, pool: WorkerPool | None, clock: str | None = "program", store: StoreLike | None = None
+) -> CodeModeOptions:
     """Return the options of programs that agents run.
 
     A continuation may leave the process: it is sealed, and holds for a week. Time that tools take is not the program's.
@@ -112,7 +114,8 @@ def agent_settings(given: CodeModeOptions, pool: WorkerPool | None, clock: str |
     policy = given.execution_policy.with_defaults(**defaults)
     output = given.model_output.with_defaults(max_model_characters=MAX_MODEL_CHARACTERS)
     approval = given.approval.with_defaults(show_denial_reason=True)  # what a reviewer writes is meant for the model
-    return given.having(approval=approval, continuation=sealed, execution_policy=policy, model_output=output)
+    made = given.having(approval=approval, continuation=sealed, execution_policy=policy, model_output=output)
+    return with_store(made, store)[0]
 
 
 def refuse_callback(given: CodeModeOptions) -> None:

@@ -29,9 +29,9 @@ async def answer(side: Side) -> str:
 def capability(side: Side, folder: str) -> Any:
     if not side.is_ours:
         return side.capability()
-    from codemode import SqliteResumeGuard
+    from codemode import SqliteInterruptStore
 
-    guard = SqliteResumeGuard(Path(folder) / "guard.sqlite")
+    guard = SqliteInterruptStore(Path(folder) / "guard.sqlite").guard
     return side.capability(
         options={"continuation": {"keys": "32 random bytes that both processes know", "guard": guard}}
     )

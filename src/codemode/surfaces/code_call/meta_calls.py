@@ -14,6 +14,7 @@ from ...run.call_context import CallContext, OuterCall, check_call
 from ...run.optional_parts import require_optional_parts
 from ...run.starting import load_execution, prepared, resume_answered
 from ...run.sync_forms import SyncForms
+from ...stores.durability import StoreLike, with_store
 from ...workers.pool import WorkerPool, check_pool
 from .describe import described, read_describe
 from .direct_calls import is_direct
@@ -39,9 +40,11 @@ class MetaCalls(SyncForms):
         tools: Mapping[str, Any] | Iterable[Any],
         options: CodeCallOptions | Mapping[str, Any] | None,
         pool: WorkerPool | None,
+        store: StoreLike | None = None,
     ) -> None:
-        self.options = CodeCallOptions.of(options)
-        settings = self.options.settings
+        given = CodeCallOptions.of(options)
+        settings, self.store = with_store(given.settings, store)
+        self.options = given if store is None else given.replaced(settings=settings)
         # What is wrong with options is told of here, not in the first run.
         require_optional_parts(settings)
         check_pool(pool)

@@ -12,6 +12,7 @@ from ...host.forks import forkable_lock
 from ...host.sync import run_sync
 from ...host.threads import off_loop
 from ...run.call_context import CallContext
+from ...stores.durability import StoreLike
 from ...tools.tool import Tool
 from ...workers.pool import WorkerPool
 from .changes import Listener, Listeners, change_of
@@ -30,8 +31,9 @@ class CodeCallToolset(MetaCalls):
         tools: Mapping[str, Any] | Iterable[Any],
         options: CodeCallOptions | Mapping[str, Any] | None,
         pool: WorkerPool | None,
+        store: StoreLike | None = None,
     ) -> None:
-        super().__init__(tools, options, pool)
+        super().__init__(tools, options, pool, store)
         self._listeners = Listeners()
         self._updating = forkable_lock()
 
@@ -151,11 +153,12 @@ def create_code_call_tools(
     options: CodeCallOptions | Mapping[str, Any] | None = None,
     *,
     pool: WorkerPool | None = None,
+    store: StoreLike | None = None,
 ) -> CodeCallToolset:
     """Turn many tools into three or four: search, describe, execute and, where direct calls are enabled, invoke.
 
-    ``tools`` and ``pool`` are as in `create_code_mode_tool`; ``options`` are `CodeCallOptions` or a mapping.
+    ``tools``, ``pool`` and ``store`` are as in `create_code_mode_tool`; ``options`` are `CodeCallOptions` or a mapping.
     Raises `ValueError` for wrong options, names, schemas, metadata or pools, for what is no tool, and for a tool whose
     name looks like that of a meta-tool.
     """
-    return CodeCallToolset(tools, options, pool)
+    return CodeCallToolset(tools, options, pool, store)

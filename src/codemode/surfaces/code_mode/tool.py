@@ -20,6 +20,7 @@ from ...run.starting import load_execution, prepared, resume_answered
 from ...run.state_places import StatePlace, state_place
 from ...run.sync_forms import SyncForms
 from ...source.program_input import with_program_field
+from ...stores.durability import StoreLike, with_store
 from ...tools.catalog import Catalog
 from ...tools.collecting import collect_tools
 from ...tools.undeclared import compile_all
@@ -55,8 +56,9 @@ class CodeModeTool(SyncForms):
         tools: Mapping[str, Any] | Iterable[Any],
         options: CodeModeOptions | Mapping[str, Any] | None,
         pool: WorkerPool | None,
+        store: StoreLike | None = None,
     ) -> None:
-        self.options = CodeModeOptions.of(options)
+        self.options, self.store = with_store(CodeModeOptions.of(options), store)
         # A wrong origin and a missing extra are told of here, not in the first run.
         require_optional_parts(self.options)
         check_pool(pool)
@@ -202,14 +204,18 @@ def create_code_mode_tool(
     options: CodeModeOptions | Mapping[str, Any] | None = None,
     *,
     pool: WorkerPool | None = None,
+    store: StoreLike | None = None,
 ) -> CodeModeTool:
     """Turn many tools into one.
 
     ``tools``: a mapping name -> tool or an iterable of tools; a tool is a `Tool`, a function, or a framework's tool
     object. ``options``: `CodeModeOptions` or a mapping. ``pool``: a `WorkerPool`; the process-wide one when None.
-    Raises `ValueError` for wrong options, names, schemas or pools, and for what is no tool.
+    ``store``: an interrupt store or its URL, such as ``sqlite:///pauses.db``, through which pauses outlive this
+    process: calls that need approval pause, any process with the key in ``CODEMODE_SIGNING_KEY`` can resume them, and
+    only one does. It is `CodeModeTool.store` then. Raises `ValueError` for wrong options, names, schemas, pools or
+    stores, where there is no such key, and for what is no tool.
     """
-    return CodeModeTool(tools, options, pool)
+    return CodeModeTool(tools, options, pool, store)
 
 
 def program_of(value: object) -> str:

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from ...continuations.keys import set_keys
+from ...continuations.keys import SIGNING_KEY_VARIABLE, environment_keys, set_keys
 from ...data.json_values import NOT_GIVEN
 from ...errors import Resumable
 from ...options.parts import CodeModeOptions
 from ...run.call_context import CallContext
+from ...stores.durability import StoreLike, open_store, with_store
 from ...workers.pool import WorkerPool, check_pool
 from .catalog import ExecCatalog
 from .description import WAIT_DESCRIPTION, describe_exec, exec_schema, wait_schema
@@ -60,6 +61,7 @@ class ExecWaitTools:
         asks = self.settings.approval
         if self.options.approvals == "park" or not (asks.says("mode") or asks.on_approval_required):
             self.settings = self.settings.having(approval=replace(asks, mode="interrupt"))
+        self.store = kept.store
         self._counts = counts_of(self.settings.telemetry, (EXEC, WAIT))
         self.catalog = ExecCatalog(entries_of(sources), self.options, self._counts, servers_of(sources))
         self.catalog.prepare()
@@ -181,9 +183,6 @@ class ExecWaitTools:
 ExecWaitTools.resume.takes_record = True  # pyright: ignore[reportFunctionMemberAccess] - for a `Resumer`
 
 
-_OF_STORES = ("rest", "claim", "settle", "put", "journal")
-
-
 @dataclass(frozen=True)
 class Kept:
     """Where runs are kept: a store, and whose they are in it."""
@@ -194,9 +193,6 @@ class Kept:
 
     def __post_init__(self) -> None:
         """Check what they are. Raises `InvalidConfigError`, a `ValueError`."""
-        store: Any = self.store
-        if store is not None and not all(callable(getattr(store, one, None)) for one in _OF_STORES):
-            raise InvalidConfigError(f"store must be a store of interrupts or None, got {store!r}")
         for what, value in (("tenant", self.tenant), ("app", self.app)):
             if not isinstance(cast("Any", value), str):
                 raise InvalidConfigError(f"{what} must be a string or None, got {value!r}")
@@ -205,16 +201,20 @@ class Kept:
         """Return the settings with guard and journal of the store, unless they have their own."""
         if self.store is None:
             return settings
+        try:
+            settings, _ = with_store(settings, self.store)
+        except ValueError as error:
+            raise InvalidConfigError(str(error)) from error
         own = settings.continuation
-        if own.guard is not None and own.guard is not self.store.guard:
-            raise InvalidConfigError("settings.continuation.guard is another one than that of the store")
-        if own.keys is None and not set_keys():
+        keys = own.keys if own.keys is not None or set_keys() else environment_keys()
+        if keys is None and not set_keys():  # of a store in memory, whose runs have a journal all the same
             raise InvalidConfigError(
-                "settings.continuation.keys must be set, or set_continuation_signing_key called: with the random key of"
-                " this process nobody else could go on with what is in the store"
+                f"settings.continuation.keys must be set, {SIGNING_KEY_VARIABLE} in the environment, or"
+                " set_continuation_signing_key called: with the random key of this process nobody else could go on with"
+                " what is in the store"
             )
         journal = own.journal or self.store.journal(tenant=self.tenant, app=self.app)
-        return settings.having(continuation=replace(own, guard=self.store.guard, journal=journal))
+        return settings.having(continuation=replace(own, keys=keys, journal=journal))
 
     def runs(self, options: ExecWaitOptions, tool: Any) -> StoredRuns | None:
         """Return what keeps the runs of a pair; None without a store."""
@@ -223,6 +223,13 @@ class Kept:
         from .stored import StoredRuns
 
         return StoredRuns(self.store, self.tenant, self.app, options.snapshot_ttl_seconds, tool)
+
+
+def _opened(store: StoreLike | None) -> InterruptStore | None:
+    try:
+        return None if store is None else open_store(store)
+    except ValueError as error:
+        raise InvalidConfigError(str(error)) from error
 
 
 def _settings(given: Any) -> CodeModeOptions:
@@ -245,7 +252,7 @@ def create_exec_wait_tools(
     settings: CodeModeOptions | Mapping[str, Any] | None = None,
     namespaces: NamespaceRegistry | None = None,
     pool: WorkerPool | None = None,
-    store: InterruptStore | None = None,
+    store: StoreLike | None = None,
     tenant: str | None = None,
     app: str | None = None,
 ) -> ExecWaitTools:
@@ -254,15 +261,15 @@ def create_exec_wait_tools(
     ``sources``: a `ToolSource`, several of them, or tools as `create_code_mode_tool` takes them. ``options`` are those
     of the pair; ``settings``: approvals, pipeline, lifecycle, telemetry, continuations. ``approval.mode`` is
     "interrupt" unless it is said, or there is an ``on_approval_required``. ``namespaces`` are those of the
-    application's plugins. With a ``store`` runs outlive this process, under a key that was set; it brings guard and
-    journal, and ``tenant`` and ``app`` say whose the runs are in it. Starts no process and lists no server. Raises
-    `InvalidConfigError`, a `ValueError`, and `ValueError` for what is no tool.
+    application's plugins. With a ``store``, or the URL of one, runs outlive this process, under a key that was set; it
+    brings guard and journal, and ``tenant`` and ``app`` say whose the runs are in it. Starts no process and lists no
+    server. Raises `InvalidConfigError`, a `ValueError`, and `ValueError` for what is no tool.
     """
     return ExecWaitTools(
         sources,
         options,
         settings,
         pool,
-        Kept(store, "" if tenant is None else tenant, "" if app is None else app),
+        Kept(_opened(store), "" if tenant is None else tenant, "" if app is None else app),
         namespaces,
     )

@@ -16,6 +16,7 @@ from ...options.parts import CodeModeOptions
 from ...run.call_context import CallContext
 from ...run.optional_parts import require_optional_parts
 from ...run.sync_forms import SyncForms
+from ...stores.durability import StoreLike, with_store
 from ...tools.tool_schemas import load_schema_kind
 from ...trace.failures import log_failure
 from .builtin_declarations import DISCOVERY, ERRORS
@@ -49,9 +50,10 @@ class RunTool(SyncForms):
         options: RunOptions | Mapping[str, Any] | None,
         settings: CodeModeOptions | Mapping[str, Any] | None,
         pool: WorkerPool | None,
+        store: StoreLike | None = None,
     ) -> None:
         self.options = RunOptions.of(options)
-        self.settings = CodeModeOptions.of(settings)
+        self.settings, self.store = with_store(CodeModeOptions.of(settings), store)
         if self.settings.fetch_policy is not None:
             raise ValueError("settings.fetch_policy is not for codemode.run: its programs have no fetch")
         # What is wrong with settings is told of here, not in the first run.
@@ -202,12 +204,14 @@ def create_run_tool(
     *,
     settings: CodeModeOptions | Mapping[str, Any] | None = None,
     pool: WorkerPool | None = None,
+    store: StoreLike | None = None,
 ) -> RunTool:
     """Turn the tools of many servers into one tool, ``codemode.run``, whose programs are ES modules.
 
     ``servers``: a list of `ModuleServer`, or of objects whose tools change: with ``server_id``, ``name``, ``version``,
     ``description`` and ``capabilities``, an async method ``tools()`` and a ``revision``. ``settings``: approvals,
-    lifecycle, telemetry, continuations, as `create_code_mode_tool` takes them; of the limits of a request the
-    ``options`` alone decide. Raises `ValueError` for wrong options, settings or pools, and for what is no server.
+    lifecycle, telemetry, continuations, as `create_code_mode_tool` takes them, and ``store`` as there; of the limits
+    of a request the ``options`` alone decide. Raises `ValueError` for wrong options, settings, pools or stores, and for
+    what is no server.
     """
-    return RunTool(servers, options, settings, pool)
+    return RunTool(servers, options, settings, pool, store)

@@ -29,14 +29,14 @@ def test_a_store_that_does_not_exist_is_refused_and_not_made(capsys: pytest.Capt
 
 
 def test_a_store_is_created_where_that_is_asked_for(capsys: pytest.CaptureFixture[str], tmp_path: Path):
-    for arguments in (["--store", "sqlite:///new.db", "--create"], ["--store", "sqlite:///new.db"]):
+    for arguments in (["--store", "sqlite:///new.db", "--create"], ["--store", "new.db"]):
         assert main(["mcp", "approvals", *arguments]) == 0, arguments
         assert "0 calls of 0 runs wait" in capsys.readouterr().out
     assert (tmp_path / "new.db").stat().st_size > 0
 
 
 def test_what_is_no_url_of_a_database_is_refused_with_the_forms_there_are(capsys: pytest.CaptureFixture[str]):
-    for given in ("approvals.db", "sqlite:///", "mysql://root:hunter2@host/x"):
+    for given in ("", "sqlite:///", "mysql://root:hunter2@host/x"):
         assert main(["mcp", "approvals", "--store", given]) == 2, given
         said = capsys.readouterr().err
         assert "--store takes the URL of a database: sqlite:///FILE" in said

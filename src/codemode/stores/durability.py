@@ -1,0 +1,91 @@
+"""Make a surface durable with one store: its guard, its content, interrupt mode and the signing key."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+from ..continuations.keys import (
+    DEFAULT_MAX_AGE_MS,
+    SIGNING_KEY_VARIABLE,
+    environment_keys,
+    process_max_age_ms,
+    set_keys,
+)
+from ..options.checked_fields import WrongTypeError
+from ..options.guessable_keys import HOW_TO_MAKE
+from ..options.parts import CodeModeOptions
+
+if TYPE_CHECKING:
+    from .interrupt_store import InterruptStore
+
+MAX_AGE_MS = 7 * 24 * 3_600_000
+StoreLike: TypeAlias = "InterruptStore | str | Path"
+_EXAMPLES = "sqlite:///pauses.db, or postgresql://user@host/name"
+_POSTGRES = ("postgresql", "postgres")
+_METHODS = ("put", "decide", "claim", "settle", "rest", "journal")
+
+
+def open_store(store: StoreLike) -> InterruptStore:
+    """Return a store by its URL or the path of its SQLite file; one that is open already as it is.
+
+    Nothing is read or written before it is first needed. Raises `ValueError` for what names no database and for a
+    folder that does not exist, `ImportError` where the driver is not installed.
+    """
+    if not isinstance(store, str | Path):
+        if not all(callable(getattr(store, name, None)) for name in _METHODS):
+            raise WrongTypeError(f"store must be a store of interrupts or a URL ({_EXAMPLES}), got {store!r:.100}")
+        return store
+    scheme, colon, rest = str(store).partition("://")
+    if colon and scheme in _POSTGRES:
+        from .postgres import PostgresInterruptStore
+
+        return PostgresInterruptStore(str(store))
+    path = rest.removeprefix("/") if colon else str(store)
+    is_file = scheme == "sqlite" and rest.startswith("/") if colon else not re.match(r"\w\w+:", path)
+    if not is_file or not path or "?" in path:
+        raise ValueError(f"store {_without_secrets(str(store))} names no database: write {_EXAMPLES}")
+    if not Path(path).absolute().parent.is_dir():
+        raise ValueError(f"store {path} cannot be made: there is no folder {Path(path).absolute().parent}")
+    from .sqlite import SqliteInterruptStore
+
+    return SqliteInterruptStore(path)
+
+
+def with_store(options: CodeModeOptions, store: StoreLike | None) -> tuple[CodeModeOptions, InterruptStore | None]:
+    """Return the options with which pauses outlive this process, and the store; as they are where that is None.
+
+    Calls that need approval pause, unless ``approval`` says otherwise. The store is the guard and keeps images, audio
+    and files. The key is that of the options, else of `set_continuation_signing_key`, else of the environment variable
+    ``CODEMODE_SIGNING_KEY``. Pauses hold for a week where no ``max_age_ms`` was set. Raises `ValueError` for another
+    guard in the options, where there is no key that other processes can have, and as `open_store` does.
+    """
+    if store is None:
+        return options, None
+    opened = open_store(store)
+    keeping, approval, guard = options.continuation, options.approval, cast("Any", opened.guard)
+    if keeping.guard is not None and keeping.guard is not guard:
+        raise ValueError(
+            "continuation.guard is another one than that of the store: leave it out, store= brings its own"
+        )
+    keys, max_age_ms = keeping.keys, keeping.max_age_ms
+    if keys is None and set_keys() is None and getattr(guard, "sees_other_processes", True):
+        keys = environment_keys()
+        if keys is None:
+            raise ValueError(
+                "store= needs a signing key that all processes share, or no other one could resume what waits in it:"
+                f" set the environment variable {SIGNING_KEY_VARIABLE} to the output of {HOW_TO_MAKE},"
+                " or give continuation={'keys': ...}"
+            )
+    if max_age_ms is None and process_max_age_ms() == DEFAULT_MAX_AGE_MS:
+        max_age_ms = MAX_AGE_MS
+    if not (approval.says("mode") or approval.on_approval_required):
+        approval = replace(approval, mode="interrupt")
+    keeping = replace(keeping, guard=guard, keys=keys, max_age_ms=max_age_ms)
+    return options.having(approval=approval, continuation=keeping), opened
+
+
+def _without_secrets(url: str) -> str:
+    return repr(url if "@" not in url else url.partition(":")[0] + "://...")
