@@ -53,6 +53,6 @@ class SyncForms:
         return run_sync(self.resume(interrupt, resolution, call, resolutions=resolutions))
 
     def _start_pool(self) -> None:
-        """Let the first worker boot while asyncio is imported. What prevents that is for the run to report."""
+        """Start the first worker while asyncio is imported. The run reports what prevents that."""
         with suppress(CodeModeError):
             started(self._pool)

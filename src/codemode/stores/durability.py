@@ -1,4 +1,4 @@
-"""Make a surface durable with one store: its guard, its content, interrupt mode and the signing key."""
+"""Make pauses outlive their process: open a store, and set all that it takes."""
 
 from __future__ import annotations
 
