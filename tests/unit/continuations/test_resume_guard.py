@@ -37,6 +37,18 @@ def test_the_first_owns_and_the_same_answers_get_its_outcome(guard):
     within(scenario())
 
 
+def test_an_outcome_stands_whatever_its_owner_does_afterwards(guard):
+    async def scenario():
+        await guard.claim(claim())
+        await guard.record("k", "outcome")
+        assert not await guard.renew("k")
+        assert await guard.record("k", "another") == "outcome"
+        await guard.release("k")
+        assert await guard.claim(claim()) == "outcome"
+
+    within(scenario())
+
+
 @pytest.mark.parametrize("is_settled", [False, True])
 def test_other_answers_are_refused(guard, is_settled):
     async def scenario():

@@ -35,6 +35,12 @@ def test_settling_replaces_the_entry_and_keeps_the_request():
     assert ledger.entries == [ENTRY, entry]
 
 
+def test_attempts_are_those_of_the_pause_and_of_the_pauses_before():
+    assert ENTRY.attempts == 0
+    assert ENTRY._replace(waits=2).attempts == 2
+    assert ENTRY._replace(waits=2, outcome=Waiting("i", "{}", "1", 3)).attempts == 3
+
+
 def test_a_request_that_has_started_is_unknown_until_it_is_settled():
     ledger = Ledger([ENTRY._replace(outcome=Waiting("i", "{}", "1", 1))])
     ledger.start(1, '{"a":2}', is_approved=True)
