@@ -15,8 +15,8 @@ from starlette.requests import Request
 from codemode import ALL_TENANTS
 from codemode.plugins import Tenant, WrongTypeError
 
-from .addresses import TrustedProxies, peer_of
 from .visible import visible_text
+from .web import TrustedProxies, peer_of
 
 _log = logging.getLogger("codemode.console")
 _MAX_NAME_CHARACTERS = 1000

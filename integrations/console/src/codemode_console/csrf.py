@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from starlette.requests import Request
 
-from .headers import origin_of
 from .sessions import LIFETIME_SECONDS, Session
 from .signed import Clock, Signed
+from .web import origin_of
 
 TOKEN_FIELD = "form_token"  # noqa: S105 - the name of a field
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})

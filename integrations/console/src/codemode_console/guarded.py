@@ -18,11 +18,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from codemode import CodeModeError, InterruptStore
 from codemode.plugins import body_within
 
-from .addresses import Address, TrustedProxies, address_text, caller_of, network_of
 from .auth import Auth, ProxyHeaderAuth, TokenAuth, asked, require_auth
 from .csrf import SAFE_METHODS, FormTokens, cross_origin_problem
 from .errors import Problem, problem_of
-from .headers import OwnHosts, origin_of, security_headers
 from .rendering import problem_page, wants_json
 from .sessions import COOKIE, ROOTS_KEY, Sessions, set_cookie
 from .sign_in import MAX_NEXT_CHARACTERS, SignIn
@@ -30,6 +28,7 @@ from .sign_in import PATH as SIGN_IN
 from .signed import Clock, Secret, require_secret
 from .throttle import Throttle
 from .visits import SCOPE_KEY, SEQUENCE_KEY, Visit, note_refusal
+from .web import Address, OwnHosts, TrustedProxies, address_text, caller_of, network_of, origin_of, security_headers
 
 _log = logging.getLogger("codemode.console")
 SIGN_OUT = "/sign-out"

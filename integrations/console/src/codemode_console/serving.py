@@ -13,10 +13,10 @@ from typing import Any
 from codemode import ALL_TENANTS, InterruptStore
 from codemode.plugins import protocol_with_header_timeout
 
-from .addresses import read_address
 from .application import Console, ConsoleOptions, Resume, approval_console, read_options
 from .auth import TokenAuth, User, new_private_path, new_token, token_hash
 from .notices import SlackWebhook, Webhook
+from .web import read_address
 
 _SECONDS_TO_END = 5
 _HEADER_SECONDS = 15.0

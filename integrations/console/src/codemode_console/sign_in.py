@@ -9,7 +9,6 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from codemode import ALL_TENANTS, InterruptStore
 
-from .addresses import Address, address_text, network_of
 from .auth import TokenAuth
 from .bodies import read_small_form
 from .csrf import TOKEN_FIELD
@@ -19,6 +18,7 @@ from .sessions import COOKIE, ROOTS_KEY, Sessions, forget_cookie, set_cookie
 from .signed import Clock
 from .throttle import Throttle
 from .visits import SCOPE_KEY, Visit, audit_tenant
+from .web import Address, address_text, network_of
 
 PATH = "/sign-in"
 MAX_NEXT_CHARACTERS = 2000

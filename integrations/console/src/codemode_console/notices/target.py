@@ -13,8 +13,8 @@ import httpx
 from codemode import Notice
 from codemode.plugins import WrongTypeError
 
-from ..headers import origin_of
 from ..visible import is_visible
+from ..web import origin_of
 
 _MAX_NAME_CHARACTERS = 100
 _MAX_URL_CHARACTERS = 2_000
