@@ -28,7 +28,17 @@ from .sign_in import PATH as SIGN_IN
 from .signed import Clock, Secret, require_secret
 from .throttle import Throttle
 from .visits import SCOPE_KEY, SEQUENCE_KEY, Visit, note_refusal
-from .web import Address, OwnHosts, TrustedProxies, address_text, caller_of, network_of, origin_of, security_headers
+from .web import (
+    Address,
+    OwnHosts,
+    TrustedProxies,
+    address_text,
+    caller_of,
+    network_of,
+    origin_of,
+    route_path,
+    security_headers,
+)
 
 _log = logging.getLogger("codemode.console")
 SIGN_OUT = "/sign-out"
@@ -217,13 +227,6 @@ def _require_private(path: str) -> str:
     if not re.fullmatch(r"~[A-Za-z0-9_-]{16,100}", path):
         raise ValueError("private_path must be a ~ and at least 16 random letters and digits")
     return path
-
-
-def route_path(scope: Scope) -> str:
-    """Return the path behind where the console is mounted."""
-    path, root = str(scope["path"]), str(scope.get("root_path", ""))
-    is_below = path == root or path.startswith(f"{root}/")
-    return path[len(root) :] if root and is_below else path
 
 
 def _with_headers(send: Send, headers: Mapping[str, str]) -> Send:

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
 import socket
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from codemode import ALL_TENANTS, InterruptStore
-from codemode.plugins import protocol_with_header_timeout
 
 from .application import Console, ConsoleOptions, Resume, approval_console, read_options
 from .auth import TokenAuth, User, new_private_path, new_token, token_hash
 from .notices import SlackWebhook, Webhook
-from .web import read_address
+from .web import Server, listen, read_address, url_of
 
 _SECONDS_TO_END = 5
 _HEADER_SECONDS = 15.0
-_BACKLOG = 128
 
 
 def serve(
@@ -41,7 +38,6 @@ def serve(
     once; ``host`` must then be an address of this machine alone. Port 0 takes a free one. Raises `ValueError` for what
     cannot be meant, `OSError` for an address that cannot be had.
     """
-    require_port(port)
     address = "127.0.0.1" if host == "localhost" else host
     token = None
     if auth is None:
@@ -53,17 +49,11 @@ def serve(
         private_path = chosen.private_path or new_private_path()
         options = replace(chosen, hosts=[*chosen.hosts, "localhost"], private_path=private_path)
     console = approval_console(store, auth=auth, resume=resume, notify=notify, options=options, base_url=base_url)
-    listening = _listening(address, port)
-    where = f"http://{_named(listening)}/"
+    listening = listen(host, port)
+    where = f"{url_of(listening)}/"
     first = f"Sign in at {where}" if token is None else f"Sign in at {where}sign-in#token={token}"
     with listening:
         asyncio.run(_serve(store, console, listening, lambda: say(first)))
-
-
-def require_port(port: int) -> None:
-    """Raise `ValueError` for a number that is no port."""
-    if not 0 <= port <= 65535:
-        raise ValueError(f"port must be between 0 and 65535, got {port}")
 
 
 def require_loopback(host: str) -> None:
@@ -74,44 +64,8 @@ def require_loopback(host: str) -> None:
 
 
 async def _serve(store: InterruptStore, console: Console, listening: socket.socket, ready: Callable[[], None]) -> None:
-    import uvicorn
-
-    class Server(uvicorn.Server):
-        @contextlib.contextmanager
-        def capture_signals(self) -> Generator[None]:
-            # Its own raises the signal again once it has served: the process would die before programs have ended.
-            loop = asyncio.get_running_loop()
-            for one in (signal.SIGINT, signal.SIGTERM):
-                loop.add_signal_handler(one, self.handle_exit, one, None)
-            try:
-                yield
-            finally:
-                for one in (signal.SIGINT, signal.SIGTERM):
-                    loop.remove_signal_handler(one)
-
-    config = uvicorn.Config(
-        console,
-        http=protocol_with_header_timeout(_HEADER_SECONDS),
-        lifespan="off",
-        ws="none",  # there are none here, and what serves them warns of itself
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        # The guard reads what proxies tell, of those alone that it was told to trust.
-        proxy_headers=False,
-        timeout_graceful_shutdown=_SECONDS_TO_END,
-    )
+    server = Server(console, header_seconds=_HEADER_SECONDS, stop_seconds=_SECONDS_TO_END, log_level="warning")
     async with contextlib.aclosing(store), console.running():
         await store.list(tenant=ALL_TENANTS, limit=1)  # a database that cannot be used is told of at once
         ready()
-        await Server(config).serve(sockets=[listening])
-
-
-def _listening(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    return socket.create_server((host, port), family=family, backlog=_BACKLOG)
-
-
-def _named(listening: socket.socket) -> str:
-    host, port = listening.getsockname()[:2]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        await server.serve(sockets=[listening])

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import asyncio
+import contextlib
+import signal
+import socket
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 from types import MappingProxyType
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlsplit
 
-from codemode.plugins import WrongTypeError
+import uvicorn
+
+from codemode.plugins import WrongTypeError, protocol_with_header_timeout
 
 if TYPE_CHECKING:
     from ipaddress import IPv4Network
 
     from starlette.requests import HTTPConnection
+    from starlette.types import ASGIApp, Scope
 
 
 Address: TypeAlias = IPv4Address | IPv6Address
 _MOST_HOPS = 32
+_BACKLOG = 128
 _UNIX = "unix"
 
 
@@ -175,3 +183,77 @@ class OwnHosts:
             return True
         host = host_of(hosts[0]) if len(hosts) == 1 else None
         return host is not None and (host in self._names or read_address(host) is not None)
+
+
+def route_path(scope: Scope) -> str:
+    """Return the path behind where an application is mounted."""
+    path, root = str(scope["path"]), str(scope.get("root_path", ""))
+    is_below = path == root or path.startswith(f"{root}/")
+    return path[len(root) :] if root and is_below else path
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server, without the logs and headers that pages and calls must not have.
+
+    SIGINT and SIGTERM call `end` and nothing else: uvicorn raises them again once it has served, which would end the
+    process before what runs has ended.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        header_seconds: float,
+        stop_seconds: float,
+        on_ready: Callable[[], None] | None = None,
+        **settings: Any,
+    ) -> None:
+        config = uvicorn.Config(
+            app,
+            http=protocol_with_header_timeout(header_seconds),
+            lifespan="off",
+            ws="none",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,  # applications read what proxies tell, and trust those alone that are configured
+            timeout_graceful_shutdown=max(1, round(stop_seconds)),
+            **settings,
+        )
+        super().__init__(config)
+        self._on_ready = on_ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, and call `on_ready` once connections are accepted."""
+        await super().startup(sockets)
+        if self._on_ready is not None:
+            self._on_ready()
+
+    def end(self, number: signal.Signals) -> None:
+        """End after a signal: the first lets requests end, a second SIGINT does not."""
+        self.handle_exit(number, None)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Handle signals on the event loop while the block runs."""
+        loop = asyncio.get_running_loop()
+        with contextlib.ExitStack() as stack:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):  # no loop of the main thread
+                    loop.add_signal_handler(number, self.end, number)
+                    stack.callback(loop.remove_signal_handler, number)
+            yield
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens. Raises `ValueError` for no port, `OSError` for an address that is not available."""
+    if not 0 <= port <= 65535:
+        raise ValueError(f"port must be between 0 and 65535, got {port}")
+    address = "127.0.0.1" if host == "localhost" else host
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    return socket.create_server((address, port), family=family, backlog=_BACKLOG)
+
+
+def url_of(listening: socket.socket) -> str:
+    """Return where a socket listens, such as ``http://[::1]:8765``."""
+    host, port = listening.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"

@@ -91,23 +91,12 @@ async def test_what_is_told_over_stdio_approves_the_call_where_no_variable_names
     assert result == ["may"]
 
 
-@pytest.fixture
-def without_console(tmp_path: Path) -> dict[str, str]:
-    """What hides the console from a process: people decide on the command line."""
-    folder = tmp_path / "nothing"
-    folder.mkdir()
-    (folder / "codemode_console.py").write_text("raise ModuleNotFoundError")
-    return {"PYTHONPATH": str(folder)}
-
-
 @pytest.mark.full
 @in_loop
-async def test_over_http_no_path_of_the_host_is_told(
-    config: Path, terminal: dict[str, str], without_console: dict[str, str]
-):
+async def test_over_http_no_path_of_the_host_is_told(config: Path, terminal: dict[str, str]):
     arguments = ["-m", "codemode", "mcp", "--config", str(config), "--http", "127.0.0.1:0"]
     process = await asyncio.create_subprocess_exec(
-        sys.executable, *arguments, env={**terminal, **without_console}, stderr=asyncio.subprocess.PIPE
+        sys.executable, *arguments, env=terminal, stderr=asyncio.subprocess.PIPE
     )
     try:
         assert process.stderr is not None
@@ -121,6 +110,7 @@ async def test_over_http_no_path_of_the_host_is_told(
     finally:
         process.terminate()
         await process.communicate()
-    assert told_by(answer) == f"codemode mcp approvals approve {answer['waiting']['id'][:8]}"
+    (said,) = answer["diagnostics"]
+    assert re.search(r"open http://127\.0\.0\.1:\d+/console/records/", said["hint"])
     assert str(config.parents[1]) not in json.dumps(answer)
     assert sys.executable not in json.dumps(answer)

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import sys
 from dataclasses import replace
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from codemode.cli.exits import DONE, UsageError
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     from ..gateway.gateway import Gateway
 
 _DEFAULT_HOST = "127.0.0.1"
+_NEEDS_CONSOLE = (
+    "--http needs codemode-gateway[http], which brings the package codemode-console: in a clone of the repository"
+    " pip install ./integrations/console"
+)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -34,6 +39,8 @@ def run(options: argparse.Namespace) -> int:
     logging.getLogger("codemode.mcp").setLevel(logging.INFO)
     tell_seldom()
     address = None if options.http is None else http_address(options.http)
+    if address is not None and find_spec("codemode_console") is None:
+        raise UsageError(_NEEDS_CONSOLE)
     config = with_overrides(usable(configuration(options)), options)
     asyncio.run(_served(config, options, address))
     return DONE

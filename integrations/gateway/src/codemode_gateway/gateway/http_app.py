@@ -9,8 +9,10 @@ import time
 from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
+from codemode_console.web import TrustedProxies, caller_of, read_address, route_path
 from mcp.server.auth.middleware.auth_context import AuthContextMiddleware
 from mcp.server.lowlevel import Server
+from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from codemode.errors import CodeModeConcurrencyError
@@ -18,16 +20,14 @@ from codemode.workers.pool import pool_or_default
 
 from ..config.model import ConfigError, GatewayConfig
 from ..oauth.browser import CALLBACK_PATH, START_PATH
-from .http_auth import METADATA_PATH, Door, verifier_of
-from .http_console import CONSOLE_PATH, MountedConsole, mounted_console, server_page
+from .http_auth import METADATA_PATH, PEER_KEY, Door, verifier_of
+from .http_console import CONSOLE_PATH, MountedConsole, server_page
 from .http_limits import Incoming, Places, Refused, answer, declared_bytes, refuse
 from .http_sessions import Sessions
-from .http_settings import HttpLimits, HttpSettings, Proxies, http_settings
+from .http_settings import HttpLimits, HttpSettings, http_settings
 from .principals import LOCAL, PLACE_KEY, PRINCIPAL_KEY
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from ..oauth.login_manager import SignIns
 
 
@@ -127,7 +127,7 @@ class HttpApp:
         self._door = Door(settings, self._verifier)
         self._sessions = Sessions(gateway.server, limits)
         self._places = Places(limits)
-        self._proxies = Proxies(settings.proxies)
+        self._proxies = TrustedProxies(settings.proxies)
         self._health = Health(gateway)
         self._mcp = AuthContextMiddleware(self._in_session)
 
@@ -150,11 +150,10 @@ class HttpApp:
                 self._sign_ins.binds_browsers = True
             if self._settings.url is not None and self._sign_ins is not None and self._sign_ins.callback_url is None:
                 self._sign_ins.callback_url = f"{self._settings.url}{CALLBACK_PATH}"
-            self._console = mounted_console(self._gateway, self._settings, lambda: self._door, asks=self.asks)
-            if self._console is not None:
-                await stack.enter_async_context(self._console.running())
-                if self._sign_ins is not None:
-                    self._sign_ins.page_of = self.sign_in_url
+            self._console = MountedConsole(self._gateway, self._settings, lambda: self._door, asks=self.asks)
+            await stack.enter_async_context(self._console.running())
+            if self._sign_ins is not None:
+                self._sign_ins.page_of = self.sign_in_url
             await stack.enter_async_context(self._sessions.running())
             yield
 
@@ -194,7 +193,7 @@ class HttpApp:
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
         elif scope["type"] == "http":
-            scope = self._proxies.told(scope)
+            scope = with_caller(scope, self._proxies)
             place = self._places.of(scope)
             with place.in_use():
                 await self._http({**scope, PLACE_KEY: place}, Incoming(receive, place, self._limits), send)
@@ -204,7 +203,7 @@ class HttpApp:
             scope[PLACE_KEY].read_ahead(declared_bytes(scope) or 0)
             self._follow()
             self._door.require_own_name(scope)
-            await self._answer(_path(scope), scope, incoming, send)
+            await self._answer(route_path(scope).rstrip("/") or "/", scope, incoming, send)
         except Refused as refused:
             await incoming.drain()
             await refuse(refused, send)
@@ -228,7 +227,7 @@ class HttpApp:
         if is_other:
             self._verifier = verifier_of(settings.check)
         self._settings, self._door = settings, Door(settings, self._verifier, asks=self.asks)
-        self._proxies = Proxies(settings.proxies)
+        self._proxies = TrustedProxies(settings.proxies)
         self._sessions.leave_all_but(settings.tokens.values(), verified=not is_other)
 
     async def _answer(self, path: str, scope: Scope, incoming: Incoming, send: Send) -> None:
@@ -309,8 +308,15 @@ async def _in_room(app: ASGIApp, scope: Scope, incoming: Incoming, send: Send) -
         raise incoming.refused
 
 
-def _path(scope: Mapping[str, Any]) -> str:
-    """Return the path behind where the application is mounted."""
-    path, root = str(scope["path"]), str(scope.get("root_path", ""))
-    below = path[len(root) :] if root and (path == root or path.startswith(f"{root}/")) else path
-    return below.rstrip("/") or "/"
+def with_caller(scope: Scope, proxies: TrustedProxies) -> Scope:
+    """Return a request with the caller as its client: the nearest one that is no trusted proxy.
+
+    What callers write into `X-Forwarded-For` themselves stands farther away than what the first proxy adds.
+    """
+    peer = scope.get("client")
+    if peer is None:
+        return scope
+    caller = caller_of(HTTPConnection(scope), proxies)
+    if caller is None or caller == read_address(peer[0]):
+        return scope
+    return {**scope, "client": (str(caller), 0), PEER_KEY: peer}

@@ -14,8 +14,10 @@ from typing import Any, Protocol, TypeGuard, TypeVar
 from urllib.parse import quote, urlsplit
 
 import httpx2
+from codemode_console.web import host_of, origin_of, read_address
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken, TokenVerifier, principal_components
+from starlette.datastructures import Headers
 from starlette.types import Scope
 
 from codemode.data.json_values import decode_json
@@ -24,11 +26,13 @@ from codemode.host.threads import off_loop
 
 from ..outgoing_http import tls_context
 from .http_limits import Place, Refused
-from .http_settings import PEER_KEY, VERIFIED, HttpSettings, Introspection, Jwt, TokenCheck, is_loopback, token_digest
+from .http_settings import VERIFIED, HttpSettings, Introspection, Jwt, TokenCheck, is_loopback, token_digest
 from .principals import LOCAL, PLACE_KEY
 
 # Whatever fails lets nobody in: a token is taken that the one issuer has made, for this gateway, for whoever holds it.
 
+PEER_KEY = "codemode.peer"
+"""Where the other end of the connection is, of a request that came through a proxy: ``(host, port)``."""
 _log = logging.getLogger("codemode.mcp")
 _REQUEST_SECONDS = 5.0
 _MOST_BYTES = 1 << 19
@@ -330,16 +334,16 @@ class Door:
 
     def require_own_name(self, scope: Scope) -> None:
         """Check Host and Origin, against pages whose name was turned to this address. Raises `Refused`."""
-        host = _only(scope, b"host")
-        name = None if host is None else _host_name(host)
+        host = _only(scope, "host")
+        name = None if host is None else host_of(host)
         if name is None or not self._is_own(name):
             raise Refused(421, "The gateway is not called by this name (Host)")
-        origin = _only(scope, b"origin")
-        if origin is None and not _all(scope, b"origin"):
+        origin = _only(scope, "origin")
+        if origin is None and not _all(scope, "origin"):
             return
-        own = {f"http://{host}", f"https://{host}", *self._settings.origins, _origin_of(self._settings.url)}
+        own = {f"http://{host}", f"https://{host}", *self._settings.origins, origin_of(self._settings.url or "")}
         # Browsers say that much of a form on a page that tells nobody where it is, as the console's are.
-        is_own_form = origin == "null" and _only(scope, b"sec-fetch-site") == "same-origin"
+        is_own_form = origin == "null" and _only(scope, "sec-fetch-site") == "same-origin"
         if not is_own_form and (origin is None or origin not in own):
             raise Refused(403, "Pages of this origin may not call the gateway (Origin)")
 
@@ -347,7 +351,7 @@ class Door:
         if not self.asks:
             return is_loopback(name)
         named = {*self._settings.hosts, urlsplit(self._settings.url or "").hostname} - {None}
-        return not self._settings.hosts or name in named or _is_address(name) or name == "localhost"
+        return not self._settings.hosts or name in named or name == "localhost" or read_address(name) is not None
 
     async def caller(self, scope: Scope, gone: Gone | None = None) -> tuple[str, AuthenticatedUser | None]:
         """Return the id of the principal that calls, and the user as the SDK knows one. Raises `Refused`.
@@ -368,7 +372,7 @@ class Door:
         return principal_id(access), AuthenticatedUser(access)
 
     def _token(self, scope: Scope) -> str:
-        said = _only(scope, b"authorization")
+        said = _only(scope, "authorization")
         kind, _, token = (said or "").partition(" ")
         token = token.strip()
         if kind.lower() != "bearer" or not token or len(token) > _MOST_TOKEN_CHARACTERS:
@@ -423,7 +427,7 @@ class Door:
         """Return the URL of the gateway's ``/mcp``, as callers know it."""
         base = self._settings.url
         if base is None:
-            base = f"{scope.get('scheme', 'http')}://{_only(scope, b'host') or 'localhost'}"
+            base = f"{scope.get('scheme', 'http')}://{_only(scope, 'host') or 'localhost'}"
         return f"{base}/mcp"
 
     def metadata(self, scope: Scope) -> dict[str, Any] | None:
@@ -473,32 +477,11 @@ def principal_id(access: AccessToken) -> str:
     return found if len(found) <= _MOST_ID_CHARACTERS else f"{VERIFIED}{token_digest(found)}"
 
 
-def _all(scope: Scope, name: bytes) -> list[str]:
-    return [value.decode("latin-1") for key, value in scope["headers"] if key.lower() == name]
+def _all(scope: Scope, name: str) -> list[str]:
+    return Headers(scope=scope).getlist(name)
 
 
-def _only(scope: Scope, name: bytes) -> str | None:
+def _only(scope: Scope, name: str) -> str | None:
     """Return a header that comes once; None for none, and for one of which two readers would take different ones."""
     found = _all(scope, name)
     return found[0] if len(found) == 1 else None
-
-
-def _host_name(host: str) -> str | None:
-    """Return the name or address in a ``Host``, in lower case; None for what is neither."""
-    if not host.isascii() or not host.isprintable() or set(host) & set(" /?#@\\,;'\""):
-        return None
-    try:
-        parts = urlsplit(f"//{host}")
-        port = parts.port
-    except ValueError:
-        return None
-    return None if port == 0 else parts.hostname
-
-
-def _is_address(name: str) -> bool:
-    return ":" in name or name.replace(".", "").isdigit()
-
-
-def _origin_of(url: str | None) -> str | None:
-    parts = urlsplit(url or "")
-    return f"{parts.scheme}://{parts.netloc}" if url else None

@@ -10,11 +10,15 @@ import secrets
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from codemode_console.application import approval_console
+from codemode_console.auth import TokenAuth, User
+from codemode_console.errors import Problem
+from codemode_console.guarded import Guarded
+from codemode_console.rendering import problem_page
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -46,14 +50,14 @@ _START = "verified"
 _UNENDING_SECONDS = 3600.0
 
 
-def console_users(package: Any, door: Callable[[], Door], clock: Callable[[], float] = time.time) -> Any:
+def console_users(door: Callable[[], Door], clock: Callable[[], float] = time.time) -> type[TokenAuth]:
     """Return the console's class of users by their tokens, which knows those whom the verifier of a door lets in too.
 
     Their session ends with their token, or after an hour where that says nothing of its end, and whenever tokens are
     verified in another way.
     """
 
-    class Users(package.TokenAuth):
+    class Users(TokenAuth):
         async def find(self, token: str, request: Any) -> Any:
             base: Any = super()
             known: Any = await base.find(token, request)
@@ -65,7 +69,7 @@ def console_users(package: Any, door: Callable[[], Door], clock: Callable[[], fl
                 if refused.status < 500:
                     return None
                 words = "Try again in a moment."
-                raise import_module("codemode_console.errors").Problem(503, refused.message, words) from None
+                raise Problem(503, refused.message, words) from None
             until = clock() + _UNENDING_SECONDS if access.expires_at is None else access.expires_at
             key = f"{_START} {door().mark} {math.floor(until)} {principal_id(access)}"
             user = self.user_named(key)
@@ -83,7 +87,7 @@ def console_users(package: Any, door: Callable[[], Door], clock: Callable[[], fl
                 return base.user_named(key)
             mark, until, name = [*rest.split(" ", 2), "", "", ""][:3]
             is_known = mark == door().mark and until.isdigit() and clock() < int(until) and name.startswith(VERIFIED)
-            return package.User(name, [name]) if is_known else None
+            return User(name, [name]) if is_known else None
 
     return Users
 
@@ -115,9 +119,9 @@ class LaterAnswers:
 SERVERS_PATH = "/servers/"
 
 
-def server_pages(package: str, gateway: Any, **guard: Any) -> ASGIApp:
+def server_pages(gateway: Any, **guard: Any) -> ASGIApp:
     """Return the pages, behind the sign-in of the console: ``guard`` is what that is made with."""
-    return import_module(f"{package}.guarded").Guarded(_Pages(package, gateway), **guard)
+    return Guarded(_Pages(gateway), **guard)
 
 
 def server_page(name: str) -> str:
@@ -126,38 +130,34 @@ def server_page(name: str) -> str:
 
 
 class _Pages:
-    def __init__(self, package: str, gateway: Any) -> None:
+    def __init__(self, gateway: Any) -> None:
         self._gateway = gateway
-        self._problem: Any = import_module(f"{package}.errors").Problem
-        self._shown: Any = import_module(f"{package}.rendering").problem_page
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope)
         try:
             response: Response = await self._answer(request)
-        except self._problem as problem:
-            response = self._shown(request, problem)
+        except Problem as problem:
+            response = problem_page(request, problem)
         await response(scope, receive, send)
 
     async def _answer(self, request: Request) -> Response:
         if request.method not in ("GET", "HEAD"):
-            raise self._problem(405, "There is nothing of the kind here", headers={"Allow": "GET, HEAD"})
+            raise Problem(405, "There is nothing of the kind here", headers={"Allow": "GET, HEAD"})
         path = str(request.scope["path"]).removeprefix(str(request.scope.get("root_path", "")))
         name = path.removeprefix(SERVERS_PATH)
         server = next((one for one in self._gateway.config.servers if one.name == name), None)
         sign_ins = getattr(self._gateway, "sign_ins", None)
         if server is None or server.url is None or sign_ins is None:
-            raise self._problem(
-                404, "There is no such server", "The configuration has none to sign in to by this name."
-            )
+            raise Problem(404, "There is no such server", "The configuration has none to sign in to by this name.")
         principal = self._principal(request.scope["user"])
         if scope_of(server, Principal(principal)).owner != principal:
             words = f"Whoever runs the gateway signs in to it: {login_command(name)}"
-            raise self._problem(403, "All users share this server", words)
+            raise Problem(403, "All users share this server", words)
         try:
             sign_in = await sign_ins.sign_in(server, principal)
         except SignInError as error:
-            raise self._problem(502, "Signing in cannot begin", error.message) from None
+            raise Problem(502, "Signing in cannot begin", error.message) from None
         if sign_in is None:
             return HTMLResponse(page(SIGNED_IN), headers=PAGE_HEADERS)
         cookie = sign_in.set_cookie()
@@ -169,24 +169,24 @@ class _Pages:
         words = (
             "You see the programs of several users, or of none. Sign in with the token of the one who uses the server."
         )
-        raise self._problem(403, "Whose sign-in this is cannot be known", words)
+        raise Problem(403, "Whose sign-in this is cannot be known", words)
 
-
-# Where the package ``codemode_console`` is not installed there is none, and people decide on the command line.
 
 CONSOLE_PATH = "/console"
-_PACKAGE = "codemode_console"
 
 
 class MountedConsole:
-    """The console of a gateway, while it runs. ``token`` is the one made for it, where nobody has named another."""
+    """The console of a gateway, while it runs. ``token`` is the one made for it, where nobody has named another.
 
-    def __init__(
-        self, package: Any, gateway: Any, settings: HttpSettings, door: Callable[[], Door], *, asks: bool
-    ) -> None:
-        self._package, self._sees = package, ALL_TENANTS if asks else [LOCAL.id]
+    Users sign in with a token that ``door`` lets in, and see what is theirs. Without ``auth.tokens``, or where
+    ``auth.console`` says so, an operator has a token of the console's own: without sign-in to the gateway for what is
+    this machine's, else for all. Raises `ConfigError` for users who cannot be meant.
+    """
+
+    def __init__(self, gateway: Any, settings: HttpSettings, door: Callable[[], Door], *, asks: bool) -> None:
+        self._sees = ALL_TENANTS if asks else [LOCAL.id]
         self.token = secrets.token_urlsafe(32) if settings.console is None and not settings.tokens else None
-        self._auth = console_users(package, door)(self._users(settings))
+        self._auth = console_users(door)(self._users(settings))
         keys = keys_of(gateway.config.settings.keys, gateway.folder)
         # Of the same keys on all hosts, the last of which signs, and of no use for what else they do.
         secret = [hmac.new(key, b"codemode mcp console", hashlib.sha256).digest() for key in keys]
@@ -195,9 +195,8 @@ class MountedConsole:
         # The one token of this machine alone is used in browsers that other local servers can lead to their own ports.
         self._private = f"~{secrets.token_urlsafe(24)}" if self.token is not None and settings.url is None else None
         options = {"secret": secret, "inspect": _inspecting(keys), "later": later, "private_path": self._private}
-        self._console = package.approval_console(gateway.store, auth=self._auth, base_url=base_url, options=options)
+        self._console = approval_console(gateway.store, auth=self._auth, base_url=base_url, options=options)
         self._servers = server_pages(
-            _PACKAGE,
             gateway,
             auth=self._auth,
             store=gateway.store,
@@ -208,19 +207,18 @@ class MountedConsole:
 
     def take(self, settings: HttpSettings) -> None:
         """Have the users of another configuration: who is not among them is nobody at once. Raises `ConfigError`."""
-        nobody = {f"sha256:{token_digest(secrets.token_urlsafe(32))}": self._package.User("nobody", [])}
+        nobody = {f"sha256:{token_digest(secrets.token_urlsafe(32))}": User("nobody", [])}
         self._auth.replace(self._users(settings) or nobody)
 
     def _users(self, settings: HttpSettings) -> dict[str, Any]:
-        user = self._package.User
-        found: dict[str, Any] = {f"sha256:{digest}": user(name, [name]) for digest, name in settings.tokens.items()}
+        found: dict[str, Any] = {f"sha256:{digest}": User(name, [name]) for digest, name in settings.tokens.items()}
         said = settings.console or self.token
         if isinstance(said, str):
-            found[f"sha256:{token_digest(said)}"] = user("operator", self._sees)
+            found[f"sha256:{token_digest(said)}"] = User("operator", self._sees)
         elif said is not None:
             try:
                 # Read as a file of tokens is, with its refusals.
-                found |= {key.lower(): _user(self._package, key, one) for key, one in said.items()}
+                found |= {key.lower(): _user(key, one) for key, one in said.items()}
             except ValueError as error:
                 raise ConfigError(f"codemode.auth.console: {error}") from error
         return found
@@ -241,24 +239,8 @@ class MountedConsole:
         await (self._servers if is_servers else self._console)({**scope, "root_path": root}, receive, send)
 
 
-def mounted_console(
-    gateway: Any, settings: HttpSettings, door: Callable[[], Door], *, asks: bool
-) -> MountedConsole | None:
-    """Return the console over the store of a gateway; None where it is not installed. Raises `ConfigError`.
-
-    Users sign in with a token that ``door`` lets in, and see what is theirs. Without ``auth.tokens``, or where
-    ``auth.console`` says so, an operator has a token of the console's own: without sign-in to the gateway for what is
-    this machine's, else for all.
-    """
-    try:
-        package = import_module(_PACKAGE)
-    except ModuleNotFoundError:
-        return None
-    return MountedConsole(package, gateway, settings, door, asks=asks)
-
-
-def _user(package: Any, key: str, said: Any) -> Any:
-    auth = package.TokenAuth.from_json(json.dumps({key: said}))
+def _user(key: str, said: Any) -> Any:
+    auth = TokenAuth.from_json(json.dumps({key: said}))
     return auth.user_named(key.lower() if key.lower().startswith("sha256:") else f"sha256:{key.lower()}")
 
 

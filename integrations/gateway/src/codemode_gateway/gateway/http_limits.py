@@ -8,9 +8,9 @@ import json
 from collections import Counter, deque
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from ipaddress import IPv6Address, ip_network
 from typing import Any, NamedTuple
 
+from codemode_console.web import network_of, read_address
 from pydantic_core import from_json
 from starlette.types import Message, Receive, Scope, Send
 
@@ -18,7 +18,7 @@ from codemode.data.narrowing import is_object
 from codemode.host.http_timeouts import body_within
 from codemode.host.threads import off_loop
 
-from .http_settings import HttpLimits, read_address
+from .http_settings import HttpLimits
 from .principals import PLACE_KEY
 
 _CODE = -32600
@@ -170,8 +170,7 @@ def declared_bytes(scope: Mapping[str, Any]) -> int | None:
 def _address(scope: Mapping[str, Any]) -> str:
     """Return where a request comes from: of IPv6 the network, whose addresses are one caller's to choose from."""
     said = (scope.get("client") or ("",))[0]
-    found = read_address(said)
-    return str(ip_network((int(found), 64), strict=False)) if isinstance(found, IPv6Address) else str(found or said)
+    return network_of(read_address(said)) or said
 
 
 _DRAIN_SECONDS = 1.0

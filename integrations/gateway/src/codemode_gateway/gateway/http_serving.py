@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
 import signal
 import socket
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 
-import uvicorn
-
-from codemode.host.http_timeouts import protocol_with_header_timeout
+from codemode_console.web import Server, listen, url_of
 
 from ..config.model import ConfigError
 from .http_app import MCP_PATH, HttpApp, Served, http_app
 from .http_settings import HttpLimits, is_loopback
 
-_BACKLOG = 128
 _SIGN_IN = (
     'codemode.auth.tokens needs a user, {{"sha256:<SHA-256 of a token>": {{"name": ...}}}}, or codemode.auth one of jwt'
     " and introspection, before it may listen on {host}: without sign-in it is for this machine alone"
@@ -49,16 +45,14 @@ async def serve_http(
     with _bound(host, port) as bound:
         host, port = bound.getsockname()[:2]
         async with app.running():
-            server = _server(app, found)
 
             def ready() -> None:
                 for line in app.listens_at(host, port):
                     (say or _said)(line)
                 if listening is not None:
-                    listening(f"http://{f'[{host}]' if ':' in host else host}:{port}{MCP_PATH}")
+                    listening(f"{url_of(bound)}{MCP_PATH}")
 
-            server.on_ready = ready
-            await _served(server, bound)
+            await _served(_Server(app, found, ready), bound)
 
 
 async def _served(server: _Server, bound: socket.socket) -> None:
@@ -75,37 +69,22 @@ def _said(line: str) -> None:
     print(line, file=sys.stderr, flush=True)  # noqa: T201 - stdout is for protocols
 
 
-def _server(app: HttpApp, limits: HttpLimits) -> _Server:
-    config = uvicorn.Config(
-        app,
-        http=protocol_with_header_timeout(limits.header_seconds),
-        lifespan="off",
-        ws="none",
-        log_config=None,
-        log_level="critical",
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,  # who calls is whoever is at the other end
-        limit_concurrency=limits.connections,
-        timeout_keep_alive=limits.keep_alive_seconds,
-        timeout_graceful_shutdown=max(1, round(limits.stop_seconds)),
-    )
-    return _Server(config, app)
-
-
-class _Server(uvicorn.Server):
+class _Server(Server):
     """Ends the gateway's sessions before it waits for their connections, which would last as long as they do."""
 
-    def __init__(self, config: uvicorn.Config, app: HttpApp) -> None:
-        super().__init__(config)
+    def __init__(self, app: HttpApp, limits: HttpLimits, on_ready: Callable[[], None]) -> None:
+        super().__init__(
+            app,
+            header_seconds=limits.header_seconds,
+            stop_seconds=limits.stop_seconds,
+            on_ready=on_ready,
+            log_config=None,
+            log_level="critical",
+            limit_concurrency=limits.connections,
+            timeout_keep_alive=limits.keep_alive_seconds,
+        )
         self._app = app
-        self.on_ready: Callable[[], None] | None = None
         self._is_told = False
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        if self.on_ready is not None:
-            self.on_ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await self._app.stop()
@@ -115,29 +94,16 @@ class _Server(uvicorn.Server):
             self.handle_exit(signal.SIGTERM, None)
         await super().shutdown(sockets)
 
-    @contextlib.contextmanager
-    def capture_signals(self) -> Generator[None]:
-        # Its own raises the signal again once it has served: the process would die before the gateway has ended.
-        loop = asyncio.get_running_loop()
-        with contextlib.ExitStack() as stack:
-            for one in (signal.SIGINT, signal.SIGTERM):
-                with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):  # no loop of the main thread
-                    loop.add_signal_handler(one, self._end, one)
-                    stack.callback(loop.remove_signal_handler, one)
-            yield
-
-    def _end(self, number: signal.Signals) -> None:
+    def end(self, number: signal.Signals) -> None:
         self.force_exit = self.should_exit and number == signal.SIGINT
         self.should_exit = self._is_told = True
 
 
 def _bound(host: str, port: int) -> socket.socket:
-    if not 0 <= port <= 65535:
-        raise ConfigError(f"--http: a port is between 0 and 65535, got {port}")
-    address = "127.0.0.1" if host == "localhost" else host
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
-        return socket.create_server((address, port), family=family, backlog=_BACKLOG)
+        return listen(host, port)
+    except ValueError as error:
+        raise ConfigError(f"--http: {error}") from error
     except OSError as error:
         raise ConfigError(f"--http {host}:{port}: {_why(error, port)}") from error
 

@@ -167,3 +167,9 @@ def test_an_argument_too_many_is_answered_with_the_usage_of_its_subcommand(capsy
         assert ended.value.code == 2, arguments
         assert said.startswith(f"usage: {command} ["), said
         assert f"{command}: error: unrecognized arguments: " in said, said
+
+
+def test_serving_over_http_without_the_console_says_what_to_install(monkeypatch: Any, capsys: Any):
+    monkeypatch.setattr("codemode_gateway.cli.serve.find_spec", lambda _name: None)
+    assert main(["mcp", "--http", "8765"]) == 2
+    assert "--http needs codemode-gateway[http]" in capsys.readouterr().err

@@ -264,7 +264,7 @@ def test_a_session_is_known_to_every_host_and_ends_with_its_token_and_its_way_of
 def test_a_session_ends_when_its_token_does():
     now = [1000.0]
     door = Door(http_settings({}), Verifier())
-    found = console_users(codemode_console, lambda: door, clock=lambda: now[0])({f"sha256:{'0' * 64}": NOBODY})
+    found = console_users(lambda: door, clock=lambda: now[0])({f"sha256:{'0' * 64}": NOBODY})
     key = f"verified {door.mark} 1060 {MIA}"
     assert found.user_named(key) == codemode_console.User(MIA, [MIA])
     for wrong in (f"verified x 1060 {MIA}", f"verified {door.mark} 1e9 {MIA}", f"verified {door.mark} 1060 ana", "x",
@@ -299,21 +299,6 @@ def test_behind_a_proxy_the_page_of_a_record_is_where_others_find_it():
         async with browsing({"tokens": TOKENS}) as (_, app, _browser):
             app.listens_at("0.0.0.0", 8765)
             assert app.record_url("abc") is None
-
-    asyncio.run(main())
-
-
-def test_without_the_package_there_is_no_console_and_all_else_works(monkeypatch: pytest.MonkeyPatch):
-    from codemode_gateway.gateway import http_console
-
-    monkeypatch.setattr(http_console, "_PACKAGE", "codemode_console_that_is_not_there")
-
-    async def main() -> None:
-        async with browsing() as (_, app, browser):
-            assert (await browser.get("/console/")).status_code == 404
-            assert app.record_url("abc") is None
-            assert app.listens_at("127.0.0.1", 8765) == ["The gateway listens at http://127.0.0.1:8765/mcp"]
-            assert (await browser.get("/healthz")).json() == {"status": "ok"}
 
     asyncio.run(main())
 

@@ -6,8 +6,11 @@ import asyncio
 from typing import Any
 
 import pytest
+from codemode_console.web import TrustedProxies
 from codemode_gateway import ConfigError
-from codemode_gateway.gateway.http_settings import PEER_KEY, Proxies, http_settings
+from codemode_gateway.gateway.http_app import with_caller
+from codemode_gateway.gateway.http_auth import PEER_KEY
+from codemode_gateway.gateway.http_settings import http_settings
 from gateway_doors import ANA, TOKENS, asking, modern_call
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,7 +24,8 @@ WRITTEN = st.lists(st.one_of(INNER, OUTER, st.text(max_size=8).filter(lambda tex
 
 def told(peer: str, *hops: str, **more: Any) -> dict[str, Any]:
     headers = [(b"x-forwarded-for", hop.encode("utf-8", "replace")) for hop in hops]
-    return dict(Proxies(PROXIES).told({"type": "http", "client": (peer, 1), "headers": headers, **more}))
+    scope = {"type": "http", "client": (peer, 1), "headers": headers, **more}
+    return dict(with_caller(scope, TrustedProxies(PROXIES)))
 
 
 @given(st.lists(INNER, min_size=1, max_size=3), OUTER, WRITTEN)
@@ -49,7 +53,7 @@ def test_of_very_many_hops_only_the_nearest_are_looked_at():
 
 def test_a_connection_without_an_address_stays_one():
     scope = {"type": "http", "client": None, "headers": [(b"x-forwarded-for", b"203.0.113.5")]}
-    assert Proxies(PROXIES).told(scope) is scope
+    assert with_caller(scope, TrustedProxies(PROXIES)) is scope
 
 
 @pytest.mark.parametrize("said", ["proxy", ["10.1.0.1/8"], ["10.0.0.7", "*"]])
