@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from codemode.run import execution, runner
+from codemode.execution import execution, runner
 from codemode.workers import channel, pool
 
 from .latency import SPARE_READY_SECONDS

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
         CodeModeToolError,
         CodeModeWorkerError,
     )
+    from .execution.call_context import CallContext
+    from .execution.outcome_texts import failure_text
+    from .execution.pauses import CallView, PauseView, inspect_interrupt, is_approval_interrupt, is_interrupt
     from .interrupts.interrupt import Interrupt, PendingRequest, request_interrupt
     from .observe.audit import audit_log
     from .options.parts import (
@@ -43,10 +46,6 @@ if TYPE_CHECKING:
         PoolOptions,
         Telemetry,
     )
-    from .run.call_context import CallContext
-    from .run.failure_text import failure_text
-    from .run.genuine import is_approval_interrupt, is_interrupt
-    from .run.inspecting import CallView, PauseView, inspect_interrupt
     from .stores.audit import AuditLine
     from .stores.errors import (
         AlreadyDecided,
@@ -286,8 +285,8 @@ _LATE = {
     "surfaces.code_call.options": "CodeCallOptions",
     "surfaces.code_call.result": "CodeCallResult",
     "surfaces.code_call.toolset": "CodeCallToolset create_code_call_tools",
-    "run.call_context": "CallContext",
-    "run.failure_text": "failure_text",
+    "execution.call_context": "CallContext",
+    "execution.outcome_texts": "failure_text",
     "surfaces.code_mode.messages": (
         "get_approval_response get_interrupt replace_interrupt_result to_approval_messages unwrap_result"
     ),
@@ -302,8 +301,7 @@ _LATE = {
     "surfaces.modules.run_tool": "RunTool create_run_tool",
     "surfaces.modules.servers": "ModuleServer",
     "observe.audit": "audit_log",
-    "run.genuine": "is_approval_interrupt is_interrupt",
-    "run.inspecting": "CallView PauseView inspect_interrupt",
+    "execution.pauses": "CallView inspect_interrupt is_approval_interrupt is_interrupt PauseView",
     "continuations.journal": "Journal OpenedJournal",
     "stores.interrupt_store": "BadLine InterruptStore verify_audit",
     "stores.records": (

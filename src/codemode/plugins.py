@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from .data.json_shape import weigh
     from .data.json_values import canonical_json, decode_json, refuse_too_many
     from .data.references import resolve_reference
+    from .execution.call_context import LatePlace, TextPlace
+    from .execution.resume import OpenedContinuation, end_continuation, open_continuation
     from .host.forks import forkable_lock
     from .host.http_timeouts import body_within, protocol_with_header_timeout
     from .host.threads import LARGE_CHARACTERS, off_loop, run_check
@@ -27,8 +29,6 @@ if TYPE_CHECKING:
     from .options.checked_fields import WrongTypeError, not_negative
     from .options.parts import Listing
     from .protocol.ledger import UNKNOWN_OUTCOME_KIND, outer_id_of
-    from .run.resume import OpenedContinuation, end_continuation, open_continuation
-    from .run.state_places import LatePlace, TextPlace
     from .schemas.compiled import (
         MAX_PROBLEMS,
         CompiledSchema,
@@ -196,8 +196,8 @@ _LATE = {
     "options.checked_fields": "WrongTypeError not_negative",
     "options.parts": "Listing",
     "protocol.ledger": "UNKNOWN_OUTCOME_KIND outer_id_of",
-    "run.resume": "OpenedContinuation end_continuation open_continuation",
-    "run.state_places": "LatePlace TextPlace",
+    "execution.resume": "end_continuation open_continuation OpenedContinuation",
+    "execution.call_context": "LatePlace TextPlace",
     "schemas.compiled": (
         "CompiledSchema JsonSchema MAX_PROBLEMS SchemaMismatch ValidatedInput clip completed path_text plain_copy"
     ),

@@ -73,6 +73,6 @@ def test_the_check_sees_what_is_not_there():
     assert named(text) == {"tests/no.py", "tests/soak/chaos.py", "a/b", "one.py"}
     assert is_there("tests/soak/chaos.py", TREE)
     assert is_there("test_lockdown.py", TREE)
-    assert is_there("run/execution.py", TREE / "docs")
+    assert is_there("execution/execution.py", TREE / "docs")
     assert not is_there("tests/soak/no.py", TREE)
     assert not is_there("no_such_file.py", TREE)

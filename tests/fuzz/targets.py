@@ -19,6 +19,7 @@ from tests.fuzz import seeds
 
 from codemode.data.json_values import decode_json
 from codemode.errors import CodeModeError, CodeModeProtocolError, CodeModeWorkerError
+from codemode.execution.resume import verified
 from codemode.guest import asking
 from codemode.guest.analysis import analyse
 from codemode.interrupts.interrupt import pending_requests
@@ -29,7 +30,6 @@ from codemode.protocol.framing import FrameDecoder, encode_frame, messages_in
 from codemode.protocol.invocation import Invocation
 from codemode.protocol.ledger import Fulfilled, LedgerEntry, Rejected, Waiting, recovery_ledger
 from codemode.protocol.message_decoder import read_message
-from codemode.run.resume import verified
 from codemode.source.checks import MAX_PROBLEMS, check_program
 from codemode.surfaces.code_mode.profile import CODE_MODE
 from codemode.workers.supply import HelloCheck

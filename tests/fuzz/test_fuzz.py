@@ -12,8 +12,8 @@ from tests.fuzz import seeds
 from tests.fuzz.mutation import mutated
 from tests.fuzz.targets import TARGETS, TOOLS, Target
 
+from codemode.execution.resume import verified
 from codemode.protocol.continuation import Continuation
-from codemode.run.resume import verified
 from codemode.source.checks import check_program
 from codemode.surfaces.code_mode.profile import CODE_MODE
 from codemode.workers.supply import HelloCheck

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from codemode import ModuleServer, Tool, WorkerPool, create_run_tool
-from codemode.run import runner
+from codemode.execution import runner
 
 from . import hostile_program, module_program
 from .hostile_run import AT_ONCE, HOST_SECRET, SLACK_MS, make_tools

@@ -21,8 +21,8 @@ from worker_driver import stub_image
 from wrong_worker_host import Host, well_behaved
 
 from codemode import CodeModeError, CodeModeOptions, ExecutionPolicy, PoolOptions, WorkerPool, run_code_mode
+from codemode.execution.runner import Runner
 from codemode.host.clock import Clock
-from codemode.run.runner import Runner
 from codemode.workers.image import KERNEL, WorkerImage
 from codemode.workers.zygote import Zygote
 

@@ -14,8 +14,8 @@ from strict_surface import View
 from waiting import within
 
 from codemode import CodeModeError, CodeModeOptions, CodeModeProtocolError, CodeModeTimeoutError, Tool
+from codemode.execution.starting import load_continuations, load_execution, prepared
 from codemode.profile import GuestFace, HostErrors, Profile
-from codemode.run.starting import load_continuations, load_execution, prepared
 from codemode.tools.catalog import Catalog
 from codemode.tools.collecting import collect_tools
 

@@ -18,9 +18,8 @@ from test_strict_codes import NUMBER, OWN, raising
 from waiting import within
 
 from codemode import CodeModeAbortedError, CodeModeTimeoutError, Tool, create_code_call_tools
+from codemode.execution.direct_call import DirectCall, _number
 from codemode.protocol.messages import CallRequested
-from codemode.run.direct_call import DirectCall
-from codemode.run.engine_text import _number
 
 KEYED = {**PAUSING, "continuation": {"keys": "a key of this test"}}
 OK, NO = {"approved": True}, {"approved": False}

@@ -14,7 +14,7 @@ from suite import full_only
 from waiting import until, within
 
 from codemode import ALL_TENANTS, SqliteInterruptStore, create_exec_wait_tools
-from codemode.run.resting_runner import RestingRunner
+from codemode.execution.resting_runner import RestingRunner
 from codemode.surfaces.exec_wait import programs
 
 SMALL, LARGE = 10, 300_000  # what is long is read in a thread

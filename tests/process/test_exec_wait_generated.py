@@ -23,8 +23,8 @@ from test_resting_generated import with_yields
 from waiting import until, within
 
 from codemode import CallContext, MemoryInterruptStore, WorkerPool
-from codemode.run import runner
-from codemode.run.resting import RestingExecution
+from codemode.execution import runner
+from codemode.execution.resting import RestingExecution
 from codemode.surfaces.exec_wait.pair import create_exec_wait_tools
 from codemode.surfaces.exec_wait.setup import Setup
 

@@ -22,8 +22,8 @@ from codemode import (
     run_code_mode,
 )
 from codemode.continuations.journal import MemoryJournal
-from codemode.run import journaled
-from codemode.run.recovery import WayOn
+from codemode.execution import journal as journaled
+from codemode.execution.recovery import WayOn
 
 
 @pytest.mark.parametrize("is_done", [True, False])

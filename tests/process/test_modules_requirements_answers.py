@@ -11,7 +11,7 @@ from suite import each_row
 from waiting import within
 
 from codemode import WorkerPool, create_run_tool
-from codemode.run import runner
+from codemode.execution import runner
 
 SET = "globalThis.__codemode_result__ = "
 ENDLESS = "for (;;) {}"

@@ -60,7 +60,7 @@ loaded = []
 
 class Watched(supply.Zygote):
     def __init__(self, *given, **named):
-        heavy = ("asyncio", "codemode.run.execution", "codemode.fetch.fetches")
+        heavy = ("asyncio", "codemode.execution.execution", "codemode.fetch.fetches")
         loaded.append([name for name in heavy if name in sys.modules])
         super().__init__(*given, **named)
 

@@ -24,7 +24,7 @@ from codemode import (
     continue_interrupt,
     run_code_mode,
 )
-from codemode.run import resume as continuations
+from codemode.execution import resume as continuations
 
 REFUND = "return await tools.refund(1)"
 

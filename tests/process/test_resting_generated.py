@@ -18,8 +18,8 @@ from suite import rounds
 from waiting import within
 
 from codemode import WorkerPool
-from codemode.run import runner
-from codemode.run.resting import RestingExecution
+from codemode.execution import runner
+from codemode.execution.resting import RestingExecution
 
 _SOME = settings(
     max_examples=rounds(15, 40),

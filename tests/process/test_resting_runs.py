@@ -18,8 +18,8 @@ from codemode import (
     CodeModeTimeoutError,
     Tool,
 )
+from codemode.execution import resting_runner
 from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
-from codemode.run import resting_runner
 
 WAYS = [False, True]
 KEYED = {"continuation": {"keys": "a key of this test"}}

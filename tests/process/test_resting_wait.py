@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from codemode import Tool, WorkerPool, create_exec_wait_tools
-from codemode.run.resting_runner import RestingRunner
+from codemode.execution.resting_runner import RestingRunner
 
 COMPUTING = "let n = 1; for (let i = 0; i < 1e6; i++) n = (n * 31 + i) % 1000003;"
 ASKING = "await tools.never({}); return n"

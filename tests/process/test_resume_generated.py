@@ -25,9 +25,9 @@ from codemode import (
     create_code_mode_tool,
     request_interrupt,
 )
+from codemode.execution import execution, recovery
+from codemode.execution import resume as continuations
 from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
-from codemode.run import execution, machine, recovery
-from codemode.run import resume as continuations
 
 _EPOCH_MS = 1_700_000_000_000
 _SOME = settings(
@@ -158,7 +158,7 @@ class Scene:
 @pytest.fixture
 def one_world(monkeypatch):
     """Return a function that puts all runs under one seed and the clock of a scene."""
-    monkeypatch.setattr(machine, "secrets", SimpleNamespace(token_hex=lambda size: "5a" * size))
+    monkeypatch.setattr(execution, "secrets", SimpleNamespace(token_hex=lambda size: "5a" * size))
 
     def under(scene):
         for module in (execution, continuations, recovery):

@@ -11,7 +11,7 @@ from module_servers import HUB, RESULT, check_response, servers
 from waiting import within
 
 from codemode import CodeModeProtocolError, Interrupt, ModuleServer, RunResponse, RunTool, Tool, create_run_tool
-from codemode.run import runner
+from codemode.execution import runner
 
 PAUSING = {"approval": {"mode": "interrupt"}, "continuation": {"keys": ["k" * 32]}}
 CODE = f"""{HUB}console.log("before");

@@ -31,8 +31,8 @@ from codemode import (
     create_code_mode_tool,
     run_code_mode,
 )
+from codemode.execution.starting import load_continuations, load_execution, prepared
 from codemode.profile import GuestFace, Profile
-from codemode.run.starting import load_continuations, load_execution, prepared
 from codemode.tools.catalog import Catalog
 from codemode.tools.collecting import collect_tools
 

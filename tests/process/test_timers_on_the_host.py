@@ -11,8 +11,8 @@ from pausing import PAUSING
 from waiting import within
 
 from codemode import CodeModeAbortedError, CodeModeTimeoutError, Tool
+from codemode.execution.runner import Timers
 from codemode.protocol.ledger import LedgerEntry
-from codemode.run.timers import Timers
 
 SHOP = 'import * as shop from "@codemode/servers/shop";\n'
 SLEEP = "const sleep = (ms, value) => new Promise((done) => setTimeout(done, ms, value));\n"
@@ -96,7 +96,7 @@ def test_timers_that_had_fired_do_not_wait_again_and_races_come_out_the_same(mon
             delays[-1] += [entry.input_json for entry in entries]
             super().set(entries)
 
-    monkeypatch.setattr("codemode.run.runner.Timers", Watched)
+    monkeypatch.setattr("codemode.execution.runner.Timers", Watched)
 
     async def both() -> Any:
         delays.append([])
@@ -163,7 +163,7 @@ def test_each_recovery_goes_on_behind_the_timers_that_had_fired(passing_time: An
             if len(timers) % 10 == 0:
                 passing_time.skip(61)
 
-    monkeypatch.setattr("codemode.run.runner.Timers", Tenth)
+    monkeypatch.setattr("codemode.execution.runner.Timers", Tenth)
 
     async def all_the_way() -> tuple[Any, list[int]]:
         outcome, fired = await run_module(js, {}, options), []

@@ -167,14 +167,14 @@ def test_a_flood_of_analyses_is_checked_no_more_than_once(host: Host, monkeypatc
         worker.pause()
 
     forget_programs(monkeypatch)
-    monkeypatch.setattr("codemode.run.programs.check_program", check)
+    monkeypatch.setattr("codemode.execution.programs.check_program", check)
     assert type(host.error(script)) is CodeModeProtocolError
     assert len(checked) <= 1
 
 
 def forget_programs(monkeypatch: Any) -> None:
     """Make the host analyse every program anew."""
-    from codemode.run import programs
+    from codemode.execution import programs
     from codemode.source.cache import ProgramCache
 
     monkeypatch.setattr(programs, "_programs", ProgramCache())

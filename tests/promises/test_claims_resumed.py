@@ -19,11 +19,11 @@ from codemode import (
     run_code_mode,
 )
 from codemode.continuations import renewal
+from codemode.execution import resume_claims
+from codemode.execution.resume import verified
+from codemode.execution.resume_claims import claim_of_answers
 from codemode.options.parts import CodeModeOptions
 from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
-from codemode.run import resume_claim
-from codemode.run.resume import verified
-from codemode.run.resume_claim import claim_of_answers
 from codemode.surfaces.code_mode.profile import CODE_MODE
 
 
@@ -251,7 +251,7 @@ def test_a_guard_with_the_required_methods_alone_is_enough(spy):
 def passed(monkeypatch):
     """What hosts take for the seconds that have passed."""
     seconds = [0.0]
-    for module in (renewal, resume_claim):
+    for module in (renewal, resume_claims):
         monkeypatch.setattr(module, "passed_seconds", lambda: seconds[0])
     return seconds
 

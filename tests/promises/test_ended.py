@@ -8,7 +8,7 @@ from suite import full_only
 from waiting import within
 
 from codemode import CodeModeProtocolError, SqliteInterruptStore, continue_interrupt
-from codemode.run.resume import end_continuation
+from codemode.execution.resume import end_continuation
 
 OK = {"approved": True}
 JS = "return await tools.refund({ order: 'a' })"

@@ -29,8 +29,8 @@ from codemode import (
     set_continuation_signing_key,
 )
 from codemode.continuations.journal import MemoryJournal
+from codemode.execution.identity import derived_identity
 from codemode.protocol.continuation import REPLAY_VERSION
-from codemode.run.identity import derived_identity
 
 OK = {"approved": True}
 JS = "const seen = [Date.now(), Math.random()]; await tools.refund({ order: 'a' }); return seen"

@@ -12,9 +12,9 @@ from waiting import within
 
 from codemode import CodeModeSyntaxError, CodeModeTimeoutError, Tool, create_code_mode_tool
 from codemode.data import similar_names
+from codemode.execution import programs
 from codemode.host import steps
 from codemode.host.threads import HostThreads
-from codemode.run import programs
 from codemode.source import checks
 from codemode.source.checks import check_program
 from codemode.source.result_fields import check_results

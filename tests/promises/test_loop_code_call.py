@@ -13,9 +13,9 @@ from suite import each_row
 from waiting import until, within
 
 from codemode import CodeModeToolError, Tool, create_code_call_tools
+from codemode.execution import execution
 from codemode.host import steps
 from codemode.observe import notifications
-from codemode.run import execution
 from codemode.surfaces.code_call import describe, index, meta_calls, requests
 from codemode.surfaces.code_call.catalog import CodeCallCatalog
 from codemode.surfaces.code_call.inputs import MOST_TEXTS

@@ -14,10 +14,10 @@ from waiting import within
 
 from codemode import CodeModeSerializationError, Content, Tool, ToolResult, run_code_mode
 from codemode.data import content as contents_of_data
+from codemode.execution.call_content import CallContent, knowing
 from codemode.host import steps
 from codemode.options.parts import ContinuationOptions, ExecutionPolicy
 from codemode.protocol.references import CONTENT_LIMIT, Contents
-from codemode.run.call_content import CallContent, knowing
 from codemode.tools import tool_result
 from codemode.tools.tool_result import unwrapped
 

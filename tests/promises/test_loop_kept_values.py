@@ -9,8 +9,8 @@ import pytest
 from waiting import within
 
 from codemode import CodeModeError, Tool, create_code_mode_tool
-from codemode.run.kept_errors import forget_tracebacks
-from codemode.run.nested_call import NestedCalls
+from codemode.execution.nested_call import NestedCalls
+from codemode.execution.runner import forget_tracebacks
 
 # Who hears of failures gets them instead of the log, and here it is the log that would keep them: pytest's.
 TOLD = {"lifecycle": {"on_nested_tool_result": lambda _event: None}}

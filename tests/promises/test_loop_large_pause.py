@@ -13,9 +13,9 @@ from waiting import within
 
 from codemode import CodeModeTimeoutError, Interrupt, Tool, continue_approval, continue_interrupt, run_code_mode
 from codemode.continuations import sealing
+from codemode.execution import pauses, recovery
+from codemode.execution import resume as continuations
 from codemode.host import steps
-from codemode.run import genuine, recovery
-from codemode.run import resume as continuations
 
 OK = {"approved": True}
 SMALL_JS = "await tools.text(1); return (await tools.refund(1)).done"
@@ -77,7 +77,7 @@ def test_loop_a_small_pause_stays_on_the_loop(monkeypatch):
 
 def test_loop_a_large_shown_input_is_compared_elsewhere(tools, monkeypatch):
     js = "return (await tools.refund({ rows: Array.from({ length: 20000 }, (_, id) => ({ id })) })).done"
-    watch = Watch(monkeypatch).over(genuine, "same_json")
+    watch = Watch(monkeypatch).over(pauses, "same_json")
 
     async def both() -> Any:
         interrupt = await run_code_mode(js, tools, options=PAUSING)

@@ -20,7 +20,7 @@ from codemode import (
     continue_interrupt,
     run_code_mode,
 )
-from codemode.run import recorded_outcomes
+from codemode.execution import outcome as recorded_outcomes
 
 OK = {"approved": True}
 

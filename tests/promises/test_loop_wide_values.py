@@ -19,9 +19,9 @@ from suite import each_row, full_only, rounds
 from codemode import CodeModeSerializationError, ExecutionPolicy, Tool
 from codemode.data.json_shape import AT_ONCE, UNLIMITED, holds_more_values_than
 from codemode.data.json_values import refuse_too_many
+from codemode.execution.call_values import output_text
 from codemode.host import steps
 from codemode.interrupts.interrupt import same_json
-from codemode.run.call_values import output_text
 from codemode.schemas.compiled import plain_copy
 from codemode.schemas.type_pieces import is_same
 from codemode.tools.prepared import prepared

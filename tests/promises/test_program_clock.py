@@ -28,9 +28,9 @@ from codemode import (
     WorkerPool,
     create_code_mode_tool,
 )
+from codemode.execution.outcome_texts import failure_text
 from codemode.protocol.continuation import Continuation
 from codemode.protocol.ledger import Ledger
-from codemode.run.failure_text import failure_text
 
 CAUGHT = "try { await (CALL); return 'answered' } catch (e) { return [e.name, e.code, e.message] }"
 LIMIT_MS, LATE_SECONDS = 60_000, 61

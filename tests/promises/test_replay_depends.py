@@ -21,9 +21,9 @@ from codemode import (
 )
 from codemode.continuations.guard import GuardClock
 from codemode.continuations.sealing import pack, unpack
+from codemode.execution import resume as continuations
 from codemode.protocol.continuation import Continuation, body_of, texts_of
 from codemode.protocol.ledger import Ledger
-from codemode.run import resume as continuations
 from codemode.surfaces.code_mode.profile import CODE_MODE
 
 OK = {"approved": True}

@@ -19,10 +19,10 @@ from codemode import (
     CodeModeToolError,
     Tool,
 )
+from codemode.execution.call_values import check_answers, input_to_run
 from codemode.interrupts.approval import Decision
 from codemode.interrupts.resolutions import Approval, HostAnswer, RunAgain
 from codemode.protocol.ledger import LedgerEntry, Waiting
-from codemode.run.allowed_input import check_answers, input_to_run
 from codemode.tools.catalog import Catalog
 from codemode.tools.collecting import collect_tools
 from codemode.tools.prepared import prepared

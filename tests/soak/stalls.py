@@ -30,8 +30,8 @@ from unittest.mock import patch
 from tests.support.leftovers import no_orphan_left, nothing_left
 
 from codemode import CodeModeError, Tool, WorkerPool, run_code_mode
-from codemode.run import execution as execution_module
-from codemode.run.runner import Runner
+from codemode.execution import execution as execution_module
+from codemode.execution.runner import Runner
 
 AT_ONCE, WORKERS, CALLS = 6, 4, 300
 # Far beyond what a starved processor makes of a turn, and below every time limit.

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from waiting import until
 
-from codemode.run.resting_runner import RestingRunner
+from codemode.execution.resting_runner import RestingRunner
 
 
 class ModelWaits:

@@ -9,11 +9,11 @@ from typing import Any
 from calls import with_call
 
 from codemode import CodeModeOptions, Tool
+from codemode.execution.call_context import OuterCall
+from codemode.execution.resting import RestingExecution
+from codemode.execution.starting import load_continuations, prepared
 from codemode.options.parts import ExecutionPolicy
 from codemode.profile import GuestFace, OutputRules, Profile
-from codemode.run.call_context import OuterCall
-from codemode.run.resting import RestingExecution
-from codemode.run.starting import load_continuations, prepared
 from codemode.tools.catalog import Catalog
 from codemode.tools.collecting import collect_tools
 

@@ -9,8 +9,8 @@ from typing import Any
 from calls import with_call
 
 from codemode import CodeModeOptions, CodeModeToolError, ExecutionPolicy, Interrupt
+from codemode.execution.starting import load_continuations, load_execution, prepared
 from codemode.profile import GuestFace, HostErrors, Profile
-from codemode.run.starting import load_continuations, load_execution, prepared
 from codemode.tools.catalog import Catalog
 from codemode.tools.collecting import collect_tools
 

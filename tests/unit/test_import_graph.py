@@ -70,12 +70,12 @@ def room(file: str) -> str:
 def test_the_walk_sees_relative_late_and_plain_imports_and_those_for_types():
     source = (
         "import os.path\nfrom .. import errors\nfrom ..data.records import x\nfrom . import ledger, nothing\n"
-        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from ..run.runner import Runner\n"
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from ..execution.runner import Runner\n"
         "def f():\n    from ..workers.pool import WorkerPool\n    import random\n"
     )
     assert set(_imports_of(ast.parse(source), "protocol/invocation.py")) == {
         "os.path", "codemode.errors", "codemode.data.records", "codemode.protocol.ledger", "codemode.protocol",
-        "typing", "codemode.run.runner", "codemode.workers.pool", "random",
+        "typing", "codemode.execution.runner", "codemode.workers.pool", "random",
     }  # fmt: skip
     assert "protocol/ledger.py" in own_imports("protocol/invocation.py")
 

@@ -21,13 +21,11 @@ FILES = sorted(path for path in (TREE / "integrations").glob("*/src/**/*.py") if
 # Whoever registers an adapter is given this one, at the entry point "codemode.adapters".
 GIVEN = {"register_adapter"}
 # What says of a tool that is made how its programs will be started. All else of the room waits for the first one.
-BEFORE_RUNS = {
-    "codemode.run.optional_parts",
-    "codemode.run.starting",
-    "codemode.run.sync_forms",
-    "codemode.run.call_context",
-} | {  # and what is told of results, which is light
-    f"codemode.run.{name}" for name in ("content_results", "kept_results", "large_results", "printed", "state_places")
+BEFORE_RUNS = {  # and what is told of results, which is light
+    "codemode.execution.optional_parts",
+    "codemode.execution.starting",
+    "codemode.execution.call_context",
+    "codemode.execution.large_results",
 }
 HEAVY = {"pydantic", "pydantic_core", "jsonschema", "opentelemetry", "httpx", "tree_sitter"}
 LOADED = """
@@ -132,4 +130,4 @@ def test_nothing_heavy_is_loaded_with_the_names_of_plugins():
 
 
 def test_a_continuation_is_opened_by_what_runs_programs():
-    assert "codemode.run.resume" in loaded("plugins.open_continuation")
+    assert "codemode.execution.resume" in loaded("plugins.open_continuation")

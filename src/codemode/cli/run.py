@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import CodeModeError, CodeModeSyntaxError
+from ..execution.outcome_texts import failure_lines, failure_text
 from ..interrupts.interrupt import Interrupt
-from ..run.failure_text import failure_lines, failure_text
 from ..trace.events import ConsoleEvent, FetchRequestEvent, FetchResultEvent, NestedToolCallEvent, NestedToolResultEvent
 from ..trace.trace import Trace
 from ..trace.visible_text import counted, one_line, visible

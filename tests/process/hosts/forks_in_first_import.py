@@ -18,13 +18,13 @@ class Stop:
     """Holds an import up, once."""
 
     def find_spec(self, name, _path=None, _target=None):
-        if name == "codemode.run.runner" and not arrived.is_set():
+        if name == "codemode.execution.runner" and not arrived.is_set():
             arrived.set()
             forked.wait(IN_THE_MIDDLE_SECONDS)
 
 
 def main():
-    assert "codemode.run.runner" not in sys.modules
+    assert "codemode.execution.runner" not in sys.modules
     sys.meta_path.insert(0, Stop())
     thread = threading.Thread(target=lambda: codemode.run_code_mode_sync("return 1", {}))
     thread.start()

@@ -21,9 +21,9 @@ from codemode import (
     is_interrupt,
     request_interrupt,
 )
+from codemode.execution.resume import verified
 from codemode.interrupts.interrupt import InterruptRequested, interrupt_within, same_json
 from codemode.protocol.ledger import Rejected
-from codemode.run.resume import verified
 from codemode.surfaces.code_mode.profile import CODE_MODE
 
 OPTIONS = {"continuation": {"keys": "key"}}

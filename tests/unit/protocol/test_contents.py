@@ -10,10 +10,10 @@ from invocation_settings import SETTINGS, limited
 from suite import each_row
 
 from codemode import CodeModeProtocolError, CodeModeSerializationError, Content
+from codemode.execution.call_content import with_ids
 from codemode.protocol.continuation import Continuation, body_of, parts_to_list, read_contents, texts_of
 from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry
 from codemode.protocol.references import CONTENT_LIMIT, MAX_CARRIED_BYTES, Contents, tag_of
-from codemode.run.content_keeping import with_ids
 
 WITH = SETTINGS
 WITHOUT = dataclasses.replace(SETTINGS, profile=dataclasses.replace(SETTINGS.profile, has_content=False))

@@ -6,12 +6,12 @@ import pytest
 from invocation_settings import SETTINGS
 
 from codemode.errors import CodeModeTimeoutError
+from codemode.execution.outcome_texts import failure_text
 from codemode.profile import GuestFace
 from codemode.protocol import events
 from codemode.protocol.events import Failed, Finish, GiveGrace
 from codemode.protocol.invocation import Invocation
 from codemode.protocol.messages import EngineFailed, TurnEnded
-from codemode.run.failure_text import failure_text
 
 
 def running(*, stops_itself: bool) -> Invocation:

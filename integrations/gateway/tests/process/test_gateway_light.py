@@ -43,7 +43,7 @@ def test_serving_begins_without_what_signs_in_asks_or_keeps(tmp_path: Path):
 RUNS_ALONE = (
     "codemode.interrupts", "codemode_gateway.approvals.approval_flow", "codemode.observe.telemetry",
     "codemode.protocol",
-    "codemode.run.execution", "codemode.run.starting", "codemode.schemas.python_types", "codemode.source",
+    "codemode.execution.execution", "codemode.execution.starting", "codemode.schemas.python_types", "codemode.source",
     "codemode.stores", "codemode.surfaces.modules.catalog", "codemode.surfaces.modules.runs", "codemode.tools.search",
     "codemode.workers", "jsonschema", "jsonschema_specifications", "referencing",
 )  # fmt: skip

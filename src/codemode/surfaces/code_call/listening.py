@@ -42,8 +42,8 @@ async def tell_wrong_input(
 
     Whoever is notified hears of calls, and there was none.
     """
+    from ...execution.optional_parts import telemetry_listeners
     from ...observe.meta_tools import tell_unbegun
-    from ...run.optional_parts import telemetry_listeners
 
     called = profile.direct_tool if script is None else profile.outer_tool
     listeners = telemetry_listeners(options.settings, lambda _name: None, called, profile.host_errors)

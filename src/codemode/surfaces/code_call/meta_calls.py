@@ -9,11 +9,10 @@ from typing import Any, Self
 
 from ...data.json_values import NOT_GIVEN
 from ...errors import CodeModeToolError, Resumable
+from ...execution.call_context import CallContext, OuterCall, check_call
+from ...execution.optional_parts import require_optional_parts
+from ...execution.starting import SyncForms, load_execution, prepared, resume_answered
 from ...host.threads import run_check
-from ...run.call_context import CallContext, OuterCall, check_call
-from ...run.optional_parts import require_optional_parts
-from ...run.starting import load_execution, prepared, resume_answered
-from ...run.sync_forms import SyncForms
 from ...stores.durability import StoreLike, with_store
 from ...workers.pool import WorkerPool, check_pool
 from .describe import described, read_describe

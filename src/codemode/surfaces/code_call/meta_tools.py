@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from ...run.call_context import CallContext
+from ...execution.call_context import CallContext
 from ...tools.context import ToolCallContext
 from ...tools.tool import Tool
 from .description import describe_meta_tool, input_schema_of, output_schema_of

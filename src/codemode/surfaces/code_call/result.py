@@ -22,14 +22,13 @@ from ...errors import (
     Resumable,
     guest_view,
 )
-from ...run.call_descriptions import describe_calls, drop_last_failure
-from ...run.large_results import shown_value
-from ...run.no_result import no_result_text
+from ...execution.large_results import shown_value
+from ...execution.outcome_texts import describe_calls, drop_last_failure, no_result_text
 from ...source.other_languages import failed_language_hint
 from .profile import TOOL_ERROR_CODES
 
 if TYPE_CHECKING:
-    from ...run.outcome import RunOutcome
+    from ...execution.outcome import RunOutcome
     from ...source.other_languages import failed_language_hint
 from ...trace.trace import Trace
 

@@ -8,10 +8,10 @@ from functools import partial
 from typing import Any
 
 from ...cached_property import cached_property
+from ...execution.call_context import CallContext
 from ...host.forks import forkable_lock
 from ...host.sync import run_sync
 from ...host.threads import off_loop
-from ...run.call_context import CallContext
 from ...stores.durability import StoreLike
 from ...tools.tool import Tool
 from ...workers.pool import WorkerPool

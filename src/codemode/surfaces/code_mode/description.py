@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...execution.call_context import STATE_RULE
 from ...options.parts import ExecutionPolicy, Listing
-from ...run.state_places import STATE_RULE
 from ...signatures.declarations import declare_tools, first_sentence, opening, summary_of
 from ...signatures.described_tool import DescribedTool
 from ...signatures.examples import call_example

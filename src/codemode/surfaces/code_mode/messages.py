@@ -10,11 +10,11 @@ from ...data.exact_integers import PLACES_KEY, with_texts
 from ...data.json_values import decode_json
 from ...data.narrowing import is_array, is_mapping, list_or_empty, mapping_or_empty
 from ...errors import CodeModeProtocolError, Resumable
+from ...execution.pauses import genuine_interrupt
 from ...interrupts.approval import is_decision
 from ...interrupts.interrupt import INTERRUPT_TYPE, Interrupt, PendingRequest, same_json
 from ...options.checked_fields import sequence, text_or_none
 from ...options.parts import CodeModeOptions
-from ...run.genuine import genuine_interrupt
 
 _RESPONSE_TYPE = "tool-approval-response"
 _ANSWER_KEYS = ("approved", "reason", "input", PLACES_KEY)

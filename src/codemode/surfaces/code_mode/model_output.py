@@ -11,10 +11,9 @@ from ...data.content import Content, apart
 from ...data.json_values import decode_json, encode_json
 from ...dataclass import dataclass
 from ...errors import CodeModeProtocolError
+from ...execution.large_results import is_beyond, printed, too_large_text
 from ...host.forks import begin_anew_in_forks, forkable_lock
 from ...options.parts import ModelOutput
-from ...run.large_results import is_beyond, too_large_text
-from ...run.printed import printed
 from ...trace.failures import log_tool_failure
 from ...trace.late_values import held
 from .shown_content import with_content

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ...run.outcome import RunOutcome
+    from ...execution.outcome import RunOutcome
 
 
 def told(outcome: RunOutcome) -> Any:
@@ -24,7 +24,7 @@ def value_of(outcome: RunOutcome) -> Any:
     contents = None if outcome.ledger is None else outcome.ledger.contents
     if not contents:
         return outcome.value
-    from ...run.content_results import presented
+    from ...execution.outcome import presented
 
     return presented(outcome)
 
@@ -34,6 +34,6 @@ def with_value(outcome: RunOutcome) -> RunOutcome:
     value = value_of(outcome)
     if value is outcome.value:
         return outcome
-    from ...run.outcome import changed
+    from ...execution.outcome import changed
 
     return changed(outcome, value=value)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ...execution.call_context import CallContext, OuterCall, check_call
+from ...execution.optional_parts import are_imported, require_optional_parts
+from ...execution.starting import load_execution, prepared, started
 from ...host.imports import importing
 from ...host.sync import run_sync
 from ...host.workflows import refuse_in_workflow
 from ...options.parts import CodeModeOptions
-from ...run.call_context import CallContext, OuterCall, check_call
-from ...run.optional_parts import are_imported, require_optional_parts
-from ...run.starting import load_execution, prepared, started
 from ...tools.catalog import Catalog
 from ...tools.collecting import collect_tools
 from ...tools.tool_schemas import load_schema_kind
@@ -20,7 +20,7 @@ from .outcome import told
 from .profile import CODE_MODE
 
 if TYPE_CHECKING:
-    from ...run.outcome import RunOutcome
+    from ...execution.outcome import RunOutcome
 
 
 async def run_code_mode(

@@ -9,10 +9,10 @@ from typing import Any
 
 from ...data.json_values import NOT_GIVEN
 from ...errors import Resumable
+from ...execution.call_context import CallContext, OuterCall, check_call
+from ...execution.resume import answers_of, resume
 from ...host.sync import run_sync
 from ...options.parts import CodeModeOptions
-from ...run.call_context import CallContext, OuterCall, check_call
-from ...run.resume import answers_of, resume
 from ...tools.catalog import Catalog
 from ...tools.collecting import collect_tools
 from ...workers.pool import WorkerPool

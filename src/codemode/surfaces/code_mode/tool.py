@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING, Any
 from ...cached_property import cached_property
 from ...data.json_values import NOT_GIVEN
 from ...errors import CodeModeToolError, Resumable
+from ...execution.call_context import CallContext, OuterCall, StatePlace, check_call, state_place
+from ...execution.large_results import is_beyond
+from ...execution.optional_parts import fetch_line, require_optional_parts
+from ...execution.starting import SyncForms, load_execution, prepared, resume_answered
 from ...host.threads import run_check
 from ...options.parts import CodeModeOptions
-from ...run.call_context import CallContext, OuterCall, check_call
-from ...run.large_results import is_beyond
-from ...run.optional_parts import fetch_line, require_optional_parts
-from ...run.starting import load_execution, prepared, resume_answered
-from ...run.state_places import StatePlace, state_place
-from ...run.sync_forms import SyncForms
 from ...source.program_input import with_program_field
 from ...stores.durability import StoreLike, with_store
 from ...tools.catalog import Catalog
@@ -31,7 +29,7 @@ from .profile import CODE_MODE
 
 if TYPE_CHECKING:
     from ...data.content import Content
-    from ...run.outcome import RunOutcome
+    from ...execution.outcome import RunOutcome
 
 _INPUT_SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -166,7 +164,7 @@ class CodeModeTool(SyncForms):
     async def _noted(self, outcome: RunOutcome, place: StatePlace | None, js: str = "") -> Any:
         """Return or raise what a run came to; what is to be shown beside its result is kept."""
         if outcome.status == "failed" and place is not None:
-            from ...run.kept_results import keep_call_results
+            from ...execution.program_state import keep_call_results
 
             await keep_call_results(outcome, place)
         if outcome.status != "completed":
@@ -185,12 +183,12 @@ class CodeModeTool(SyncForms):
         """Return what a model reads in place of a result that is nothing, or too large."""
         value, most = outcome.value, self.options.model_output.max_model_characters
         if value is None:
-            from ...run.no_result import no_result_text
+            from ...execution.outcome_texts import no_result_text
 
             return no_result_text(outcome, js)
         if most is None or not is_beyond(value, most, outcome.result_bytes):
             return ""
-        from ...run.kept_results import told_of_large  # late: it brings the ledger along
+        from ...execution.program_state import told_of_large  # late: it brings the ledger along
 
         return await told_of_large(outcome, most, place)
 

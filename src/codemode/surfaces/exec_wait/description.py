@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ...run.state_places import STATE_RULE
+from ...execution.call_context import STATE_RULE
 from ...signatures.declarations import call_types, first_sentence, summary_of
 from ...signatures.literals import comment_line
 from .options import ExecWaitOptions

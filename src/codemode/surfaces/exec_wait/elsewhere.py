@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...data.narrowing import mapping_or_empty, string_or_empty
 from ...errors import CodeModeProtocolError
-from ...run.call_context import CallContext
-from ...run.failure_text import failure_text
+from ...execution.call_context import CallContext
+from ...execution.outcome_texts import failure_text
 from .endings import Endings, is_nothing_run, yields_of
 from .kept_programs import KeptPrograms, still_asked
 from .requests import RefusedInputError
@@ -21,7 +21,7 @@ from .waiting_run import COMPLETED, EXPIRED, FAILED, RUNNING, RunAbortedError, W
 from .words import Words, still_waits
 
 if TYPE_CHECKING:
-    from ...run.outcome import RunOutcome
+    from ...execution.outcome import RunOutcome
     from ...stores.records import Lease, Record
     from .stored import StoredRuns
 

@@ -14,11 +14,10 @@ from ...errors import (
     CodeModeError,
     CodeModeWorkerError,
 )
+from ...execution.identity import is_of_journal
+from ...execution.outcome import with_content
+from ...execution.outcome_texts import ended_text, has_done
 from ...host.cancellation import kept_from_cancelling
-from ...run.call_descriptions import has_done
-from ...run.content_results import with_content
-from ...run.failure_text import ended_text
-from ...run.journal_identity import is_of_journal
 from ...stores.errors import StoreUnavailable
 from ...trace.failures import log_failure
 from .results import (
@@ -37,8 +36,8 @@ from .waiting_run import COMPLETED, FAILED, WaitingRun
 from .words import Words, still_waits, store_away_text
 
 if TYPE_CHECKING:
+    from ...execution.outcome import AtRest, RestingRun, RunOutcome
     from ...interrupts.interrupt import Interrupt
-    from ...run.outcome import AtRest, RestingRun, RunOutcome
     from .stored import StoredRuns
 
 _log = logging.getLogger("codemode.tools")

@@ -8,14 +8,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...errors import CodeModeAbortedError, Resumable
-from ...run.starting import load_continuations, prepared
+from ...execution.starting import load_continuations, prepared
 from .runs import Runs
 from .setup import Setup
 from .waiting_run import WaitingRun
 
 if TYPE_CHECKING:
-    from ...run.call_context import OuterCall
-    from ...run.outcome import RunOutcome
+    from ...execution.call_context import OuterCall
+    from ...execution.outcome import RunOutcome
     from ...stores.records import Lease, Record, StoredRequest
     from .stored import StoredRuns
 

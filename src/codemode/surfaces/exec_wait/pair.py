@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from ...continuations.keys import SIGNING_KEY_VARIABLE, environment_keys, set_keys
 from ...data.json_values import NOT_GIVEN
 from ...errors import Resumable
+from ...execution.call_context import CallContext
 from ...options.parts import CodeModeOptions
-from ...run.call_context import CallContext
 from ...stores.durability import StoreLike, open_store, with_store
 from ...workers.pool import WorkerPool, check_pool
 from .catalog import ExecCatalog

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
-from ...run.call_context import CallContext
+from ...execution.call_context import CallContext
 from .kinds import Kinds
 
 

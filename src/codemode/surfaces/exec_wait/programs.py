@@ -15,9 +15,9 @@ from ...errors import (
     CodeModeError,
     CodeModeWorkerError,
 )
-from ...run.call_context import CallContext, check_call
-from ...run.failure_text import ended_text
-from ...run.starting import load_resting, prepared
+from ...execution.call_context import CallContext, check_call
+from ...execution.outcome_texts import ended_text
+from ...execution.starting import load_resting, prepared
 from ...trace.failures import log_failure
 from .elsewhere import Elsewhere
 from .endings import Endings
@@ -39,7 +39,7 @@ from .waiting_run import EXPIRED, FAILED, RUNNING, WAITING, RunAbortedError, Wai
 from .words import Words, aborted_text, still_waits
 
 if TYPE_CHECKING:
-    from ...run.outcome import RestingRun
+    from ...execution.outcome import RestingRun
     from .stored import StoredRuns
 
 UNHEARD = "this run has ended as the call that waited for it was cancelled, and what it came to is not known"

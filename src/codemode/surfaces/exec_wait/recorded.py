@@ -14,10 +14,10 @@ from typing import Any, TypeAlias
 from ...data.json_shape import weigh
 from ...data.json_values import encode_json
 from ...data.narrowing import is_object
+from ...execution.call_context import CallContext
 from ...host.clock import passed_seconds
 from ...host.forks import begin_anew_in_forks, forkable_lock, leave_to_the_parent
 from ...host.threads import LARGE_CHARACTERS, run_check
-from ...run.call_context import CallContext
 from .results import RUNTIME_UNAVAILABLE
 
 MAX_RECORDED = 256

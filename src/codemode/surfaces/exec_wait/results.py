@@ -21,12 +21,12 @@ from ...errors import (
     CodeModeToolError,
     CodeModeWorkerError,
 )
+from ...execution.large_results import characters_of, too_large_text
 from ...options.parts import MIN_MODEL_CHARACTERS
-from ...run.large_results import characters_of, too_large_text
 from .requests import INVALID_INPUT
 
 if TYPE_CHECKING:
-    from ...run.outcome import OutputItem, PendingCall
+    from ...execution.outcome import OutputItem, PendingCall
 
 RUNTIME_UNAVAILABLE = "runtime_unavailable"
 SNAPSHOT_EXPIRED = "snapshot_expired"

@@ -17,10 +17,10 @@ from ...errors import (
     CodeModeWorkerError,
     Resumable,
 )
+from ...execution.call_context import CallContext, check_call
+from ...execution.outcome import with_content
+from ...execution.starting import load_continuations
 from ...interrupts.interrupt import Interrupt
-from ...run.call_context import CallContext, check_call
-from ...run.content_results import with_content
-from ...run.starting import load_continuations
 from ...stores.errors import AlreadyDecided, RecordExpired, RecordWithdrawn, StoreUnavailable
 from ...trace.failures import log_failure
 from .endings import Endings, is_nothing_run, is_of_store
@@ -34,7 +34,7 @@ from .waiting_run import COMPLETED, FAILED, RunAbortedError, WaitingRun
 from .words import Words, still_waits
 
 if TYPE_CHECKING:
-    from ...run.outcome import OutputItem, RunOutcome
+    from ...execution.outcome import OutputItem, RunOutcome
     from ...stores.records import Lease, Record
     from .stored import StoredRuns
 

@@ -15,8 +15,8 @@ from .telemetry import Counts
 from .waiting_run import ABORTED, COMPLETED, EXPIRED, LIVE, RUNNING, WAITING, RunInfo, WaitingRun
 
 if TYPE_CHECKING:
+    from ...execution.outcome import RestingRun
     from ...interrupts.interrupt import Interrupt
-    from ...run.outcome import RestingRun
 
 WARM_SECONDS = 30.0
 MAX_ENDED = 10_000

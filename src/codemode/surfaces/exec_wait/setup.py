@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from ...execution.call_context import CallContext, OuterCall, state_place
+from ...execution.pauses import scope_binding
 from ...options.parts import CodeModeOptions
 from ...profile import Profile
-from ...run.call_context import CallContext, OuterCall
-from ...run.genuine import scope_binding
-from ...run.state_places import state_place
 from .catalog import ExecCatalog
 from .kinds import EXEC_KIND
 from .namespaces import NamespaceRegistry, Scopes, scopes_of

@@ -28,7 +28,7 @@ from .results import ABORTED, INTERNAL_ERROR, SNAPSHOT_EXPIRED, SNAPSHOT_RESTORE
 from .waiting_run import RUN_PREFIX, WaitingRun
 
 if TYPE_CHECKING:
-    from ...run.outcome import RestingRun
+    from ...execution.outcome import RestingRun
     from ...stores.interrupt_store import InterruptStore
     from ...stores.records import Lease, Record
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ...run.outcome import RestingRun
-    from ...run.state_places import StatePlace
+    from ...execution.call_context import StatePlace
+    from ...execution.outcome import RestingRun
     from ...stores.records import Lease
 
 RUNNING, WAITING, COMPLETED = "running", "waiting", "completed"

@@ -9,11 +9,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...errors import HIDDEN_CODES, CodeModeAbortedError, CodeModeError, CodeModeSyntaxError
-from ...run.call_descriptions import has_done
-from ...run.failure_text import ended_text, failure_text
-from ...run.kept_results import keep_call_results, told_of_large
-from ...run.large_results import is_beyond
-from ...run.no_result import no_result_text
+from ...execution.large_results import is_beyond
+from ...execution.outcome_texts import ended_text, failure_text, has_done, no_result_text
+from ...execution.program_state import keep_call_results, told_of_large
 from ...source.other_languages import looks_like_shell
 from ...stores.errors import StoreUnavailable
 from ...trace.failures import log_failure, message_of
@@ -36,7 +34,7 @@ from .telemetry import telemetry_of
 from .waiting_run import WaitingRun
 
 if TYPE_CHECKING:
-    from ...run.outcome import OutputItem, RunOutcome
+    from ...execution.outcome import OutputItem, RunOutcome
     from .runs import FullError
 
 _log = logging.getLogger("codemode.tools")

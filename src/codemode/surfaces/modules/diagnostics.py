@@ -22,8 +22,7 @@ from ...errors import (
     CodeModeTimeoutError,
     CodeModeWorkerError,
 )
-from ...run.call_descriptions import describe_calls, drop_last_failure, has_done
-from ...run.no_result import no_result_text
+from ...execution.outcome_texts import describe_calls, drop_last_failure, has_done, no_result_text
 from ...trace.visible_text import clipped
 from .catalog import IMPORT_SERVER
 from .diagnostic import Diagnostic, diagnostic, place_of
@@ -32,8 +31,8 @@ from .limit_words import exhausted, limit_diagnostic, result_too_large, source_t
 from .words import CLASSES, IMPORT_FAILURE, LIMIT, without_secrets
 
 if TYPE_CHECKING:
+    from ...execution.outcome import RunOutcome
     from ...options.parts import ExecutionPolicy
-    from ...run.outcome import RunOutcome
 
 _MOST_LISTED = 5
 _MAX_ERROR_CHARACTERS = 1_000  # of a message behind which calls stand

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from ...data.json_values import NOT_GIVEN
 from ...errors import Resumable
+from ...execution.call_context import CallContext
+from ...execution.optional_parts import require_optional_parts
+from ...execution.starting import SyncForms
 from ...host.imports import importing
 from ...host.sync import run_sync
 from ...host.threads import off_loop
 from ...host.workflows import refuse_in_workflow
 from ...options.parts import CodeModeOptions
-from ...run.call_context import CallContext
-from ...run.optional_parts import require_optional_parts
-from ...run.sync_forms import SyncForms
 from ...stores.durability import StoreLike, with_store
 from ...tools.tool_schemas import load_schema_kind
 from ...trace.failures import log_failure
@@ -145,7 +145,7 @@ class RunTool(SyncForms):
         The event loop goes on meanwhile. Raises `CodeModeWorkerError` where no worker can start.
         """
         await self._loaded()
-        from ...run.starting import prepared
+        from ...execution.starting import prepared
 
         await prepared(self._pool, self.settings)
 

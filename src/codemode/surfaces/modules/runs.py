@@ -8,10 +8,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...errors import CodeModeError, CodeModeProtocolError, Resumable
+from ...execution.call_context import CallContext, OuterCall, check_call
+from ...execution.starting import load_execution, prepared, resume_answered
 from ...host.threads import LARGE_CHARACTERS, run_check
 from ...options.parts import CodeModeOptions, ExecutionPolicy
-from ...run.call_context import CallContext, OuterCall, check_call
-from ...run.starting import load_execution, prepared, resume_answered
 from ...trace.failures import log_failure
 from .declarations import declarations_for, fits_in
 from .descriptions import Descriptions
@@ -31,7 +31,7 @@ from .told_outcome import response_of
 from .words import words_of
 
 if TYPE_CHECKING:
-    from ...run.outcome import RunOutcome
+    from ...execution.outcome import RunOutcome
     from ...workers.pool import WorkerPool
     from .catalog import ModuleCatalog
 

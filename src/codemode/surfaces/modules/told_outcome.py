@@ -14,7 +14,7 @@ from .response import RunResponse
 from .words import CLASSES, class_and_code
 
 if TYPE_CHECKING:
-    from ...run.outcome import RunOutcome
+    from ...execution.outcome import RunOutcome
     from ...trace.events import ConsoleEvent
 
 _LEVELS = {"debug": "debug", "warn": "warn", "error": "error"}

@@ -22,7 +22,7 @@ from codemode import (
     CodeModeWorkerError,
 )
 from codemode.errors import CodeModeIllegalAccessError
-from codemode.run.outcome import RunOutcome
+from codemode.execution.outcome import RunOutcome
 from codemode.surfaces.code_call.result import told
 
 PLACE = {"line": 1, "column": 2}

@@ -23,7 +23,7 @@ from codemode import (
     ExecutionPolicy,
 )
 from codemode.errors import CallSummary
-from codemode.run.outcome import RunOutcome
+from codemode.execution.outcome import RunOutcome
 from codemode.surfaces.modules.diagnostic import diagnostic, ordered
 from codemode.surfaces.modules.diagnostics import cleared, diagnostics_of
 from codemode.surfaces.modules.response import refused

@@ -13,10 +13,10 @@ from typing import Any
 import mcp_types as types
 
 from codemode.errors import CodeModeConcurrencyError, CodeModeProtocolError
+from codemode.execution.call_context import CallContext
 from codemode.host.cancellation import to_its_end
 from codemode.interrupts.interrupt import Interrupt
 from codemode.observe.request_telemetry import approvals_asked, approvals_waiting
-from codemode.run.call_context import CallContext
 from codemode.stores.errors import AnswerRefused, StoreError, StoreUnavailable
 from codemode.stores.interrupt_store import InterruptStore
 from codemode.stores.records import Record

@@ -14,10 +14,10 @@ from typing import Any, cast
 from codemode.data.json_values import canonical_json, well_formed
 from codemode.data.narrowing import is_object, mapping_or_empty
 from codemode.errors import CodeModeError, CodeModeProtocolError, Resumable
+from codemode.execution.call_context import CallContext
 from codemode.host.threads import off_loop
 from codemode.interrupts.interrupt import APPROVAL_KIND, Interrupt
 from codemode.observe.request_telemetry import in_no_trace
-from codemode.run.call_context import CallContext
 from codemode.stores.errors import RecordExpired, StoreError, StoreUnavailable, UnknownRequest
 from codemode.stores.interrupt_store import InterruptStore
 from codemode.stores.records import ALL_TENANTS, Lease, Record, StoredPause, StoredRequest, Tenant

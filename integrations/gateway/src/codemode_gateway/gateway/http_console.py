@@ -23,7 +23,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from codemode.run.inspecting import inspect_interrupt
+from codemode.execution.pauses import inspect_interrupt
 from codemode.stores.records import ALL_TENANTS
 
 from ..approvals.pending_store import SCOPES, LaterCalls

@@ -1,0 +1,298 @@
+"""Media of calls: taken out of outputs, put into inputs, kept next to records."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ..cached_property import cached_property
+from ..continuations.sealing import open_part, seal_part
+from ..data.content import Content, Distinct, current, places_for, with_parts
+from ..data.json_shape import SCALARS, UNLIMITED
+from ..errors import CodeModeProtocolError
+from ..host import steps
+from ..host.steps import TooMuchWork
+from ..host.threads import LARGE_CHARACTERS, run_check
+from ..options.parts import ContinuationOptions
+from ..protocol.continuation import described, part_of
+from ..protocol.ledger import Fulfilled, Ledger
+from ..protocol.references import Contents, tag_of
+
+if TYPE_CHECKING:
+    from ..interrupts.interrupt import Interrupt
+    from ..schemas.compiled import ValidatedInput
+    from .outcome import RunOutcome
+
+
+SEALED = "sealed"
+"""The description of what is kept sealed: its own is inside."""
+
+
+def content_store_of(options: ContinuationOptions) -> Any:
+    """Return where content is kept, beside the records; None for in the continuation."""
+    if options.content_store is not None:
+        return options.content_store
+    if options.journal is None and options.guard is None:
+        return None
+    beside = (options.journal, getattr(options.guard, "content_store", None))
+    return next((one for one in beside if hasattr(one, "put_content")), None)
+
+
+def is_named_by_ids(options: ContinuationOptions) -> bool:
+    """Whether a part is known by its id: a store is asked for it so, and a journal may lose parts, but not their names.
+
+    A number that is left of one would be another's in the run that goes on.
+    """
+    return options.journal is not None or content_store_of(options) is not None
+
+
+async def keep_new(contents: Contents, tag: str, options: ContinuationOptions) -> None:
+    """Keep what the store has not got yet, under this tag; sealed where continuations are."""
+    store = content_store_of(options)
+    for part in [one for one in contents if one.id not in contents.kept]:
+        description, data = json.dumps(described(part)), part.data
+        if options.seal:
+            sealing = partial(seal_part, description, data, options, _name(tag, part.id))
+            description, data = SEALED, await run_check(len(data), sealing)
+        await store.put_content(tag, part.id, description, data)
+        contents.kept.add(part.id)
+
+
+async def hold_for(interrupt: Interrupt, ledger: Ledger, salt: str, options: ContinuationOptions) -> None:
+    """Let the store keep the content of a program for as long as its pause holds, which does not carry it."""
+    store = content_store_of(options)
+    if store is None or ledger.contents is None or not len(ledger.contents):
+        return
+    await keep_new(ledger.contents, tag_of(salt), options)  # what another continuation has carried
+    if hasattr(store, "hold_content"):
+        auth = interrupt.continuation["auth"]
+        await store.hold_content(tag_of(salt), nonce=auth["nonce"], until_ms=auth["expiresAtMs"])
+
+
+async def complete(outcome: RunOutcome, options: ContinuationOptions) -> RunOutcome:
+    """Return a recorded outcome with its content, as far as the store still has it."""
+    contents, store = None if outcome.ledger is None else outcome.ledger.contents, content_store_of(options)
+    if contents is not None and store is not None:
+        for part_id in contents.left:
+            part = await _fetched(contents.tag, part_id, options)
+            if part is not None:
+                contents.put(part)
+        contents.left = ()
+    return outcome
+
+
+def with_ids(ledger: Ledger) -> Ledger:
+    """Return a ledger whose parts a store is asked for by their ids, where a continuation carried them with numbers."""
+    contents = ledger.contents
+    if contents is None or all(name == part.id for name, part in contents.items()):
+        return ledger
+    renamed = Contents()
+    for part in contents:
+        renamed.put(part)
+    renamed.tag = contents.tag
+    entries = [
+        entry._replace(
+            input_json=contents.told(entry.input_json),
+            executed_input_json=contents.told(entry.executed_input_json),
+            outcome=Fulfilled(contents.told(outcome.value_json), outcome.large)
+            if isinstance(outcome := entry.outcome, Fulfilled)
+            else outcome,
+        )
+        for entry in ledger.entries
+    ]
+    return replace(ledger, entries=entries, contents=renamed)
+
+
+async def kept_contents(ledger: Ledger, salt: str, options: ContinuationOptions) -> Contents | None:
+    """Return the content that a recorded ledger names, of the store that has it.
+
+    Raises `CodeModeProtocolError` for what the store has not got, or in another form.
+    """
+    store, contents = content_store_of(options), ledger.contents
+    if store is None:
+        return contents
+    contents, tag = contents or Contents(), tag_of(salt)
+    for part_id in await run_check(LARGE_CHARACTERS, lambda: _named(ledger, tag)):
+        if part_id in contents:
+            continue
+        part = await _fetched(tag, part_id, options)
+        if part is None:
+            raise CodeModeProtocolError("the store no longer has the content that this program was given")
+        contents.put(part)
+        contents.kept.add(part_id)
+    return contents
+
+
+async def _fetched(tag: str, part_id: str, options: ContinuationOptions) -> Content | None:
+    """Return a part; None for what the store has not got, or in another form."""
+    found = await content_store_of(options).get_content(tag, part_id)
+    if found is None:
+        return None
+    description, data = found
+    return await run_check(LARGE_CHARACTERS, lambda: _as_kept(description, data, tag, part_id, options))
+
+
+def _as_kept(description: str, data: bytes, tag: str, part_id: str, options: ContinuationOptions) -> Content | None:
+    """Return a part of a store; None for what is none, for others may write there."""
+    try:
+        if description == SEALED:
+            description, data = open_part(bytes(data), options, _name(tag, part_id))
+        part = part_of(json.loads(description), bytes(data))
+    except (CodeModeProtocolError, ValueError, KeyError, TypeError):
+        return None
+    return part if part.id == part_id else None
+
+
+def _name(tag: str, part_id: str) -> str:
+    return f"{tag} {part_id}"
+
+
+def _named(ledger: Ledger, tag: str) -> list[str]:
+    pattern = re.compile(re.escape(json.dumps(tag)) + r':"([0-9a-f]{32})"')
+    texts = (entry.outcome.value_json for entry in ledger.entries if isinstance(entry.outcome, Fulfilled))
+    return list(dict.fromkeys(found for text in texts if text and tag in text for found in pattern.findall(text)))
+
+
+# Knows no order of calls and nobody who approves them.
+
+
+class CallContent:
+    """The content of one invocation, as its calls give and take it. Without ``contents`` its program has none."""
+
+    def __init__(
+        self,
+        contents: Contents | None,
+        options: ContinuationOptions,
+        journal_key: Callable[[], str | None] | None = None,
+    ) -> None:
+        self._contents = contents
+        self._options = options
+        self._store = content_store_of(options)
+        self._journal_key = journal_key if self._store is options.journal else None
+        if contents is not None:
+            contents.by_digest = is_named_by_ids(options)
+
+    @cached_property
+    def _turn(self) -> asyncio.Lock:
+        return asyncio.Lock()
+
+    def enter(self) -> None:
+        """Let schemas know the handles of this program, in the task that performs one call."""
+        current.set(self._contents)
+
+    async def given(self, validated: ValidatedInput) -> Any:
+        """Return what a tool is given: parts in place of their handles, but for those that its schema has read."""
+        contents = self._contents
+        if contents is None or not len(contents):
+            return validated.value
+        return await run_check(0, lambda: with_parts(validated.value, contents))
+
+    async def taken(self, output: Any) -> Any:
+        """Return an output as JSON can say it, its parts kept. Raises `CodeModeSerializationError` for too many."""
+        contents = self._contents
+        if contents is None or not Content.exist:
+            return output
+        if type(output) not in SCALARS:
+            output = await self._without_parts(output, contents)
+        if self._store is not None and len(contents) > len(contents.kept):  # a plugin may have taken some itself
+            await self._keep(contents)
+        return output
+
+    async def _without_parts(self, output: Any, contents: Contents) -> Any:
+        parts = await run_check(0, lambda: _new_parts(output, contents))
+        if not parts:
+            return output
+        for part in parts:
+            contents.take(part)
+        return await run_check(0, lambda: places_for(output, contents))
+
+    async def _keep(self, contents: Contents) -> None:
+        async with self._turn:  # calls come at once, and what one has begun to keep is not kept yet
+            await keep_new(contents, contents.tag, self._options)
+            key = None if self._journal_key is None else self._journal_key()
+            if key is not None and hasattr(self._store, "hold_content"):
+                await self._store.hold_content(contents.tag, journal=key)
+                self._journal_key = None
+
+
+class _Search:
+    """Takes every part that it meets, and keeps no run's count."""
+
+    tag = ""
+
+    def __init__(self, most: int) -> None:
+        self.found: dict[int, Content] = {}  # by their identity: one may stand in a hundred thousand places
+        self._left = most
+
+    def look(self, _one: Any) -> None:
+        """Count what is no part. Raises `TooMuchWork`."""
+        self._left -= 1
+        if self._left < 0:
+            raise TooMuchWork
+
+    def at(self, part_id: object) -> Content:
+        raise NotImplementedError(part_id)
+
+    def told(self, text: str | None) -> str | None:
+        return text
+
+    def take(self, part: Content) -> dict[str, Any]:
+        self.found[id(part)] = part
+        return {}
+
+
+def _new_parts(output: Any, contents: Contents) -> list[Content]:
+    """Return the parts, each once, ready to be taken; of more than there may be one more, which is then refused.
+
+    None of an output that is too large, or in a circle, which whoever writes it then refuses.
+    """
+    limits = contents.limits
+    search = _Search(UNLIMITED if limits is None else limits.max_values)
+    try:
+        places_for(output, search, search.look)
+    except TooMuchWork:
+        return []
+    distinct, new = Distinct[int](), list[Content]()
+    for part in search.found.values():
+        steps.take()
+        if distinct.name_of(part) is None:
+            distinct.add(part, len(new))
+            new.append(part)
+            for one in contents.looked_at(part):
+                _ = one.id  # a digest takes its time
+            if limits is not None and len(new) > limits.max_content_parts:
+                break
+    return new
+
+
+@contextmanager
+def knowing(contents: Contents | None) -> Generator[None, None, None]:
+    """Let schemas know these handles meanwhile."""
+    token = current.set(contents)
+    try:
+        yield
+    finally:
+        current.reset(token)
+
+
+def with_media_ids(text: str) -> str:
+    """Return JSON text of this host in which parts have their ids, whatever they are called in this run."""
+    parts = current.get()
+    return text if parts is None else parts.told(text) or text
+
+
+def genuine(value: Any, text: str | None) -> Any:
+    """Return plain JSON of a program, of this ``text``, in which what stands for content is the host's own word.
+
+    Raises `CodeModeSerializationError` for content that the program was not given.
+    """
+    parts = current.get()
+    if parts is None or text is None or (parts.tag not in text and "\\u" not in text):  # a worker may write it escaped
+        return value
+    return with_parts(value, parts, parts.take)

@@ -1,0 +1,401 @@
+"""Validate, count and write the inputs and outputs of calls, and the answers to a pause."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..data.json_shape import weigh
+from ..data.json_values import (
+    canonical_json,
+    check_size,
+    check_text,
+    check_values,
+    decode_json,
+    encode_json,
+    refuse_too_many,
+)
+from ..data.loose_json import readable_part
+from ..data.narrowing import is_array, is_object
+from ..data.plain_json import runs_of
+from ..data.records import record
+from ..errors import CodeModeError, CodeModeProtocolError, CodeModeSerializationError, CodeModeToolError
+from ..host.cancellation import FAILURES
+from ..host.threads import LARGE_CHARACTERS, run_check
+from ..interrupts.interrupt import Interrupt
+from ..interrupts.resolutions import Answer, Approval, runs_tool
+from ..options.parts import ExecutionPolicy
+from ..protocol.continuation import Continuation
+from ..protocol.ledger import Fulfilled, LedgerEntry, shown_text
+from ..protocol.references import Sidecar
+from ..schemas.compiled import MAX_PROBLEMS, Problem, ValidatedInput, completed, with_fresh
+from ..tools.catalog import MAX_NAME_CHARACTERS, ToolCatalog
+from ..tools.prepared import MISSING, PreparedTool, ReadOutput
+from ..tools.unread_outputs import refuse_iterators
+from .call_content import genuine, with_media_ids
+
+if TYPE_CHECKING:
+    from ..fetch.request import FetchRequest
+
+
+_MAX_EDITED_PARTS = 64
+
+
+@record
+class CheckedInput:
+    """A validated input, and the JSON text of what a person is shown of it; None where nobody will ask for that."""
+
+    validated: ValidatedInput
+    shown_json: str | None
+
+
+def input_to_run(tool: PreparedTool, entry: LedgerEntry, edited_json: str | None = None) -> ValidatedInput:
+    """Return the validated input of a call: the edited one, what was allowed or shown, or what the guest issued.
+
+    Raises `CodeModeToolError` for wrong input; `CodeModeProtocolError` when the input of a call that was shown to a
+    person would now come out differently, or the edited one is wrong.
+    """
+    if edited_json is not None:
+        return _edited(tool, edited_json)
+    shown_json = shown_text(entry)
+    if shown_json is None:
+        return tool.validate_input(_issued(entry))
+    return _as_shown(tool, entry, shown_json)
+
+
+def _as_shown(tool: PreparedTool, entry: LedgerEntry, shown_json: str) -> ValidatedInput:
+    """Return the value that was shown, made of what was issued, that with the defaults that were shown, or of itself.
+
+    A default may be new each time, and a validator may change what it has made, or only what is no default.
+    """
+    again = made = decode_json(shown_json)
+    issued, shown, reason = _issued(entry), canonical_json(made), ""
+    given: Any = {} if issued is MISSING else issued
+    ways: tuple[Callable[[Any], Any], ...] = (
+        lambda _: issued,
+        lambda again: with_fresh(given, made, again),
+        lambda _: completed(given, made),
+        lambda _: made,
+    )
+    for way in ways:
+        try:
+            validated = tool.validate_input(way(again))
+        except CodeModeToolError as error:
+            # Only of what was shown: what the guest issued may be more than the host has let through.
+            reason = f" ({error.message})" if way is ways[-1] else ""
+            continue
+        if shown_of(validated) == shown:
+            return validated
+        again = validated.json_value
+    raise CodeModeProtocolError(
+        f"the input of tool {tool.name!r} does not come out as it was shown: its schema has changed, or gives another"
+        f" value each time{reason}"
+    )
+
+
+def _issued(entry: LedgerEntry) -> Any:
+    return MISSING if entry.input_json is None else genuine(entry.issued(), entry.input_json)
+
+
+def _edited(tool: PreparedTool, edited_json: str) -> ValidatedInput:
+    edited = genuine(decode_json(edited_json), edited_json)
+    try:
+        validated = tool.validate_input(edited)
+    except CodeModeToolError as error:
+        raise CodeModeProtocolError(f"the edited input of tool {tool.name!r} is wrong: {error.message}") from error
+    if _is_ambiguous(tool, edited, validated):
+        raise CodeModeProtocolError(
+            f"the edited input of tool {tool.name!r} is refused: its schema changes a value each time it is applied,"
+            " so nobody can tell whether the edit is what the tool is to get; allow the call as shown, or deny it"
+        )
+    return validated
+
+
+def _is_ambiguous(tool: PreparedTool, edited: Any, validated: ValidatedInput) -> bool:
+    """Return True when what the schema makes of an edit could be an edit too, and would come to something else."""
+    made: Any = validated.json_value
+    if not is_object(made) or not is_object(edited) or len(keys := edited.keys() & made.keys()) > _MAX_EDITED_PARTS:
+        return _is_changed(tool, made, lambda again: again, made)
+    # Part by part: what the schema makes of another part may be no input.
+    return any(
+        _is_changed(tool, {**edited, key: made[key]}, lambda again, key=key: again.get(key), made[key]) for key in keys
+    )
+
+
+def _is_changed(tool: PreparedTool, plain: Any, part: Callable[[Any], Any], made: Any) -> bool:
+    try:
+        again = tool.validate_input(plain).json_value
+    except CodeModeToolError:
+        return False
+    return canonical_json(part(again)) != canonical_json(made)
+
+
+def shown_of(validated: ValidatedInput) -> str:
+    """Return the text of an input that somebody may be shown: an answer to it is for the very bytes of its content."""
+    return with_media_ids(canonical_json(validated.json_value))
+
+
+def check_answers(
+    catalog: ToolCatalog[PreparedTool], entries: list[LedgerEntry], answers: Mapping[int, Answer]
+) -> dict[int, CheckedInput]:
+    """Return what every answered call will run with, by request id. Raises `CodeModeProtocolError` where it cannot.
+
+    A denial or a known outcome runs nothing. A tool that is gone is left to the run: the guest gets the ordinary error
+    for an unknown tool.
+    """
+    inputs: dict[int, CheckedInput] = {}
+    for entry in entries:
+        answer, tool = answers.get(entry.id), catalog.get(entry.name)
+        if entry.kind != "tool" or answer is None or tool is None or not runs_tool(answer):
+            continue
+        try:
+            validated = input_to_run(tool, entry, answer.input_json if isinstance(answer, Approval) else None)
+            inputs[entry.id] = CheckedInput(validated, shown_of(validated))
+        except ValueError as error:
+            raise CodeModeProtocolError(f"the input of tool {entry.name!r} cannot be read: {error}") from error
+        except CodeModeToolError as error:
+            raise CodeModeProtocolError(
+                f"the input of tool {entry.name!r} is no longer valid: its schema has changed ({error.message})"
+            ) from error
+    return inputs
+
+
+@record
+class AnsweredPause:
+    """A pause and its answers. ``inputs`` are what answered calls run with; both are by request id."""
+
+    interrupt: Interrupt
+    continuation: Continuation
+    answers: Mapping[int, Answer]
+    inputs: Mapping[int, CheckedInput]
+
+    def require_tools(self, catalog: ToolCatalog[PreparedTool]) -> None:
+        """Raise `CodeModeProtocolError` where an answer lets a tool run that this host lacks, of a pause in a store.
+
+        Another host may have it, and the answer must not be used up here. Whoever has a pause in hand has no other
+        host: its program is told that there is no such tool.
+        """
+        if not self.interrupt.is_stored:
+            return
+        for request_id, answer in self.answers.items():
+            entry = self.continuation.ledger[request_id]
+            if entry.kind != "tool" or not runs_tool(answer):
+                continue
+            tool = catalog.get(entry.name)
+            if tool is None or tool.execute is None:
+                name = entry.name[:MAX_NAME_CHARACTERS]
+                raise CodeModeProtocolError(
+                    f"this host cannot run the tool {name!r}, whose call was allowed: a host that has it can go on",
+                    details={"not_resumable": True, "tool_name": name},
+                )
+
+
+# Knows no order of calls and nobody who approves them.
+
+_LIMITS = frozenset({"max_bytes", "max_values"})
+
+
+def check_input(
+    tool: PreparedTool, entry: LedgerEntry, policy: ExecutionPolicy, *, is_shown: bool
+) -> Awaitable[CheckedInput]:
+    """Validate the input of a call. A large one has a text too: making it may take longer than the check itself.
+
+    Raises `CodeModeToolError` for a wrong input, `CodeModeSerializationError` for one that is too large.
+    """
+    characters = len(entry.input_json or "")
+    is_shown = is_shown or characters >= LARGE_CHARACTERS
+    if entry.sidecar is not None:  # of these a recovery finds out again what was shown
+        characters = max(characters, LARGE_CHARACTERS)
+    return run_check(characters, partial(_checked_input, tool, entry, policy, is_shown=is_shown))
+
+
+def _checked_input(tool: PreparedTool, entry: LedgerEntry, policy: ExecutionPolicy, *, is_shown: bool) -> CheckedInput:
+    what = f"the input of tool {tool.name!r}"
+    try:
+        if entry.input_bytes is not None:
+            check_size(entry.input_bytes, policy.max_tool_input_bytes, what)
+            raise CodeModeProtocolError("the worker withheld an input that is small enough")
+        if entry.input_json is not None:
+            check_text(entry.input_json, policy.max_tool_input_bytes, policy.max_values, what)
+        try:
+            validated = input_to_run(tool, entry)
+            return CheckedInput(validated, shown_of(validated) if is_shown else None)
+        except ValueError as error:
+            raise CodeModeSerializationError(f"{what} cannot be read: {error}") from None
+    except CodeModeSerializationError as error:
+        _note_reason(error, "validation")
+        raise
+
+
+def _note_reason(error: CodeModeSerializationError, reason: str) -> None:
+    """Note why a value is refused that is too large, or no JSON."""
+    if error.code == error.default_code:
+        error.reason = reason
+
+
+class OutputText(NamedTuple):
+    """The JSON of an output; ``text`` None is undefined.
+
+    ``problems``: how it violates its schema, and which parts JSON cannot express. ``failure``: what the code of its
+    type raised.
+    """
+
+    text: str | None
+    problems: Sequence[Problem] = ()
+    failure: BaseException | None = None
+
+
+async def output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy) -> OutputText:
+    """Check what a tool returned and write it as JSON.
+
+    Raises `CodeModeToolError` for an output that misses its schema where that is checked strictly, and
+    `CodeModeSerializationError` for what is too large or cannot be read; `UnreadOutput` for what must be read first.
+    """
+    if output is None and tool.output_json_schema is None:
+        return OutputText(None)
+    size = weigh(output, LARGE_CHARACTERS)
+    try:
+        # Not functions in this one: what encloses a value keeps it as long as an error knows of the function.
+        if size < LARGE_CHARACTERS:
+            return await run_check(size, partial(_output_text, tool, output, policy, weight=size))
+        return await run_check(size, partial(_large_output_text, tool, output, policy))
+    except CodeModeSerializationError as error:
+        _note_reason(error, "output")
+        raise
+
+
+def _large_output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy) -> OutputText:
+    runs, is_declared = runs_of(output, max_values=policy.max_values), tool.output_json_schema is not None
+    if runs is None:
+        # Counted first: a validator would build what it is given anew, and what is too much is not looked at any more.
+        try:
+            refuse_too_many(output, policy.max_values, _of_output(tool))
+        except CodeModeSerializationError as error:
+            if _LIMITS & error.details.keys() or _is_strict(tool, policy):
+                raise
+            return _circular_text(tool, output, policy, error)
+        # Of a small one, and of plain JSON, it is known that there is none in it.
+        refuse_iterators(output, is_declared=is_declared)
+    return _output_text(tool, output, policy, runs=runs)
+
+
+def _circular_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy, error: Exception) -> OutputText:
+    """Write an output that contains itself, without the circular parts."""
+    refuse_iterators(output, is_declared=tool.output_json_schema is not None)
+    try:
+        part, left_out = readable_part(output, policy.max_values)
+    except ValueError:
+        raise error from None
+    text = _output_text(tool, part, policy)
+    return text._replace(problems=[*text.problems, *_problems_of(left_out)])
+
+
+def _output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy, **known: Any) -> OutputText:
+    """Write an output; ``known`` is its weight, or its runs."""
+    what = _of_output(tool)
+    limits: dict[str, Any] = {"max_bytes": policy.max_tool_output_bytes, "max_values": policy.max_values, "what": what}
+    if tool.output_json_schema is not None:
+        if policy.max_values < LARGE_CHARACTERS:
+            refuse_too_many(output, policy.max_values, what)
+        known = {}
+    if _is_strict(tool, policy):
+        return OutputText(encode_json(tool.validate_output(output), **limits, **known))
+    read = _read_output(tool, output, policy)
+    try:
+        return OutputText(encode_json(read.value, **limits, **known), read.problems, read.failure)
+    except FAILURES as error:  # serialisers are the tool author's code
+        is_ours = isinstance(error, CodeModeError)
+        if is_ours and (_LIMITS & error.details.keys() or not isinstance(error, CodeModeSerializationError)):
+            raise
+        try:
+            value, left_out = readable_part(read.value, policy.max_values)
+        except ValueError:
+            if is_ours:
+                raise error from read.failure or error.__cause__
+            raise CodeModeSerializationError(f"{what} is not JSON: writing it failed") from error
+    problems = read.problems or tool.read_output(value).problems
+    return OutputText(encode_json(value, **limits), [*problems, *_problems_of(left_out)], read.failure)
+
+
+def _is_strict(tool: PreparedTool, policy: ExecutionPolicy) -> bool:
+    return (tool.output_validation or policy.output_validation) == "strict"
+
+
+def _problems_of(left_out: list[tuple[str, str]]) -> list[Problem]:
+    return [{"path": path, "message": reason} for path, reason in left_out[:MAX_PROBLEMS]]
+
+
+def _read_output(tool: PreparedTool, output: Any, policy: ExecutionPolicy) -> ReadOutput:
+    """Read an output by its schema. Text is parsed as JSON where the schema declares an object or array."""
+    read = tool.read_output(output)
+    is_text = isinstance(output, str) and len(output) <= policy.max_tool_output_bytes
+    if not (read.problems and is_text and tool.declares_container):
+        return read
+    try:
+        check_values(output, policy.max_values, _of_output(tool))
+        parsed = decode_json(output)
+    except (ValueError, CodeModeSerializationError):
+        return read
+    return tool.read_output(parsed) if is_object(parsed) or is_array(parsed) else read
+
+
+async def fulfilled(text: str | None, sidecar: Sidecar) -> Fulfilled:
+    """Return the outcome of a call that gave this text. Raises `CodeModeSerializationError` for a string too large."""
+    if text is None:
+        return Fulfilled(text)
+    return Fulfilled(text, await run_check(len(text), lambda: sidecar.cut(text)))
+
+
+def _of_output(tool: PreparedTool) -> str:
+    return f"the output of tool {tool.name!r}"
+
+
+async def payload_text(tool_name: str, payload: Mapping[str, Any], policy: ExecutionPolicy) -> str:
+    """Write what a paused call asks for as JSON. Raises `CodeModeSerializationError`."""
+    what = f"the interrupt payload of tool {tool_name!r}"
+    limits: dict[str, Any] = {"max_bytes": policy.max_tool_output_bytes, "max_values": policy.max_values}
+    return await run_check(weigh(payload, LARGE_CHARACTERS), partial(encode_json, payload, **limits, what=what))
+
+
+async def read_text(text: str) -> Any:
+    """Decode a text that this host wrote."""
+    return await run_check(len(text), lambda: decode_json(text))
+
+
+async def read_fetch(entry: LedgerEntry, policy: ExecutionPolicy) -> FetchRequest:
+    """Read what a fetch asks for. Raises `CodeModeFetchError`, `CodeModeSerializationError`; else the worker lied."""
+    from ..fetch.request import read_request
+
+    what = "the request of fetch"
+    text = entry.input_json
+    if entry.input_bytes is not None:
+        check_size(entry.input_bytes, policy.max_tool_input_bytes, what)
+    if text is None:
+        raise CodeModeProtocolError("the worker sent a fetch without a request")
+
+    def read() -> FetchRequest:
+        check_text(text, policy.max_tool_input_bytes, policy.max_values, what)
+        return read_request(text)
+
+    return await run_check(len(text), read)
+
+
+def asked_argument(entry: LedgerEntry, policy: ExecutionPolicy) -> Any:
+    """Return what a request to the catalog carries; None for nothing.
+
+    Raises `CodeModeSerializationError` for what is too much, or no JSON.
+    """
+    what, text = f"the argument of {entry.name}", entry.input_json
+    try:
+        if entry.input_bytes is not None:
+            check_size(entry.input_bytes, policy.max_tool_input_bytes, what)
+        if text is None:
+            return None
+        check_values(text, policy.max_values, what)
+        return decode_json(text)
+    except CodeModeSerializationError as error:
+        _note_reason(error, "validation")
+        raise
+    except ValueError as error:
+        raise CodeModeSerializationError(f"{what} cannot be read: {error}") from None

@@ -1,0 +1,480 @@
+"""Run one program on one worker, from its text to its outcome."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+
+from ..continuations.renewal import Renewal
+from ..data.content import with_parts
+from ..data.json_shape import weigh
+from ..data.json_values import (
+    MAX_DEPTH,
+    NOT_GIVEN,
+    canonical_json,
+    check_values,
+    decode_json,
+    nests_deeper_than,
+    utf8_length,
+)
+from ..data.large_strings import may_have_places
+from ..errors import (
+    CallSummary,
+    CodeModeAbortedError,
+    CodeModeError,
+    CodeModeProtocolError,
+    CodeModeSerializationError,
+    CodeModeTimeoutError,
+    CodeModeWorkerError,
+)
+from ..host.clock import now_ms
+from ..host.threads import LARGE_CHARACTERS, run_check
+from ..interrupts.interrupt import Interrupt
+from ..observe.call_events import CallRecord
+from ..observe.reporter import Reporter
+from ..observe.source_measure import measured
+from ..options.parts import CodeModeOptions
+from ..profile import Profile
+from ..protocol import events
+from ..protocol.call_status import call_summaries
+from ..protocol.invocation import Invocation
+from ..protocol.ledger import Ledger
+from ..protocol.references import Contents, Sidecar
+from ..protocol.settings import Settings
+from ..tools.catalog import ToolCatalog
+from ..tools.prepared import PreparedTool
+from ..trace.events import ConsoleEvent
+from ..workers import nesting
+from ..workers.lease import Lease
+from ..workers.pool import WorkerPool, pool_or_default
+from .call_content import CallContent
+from .call_context import OuterCall
+from .call_values import AnsweredPause
+from .direct_call import DirectCall, DirectSeat
+from .identity import EndedBefore, derived_identity, has_way_on
+from .nested_call import NestedCalls
+from .optional_parts import parts_of
+from .outcome import RunOutcome
+from .programs import ProgramChecker, check_source, is_checked, is_large
+from .recovery import KeptInputs, Recovery, WayOn, begun_ledger, lapsed_error, reads_only
+from .runner import Runner
+
+if TYPE_CHECKING:
+    from .journal_opening import Journaling
+
+
+_WHAT = "the program's result"
+
+
+async def read_result(text: str | None, max_values: int, ledger: Ledger) -> tuple[Any, int | None]:
+    """Return a program's value and its bytes of JSON; None is undefined. Raises `CodeModeSerializationError`."""
+    if text is None:
+        return None, None
+    sidecar, contents = ledger.sidecar, ledger.contents
+    if contents is not None and len(contents) and (contents.tag in text or "\\u" in text):
+        return await run_check(len(text), lambda: _with_content(text, max_values, contents)), utf8_length(text)
+    if sidecar is None or not may_have_places(text):
+        return await run_check(len(text), lambda: read_value(text, max_values)), utf8_length(text)
+    return await run_check(LARGE_CHARACTERS, lambda: (read_value(text, max_values, sidecar), sidecar.length(text)))
+
+
+def _with_content(text: str, max_values: int, contents: Contents) -> Any:
+    return with_parts(read_value(text, max_values), contents, contents.take)
+
+
+def read_value(text: str, max_values: int, sidecar: Sidecar | None = None, what: str = _WHAT) -> Any:
+    """Return a value that a program has made, of its JSON text.
+
+    Raises `CodeModeSerializationError` for what is too deep or too much, `CodeModeProtocolError` for no JSON at all.
+    """
+    check_values(text, max_values, what)
+    if nests_deeper_than(text, MAX_DEPTH):
+        raise CodeModeSerializationError(f"{what} nests deeper than {MAX_DEPTH} levels")
+    try:
+        return decode_json(text, max_depth=len(text)) if sidecar is None else sidecar.value(text, what)
+    except ValueError as error:
+        raise CodeModeProtocolError(f"{what} cannot be read: {error}") from error
+
+
+_SALT, _SEED = slice(16, 32), slice(32, None)
+
+
+def invocation_of(
+    kind: type[Invocation],
+    profile: Profile,
+    catalog: ToolCatalog[PreparedTool],
+    options: CodeModeOptions,
+    outer: OuterCall,
+    answered: AnsweredPause | None,
+    given: Mapping[str, Any] | None,
+) -> tuple[Invocation, str]:
+    """Return the machine, of this kind, and the id by which listeners know this run."""
+    call = outer.call
+    random = secrets.token_hex(32)
+    invocation_id = "code-mode-" + random[:16]
+    calls_directly = is_direct(given)
+    settings = Settings(
+        outer_tool_call_id=call.tool_call_id if call.tool_call_id is not None else invocation_id,
+        salt=random[_SALT],
+        seed=random[_SEED],
+        started_ms=call.started_at_ms or now_ms(),
+        limits=options.execution_policy,
+        profile=_of_direct_call(profile) if calls_directly else profile,
+        language_names=catalog.language_names,
+        fetch="fetch" in profile.request_kinds and options.fetch_policy is not None,
+        state="state" in profile.request_kinds and (options.has_state or call.state is not None),
+        hides_inputs=options.pipeline.before is not None,
+        # What a program is given depends on the program.
+        given_json=canonical_json(given) if calls_directly else None,
+    )
+    if answered is None:
+        identify = derived_identity(options.continuation, call, given)
+        return kind(settings, identify=identify), invocation_id
+    continuation = answered.continuation
+    resolved = answered.answers.keys()
+    machine = kind(continuation.settings(settings), recorded=continuation.ledger, resolved=resolved)
+    return machine, invocation_id
+
+
+def is_direct(given: Mapping[str, Any] | None) -> bool:
+    """Tell whether what an invocation brings along says that it is one call without a program."""
+    return given is not None and given.get("source") == "invoke"
+
+
+def _of_direct_call(profile: Profile) -> Profile:
+    """Return the profile for one call, whose output no script has seen: nothing is cut of it, also after a pause."""
+    return replace(profile, guest=replace(profile.guest, result="json"))
+
+
+ResultT = TypeVar("ResultT")
+
+
+class Execution:
+    """Runs one program, from its source or from a pause that was answered, on one worker, once.
+
+    ``given``, plain JSON, is what this one invocation brings along; a pause has its own. ``warnings`` in it are told of
+    beside whatever it comes to. ``journaling`` has the open journal of a pause; that of a program opens when it begins.
+    Options are put together and refused when it is made, before anything is claimed. `start` or `resume` then takes a
+    worker, compares the program with the tools, and lets a `Runner` drive the invocation to its ending; by then calls
+    are cancelled and the worker is gone. What the ending means comes after that: a value is decoded; a pause, and a
+    failure that leaves calls behind, gets its one way to go on (`WayOn`). Listeners hear of the end last.
+    """
+
+    _kind: ClassVar[type[Invocation]] = Invocation
+
+    def __init__(
+        self,
+        profile: Profile,
+        catalog: ToolCatalog[PreparedTool],
+        options: CodeModeOptions,
+        outer: OuterCall,
+        pool: WorkerPool | None,
+        answered: AnsweredPause | None = None,
+        given: Mapping[str, Any] | None = None,
+        journaling: Journaling | None = None,
+    ) -> None:
+        self._profile = profile
+        self._given = given if answered is None else answered.continuation.given
+        self._is_direct = is_direct(self._given)
+        self._given_warnings: tuple[str, ...] = () if self._given is None else tuple(self._given.get("warnings", ()))
+        self._output_warnings: list[str] = []
+        # What goes on after a pause was seen as it is now when its answers were checked.
+        self._program: ProgramChecker | None = None
+        self._catalog = catalog = catalog.under(given) if answered is None else catalog
+        self._options = options = options.under(profile.limits)
+        self._outer = outer
+        self._answered = answered
+        self._renewal: Renewal | None = None
+        self._pool = pool_or_default(pool)
+        self._threads = self._pool.threads.of_invocation(nesting.depth())
+        self._parts = parts = parts_of(options, outer, catalog, profile, is_direct=self._is_direct)
+        self._begun = partial(invocation_of, self._kind, profile, catalog, options, outer, answered, self._given)
+        self._machine, invocation_id = self._begun()
+        self._seat: DirectSeat | None = None  # of a call without a program
+        self._kept_inputs = KeptInputs()
+        self._journaling = journaling if answered else parts.journaling
+        self._way_on = WayOn(options.continuation, outer.call.conversation_id, self._threads)
+        settings, listeners = self._machine.settings, (*parts.listeners, *outer.listeners)
+        more: Any = {"hides_inputs": settings.hides_inputs, "kinds": (outer.tool_kind, outer.tool_input_kind)}
+        self._reporter = Reporter(options.lifecycle, invocation_id, settings.outer_tool_call_id, listeners, **more)
+
+    async def start(self, js: str) -> RunOutcome:
+        """Run a program. Raises `ValueError` for what is not text, and nothing that belongs to the program."""
+        policy = self._options.execution_policy
+        try:
+            look = partial(check_source, js, policy)
+            source = await self._looked_through(look) if is_large(js) else look()
+        except CodeModeError as error:
+            return await self._run(js, error)
+        return await self._run(source)
+
+    async def call(self, name: str, value: Any = NOT_GIVEN, *, text: str | None = None) -> RunOutcome:
+        """Make one call with plain JSON as its input, as a program that returns what it gives. It takes no worker.
+
+        ``text`` is an input that `encode_json` has written. Raises `CodeModeSerializationError` for what is no JSON.
+        """
+        most, work = self._machine.settings.limits.max_tool_input_bytes, partial(DirectCall.of, name, value)
+        work = work if text is None else partial(DirectCall.of_text, name, text, most)
+        call = await run_check(weigh((value, text), LARGE_CHARACTERS), work)
+        self._seat = DirectSeat(call, self._threads)
+        return await self._run(call.js)
+
+    async def resume(self, renewal: Renewal | None = None) -> RunOutcome:
+        """Go on with the paused program. ``renewal`` is of its claim: no call begins that may be somebody else's."""
+        self._renewal = renewal
+        return await self._run(self._pause.continuation.js)
+
+    async def lapsed(self) -> RunOutcome:
+        """Return the outcome of a resume with these answers whose host is gone: the way to go on from there."""
+        continuation, inputs, settings = self._pause.continuation, self._pause.inputs, self._machine.settings
+        begun = begun_ledger(self._pause, self._options.approval, now_ms(), self._profile.host_errors)
+        shown = {request_id: one.shown_json for request_id, one in inputs.items() if one.shown_json is not None}
+        recovery = Recovery(self._catalog, KeptInputs(shown))
+        error = lapsed_error()
+        error.calls = self._summaries(begun)
+        ledger = partial(recovery.ledger, begun, settings.salt)
+        error.recovery = await self._way_on.at(continuation.js, settings, ledger, continuation.engine)
+        return self.failed(error)
+
+    @property
+    def _warnings(self) -> tuple[str, ...]:
+        """What was wrong before the program ran, and what was done to its text."""
+        return self._given_warnings if self._program is None else (*self._given_warnings, *self._program.repairs)
+
+    @property
+    def settings(self) -> Settings:
+        """The settings under which it runs."""
+        return self._machine.settings
+
+    @property
+    def is_resting(self) -> bool:
+        """True while it is at rest, as programs of some profiles may be, and somebody can go on with it."""
+        return False
+
+    @property
+    def has_gone_on(self) -> bool:
+        """True once a tool was begun, a timer has fired or there is a new way to go on: what was resumed is used up."""
+        ledger = self._machine.ledger
+        is_begun = self._way_on.is_given or any(entry.is_started for entry in ledger.entries)
+        return is_begun or ledger.fired > self._pause.continuation.ledger.fired
+
+    async def way_on(self) -> Interrupt | None:
+        """Return from where to go on, or to come to the same result again: what has run does not run again."""
+        machine = self._machine
+        if machine.js is None:
+            return None
+        if self._answered is not None and not self.has_gone_on:
+            return self._answered.interrupt
+        settings, ledger = machine.settings, machine.ledger
+        ledger = replace(ledger, entries=[*ledger.entries], deliveries=[*ledger.deliveries])
+        recovery = Recovery(self._catalog, self._kept_inputs)
+        with suppress(CodeModeError):  # more content than a continuation carries
+            return await self._way_on.at(machine.js, settings, lambda: recovery.ledger(ledger, settings.salt))
+        return None
+
+    def failed(self, error: CodeModeError) -> RunOutcome:
+        """Return the outcome of a run that ended with this error."""
+        return RunOutcome("failed", *self._record, error=error, trace=error.trace, **self._warning_fields)
+
+    async def _run(self, source: str, refused: CodeModeError | None = None) -> RunOutcome:
+        shown, kind = source, "invoke" if self._is_direct else "script"
+        if is_large(source):
+            hashes = self._reporter.is_watched and not self._is_direct
+            shown = await self._looked_through(partial(measured, source, hashes=hashes))
+        self._reporter.started(shown, source=kind, resumed=self._answered is not None)
+        try:
+            with self._threads.serving():
+                if refused is not None:  # what can be no program is told of as one that failed
+                    return self.failed(await self._ended(refused))
+                if self._journaling is not None:
+                    return await self._run_journaled(lambda: self._run_to_its_end(source), self._journaling)
+                return await self._run_to_its_end(source)
+        except asyncio.CancelledError as cancelled:
+            if cancelled.__cause__ is not None:
+                raise
+            # It came while async hooks were awaited. What has happened must not be lost with the caller.
+            raise cancelled from await self._told(CodeModeAbortedError("the invocation was cancelled"))
+
+    async def _looked_through(self, work: Callable[[], ResultT]) -> ResultT:
+        """Do work on a long text: where it takes many steps, in a thread."""
+        with self._threads.serving():
+            return await run_check(0, work)
+
+    async def _run_journaled(self, work: Callable[[], Awaitable[RunOutcome]], journaling: Journaling) -> RunOutcome:
+        try:
+            return await journaling.run(work, lambda: self.is_resting, self._begin_anew)
+        except EndedBefore as before:
+            await self._reporter.ended(error=before.outcome.error, interrupted_by=before.outcome.interrupt)
+            return before.outcome
+        except CodeModeAbortedError as error:  # the program has ended, and that could not be written
+            return self.failed(await self._told(error))
+
+    def _begin_anew(self) -> None:
+        self._machine, _ = self._begun()
+
+    async def _run_to_its_end(self, source: str) -> RunOutcome:
+        try:
+            ending = await self._drive(source)
+        except asyncio.CancelledError as cancelled:
+            raise cancelled from await self._ended(CodeModeAbortedError("the invocation was cancelled"))
+        except CodeModeError as error:  # there was no worker
+            return self.failed(await self._ended(error))
+        if isinstance(ending, events.Failed):
+            return self.failed(await self._ended(ending.error))
+        if isinstance(ending, events.Interrupted):
+            return await self._interrupted()
+        return await self._completed(ending)
+
+    async def _drive(self, source: str) -> events.Ending:
+        machine = self._machine
+        lease = self._seat if self._seat is not None else await self._worker()
+        try:
+            program = self._checker(source, lease)
+            first = None if program is not None else self._accepted(source)
+            if self._journaling is not None and self._answered is None:
+                self._journaling.waits_apart = first is None
+                first = None if first is None else await self._journaling.accepted(machine, first)
+            check = (is_checked, None) if program is None else (program.check, program.preparation)
+            runner = Runner(machine, lease, self._nested_calls(), self._reporter, *check, self._journaling)
+        except BaseException:
+            lease.leave()
+            raise
+        loop = asyncio.get_running_loop()
+        try:
+            # The next invocation finds one spare; the rest is started when this one no longer needs the processors.
+            if lease.lacks_spare:
+                loop.call_soon(lease.refill, 1)
+            runner.start(self._first_effects(source, program) if first is None else machine.receive(first))
+            return await runner.ended
+        finally:
+            await runner.close()
+            if not loop.is_closed():
+                loop.call_soon(lease.refill)
+
+    def _first_effects(self, source: str, program: ProgramChecker | None) -> list[events.Effect]:
+        """Begin with a program that has to be checked, unless that was done before."""
+        if program is not None and self._journaling is None and (accepted := program.accepted_before()) is not None:
+            return self._machine.receive(accepted)
+        analysis_ms, known = self._profile.static_rules.analysis_ms, None if program is None else program.known
+        return self._machine.start(source, analysis_ms=analysis_ms, known=known)
+
+    def _accepted(self, js: str) -> events.ProgramAccepted:
+        """Return that what has no checker runs as it is: it was checked before, or there is nothing to check."""
+        return events.ProgramAccepted(js, with_places=self._catalog.may_ask)
+
+    async def _worker(self) -> Lease:
+        policy, limits = self._options.execution_policy, self._machine.settings.limits
+        lease = await self._pool.acquire(limits.memory_limit_bytes, policy.on_saturation, limits.timeout_ms)
+        lease.wait_for(self._threads)
+        try:
+            self._reporter.worker_taken()
+        except BaseException:
+            lease.leave()
+            raise
+        return lease
+
+    async def _completed(self, ending: events.Completed) -> RunOutcome:
+        text, max_values = ending.value_json, self._options.execution_policy.max_values
+        try:
+            value, result_bytes = await read_result(text, max_values, self._machine.ledger)
+        except CodeModeError as error:
+            return self.failed(await self._ended(error))
+        self._reporter.notes = (*self._warnings, *self._output_warnings)
+        trace: Any = None
+        if self._reporter.is_watched:
+            trace = await self._reporter.ended(result_bytes=result_bytes)
+        elif self._outer.is_traced:
+            trace = self._reporter.ended_unheard(result_bytes)
+        more: dict[str, Any] = {**self._warning_fields, "abandoned": ending.abandoned}
+        more["warnings"] = (*ending.warnings, *self._warnings)
+        if text is None and not self._is_direct:
+            more |= {"returned_nothing": True, "last_value": ending.last or ""}
+            more["summaries"] = self._summaries(self._machine.ledger)
+        return RunOutcome("completed", *self._record, value=value, trace=trace, result_bytes=result_bytes, **more)
+
+    async def _interrupted(self) -> RunOutcome:
+        machine = self._machine
+        try:
+            interrupt = await self._way_on.at(machine.js or "", machine.settings, lambda: machine.ledger)
+        except CodeModeError as error:
+            return self.failed(await self._ended(error))
+        for entry in machine.ledger.waiting:
+            self._reporter.still_waiting(entry)
+        self._reporter.interrupted(interrupt)
+        trace = await self._reporter.ended(interrupted_by=interrupt)
+        summaries = self._summaries(machine.ledger)
+        return RunOutcome("interrupted", *self._record, interrupt=interrupt, trace=trace, summaries=summaries)
+
+    async def _ended(self, error: CodeModeError) -> CodeModeError:
+        self._reporter.notes = (*self._warnings, *self._output_warnings)
+        error.trace = await self._reporter.ended(error=await self._told(error))
+        return error
+
+    async def _told(self, error: CodeModeError) -> CodeModeError:
+        """Return the error with what had happened by then, and the way to go on where there is one."""
+        error.calls = self._summaries(self._machine.ledger)
+        if self._answered is not None:
+            error.details["is_resumed"] = True
+        if isinstance(error, CodeModeTimeoutError | CodeModeAbortedError | CodeModeWorkerError):
+            error.recovery = None if has_way_on(error, is_resumed=self._answered is not None) else await self.way_on()
+        return error
+
+    def _summaries(self, ledger: Ledger) -> tuple[CallSummary, ...]:
+        """Return what had happened to the calls of the program, those before a pause included."""
+        entries, answered = ledger.entries, self._answered
+        if answered is not None:
+            entries = [*entries, *answered.continuation.ledger.entries[len(entries) :]]
+        harmless = partial(reads_only, self._catalog)
+        return call_summaries(entries, harmless, hides_inputs=self._machine.settings.hides_inputs)
+
+    @property
+    def _record(self) -> tuple[str, Sequence[ConsoleEvent], Ledger, Sequence[CallRecord]]:
+        machine = self._machine
+        return machine.settings.outer_tool_call_id, self._reporter.console, machine.ledger, self._reporter.calls
+
+    @property
+    def _warning_fields(self) -> dict[str, Any]:
+        return {"warnings": self._warnings, "output_warnings": tuple(self._output_warnings)}
+
+    @property
+    def _pause(self) -> AnsweredPause:
+        return cast("AnsweredPause", self._answered)
+
+    def _checker(self, source: str, lease: Lease | DirectSeat) -> ProgramChecker | None:
+        if self._answered is not None or isinstance(lease, DirectSeat):
+            return None  # it is what was checked before the pause, or nothing to check
+        how = {"compares": self._options.execution_policy.check_program, "keeps": not lease.has_run}
+        how["alters"] = self._options.pipeline.after is not None
+        how["fetches"] = self._machine.settings.fetch
+        self._program = ProgramChecker(source, self._profile, self._catalog, self._given, **how)
+        return self._program
+
+    def _nested_calls(self) -> NestedCalls:
+        machine, answered, keeping = self._machine, self._answered, self._options.continuation
+        return NestedCalls(
+            catalog=self._catalog,
+            options=self._options,
+            outer_tool_call_id=machine.settings.outer_tool_call_id,
+            messages=self._outer.call.messages,
+            context=self._outer.call.context,
+            aborted=asyncio.Event(),
+            now_ms=self._outer.call.clock_ms or now_ms,
+            output_warnings=self._output_warnings,
+            salt=lambda: machine.settings.salt,
+            answers={} if answered is None else answered.answers,
+            threads=self._threads,
+            fetches=self._parts.fetches,
+            kept_inputs=self._kept_inputs,
+            checked={} if answered is None else answered.inputs,
+            source="invoke" if self._is_direct else "script",
+            host_errors=self._profile.host_errors,
+            sidecar=machine.ledger.sidecar,
+            content=CallContent(machine.ledger.contents, keeping, partial(getattr, self._journaling, "key", None)),
+            renewal=self._renewal,
+            state=self._parts.state,
+        )

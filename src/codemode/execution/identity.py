@@ -1,0 +1,180 @@
+"""Identify invocations and journals, and tell which run the current code is part of."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from typing import Any, TypeGuard
+
+from ..continuations.keys import set_keys
+from ..continuations.signing import KeyRing
+from ..data.json_values import canonical_json
+from ..errors import CodeModeAbortedError, CodeModeError, CodeModeProtocolError
+from ..options.parts import ContinuationOptions
+from ..protocol.continuation import replayed_settings
+from ..protocol.settings import Settings
+from .call_context import CallContext
+from .outcome import RunOutcome
+
+# An outer tool call id alone identifies nothing, for models repeat ``call_1``: it takes a conversation to name it, and
+# a key, so that nobody can know the numbers of others.
+
+Identify = Callable[[Settings, str], Settings]
+_SALT_CHARACTERS = 16
+_SEED_CHARACTERS = 32
+_REMARKS = ("warnings", "notes")  # in what a call brings along: what its host had to say of it
+
+
+def derived_identity(
+    options: ContinuationOptions,
+    call: CallContext,
+    brought: Mapping[str, Any] | None = None,
+) -> Identify | None:
+    """Return what gives the settings of a program their salt and seed; None where they stay random.
+
+    They follow from profile, bindings, outer id, stripped program, what it is given, the settings that a replay depends
+    on and the time that an engine has recorded, if one has: a model may make the same call under the same id once more,
+    and what was said of the first is no answer to the second. The key is the first, which stays while keys are
+    rotated: see docs/deployment.md.
+    """
+    if not call.tool_call_id or (options.conversation_id is None and call.conversation_id is None):
+        return None
+    keys = options.keys if options.keys is not None else set_keys()
+    if not keys:
+        return None
+    key = KeyRing(keys[:1], purpose="identity").secret()
+    binding = [options.conversation_id, call.conversation_id]
+
+    def identified(settings: Settings, js: str) -> Settings:
+        given_json = settings.given_json
+        if options.journal is None:
+            kept = replayed_settings(replace(settings, salt="", seed="", started_ms=0))
+        else:
+            kept = {"outer_tool_call_id": settings.outer_tool_call_id, "profile": settings.profile.name}
+            given_json = _brought_json(brought)
+        named = {
+            "settings": kept,
+            "binding": binding,
+            "started_at_ms": call.started_at_ms,
+            "program": _digest(js),
+        }
+        if given_json is not None:
+            named["given"] = _digest(given_json)
+        digest = hmac.new(key, canonical_json(named).encode(), hashlib.sha256).hexdigest()
+        salt, rest = digest[:_SALT_CHARACTERS], digest[_SALT_CHARACTERS:]
+        return replace(settings, salt=salt, seed=rest[:_SEED_CHARACTERS])
+
+    return identified
+
+
+def _brought_json(brought: Mapping[str, Any] | None) -> str | None:
+    kept = {} if brought is None else {name: value for name, value in brought.items() if name not in _REMARKS}
+    return canonical_json(kept) if kept else None
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+ORIGIN = "journal"
+_LEAST_OPENING_SECONDS = 1.0
+
+
+class EndedBefore(Exception):  # noqa: N818 - tells what became of the program, and is no error of it
+    """The program has come to an end, or to a pause, on an earlier host: there is nothing to run."""
+
+    def __init__(self, outcome: RunOutcome) -> None:
+        super().__init__("the program has run before")
+        self.outcome = outcome
+
+
+def require_journal_identity(options: ContinuationOptions, call: CallContext) -> None:
+    """Raise `ValueError` where a journal is asked for, and nothing would find it again, or anybody could."""
+    if options.journal is None:
+        return
+    if options.conversation_id is None and call.conversation_id is None:
+        raise ValueError(
+            "continuation.journal needs a conversation_id, in continuation or in the CallContext: it names the"
+            " conversation, user or workflow of this call, for models give different calls the same id"
+        )
+    if options.keys is None and not set_keys():
+        raise ValueError(
+            "continuation.journal needs continuation.keys, or set_continuation_signing_key: with the random key of this"
+            " process no other host could read what is written"
+        )
+
+
+def journal_error(message: str, *, is_lost: bool = False) -> CodeModeAbortedError:
+    """Return the error of a run whose journal cannot be written, or is somebody else's by now."""
+    return CodeModeAbortedError(message, details={"origin": ORIGIN, "is_lost": is_lost})
+
+
+def opening_seconds(wait_ms: int | None) -> float | None:
+    """Return how long a run that waits so long for its tools waits for its journal; None: as long as it takes.
+
+    A second at the least: its store takes time of its own, and a shorter wait would end programs nobody else has.
+    """
+    return None if wait_ms is None else max(wait_ms / 1000, _LEAST_OPENING_SECONDS)
+
+
+def held_elsewhere() -> CodeModeAbortedError:
+    """Return the error of a run that has waited long enough for its journal. Nothing was run."""
+    return journal_error(
+        "the journal of this program could not be had in time: another run has it and goes on with it, or its store"
+        " is slow to answer"
+    )
+
+
+def unavailable(what: str, failure: BaseException) -> CodeModeAbortedError:
+    """Return the error of a run whose journal raised something."""
+    error = journal_error(f"the journal of this program cannot be {what}: {failure}")
+    error.__cause__ = failure
+    return error
+
+
+def is_of_journal(error: BaseException) -> TypeGuard[CodeModeAbortedError]:
+    """True for the error of a run whose journal could not be written, or is another host's."""
+    return isinstance(error, CodeModeAbortedError) and error.details.get("origin") == ORIGIN
+
+
+def has_way_on(error: CodeModeError, *, is_resumed: bool) -> bool:
+    """True where the program goes on elsewhere, or by the same resume again: this run has no other way to offer."""
+    return is_of_journal(error) and (is_resumed or bool(error.details["is_lost"]))
+
+
+@dataclass(slots=True)
+class Underway:
+    """A run, until it has ended. ``key`` names what it alone may have; it may come later."""
+
+    key: str
+    outer: Underway | None
+    has_ended: bool = False
+
+
+_innermost: ContextVar[Underway | None] = ContextVar("codemode_underway", default=None)
+
+
+@contextmanager
+def underway(key: str = "") -> Generator[Underway]:
+    """Let what the block starts be part of a run."""
+    one = Underway(key, _innermost.get())
+    token = _innermost.set(one)
+    try:
+        yield one
+    finally:
+        one.has_ended = True
+        with suppress(ValueError):  # a coroutine that nobody awaits any more is closed in another context
+            _innermost.reset(token)
+
+
+def refuse_own(key: str, what: str = "this continuation is being resumed by") -> None:
+    """Raise `CodeModeProtocolError` when what asks for this key is part of what has it: it would wait for itself."""
+    one = _innermost.get()
+    while one is not None:
+        if one.key == key and not one.has_ended:
+            raise CodeModeProtocolError(f"{what} the program whose call asks for it: it would wait for itself")
+        one = one.outer

@@ -1,0 +1,249 @@
+"""Open the journal of a program: find out where it resumes or how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import replace
+
+from ..continuations.journal import OpenedJournal
+from ..data.json_values import canonical_json
+from ..data.records import record
+from ..errors import CodeModeProtocolError
+from ..host.threads import LARGE_CHARACTERS, run_check
+from ..options.parts import ContinuationOptions
+from ..profile import Profile
+from ..protocol.continuation import Continuation
+from ..protocol.events import CallSettled, ProgramAccepted
+from ..protocol.invocation import Invocation
+from ..protocol.journal_entries import Step, settled
+from ..protocol.ledger import Ledger, Waiting, called_names
+from ..protocol.references import Sidecar, tag_of
+from ..protocol.replay import with_references
+from ..protocol.settings import Settings
+from ..tools.catalog import ToolCatalog
+from ..tools.prepared import PreparedTool
+from .call_content import kept_contents
+from .call_context import CallContext
+from .identity import ORIGIN, EndedBefore, Underway, held_elsewhere, opening_seconds, refuse_own, underway
+from .journal import InvocationJournal, JournalAccess
+from .outcome import RunOutcome, is_programs_end
+from .pauses import restored_profile
+from .recovery import KeptInputs, Recovery
+
+
+class JournalHeld(Exception):  # noqa: N818 - tells how far the run has come, and is no error of it
+    """The journal of a program is somebody else's for now.
+
+    Whoever waits for it has no worker meanwhile: else two could wait for each other, one with the last worker of the
+    pool, and one with the journal. ``held`` is where it waits.
+    """
+
+    def __init__(self, held: HeldJournal) -> None:
+        super().__init__("the journal of this program is somebody else's for now")
+        self.held = held
+
+
+class HeldJournal:
+    """Opens the journal of one program, once. When it is this host's its lease is renewed, whoever takes it when."""
+
+    def __init__(self, access: JournalAccess) -> None:
+        self.access = access
+        self._journal: InvocationJournal | None = None
+        self._opening = asyncio.get_running_loop().create_task(self._open())
+
+    async def wait(self, seconds: float | None = None) -> bool:
+        """Wait until it is open, or cannot be, and return True; False when that takes longer."""
+        done, _ = await asyncio.wait([self._opening], timeout=seconds)
+        return bool(done)
+
+    async def taken(self) -> tuple[OpenedJournal, InvocationJournal | None]:
+        """Return it, with what writes it unless it has ended. Raises as `JournalAccess.open` does."""
+        opened = await self._opening
+        journal, self._journal = self._journal, None
+        return opened, journal
+
+    async def give_up(self) -> None:
+        """Let go of what nobody has taken."""
+        self._opening.cancel()
+        with suppress(Exception, asyncio.CancelledError):
+            await self._opening
+        if self._journal is not None:
+            await self._journal.release()
+
+    async def _open(self) -> OpenedJournal:
+        opened = await self.access.open()
+        if opened.outcome is None:
+            self._journal = InvocationJournal(self.access, opened)
+        return opened
+
+
+_AT_ONCE_SECONDS = 0.1
+"""For so long a journal is waited for with a worker in one's hands."""
+
+
+@record
+class WrittenCalls:
+    """Makes of what is written of an invocation the ledger from which it goes on, over the tools that are there."""
+
+    catalog: ToolCatalog[PreparedTool]
+    profile: Profile
+    options: ContinuationOptions
+
+    def require_same(self, begun: Continuation) -> None:
+        """Raise `CodeModeProtocolError` where the tools that it has called are not those that there are."""
+        try:
+            self.catalog.going_on(begun.given, called_names(begun.ledger))
+        except CodeModeProtocolError as error:
+            error.details.setdefault("origin", ORIGIN)
+            raise
+
+    async def ledger(self, ledger: Ledger, salt: str, sidecar: Sidecar | None = None) -> Ledger:
+        """Return it: what had begun and not ended waits for somebody to say how it did, or is made again."""
+        size = len(ledger.entries) if self.profile.sidecar is None else LARGE_CHARACTERS
+        if self.profile.has_content and (contents := await kept_contents(ledger, salt, self.options)) is not None:
+            contents.tag = tag_of(salt)
+            ledger = replace(ledger, contents=contents)
+        return await run_check(size, lambda: self._ledger(ledger, salt, sidecar))
+
+    def _ledger(self, ledger: Ledger, salt: str, sidecar: Sidecar | None) -> Ledger:
+        rules = self.profile.sidecar
+        if rules is not None:
+            ledger = with_references(ledger, rules, sidecar)
+        recovered = Recovery(self.catalog, KeptInputs()).ledger(ledger, salt)
+        # None of them runs on this host.
+        entries = [entry._replace(is_started=False) if entry.is_started else entry for entry in recovered.entries]
+        return replace(recovered, entries=entries, sidecar=ledger.sidecar)
+
+
+def now_waiting(was: Ledger, now: Ledger) -> list[Step]:
+    """Return what is to be written of calls whose outcome turned out to be unknown."""
+    both = zip(was.entries, now.entries, strict=True)
+    return [
+        settled(CallSettled(after.id, after.outcome, after.now_ms or 1))
+        for before, after in both
+        if isinstance(after.outcome, Waiting) and not isinstance(before.outcome, Waiting)
+    ]
+
+
+class Journaling:
+    """The journal of one run: ``journal`` is there once it is open, and this host's."""
+
+    def __init__(
+        self,
+        options: ContinuationOptions,
+        call: CallContext,
+        catalog: ToolCatalog[PreparedTool],
+        profile: Profile,
+    ) -> None:
+        self.options = options
+        self._call = call
+        self.profile = profile
+        self.calls = WrittenCalls(catalog, profile, options)
+        self.journal: InvocationJournal | None = None
+        self._run: Underway | None = None  # of which this is the journal
+        self._key = ""
+        self._held: HeldJournal | None = None
+        self.waits_apart = False  # with no worker in its hands
+        self.waits_ms: int | None = None  # as long as its tools
+
+    @property
+    def key(self) -> str | None:
+        """The key of the journal, once it is open."""
+        return None if self.journal is None else self._key
+
+    async def run(
+        self,
+        work: Callable[[], Awaitable[RunOutcome]],
+        rests: Callable[[], bool] = lambda: False,
+        begin_anew: Callable[[], None] = lambda: None,
+    ) -> RunOutcome:
+        """Run the program, and keep what it has come to; where it was cut off, let go of the journal.
+
+        While it ``rests`` the journal stays this host's. Where it is another's for now, and the run ``waits_apart``,
+        ``work`` has ended with its worker, and is done once more when the journal is there, behind ``begin_anew``.
+        Raises `CodeModeAbortedError` when the outcome could not be kept, or another has the journal for too long.
+        """
+        try:
+            with underway(self._key) as self._run:
+                try:
+                    outcome = await work()
+                except JournalHeld as apart:
+                    if not await apart.held.wait(opening_seconds(self.waits_ms)):
+                        raise held_elsewhere() from None
+                    begin_anew()
+                    outcome = await work()
+            error = outcome.error
+            has_ended = outcome.rest is None and (error is None or is_programs_end(error))
+            if self.journal is not None and has_ended:
+                await self.journal.end(outcome, is_final=outcome.interrupt is None)
+            return outcome
+        finally:
+            if self._held is not None:
+                await self._held.give_up()
+            if self.journal is not None and not rests():
+                await self.journal.release()
+
+    def access(self, js: str, settings: Settings) -> JournalAccess:
+        """Return the way to the journal of this program. Raises `CodeModeProtocolError` inside of its own run."""
+        keeps_output = self.profile.tells_of_runs
+        access = JournalAccess(self.options, self._call, js, settings, keeps_output=keeps_output)
+        refuse_own(access.key, "the journal of this program is held by")
+        self._key = access.key
+        if self._run is not None:
+            self._run.key = access.key
+        return access
+
+    async def accepted(self, machine: Invocation, event: ProgramAccepted) -> ProgramAccepted:
+        """Open the journal of a program that is about to run, and return from where it goes on.
+
+        Raises `EndedBefore`, `JournalHeld`, `CodeModeAbortedError` where the journal cannot be used, and
+        `CodeModeProtocolError` for one that this host cannot go on from.
+        """
+        if self._held is None:
+            self._held = HeldJournal(self.access(event.js, machine.identified(event)))
+            if self.waits_apart and not await self._held.wait(_AT_ONCE_SECONDS):
+                raise JournalHeld(self._held)
+        access = self._held.access
+        opened, journal = await self._opened(self._held)
+        self.journal, settings = journal, access.settings
+        if access.is_new(opened):
+            return _under(event, settings)
+        written = await access.read(opened)
+        journal.has_written(written.continuation.ledger, written.claims)
+        self.calls.require_same(written.continuation)
+        settings = self._begun_under(written.continuation, settings)
+        ledger = await self.calls.ledger(written.continuation.ledger, settings.salt, machine.ledger.sidecar)
+        journal.note(*now_waiting(written.continuation.ledger, ledger))
+        return _under(event, settings, ledger)
+
+    def _begun_under(self, begun: Continuation, fresh: Settings) -> Settings:
+        """Return the settings under which the program was begun, maybe by another release of this host."""
+        settings, parameters = begun.settings(fresh), begun.kept["parameters"]
+        if canonical_json(parameters) == canonical_json(dict(fresh.profile.parameters)):
+            return settings
+        own = restored_profile(begun, self.profile)
+        guest = replace(own.guest, result=fresh.profile.guest.result)  # which a call without a program has of its own
+        return replace(settings, profile=replace(own, guest=guest))
+
+    async def _opened(self, held: HeldJournal) -> tuple[OpenedJournal, InvocationJournal]:
+        access = held.access
+        opened, journal = await held.taken()
+        self._held = None
+        if journal is None:
+            ended = await access.ended(opened)
+            if ended.has_expired:  # a pause that nobody can go on from: the same one again, that holds from now
+                opened = await access.open(again=True)
+                if opened.outcome is not None:
+                    ended = await access.ended(opened)
+            if opened.outcome is not None:
+                raise EndedBefore(ended.outcome)
+            journal = InvocationJournal(access, opened)
+        return opened, journal
+
+
+def _under(event: ProgramAccepted, settings: Settings, recorded: Ledger | None = None) -> ProgramAccepted:
+    return ProgramAccepted(
+        event.js, event.given_json, with_places=event.with_places, settings=settings, recorded=recorded
+    )

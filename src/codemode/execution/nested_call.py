@@ -1,0 +1,456 @@
+"""The calls of one invocation, each from its request to its outcome."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from ..continuations.renewal import Renewal
+from ..data.content import Content
+from ..data.json_values import encode_json
+from ..data.records import record
+from ..errors import CodeModeError, CodeModeFetchError, CodeModeProtocolError, CodeModeSerializationError
+from ..host.clock import Clock
+from ..host.threads import run_check
+from ..interrupts import approval
+from ..interrupts.interrupt import APPROVAL_KIND, InterruptRequested
+from ..interrupts.resolutions import Answer, Approval, HostAnswer, KnownOutcome, is_denial, runs_tool
+from ..observe.reporter import CallRecord, Reporter
+from ..options.parts import CodeModeOptions
+from ..profile import HostErrors
+from ..protocol import events
+from ..protocol.events import CallSettled
+from ..protocol.guest_errors import rejection
+from ..protocol.ledger import Fulfilled, LedgerEntry, Waiting, shown_text, waiting
+from ..protocol.references import Sidecar
+from ..schemas.compiled import ValidatedInput
+from ..tools.catalog import ToolCatalog
+from ..tools.context import AnsweredInterrupt, ToolCallContext
+from ..tools.pipeline import PipelineCall
+from ..tools.prepared import PreparedTool, mark_as_called, mismatch_warning, not_executable
+from ..tools.running import read_output, run_tool
+from ..tools.tool_result import ToolResult
+from ..tools.unquoted import unquoted_problems
+from ..tools.unread_outputs import UnreadOutput
+from ..trace.failures import log_mismatch, log_tool_failure
+from .call_content import CallContent
+from .call_values import (
+    CheckedInput,
+    OutputText,
+    asked_argument,
+    check_input,
+    fulfilled,
+    output_text,
+    payload_text,
+    read_fetch,
+    read_text,
+)
+from .host_code import CallPipeline, HostRaised, decided, guarded, needs_approval, sound, told, unwrapped_output
+from .program_state import ProgramState, answer_of
+from .recovery import KeptInputs, known_outcome
+
+if TYPE_CHECKING:
+    from ..fetch.fetches import Fetches
+    from ..host.threads import InvocationThreads
+    from .journal import InvocationJournal
+
+
+_MAX_WARNINGS = 16
+
+
+class CallProgress(Protocol):
+    """Hears how far one call has come."""
+
+    def shown(self, input_json: str | None) -> None:
+        """Nothing hides the input any more: this is what whoever watches may see of it."""
+
+    def asked(self) -> None:
+        """A person is being asked."""
+
+    def answered(self) -> None:
+        """The person has answered."""
+
+    def started(self, executed_input_json: str | None, *, is_approved: bool) -> Awaitable[None] | None:
+        """The tool itself runs from here on; where something is given back, once that was awaited."""
+
+
+@record
+class NestedCalls:
+    """Performs the calls of one invocation.
+
+    ``aborted`` is set when the invocation ends before its calls. ``answers`` are what a resume brought, by request id,
+    ``checked`` the inputs of answered calls, validated before. ``salt`` is for interrupt ids, ``source`` is who calls.
+    ``output_warnings`` collects the warnings about outputs that the surface shows with the outcome.
+    """
+
+    catalog: ToolCatalog[PreparedTool]
+    options: CodeModeOptions
+    outer_tool_call_id: str
+    messages: Sequence[Any]
+    context: Any
+    aborted: asyncio.Event
+    now_ms: Callable[[], int]
+    salt: Callable[[], str]
+    answers: Mapping[int, Answer]
+    threads: InvocationThreads
+    fetches: Fetches | None
+    kept_inputs: KeptInputs
+    checked: Mapping[int, CheckedInput]
+    host_errors: HostErrors
+    sidecar: Sidecar | None
+    content: CallContent
+    output_warnings: list[str]
+    source: Literal["script", "invoke"] = "script"
+    renewal: Renewal | None = None
+    state: ProgramState | None = None
+
+    def warn(self, warning: str) -> None:
+        """Add a warning to show with the outcome, unless it is a repetition or there are too many."""
+        if warning not in self.output_warnings and len(self.output_warnings) < _MAX_WARNINGS:
+            self.output_warnings.append(warning)
+
+    async def perform(self, entry: LedgerEntry, progress: CallProgress) -> CallSettled:
+        """Return how a request ended. Raises `CodeModeProtocolError` when the host itself broke a rule."""
+        answer = self.answers.get(entry.id)
+        self.content.enter()
+        try:
+            if answer is not None:
+                if not runs_tool(answer):
+                    progress.shown(shown_text(entry))
+                if isinstance(answer, KnownOutcome):
+                    outcome = known_outcome(entry, answer, self.host_errors)
+                    if self.sidecar is not None and isinstance(outcome, Fulfilled) and entry.kind == "tool":
+                        outcome = await fulfilled(outcome.value_json, self.sidecar)
+                    return CallSettled(entry.id, outcome, self.now_ms(), answer.error)
+                if is_denial(answer):
+                    request = approval.ApprovalRequest(entry.name, None, entry.tool_call_id or "")
+                    raise approval.denial(request, answer.decision, self.options.approval)
+            if entry.kind == "catalog":
+                return CallSettled(entry.id, Fulfilled(await self._ask_catalog(entry)), self.now_ms())
+            if entry.kind == "fetch":
+                return CallSettled(entry.id, Fulfilled(await self._fetch(entry, progress)), self.now_ms())
+            if entry.kind == "state":
+                await self._require_own()
+                text = await answer_of(self.state, entry, self.options.execution_policy)
+                return CallSettled(entry.id, Fulfilled(text), self.now_ms())
+            tool = self.catalog.get(entry.name)
+            if tool is None:
+                raise await run_check(0, lambda: self.catalog.unknown_tool(entry.name))
+            return await _ToolCall(self, entry, tool, answer, progress).perform()
+        except CodeModeProtocolError:
+            raise
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a call fails, and the program goes on
+            return self.rejected(entry, told(entry, error), is_raised=isinstance(error, HostRaised))
+
+    def recall(self, entry: LedgerEntry) -> None:
+        """Take notice of a request that a replay has answered."""
+        if entry.kind == "state" and self.state is not None:
+            self.state.recall(entry)
+
+    def require_running(self) -> None:
+        """Raise `asyncio.CancelledError` once the invocation has ended.
+
+        Nobody records what begins after that, so a recovery would begin it again. A call gets here when the end and its
+        permission come in one turn of the loop, or when what decided about it took its cancellation for an answer.
+        """
+        if self.aborted.is_set():
+            raise asyncio.CancelledError
+
+    async def begun(self, begun: Awaitable[None] | None) -> None:
+        """Wait until a call may begin. Raises as `require_running`."""
+        if begun is not None:
+            await begun
+            self.require_running()
+
+    async def _require_own(self) -> None:
+        if self.renewal is not None:
+            await self.renewal.require()
+        self.require_running()
+
+    async def _fetch(self, entry: LedgerEntry, progress: CallProgress) -> str:
+        if self.fetches is None:
+            raise CodeModeFetchError("fetch is not allowed")
+        request = await read_fetch(entry, self.options.execution_policy)
+        await self._require_own()
+        if request.changes_something:
+            await self.begun(progress.started(None, is_approved=False))
+        return await self.fetches.perform(request)
+
+    async def _ask_catalog(self, entry: LedgerEntry) -> str:
+        def asked() -> str:
+            argument = asked_argument(entry, self.options.execution_policy)
+            return encode_json(self.catalog.ask(entry.name, argument), what=f"the answer of {entry.name}")
+
+        return await run_check(len(entry.input_json or ""), asked)
+
+    def rejected(self, entry: LedgerEntry, error: CodeModeError, *, is_raised: bool = False) -> CallSettled:
+        """Return that a request ended with this error, which host code may have raised."""
+        error = sound(entry, error)
+        if isinstance(error, CodeModeSerializationError):
+            error.details.setdefault("kind", entry.kind)  # of a call's value, not of the program's result
+        outcome = rejection(entry, error, self.host_errors, is_raised=is_raised)
+        return CallSettled(entry.id, outcome, self.now_ms(), error)
+
+
+class _ToolCall:
+    """One call of one tool on its way from lookup to outcome.
+
+    Its order: the input is validated, which sets nothing, and the pipeline may refuse it or put another in its place.
+    An answer that a resume brought, if it is an approval, allows it next; else the tool's own rule says whether a
+    person is to decide, who allows it, denies it or makes it wait. Only then is it told of as started, with the input
+    that was allowed, and the function runs; its output is checked, written, and given to the pipeline. A tool that asks
+    for something pauses the call with the input that it was given. What was shown once runs as it was shown: the
+    pipeline hears of it again only when a person has edited it, and can then but refuse.
+    """
+
+    def __init__(
+        self, calls: NestedCalls, entry: LedgerEntry, tool: PreparedTool, answer: Answer | None, progress: CallProgress
+    ) -> None:
+        self._calls = calls
+        self._entry = entry
+        self._call_id = entry.tool_call_id or ""
+        self._answer = answer
+        self._progress = progress
+        self._policy = calls.options.execution_policy
+        self._tool = tool
+        self._is_approved = entry.is_approved
+        self._executed_json = entry.executed_input_json
+        hooks = calls.options.pipeline
+        self._edited: CheckedInput | None = None
+        self._pipeline = None
+        if hooks.before is not None or hooks.after is not None:
+            self._pipeline = CallPipeline(calls.options, calls.threads, tool, entry, self._told)
+
+    async def perform(self) -> CallSettled:
+        """Return how the call ended; raises what the guest is to be told."""
+        entry, tool = self._entry, self._tool
+        if tool.execute is None:
+            raise not_executable(tool.name, tool_call_id=entry.tool_call_id)
+        asks = tool.needs_approval is not False
+        checked = await self._validate(is_shown=asks)
+        if self._pipeline is not None:
+            checked = await self._before(self._pipeline, checked)
+        calls = self._calls
+        calls.kept_inputs.keep(entry.id, checked.shown_json, varies=tool.input_varies)
+        if isinstance(self._answer, Approval):
+            self._allow(checked)
+        if asks and not self._is_approved and await self._needs_approval(checked.validated):
+            if calls.options.approval.mode == "interrupt":
+                return await self._pause({"kind": APPROVAL_KIND}, checked)
+            await self._approve(checked)
+        given = await calls.content.given(checked.validated) if Content.exist else checked.validated.value
+        context = await self._context() if tool.takes_context else None
+        if calls.renewal is not None:
+            await calls.renewal.require()
+        calls.require_running()
+        if (begun := self._progress.started(self._executed_json, is_approved=self._is_approved)) is not None:
+            await calls.begun(begun)
+        try:
+            output = await guarded(entry, run_tool(tool, given, context, calls.threads, self._call_id))
+            text = self._report_problems(await self._write_output(output))
+            if self._pipeline is not None:
+                text = await self._pipeline.after(self._edited or checked, text)
+        except InterruptRequested as pause:
+            # The tool may have changed what it was given; shown is what it was given.
+            shown = checked if checked.shown_json is not None else await self._validate(is_shown=True)
+            return await self._pause(pause.payload, shown)
+        outcome = Fulfilled(text) if calls.sidecar is None else await fulfilled(text, calls.sidecar)
+        return CallSettled(entry.id, outcome, calls.now_ms())
+
+    async def _write_output(self, output: Any) -> OutputText:
+        try:
+            if isinstance(output, ToolResult):
+                output = await unwrapped_output(self._entry, output)
+            if Content.exist:
+                output = await self._calls.content.taken(output)
+            try:
+                return await self._checked_output(output)
+            except UnreadOutput:
+                read = read_output(self._tool, output, self._policy, self._calls.threads, self._call_id)
+            return await self._checked_output(await guarded(self._entry, read))
+        except CodeModeSerializationError as error:
+            raise mark_as_called(error, self._tool) from error.__cause__
+
+    def _report_problems(self, written: OutputText) -> str | None:
+        """Report the problems of an output to the log and the surface. Returns its text."""
+        hides = self._pipeline is not None and self._pipeline.judges_outputs
+        if written.failure is not None and hides:  # what it raises may quote the output
+            log_mismatch(f"the output type of tool {self._tool.name!r} fails: {type(written.failure).__name__}")
+        elif written.failure is not None:
+            log_tool_failure(f"the output type of tool {self._tool.name!r} fails", written.failure)
+        if written.problems:
+            problems = unquoted_problems(written.problems, self._tool, "output") if hides else written.problems
+            log_mismatch(warning := mismatch_warning(self._tool.name, problems))
+            self._calls.warn(warning)
+        return written.text
+
+    def _checked_output(self, output: Any) -> Awaitable[OutputText]:
+        check = output_text(self._tool, output, self._policy)
+        return check if self._pipeline is None else self._pipeline.unquoted("output", check)
+
+    async def _validate(self, *, is_shown: bool) -> CheckedInput:
+        entry, tool = self._entry, self._tool
+        checked = self._calls.checked.get(entry.id)
+        if checked is not None:
+            return checked
+        is_shown = is_shown or tool.input_varies or self._pipeline is not None
+        check = check_input(tool, entry, self._policy, is_shown=is_shown)
+        return await (check if self._pipeline is None else self._pipeline.unquoted("input", check))
+
+    async def _before(self, pipeline: CallPipeline, checked: CheckedInput) -> CheckedInput:
+        """Let the pipeline judge an input that nobody was shown yet, and an edited one."""
+        if shown_text(self._entry) is None:
+            checked = await pipeline.before(checked)
+        elif isinstance(self._answer, Approval) and self._answer.input_json is not None:
+            await pipeline.require_allowed(checked)
+        self._progress.shown(checked.shown_json)
+        if pipeline.judges_inputs:  # who makes the call again makes it with this, not with what it was made of
+            self._executed_json = checked.shown_json
+        return checked
+
+    def _told(self, plain: Any) -> PipelineCall:
+        calls = self._calls
+        return PipelineCall(
+            tool_name=self._tool.name,
+            input=plain,
+            tool_call_id=self._call_id,
+            outer_tool_call_id=calls.outer_tool_call_id,
+            source=calls.source,
+            context=calls.context,
+            tool_id=self._tool.id or self._entry.name,
+        )
+
+    def _allow(self, checked: CheckedInput) -> None:
+        """Let the call run with this input: a person has seen it."""
+        self._is_approved = True
+        self._executed_json = checked.shown_json
+
+    async def _context(self) -> ToolCallContext:
+        calls, entry = self._calls, self._entry
+        answered = None
+        if isinstance(self._answer, HostAnswer) and isinstance(entry.outcome, Waiting):
+            payload = await read_text(entry.outcome.payload_json)
+            answered = AnsweredInterrupt(
+                id=entry.outcome.interrupt_id, payload=payload, resolution=self._answer.resolution
+            )
+        return ToolCallContext(
+            tool_call_id=self._call_id,
+            outer_tool_call_id=calls.outer_tool_call_id,
+            messages=calls.messages,
+            context=calls.context,
+            aborted=calls.aborted,
+            interrupt=answered,
+            asking_person=self._asking_person,
+            require_allowed=self._require_allowed,
+        )
+
+    async def _require_allowed(self, edited: Any) -> None:
+        if self._pipeline is not None:
+            try:
+                checked = await self._pipeline.edited(edited)
+                await self._pipeline.require_allowed(checked)
+            except HostRaised as refused:
+                raise refused.error from None
+            self._edited = checked
+
+    @contextmanager
+    def _asking_person(self) -> Generator[None, None, None]:
+        self._progress.asked()
+        try:
+            yield
+        finally:
+            self._progress.answered()
+
+    async def _needs_approval(self, validated: ValidatedInput) -> bool:
+        """Return True when a person is to decide: no answer but an approval opens the gate."""
+        given = await self._calls.content.given(validated)
+        return await decided(self._entry, needs_approval(self._tool, given, await self._context()))
+
+    async def _approve(self, checked: CheckedInput) -> None:
+        policy, entry = self._calls.options.approval, self._entry
+        request = approval.ApprovalRequest(entry.name, checked.validated.json_value, self._call_id)
+        self._progress.asked()
+        try:
+            answer = await decided(entry, approval.ask(policy.on_approval_required, request))
+        finally:
+            self._progress.answered()
+        decision = approval.read_decision(answer, request)
+        if not decision.approved:
+            raise approval.denial(request, decision, policy)
+        self._allow(checked)
+
+    async def _pause(self, payload: Mapping[str, Any], shown: CheckedInput) -> CallSettled:
+        entry, calls = self._entry, self._calls
+        payload_json = await payload_text(entry.name, payload, self._policy)
+        outcome = waiting(entry, "interrupt", calls.salt(), payload_json, shown.shown_json)
+        return CallSettled(entry.id, outcome, calls.now_ms())
+
+
+@record
+class Progress:
+    """Tells the invocation how far one call has come."""
+
+    feed: Callable[[events.HostEvent], None]
+    reporter: Reporter
+    id: int
+    record: CallRecord
+    clock: Clock | None
+
+    def shown(self, input_json: str | None) -> None:
+        """See `CallProgress.shown`."""
+        self.reporter.call_shown(self.record, input_json)
+
+    def asked(self) -> None:
+        """See `CallProgress.asked`."""
+        if self.clock is not None:
+            self.clock.stop()
+        self.feed(events.PersonAsked(self.id))
+
+    def answered(self) -> None:
+        """See `CallProgress.answered`."""
+        if self.clock is not None:
+            self.clock.start()
+        self.feed(events.PersonAnswered(self.id))
+
+    def started(self, executed_input_json: str | None, *, is_approved: bool) -> Awaitable[None] | None:
+        """See `CallProgress.started`."""
+        self.feed(events.ExecutionStarted(self.id, executed_input_json, is_approved))
+        return None
+
+
+class JournaledProgress:
+    """The progress of a call that begins only once that is written."""
+
+    __slots__ = ("_calls", "_entry", "_journal", "_progress")
+
+    def __init__(self, progress: Progress, entry: LedgerEntry, calls: NestedCalls, journal: InvocationJournal) -> None:
+        self._progress = progress
+        self._entry = entry
+        self._calls = calls
+        self._journal = journal
+
+    def shown(self, input_json: str | None) -> None:
+        """See `CallProgress.shown`."""
+        self._progress.shown(input_json)
+
+    def asked(self) -> None:
+        """See `CallProgress.asked`."""
+        self._progress.asked()
+
+    def answered(self) -> None:
+        """See `CallProgress.answered`."""
+        self._progress.answered()
+
+    def started(self, executed_input_json: str | None, *, is_approved: bool) -> Awaitable[None] | None:
+        """See `CallProgress.started`."""
+        request_id, text = self._entry.id, executed_input_json
+        tool = self._calls.catalog.get(self._entry.name) if text is None and self._entry.kind == "tool" else None
+        if tool is not None and tool.input_varies:  # which nobody could find out again
+            text = self._calls.kept_inputs.of(request_id)
+
+        def begun() -> None:
+            self._progress.started(executed_input_json, is_approved=is_approved)
+
+        return self._journal.begun(request_id, text, is_approved=is_approved, then=begun)

@@ -1,0 +1,153 @@
+"""Parts that only some options ask for, imported only for those: fetch, sealed continuations, telemetry, journal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..options.parts import CodeModeOptions
+
+if TYPE_CHECKING:
+    from ..fetch.fetches import Fetches
+    from ..profile import HostErrors, Profile
+    from ..tools.catalog import ToolCatalog
+    from ..tools.prepared import PreparedTool
+    from ..trace.events import Event
+    from .call_context import CallContext, OuterCall
+    from .journal_opening import Journaling
+    from .program_state import ProgramState
+
+
+_telemetry_is_loaded = False
+_imported = set[str]()
+
+
+def require_optional_parts(options: CodeModeOptions) -> None:
+    """Raise `ValueError` for a wrong origin, and for what is asked for and not installed."""
+    fetches_of(options)
+    require_cipher(options)
+    if options.telemetry.is_enabled:
+        from ..observe.telemetry import require_opentelemetry
+
+        require_opentelemetry(options.telemetry)
+    _imported.update(_asked_for(options))
+
+
+def are_imported(options: CodeModeOptions) -> bool:
+    """True when `require_optional_parts` imports nothing."""
+    return _imported.issuperset(_asked_for(options))
+
+
+def _asked_for(options: CodeModeOptions) -> set[str]:
+    asked = {
+        "fetch": options.fetch_policy is not None,
+        "seal": options.continuation.seal,
+        "telemetry": options.telemetry.is_enabled,
+    }
+    return {name for name, is_asked in asked.items() if is_asked}
+
+
+def fetches_of(options: CodeModeOptions) -> Fetches | None:
+    """Return what performs the fetches of one invocation; None: there is no fetch. See `Fetches.of`."""
+    if options.fetch_policy is None:
+        return None
+    from ..fetch.fetches import Fetches
+
+    return Fetches.of(options)
+
+
+def fetch_line(options: CodeModeOptions) -> str | None:
+    """Return what the model is told about ``fetch``; None when there is none."""
+    if options.fetch_policy is None:
+        return None
+    from ..fetch.fetches import fetch_line
+
+    return fetch_line(options.fetch_policy)
+
+
+def require_cipher(options: CodeModeOptions) -> None:
+    """Raise `ValueError` when continuations are to be sealed and nothing here can seal them."""
+    if options.continuation.seal:
+        from ..continuations.sealing import require_cipher
+
+        require_cipher(options.continuation)
+
+
+def optional_parts_are_loaded(options: CodeModeOptions) -> bool:
+    """True when `telemetry_listeners` reads no file."""
+    return not options.telemetry.is_enabled or _telemetry_is_loaded
+
+
+def load_optional_parts(options: CodeModeOptions) -> None:
+    """Read and import what `telemetry_listeners` needs; it would do so itself, on the event loop."""
+    global _telemetry_is_loaded  # noqa: PLW0603 - once for the process
+    if options.telemetry.is_enabled:
+        from ..observe.recorded_names import package_version
+
+        package_version()
+        _telemetry_is_loaded = True
+
+
+def telemetry_listeners(
+    options: CodeModeOptions, find_tool: Callable[[str], Any], outer_tool: str, host_errors: HostErrors
+) -> tuple[Callable[[Event], None], ...]:
+    """Return what records one invocation; nothing unless enabled. See `codemode.observe.telemetry`."""
+    if not options.telemetry.is_enabled:
+        return ()
+    from ..observe.telemetry import telemetry_listeners
+
+    return telemetry_listeners(options.telemetry, find_tool, outer_tool, host_errors)
+
+
+class OptionalParts(NamedTuple):
+    """What one invocation has of them."""
+
+    fetches: Fetches | None = None
+    state: ProgramState | None = None
+    journaling: Journaling | None = None
+    listeners: tuple[Callable[[Event], None], ...] = ()
+
+
+_NONE = OptionalParts()
+
+
+def parts_of(
+    options: CodeModeOptions, outer: OuterCall, catalog: ToolCatalog[PreparedTool], profile: Profile, *, is_direct: bool
+) -> OptionalParts:
+    """Return what an invocation has of them. Raises `ValueError` for what is asked for and cannot be."""
+    keeping = options.continuation
+    is_kept_plainly = keeping.journal is None and not keeping.seal
+    has_state = options.has_state or outer.call.state is not None
+    if is_kept_plainly and options.fetch_policy is None and not has_state and not options.telemetry.is_enabled:
+        return _NONE  # as most have
+    from .identity import require_journal_identity
+
+    fetches = fetches_of(options) if "fetch" in profile.request_kinds else None
+    state = state_of(options, outer.call) if "state" in profile.request_kinds else None
+    require_cipher(options)
+    require_journal_identity(keeping, outer.call)
+    called = profile.direct_tool if is_direct else profile.outer_tool
+    listeners = telemetry_listeners(options, catalog.get, called, profile.host_errors)
+    return OptionalParts(fetches, state, journaling_of(options, outer, catalog, profile), listeners)
+
+
+def state_of(options: CodeModeOptions, call: CallContext) -> ProgramState | None:
+    """Return the state that a program shares with others; None where the host gives no place for it."""
+    if call.state is None and not options.has_state:
+        return None
+    from .call_context import state_place
+    from .program_state import ProgramState
+
+    place = state_place(options, call)
+    return None if place is None else ProgramState(place)
+
+
+def journaling_of(
+    options: CodeModeOptions, outer: OuterCall, catalog: ToolCatalog[PreparedTool], profile: Profile
+) -> Journaling | None:
+    """Return what opens the journal of one program; None where there is none."""
+    if options.continuation.journal is None:
+        return None
+    from .journal_opening import Journaling
+
+    return Journaling(options.continuation, outer.call, catalog, profile)

@@ -1,0 +1,387 @@
+"""Texts for a model whose program failed or returned nothing, with its calls."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..data.narrowing import list_or_empty, mapping_or_empty
+from ..errors import (
+    CALL_TIMEOUT,
+    HOST_FETCH_ERROR,
+    HOST_TOOL_ERROR,
+    CallSummary,
+    CodeModeAbortedError,
+    CodeModeAuthenticationError,
+    CodeModeBridgeLimitError,
+    CodeModeConcurrencyError,
+    CodeModeDetachedBridgeRequestError,
+    CodeModeError,
+    CodeModeFetchError,
+    CodeModeIllegalAccessError,
+    CodeModeProtocolError,
+    CodeModeSerializationError,
+    CodeModeSourceTooLargeError,
+    CodeModeSyntaxError,
+    CodeModeTimeoutError,
+    CodeModeToolApprovalDeniedError,
+    CodeModeToolApprovalRequiredError,
+    CodeModeToolError,
+    CodeModeWorkerError,
+    guest_view,
+)
+from ..protocol.call_status import IN_ERRORS, detached_text, may_have_run
+from ..source.other_languages import failed_language_hint
+from ..trace.visible_text import clipped, visible
+from .large_results import printed, unreturned_call
+
+if TYPE_CHECKING:
+    from .outcome import RunOutcome
+
+
+# Every surface uses these lines, so that a model never repeats what is done and has what it needs of it.
+
+MAX_DESCRIPTION_CHARACTERS = 3000
+# How each kind of line begins, and its share of the room.
+_GROUPS = (
+    ("Already done, do not repeat: ", 0.4),
+    ("May or may not have happened, find out before repeating: ", 0.15),
+    ("Waits for a person, not done: ", 0.1),
+    ("Denied, not done: ", 0.1),
+    ("Failed: ", 0.15),
+    ("Done, only read: ", 0.4),
+    ("Cut off, only reads: ", 0.1),
+)
+_DONE, _UNKNOWN, _WAITING, _DENIED, _FAILED, _READ, _READING = range(len(_GROUPS))
+# The group of a call by its status, and of one that only reads.
+_STATUSES = {
+    IN_ERRORS.fulfilled: (_DONE, _READ),
+    IN_ERRORS.open: (_UNKNOWN, _READING),
+    IN_ERRORS.waiting: (_WAITING, _WAITING),
+    "denied": (_DENIED, _DENIED),
+    IN_ERRORS.rejected: (_FAILED, _FAILED),
+}
+_TEXT_CHARACTERS = (1000, 500, 200, 80, 30)  # of each text of a call: the first with which all calls fit
+_MAX_NAME_CHARACTERS = 120
+_MAX_NAMES = 2
+_MAX_KEPT_CHARACTERS = 200  # of a result that the next program can read whole
+_MORE_CHARACTERS = 80  # of what is said of those left out
+
+
+def describe_calls(calls: Iterable[CallSummary], most: int = MAX_DESCRIPTION_CHARACTERS) -> list[str]:
+    """Return one line for each way in which calls stand, at most ``most`` characters in all; [] without calls.
+
+    Inputs, results and messages are shortened, and calls left out and counted, where there is no room for them.
+    """
+    groups: list[list[CallSummary]] = [[] for _ in _GROUPS]
+    for call in calls:
+        if may_have_run(call) and (group := _STATUSES.get(call.get("status", ""))) is not None:
+            groups[group[call.get("reads_only") is True]].append(call)
+    found = [(beginning, share, group) for (beginning, share), group in zip(_GROUPS, groups, strict=True) if group]
+    scale = most / max(1.0, sum(share for _, share, _ in found))
+    return [
+        clipped(beginning + _join_calls(group, int(share * scale) - len(beginning)), int(share * scale))
+        for beginning, share, group in found
+    ]
+
+
+def drop_last_failure(calls: Sequence[CallSummary], name: str, *, is_late: bool = False) -> list[CallSummary]:
+    """Return the calls without the last of this name that failed, or was late: an error that describes it anyway."""
+    statuses = (IN_ERRORS.late,) if is_late else (IN_ERRORS.rejected, "denied")
+    failed = [at for at, call in enumerate(calls) if call["name"] == name and call["status"] in statuses]
+    return [call for at, call in enumerate(calls) if at != max(failed, default=None)]
+
+
+def has_done(calls: Iterable[CallSummary]) -> bool:
+    """Return True when a call is done, or may be, that changes something: the program must not simply run again."""
+    statuses = (IN_ERRORS.fulfilled, IN_ERRORS.open)
+    return any(
+        call.get("status") in statuses and may_have_run(call) and call.get("reads_only") is not True for call in calls
+    )
+
+
+def _join_calls(calls: Sequence[CallSummary], room: int) -> str:
+    """Return calls with as much of their texts as fits, else the first calls and how many more there are."""
+    texts: list[str] = []
+    for characters in _TEXT_CHARACTERS:
+        texts = [_describe(call, characters) for call in calls]
+        if sum(len(text) + 2 for text in texts) <= room:
+            return "; ".join(texts)
+    room -= _MORE_CHARACTERS
+    count = used = 0
+    for text in texts:
+        used += len(text) + 2
+        if count and used > room:
+            break
+        count += 1
+    names = list(dict.fromkeys(clipped(call["name"], _MAX_NAME_CHARACTERS) for call in calls[count:]))
+    others = ", ".join(names[:_MAX_NAMES]) + (", ..." if len(names) > _MAX_NAMES else "")
+    return f"{'; '.join(texts[:count])} and {len(calls) - count} more ({visible(others)})"
+
+
+def _describe(call: CallSummary, characters: int) -> str:
+    """Return ``name(input) -> result`` or ``name(input): message``, each text of at most so many characters."""
+    text = clipped(call["name"], _MAX_NAME_CHARACTERS)
+    if (call_input := call.get("input")) is not None:
+        text += f"({clipped(call_input, characters)})"
+    if (result := call.get("result")) is not None:
+        key = call.get("kept")
+        text += f" -> {clipped(result, characters if key is None else min(characters, _MAX_KEPT_CHARACTERS))}"
+        text += "" if key is None else f' (the whole: await state.get("{key}"))'
+    elif (message := call.get("error")) is not None:
+        text += f": {clipped(' '.join(message.split()), characters)}"
+    return visible(text)
+
+
+_MAX_CALLS_CHARACTERS = 1500
+_KEPT = "\n\t"
+_RETURN = "Only what it returns is its result: end it with `return`."
+_UNDEFINED = "The program returned nothing: what it returned is undefined, as of a tool that gives nothing."
+_ENDS_WITH_RETURN = re.compile(r"(?:^|[;{}\n])[ \t]*return\b[^;\n]*;?\s*\Z")
+_LAST_CHARACTERS = 500
+_UNRETURNED = "It ended before the function that it calls last: write {call} instead."
+
+
+def no_result_text(outcome: RunOutcome, js: str, give: str = _RETURN, *, shows_console: bool = True) -> str:
+    """Return what a model reads of a program that returned nothing, so that it need not run again.
+
+    The value of its last statement, what it had called, and with ``shows_console`` what it printed. ``give`` says how a
+    program gives a result. After a program that returned null: what it printed. After any other: "".
+    """
+    console = printed(outcome.console) if shows_console else ""
+    console_lines = [f"It had printed:\n{console}"] if console else []
+    if not outcome.returned_nothing:
+        return f"The program returned null. {console_lines[0]}" if console and outcome.value is None else ""
+    unreturned = unreturned_call(js)
+    if _ENDS_WITH_RETURN.search(js[-_LAST_CHARACTERS:]) is not None:
+        lines = [_UNDEFINED]
+    else:
+        lines = [f"The program returned nothing. {give if unreturned is None else _UNRETURNED.format(call=unreturned)}"]
+    calls = outcome.calls
+    if outcome.last_value:
+        lines.append(f"Its last statement has this value: {visible(outcome.last_value, keep=_KEPT)}")
+    if outcome.last_value or outcome.console:  # the results of calls that only read are in these
+        calls = [call for call in calls if call.get("reads_only") is not True]
+    return "\n".join([*lines, *describe_calls(calls, _MAX_CALLS_CHARACTERS), *console_lines])
+
+
+# Holds nothing that the program could not have seen itself: no host path, no text of a host exception.
+
+MAX_CHARACTERS = 6000
+_MAX_MESSAGE_CHARACTERS = 1200
+_MAX_LINE_CHARACTERS = 160
+_MAX_PLACES = 4
+_MAX_FAILURE_CALLS_CHARACTERS = 3200
+_MAX_ENDED_CHARACTERS = 2000
+
+_SEND_AGAIN = "send the whole program again"
+_SEND_THE_REST = "send it without the calls that are done: use their results"
+# By class, the nearest first.
+_HINTS: dict[type[BaseException], str] = {
+    CodeModeSyntaxError: "Nothing of the program ran. Correct every problem above and send the whole program again.",
+    CodeModeIllegalAccessError: "Nothing of the program ran. Do without what is named above and send it again.",
+    CodeModeSourceTooLargeError: "Nothing ran. Send a shorter program; fetch data with tools instead of writing it in.",
+    CodeModeTimeoutError: "Do less in one program: fewer or parallel calls (Promise.all), no loop without an end.",
+    CodeModeAbortedError: "The run was stopped from outside. Ask before trying again.",
+    CodeModeConcurrencyError: "The program may be right: try the same one again later.",
+    CodeModeSerializationError: "Only JSON crosses: return and pass plain objects, arrays, text, numbers.",
+    CodeModeBridgeLimitError: "Make fewer calls, or fewer at once: work in batches and await each batch.",
+    CodeModeDetachedBridgeRequestError: "Await every call before the program ends, for instance with Promise.all.",
+    CodeModeProtocolError: "This is not the program's fault. Say so, and do not repeat what may be done.",
+    CodeModeToolApprovalDeniedError: "A person refused this call. Do not try it again; say so, or find another way.",
+    CodeModeToolApprovalRequiredError: "This call needs a person's approval and nobody can give it now. Do without it.",
+    CodeModeAuthenticationError: "Somebody has to sign in before this tool can be called. Say so, or do without it.",
+    CodeModeToolError: "Check the tool's name and the types of its input; catch errors of calls that may fail.",
+    CodeModeFetchError: "Fetch only what the description of fetch allows.",
+    CodeModeWorkerError: "The sandbox failed; a program that uses less memory may work.",
+    CodeModeError: f"Correct the program at that place and {_SEND_AGAIN}.",
+}
+# By code, where the class does not say whose fault it was.
+_CODE_HINTS = {
+    HOST_TOOL_ERROR: "The tool itself failed. Try other input, or go on without it.",
+    CALL_TIMEOUT: "The call was too slow and may have happened all the same: find out, then ask for less or go on.",
+    HOST_FETCH_ERROR: "The server did not answer as expected, or could not be reached. Go on without it, or try later.",
+}
+_REFUSED_HINT = "The tool says what is wrong. Change the call accordingly, or go on without it."
+_BEFORE_ANY_CALL = (CodeModeSyntaxError, CodeModeIllegalAccessError, CodeModeSourceTooLargeError)
+_OWN_DETAILS = {"schema", "problems", "available_tools"}  # of an error that no tool has raised
+_UNDECIDED_HINT = "This is not the program's fault: the host could not decide about the call. Go on without it."
+_HELD_HINT = "This may not be the program's fault: the host was busy with something else. Try fewer calls, or say so."
+_WRONG_OUTPUT_HINT = "This is not the program's fault: the tool broke its own output schema. Go on without it."
+_UNREADABLE_HINT = (
+    "This is not the program's fault. Go on without this result; where the call may be made again, ask for less."
+)
+_UNDEFINED_HINT = (
+    "A program has the language itself and what the description names, and calls a tool on `tools`."
+    f" Correct it and {_SEND_AGAIN}."
+)
+_GO_ON_HINT = "The program may be right, and could not go on now. Say so, and do not send it again."
+_LARGE_RESULT_HINT = "Return less: filter, slice or aggregate in the program."
+_LARGE_VALUE_HINT = "Send less in one call, or ask the tool for less: split the work or use its limits."
+_PRINTED = "It had printed:"
+_NO_CALL = "No call was made."
+_HIDDEN = {
+    CodeModeWorkerError: "the sandbox ended without a result",
+    CodeModeProtocolError: "the run broke a rule of the sandbox and was stopped",
+}
+
+
+def failure_text(error: BaseException, js: str | None, hint: str = "") -> str:
+    """Return what the model is shown for an error of its program: at most 6,000 characters of plain text.
+
+    Name and message, the place with its line of source, the calls that are done or may be with their inputs and
+    results, one hint; and then at most 4,000 characters of what it had printed. ``js`` is the program as the model
+    wrote it; None when it sent none. ``hint`` is one that is likelier than that of the error.
+    """
+    return failure_lines(error, js, hint) + _printed(error)
+
+
+def failure_lines(error: BaseException, js: str | None, hint: str = "") -> str:
+    """Return the same without what the program had printed, for who has seen it."""
+    headline = visible(clipped(_headline(error), _MAX_MESSAGE_CHARACTERS), keep=_KEPT)
+    hint = f"Hint: {hint}" if hint else _hint(error, js or "")
+    above = visible("\n".join([headline, *_places(error, js or "")]), keep=_KEPT)
+    above = clipped(above, MAX_CHARACTERS - len(hint) - _MAX_FAILURE_CALLS_CHARACTERS)
+    return "\n".join([above, *_calls(error), hint])[:MAX_CHARACTERS]
+
+
+def _printed(error: BaseException) -> str:
+    trace = error.trace if isinstance(error, CodeModeError) else None
+    text = "" if trace is None else printed(trace.console)
+    return f"\n{_PRINTED}\n{text}" if text else ""
+
+
+def ended_text(what: str, error: BaseException | None) -> str:
+    """Return what the model is shown of a program that was ended from outside, and is no longer there.
+
+    ``what`` is what became of it; after it the calls that are done or may be, at most 2,000 characters in all.
+    """
+    what = clipped(visible(what, keep=_KEPT), _MAX_ENDED_CHARACTERS)
+    parts = [what] if error is None else [what, *_calls(error, _MAX_ENDED_CHARACTERS - len(what))]
+    return "\n".join(parts)[:_MAX_ENDED_CHARACTERS]
+
+
+def _headline(error: BaseException) -> str:
+    if not isinstance(error, CodeModeError):
+        return "Error: the program could not be run"
+    hidden = next((message for kind, message in _HIDDEN.items() if isinstance(error, kind)), None)
+    if hidden is not None:
+        return f"{type(error).__name__}: {_whose_fault(error) or hidden}"
+    name, message, _code = guest_view(error)
+    tool = error.details.get("tool_name")
+    if name == "Error" and isinstance(tool, str):
+        what = ": no decision could be obtained; the call did not run" if _is_undecided(error) else " failed"
+        shown = tool if ":" in tool else f"tools.{tool}"  # an id of a catalog is no member of `tools`
+        return f"{type(error).__name__}: {shown}{what}"
+    thrown = error.details.get("name") if type(error) is CodeModeError else None
+    return f"{thrown if isinstance(thrown, str) else name}:{_worded(error, message)}"
+
+
+def _whose_fault(error: CodeModeError) -> str:
+    """Return what a host's own error may say of itself: nothing of a worker, which is hostile."""
+    if not isinstance(error, CodeModeProtocolError):
+        return ""
+    if error.details.get("origin") == "continuation":
+        return f"the paused program could not go on: {error.message}"
+    if _is_undecided(error):
+        return "the host's approval decision was malformed; the call did not run"
+    return ""
+
+
+def _is_undecided(error: BaseException) -> bool:
+    return isinstance(error, CodeModeError) and error.details.get("origin") == "decision"
+
+
+def _worded(error: CodeModeError, message: str) -> str:
+    detached = error.details.get("calls") if isinstance(error, CodeModeDetachedBridgeRequestError) else None
+    if calls := list_or_empty(detached):
+        return " " + detached_text([_detached(mapping_or_empty(call)) for call in calls])
+    listed = _problems(error)
+    if len(listed) < 2:
+        return f" {message}"
+    return "".join(f"\nline {one.get('line')}, column {one.get('column')}: {one.get('message')}" for one in listed)
+
+
+def _detached(call: Mapping[str, Any]) -> str:
+    name, status = call.get("name"), call.get("status")
+    # That one was done and only not looked at is nothing that a program has to know to be corrected.
+    return str(name) if status == "unobserved" else f"{name} ({status})"
+
+
+def _problems(error: BaseException) -> list[Mapping[str, Any]]:
+    return list_or_empty(error.details.get("problems")) if isinstance(error, CodeModeSyntaxError) else []
+
+
+def _places(error: BaseException, js: str) -> Iterator[str]:
+    details: dict[str, Any] = error.details if isinstance(error, CodeModeError) else {}
+    places = _problems(error) or [details]
+    lines = js.split("\n")
+    shown: set[int] = set()
+    for place in places:
+        line, column = place.get("line"), place.get("column")
+        if type(line) is not int or type(column) is not int or line < 1 or line in shown:
+            continue
+        if js and line > len(lines):  # of another text
+            continue
+        shown.add(line)
+        # Whoever goes on from a pause may not have the program, and the model has it.
+        yield _place(lines[line - 1].rstrip("\r"), line, column) if js else f"  at line {line}, column {column}"
+        if len(shown) == _MAX_PLACES:
+            return
+
+
+def _place(text: str, line: int, column: int) -> str:
+    start = max(0, column - 1 - _MAX_LINE_CHARACTERS // 2)
+    shown = text[start : start + _MAX_LINE_CHARACTERS].replace("\t", " ")
+    marked = f"  at line {line}, column {column}:\n    {shown}"
+    at = column - 1 - start
+    return f"{marked}\n    {' ' * at}^" if 0 <= at <= len(shown) and shown.isprintable() else marked
+
+
+def _calls(error: BaseException, most: int = _MAX_FAILURE_CALLS_CHARACTERS) -> list[str]:
+    """Return the lines about what the program had called."""
+    if lines := describe_calls(getattr(error, "calls", ()), most):
+        return lines
+    return ["Calls made before the pause may be done; do not repeat them." if _is_after_pause(error) else _NO_CALL]
+
+
+def _is_after_pause(error: BaseException) -> bool:
+    """Return True when the program may have made calls of which the error does not know."""
+    details = error.details if isinstance(error, CodeModeError) else {}
+    return details.get("origin") == "continuation" or details.get("is_resumed") is True
+
+
+def _hint(error: BaseException, js: str) -> str:
+    if isinstance(error, CodeModeDetachedBridgeRequestError) and (call := unreturned_call(js)) is not None:
+        return f"Hint: The program ended before the function that it calls last: write {call} instead."
+    name = error.details.get("name") if isinstance(error, CodeModeError) else None
+    is_syntax = isinstance(error, CodeModeSyntaxError)
+    is_runtime = type(error) is CodeModeError and not getattr(error, "calls", ())
+    if (is_syntax or is_runtime) and (other := failed_language_hint("SyntaxError" if is_syntax else str(name), js)):
+        return f"Hint: {other}"
+    hint = next((hint for kind, hint in _HINTS.items() if isinstance(error, kind)), "Try a simpler program.")
+    hint = (_closer_hint(error) if isinstance(error, CodeModeError) else "") or hint
+    if getattr(error, "calls", ()) and isinstance(error, _BEFORE_ANY_CALL):
+        hint = _REFUSED_HINT  # it is of a program that a tool has run
+    if _is_after_pause(error) or has_done(getattr(error, "calls", ())):
+        hint = _GO_ON_HINT if isinstance(error, CodeModeConcurrencyError) else hint.replace(_SEND_AGAIN, _SEND_THE_REST)
+    return f"Hint: {hint}"
+
+
+def _closer_hint(error: CodeModeError) -> str:
+    if _is_undecided(error) and not isinstance(error, CodeModeProtocolError):
+        return _UNDECIDED_HINT
+    if isinstance(error, CodeModeToolError) and error.details.get("schema") == "output":
+        return _WRONG_OUTPUT_HINT
+    if type(error) is CodeModeToolError and error.reason == "execution" and not error.details.keys() & _OWN_DETAILS:
+        return _CODE_HINTS.get(error.code, _REFUSED_HINT)
+    if isinstance(error, CodeModeSerializationError) and error.reason == "output":
+        return _UNREADABLE_HINT
+    if isinstance(error, CodeModeSerializationError) and "max_bytes" in error.details:
+        return _LARGE_VALUE_HINT if "kind" in error.details else _LARGE_RESULT_HINT
+    if type(error) is CodeModeError and error.details.get("name") == "ReferenceError":
+        return _UNDEFINED_HINT
+    if isinstance(error, CodeModeTimeoutError) and "late_ms" in error.details:
+        return _HELD_HINT
+    return _CODE_HINTS.get(error.code, "")

@@ -1,0 +1,220 @@
+"""Find out where a run can resume: calls to repeat, calls to ask about, its interrupt."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, cast
+
+from ..continuations.key_warnings import warn_if_unshared
+from ..continuations.sealing import pack
+from ..data.json_values import canonical_json
+from ..dataclass import dataclass
+from ..errors import CodeModeAbortedError
+from ..host.cancellation import to_its_end
+from ..host.clock import now_ms
+from ..host.threads import LARGE_CHARACTERS, InvocationThreads, run_check
+from ..interrupts.approval import ApprovalRequest, denial
+from ..interrupts.interrupt import Interrupt, pending_requests
+from ..interrupts.resolutions import Answer, Approval, KnownOutcome, is_denial
+from ..options.parts import ApprovalPolicy, ContinuationOptions
+from ..profile import HostErrors
+from ..protocol.continuation import Continuation, texts_of
+from ..protocol.guest_errors import rejection
+from ..protocol.ledger import UNTOLD, Ledger, LedgerEntry, Outcome, recovery_ledger
+from ..protocol.settings import Settings
+from ..tools.catalog import ToolCatalog
+from ..tools.prepared import MISSING, PreparedTool
+from ..workers.image import engine_version
+from .call_content import content_store_of, genuine, hold_for, knowing
+from .call_values import AnsweredPause
+
+
+class KeptInputs:
+    """Validated inputs as JSON texts, by request id: those that a recovery is asked for and cannot validate again.
+
+    Of a large input that would keep the loop; where a schema gives another value each time it would come out otherwise.
+    """
+
+    def __init__(self, texts: Mapping[int, str] | None = None) -> None:
+        self._texts = dict(texts or {})
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def keep(self, request_id: int, text: str | None, *, varies: bool) -> None:
+        """Take what a call is about to run with, if it has to be kept."""
+        if text is not None and (varies or len(text) >= LARGE_CHARACTERS):
+            self._texts[request_id] = text
+
+    def let_go(self, request_id: int) -> None:
+        """Forget that of a call whose outcome is known."""
+        self._texts.pop(request_id, None)
+
+    def of(self, request_id: int) -> str | None:
+        """Return what a call runs with; None when that was not kept."""
+        return self._texts.get(request_id)
+
+
+# Runs nothing.
+
+# As the guest runtime writes a request; a body stands behind the method.
+_READING_FETCH = re.compile(r'\{"url":"(?:[^"\\]|\\.)*+","method":"(?:GET|HEAD)"', re.IGNORECASE)
+
+
+def begun_ledger(answered: AnsweredPause, policy: ApprovalPolicy, now_ms: int, errors: HostErrors) -> Ledger:
+    """Return the ledger of a resume that was begun with these answers and of which nothing more is known.
+
+    What an answer let run may have run. What it only told, a denial or an outcome, is so.
+    """
+    ledger = answered.continuation.ledger
+    begun = replace(ledger, entries=[*ledger.entries], deliveries=[*ledger.deliveries], sidecar=None)
+    for request_id, answer in answered.answers.items():
+        entry, checked = begun[request_id], answered.inputs.get(request_id)
+        told = _told(entry, answer, policy, errors)
+        if told is not None:
+            begun.settle(request_id, told, now_ms)
+            begun.deliveries.append(request_id)
+        elif isinstance(answer, Approval):
+            begun.start(request_id, None if checked is None else checked.shown_json, is_approved=True)
+        else:
+            begun.start(request_id, entry.executed_input_json, is_approved=entry.is_approved)
+    return begun
+
+
+def _told(entry: LedgerEntry, answer: Answer, policy: ApprovalPolicy, errors: HostErrors) -> Outcome | None:
+    if isinstance(answer, KnownOutcome):
+        return known_outcome(entry, answer, errors)
+    if not is_denial(answer):
+        return None
+    request = ApprovalRequest(entry.name, None, entry.tool_call_id or "")
+    return rejection(entry, denial(request, answer.decision, policy), errors)
+
+
+def known_outcome(entry: LedgerEntry, answer: KnownOutcome, errors: HostErrors) -> Outcome:
+    """Return how a call really ended, as a program of this face is told of it."""
+    if answer.error is None or (errors.codes is None and errors.words is None):
+        return answer.outcome
+    return rejection(entry, answer.error, errors)
+
+
+def reads_only(catalog: ToolCatalog[PreparedTool], entry: LedgerEntry) -> bool:
+    """Return True for a call that changes nothing, as its tool says or the method of a fetch."""
+    if entry.kind == "fetch":
+        return _READING_FETCH.match(entry.input_json or "") is not None
+    tool = catalog.get(entry.name)
+    said: Mapping[str, Any] = {} if tool is None else tool.annotations
+    return said.get("readOnlyHint") is True and said.get("destructiveHint") is not True
+
+
+def lapsed_error() -> CodeModeAbortedError:
+    """Return the error of a resume whose host is gone."""
+    return CodeModeAbortedError(
+        "the host that went on with this program is gone and did not say how it ended: what was answered may have"
+        " run, and its outcome is unknown",
+        details={"is_resumed": True, "origin": "continuation"},
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """The calls of one invocation as its tools see them, and what those run with whose outcome is not known."""
+
+    catalog: ToolCatalog[PreparedTool]
+    inputs: KeptInputs
+
+    def ledger(self, ledger: Ledger, salt: str) -> Ledger:
+        """Return the ledger from which the run goes on."""
+        contents = ledger.contents
+
+        def shown(entry: LedgerEntry) -> str | None:
+            text = self._ran_with(entry)
+            return text if contents is None else contents.told(text)
+
+        with knowing(contents):  # a person is shown the host's own words of it
+            return recovery_ledger(ledger, salt, self._runs_again, shown, self._runs_again_with)
+
+    def _runs_again(self, entry: LedgerEntry) -> bool:
+        """Return True for a call that does no harm when it runs twice."""
+        tool = self.catalog.get(entry.name)
+        if entry.kind in ("catalog", *UNTOLD) or not entry.is_started:
+            return True
+        if entry.kind == "fetch" or tool is None:
+            return False
+        return any(tool.annotations.get(hint) is True for hint in ("readOnlyHint", "idempotentHint"))
+
+    def _runs_again_with(self, entry: LedgerEntry) -> str | None:
+        """Return the input of a call that is made again, if its schema would give it another one."""
+        tool = self.catalog.get(entry.name) if entry.kind == "tool" and entry.is_started else None
+        return self._ran_with(entry) if tool is not None and tool.input_varies else entry.executed_input_json
+
+    def _ran_with(self, entry: LedgerEntry) -> str | None:
+        """Return the validated input of a call that was started."""
+        tool = self.catalog.get(entry.name) if entry.kind == "tool" else None
+        if tool is None or entry.executed_input_json is not None:
+            return entry.issued_json if entry.executed_input_json is None else entry.executed_input_json
+        kept = self.inputs.of(entry.id)
+        if kept is not None:
+            return kept
+        try:
+            issued = MISSING if entry.input_json is None else genuine(entry.issued(), entry.input_json)
+            return canonical_json(tool.validate_input(issued).json_value)
+        except Exception:  # noqa: BLE001 - validators are host code; this one took the same input a moment ago
+            return entry.issued_json
+
+
+class WayOn:
+    """The one way to go on from a run: with two of them the calls that are left could run twice."""
+
+    def __init__(self, options: ContinuationOptions, binding: str | None, threads: InvocationThreads) -> None:
+        self._options = options
+        self._binding = binding
+        self._threads = threads
+        self._interrupt: Interrupt | None = None
+
+    @property
+    def is_given(self) -> bool:
+        """True once there is one."""
+        return self._interrupt is not None
+
+    async def at(
+        self, js: str, settings: Settings, ledger: Callable[[], Ledger], engine: str | None = None
+    ) -> Interrupt:
+        """Return the interrupt with which the program goes on; the first that was made, whatever has come since.
+
+        ``ledger`` gives from where, and may take long. ``engine`` is the version that it was paused on, this host's
+        when None.
+        """
+        if self._interrupt is None:
+            with self._threads.serving():
+                await to_its_end(self._keep(js, settings, ledger, engine))
+        return cast("Interrupt", self._interrupt)
+
+    async def _keep(self, js: str, settings: Settings, ledger: Callable[[], Ledger], engine: str | None) -> None:
+        size = 0 if settings.profile.sidecar is None else LARGE_CHARACTERS
+        # Kept here, where no cancellation of the caller reaches: whoever comes next must not make another one.
+        interrupt, left = await run_check(size, lambda: self._made(js, settings, ledger(), engine))
+        await hold_for(interrupt, left, settings.salt, self._options)
+        self._interrupt = interrupt
+
+    def _made(self, js: str, settings: Settings, ledger: Ledger, engine: str | None) -> tuple[Interrupt, Ledger]:
+        continuation = continuation_of(js, engine or engine_version(), settings, ledger, self._options)
+        return interrupt_at(continuation, self._options, self._binding), ledger
+
+
+def continuation_of(
+    js: str, engine: str, settings: Settings, ledger: Ledger, options: ContinuationOptions
+) -> Continuation:
+    """Return the continuation, with its content where no store has that. Raises as `Continuation.of`."""
+    return Continuation.of(js, engine, settings, ledger, carries_content=content_store_of(options) is None)
+
+
+def interrupt_at(continuation: Continuation, options: ContinuationOptions, binding: str | None) -> Interrupt:
+    """Return the signed interrupt with which a program goes on from there."""
+    warn_if_unshared(options)
+    return Interrupt(
+        requests=pending_requests(continuation.ledger.waiting),
+        outer_tool_call_id=continuation.kept["outer_tool_call_id"],
+        continuation=pack(texts_of(continuation.to_dict()), options, now_ms(), binding),
+    )

@@ -1,0 +1,452 @@
+"""Run one program that may be suspended, through every suspension to its outcome."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, cast
+
+from ..data.json_values import utf8_length
+from ..errors import CodeModeAbortedError, CodeModeConcurrencyError, CodeModeError, CodeModeProtocolError
+from ..host.cancellation import kept_from_cancelling, to_its_end
+from ..host.clock import now_ms
+from ..host.threads import run_check
+from ..interrupts.interrupt import Interrupt
+from ..options.parts import CodeModeOptions
+from ..profile import Profile
+from ..protocol import events
+from ..protocol.invocation import Invocation
+from ..protocol.ledger import Ledger, Progress
+from ..protocol.suspension import RestingInvocation, answer_yields
+from ..tools.catalog import ToolCatalog
+from ..tools.prepared import PreparedTool
+from ..workers.image import engine_version
+from ..workers.pool import WorkerPool
+from .call_content import hold_for
+from .call_context import OuterCall
+from .call_values import AnsweredPause
+from .execution import Execution, read_value
+from .journal_opening import Journaling
+from .outcome import AtRest, OutputItem, PendingCall, RunOutcome, changed, pending_calls
+from .programs import is_checked
+from .recovery import Recovery, continuation_of, interrupt_at
+from .resting_runner import RestingRunner
+
+if TYPE_CHECKING:
+    from .resting_runner import Written
+
+
+ResultT = TypeVar("ResultT")
+_GRACE_SECONDS = 4.0
+_LOOK_SECONDS = 0.5  # whether there is a loop that does what it was asked
+_CLOSED = "the event loop on which this run was started is closed"
+_STANDS = "the event loop on which this run was started does not run now"
+
+
+class _Asked:
+    """Something that another loop was asked to do. ``done`` is what it comes to."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        self.done: Future[Any] = Future()
+        self._loop = loop
+        self._work = work
+        self._task: asyncio.Task[Any] | None = None
+        self._is_wanted = True
+
+    def begin(self) -> None:
+        if self._is_wanted:
+            self._task = self._loop.create_task(self._work())
+            self._task.add_done_callback(self._ended)
+
+    def end(self) -> None:
+        """Let it be cancelled, if it has begun. From any thread."""
+        with suppress(RuntimeError):  # of a loop that was closed meanwhile
+            self._loop.call_soon_threadsafe(self._end)
+
+    def _end(self) -> None:
+        self._is_wanted = False
+        if self._task is not None:
+            self._task.cancel()
+        else:
+            self.done.cancel()
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        if task.cancelled():
+            self.done.cancel()
+        elif (error := task.exception()) is not None:
+            self.done.set_exception(error)
+        else:
+            self.done.set_result(task.result())
+
+
+async def at_home(loop: asyncio.AbstractEventLoop, work: Callable[[], Coroutine[Any, Any, ResultT]]) -> ResultT:
+    """Do something on a loop. Who is cancelled is so when that has seen it and has ended.
+
+    Raises `CodeModeAbortedError` for a loop that is closed, or ends meanwhile, and `CodeModeConcurrencyError` for one
+    that does not run.
+    """
+    if asyncio.get_running_loop() is loop:
+        return await work()
+    asked = _Asked(loop, work)
+    try:
+        loop.call_soon_threadsafe(asked.begin)
+    except RuntimeError as error:
+        raise CodeModeAbortedError(_CLOSED) from error
+    here = asyncio.wrap_future(asked.done)
+    try:
+        await _outcome(loop, here)
+    except BaseException:
+        asked.end()
+        if loop.is_running():
+            await asyncio.wait([here], timeout=_GRACE_SECONDS)
+        if here.done() and not here.cancelled():
+            here.exception()  # looked at, so that nothing warns about it
+        raise
+    if here.cancelled():  # by its loop, as it ended: nobody has cancelled whoever waits here
+        raise CodeModeAbortedError(_CLOSED)
+    return here.result()
+
+
+async def _outcome(loop: asyncio.AbstractEventLoop, here: asyncio.Future[Any]) -> None:
+    while not here.done():
+        did_run = loop.is_running()
+        await asyncio.wait([here], timeout=_LOOK_SECONDS)
+        if here.done() or (did_run and loop.is_running()):
+            continue
+        if loop.is_closed():
+            raise CodeModeAbortedError(_CLOSED)
+        if not did_run and not loop.is_running():
+            raise CodeModeConcurrencyError(_STANDS)
+
+
+_WHAT = "an item of the program's output"
+
+
+async def items_of(written: list[Written], max_values: int) -> tuple[OutputItem, ...]:
+    """Return what was written, as values. Raises `CodeModeError` for what `read_value` refuses."""
+    if not written:
+        return ()
+
+    def read(one: Written) -> OutputItem:
+        if one.kind not in ("json", "content"):
+            return OutputItem(one.kind, one.text, one.level)
+        return OutputItem(one.kind, read_value(one.text, max_values, what=_WHAT))
+
+    return await run_check(sum(len(one.text) for one in written), lambda: tuple(map(read, written)))
+
+
+_Stop: TypeAlias = events.Ending | events.RestReason
+
+
+class RestingExecution(Execution):
+    """Runs one program of a profile that rests at its deadline. Its outcome may be that it is at rest: then `go_on`.
+
+    It lives on the event loop of its start, with its calls. At rest it may be without a worker, and go on with any
+    other one; whether it was makes no difference to what it comes to.
+    """
+
+    _kind: ClassVar[type[Invocation]] = RestingInvocation
+
+    def __init__(
+        self,
+        profile: Profile,
+        catalog: ToolCatalog[PreparedTool],
+        options: CodeModeOptions,
+        outer: OuterCall,
+        pool: WorkerPool | None,
+        answered: AnsweredPause | None = None,
+        given: Mapping[str, Any] | None = None,
+        journaling: Journaling | None = None,
+    ) -> None:
+        if answered is not None:
+            answer_yields(answered.continuation.ledger, (outer.call.clock_ms or now_ms)())
+        super().__init__(profile, catalog, options, outer, pool, answered, given, journaling)
+        self._progress = self._machine.ledger.progress
+        self._runner: RestingRunner | None = None
+        self._loop = asyncio.get_running_loop()
+        self._is_starting, self._is_going_on, self._is_over = True, False, False
+        self._has_stopped = False  # the part of the run with which somebody goes on
+        self._closing: asyncio.Task[None] | None = None
+        self._owed: RunOutcome | None = None  # that came when whoever waited for it had been cancelled
+        self.on_news: Callable[[], None] = _nobody
+
+    # -- at rest
+
+    @property
+    def has_begun(self) -> bool:
+        """True once it has had a worker: `abort` ends it. Before, whoever starts it is to be cancelled."""
+        return self._runner is not None
+
+    @property
+    def is_resting(self) -> bool:
+        """True while somebody can go on with it, or get an outcome that nobody has got yet."""
+        return self._owed is not None or self._rests
+
+    @property
+    def _rests(self) -> bool:
+        runner = self._runner
+        return runner is not None and runner.machine.resting is not None and not runner.ended.done()
+
+    @property
+    def is_warm(self) -> bool:
+        """True while it keeps a worker and a slot."""
+        return self._runner is not None and self._runner.is_warm and not self._runner.ended.done()
+
+    @property
+    def has_news(self) -> bool:
+        """True at rest when there is something to hand in."""
+        return self._runner is not None and self._runner.machine.has_news
+
+    @property
+    def is_lost(self) -> bool:
+        """True once the event loop of its start is closed."""
+        return self._loop.is_closed()
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of program, given values, ledger and output that nobody has taken."""
+        runner = self._runner
+        if runner is None:
+            return 0
+        machine = runner.machine
+        texts = (machine.js or "", machine.settings.given_json or "", *(one.text for one in runner.written))
+        return machine.size_bytes + sum(map(utf8_length, texts))
+
+    @property
+    def pending(self) -> tuple[PendingCall, ...]:
+        """The calls that are in flight, or waiting for a person."""
+        return () if self._runner is None else pending_calls(self._runner.machine.ledger.entries)
+
+    async def go_on(self, wait_ms: int | None = None) -> RunOutcome:
+        """Go on from rest, and return what it has come to. Works from any event loop and thread.
+
+        Raises `CodeModeConcurrencyError` or `CodeModeWorkerError` when it needs a worker and there is none: it rests
+        on. Raises `CodeModeProtocolError` when it is not at rest, or somebody else goes on with it already. Who is
+        cancelled leaves it at rest; what it has come to by then is for whoever goes on with it next.
+        """
+        return await self._at_home(lambda: self._go_on(self._wait_ms if wait_ms is None else wait_ms))
+
+    def drop_worker(self) -> None:
+        """Give up worker and slot of a program at rest, on its own loop: it makes no difference to what comes."""
+        if self._rests and not self._is_going_on:
+            cast("RestingRunner", self._runner).drop_worker()
+
+    async def abort(self, reason: str = "the run was aborted") -> RunOutcome:
+        """End it, with its calls, and return that it has failed. Works from any event loop and thread."""
+        return await self._at_home(lambda: self._abort(CodeModeAbortedError(reason)))
+
+    async def kept(self) -> Interrupt:
+        """Return what is to be kept of a program at rest: program, settings and ledger, signed.
+
+        The outcome of what runs now is unknown in it. `restored`, with the same tools, goes on from there.
+        """
+        return await self._at_home(self._kept)
+
+    # -- the run
+
+    @property
+    def _wait_ms(self) -> int:
+        return self._outer.wait_ms or self._machine.settings.limits.timeout_ms
+
+    def _begin_anew(self) -> None:
+        super()._begin_anew()
+        self._runner = None
+        self._progress = self._machine.ledger.progress
+
+    async def _run_to_its_end(self, source: str) -> RunOutcome:
+        try:
+            try:
+                stop = await self._begin(source)
+            except BaseException:
+                await self._close()
+                raise
+        except asyncio.CancelledError as cancelled:
+            raise cancelled from await self._ended(CodeModeAbortedError("the invocation was cancelled"))
+        except CodeModeError as error:  # there was no worker
+            return self.failed(await self._ended(error))
+        try:
+            return await self._stopped(stop)
+        except BaseException:  # cancelled, before its worker was given back
+            await self._close()
+            raise
+
+    async def _begin(self, source: str) -> _Stop:
+        machine = self._machine
+        lease = await self._worker()
+        try:
+            program = self._checker(source, lease)
+            check = (is_checked, None) if program is None else (program.check, program.preparation)
+            if self._journaling is not None and program is not None:
+                self._journaling.waits_apart, self._journaling.waits_ms = True, self._wait_ms
+            calls, own_ms = self._nested_calls(), self._progress.own_ms
+            more = (calls, self._reporter, *check, self._journaling)
+            runner = RestingRunner(machine, lease, *more, wait_ms=self._wait_ms, own_ms=own_ms)
+        except BaseException:
+            lease.leave()
+            raise
+        self._runner = runner
+        runner.on_news = self._tell_news
+        runner.on_ended = self._ended_by_itself
+        if lease.lacks_spare:
+            self._loop.call_soon(lease.refill, 1)
+        if program is None:
+            runner.start(machine.receive(self._accepted(source)))
+        else:
+            runner.start(self._first_effects(source, program))
+        return await _stop(runner)
+
+    async def _go_on(self, wait_ms: int) -> RunOutcome:
+        runner, owed = self._runner, self._owed
+        if runner is None or not self.is_resting or self._is_going_on:
+            raise CodeModeProtocolError("the program is not at rest, or somebody goes on with it already")
+        if owed is not None:
+            self._owed = None
+            return owed
+        self._is_going_on, self._has_stopped = True, False
+        try:
+            leg = self._loop.create_task(self._leg(lambda: self._gone_on(runner, wait_ms)))
+            return await kept_from_cancelling(leg, self._owe, lambda: not (self._has_stopped or runner.ended.done()))
+        finally:
+            self._is_going_on = False
+
+    def _owe(self, outcome: RunOutcome) -> None:
+        self._owed = outcome
+
+    async def _gone_on(self, runner: RestingRunner, wait_ms: int) -> _Stop:
+        try:
+            stop = await self._handed_in(runner, wait_ms)
+        except BaseException as error:
+            if not runner.ended.done():
+                if isinstance(error, asyncio.CancelledError):
+                    runner.drop_worker()
+                raise
+            stop = None
+        self._has_stopped = True
+        try:
+            return runner.ended.result() if stop is None else stop  # it has ended at the same moment
+        except BaseException:
+            await self._close()
+            raise
+
+    async def _leg(self, work: Callable[[], Awaitable[_Stop]]) -> RunOutcome:
+        """Return the outcome of one more part of the run; its journal, if it has one, is kept or ended."""
+
+        async def done() -> RunOutcome:
+            return await self._stopped(await work())
+
+        with self._threads.serving():
+            return await (done() if self._journaling is None else self._run_journaled(done, self._journaling))
+
+    async def _handed_in(self, runner: RestingRunner, wait_ms: int) -> _Stop:
+        """Hand in what has come, on the worker that was kept or on another; without one first wait for something."""
+        runner.take_worker_back()
+        while not runner.is_warm and runner.machine.has_work and not runner.machine.has_news:
+            runner.wait_for_news(wait_ms)
+            stop = await _stop(runner)
+            if not isinstance(stop, str) or runner.is_wait_over:
+                return stop
+            wait_ms = max(1, wait_ms - runner.waited_ms)
+        await runner.answer_yields()
+        if runner.ended.done():
+            return runner.ended.result()
+        if runner.is_warm or not runner.machine.has_news:
+            runner.go_on(wait_ms)
+            return await _stop(runner)
+        lease = await self._worker()
+        if runner.ended.done():
+            lease.leave()
+        else:
+            js = runner.machine.js or ""
+            self._machine = runner.go_on_with(lease, self._accepted(js), wait_ms)
+        return await _stop(runner)
+
+    async def _stopped(self, stop: _Stop) -> RunOutcome:
+        """Return the outcome of a program that has come to rest, or to its end."""
+        runner = cast("RestingRunner", self._runner)
+        written = runner.take_written()
+        machine, before = runner.machine, self._progress.output
+        try:
+            output = await items_of(written, self._options.execution_policy.max_values)
+        except CodeModeError as error:
+            runner.feed(events.HostFailed(error))
+            output, stop = (), events.Failed(error)
+        is_heard = not isinstance(stop, events.Interrupted) or self._outer.takes_output
+        is_handed_over = is_heard and not self._outer.keeps_output
+        self._progress = Progress(machine.output if is_handed_over else before, runner.own_ms, machine.turns)
+        if isinstance(stop, str):
+            self._is_starting = False
+            runner.keep_worker()
+            output_bytes = sum(utf8_length(one.text) for one in written)
+            rest = AtRest(stop, self.pending, self, output_bytes)
+            warnings = self._warning_fields
+            self._output_warnings.clear()  # each is reported once
+            return RunOutcome("resting", *self._record, output=output, rest=rest, **warnings)
+        machine.ledger.progress = self._progress
+        self._is_over = True
+        await self._close()
+        outcome = await (self._completed(stop) if isinstance(stop, events.Completed) else self._cut_off(stop))
+        return changed(outcome, output=output) if output else outcome
+
+    async def _cut_off(self, ending: events.Failed | events.Interrupted) -> RunOutcome:
+        if isinstance(ending, events.Failed):
+            return self.failed(await self._ended(ending.error))
+        return await self._interrupted()
+
+    async def _close(self) -> None:
+        runner = self._runner
+        if runner is not None:
+            await runner.close()
+            if not self._loop.is_closed():
+                self._loop.call_soon(runner.refill)
+
+    async def _abort(self, error: CodeModeError) -> RunOutcome:
+        runner = self._runner
+        if runner is None or self._is_going_on or self._is_over or runner.machine.resting is None:
+            if runner is not None:
+                runner.feed(events.HostFailed(error))  # whoever waits for it concludes
+            return self.failed(error)
+        runner.feed(events.HostFailed(error))
+        return await to_its_end(self._leg(lambda: _stop(runner)))
+
+    async def _kept(self) -> Interrupt:
+        runner = self._runner
+        if runner is None or not self._rests:
+            raise CodeModeProtocolError("the program is not at rest")
+        machine, keeping = runner.machine, self._options.continuation
+        was, settings, js = machine.ledger, machine.settings, machine.js or ""
+        ledger = Ledger([*was.entries], [*was.deliveries], was.notices, was.sidecar, self._progress, was.contents)
+        recovery = Recovery(self._catalog, self._kept_inputs)
+
+        def kept() -> Interrupt:
+            recovered = recovery.ledger(ledger, settings.salt)
+            continuation = continuation_of(js, engine_version(), settings, recovered, keeping)
+            return interrupt_at(continuation, keeping, self._outer.call.conversation_id)
+
+        with self._threads.serving():
+            interrupt = await run_check(len(js) + machine.size_bytes, kept)
+            await hold_for(interrupt, ledger, settings.salt, keeping)
+            return interrupt
+
+    def _ended_by_itself(self) -> None:
+        """End the calls of a run that has ended at rest, by a lost journal or a worker that broke the rules."""
+        if not (self._is_going_on or self._is_over or self._is_starting or self._loop.is_closed()):
+            self._closing = self._loop.create_task(self._close())
+            self.on_news()
+
+    def _tell_news(self) -> None:
+        self.on_news()
+
+    async def _at_home(self, work: Callable[[], Coroutine[Any, Any, ResultT]]) -> ResultT:
+        return await at_home(self._loop, work)
+
+
+def _nobody() -> None:
+    """Stand in for whoever wants to hear of news."""
+
+
+async def _stop(runner: RestingRunner) -> _Stop:
+    """Wait for an end, or a rest, and return which, or why."""
+    reason = None if runner.ended.done() else await runner.rested
+    return runner.ended.result() if reason is None or runner.ended.done() else reason

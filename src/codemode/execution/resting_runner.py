@@ -1,0 +1,282 @@
+"""Performs the effects of an invocation that may rest. Owns its calls, which outlive every worker it has."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Literal
+
+from ..data.records import record
+from ..errors import CodeModeTimeoutError
+from ..host.clock import Clock
+from ..protocol import events
+from ..protocol.ledger import Fulfilled
+from ..protocol.suspension import RestingInvocation
+from .runner import Runner
+
+if TYPE_CHECKING:
+    from types import CoroutineType
+
+    from ..protocol.ledger import LedgerEntry
+    from ..workers.lease import Lease
+
+
+_MORE_FOR_A_REPLAY_MS = 5_000
+
+
+@record
+class Written:
+    """A line of the console or an item of output: its text, or the JSON text of an item's value."""
+
+    kind: Literal["text", "json", "content", "console"]
+    text: str
+    level: str = ""
+
+
+class RestingRunner(Runner):
+    """Drives one invocation on one worker after another, or on none while it rests.
+
+    ``rested`` gives why it has come to rest, once for each time that somebody goes on with it, or None when it has
+    ended; ``ended`` is as ever. ``on_ended`` is called when it ends while nobody waits for that.
+    ``written`` is what the program has written and nobody has taken yet. ``on_news`` is called when the outcome of a
+    call has come at rest.
+    """
+
+    def __init__(self, machine: RestingInvocation, lease: Lease, *more: Any, wait_ms: int, own_ms: int) -> None:
+        super().__init__(machine, lease, *more)
+        self.own_seconds = own_ms / 1000
+        self.written: list[Written] = []
+        self.is_warm = True
+        self.is_wait_over = False  # of a call that waits without a worker
+        self.on_news: Callable[[], None] = _nobody
+        self.on_ended: Callable[[], None] = _nobody
+        self._reported: set[int] = set()  # requests of which listeners have been told
+        if machine.is_replaying:
+            self._clock = self._replays_clock()
+        self.rested: asyncio.Future[events.RestReason | None] = self._loop.create_future()
+        # As long as the guest's own clock runs, a wait that is no shorter cannot be over: it has no clock until then.
+        is_behind = not machine.is_replaying and wait_ms >= machine.settings.limits.timeout_ms
+        self._wait_ms = wait_ms
+        self._wait = None if is_behind else self._clock_of(wait_ms, self.end_wait)
+
+    @property
+    def machine(self) -> RestingInvocation:
+        """The invocation as it is now."""
+        return self._machine
+
+    @property
+    def own_ms(self) -> int:
+        """How long the guest has computed."""
+        machine = self._machine
+        is_counted = not (machine.is_replaying or machine.resting or self.ended.done())
+        return int((self.own_seconds + (self._clock.ran_seconds if is_counted else 0)) * 1000)
+
+    def start(self, effects: Iterable[events.Effect]) -> None:
+        """Perform the first effects on this worker."""
+        super().start(effects)
+        if not self.ended.done():
+            self._start_wait()
+
+    def go_on(self, wait_ms: int) -> None:
+        """Go on from rest on the worker that was kept; without one as far as that needs none."""
+        self._wait = self._leg(wait_ms)
+        self._clock.start()
+        self._start_wait()
+        self.feed(events.GoOn(self._calls.now_ms()))
+
+    def go_on_with(self, lease: Lease, accepted: events.ProgramAccepted, wait_ms: int) -> RestingInvocation:
+        """Go on from rest on another worker: in the place of the invocation comes the one that this returns."""
+        machine = self.machine.renewed(self._calls.now_ms())
+        self._machine, self._lease, self.is_warm = machine, lease, True
+        self._channel = self._channel_to(lease)
+        self._wait = self._leg(wait_ms)
+        self.start(machine.receive(accepted))
+        return machine
+
+    def wait_for_news(self, wait_ms: int) -> None:
+        """Let the time run of a call that waits for something to hand in, without a worker."""
+        self.is_wait_over = False
+        self._wait = self._waiting(wait_ms)
+        self._start_wait()
+
+    @property
+    def waited_ms(self) -> int:
+        """How long the call of the model has waited."""
+        return 0 if self._wait is None else int(self._wait.ran_seconds * 1000)
+
+    def keep_worker(self) -> None:
+        """Keep the worker of a program at rest as long as nobody else needs its slot."""
+        lease = self._lease
+        if self.is_warm and not lease.keep(lambda: self._tell_given_up(lease)):
+            self.drop_worker()
+
+    def take_worker_back(self) -> None:
+        """Use the worker that was kept, if it is still there."""
+        if self.is_warm and not self._lease.take_back():
+            self.drop_worker()
+
+    def _tell_given_up(self, lease: Lease) -> None:
+        def given_up() -> None:
+            if self._lease is lease:
+                self.drop_worker()
+
+        try:
+            self._loop.call_soon_threadsafe(given_up)
+        except RuntimeError:  # the loop is closed, and nobody will use the worker
+            lease.kill()
+
+    def drop_worker(self) -> None:
+        """Give up the worker and its slot, if there is one. The program is at rest, or comes to rest where it is."""
+        if self.is_warm:
+            self.is_warm = False
+            self._channel.close()
+            self._lease.let_go()
+        if self.machine.resting is None and self.machine.ending is None:
+            self.own_seconds = self.own_ms / 1000
+            self.machine.rest_where_it_is()
+            self._stop_clocks()
+
+    async def answer_yields(self) -> None:
+        """Answer at rest where the program has yielded. Returns once that is written, where there is a journal."""
+        answered = self._loop.create_future()
+
+        def hand_in(settled: events.CallSettled) -> None:
+            self._hand_in(settled)
+            if not self.machine.yields and not answered.done():
+                answered.set_result(None)
+
+        for request_id in tuple(self.machine.yields):
+            settled = events.CallSettled(request_id, Fulfilled(None), self._calls.now_ms())
+            if self._journal is None:
+                hand_in(settled)
+            else:
+                self._journal.settled(settled, hand_in)
+        if self.machine.yields:
+            await asyncio.wait((answered, self.ended), return_when=asyncio.FIRST_COMPLETED)
+
+    def refill(self) -> None:
+        """Let the next worker be made ready."""
+        self._lease.refill()
+
+    def take_written(self) -> list[Written]:
+        """Return what was written since this was last asked."""
+        written, self.written = self.written, []
+        return written
+
+    def _leg(self, wait_ms: int) -> Clock:
+        self._clock.close()
+        self._clock = self._replays_clock() if self._machine.is_replaying else self._guests_clock()
+        return self._waiting(wait_ms)
+
+    def _waiting(self, wait_ms: int) -> Clock:
+        """Return the clock of a call of the model that waits for this run to rest or to end."""
+        self.rested = self._loop.create_future()
+        return self._clock_of(wait_ms, self.end_wait)
+
+    def _stand_still(self) -> None:
+        super()._stand_still()
+        if self._wait is None:
+            waited_ms = int(self._clock.ran_seconds * 1000)
+            self._wait = self._clock_of(max(1, self._wait_ms - waited_ms), self.end_wait)
+            self._start_wait()
+
+    def _guests_clock(self) -> Clock:
+        limit_ms = self.machine.settings.limits.timeout_ms
+        return self._clock_of(limit_ms, self._too_late)
+
+    def _replays_clock(self) -> Clock:
+        limit_ms = 2 * int(self.own_seconds * 1000) + _MORE_FOR_A_REPLAY_MS
+        message = f"the program did not come to where it was at rest within {limit_ms} ms"
+        error = CodeModeTimeoutError(message, details={"timeout_ms": limit_ms, "origin": "replay"})
+        return self._clock_of(limit_ms, lambda: self.feed(events.HostFailed(error)))
+
+    def _start_wait(self) -> None:
+        if self._wait is not None and not self._machine.wait_stands:
+            self._wait.start()
+
+    def _stop_wait(self) -> None:
+        if self._wait is not None:
+            self._wait.stop()
+
+    def _close_wait(self) -> None:
+        if self._wait is not None:
+            self._wait.close()
+
+    def end_wait(self) -> None:
+        """Let the call of the model wait no longer: the program rests as soon as it is idle, if it does not."""
+        if self.machine.resting is None:
+            self.feed(events.WaitOver())
+        else:
+            self.is_wait_over = True
+            self._wake()
+
+    def _wake(self) -> None:
+        self._stop_wait()
+        if not self.rested.done():
+            self.rested.set_result("pending_tools")
+
+    def _write(self, level: str, text: str) -> None:
+        self.written.append(Written("console", text, level))
+        super()._write(level, text)
+
+    def _call(self, entry: LedgerEntry) -> CoroutineType[Any, Any, None]:
+        self._reported.add(entry.id)
+        return super()._call(entry)
+
+    def _perform_resting(self, effect: events.RestingEffect) -> None:
+        match effect:
+            case events.WriteItem(kind, text):
+                self.written.append(Written(kind, text))
+            case events.ReplayEnded():
+                self._clock.close()
+                self._clock = self._guests_clock()
+                self._clock.start()
+            case events.PauseWait():
+                self._stop_wait()
+            case events.ResumeWait():
+                if not self.rested.done():
+                    self._start_wait()
+            case events.Rest(reason):
+                self.own_seconds += self._clock.ran_seconds
+                self._stop_clocks()
+                if not self.rested.done():
+                    self.rested.set_result(reason)
+            case events.OutcomeKept():
+                self._wake()
+                self.on_news()
+
+    def _replayed(self, entry: LedgerEntry) -> None:
+        if entry.kind != "yield" and entry.id not in self._reported:
+            self._reported.add(entry.id)
+            super()._replayed(entry)
+
+    def _stop_clocks(self) -> None:
+        self._clock.close()
+        self._close_wait()
+
+    def _finish(self, ending: events.Ending) -> None:
+        if self._machine.resting is None:
+            self.own_seconds = self.own_ms / 1000
+        self._close_wait()
+        self._lease.take_back()
+        super()._finish(ending)
+        self._tell_ended()
+
+    def _fail(self, error: BaseException) -> None:
+        super()._fail(error)
+        self._tell_ended()
+
+    def _tell_ended(self) -> None:
+        if self.rested.done():
+            self.on_ended()
+        else:
+            self.rested.set_result(None)
+
+    def _worker_ended(self, reason: str) -> None:
+        if self._machine.resting is not None:
+            self.drop_worker()
+        super()._worker_ended(reason)
+
+
+def _nobody() -> None:
+    """Stand in for whoever wants to hear of news."""

@@ -1,0 +1,322 @@
+"""Resume a paused invocation: check everything, claim it once, run, record the outcome."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from ..continuations.key_warnings import warn_if_unshared
+from ..continuations.sealing import unpack
+from ..continuations.signing import Auth
+from ..data.json_shape import weigh
+from ..data.json_values import NOT_GIVEN
+from ..errors import CodeModeProtocolError, Resumable
+from ..host.clock import now_ms
+from ..host.threads import LARGE_CHARACTERS, run_check
+from ..host.workflows import refuse_in_workflow
+from ..interrupts.interrupt import Interrupt, pending_requests
+from ..interrupts.resolutions import Answer, read_answers
+from ..options.parts import CodeModeOptions, ContinuationOptions
+from ..profile import Profile, SidecarRules
+from ..protocol.continuation import Continuation, body_of
+from ..protocol.ledger import called_names
+from ..protocol.references import tag_of
+from ..protocol.replay import with_references
+from ..tools.catalog import ToolCatalog
+from ..tools.prepared import PreparedTool
+from ..workers.image import engine_version, engine_version_is_known
+from ..workers.pool import WorkerPool, pool_or_default
+from .call_content import is_named_by_ids, kept_contents, knowing, with_ids
+from .call_context import OuterCall
+from .call_values import AnsweredPause, CheckedInput, check_answers
+from .execution import Execution
+from .identity import refuse_own
+from .optional_parts import journaling_of
+from .outcome import RecordedOutcomes, RunOutcome
+from .pauses import open_for, restored_profile, verify
+from .resume_claims import ClaimedResume, JournaledResume, ResumeClaim, claim_of_answers, claim_of_end, guard_of
+
+
+@contextmanager
+def _refusals(*, of_continuation: bool = False) -> Generator[None, None, None]:
+    """Mark what is refused here: the continuation or its answers are to blame, no worker.
+
+    ``of_continuation``: this host cannot resume it, whatever is answered; another one may.
+    """
+    try:
+        yield
+    except CodeModeProtocolError as error:
+        error.details.setdefault("origin", "continuation")
+        if of_continuation:
+            error.details["not_resumable"] = True
+        raise
+
+
+@_refusals()
+def answers_of(interrupt: Interrupt, resolution: Any, resolutions: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the answers by request id.
+
+    A ``resolution`` of True or False approves or denies every pending approval; any other answers the first request.
+    Raises `CodeModeProtocolError` for answers that contradict each other, or where True or False meets a request that
+    is no approval.
+    """
+    if resolutions is not None and not isinstance(resolutions, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise CodeModeProtocolError("the resolutions must be an object of answers by request id")
+    answers = dict(resolutions or {})
+    if isinstance(resolution, bool):
+        others = [request for request in interrupt.requests if not request.is_approval]
+        if others:
+            raise CodeModeProtocolError(
+                f"resume(pause, {resolution}) answers approvals only, and {others[0].tool_name!r} waits for another"
+                f" kind of answer: answer each request by its id, resolutions={{{others[0].interrupt_id!r}: ..., ...}}"
+            )
+        if answers:
+            raise CodeModeProtocolError(
+                f"resume(pause, {resolution}) answers every approval: give either that or resolutions=, not both"
+            )
+        return {request.interrupt_id: {"approved": resolution} for request in interrupt.requests}
+    if resolution is not NOT_GIVEN:
+        first = interrupt.interrupt_id
+        if first in answers:
+            raise CodeModeProtocolError(f"the request {first!r} is answered twice")
+        answers[first] = resolution
+    return answers
+
+
+async def resume(
+    profile: Profile,
+    interrupt: Resumable | Mapping[str, Any],
+    answers_to: Callable[[Interrupt], Mapping[str, Any]],
+    catalog: ToolCatalog[PreparedTool],
+    options: CodeModeOptions | Mapping[str, Any] | None,
+    outer: OuterCall,
+    pool: WorkerPool | None,
+    *,
+    needs_answers: bool = True,
+) -> RunOutcome:
+    """Go on with a paused program over these tools. ``answers_to`` gives the answers by request id.
+
+    Without ``needs_answers`` it goes on without any too, as far as it comes: for a program that was kept at rest.
+
+    Raises `CodeModeProtocolError` for an interrupt, or answers, with which nothing can go on, and `ValueError` for
+    wrong options; nothing that belongs to the program.
+    """
+    refuse_in_workflow()
+    workers = pool_or_default(pool)
+    await workers.begin()
+    with workers.threads.of_invocation().serving():
+        with _refusals():
+            paused = await run_check(0, lambda: Interrupt.of(interrupt))
+            resolutions = answers_to(paused)
+        settings = CodeModeOptions.of(options)
+        return await _resume(profile, paused, resolutions, catalog, settings, outer, workers, needs_answers)
+
+
+async def _resume(
+    profile: Profile,
+    interrupt: Interrupt,
+    resolutions: Mapping[str, Any],
+    catalog: ToolCatalog[PreparedTool],
+    settings: CodeModeOptions,
+    outer: OuterCall,
+    pool: WorkerPool,
+    needs_answers: bool,
+) -> RunOutcome:
+    keeping = settings.continuation
+    continuation, auth = await run_check(0, lambda: verified(interrupt, profile, settings, outer.call.conversation_id))
+    tools = catalog.under(continuation.given)
+    preparing = tools.preparation(None, continuation.given)
+    if preparing is not None:
+        await preparing
+    with _refusals():
+        tools.going_on(continuation.given, called_names(continuation.ledger))
+        own = restored_profile(continuation, profile)
+        continuation = await _with_references(continuation, own.sidecar)
+        continuation = await _with_contents(continuation, own, keeping)
+        goes_on = not needs_answers or _goes_on_by_itself(continuation)
+        answers, inputs = await _checked_answers(continuation, resolutions, tools, settings, goes_on)
+    answered = AnsweredPause(interrupt, continuation, answers, inputs)
+    call = dataclasses.replace(outer.call, tool_call_id=interrupt.outer_tool_call_id)
+    outer_call = dataclasses.replace(outer, call=call)
+    # Made before the claim: options that are wrong must not use the continuation up.
+    execution = _execution_of(own)(own, tools, settings, outer_call, pool, answered)
+    warn_if_unshared(keeping)
+    with _refusals():
+        claim = await _claim(interrupt, auth, resolutions, keeping, own)
+    require = partial(_require_runnable, continuation, auth, keeping)
+    journaling = journaling_of(settings, outer_call, tools, own)
+    if journaling is None:
+        return await _claimed(ClaimedResume(claim, execution), require, partial(answered.require_tools, tools))
+    made = partial(_execution_of(own), own, tools, settings, outer_call, pool, journaling=journaling)
+    with _refusals():
+        more = (require, settings.approval, outer_call.wait_ms)
+        return await JournaledResume(answered, claim, journaling, made, *more).run(execution)
+
+
+async def _claimed(
+    resuming: ClaimedResume, require_runnable: Callable[[], Awaitable[None]], require_tools: Callable[[], None]
+) -> RunOutcome:
+    with _refusals():
+        standing = await resuming.claim.take()
+    if standing is not None:
+        return await resuming.as_claimed(standing)
+    try:
+        with _refusals():
+            await require_runnable()
+            require_tools()
+    except CodeModeProtocolError:
+        await resuming.claim.release()
+        raise
+    return await resuming.run()
+
+
+async def _with_references(continuation: Continuation, rules: SidecarRules | None) -> Continuation:
+    if rules is None:
+        return continuation
+    ledger = await run_check(LARGE_CHARACTERS, lambda: with_references(continuation.ledger, rules))
+    return dataclasses.replace(continuation, ledger=ledger)
+
+
+async def _with_contents(continuation: Continuation, profile: Profile, options: ContinuationOptions) -> Continuation:
+    ledger, salt = continuation.ledger, continuation.kept["salt"]
+    if not profile.has_content:
+        ledger.contents = None
+        return continuation
+    if ledger.contents is not None:
+        ledger.contents.tag = tag_of(salt)
+        if is_named_by_ids(options):
+            ledger = await run_check(LARGE_CHARACTERS, lambda: with_ids(ledger))
+    ledger.contents = await kept_contents(ledger, salt, options)
+    if ledger.contents is not None:
+        ledger.contents.tag = tag_of(salt)
+    return dataclasses.replace(continuation, ledger=ledger)
+
+
+async def _claim(
+    interrupt: Interrupt, auth: Auth, resolutions: Mapping[str, Any], options: ContinuationOptions, profile: Profile
+) -> ResumeClaim:
+    size = weigh(resolutions, LARGE_CHARACTERS)
+    claim = await run_check(size, lambda: claim_of_answers(auth, resolutions, options))
+    refuse_own(claim.key)
+    outcomes = RecordedOutcomes.of(interrupt, auth, options, keeps_output=profile.tells_of_runs)
+    return ResumeClaim(guard_of(options), claim, outcomes)
+
+
+async def _require_runnable(continuation: Continuation, auth: Auth, options: ContinuationOptions) -> None:
+    """Refuse what cannot go on, though what it has come to might be known."""
+    if now_ms() >= auth.expires_at_ms:
+        # It held when it was verified. By now the guard may have forgotten somebody else's claim.
+        raise CodeModeProtocolError("the continuation has expired")
+    if options.any_engine:
+        return
+    engine = engine_version() if engine_version_is_known() else await asyncio.to_thread(engine_version)
+    if continuation.engine != engine:
+        raise CodeModeProtocolError(
+            f"the program was paused on version {continuation.engine} of the engine, and this host has {engine}: it may"
+            " go another way here. continuation={'any_engine': True} lets it go on all the same",
+            details={"not_resumable": True},
+        )
+
+
+def _execution_of(profile: Profile) -> type[Execution]:
+    if profile.at_deadline == "fail":
+        return Execution
+    from .resting import RestingExecution  # late: only what may rest needs it
+
+    return RestingExecution
+
+
+def _goes_on_by_itself(continuation: Continuation) -> bool:
+    """Return True for a recovery with calls that are simply made again; a pause goes on only when it is answered."""
+    return not continuation.ledger.waiting or any(entry.is_open for entry in continuation.ledger.entries)
+
+
+async def _checked_answers(
+    continuation: Continuation,
+    resolutions: Mapping[str, Any],
+    catalog: ToolCatalog[PreparedTool],
+    options: CodeModeOptions,
+    goes_on_by_itself: bool,
+) -> tuple[Mapping[int, Answer], Mapping[int, CheckedInput]]:
+    entries = continuation.ledger.entries
+    answers: Mapping[int, Answer] = {}
+    size = weigh(resolutions, LARGE_CHARACTERS)
+    if resolutions or not goes_on_by_itself:
+        max_values = options.execution_policy.max_values
+        answers = await run_check(size, lambda: read_answers(entries, resolutions, max_values))
+    size += sum(len(entries[request_id - 1].input_json or "") for request_id in answers)
+    if continuation.ledger.sidecar is not None:
+        size = max(size, LARGE_CHARACTERS)
+    with knowing(continuation.ledger.contents):
+        return answers, await run_check(size, lambda: check_answers(catalog, entries, answers))
+
+
+@_refusals(of_continuation=True)
+def verified(
+    interrupt: Resumable | Mapping[str, Any],
+    profile: Profile,
+    options: CodeModeOptions,
+    binding: str | None = None,
+) -> tuple[Continuation, Auth]:
+    """Return what an interrupt continues, if this host made exactly this interrupt. Raises `CodeModeProtocolError`."""
+    return verify(interrupt, profile, options, now_ms(), binding)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OpenedContinuation:
+    """What a continuation holds: its interrupt, the program, types stripped, and what the invocation was given.
+
+    ``source`` is the program as it was sent.
+    """
+
+    interrupt: Interrupt
+    js: str
+    given: Mapping[str, Any] | None
+    source: str
+
+
+@_refusals()
+def open_continuation(
+    continuation: Mapping[str, Any],
+    *,
+    options: CodeModeOptions | Mapping[str, Any] | None = None,
+    conversation_id: str | None = None,
+) -> OpenedContinuation:
+    """Open a continuation that was kept without its interrupt.
+
+    For plugins that carry sealed continuations alone. Raises `CodeModeProtocolError` for one that this host did not
+    make, or that has expired.
+    """
+    keeping = CodeModeOptions.of(options).continuation
+    texts, _ = open_for(conversation_id, lambda binding: unpack(continuation, keeping, now_ms(), binding))
+    opened = Continuation.from_dict(body_of(texts))
+    requests = pending_requests(opened.ledger.waiting)
+    outer_tool_call_id = opened.kept["outer_tool_call_id"]
+    kept = Interrupt(requests=requests, outer_tool_call_id=outer_tool_call_id, continuation=continuation)
+    source = opened.js if opened.source is None else opened.source
+    return OpenedContinuation(interrupt=kept, js=opened.js, given=opened.given, source=source)
+
+
+async def end_continuation(
+    continuation: Mapping[str, Any],
+    *,
+    options: CodeModeOptions | Mapping[str, Any] | None = None,
+    conversation_id: str | None = None,
+) -> None:
+    """Let a paused program go on no more, whatever is answered from now on.
+
+    For plugins whose users can deny a program as a whole. Raises `CodeModeProtocolError` for a continuation that this
+    host did not make, that has expired or that has gone on already.
+    """
+    keeping = CodeModeOptions.of(options).continuation
+    guard = guard_of(keeping)
+    with _refusals():
+        opening = partial(open_for, conversation_id, lambda binding: unpack(continuation, keeping, now_ms(), binding))
+        _, auth = await run_check(0, opening)
+        claim = claim_of_end(auth, keeping)
+        if not isinstance(await guard.claim(claim), str):
+            await guard.record(claim.key, "")

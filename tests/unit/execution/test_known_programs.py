@@ -1,0 +1,97 @@
+"""A program that was found to fit is not compared with the same tools again, and only with these."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from invocation_settings import SETTINGS
+
+from codemode.data.json_values import WrittenObject
+from codemode.execution.programs import ProgramChecker
+from codemode.protocol.events import ProgramAccepted
+from codemode.tools.catalog import Catalog
+
+FACTS: Any = {"calls": []}
+
+
+class Tools(Catalog[Any]):
+    """Tools that count how often a program is compared with them, and may have something to do before."""
+
+    def __init__(self) -> None:
+        super().__init__({})
+        self.compared = 0
+        self.asked = 0
+        self.doing: Awaitable[None] | None = None
+
+    def refusal(self, facts: Any) -> None:
+        self.compared += 1
+
+    def preparation(self, facts: Any, given: Any) -> Any:
+        self.asked += 1
+        return self.doing
+
+
+@pytest.fixture
+def source() -> str:
+    """A text that no other test has: what is known of programs is known to the whole process."""
+    return f"return {uuid4().int}"
+
+
+def checker(source: str, tools: Tools, given: Any = None, **how: Any) -> ProgramChecker:
+    return ProgramChecker(source, SETTINGS.profile, tools, given, **{"compares": True, **how})
+
+
+def known(source: str, tools: Tools, given: Any = None) -> ProgramAccepted:
+    """Let a text be analysed by one run and compared by the next, and return what that came to."""
+    assert checker(source, tools, given).accepted_before() is None
+    checker(source, tools, given).check(source, FACTS)
+    again = checker(source, tools, given)
+    assert again.accepted_before() is None  # it is known, and was not compared since
+    assert again.preparation(FACTS) is None
+    accepted = again.check(source, FACTS)
+    assert isinstance(accepted, ProgramAccepted)
+    return accepted
+
+
+@pytest.mark.parametrize(("size", "is_kept"), [(64 << 10, True), ((64 << 10) + 1, False)])
+def test_what_a_worker_says_at_length_of_a_program_is_not_kept(source: str, size: int, is_kept: bool):
+    checker(source, Tools()).check(source, FACTS, size)
+    assert (checker(source, Tools()).known is not None) is is_kept
+
+
+@pytest.mark.parametrize("given", [None, WrittenObject({"a": 1})])
+def test_a_program_that_fits_is_accepted_as_it_was(source: str, given: Any):
+    tools = Tools()
+    accepted, compared = known(source, tools, given), tools.compared
+    assert checker(source, tools, given).accepted_before() is accepted
+    assert tools.compared == compared
+
+
+def test_it_is_compared_with_other_tools_under_other_rules_and_with_something_else_given(source: str):
+    tools = Tools()
+    known(source, tools)
+    assert checker(source, Tools()).accepted_before() is None
+    assert checker(source, tools, compares=False).accepted_before() is None
+    assert checker(source, tools, alters=True).accepted_before() is None
+    assert checker(source, tools, {"a": 1}).accepted_before() is None
+
+
+def test_tools_that_have_something_to_do_are_asked_once_and_compared_afterwards(source: str):
+    tools = Tools()
+    known(source, tools)
+    compared, asked = tools.compared, tools.asked
+    loop = asyncio.new_event_loop()
+    try:
+        tools.doing = doing = loop.create_future()
+        program = checker(source, tools)
+        assert program.accepted_before() is None
+        assert program.preparation(FACTS) is doing
+        assert tools.asked == asked + 1
+        program.check(source, FACTS)
+        assert tools.compared == compared + 1
+    finally:
+        loop.close()

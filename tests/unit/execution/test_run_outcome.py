@@ -1,0 +1,85 @@
+"""What a run came to, as a value, and what `codeMode` makes of it."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import pytest
+
+from codemode import CodeModeError, Interrupt
+from codemode.execution.outcome import RunOutcome
+from codemode.execution.recovery import KeptInputs
+from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry
+from codemode.surfaces.code_mode.outcome import told
+
+CALLS = [
+    LedgerEntry(1, "tool", "pay", "1", None, "o:tool-1", outcome=Fulfilled("2")),
+    LedgerEntry(2, "fetch", "GET", None),
+]
+
+
+def test_the_calls_are_those_of_the_ledger():
+    outcome = RunOutcome("completed", "o", (), Ledger(CALLS), value=1)
+    assert [(one["id"], one["status"]) for one in outcome.calls] == [("o:tool-1", "fulfilled"), ("2", "unknown")]
+
+
+def test_the_calls_of_a_failure_are_those_that_its_error_tells():
+    error = CodeModeError("no")
+    error.calls = ({"id": "o:tool-1", "name": "pay", "status": "waiting", "is_started": True},)
+    assert RunOutcome("failed", "o", (), Ledger(CALLS), error=error).calls == error.calls
+
+
+def test_of_an_outcome_that_was_recorded_no_call_is_known():
+    outcome = RunOutcome("completed", "o", value=1, is_replayed=True)
+    assert (outcome.calls, outcome.console, outcome.trace) == ((), (), None)
+
+
+def test_code_mode_returns_values_and_pauses():
+    interrupt = Interrupt(requests=(), outer_tool_call_id="o", continuation={})
+    for value in (None, 0, False, "", [], {"status": "failed"}):
+        assert told(RunOutcome("completed", "o", value=value)) == value
+    assert told(RunOutcome("interrupted", "o", interrupt=interrupt)) is interrupt
+
+
+def test_code_mode_raises_errors_as_they_are():
+    cause = OSError("the host's own")
+    error = CodeModeError("no")
+    error.__cause__ = cause
+    with pytest.raises(CodeModeError) as caught:
+        told(RunOutcome("failed", "o", error=error))
+    assert caught.value is error
+    assert error.__cause__ is cause
+
+
+def test_an_error_that_was_raised_is_in_no_circle():
+    gc.disable()
+    try:
+        left = weakref.ref(failed())
+        assert left() is None
+    finally:
+        gc.enable()
+
+
+def failed() -> CodeModeError:
+    try:
+        told(RunOutcome("failed", "o", error=CodeModeError("no")))
+    except CodeModeError as error:
+        return error
+    raise AssertionError("nothing was raised")
+
+
+@pytest.mark.parametrize(("text", "varies", "is_kept"), [("1", True, True), ("1", False, False), (None, True, False)])
+def test_an_input_is_kept_where_nobody_could_find_it_out_again(text, varies, is_kept):
+    kept = KeptInputs()
+    kept.keep(1, text, varies=varies)
+    assert (len(kept), kept.of(1)) == ((1, text) if is_kept else (0, None))
+    kept.let_go(1)
+    kept.let_go(2)
+    assert (len(kept), kept.of(1)) == (0, None)
+
+
+def test_a_large_input_is_kept_whatever_its_schema_gives():
+    kept = KeptInputs({1: "shown"})
+    kept.keep(2, '"' + "x" * 1_000_000 + '"', varies=False)
+    assert (kept.of(1), len(kept.of(2) or "")) == ("shown", 1_000_002)
