@@ -27,6 +27,7 @@ _MAX_MESSAGE = 500
 _MAX_LINKS = 10
 _MAX_LINK_CHARACTERS = 20_000
 _LEAST_SECRET = 8
+_TYPES = {"integer": (int,), "number": (int, float), "boolean": (bool,)}
 _REMOVED = "[secret]"
 _SECRET_NAME = re.compile(r"auth|token|key|secret|cookie|password|session|signature|credential", re.IGNORECASE)
 _HEAD_HEADERS = ("content-length", "content-type", "etag", "last-modified", "allow")
@@ -108,12 +109,11 @@ class Answer(NamedTuple):
 
     def _typed(self, schema: Any, text: str) -> Any:
         """Return the value of a query as the type of its parameter."""
-        kind = self.operation.spec.follow(schema).get("type")
-        if kind == "integer" and re.fullmatch(r"-?[0-9]{1,15}", text):
-            return int(text)
-        if kind == "number" and re.fullmatch(r"-?[0-9]{1,15}(?:\.[0-9]{1,15})?", text):
-            return float(text)
-        return text == "true" if kind == "boolean" and text in ("true", "false") else text
+        try:
+            value = decode_json(text)
+        except ValueError:
+            return text
+        return value if type(value) in _TYPES.get(str(self.operation.spec.follow(schema).get("type")), ()) else text
 
     def _without_secrets(self, text: str) -> str:
         """Return a text without what the client has added to the request: no program may read it."""

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from ..data.json_shape import weigh
 from ..errors import CALL_TIMEOUT, CodeModeFetchError, CodeModeToolError
-from ..fetch.client import decoded_body
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..trace.visible_text import one_line
 from .answers import Answer
 from .operations import Operation
 from .requests import PlainRequest, write_request
-from .spec import MAX_REDIRECTS, REDIRECTS, origin_of
+from .spec import MAX_REDIRECTS, REDIRECTS, bounded_body, origin_of
 
 if TYPE_CHECKING:
     import httpx
@@ -105,15 +104,11 @@ class Caller:
     async def _body(self, operation: Operation, response: httpx.Response) -> bytes:
         if operation.method == "HEAD" or response.status_code in (204, 205, 304):
             return b""
-        body = bytearray()
+        too_large = _failed(operation, f"the answer is larger than {self._max_bytes} bytes; ask for less at once")
         try:
-            async for piece in decoded_body(response):
-                if len(body) + len(piece) > self._max_bytes:
-                    raise _failed(operation, f"the answer is larger than {self._max_bytes} bytes; ask for less at once")
-                body += piece
+            return await bounded_body(response, self._max_bytes, too_large)
         except (CodeModeFetchError, EOFError, zlib.error):
             raise _failed(operation, "the answer is compressed in a way that cannot be read") from None
-        return bytes(body)
 
 
 def _failed(operation: Operation, why: str) -> CodeModeToolError:

@@ -35,7 +35,7 @@ _MAX_PATH = 2_000
 _MAX_PARAMETERS = 500
 _MAX_NAME = 100
 _MAX_DESCRIPTION = 600
-_MAX_MEMBERS = 8  # levels of `allOf`
+_MAX_MEMBERS = 100  # of `allOf`, at all levels
 _TEXTS = ("text/", "application/xml", "application/yaml", "application/x-yaml", "application/javascript")
 
 
@@ -58,19 +58,24 @@ class Parameter(NamedTuple):
     is_json: bool
 
 
+class Parts(NamedTuple):
+    """The properties of an object: their schemas, the required ones, and the schema of all others."""
+
+    properties: dict[str, Any]
+    required: set[str]
+    extra: Any
+
+
 class Body(NamedTuple):
-    """The body of a request. ``fields`` are keys of the input by property; None: the input's ``key`` is the body."""
+    """The body of a request. ``keys`` are those of the input by property; without ``parts`` that of ``""`` is all."""
 
     media_type: str
     kind: BodyKind
     schema: Any
     required: bool
     description: str
-    key: str
-    fields: Mapping[str, str] | None
-    properties: Mapping[str, Any]
-    required_names: frozenset[str]
-    extra: Any
+    keys: Mapping[str, str]
+    parts: Parts | None
     encoding: Mapping[str, Any]
 
 
@@ -106,31 +111,21 @@ class Operation:
         return self.method in IDEMPOTENT
 
     @property
-    def summary(self) -> str:
-        """The summary of the document, on one line."""
-        return one_line(string_or_empty(self.raw.get("summary")).strip(), 300)
-
-    @property
     def description(self) -> str:
         """What the model reads: summary, description, method and path."""
-        summary = self.summary
-        if summary and summary[-1] not in ".!?":
-            summary += "."
+        summary = one_line(string_or_empty(self.raw.get("summary")).strip(), 300)
         more = clipped(string_or_empty(self.raw.get("description")).strip(), _MAX_DESCRIPTION)
-        if more.rstrip(".") == summary.rstrip("."):
-            more = ""
+        more = "" if more.rstrip(".") == summary.rstrip(".") else more
+        summary += "." if summary and summary[-1] not in ".!?" else ""
         note = "Deprecated." if self.raw.get("deprecated") is True else ""
         return "\n\n".join(filter(None, (note, summary, more, f"{self.method} {self.path}")))
 
     @property
     def annotations(self) -> dict[str, Any]:
         """The hints of the method, as MCP names them."""
-        hints: dict[str, Any] = {"readOnlyHint": True} if self.is_read_only else {}
-        if self.is_idempotent:
-            hints["idempotentHint"] = True
-        if self.method == "DELETE":
-            hints["destructiveHint"] = True
-        return hints
+        is_delete = self.method == "DELETE"
+        hints = {"readOnlyHint": self.is_read_only, "idempotentHint": self.is_idempotent, "destructiveHint": is_delete}
+        return {name: True for name, is_so in hints.items() if is_so}
 
     @cached_property
     def form(self) -> Form:
@@ -142,9 +137,9 @@ class Operation:
         """Names and descriptions of the inputs, for a search. Nothing is compiled, and nothing is kept."""
         form = read_form(self)
         named = {one.key: {"description": one.description, **_kind(one.schema)} for one in form.parameters}
-        if form.body is not None and form.body.fields is not None:
-            for name, key in form.body.fields.items():
-                schema = self.spec.follow(form.body.properties[name])
+        if form.body is not None and form.body.parts is not None:
+            for name, key in form.body.keys.items():
+                schema = self.spec.follow(form.body.parts.properties[name])
                 named[key] = {"description": described(schema.get("description")), **_kind(schema)}
         return {"type": "object", "properties": named}
 
@@ -159,7 +154,7 @@ class Operation:
         extra: Any = False
         if form.body is not None:
             required += _add_body(form.body, copies, properties, self.spec, file)
-            extra = copies.copy(form.body.extra) if form.body.fields is not None else False
+            extra = copies.copy(form.body.parts.extra) if form.body.parts is not None else False
         schema = {"type": "object", "properties": properties, "required": required, "additionalProperties": extra}
         return {**schema, **copies.definitions()}
 
@@ -290,13 +285,9 @@ def _parameters(operation: Operation) -> list[Parameter]:
         if not isinstance(name, str) or not name or len(name) > 200 or location not in _LOCATIONS:
             continue
         identity = (location, name.lower() if location == "header" else name)
-        is_usable = (
-            name in placeholders
-            if location == "path"
-            else _TOKEN.match(name) and name.lower() not in _RESERVED_HEADERS
-            if location == "header"
-            else location != "cookie" or _TOKEN.match(name)
-        )
+        is_usable = name in placeholders if location == "path" else location == "query" or _TOKEN.match(name)
+        if location == "header" and name.lower() in _RESERVED_HEADERS:
+            continue
         if is_usable and identity not in operation.hidden:
             found[identity] = _parameter(name, location, raw)
     for name in placeholders:
@@ -316,8 +307,6 @@ def _parameter(name: str, location: str, raw: Mapping[str, Any]) -> Parameter:
     is_required = location == "path" or raw.get("required") is True
     is_json = content is not None and body_kind(str(content[0])) == "json"
     description = described(raw.get("description"))
-    empty: dict[str, Any] = {}
-    schema = empty if schema is None else schema
     is_reserved = raw.get("allowReserved") is True
     return Parameter(name, name, location, schema, is_required, description, style, explode, is_reserved, is_json)
 
@@ -338,17 +327,15 @@ def body_kind(media_type: str) -> BodyKind:
     name = media_type.partition(";")[0].strip().lower()
     if "json" in name or name == "*/*":
         return "json"
-    if name == "application/x-www-form-urlencoded":
-        return "form"
-    if name.startswith("multipart/"):
-        return "multipart"
+    if name.startswith(("multipart/", "application/x-www-form-urlencoded")):
+        return "multipart" if name.startswith("multipart/") else "form"
     return "text" if name.startswith(_TEXTS) or name.endswith(("+xml", "+yaml")) else "binary"
 
 
 _PREFERRED: tuple[BodyKind, ...] = ("json", "form", "multipart", "text", "binary")
 
 
-def _body(operation: Operation, keys: set[str]) -> Body | None:
+def _body(operation: Operation, taken: set[str]) -> Body | None:
     raw = operation.spec.follow(operation.raw.get("requestBody"))
     contents = [(str(name), mapping_or_empty(one)) for name, one in mapping_or_empty(raw.get("content")).items()]
     if not contents:
@@ -356,23 +343,12 @@ def _body(operation: Operation, keys: set[str]) -> Body | None:
     media_type, content = min(contents, key=lambda one: _PREFERRED.index(body_kind(one[0])))
     kind = body_kind(media_type)
     schema = content.get("schema")
-    parts = _object_parts(schema, operation.spec, 0) if kind in ("json", "form", "multipart") else None
-    fields = None
-    if parts is not None:
-        fields = {name: _free_key(name, "body", keys) for name in parts.properties}
-    return Body(
-        _sent_type(media_type, kind),
-        kind,
-        schema,
-        raw.get("required") is True,
-        described(raw.get("description")),
-        _free_key("body", "request", keys) if fields is None else "",
-        fields,
-        {} if parts is None else parts.properties,
-        frozenset() if parts is None else parts.required,
-        False if parts is None else parts.extra,
-        mapping_or_empty(content.get("encoding")),
-    )
+    parts = _object_parts(schema, operation.spec, set()) if kind in ("json", "form", "multipart") else None
+    names = {"": "body"} if parts is None else {name: name for name in parts.properties}
+    keys = {name: _free_key(key, "body", taken) for name, key in names.items()}
+    is_required, description = raw.get("required") is True, described(raw.get("description"))
+    sent = _sent_type(media_type, kind)
+    return Body(sent, kind, schema, is_required, description, keys, parts, mapping_or_empty(content.get("encoding")))
 
 
 def _sent_type(media_type: str, kind: BodyKind) -> str:
@@ -383,34 +359,30 @@ def _sent_type(media_type: str, kind: BodyKind) -> str:
     return {"json": "application/json", "text": "text/plain; charset=utf-8"}.get(kind, "application/octet-stream")
 
 
-class _Parts(NamedTuple):
-    properties: dict[str, Any]
-    required: frozenset[str]
-    extra: Any
-
-
-def _object_parts(schema: Any, spec: Spec, depth: int) -> _Parts | None:
+def _object_parts(schema: Any, spec: Spec, seen: set[int]) -> Parts | None:
     """Return the properties of a body that is an object; None for any other, and for unions of objects."""
     schema = spec.follow(schema)
-    if depth > _MAX_MEMBERS or schema.get("type") not in (None, "object", ["object"], ["object", "null"]):
+    if schema.get("type") not in (None, "object", ["object"], ["object", "null"]):
         return None
+    seen.add(id(schema))
     properties = {str(name): one for name, one in mapping_or_empty(schema.get("properties")).items()}
     unions = [*list_or_empty(schema.get("oneOf")), *list_or_empty(schema.get("anyOf"))]
     if any(not properties or mapping_or_empty(spec.follow(one)).get("properties") for one in unions):
         return None
     required = {name for name in list_or_empty(schema.get("required")) if isinstance(name, str)}
     extra: Any = schema.get("additionalProperties", False)
-    for member in list_or_empty(schema.get("allOf")):
-        parts = _object_parts(member, spec, depth + 1)
+    for member in map(spec.follow, list_or_empty(schema.get("allOf"))):
+        steps.take()
+        if id(member) in seen:  # one that is there twice, or a circle
+            continue
+        parts = _object_parts(member, spec, seen) if len(seen) < _MAX_MEMBERS else None
         if parts is None:
             return None
         properties = {**parts.properties, **properties}
         required |= parts.required
         extra = extra or parts.extra
-    if not properties:
-        return None
-    is_sent = {name: one for name, one in properties.items() if spec.follow(one).get("readOnly") is not True}
-    return _Parts(is_sent, frozenset(required & is_sent.keys()), extra)
+    sent = {name: one for name, one in properties.items() if spec.follow(one).get("readOnly") is not True}
+    return Parts(sent, required & sent.keys(), extra) if sent else None
 
 
 def is_file(schema: Any, spec: Spec) -> bool:
@@ -433,19 +405,18 @@ def _add_body(
     body: Body, copies: SchemaCopies, properties: dict[str, Any], spec: Spec, file: dict[str, Any]
 ) -> list[str]:
     """Add the properties of a body to those of the input. Returns the required ones."""
-    if body.fields is None:
-        whole = {"binary": file, "text": {"type": "string"}}
-        schema = whole.get(body.kind) or copies.copy(body.schema)
-        properties[body.key] = _with_description(schema, body.description)
-        return [body.key] if body.required else []
-    for name, key in body.fields.items():
-        schema = body.properties[name]
+    if body.parts is None:
+        whole = {"binary": file, "text": {"type": "string"}}.get(body.kind) or copies.copy(body.schema)
+        properties[body.keys[""]] = _with_description(whole, body.description)
+        return [*body.keys.values()] if body.required else []
+    for name, key in body.keys.items():
+        schema = body.parts.properties[name]
         if body.kind == "multipart" and is_file(schema, spec):
             is_list = spec.follow(schema).get("type") == "array"
             properties[key] = {"type": "array", "items": file} if is_list else file
         else:
             properties[key] = copies.copy(schema)
-    return [key for name, key in body.fields.items() if name in body.required_names] if body.required else []
+    return [key for name, key in body.keys.items() if name in body.parts.required] if body.required else []
 
 
 def _with_description(schema: Any, description: str) -> Any:
@@ -470,16 +441,11 @@ def _results(response: Mapping[str, Any], copies: SchemaCopies, *, has_links: bo
         return
     kinds = {body_kind(name) for name in contents}
     for name, content in contents.items():
-        kind = body_kind(name)
-        if kind == "json":
+        if body_kind(name) == "json":
             schema = copies.copy(content.get("schema"))
             yield _with_links(schema) if has_links else schema
-        elif "json" in kinds:
-            continue  # JSON is asked for where there is a choice
-        elif kind == "text":
-            yield {"type": "string"}
-        else:
-            yield CONTENT_SCHEMA
+        elif "json" not in kinds:  # JSON is asked for where there is a choice
+            yield {"type": "string"} if body_kind(name) == "text" else CONTENT_SCHEMA
 
 
 def _has_links(response: Mapping[str, Any], spec: Spec) -> bool:

@@ -179,14 +179,14 @@ def _header_text(parameter: Parameter, text: str) -> str:
 
 
 def _with_body(plain: PlainRequest, body: Body, value: Mapping[str, Any], parameters: set[str]) -> PlainRequest:
-    if body.fields is None:
-        if body.key not in value:
+    names = {key: name for name, key in body.keys.items()}
+    own = {names[key]: one for key, one in value.items() if key in names}
+    if body.parts is None:
+        if not own:
             return plain
-        sent: Any = value[body.key]
+        sent: Any = own[""]
     else:
-        names = {key: name for name, key in body.fields.items()}
-        own = {names[key]: one for key, one in value.items() if key in names}
-        if body.extra is not False:
+        if body.parts.extra is not False:
             own |= {key: one for key, one in value.items() if key not in names and key not in parameters}
         sent = own
         if not sent and not body.required:

@@ -6,6 +6,7 @@ import os
 import re
 import zlib
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urljoin
@@ -29,6 +30,7 @@ DEFAULT_MAX_BYTES = 64 << 20
 MAX_SPEC_VALUES = 10_000_000
 MAX_SPEC_DEPTH = 200
 MAX_REDIRECTS = 5
+_TIMEOUT_SECONDS = 30
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _URL = re.compile(r"https?://", re.IGNORECASE)
 _FIX_OF_SWAGGER = "convert it to OpenAPI 3 first, for example with https://converter.swagger.io"
@@ -81,39 +83,28 @@ async def load_spec(
     """
     if is_mapping(source):
         return await check_alone(lambda: make_spec(source, "the given object"))
-    if not isinstance(source, str):
+    text = source if isinstance(source, str) else ""
+    if _URL.match(text):
+        name, raw = _without_query(text), await _download(text, client, max_bytes)
+    elif "\n" in text or text.lstrip()[:1] == "{":
+        name, raw = "the given text", text.encode("utf-8", "replace")
+        _require_size(len(raw), max_bytes, name)
+    else:
         path = Path(cast("os.PathLike[str]", source))
-        return await check_alone(lambda: parse_spec(_read_file(path, max_bytes), str(path.name)))
-    if _URL.match(source):
-        raw = await _download(source, client, max_bytes)
-        return await check_alone(lambda: parse_spec(raw, _without_query(source)))
-    if "\n" in source or source.lstrip()[:1] == "{":
-        raw = source.encode("utf-8", "replace")
-        _require_size(len(raw), max_bytes, "the given text")
-        return await check_alone(lambda: parse_spec(raw, "the given text"))
-    path = Path(source)
-    return await check_alone(lambda: parse_spec(_read_file(path, max_bytes), path.name))
+        name, raw = path.name, await check_alone(lambda: _read_file(path, max_bytes))
+    return await check_alone(lambda: parse_spec(raw, name))
 
 
 def parse_spec(raw: bytes, name: str) -> Spec:
     """Parse the text of a document, JSON or YAML. Raises `SpecError`."""
     try:
-        text = raw.decode("utf-8-sig")
+        return _checked(_parsed(raw.decode("utf-8-sig")), name)
     except UnicodeDecodeError:
         raise SpecError(f"{name} is not UTF-8 text, so it is no OpenAPI document") from None
-    try:
-        if text.lstrip()[:1] == "{":
-            excess = find_excess(text, max_depth=MAX_SPEC_DEPTH, max_values=MAX_SPEC_VALUES)
-            if excess is not None:
-                raise SpecError(f"{name} is too large: it holds too many {excess.replace('depth', 'levels')}")
-            document = _decoded(text)
-        else:
-            document = parse_yaml(text, max_values=MAX_SPEC_VALUES, max_depth=MAX_SPEC_DEPTH)
     except SpecError:
         raise
     except ValueError as error:
         raise SpecError(f"{name} can be read neither as JSON nor as YAML: {clipped(str(error), 300)}") from None
-    return _checked(document, name)
 
 
 def make_spec(document: Any, name: str) -> Spec:
@@ -123,12 +114,12 @@ def make_spec(document: Any, name: str) -> Spec:
     return _checked(document, name)
 
 
-def _decoded(text: str) -> Any:
-    try:
-        return decode_json(text, max_depth=MAX_SPEC_DEPTH)
-    except ValueError:
-        # Flow style of YAML begins with a brace too.
-        return parse_yaml(text, max_values=MAX_SPEC_VALUES, max_depth=MAX_SPEC_DEPTH)
+def _parsed(text: str) -> Any:
+    limits = {"max_depth": MAX_SPEC_DEPTH, "max_values": MAX_SPEC_VALUES}
+    if text.lstrip()[:1] == "{" and find_excess(text, **limits) is None:
+        with suppress(ValueError):  # flow style of YAML begins with a brace too
+            return decode_json(text, max_depth=MAX_SPEC_DEPTH)
+    return parse_yaml(text, **limits)
 
 
 def _checked(document: Any, name: str) -> Spec:
@@ -169,45 +160,50 @@ def _read_file(path: Path, max_bytes: int) -> bytes:
 
 def _require_size(size: int, max_bytes: int, name: str) -> None:
     if size > max_bytes:
-        raise SpecError(f"{name} is larger than {max_bytes} bytes; raise max_bytes if you trust it")
+        raise SpecError(_too_large(name, max_bytes))
+
+
+def _too_large(name: str, max_bytes: int) -> str:
+    return f"{name} is larger than {max_bytes} bytes; raise max_bytes if you trust it"
 
 
 async def _download(url: str, client: httpx.AsyncClient | None, max_bytes: int) -> bytes:
     import httpx
 
-    if client is None:
-        async with httpx.AsyncClient(timeout=30) as own:
-            return await _download(url, own, max_bytes)
     shown = _without_query(url)
     try:
-        origin = origin_of(client.build_request("GET", url).url)
+        origin = origin_of(httpx.URL(url))
+        if client is None or (client.base_url.host and origin_of(client.base_url) != origin):
+            async with httpx.AsyncClient(timeout=_TIMEOUT_SECONDS) as plain:  # credentials stay with their API
+                return await _download(url, plain, max_bytes)
         for _ in range(MAX_REDIRECTS + 1):
             request = client.build_request("GET", url, headers={"accept-encoding": "gzip"})
             response = await client.send(request, stream=True, follow_redirects=False)
             try:
-                if response.status_code in REDIRECTS and "location" in response.headers:
-                    target = response.url.join(response.headers["location"])
-                    if origin_of(target) != origin:
-                        raise SpecError(
-                            f"{shown} redirects to {origin_of(target)}: load it from there, if you trust it"
-                        )
-                    url = str(target)
-                    continue
-                if response.status_code != 200:
+                if response.status_code == 200:
+                    too_large = SpecError(_too_large(shown, max_bytes))
+                    return await bounded_body(response, max_bytes, too_large)
+                if response.status_code not in REDIRECTS or "location" not in response.headers:
                     raise SpecError(f"{shown} could not be loaded: the server answered {response.status_code}")
-                return await _bounded(response, max_bytes, shown)
+                target = response.url.join(response.headers["location"])
             finally:
                 await response.aclose()
+            if origin_of(target) != origin:
+                why = f"redirects to {origin_of(target)}: load it from there, if you trust it"
+                raise SpecError(f"{shown} {why}")
+            url = str(target)
     except (httpx.HTTPError, httpx.InvalidURL, CodeModeFetchError, EOFError, zlib.error) as error:
         raise SpecError(f"{shown} could not be loaded: {type(error).__name__}") from None
     raise SpecError(f"{shown} could not be loaded: it redirects more than {MAX_REDIRECTS} times")
 
 
-async def _bounded(response: httpx.Response, max_bytes: int, shown: str) -> bytes:
+async def bounded_body(response: httpx.Response, max_bytes: int, too_large: Exception) -> bytes:
+    """Return the body of a streamed response. Raises ``too_large`` for more bytes, and as `decoded_body`."""
     body = bytearray()
     async for piece in decoded_body(response):
+        if len(body) + len(piece) > max_bytes:
+            raise too_large
         body += piece
-        _require_size(len(body), max_bytes, shown)
     return bytes(body)
 
 

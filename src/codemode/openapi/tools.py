@@ -13,7 +13,7 @@ from ..options.checked_fields import WrongTypeError
 from ..schemas.compiled import CompiledSchema
 from ..tools.context import ToolCallContext
 from ..tools.tool import Tool
-from ..tools.tool_schemas import Compile, FrameworkSchema
+from ..tools.tool_schemas import Compile, FrameworkSchema, Mode
 from ..trace.visible_text import one_line
 from .calls import Caller
 from .operations import Identity, Operation, read_operations
@@ -26,6 +26,7 @@ NeedsApproval = bool | Literal["unsafe"] | Callable[[Operation], Any]
 
 DEFAULT_MAX_RESPONSE_BYTES = 10 << 20
 DEFAULT_MAX_WAIT_MS = 10_000
+_MAX_LOGGED = 20
 _log = logging.getLogger("codemode.openapi")
 
 
@@ -41,30 +42,22 @@ class OpenApiTools(list[Tool]):
     problems: tuple[str, ...] = ()
 
 
-class _InputSchema(FrameworkSchema):
+class _Schema(FrameworkSchema):
     """Made and compiled when a program first calls, or a model first looks up, the operation."""
 
     is_late = True
 
-    def __init__(self, operation: Operation) -> None:
+    def __init__(self, operation: Operation, side: Mode) -> None:
         self._operation = operation
+        self._side = side
 
     @property
     def outline(self) -> dict[str, Any]:
         return self._operation.outline
 
     def compiled(self, compiled: Compile) -> CompiledSchema | None:
-        return compiled(self._operation.input_schema())
-
-
-class _OutputSchema(FrameworkSchema):
-    is_late = True
-
-    def __init__(self, operation: Operation) -> None:
-        self._operation = operation
-
-    def compiled(self, compiled: Compile) -> CompiledSchema | None:
-        return compiled(self._operation.output_schema())
+        is_input = self._side == "input"
+        return compiled(self._operation.input_schema() if is_input else self._operation.output_schema())
 
 
 def openapi_tools(
@@ -94,10 +87,8 @@ def openapi_tools(
     chosen, unmatched = select_operations(operations, include, exclude)
     tools = OpenApiTools(_tool(one, caller, needs_approval) for one in chosen)
     tools.problems = (*problems, *unmatched)
-    for problem in tools.problems[:20]:
+    for problem in tools.problems[:_MAX_LOGGED]:
         _log.warning("%s: %s", spec.source, problem)
-    if len(tools.problems) > 20:
-        _log.warning("%s: and %d more problems", spec.source, len(tools.problems) - 20)
     return tools
 
 
@@ -105,18 +96,14 @@ def _chosen_server(spec: Spec, client: httpx.AsyncClient, base_url: str | None) 
     import httpx
 
     chosen = base_url or str(client.base_url)
-    try:
-        url = httpx.URL(chosen)
-    except (httpx.InvalidURL, TypeError) as error:
-        raise ValueError(f"base_url is no URL: {error}") from None
+    url = httpx.URL(chosen)
     if url.scheme in ("http", "https") and url.host and not (url.query or url.fragment):
         return chosen
     if base_url:
         raise ValueError("base_url must be a URL with http:// or https:// and a host, without a query")
-    servers = names_list(spec.servers) or "none"
     raise ValueError(
         "no server is chosen: give the client a base_url, or pass base_url=...; servers that the document names are not"
-        f" used by themselves ({servers})"
+        f" used by themselves ({names_list(spec.servers) or 'none'})"
     )
 
 
@@ -129,35 +116,23 @@ def select_operations(
     operations: Sequence[Operation], include: Iterable[str], exclude: Iterable[str]
 ) -> tuple[list[Operation], list[str]]:
     """Return the operations that patterns choose, and a problem for each pattern that fits none."""
-    wanted, unwanted = _patterns(include, "include"), _patterns(exclude, "exclude")
-    if not wanted and not unwanted:
-        return [*operations], []
-    hits = dict.fromkeys((*wanted, *unwanted), False)
+    given = {"include": tuple(include), "exclude": tuple(exclude)}
+    for option, patterns in given.items():
+        if isinstance(include, str) or isinstance(exclude, str) or not all(isinstance(one, str) for one in patterns):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise WrongTypeError(f"{option} must be a list of patterns, such as {option}=['issues/*']")
+    hits: set[str] = set()
 
-    def fits(patterns: Iterable[str], operation: Operation) -> bool:
+    def fits(option: str, operation: Operation) -> bool:
         names = [operation.id, operation.name, f"{operation.method} {operation.path}"]
         names += [f"tag:{tag}" for tag in operation.tags]
-        found = [pattern for pattern in patterns if any(fnmatchcase(name, pattern) for name in names)]
-        hits.update(dict.fromkeys(found, True))
+        found = [pattern for pattern in given[option] if any(fnmatchcase(name, pattern) for name in names)]
+        hits.update(found)
         return bool(found)
 
-    chosen: list[Operation] = []
-    for one in operations:
-        is_wanted, is_unwanted = not wanted or fits(wanted, one), fits(unwanted, one)
-        if is_wanted and not is_unwanted:
-            chosen.append(one)
-    unmatched = [pattern for pattern, is_hit in hits.items() if not is_hit]
+    wanted = [one for one in operations if not given["include"] or fits("include", one)]
+    chosen = [one for one in wanted if not fits("exclude", one)]
+    unmatched = [one for one in (*given["include"], *given["exclude"]) if one not in hits]
     return chosen, [f"the pattern {one_line(pattern, 100)!r} fits no operation" for pattern in unmatched]
-
-
-def _patterns(given: Iterable[str], option: str) -> tuple[str, ...]:
-    if isinstance(given, str):
-        raise WrongTypeError(f"{option} must be a list of patterns: write {option}=[{given!r}]")
-    patterns = tuple(given)
-    for one in patterns:
-        if not isinstance(one, str) or not one:  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise WrongTypeError(f"{option} must hold patterns of operations, got {one!r}")
-    return patterns
 
 
 def _tool(operation: Operation, caller: Caller, needs_approval: NeedsApproval) -> Tool:
@@ -177,8 +152,8 @@ def _tool(operation: Operation, caller: Caller, needs_approval: NeedsApproval) -
         operation.name,
         execute=execute,
         description=well_formed(operation.description),
-        input_schema=_InputSchema(operation),
-        output_schema=_OutputSchema(operation),
+        input_schema=_Schema(operation, "input"),
+        output_schema=_Schema(operation, "output"),
         needs_approval=approval,
         annotations=operation.annotations,
         metadata={"openapi": operation, "codecall": {"appId": operation.spec.title, "tags": list(operation.tags)}},

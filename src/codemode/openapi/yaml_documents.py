@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Iterator
@@ -14,7 +15,6 @@ from ..host import steps
 _NULL = re.compile(r"(?:null|Null|NULL|~|)\Z")
 _FLAGS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _INTEGER = re.compile(r"[-+]?[0-9]{1,400}\Z")
-_BASED = re.compile(r"0(?:o[0-7]{1,100}|x[0-9a-fA-F]{1,100})\Z")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]{1,5})?\Z")
 _QUOTED = ("'", '"', "|", ">")
 _EVENTS_OF_A_STEP = 16
@@ -114,11 +114,9 @@ def _merge(into: dict[str, Any], value: Any) -> None:
 def _key(key: Any) -> str:
     if isinstance(key, str):
         return key
-    if isinstance(key, bool) or key is None:
-        return {True: "true", False: "false", None: "null"}[key]
-    if isinstance(key, int | float):
-        return str(key)
-    raise ValueError("a key of an object is no text")
+    if isinstance(key, dict | list):
+        raise ValueError("a key of an object is no text")  # noqa: TRY004 - the text is wrong, and no argument
+    return json.dumps(key)
 
 
 def _scalar(event: Any) -> Any:
@@ -131,8 +129,6 @@ def _scalar(event: Any) -> Any:
         return _FLAGS[text]
     if _INTEGER.match(text):
         return int(text)
-    if _BASED.match(text):
-        return int(text[2:], 8 if text[1] == "o" else 16)
     if _FLOAT.match(text):
         number = float(text)
         return number if math.isfinite(number) else text

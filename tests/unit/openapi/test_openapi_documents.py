@@ -45,10 +45,10 @@ def test_yaml_is_read_as_openapi_asks_for_it():
 
 
 def test_aliases_and_merge_keys_of_yaml_are_read():
-    text = "base: &base {a: 1, b: 2}\nmine: {<<: *base, b: 3}\nlist: [*base, 2020-01-01, ~, 0x1F]"
+    text = "base: &base {a: 1, b: 2}\nmine: {<<: *base, b: 3}\nlist: [*base, 2020-01-01, ~, 1e3]"
     value = parse_yaml(text, max_values=100, max_depth=10)
     assert value["mine"] == {"a": 1, "b": 3}
-    assert value["list"] == [{"a": 1, "b": 2}, "2020-01-01", None, 31]
+    assert value["list"] == [{"a": 1, "b": 2}, "2020-01-01", None, 1000.0]
 
 
 @each_row(

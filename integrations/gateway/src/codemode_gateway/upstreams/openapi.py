@@ -45,7 +45,8 @@ async def _streams(config: ServerConfig) -> AsyncGenerator[tuple[Any, Any]]:
     except ModuleNotFoundError:
         raise NotStartedError(_NO_PACKAGE, _NO_PACKAGE) from None
     timeout = config.timeout_ms / 1000
-    async with httpx.AsyncClient(headers=dict(config.headers), timeout=timeout, trust_env=False) as client:
+    settings: dict[str, Any] = {"headers": dict(config.headers), "timeout": timeout, "base_url": config.base_url or ""}
+    async with httpx.AsyncClient(**settings, trust_env=False) as client:
         server = await _opened(config, client)
         to_client, from_server = anyio.create_memory_object_stream[Any](_MAX_BUFFERED)
         to_server, from_client = anyio.create_memory_object_stream[Any](_MAX_BUFFERED)
@@ -61,21 +62,14 @@ async def _streams(config: ServerConfig) -> AsyncGenerator[tuple[Any, Any]]:
 
 async def _opened(config: ServerConfig, client: Any) -> _ApiServer:
     """Load the document and choose its operations. Raises `NotStartedError`."""
-    import httpx
-
     from codemode.openapi import SpecError, load_spec
     from codemode.openapi.calls import Caller
     from codemode.openapi.operations import read_operations
-    from codemode.openapi.spec import names_list, origin_of
+    from codemode.openapi.spec import names_list
     from codemode.openapi.tools import client_parameters, select_operations
 
-    document = config.document or ""
-    is_same_origin = bool(config.base_url) and origin_of(httpx.URL(document)) == origin_of(
-        httpx.URL(config.base_url or "")
-    )
     try:
-        # Credentials go to the API alone: a document that lies elsewhere is fetched without them.
-        spec = await load_spec(document, client=client if is_same_origin else None)
+        spec = await load_spec(config.document or "", client=client if config.base_url else None)
     except SpecError as error:
         raise NotStartedError(str(error), "its OpenAPI document cannot be read") from None
     if config.base_url is None:
@@ -129,13 +123,11 @@ class _ApiServer:
         if method == "initialize":
             info = {"name": self._title or "API", "version": ""}
             return {"protocolVersion": params.get("protocolVersion"), "capabilities": {"tools": {}}, "serverInfo": info}
-        if method == "ping":
-            return {}
         if method == "tools/list":
             return await asyncio.to_thread(self._page, string_or_empty(params.get("cursor")))
         if method == "tools/call":
             return await self._called(params.get("name"), mapping_or_empty(params.get("arguments")))
-        return None
+        return {} if method == "ping" else None
 
     def _page(self, cursor: str) -> dict[str, Any]:
         start = int(cursor) if cursor.isascii() and cursor.isdigit() and len(cursor) < 10 else 0
@@ -153,8 +145,8 @@ class _ApiServer:
         try:
             result = await self._caller.call(operation, arguments)
         except CodeModeToolError as error:
-            fields = http_fields(error)
-            return {**_failed(error.message), **({"structuredContent": fields} if fields else {})}
+            failed, fields = _failed(error.message), http_fields(error)
+            return {**failed, "structuredContent": fields} if fields else failed
         if isinstance(result, Content):
             return {"content": [_block(result)]}
         return {"content": [], "structuredContent": result}
