@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl, unquote
 
 from ..data.content import Content
-from ..data.json_values import decode_json, encode_json
+from ..data.json_shape import weigh
+from ..data.json_values import decode_json
 from ..data.narrowing import is_array, list_or_empty, mapping_or_empty
-from ..errors import CodeModeError, CodeModeHttpError
+from ..errors import CodeModeHttpError
 from ..trace.visible_text import clipped, one_line
 from .operations import Operation, body_kind
 from .requests import PlainRequest, plain_text
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     import httpx
 
 _MAX_ERROR_CHARACTERS = 4_000
-_MAX_ERROR_VALUES = 1_000
 _MAX_MEMBERS = 50
 _MAX_MESSAGE = 500
 _MAX_LINKS = 10
@@ -30,7 +30,6 @@ _LEAST_SECRET = 8
 _TYPES = {"integer": (int,), "number": (int, float), "boolean": (bool,)}
 _REMOVED = "[secret]"
 _SECRET_NAME = re.compile(r"auth|token|key|secret|cookie|password|session|signature|credential", re.IGNORECASE)
-_HEAD_HEADERS = ("content-length", "content-type", "etag", "last-modified", "allow")
 _LINK = re.compile(r"<([^<>]{1,4000})>\s*((?:;[^,<]{0,200}){1,10})")
 _RELATION = re.compile(r";\s*rel\s*=\s*\"?(next|prev|previous|first|last)\"?", re.IGNORECASE)
 _FILE_NAME = re.compile(r"filename\s*=\s*\"?([^\";]{1,200})", re.IGNORECASE)
@@ -47,15 +46,11 @@ class Answer(NamedTuple):
 
     def result(self) -> Any:
         """Return what a program gets."""
-        headers = self.response.headers
-        if self.operation.method == "HEAD":
-            kept = {name: headers[name] for name in _HEAD_HEADERS if name in headers}
-            return {"status": self.response.status_code, "headers": kept}
         result = self._parsed()
         if not self.operation.has_links or not is_array(result):
             return result
         links: dict[str, Any] = {}
-        for url, parameters in _LINK.findall(headers.get("link", "")[:_MAX_LINK_CHARACTERS])[:_MAX_LINKS]:
+        for url, parameters in _LINK.findall(self.response.headers.get("link", "")[:_MAX_LINK_CHARACTERS])[:_MAX_LINKS]:
             if relation := _RELATION.search(parameters):
                 links.setdefault(relation[1].lower().replace("previous", "prev"), self._link(url))
         return {"items": result, "links": links}
@@ -158,8 +153,4 @@ def _shortened(parsed: Any) -> Any:
 
 
 def _is_small(value: Any) -> bool:
-    try:
-        encode_json(value, max_bytes=_MAX_ERROR_CHARACTERS, max_values=_MAX_ERROR_VALUES, what="an error")
-    except CodeModeError:
-        return False
-    return True
+    return weigh(value, _MAX_ERROR_CHARACTERS) < _MAX_ERROR_CHARACTERS

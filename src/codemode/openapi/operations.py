@@ -13,7 +13,7 @@ from ..data.narrowing import is_mapping, list_or_empty, mapping_or_empty, string
 from ..dataclass import dataclass
 from ..host import steps
 from ..trace.visible_text import clipped, one_line
-from .schema_copies import MAX_INPUT_VALUES, MAX_OUTPUT_VALUES, SchemaCopies, described
+from .schema_copies import MAX_INPUT_VALUES, MAX_OUTPUT_VALUES, SchemaCopies, UniqueNames, described
 from .spec import Spec, names_list
 
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch")
@@ -160,8 +160,6 @@ class Operation:
 
     def output_schema(self, max_values: int = MAX_OUTPUT_VALUES) -> dict[str, Any] | None:
         """Return the JSON Schema of the results of all success responses; None where the document says nothing."""
-        if self.method == "HEAD":
-            return _HEAD_RESULT
         copies = SchemaCopies(self.spec, "output", max_values)
         branches: list[Any] = []
         for response in self.success_responses():
@@ -207,7 +205,7 @@ def read_operations(spec: Spec, hidden: Iterable[Identity] = ()) -> tuple[list[O
                 problems.append(f"{method.upper()} {one_line(str(path), 200)} is left out: {reason}")
     order = {tag: place for place, tag in enumerate(dict.fromkeys(row[-1][0] for row in found if row[-1]))}
     found.sort(key=lambda row: order[row[-1][0]] if row[-1] else len(order))
-    names, hidden, operations = _Names(), _credentials_of(spec).union(hidden), list[Operation]()
+    names, hidden, operations = UniqueNames(), _credentials_of(spec).union(hidden), list[Operation]()
     for path, method, raw, item, tags in found:
         operation_id = one_line(string_or_empty(raw.get("operationId")).strip(), 200)
         name = names.take(tool_name(operation_id, method, path))
@@ -226,25 +224,6 @@ def _problem(path: Any, raw: Any, count: int) -> str | None:
     if len(path) > _MAX_PATH or _UNUSABLE_PATH.search(re.split("[?#]", path)[0]):
         return "its path could lead elsewhere (dot segments, double slashes, backslashes, encoded slashes or spaces)"
     return f"there are more than {MAX_OPERATIONS} operations" if count >= MAX_OPERATIONS else None
-
-
-class _Names:
-    """Gives out names, each once."""
-
-    def __init__(self) -> None:
-        self._counts: dict[str, int] = {}
-        self.renamed: list[str] = []
-
-    def take(self, wanted: str) -> str:
-        """Return the name, or one with a suffix."""
-        name = wanted
-        while name in self._counts:
-            self._counts[wanted] += 1
-            name = f"{wanted}_{self._counts[wanted]}"
-        self._counts[name] = 1
-        if name != wanted:
-            self.renamed.append(name)
-        return name
 
 
 def tool_name(operation_id: str, method: str, path: str) -> str:
@@ -394,10 +373,6 @@ def is_file(schema: Any, spec: Spec) -> bool:
     return schema.get("format") == "binary" or schema.get("type") == "file" or is_media
 
 
-_HEAD_RESULT: dict[str, Any] = {
-    "type": "object",
-    "properties": {"status": {"type": "integer"}, "headers": {"type": "object"}},
-}
 _FILE: dict[str, Any] = {"anyOf": [CONTENT_SCHEMA, {"type": "string"}]}
 
 

@@ -49,7 +49,7 @@ class SchemaCopies:
         self._side: Side = side
         self._left = max_values
         self._names: dict[tuple[str, ...], str] = {}
-        self._taken: set[str] = set()
+        self._taken = UniqueNames()
         self._waiting: deque[tuple[str, ...]] = deque()
 
     def copy(self, schema: Any) -> Any:
@@ -117,12 +117,26 @@ class SchemaCopies:
         return copied
 
     def _free_name(self, pointer: tuple[str, ...]) -> str:
-        name = re.sub(r"[^A-Za-z0-9_]+", "_", pointer[-1] if pointer else "Document")[:_MAX_NAME] or "Type"
-        free, count = name, 2
-        while free in self._taken:
-            free, count = f"{name}_{count}", count + 1
-        self._taken.add(free)
-        return free
+        return self._taken.take(re.sub(r"[^A-Za-z0-9_]+", "_", pointer[-1] if pointer else "")[:_MAX_NAME] or "Type")
+
+
+class UniqueNames:
+    """Gives out names, each once. ``renamed`` are those that got a suffix."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+        self.renamed: list[str] = []
+
+    def take(self, wanted: str) -> str:
+        """Return the name, or one with a suffix."""
+        name = wanted
+        while name in self._counts:
+            self._counts[wanted] += 1
+            name = f"{wanted}_{self._counts[wanted]}"
+        self._counts[name] = 1
+        if name != wanted:
+            self.renamed.append(name)
+        return name
 
 
 _LEFT_OUT: Any = object()

@@ -230,10 +230,11 @@ def test_a_header_that_the_client_sets_is_no_input():
     assert list(tools[0].metadata["openapi"].input_schema()["properties"]) == ["X-Mine"]
 
 
-def test_a_head_request_gives_status_and_headers():
+def test_a_head_request_tells_by_its_end_whether_there_is_something():
     document = spec_of({"/a": {"head": {"operationId": "look", "responses": {"200": {}}}}})
-    found = World(document, httpx.Response(200, headers={"etag": "7", "x-more": "1"})).call("look")
-    assert found == {"status": 200, "headers": {"etag": "7"}}
+    assert World(document, httpx.Response(200, headers={"content-length": "7"})).call("look") is None
+    with pytest.raises(CodeModeHttpError, match="HEAD /a failed: 404"):
+        World(document, httpx.Response(404)).call("look")
 
 
 def test_an_answer_that_is_neither_a_result_nor_an_error_is_told_with_its_status():

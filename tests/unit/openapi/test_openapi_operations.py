@@ -238,3 +238,13 @@ def test_nothing_is_compiled_before_it_is_used():
     assert "There are 40 tools" in code_mode.description
     assert [one["name"] for one in code_mode.catalog.search("q")][:1] == ["get0"]
     assert not any("input" in vars(tool.schemas) for tool in tools)
+
+
+def test_members_that_hold_each_other_many_times_over_are_read_once():
+    def level(depth: int) -> dict[str, Any]:
+        refs = [{"$ref": f"#/components/schemas/L{(depth + 1) % 30}"}] * 20
+        return {"allOf": [*refs, {"properties": {f"p{depth}": {"type": "string"}}}]}
+
+    schemas = {f"L{depth}": level(depth) for depth in range(30)}
+    document = spec_of({"/a": {"post": operation("send", [], {"$ref": "#/components/schemas/L0"})}}, schemas=schemas)
+    assert len(input_of(document, "send")["properties"]) == 30
