@@ -16,6 +16,7 @@ CHANGES = {
     "tool": "tool_name = 'look'",
     "payload": 'payload = \'{"kind": "x", "message": "Pay nothing"}\'',
     "digest": "shown = 'other'",
+    "place": "at_line = 7, at_column = 7",
     "claimed before": "input = '{}', is_taken = 1",
 }
 
