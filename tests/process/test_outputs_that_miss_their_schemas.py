@@ -218,3 +218,13 @@ def test_so_do_servers_behind_a_gateway():
     assert within(work(output_validation="strict"))["result"] is None
     settings["answers"]["tools/call"] = {"result": {"content": [{"type": "text", "text": '{"id": 7}'}]}}
     assert within(work())["result"] == {"id": 7}
+
+
+def test_of_many_different_warnings_the_first_sixteen_are_told():
+    given = iter(range(20))
+    schema = {"type": "object", "additionalProperties": False}
+    tool = Tool("give", execute=lambda _: {f"extra{next(given)}": 1}, output_schema=schema)
+    script = "for (const n of new Array(20).keys()) await callTool('give', {})"
+    answer = create_code_call_tools([tool], {"vm": {"preset": "experimental"}}).execute_sync({"script": script})
+    assert answer["status"] == "ok", answer
+    assert [n for n in range(20) if any(f"'extra{n}'" in one for one in answer["warnings"])] == [*range(16)]
