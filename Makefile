@@ -242,7 +242,8 @@ $(LOWEST)/.installed: $(STAMP) integrations/lowest_versions.py
 	$(LOWEST)/bin/python integrations/lowest_versions.py > $(LOWEST)/constraints.txt
 	$(LOWEST)/bin/python -m pip install --quiet --upgrade "pip>=25.1"
 	$(LOWEST)/bin/python -m pip install --quiet --constraint $(LOWEST)/constraints.txt --group lowest \
-	  --editable . --editable integrations/pydantic-ai --editable integrations/langchain --editable integrations/console
+	  --editable . --editable integrations/pydantic-ai --editable integrations/langchain --editable integrations/console \
+	  --editable integrations/gateway
 	touch $@
 
 # The TypeScript compiler checks generated declarations. Without npm or a network those tests skip and say why.

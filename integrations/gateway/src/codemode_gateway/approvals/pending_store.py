@@ -312,8 +312,8 @@ class Resuming:
 Resuming.resume.takes_lease = True  # pyright: ignore[reportFunctionMemberAccess] - for a `Resumer`
 
 
-# The one place that says of which calls they can be, what is kept of them, and what the audit tells, also where one was
-# taken back. A gateway reads what is kept at its next call.
+# Answers that hold for later calls: for which calls they are possible, what is stored, and what the audit records, also
+# when one is taken back. A gateway reads the stored answers at its next call.
 
 SCOPES: Mapping[Scope, str] = MappingProxyType(
     {"session": "until the client leaves", "always": "always, while the tool stays as it is"}

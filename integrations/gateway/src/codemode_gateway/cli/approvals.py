@@ -129,7 +129,7 @@ def _json(value: Any, indent: int | None = None) -> str:
     return json.dumps(value, ensure_ascii=False, indent=indent)
 
 
-# Taking one back asks nobody: all that comes of it is that somebody is asked again. The audit tells who has done it.
+# Forgetting an answer needs no confirmation: people are asked again, and the audit records who forgot it.
 
 _MAX_NAME_CHARACTERS = 200
 
@@ -225,8 +225,7 @@ def _name(text: str) -> str:
     return one_line(text, _MAX_NAME_CHARACTERS)
 
 
-# Deciding is writing it down: the gateway that holds the program, or the next one on the same store, goes on with it.
-# What was remembered of answers is `remembered`'s to show and take back.
+# A decision is written to the store: the gateway that holds the program, or the next one on the same store, resumes it.
 
 _PAGE = 200
 _LEAST_CHARACTERS = 4

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from codemode.stores.records import Record, StoredRequest
 
 
-# It is exchanged for the console's session, whose signed cookie says whose it is and until when, so that every host
-# with the same keys knows it. The token itself is kept nowhere.
+# A verified token is exchanged for a session of the console. Its signed cookie names the user and the end of the
+# session, so every host with the same keys knows it. The token itself is not stored.
 
 _START = "verified"
 _UNENDING_SECONDS = 3600.0
@@ -114,7 +114,7 @@ class LaterAnswers:
         await later.keep(self._remembered, self._store, record, actor=actor, address=address)
 
 
-# Its address carries no credential, so that programs and models may know it: it works for each user by themselves.
+# The URL of a server's page carries no credential, so programs and models may know it: users sign in on it.
 
 SERVERS_PATH = "/servers/"
 

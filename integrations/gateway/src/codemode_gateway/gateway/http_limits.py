@@ -58,8 +58,7 @@ async def answer(send: Send, status: int, value: object, headers: Mapping[str, s
     await send({"type": "http.response.body", "body": body})
 
 
-# The one rule for both. They count for a user, and for the address that they come from until it is known whose they
-# are.
+# Requests and their bytes count for a user, and for the caller's address until the user is known.
 
 _BUSY = {"retry-after": "1"}
 READ_AHEAD_BYTES = 1 << 18

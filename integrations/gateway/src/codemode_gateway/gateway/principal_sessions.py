@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from codemode.surfaces.modules.run_tool import RunTool
 
 
-# A changed configuration so leaves alone what it does not change.
+# A new configuration keeps the connections of servers that it does not change.
 
 Connect = Callable[[GatewayConfig, Scope], AbstractAsyncContextManager[Any]]
 

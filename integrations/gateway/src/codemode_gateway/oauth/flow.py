@@ -302,8 +302,8 @@ def _shown(url: httpx2.URL) -> str:
     return str(url.copy_with(userinfo=b"", query=None, fragment=None))[:_SHOWN_URL]
 
 
-# The provider would hold every request of a server until the one before it is answered, and would send what it likes:
-# here it is driven by hand, when tokens are missing, and each of its requests goes through a `Door`.
+# The SDK's provider would serialize the requests of a server and send its own: it is driven by hand here, when tokens
+# are missing, and each of its requests passes a `Door`.
 
 Shown = Callable[[str], Awaitable[None]]
 Answered = Callable[[], Awaitable[AuthorizationCodeResult]]

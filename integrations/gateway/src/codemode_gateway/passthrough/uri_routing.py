@@ -12,8 +12,8 @@ from itertools import pairwise
 from typing import Generic, TypeVar
 from urllib.parse import quote, urlsplit
 
-# Of a prompt it is ``<server>_<name>``; of a resource its own URI, or, where another server has that, the URI with
-# ``#server=<name>`` behind it. Both depend on the names of the configured servers alone, not on which of them run.
+# The name of a prompt is ``<server>_<name>``; that of a resource is its URI, or, where another server has that, the URI
+# with ``#server=<name>`` behind it. Both depend on the names of the configured servers alone, not on which of them run.
 
 MAX_PROMPT_NAME_CHARACTERS = 64
 """The longest name that all clients take which make a command of it."""
@@ -71,7 +71,7 @@ def _cleaned(text: str) -> str:
     return _FOREIGN.sub("_", text)
 
 
-# A cursor says behind which item it goes on, and where that was, in case it is no longer there.
+# A cursor names the last item of its page and the position of that item, in case it is gone.
 
 MAX_ITEMS = 500
 MAX_CHARACTERS = 1_000_000

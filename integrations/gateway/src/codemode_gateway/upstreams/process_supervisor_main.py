@@ -21,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# The host's side of it is in guard.py.
+# The host's side is process_supervisor.py.
 _LENGTH = struct.Struct("=I")
 _RIGHTS = struct.Struct("=iii")
 _TERM_SECONDS = 1.0
