@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import suppress
 from typing import Any
 
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 
 from codemode.plugins import run_check
 
 from .errors import Problem
 from .limits import BodyTooLarge, Items, MalformedBody, form_items, json_body, read_body
+from .web import drain
 
 _MAX_SMALL_BYTES = 16 << 10
 _MOST_BYTES_TAKEN, _SECONDS_TAKEN = 32 << 20, 10.0
@@ -60,7 +59,7 @@ async def read_small_form(request: Request) -> dict[str, str]:
     async for chunk in request.stream():
         body += chunk
         if len(body) > _MAX_SMALL_BYTES:
-            await _let_end(request)
+            await drain(request.receive, _MOST_BYTES_TAKEN, _SECONDS_TAKEN)
             raise Problem(413, "This is too much", f"A form here has at most {_MAX_SMALL_BYTES:,} bytes.")
     try:
         items = form_items(request.headers.get("content-type", ""), bytes(body))
@@ -73,19 +72,8 @@ async def _read(request: Request) -> bytes:
     try:
         return await read_body(request.headers, request.stream())
     except BodyTooLarge:
-        await _let_end(request)
+        await drain(request.receive, _MOST_BYTES_TAKEN, _SECONDS_TAKEN)
         raise
-
-
-async def _let_end(request: Request) -> None:
-    """Take more of what is too much, and keep none of it: who is cut off while they send reads no answer."""
-    left = _MOST_BYTES_TAKEN
-    with suppress(TimeoutError, ClientDisconnect):
-        async with asyncio.timeout(_SECONDS_TAKEN):
-            async for chunk in request.stream():
-                left -= len(chunk)
-                if left < 0:
-                    break
 
 
 def _too_much(error: BodyTooLarge) -> Problem:

@@ -8,6 +8,8 @@ from urllib.parse import unquote_to_bytes
 
 from codemode.plugins import decode_json
 
+from .web import declared_length
+
 MAX_BODY_BYTES = 4 * 1024 * 1024
 MAX_FIELDS = 2_000
 MAX_LEVELS = 128
@@ -29,10 +31,10 @@ class MalformedBody(ValueError):  # noqa: N818 - likewise: 400
 
 async def read_body(headers: Mapping[str, str], chunks: AsyncIterable[bytes]) -> bytes:
     """Return a body as it arrives (``request.stream()``), and stop at its bound. Raises `BodyTooLarge`."""
-    said = headers.get("content-length", "0")
-    if not (said.isascii() and said.isdigit() and len(said) < 20):
+    declared = declared_length(headers)
+    if declared is None:
         raise MalformedBody("the length of the body is no number")
-    if int(said) > MAX_BODY_BYTES:
+    if declared > MAX_BODY_BYTES:
         raise _too_large()
     body = bytearray()
     async for chunk in chunks:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ipaddress import IPv4Network
 
     from starlette.requests import HTTPConnection
-    from starlette.types import ASGIApp, Scope
+    from starlette.types import ASGIApp, Receive, Scope
 
 
 Address: TypeAlias = IPv4Address | IPv6Address
@@ -190,6 +190,23 @@ def route_path(scope: Scope) -> str:
     path, root = str(scope["path"]), str(scope.get("root_path", ""))
     is_below = path == root or path.startswith(f"{root}/")
     return path[len(root) :] if root and is_below else path
+
+
+def declared_length(headers: Mapping[str, str]) -> int | None:
+    """Return the length that a request declares for its body, 0 without one; None for what is no length."""
+    text = headers.get("content-length", "0")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
+
+
+async def drain(receive: Receive, max_bytes: int, max_seconds: float) -> None:
+    """Read the rest of a body and drop it, within bounds: callers that are cut off while sending read no answer."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(max_seconds):
+            while max_bytes > 0:
+                message = await receive()
+                if message["type"] != "http.request" or not message.get("more_body", False):
+                    return
+                max_bytes -= len(message.get("body", b""))
 
 
 class Server(uvicorn.Server):

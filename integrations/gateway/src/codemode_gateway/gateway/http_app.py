@@ -9,9 +9,10 @@ import time
 from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from codemode_console.web import TrustedProxies, caller_of, read_address, route_path
+from codemode_console.web import TrustedProxies, caller_of, declared_length, read_address, route_path
 from mcp.server.auth.middleware.auth_context import AuthContextMiddleware
 from mcp.server.lowlevel import Server
+from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -22,7 +23,7 @@ from ..config.model import ConfigError, GatewayConfig
 from ..oauth.browser import CALLBACK_PATH, START_PATH
 from .http_auth import METADATA_PATH, PEER_KEY, Door, verifier_of
 from .http_console import CONSOLE_PATH, MountedConsole, server_page
-from .http_limits import Incoming, Places, Refused, answer, declared_bytes, refuse
+from .http_limits import Incoming, Places, Refused, answer, refuse
 from .http_sessions import Sessions
 from .http_settings import HttpLimits, HttpSettings, http_settings
 from .principals import LOCAL, PLACE_KEY, PRINCIPAL_KEY
@@ -200,7 +201,7 @@ class HttpApp:
 
     async def _http(self, scope: Scope, incoming: Incoming, send: Send) -> None:
         try:
-            scope[PLACE_KEY].read_ahead(declared_bytes(scope) or 0)
+            scope[PLACE_KEY].read_ahead(declared_length(Headers(scope=scope)) or 0)
             self._follow()
             self._door.require_own_name(scope)
             await self._answer(route_path(scope).rstrip("/") or "/", scope, incoming, send)

@@ -10,8 +10,9 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from codemode_console.web import network_of, read_address
+from codemode_console.web import declared_length, drain, network_of, read_address
 from pydantic_core import from_json
+from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope, Send
 
 from codemode.data.narrowing import is_object
@@ -160,12 +161,6 @@ class Place:
                 del counter[self._owner]
 
 
-def declared_bytes(scope: Mapping[str, Any]) -> int | None:
-    """Return the length that a request says its body has, 0 where it says none; None for what is no length."""
-    said = next((value for name, value in scope["headers"] if name.lower() == b"content-length"), b"0")
-    return int(said) if said.isdigit() and len(said) <= 18 else None
-
-
 def _address(scope: Mapping[str, Any]) -> str:
     """Return where a request comes from: of IPv6 the network, whose addresses are one caller's to choose from."""
     said = (scope.get("client") or ("",))[0]
@@ -232,11 +227,9 @@ class Incoming:
 
     async def drain(self) -> None:
         """Take what is left of a body, within bounds: a connection closed before would take the answer with it."""
-        left = max(self._most_bytes, _LEAST_DRAINED_BYTES)
-        with contextlib.suppress(TimeoutError, Refused):
-            async with asyncio.timeout(_DRAIN_SECONDS):
-                while not self._is_whole and left > 0:
-                    left -= len((await self._next()).get("body", b""))
+        with contextlib.suppress(Refused):
+            if not self._is_whole:
+                await drain(self._next, max(self._most_bytes, _LEAST_DRAINED_BYTES), _DRAIN_SECONDS)
 
     async def _counted(self) -> Message:
         message = await self._next()
@@ -257,7 +250,7 @@ async def read_body(scope: Scope, receive: Receive, limits: HttpLimits) -> tuple
     and for an id that JSON-RPC does not have.
     """
     place: Place = scope[PLACE_KEY]
-    declared = declared_bytes(scope)
+    declared = declared_length(Headers(scope=scope))
     if declared is None or declared > limits.body_bytes:
         raise Refused(413, f"A message is at most {limits.body_bytes} bytes")
     place.hold(declared)  # who is let in has room for all of it
