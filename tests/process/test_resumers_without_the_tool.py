@@ -11,6 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from disk_gateway import WIPE, approve_all, gateway_at, wiped
+from disk_gateway import run as called
+from disk_gateway import until as until_record
 from exec_wait_world import KEYED, run
 from gateway_clients import client_of
 from pausing import NO, OK
@@ -18,9 +21,6 @@ from postgres_cluster import cluster, new_database
 from recovering import UNKNOWN
 from stored_pauses import Clock
 from suite import full_only
-from test_gateway_homes import WIPE, approve_all, gateway_at, wiped
-from test_gateway_homes import run as called
-from test_gateway_homes import until as until_record
 from test_journaled_resumes import DeadGuard
 from test_journaled_runs import Host
 from test_resumers import over, seen
