@@ -10,7 +10,7 @@ import pytest
 from stored_pauses import paused
 from waiting import until, within
 
-from codemode import MemoryInterruptStore
+from codemode import CallContext, MemoryInterruptStore
 from codemode.host import clock
 from codemode.stores.records import Lease, Record
 from codemode.surfaces.exec_wait import recorded, runs, stored, waiting_run
@@ -88,7 +88,7 @@ def test_what_a_call_has_come_to_is_kept_by_the_time_that_has_passed(monkeypatch
         return {"value": 1}
 
     for _ in range(3):
-        within(kept.once("exec", "s", "call_1", {}, work))
+        within(kept.once("exec", CallContext(conversation_id="s", tool_call_id="call_1"), {}, work))
     assert len(done) == made
 
 

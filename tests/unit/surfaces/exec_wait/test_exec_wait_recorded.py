@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 from suite import each_row
 
+from codemode import CallContext
 from codemode.surfaces.exec_wait import recorded as recorded_calls
 from codemode.surfaces.exec_wait.recorded import MAX_RECORDED, Recorded
 
+CALL = CallContext(conversation_id="s", tool_call_id="c")
 GIVEN = {"code": "return 1"}
 
 
@@ -27,7 +29,9 @@ class Work:
 
 
 def once(recorded: Recorded, work: Any, scope: str = "s", call: str | None = "call_1", given: Any = GIVEN) -> Any:
-    return asyncio.run(recorded.once("exec", scope, call, given, work))
+    return asyncio.run(
+        recorded.once("exec", CallContext(conversation_id=scope or None, tool_call_id=call), given, work)
+    )
 
 
 def test_the_same_call_gets_what_was_recorded_as_a_value_of_its_own():
@@ -71,9 +75,9 @@ def test_who_comes_while_it_runs_waits_for_it_and_goes_on_where_it_is_cancelled(
             results.append(1)
             return {"value": len(results)}
 
-        first = asyncio.ensure_future(recorded.once("exec", "s", "c", GIVEN, never))
+        first = asyncio.ensure_future(recorded.once("exec", CALL, GIVEN, never))
         await begun.wait()
-        others = [asyncio.ensure_future(recorded.once("exec", "s", "c", GIVEN, given)) for _ in range(3)]
+        others = [asyncio.ensure_future(recorded.once("exec", CALL, GIVEN, given)) for _ in range(3)]
         await asyncio.sleep(0)
         first.cancel()
         return await asyncio.gather(*others), first.cancelled()
