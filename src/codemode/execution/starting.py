@@ -110,7 +110,7 @@ class SyncForms:
 
     _pool: WorkerPool | None
 
-    async def execute(self, program: Any, call: CallContext | None = None) -> Any:
+    async def execute(self, program: str | Mapping[str, Any], call: CallContext | None = None) -> Any:
         """Run a program; a surface defines it."""
         raise NotImplementedError
 
@@ -125,7 +125,7 @@ class SyncForms:
         """Resume a paused program; a surface defines it."""
         raise NotImplementedError
 
-    def execute_sync(self, program: Any, call: CallContext | None = None) -> Any:
+    def execute_sync(self, program: str | Mapping[str, Any], call: CallContext | None = None) -> Any:
         """Do what `execute` does, from code that is not async."""
         self._start_pool()
         return run_sync(self.execute(program, call))

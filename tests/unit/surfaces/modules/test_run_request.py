@@ -34,7 +34,7 @@ def read(**given: Any) -> RunRequest:
         ("code", [""]),
         ([], [""]),
         ({}, ["/code"]),
-        ({"javascript": "1"}, ["/code"]),
+        ({"colour": "1"}, ["/code"]),
         ({"code": None}, ["/code"]),
         ({"code": 5}, ["/code"]),
         ({"code": ["a"]}, ["/code"]),
