@@ -80,7 +80,7 @@ class WarmCommands:
 
 GATEWAYS = WarmCommands(
     "codemode_gateway.*",
-    *(f"codemode.{name}.*" for name in ("cli", "run", "stores", "surfaces", "workers")),
+    *(f"codemode.{name}.*" for name in ("cli", "execution", "stores", "surfaces", "workers")),
     *("anyio._backends._asyncio", "attrs", "jsonschema", "mcp.server.mcpserver", "rich.logging", "rich.text"),
 )
 """Gateways, their command line and servers that the SDK makes: a test that uses it asks for ``warm_gateways``."""
