@@ -19,8 +19,7 @@ from typing import Any, NamedTuple
 from codemode import Tool
 from codemode.surfaces.modules.declarations import declare_in
 from codemode.surfaces.modules.discovery import answer, search_index
-from codemode.surfaces.modules.listing import ListedServer
-from codemode.surfaces.modules.module_tools import module_tools
+from codemode.surfaces.modules.module_tools import ListedServer, module_tools
 from codemode.tools.server_lists import LeftOut
 
 from . import prompts

@@ -18,7 +18,7 @@ from codemode import Tool, create_code_call_tools, create_code_mode_tool, create
 from codemode.schemas.readable import readable_schema
 from codemode.surfaces.modules.declarations import declare_in
 from codemode.surfaces.modules.description import described
-from codemode.surfaces.modules.listing import ListedServer, ModuleTool
+from codemode.surfaces.modules.module_tools import ListedServer, ModuleTool
 from codemode.surfaces.modules.options import RunOptions
 from codemode.tools.prepared import prepared
 

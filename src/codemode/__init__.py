@@ -89,19 +89,19 @@ if TYPE_CHECKING:
         to_approval_messages,
         unwrap_result,
     )
-    from .surfaces.code_mode.program import run_code_mode, run_code_mode_sync
-    from .surfaces.code_mode.resuming import (
+    from .surfaces.code_mode.program import (
         continue_approval,
         continue_approval_sync,
         continue_interrupt,
         continue_interrupt_sync,
+        run_code_mode,
+        run_code_mode_sync,
     )
     from .surfaces.code_mode.tool import CodeModeTool, create_code_mode_tool
     from .surfaces.exec_wait.namespaces import Namespace, NamespaceRegistry, namespace_tool
     from .surfaces.exec_wait.options import ExecWaitOptions, InvalidConfigError
-    from .surfaces.exec_wait.pair import ExecWaitTools, create_exec_wait_tools
+    from .surfaces.exec_wait.pair import ExecWaitTools, Surface, create_exec_wait_tools, plan_surface
     from .surfaces.exec_wait.sources import ToolSource
-    from .surfaces.exec_wait.surface import Surface, plan_surface
     from .surfaces.exec_wait.waiting_run import RunInfo
     from .surfaces.modules.options import RunOptions
     from .surfaces.modules.response import RunResponse
@@ -274,14 +274,14 @@ _LATE = {
         "ApprovalPolicy CodeModeOptions ContinuationOptions ExecutionPolicy FetchPolicy Lifecycle ModelOutput "
         "Pipeline PoolOptions Telemetry"
     ),
-    "surfaces.code_mode.program": "run_code_mode run_code_mode_sync",
+    "surfaces.code_mode.program": (
+        "continue_approval continue_approval_sync continue_interrupt continue_interrupt_sync run_code_mode "
+        "run_code_mode_sync"
+    ),
     "surfaces.code_mode.tool": "CodeModeTool create_code_mode_tool",
     "tools.context": "ToolCallContext",
     "tools.tool": "Tool tool",
     "workers.pool": "WorkerPool set_max_workers",
-    "surfaces.code_mode.resuming": (
-        "continue_approval continue_approval_sync continue_interrupt continue_interrupt_sync"
-    ),
     "surfaces.code_call.options": "CodeCallOptions",
     "surfaces.code_call.result": "CodeCallResult",
     "surfaces.code_call.toolset": "CodeCallToolset create_code_call_tools",
@@ -292,9 +292,8 @@ _LATE = {
     ),
     "surfaces.exec_wait.namespaces": "Namespace NamespaceRegistry namespace_tool",
     "surfaces.exec_wait.options": "ExecWaitOptions InvalidConfigError",
-    "surfaces.exec_wait.pair": "ExecWaitTools create_exec_wait_tools",
+    "surfaces.exec_wait.pair": "create_exec_wait_tools ExecWaitTools plan_surface Surface",
     "surfaces.exec_wait.sources": "ToolSource",
-    "surfaces.exec_wait.surface": "Surface plan_surface",
     "surfaces.exec_wait.waiting_run": "RunInfo",
     "surfaces.modules.options": "RunOptions",
     "surfaces.modules.response": "RunResponse",

@@ -65,9 +65,9 @@ if TYPE_CHECKING:
     from .stores.resumer import continuation_of, require_guard
     from .surfaces.code_call.names import looks_like_meta_tool
     from .surfaces.exec_wait.options import configured
+    from .surfaces.exec_wait.pair import direct_names
     from .surfaces.exec_wait.sources import listed
     from .surfaces.exec_wait.stored import scope_of
-    from .surfaces.exec_wait.surface import direct_names
     from .tools.adapters import register_adapter
     from .tools.collecting import refuse_framework_tool
     from .tools.names import ImpossibleNameError, can_be_called, check_name
@@ -218,7 +218,7 @@ _LATE = {
     "surfaces.exec_wait.options": "configured",
     "surfaces.exec_wait.sources": "listed",
     "surfaces.exec_wait.stored": "scope_of",
-    "surfaces.exec_wait.surface": "direct_names",
+    "surfaces.exec_wait.pair": "direct_names",
     "tools.adapters": "register_adapter",
     "tools.collecting": "refuse_framework_tool",
     "tools.names": "ImpossibleNameError can_be_called check_name",

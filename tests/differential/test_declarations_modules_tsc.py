@@ -14,9 +14,8 @@ from schema_zoo_models import python_schemas
 from suite import rounds
 from typescript_compiler import TypeScriptCompiler, problems_of
 
-from codemode.surfaces.modules.builtin_declarations import DISCOVERY, ERRORS
-from codemode.surfaces.modules.declarations import declarations_for, declare_server, declare_tool
-from codemode.surfaces.modules.listing import ListedServer
+from codemode.surfaces.modules.declarations import DISCOVERY, ERRORS, declarations_for, declare_server, declare_tool
+from codemode.surfaces.modules.module_tools import ListedServer
 
 pytestmark = pytest.mark.node
 WORDS_TEXT = """

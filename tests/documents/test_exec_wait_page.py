@@ -13,9 +13,8 @@ import codemode
 from codemode import ExecWaitOptions
 from codemode.surfaces.exec_wait import results
 from codemode.surfaces.exec_wait.options import INVALID_CONFIG
-from codemode.surfaces.exec_wait.requests import INVALID_INPUT, UNSUPPORTED_LANGUAGE
-from codemode.surfaces.exec_wait.telemetry import COUNTED
-from codemode.surfaces.exec_wait.waiting_run import RunInfo
+from codemode.surfaces.exec_wait.results import INVALID_INPUT, UNSUPPORTED_LANGUAGE
+from codemode.surfaces.exec_wait.waiting_run import COUNTED, RunInfo
 
 PAGE = (Path(__file__).parents[2] / "docs" / "exec-wait.md").read_text(encoding="utf-8")
 UNITS = {"": 1, "KiB": 1024, "MiB": 1 << 20, "GiB": 1 << 30}

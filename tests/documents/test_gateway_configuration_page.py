@@ -13,7 +13,7 @@ from codemode_gateway.config import codemode_section
 from codemode_gateway.config.loader import CONTAINERS
 from codemode_gateway.config.substitution import Variables
 
-from codemode.surfaces.modules.limits import WIRE_NAMES
+from codemode.surfaces.modules.options import WIRE_NAMES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "gateway-configuration.md").read_text(encoding="utf-8")
 

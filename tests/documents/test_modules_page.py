@@ -10,8 +10,8 @@ import pytest
 import codemode
 from codemode import RunOptions
 from codemode.options.parts import MIB
-from codemode.surfaces.modules.limits import WIRE_NAMES
-from codemode.surfaces.modules.words import CLASSES
+from codemode.surfaces.modules.error_texts import CLASSES
+from codemode.surfaces.modules.options import WIRE_NAMES
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "modules.md").read_text(encoding="utf-8")
@@ -36,7 +36,9 @@ def test_every_diagnostic_has_a_row():
 
 def test_every_class_and_every_code_of_an_error_is_named():
     assert [name for name in CLASSES if f"`{name}`" not in PAGE] == []
-    codes = set(re.findall(r'"([A-Z]+_[A-Z_]+)"', (ROOT / "src/codemode/surfaces/modules/words.py").read_text("utf-8")))
+    codes = set(
+        re.findall(r'"([A-Z]+_[A-Z_]+)"', (ROOT / "src/codemode/surfaces/modules/error_texts.py").read_text("utf-8"))
+    )
     assert [code for code in codes if f"`{code}`" not in PAGE] == []
 
 

@@ -26,7 +26,7 @@ from codemode import (
     Tool,
     create_exec_wait_tools,
 )
-from codemode.surfaces.exec_wait.profile import OWN_LIMITS
+from codemode.surfaces.exec_wait.options import OWN_LIMITS
 
 DOCS = Path(__file__).parents[2] / "docs"
 OPTIONS, OPERATION = ((DOCS / name).read_text(encoding="utf-8") for name in ("options.md", "operations.md"))

@@ -31,7 +31,7 @@ from codemode.protocol.invocation import Invocation
 from codemode.protocol.ledger import Fulfilled, LedgerEntry, Rejected, Waiting, recovery_ledger
 from codemode.protocol.message_decoder import read_message
 from codemode.source.checks import MAX_PROBLEMS, check_program
-from codemode.surfaces.code_mode.profile import CODE_MODE
+from codemode.surfaces.code_mode.outcome import CODE_MODE
 from codemode.workers.supply import HelloCheck
 
 MAX_FRAME_BYTES = 1 << 16

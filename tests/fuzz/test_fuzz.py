@@ -15,7 +15,7 @@ from tests.fuzz.targets import TARGETS, TOOLS, Target
 from codemode.execution.resume import verified
 from codemode.protocol.continuation import Continuation
 from codemode.source.checks import check_program
-from codemode.surfaces.code_mode.profile import CODE_MODE
+from codemode.surfaces.code_mode.outcome import CODE_MODE
 from codemode.workers.supply import HelloCheck
 
 INPUTS = {"analysis": rounds(1000, 3000), "interrupt": rounds(1000, 3000), "modules": rounds(500, 1500)}

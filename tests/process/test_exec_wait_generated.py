@@ -25,8 +25,8 @@ from waiting import until, within
 from codemode import CallContext, MemoryInterruptStore, WorkerPool
 from codemode.execution import runner
 from codemode.execution.resting import RestingExecution
+from codemode.surfaces.exec_wait.catalog import Setup
 from codemode.surfaces.exec_wait.pair import create_exec_wait_tools
-from codemode.surfaces.exec_wait.setup import Setup
 
 _SOME = settings(
     max_examples=rounds(10, 25),

@@ -14,7 +14,7 @@ from suite import each_row, full_only
 from waiting import until
 
 from codemode import CallContext, ExecWaitTools, Tool, ToolSource, create_exec_wait_tools
-from codemode.surfaces.exec_wait import mcp_files, mcp_server, mcp_session
+from codemode.surfaces.exec_wait import mcp_server, mcp_session
 
 OBJECT = {"type": "object"}
 
@@ -296,7 +296,7 @@ def test_thousands_of_tools_are_read_off_the_loop_and_their_file_is_bounded(over
     }
     session = Stranger(listed(f"tool-{n}", description="d" * 900, inputSchema=schema) for n in range(2500))
 
-    threads = [threads_of(monkeypatch, mcp_server, "tool_of"), threads_of(monkeypatch, mcp_files, "declared")]
+    threads = [threads_of(monkeypatch, mcp_server, "tool_of"), threads_of(monkeypatch, mcp_server, "declared")]
 
     async def work(pair: ExecWaitTools) -> Any:
         code = """const {content} = await API.read("mcp/hub.d.ts"), {files} = await API.list();
@@ -332,7 +332,7 @@ ASKED = {
 
 @pytest.mark.parametrize(("tools", "asked"), ASKED.values(), ids=ASKED)
 def test_declarations_that_take_long_are_written_off_the_loop(ran, monkeypatch, tools, asked):
-    written = threads_of(monkeypatch, mcp_files, "_index" if asked is None else "call_types")
+    written = threads_of(monkeypatch, mcp_server, "_index" if asked is None else "call_types")
     code = (
         'return (await API.read("mcp/index.d.ts")).content'
         if asked is None

@@ -24,7 +24,7 @@ from codemode.execution.resume import verified
 from codemode.execution.resume_claims import claim_of_answers
 from codemode.options.parts import CodeModeOptions
 from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
-from codemode.surfaces.code_mode.profile import CODE_MODE
+from codemode.surfaces.code_mode.outcome import CODE_MODE
 
 
 @pytest.fixture

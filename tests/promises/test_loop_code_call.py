@@ -16,9 +16,9 @@ from codemode import CodeModeToolError, Tool, create_code_call_tools
 from codemode.execution import execution
 from codemode.host import steps
 from codemode.observe import notifications
-from codemode.surfaces.code_call import describe, index, meta_calls, requests
-from codemode.surfaces.code_call.catalog import CodeCallCatalog
-from codemode.surfaces.code_call.inputs import MOST_TEXTS
+from codemode.surfaces.code_call import index, meta_calls, requests
+from codemode.surfaces.code_call.index import CodeCallCatalog
+from codemode.surfaces.code_call.requests import MOST_TEXTS
 
 MANY = 50_000
 NAMES = [f"name{at}" for at in range(MANY)]
@@ -151,7 +151,7 @@ def test_loop_a_context_of_the_host_is_read_elsewhere(where):
 
 
 def test_loop_a_large_definition_is_copied_and_sent_from_elsewhere(where):
-    copied = where(describe.copy, "deepcopy")
+    copied = where(meta_calls.copy, "deepcopy")
     code_call = create_code_call_tools(TOOLS)
     (definition,) = within(code_call.describe({"tools": ["large"]}))["tools"]
     assert len(definition["inputSchema"]["properties"]) == len(PROPERTIES)

@@ -24,7 +24,7 @@ from codemode.continuations.sealing import pack, unpack
 from codemode.execution import resume as continuations
 from codemode.protocol.continuation import Continuation, body_of, texts_of
 from codemode.protocol.ledger import Ledger
-from codemode.surfaces.code_mode.profile import CODE_MODE
+from codemode.surfaces.code_mode.outcome import CODE_MODE
 
 OK = {"approved": True}
 KEYS = {"keys": "k"}

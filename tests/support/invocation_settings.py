@@ -7,7 +7,7 @@ from typing import Any
 
 from codemode.options.parts import ExecutionPolicy
 from codemode.protocol.settings import Settings
-from codemode.surfaces.code_mode.profile import CODE_MODE
+from codemode.surfaces.code_mode.outcome import CODE_MODE
 
 NOW_MS = 1_700_000_000_000
 SETTINGS = Settings(

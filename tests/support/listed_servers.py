@@ -9,7 +9,7 @@ from typing import Any
 
 from codemode import Tool
 from codemode.schemas.readable import readable_schema
-from codemode.surfaces.modules.listing import ListedServer, ModuleTool
+from codemode.surfaces.modules.module_tools import ListedServer, ModuleTool
 from codemode.tools.prepared import PreparedTool, prepared
 
 SAMPLE = Path(__file__).parents[1] / "data" / "mcp_tools_sample.json"

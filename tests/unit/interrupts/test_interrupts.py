@@ -24,7 +24,7 @@ from codemode import (
 from codemode.execution.resume import verified
 from codemode.interrupts.interrupt import InterruptRequested, interrupt_within, same_json
 from codemode.protocol.ledger import Rejected
-from codemode.surfaces.code_mode.profile import CODE_MODE
+from codemode.surfaces.code_mode.outcome import CODE_MODE
 
 OPTIONS = {"continuation": {"keys": "key"}}
 CHECKED = CodeModeOptions.of(OPTIONS)

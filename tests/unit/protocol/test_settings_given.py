@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 
 from codemode.options.parts import CodeModeOptions
 from codemode.protocol.settings import Settings
-from codemode.surfaces.code_mode.profile import CODE_MODE
+from codemode.surfaces.code_mode.outcome import CODE_MODE
 
 MORE = ("fetch", "state", "language_names", "given_json", "hides_inputs")
 LIMITS = CodeModeOptions().execution_policy

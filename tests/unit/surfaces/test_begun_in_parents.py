@@ -14,10 +14,10 @@ from waiting import until, within
 
 from codemode import Tool
 from codemode.options.parts import ModelOutput
-from codemode.surfaces.code_call.changes import Listeners
+from codemode.surfaces.code_call.index import Listeners
 from codemode.surfaces.code_mode.model_output import ModelOutputs
+from codemode.surfaces.exec_wait.mcp_server import Once
 from codemode.surfaces.exec_wait.namespaces import NamespaceRegistry
-from codemode.surfaces.exec_wait.once import Once
 from codemode.surfaces.modules.server_set import ServerSet
 from codemode.tools.search.embeddings import Embeddings
 

@@ -1,9 +1,13 @@
-"""What the model reads of the meta-tools: descriptions and input schemas. The same however many tools there are."""
+"""Descriptions and input schemas of the meta-tools, and the meta-tools as `Tool`s."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
 from typing import Any
 
+from ...execution.call_context import CallContext
+from ...tools.context import ToolCallContext
+from ...tools.tool import Tool
 from .names import meta_name
 from .options import CodeCallOptions
 
@@ -137,3 +141,21 @@ def output_schema_of(meta_tool: str) -> dict[str, Any]:
         "properties": {"tools": {"type": "array", "items": item}},
         "required": ["tools"],
     }
+
+
+def meta_tool_as_tool(kind: str, options: CodeCallOptions, call: Callable[..., Coroutine[Any, Any, Any]]) -> Tool:
+    """Return a meta-tool, whose calls ``call`` performs. Its calls bring along what the outer call has."""
+    name = meta_name(kind, options.names)
+
+    async def execute(value: Any, context: ToolCallContext) -> Any:
+        outer = CallContext(tool_call_id=context.tool_call_id, messages=context.messages, context=context.context)
+        return await call(name, value, outer)
+
+    return Tool(
+        name,
+        execute=execute,
+        description=describe_meta_tool(kind, options),
+        input_schema=input_schema_of(kind, options),
+        output_schema=output_schema_of(kind),
+        annotations={"readOnlyHint": kind in ("search", "describe")},
+    )

@@ -1,33 +1,286 @@
-"""What a call of a meta-tool does: the way from its input through search, catalog and run to its answer."""
+"""Calls of the meta-tools: search, describe, execute and invoke, from input to answer."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from copy import copy
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy, deepcopy
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
+from ...data.json_shape import weigh
 from ...data.json_values import NOT_GIVEN
 from ...errors import CodeModeToolError, Resumable
 from ...execution.call_context import CallContext, OuterCall, check_call
 from ...execution.optional_parts import require_optional_parts
 from ...execution.starting import SyncForms, load_execution, prepared, resume_answered
+from ...host import steps
 from ...host.threads import run_check
+from ...signatures.declarations import first_sentence, summary_of
 from ...stores.durability import StoreLike, with_store
+from ...trace.failures import log_tool_failure
 from ...workers.pool import WorkerPool, check_pool
-from .describe import described, read_describe
-from .direct_calls import is_direct
 from .index import ToolSet
-from .inputs import when_read
-from .listening import listeners_of_run, question, tell_wrong_input
+from .known_tool import KnownTool
 from .names import META_TOOLS, meta_name, meta_tool_of
-from .options import CodeCallOptions
+from .options import MAX_LISTED, CodeCallOptions, DirectCalls
 from .profile import profile_of
-from .requests import asked_to_execute, asked_to_invoke, script_in
+from .requests import InputReader, asked_to_execute, asked_to_invoke, script_in, when_read
 from .result import told
-from .search import read_search, searched
 
+if TYPE_CHECKING:
+    from ...errors import CodeModeError
+    from ...observe.meta_tools import CatalogQuestion
+    from ...profile import Profile
+
+
+async def is_direct(tools: ToolSet, name: str, policy: DirectCalls, pool: WorkerPool) -> bool:
+    """Tell whether a tool is in the index and the policy lets it through. The filter is asked last."""
+    if name not in tools.indexed or (policy.allowed_tools is not None and name not in policy.allowed_tools):
+        return False
+    return await _filter_admits(tools, name, policy, pool)
+
+
+async def _filter_admits(tools: ToolSet, name: str, policy: DirectCalls, pool: WorkerPool) -> bool:
+    if policy.filter is None:
+        return True
+    import asyncio
+
+    from ...host.cancellation import FAILURES, is_ended_from_outside
+    from ...tools.running import run_hook
+
+    task = asyncio.current_task()
+    info = tools.indexed[name].info
+    try:
+        return bool(await run_hook(policy.filter, (info,), pool.threads.of_invocation(), name, ""))
+    except FAILURES as error:
+        if isinstance(error, asyncio.CancelledError | GeneratorExit) and is_ended_from_outside(task):
+            raise
+        log_tool_failure(f"direct_calls.filter failed for tool {name!r}, which is refused", error)
+        return False
+
+
+_DESCRIBE_FIELDS = ("tools", "toolNames", "max")
 _MAX_NAME_CHARACTERS = 128
+_STEPS_FOR_A_TOOL = 20
+_LARGE_SCHEMA_CHARACTERS = 1 << 14
+
+
+def read_describe(meta_tool: str, given: Any, options: CodeCallOptions) -> tuple[tuple[str, ...], int]:
+    """Return which tools are asked for, and how many at most. Raises `CodeModeToolError` for a wrong input."""
+    reader = InputReader(meta_tool, given, _DESCRIBE_FIELDS)
+    asked, also = reader.texts("tools"), reader.texts("toolNames")
+    most = reader.count("max", options.max_definitions, MAX_LISTED)
+    reader.require("tools", "toolNames")
+    reader.finish()
+    return tuple(dict.fromkeys((*(asked or ()), *(also or ())))), most
+
+
+def described(tools: ToolSet, names: tuple[str, ...], most: int) -> dict[str, Any]:
+    """Return the definitions of at most so many tools, the names that are none, and how many were left out."""
+    steps.take(len(names) >> 3)
+    found = [tools.indexed[name] for name in names if name in tools.indexed]
+    answer: dict[str, Any] = {"tools": [_described(one) for one in found[:most]]}
+    missing = [name[:_MAX_NAME_CHARACTERS] for name in names if name not in tools.indexed]
+    if missing:
+        answer["notFound"] = missing
+    if len(found) > most:
+        answer["omitted"] = len(found) - most
+    return answer
+
+
+def _described(one: KnownTool) -> dict[str, Any]:
+    schemas = one.tool.input_json_schema, one.tool.output_json_schema
+    steps.take(_STEPS_FOR_A_TOOL + (weigh(schemas, _LARGE_SCHEMA_CHARACTERS) >> 3))
+    definition = deepcopy(one.definition)  # an answer is the caller's own
+    said: dict[str, Any] = {"name": definition["name"], "description": definition["description"]}
+    if one.info.app_id is not None:
+        said["appId"] = one.info.app_id
+    said |= {"inputSchema": definition["inputSchema"], "outputSchema": definition["outputSchema"]}
+    if one.info.annotations:
+        said["annotations"] = dict(one.info.annotations)
+    return {**said, "usageExamples": [dict(example) for example in one.examples]}
+
+
+_SEARCH_FIELDS = ("query", "topK", "filter", "queries", "appIds", "excludeToolNames", "minRelevanceScore")
+_FILTERS = ("appIds", "tags", "includeOpenApi", "includeInline")
+_MAX_QUERIES = 10
+MAX_QUERY_CHARACTERS = 10_000  # no more is ever read of one
+_MAX_SHOWN = 8
+_MAX_CHARACTERS = 40
+_NOTHING = "No tool fits. Try other words."
+_NO_TOOLS = "There is no tool to find here."
+
+
+@dataclass(frozen=True)
+class SearchRequest:
+    """What a search asks for. Filters are None where nothing is filtered."""
+
+    queries: tuple[str, ...]
+    tells_queries: bool
+    top_k: int
+    app_ids: frozenset[str] | None
+    tags: frozenset[str] | None
+    left_out_sources: frozenset[str]
+    excluded: frozenset[str]
+    least_score: float
+
+    def admits(self, one: KnownTool) -> bool:
+        """Tell whether a tool is among those that are searched."""
+        info = one.info
+        if self.app_ids is not None and info.app_id not in self.app_ids:
+            return False
+        if self.tags is not None and self.tags.isdisjoint(info.tags):
+            return False
+        return info.source not in self.left_out_sources and info.name not in self.excluded
+
+    @property
+    def narrows(self) -> bool:
+        """True when not every tool may be among them."""
+        filters = self.app_ids, self.tags
+        return any(one is not None for one in filters) or bool(self.left_out_sources or self.excluded)
+
+
+def read_search(meta_tool: str, given: Any, options: CodeCallOptions) -> SearchRequest:
+    """Return what is asked for. Raises `CodeModeToolError` for a wrong input."""
+    reader = InputReader(meta_tool, given, _SEARCH_FIELDS)
+    filters = reader.within("filter", _FILTERS)
+    query, queries = reader.text("query"), reader.texts("queries")
+    reader.require("query", "queries")
+    if queries is not None and not 0 < len(queries) <= _MAX_QUERIES:
+        reader.wrong("queries", f"must be 1 to {_MAX_QUERIES} queries")
+    sources = {
+        "openapi": filters.flag("includeOpenApi", default=True),
+        "inline": filters.flag("includeInline", default=True),
+    }
+    asked = (*(() if query is None else (query,)), *(queries or ())[:_MAX_QUERIES])
+    request = SearchRequest(
+        queries=tuple(dict.fromkeys(one[:MAX_QUERY_CHARACTERS] for one in asked)),
+        tells_queries=queries is not None,
+        top_k=reader.count("topK", options.top_k, MAX_LISTED),
+        app_ids=_both(filters.texts("appIds"), reader.texts("appIds")),
+        tags=_both(filters.texts("tags"), None),
+        left_out_sources=frozenset(name for name, is_included in sources.items() if not is_included),
+        excluded=frozenset(reader.texts("excludeToolNames") or ()),
+        least_score=reader.number("minRelevanceScore") or 0.0,
+    )
+    reader.finish()
+    return request
+
+
+def _both(given: Sequence[str] | None, also: Sequence[str] | None) -> frozenset[str] | None:
+    # Models write an empty list where they mean none at all.
+    if given and also:
+        return frozenset(given).intersection(also)
+    return frozenset(given or also or ()) or None
+
+
+async def searched(tools: ToolSet, request: SearchRequest) -> dict[str, Any]:
+    """Return the tools that fit, best first, and warnings where something should be known of that."""
+    known = list(tools.indexed.values())
+    among = await run_check(len(known), partial(_admitted, known, request)) if request.narrows else None
+    scores: dict[int, float] = {}
+    matched: dict[int, list[str]] = {}
+    warnings: dict[str, None] = {}
+    has_any = bool(known if among is None else among)
+    for query in request.queries if has_any else ():
+        found, told = await tools.search.answer(query, request.top_k, among)
+        warnings |= dict.fromkeys(told)
+        for position, score in found:
+            scores[position] = max(score, scores.get(position, 0.0))
+            matched.setdefault(position, []).append(query)
+    best = sorted(scores, key=lambda position: (-scores[position], position))
+    best = [position for position in best if scores[position] >= request.least_score][: request.top_k]
+    if not best:
+        why = partial(_why_nothing, known, request, among, max(scores.values(), default=None))
+        warnings |= dict.fromkeys(await run_check(len(known), why) or ([] if warnings else [_NOTHING]))
+    answer: dict[str, Any] = {
+        "tools": [
+            _told(known[position], scores[position], matched[position] if request.tells_queries else None)
+            for position in best
+        ],
+        "totalAvailableTools": len(known),
+    }
+    return {**answer, "warnings": list(warnings)} if warnings else answer
+
+
+def _why_nothing(
+    known: list[KnownTool], request: SearchRequest, among: set[int] | None, best: float | None
+) -> list[str]:
+    """Return what other than the words leaves a list without a tool."""
+    if not known:
+        return [_NO_TOOLS]
+    if best is not None:
+        return [f"No tool has the score {request.least_score:g}; the best has {best:.2f}."]
+    if among is None:
+        return []
+    return [f"Filters leave {len(among)} of {len(known)} tools.", *_unknown(known, request)]
+
+
+def _unknown(known: list[KnownTool], request: SearchRequest) -> list[str]:
+    """Return a warning for each filter that names what no tool has."""
+    apps = {one.info.app_id: None for one in known if one.info.app_id is not None}
+    tags = {tag: None for one in known for tag in one.info.tags}
+    said: list[str] = []
+    for what, asked, there in (("app", request.app_ids, apps), ("tag", request.tags, tags)):
+        if asked and not there.keys() & asked:
+            missing = " or ".join(f"{one[:_MAX_CHARACTERS]!r}" for one in sorted(asked)[:_MAX_SHOWN])
+            has = f"; there are {', '.join(map(repr, list(there)[:_MAX_SHOWN]))}" if there else ""
+            said.append(f"No tool has the {what} {missing}{has}.")
+    return said
+
+
+def _admitted(known: list[KnownTool], request: SearchRequest) -> set[int]:
+    steps.take(len(known) >> 4)
+    return {at for at, one in enumerate(known) if request.admits(one)}
+
+
+def _told(one: KnownTool, score: float, matched: list[str] | None) -> dict[str, Any]:
+    said: dict[str, Any] = {"name": one.info.name, "description": first_sentence(summary_of(one.tool))}
+    if one.info.app_id is not None:
+        said["appId"] = one.info.app_id
+    if one.info.source is not None:
+        said["source"] = one.info.source
+    said["score"] = score
+    return said if matched is None else {**said, "matchedQueries": matched}
+
+
+# What they need imports asyncio, and is imported when something is asked.
+
+
+def listeners_of_run(options: CodeCallOptions) -> tuple[Callable[[Any], Any], ...]:
+    """Return what hears one run: it tells ``options.notify``, if there is one."""
+    if options.notify is None:
+        return ()
+    from ...observe.notifications import Notifications
+
+    return (Notifications(options.notify),)
+
+
+def question(
+    options: CodeCallOptions, operation: Literal["search", "describe"], tool_call_id: str | None
+) -> CatalogQuestion:
+    """Return what tells hooks and telemetry of a question to the catalog. ``async with`` it, and say what is asked."""
+    from ...observe.meta_tools import CatalogQuestion
+
+    return CatalogQuestion(options.settings, meta_name(operation, options.names), operation, None, tool_call_id)
+
+
+async def tell_wrong_input(
+    options: CodeCallOptions, profile: Profile, script: str | None, tool_call_id: str | None, error: CodeModeError
+) -> None:
+    """Tell hooks and telemetry of a run that did not begin, for its input was wrong; ``script`` None: of a direct call.
+
+    Whoever is notified hears of calls, and there was none.
+    """
+    from ...execution.optional_parts import telemetry_listeners
+    from ...observe.meta_tools import tell_unbegun
+
+    called = profile.direct_tool if script is None else profile.outer_tool
+    listeners = telemetry_listeners(options.settings, lambda _name: None, called, profile.host_errors)
+    await tell_unbegun(options.settings, listeners, script, tool_call_id, error)
+
+
 _LIMITS_OF_VM = ("timeout_ms", "max_bridge_requests", "max_source_bytes")
 
 

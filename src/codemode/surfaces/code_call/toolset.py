@@ -15,10 +15,9 @@ from ...host.threads import off_loop
 from ...stores.durability import StoreLike
 from ...tools.tool import Tool
 from ...workers.pool import WorkerPool
-from .changes import Listener, Listeners, change_of
-from .index import ToolSet
+from .description import meta_tool_as_tool
+from .index import Listener, Listeners, ToolSet, change_of
 from .meta_calls import MetaCalls
-from .meta_tools import meta_tool_as_tool
 from .names import META_TOOLS
 from .options import CodeCallOptions
 

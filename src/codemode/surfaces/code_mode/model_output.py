@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from base64 import b64encode
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from ...data.content import Content, apart
-from ...data.json_values import decode_json, encode_json
+from ...data.json_values import canonical_json, decode_json, encode_json
 from ...dataclass import dataclass
 from ...errors import CodeModeProtocolError
 from ...execution.large_results import is_beyond, printed, too_large_text
@@ -16,11 +17,24 @@ from ...host.forks import begin_anew_in_forks, forkable_lock
 from ...options.parts import ModelOutput
 from ...trace.failures import log_tool_failure
 from ...trace.late_values import held
-from .shown_content import with_content
 
 if TYPE_CHECKING:
     from ...trace.events import FetchResultEvent, NestedToolResultEvent
     from ...trace.trace import Trace
+
+
+def with_content(shown: dict[str, Any], parts: Sequence[Content]) -> dict[str, Any]:
+    """Return what is shown with these parts beside it: ``{"type": "content", "value": [text, media, ...]}``.
+
+    In the text a part is a description with its number, ``content``, from 1. Without parts it stays as it is.
+    """
+    if not parts:
+        return shown
+    value = shown["value"]
+    text = value if shown["type"] == "text" else canonical_json(value)
+    media = [{"type": "media", "mediaType": one.mime_type, "data": b64encode(one.data).decode()} for one in parts]
+    return {"type": "content", "value": [{"type": "text", "text": text}, *media]}
+
 
 Shown: TypeAlias = dict[str, Any]  # {"type": "text" | "json", "value": ...}
 Show: TypeAlias = Callable[[Any], Any]

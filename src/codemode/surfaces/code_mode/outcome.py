@@ -1,11 +1,22 @@
-"""The outcome of a run in the words of `codeMode`: a value, an interrupt, or an error that is raised."""
+"""The profile of `codeMode`, and the outcome of a run as its value or error."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ...profile import GuestFace, Profile
+
 if TYPE_CHECKING:
     from ...execution.outcome import RunOutcome
+
+
+CODE_MODE = Profile(
+    name="codeMode",
+    outer_tool="codeMode",
+    guest=GuestFace(wrapper="sloppy", globals=("tools", "console", "content")),
+    request_kinds=frozenset({"tool", "catalog", "fetch", "state"}),
+    has_content=True,
+)
 
 
 def told(outcome: RunOutcome) -> Any:

@@ -24,8 +24,7 @@ from ...tools.collecting import collect_tools
 from ...tools.undeclared import compile_all
 from ...workers.pool import WorkerPool, check_pool
 from .model_output import ModelOutputs, OneCallOutputs
-from .outcome import told, with_value
-from .profile import CODE_MODE
+from .outcome import CODE_MODE, told, with_value
 
 if TYPE_CHECKING:
     from ...data.content import Content

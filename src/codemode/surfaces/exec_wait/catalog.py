@@ -1,33 +1,177 @@
-"""The hidden catalog of a pair: what programs find in it, ask of it, and call by id. Never runs a tool."""
+"""The hidden catalog of a pair: what programs find in it, ask of it and call by id."""
 
 from __future__ import annotations
 
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ...cached_property import cached_property
 from ...data.json_values import WrittenObject, encode_json, utf8_length
-from ...data.narrowing import is_array, is_mapping, mapping_or_empty
+from ...data.narrowing import is_array, is_mapping, list_or_empty, mapping_or_empty
 from ...data.similar_names import did_you_mean, nearest_names
-from ...errors import (
-    CodeModeError,
-    CodeModeProtocolError,
-    CodeModeToolError,
-)
+from ...errors import CodeModeError, CodeModeIllegalAccessError, CodeModeProtocolError, CodeModeToolError
+from ...execution.call_context import CallContext, OuterCall, state_place
+from ...execution.pauses import scope_binding
+from ...options.parts import CodeModeOptions
+from ...profile import Profile
 from ...tools.prepared import PreparedTool
 from ...tools.search.index import ToolIndex
-from .catalog_view import ENTRIES, NAMES, SERVERS, SERVERS_DIGEST, CatalogView
-from .mcp_files import api, listed_files, read_file
-from .mcp_server import McpServer
-from .options import ExecWaitOptions
+from .mcp_server import McpServer, api, listed_files, read_file
+from .namespaces import NamespaceRegistry, Scopes, scopes_of
+from .options import EXEC_KIND, GLOBALS, ExecWaitOptions
 from .sources import CORE, MCP, Entry
+from .waiting_run import Counts
 
 if TYPE_CHECKING:
+    from ...data.program_facts import Facts
+    from ...workers.pool import WorkerPool
     from .namespaces import Scopes
-    from .telemetry import Counts
+    from .stored import StoredRuns
+    from .waiting_run import WaitingRun
+
+
+ENTRIES, NAMES, SERVERS = 1, 2, 4
+SERVERS_DIGEST = "serversDigest"
+_MAX_PLACE = 2**31
+_TOOL_CALL = "tools.{name}(input)"
+
+
+class Viewed(Protocol):
+    """What a view needs of its catalog."""
+
+    @property
+    def servers(self) -> tuple[McpServer, ...]: ...
+    @property
+    def may_ask(self) -> bool: ...
+    @property
+    def listed(self) -> tuple[str, int]: ...
+    @property
+    def names_text(self) -> str: ...
+    @property
+    def servers_text(self) -> str: ...
+    @property
+    def servers_digest(self) -> str: ...
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[str]: ...
+    def names(self) -> tuple[str, ...]: ...
+    def get(self, name: str) -> PreparedTool | None: ...
+    def ask(self, name: str, argument: Any) -> Any: ...
+    def unknown_tool(self, name: str) -> CodeModeToolError: ...
+    def require_same(self, given: Mapping[str, Any] | None) -> None: ...
+    async def list_servers(self, given: Mapping[str, Any] | None = None) -> None: ...
+
+
+class CatalogView:
+    """What one program asks and is given of a catalog; it is that catalog in all else."""
+
+    def __init__(self, catalog: Viewed, gives: int, scopes: Scopes | None = None) -> None:
+        self._catalog = catalog
+        self._gives = gives
+        self._scopes = scopes
+        self.ask = catalog.ask
+        self.names = catalog.names
+        self.unknown_tool = catalog.unknown_tool
+
+    def __len__(self) -> int:
+        return len(self._catalog)
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self.get(name) is not None
+
+    def get(self, name: str) -> PreparedTool | None:
+        """Return the tool of exactly this id, or what stands behind this path of a namespace."""
+        if self._scopes is not None and name in self._scopes.tools:
+            return self._scopes.tools[name]
+        return self._catalog.get(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._catalog)
+
+    @property
+    def language_names(self) -> tuple[str, ...]:
+        """None, as of the catalog."""
+        return ()
+
+    @property
+    def may_ask(self) -> bool:
+        """True when a call of some tool may wait for a person."""
+        return self._catalog.may_ask
+
+    @property
+    def warnings(self) -> list[str]:
+        """What a model should know of the list, and of the servers, that its program looks at."""
+        if not self._gives & (ENTRIES | SERVERS):
+            return []
+        left_out = self._catalog.listed[1] if self._gives & ENTRIES else 0
+        cut = [f"ALL_TOOLS is cut: {left_out} tools are left out; find them with tools.search."] if left_out else []
+        servers = self._catalog.servers if self._gives & SERVERS else ()
+        return [*cut, *(warning for one in servers if (warning := one.warning) is not None)]
+
+    def under(self, given: Mapping[str, Any] | None) -> CatalogView:
+        """Return all of it. Raises `CodeModeProtocolError` for a program that was begun over another catalog."""
+        self._catalog.require_same(given)
+        return self
+
+    def given_for(self, facts: Facts | None) -> dict[str, Any]:  # noqa: ARG002 - as above
+        """Return the texts that a program may look at."""
+        given: dict[str, Any] = {}
+        if self._gives & ENTRIES:
+            given["entries"] = self._catalog.listed[0]
+        if self._gives & NAMES:
+            given["names"] = self._catalog.names_text
+        if self._gives & SERVERS:
+            given["servers"] = self._catalog.servers_text
+            given[SERVERS_DIGEST] = self._catalog.servers_digest
+        if self._scopes is not None:
+            given["scopes"] = self._scopes.text
+        return given
+
+    def refusal(self, facts: Facts | None) -> CodeModeError | None:
+        """Return the error of a program that uses modules, or names that are not there; nothing of it runs."""
+        known = mapping_or_empty(facts)
+        uses = [one for one in list_or_empty(known.get("modules")) if _is_placed(one)]
+        if not uses:
+            return self._absent_names(facts) if known.get("free") else None
+        shown = ", ".join(dict.fromkeys(f"`{str(one.get('kind'))[:20]}`" for one in uses[:8]))
+        place = {"line": uses[0]["line"], "column": uses[0]["column"]}
+        message = f"{shown} is not available: a program has no modules. What it can call is in the catalog: `tools`"
+        return CodeModeIllegalAccessError(f"line {place['line']}, column {place['column']}: {message}", details=place)
+
+    def _absent_names(self, facts: Facts | None) -> CodeModeError | None:
+        from ...protocol.ending_errors import syntax_error  # late: making a pair runs no program
+        from ...source.free_names import check_free_names
+
+        problems = check_free_names(facts, self._alone(), self._globals(), _TOOL_CALL)
+        return syntax_error(problems) if problems else None
+
+    def _globals(self) -> frozenset[str]:
+        own = () if self._scopes is None else (path.partition(".")[0] for path in self._scopes.tools)
+        return frozenset((*GLOBALS, "tools", *own))
+
+    def _alone(self) -> list[str]:
+        """Return the names on ``tools`` that exactly one tool has."""
+        counts = Counter(one.rpartition(":")[2].replace("-", "_") for one in self._catalog)
+        return [name for name, count in counts.items() if count == 1]
+
+    def preparation(self, facts: Facts | None, given: Mapping[str, Any] | None) -> Awaitable[None] | None:  # noqa: ARG002
+        """Return what lists the servers that a program may use, if there is one that has not been listed."""
+        uses = self._gives & SERVERS or (given is not None and "servers" in given)
+        if not uses or all(one.is_listed for one in self._catalog.servers):
+            return None
+        return self._catalog.list_servers(given)
+
+    def going_on(self, given: Mapping[str, Any] | None, names: Iterable[str]) -> None:
+        """Nothing: they are what the host says."""
+
+
+def _is_placed(use: Any) -> bool:
+    place = mapping_or_empty(use)
+    return all(type(place.get(key)) is int and 0 < place[key] < _MAX_PLACE for key in ("line", "column"))
+
 
 MAX_ENTRIES_BYTES = 1 << 20
 _MAX_SHOWN_CHARACTERS = 100
@@ -308,3 +452,36 @@ def _schema_text(schema: Any) -> str:
         return encode_json(schema, what="a schema")
     except (CodeModeError, ValueError):  # it has a default that is no JSON
         return ""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Made once with the pair; nothing in it changes, but what is counted."""
+
+    catalog: ExecCatalog
+    options: ExecWaitOptions
+    settings: CodeModeOptions
+    profile: Profile
+    pool: WorkerPool | None
+    counts: Counts
+    stored: StoredRuns | None = None
+    namespaces: NamespaceRegistry | None = None
+
+    async def scopes(self, context: Any) -> Scopes | None:
+        """Return the namespaces of a program with this context. Raises `InvalidConfigError`."""
+        if self.namespaces is None:
+            return None
+        return await scopes_of(self.namespaces.visible(self.catalog.entries), context)
+
+    def outer(self, call: CallContext, one: WaitingRun) -> OuterCall:
+        """Return what every part of a run carries, and note where its program keeps values for later ones."""
+        scope = call.conversation_id
+        bound = replace(call, conversation_id=scope_binding(scope or "") if scope or self.stored is not None else None)
+        place = one.place = state_place(self.settings, bound if scope else call)
+        return OuterCall(
+            call=bound if place is None else replace(bound, state=place),
+            wait_ms=self.options.waits_ms,
+            takes_output=self.options.approvals == "park",
+            tool_kind=EXEC_KIND,
+            tool_input_kind=one.language,
+        )

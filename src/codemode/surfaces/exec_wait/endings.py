@@ -20,6 +20,7 @@ from ...execution.outcome_texts import ended_text, has_done
 from ...host.cancellation import kept_from_cancelling
 from ...stores.errors import StoreUnavailable
 from ...trace.failures import log_failure
+from .catalog import Setup
 from .results import (
     RUNTIME_UNAVAILABLE,
     SNAPSHOT_LIMIT,
@@ -28,12 +29,10 @@ from .results import (
     pending_of,
     waiting,
 )
+from .run_texts import Words, still_waits, store_away_text
 from .runs import Runs
-from .setup import Setup
-from .telemetry import log_result
 from .waiting_run import ABORTED as RUN_ABORTED
-from .waiting_run import COMPLETED, FAILED, WaitingRun
-from .words import Words, still_waits, store_away_text
+from .waiting_run import COMPLETED, FAILED, WaitingRun, log_result
 
 if TYPE_CHECKING:
     from ...execution.outcome import AtRest, RestingRun, RunOutcome

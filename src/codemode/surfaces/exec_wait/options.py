@@ -1,4 +1,4 @@
-"""Options of the pair exec and wait: what they are called, their ranges, and where a configuration says them."""
+"""Options of exec and wait, their profile, and what marks their calls."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, Literal, Self, cast
 
+from ...data.narrowing import is_mapping
 from ...options.checked_fields import Check
 from ...options.part import OptionPart
-from ...options.parts import MAX_HEAP_BYTES, MIB
+from ...options.parts import MAX_HEAP_BYTES, MIB, LargeHeapPolicy
+from ...profile import GuestFace, HostErrors, OutputRules, Profile
 
 INVALID_CONFIG = "invalid_config"
 LANGUAGES = ("javascript", "typescript")
@@ -166,3 +168,106 @@ def _said(value: Any) -> ExecWaitOptions:
     if value is not None and not isinstance(value, ExecWaitOptions | Mapping):
         raise InvalidConfigError(f"{CONFIG_PATH} must be True, False or a mapping, got {value!r}")
     return ExecWaitOptions.of(cast("Any", value))
+
+
+EXEC_KIND, WAIT_KIND = "code_mode_exec", "code_mode_wait"
+TOOL_KIND, TOOL_INPUT_KIND = "toolKind", "toolInputKind"
+
+
+@dataclass(frozen=True)
+class Kinds:
+    """The kind of a tool, and the languages that its input may be in; none for one that takes no program."""
+
+    tool_kind: str
+    languages: tuple[str, ...] = ()
+
+    def fixed(self) -> dict[str, str]:
+        """Return what holds for every call. The input is of the language that one without any is in."""
+        if not self.languages:
+            return {TOOL_KIND: self.tool_kind}
+        return {TOOL_KIND: self.tool_kind, TOOL_INPUT_KIND: default_language(self.languages)}
+
+    def of_call(self, given: Any) -> dict[str, str]:
+        """Return what holds for a call with this input; no kind of input where it names a language there is not."""
+        language = given.get("language") if is_mapping(given) else None
+        if not self.languages or language is None:
+            return self.fixed()
+        known = {TOOL_INPUT_KIND: language} if isinstance(language, str) and language in self.languages else {}
+        return {TOOL_KIND: self.tool_kind, **known}
+
+
+def default_language(languages: tuple[str, ...]) -> str:
+    """Return the language of an input that says none."""
+    return LANGUAGES[0] if LANGUAGES[0] in languages else languages[0]
+
+
+NAME = "execWait"
+EXEC, WAIT = "exec", "wait"
+GLOBALS = (
+    *("catalogTools", "ALL_TOOLS", "MCP", "API", "namespaces"),
+    *("console", "text", "json", "content", "yield_control", "setTimeout", "clearTimeout"),
+)
+LIMIT_NAMES = {
+    "timeout_ms": "timeoutMs",
+    "memory_limit_bytes": "memoryLimitBytes",
+    "max_result_bytes": "maxOutputBytes",
+    "max_console_bytes": "maxOutputBytes",
+    "max_output_bytes": "maxOutputBytes",
+    "max_bridge_requests": "maxToolCalls",
+    "max_in_flight_bridge_requests": "maxPendingToolCalls",
+}
+"""What a model and its host know limits by, where they are options of the pair."""
+_FACE = GuestFace(wrapper="sloppy", globals=GLOBALS, result="texts", limit_names=LIMIT_NAMES)
+OWN_LIMITS = (
+    "timeout_ms",
+    "memory_limit_bytes",
+    "max_result_bytes",
+    "max_console_bytes",
+    "max_bridge_requests",
+    "max_in_flight_bridge_requests",
+    "check_program",
+)
+"""Of the execution policy, what the options of the pair alone decide."""
+_MAX_CATALOG_REQUESTS = 256
+
+
+def profile_of(options: ExecWaitOptions) -> Profile:
+    """Return the profile of a pair with these options, of which a program at rest keeps what it depends on."""
+    parameters = {
+        "timeout_ms": options.timeout_ms,
+        "memory_limit_bytes": options.memory_limit_bytes,
+        "max_output_bytes": options.max_output_bytes,
+        "max_pending_tool_calls": options.max_pending_tool_calls,
+        "max_tool_calls": options.max_tool_calls,
+        "host_error_detail": options.host_error_detail,
+    }
+    return _made(parameters)
+
+
+def _made(parameters: Mapping[str, Any]) -> Profile:
+    options = ExecWaitOptions(**parameters)
+    most = options.max_output_bytes
+    return Profile(
+        name=NAME,
+        outer_tool=EXEC,
+        guest=_FACE,
+        request_kinds=frozenset({"tool", "catalog", "timer", "yield", "state"}),
+        limits=LargeHeapPolicy(
+            timeout_ms=options.timeout_ms,
+            memory_limit_bytes=options.memory_limit_bytes,
+            max_result_bytes=most,
+            max_console_bytes=most,
+            max_bridge_requests=options.max_tool_calls,
+            max_in_flight_bridge_requests=options.max_pending_tool_calls,
+            max_catalog_requests=_MAX_CATALOG_REQUESTS,
+            check_program=False,  # `tools` has other members than there are tools
+        ),
+        host_errors=HostErrors(detail=options.host_error_detail, in_spans=False),
+        output=OutputRules(max_bytes=most),
+        has_content=True,
+        unawaited="drain",
+        at_deadline="rest",
+        tells_of_runs=True,
+        parameters=dict(parameters),
+        restored=_made,
+    )

@@ -1,8 +1,12 @@
-"""exec and wait: two tools over a hidden catalog, whose programs can be left waiting."""
+"""The pair exec and wait: two tools over a hidden catalog, and the event loop of sync callers."""
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping, Sequence
+import asyncio
+import logging
+import threading
+import weakref
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -11,30 +15,198 @@ from ...continuations.keys import SIGNING_KEY_VARIABLE, environment_keys, set_ke
 from ...data.json_values import NOT_GIVEN
 from ...errors import Resumable
 from ...execution.call_context import CallContext
+from ...host.forks import begin_anew_in_forks, forkable_lock, leave_to_the_parent
+from ...host.sync import has_running_loop, run_sync
+from ...host.workflows import refuse_in_workflow
 from ...options.parts import CodeModeOptions
 from ...stores.durability import StoreLike, open_store, with_store
+from ...tools.collecting import collect_plain_tools
+from ...tools.tool import Tool
+from ...trace.failures import log_failure
 from ...workers.pool import WorkerPool, check_pool
-from .catalog import ExecCatalog
+from .catalog import ExecCatalog, Setup
 from .description import WAIT_DESCRIPTION, describe_exec, exec_schema, wait_schema
-from .kinds import EXEC_KIND, WAIT_KIND, Kinds
-from .mcp_server import servers_of
+from .mcp_server import MAX_TOOLS, servers_of
+from .mcp_session import name_of, pages
 from .namespaces import NamespaceRegistry
-from .options import CONFIG_PATH, ExecWaitOptions, InvalidConfigError
-from .own_loop import OwnLoop
-from .pair_tool import PairTool
-from .profile import EXEC, OWN_LIMITS, WAIT, profile_of
+from .options import (
+    CONFIG_PATH,
+    EXEC,
+    EXEC_KIND,
+    OWN_LIMITS,
+    WAIT,
+    WAIT_KIND,
+    ExecWaitOptions,
+    InvalidConfigError,
+    Kinds,
+    configured,
+    profile_of,
+)
 from .programs import Programs
-from .setup import Setup
-from .sources import Entry, entries_of
-from .telemetry import counts_of
-from .waiting_run import RunInfo
+from .sources import MCP, Entry, ToolSource, check_source_name, entries_of, listed
+from .waiting_run import RunInfo, counts_of
 
 if TYPE_CHECKING:
     from ...stores.interrupt_store import InterruptStore
     from ...stores.records import Record
+    from ...workers.pool import WorkerPool
     from .stored import StoredRuns
 
+
+class PairTool:
+    """One of the two tools: what a model reads of it, and how it is called."""
+
+    def __init__(
+        self,
+        name: str,
+        describe: Callable[[Any], str],
+        input_schema: dict[str, Any],
+        run: Callable[..., Coroutine[Any, Any, Any]],
+        kinds: Kinds,
+        run_sync: Callable[[Coroutine[Any, Any, Any]], Any],
+    ) -> None:
+        self.name = name
+        self._kinds = kinds
+        self._describe = describe
+        self._input_schema = input_schema
+        self._run = run
+        self._run_sync = run_sync
+
+    def __repr__(self) -> str:
+        return f"<PairTool {self.name!r}>"
+
+    @property
+    def description(self) -> str:
+        """What the model reads."""
+        return self._describe(None)
+
+    def describe(self, context: Any) -> str:
+        """Return what the model reads where prompts of namespaces are functions of a context, as `execute` gets it."""
+        return self._describe(context)
+
+    @property
+    def input_schema(self) -> dict[str, Any]:
+        """The JSON Schema of the input."""
+        return {**self._input_schema, "properties": {**self._input_schema["properties"]}}
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """What tells this tool from another one of its name: ``toolKind``, and ``toolInputKind`` as far as it is fixed.
+
+        A framework's plugin puts it into the metadata of its tool.
+        """
+        return self._kinds.fixed()
+
+    def metadata_of(self, input: Any) -> dict[str, str]:  # noqa: A002 - the name that every framework uses
+        """Return `metadata` of one call: ``toolInputKind`` is the language that its input says, when there is one."""
+        return self._kinds.of_call(input)
+
+    async def execute(self, program: str | Mapping[str, Any], call: CallContext | None = None) -> Any:
+        """Return a result, plain JSON, or an `Interrupt` when the program waits for a person.
+
+        ``program`` is ``{code, language?}`` for exec, ``{runId}`` for wait, or the code or the run id itself. A result
+        has ``status`` "completed" (with ``value``), "waiting" (``runId``, ``reason`` "yield" or "pending_tools",
+        ``pendingToolCalls``) or "failed" (``error``, a text, and ``code``), and with each ``telemetry``, and ``output``
+        where something new was written. Runs belong to the ``conversation_id`` of ``call``: no other conversation can
+        continue them. The same ``tool_call_id`` again in the same conversation, with the same input, gives the recorded
+        result. Raises nothing that belongs to the program or to the host; only `asyncio.CancelledError`.
+        """
+        return await self._run(self._input(program), call)
+
+    def execute_sync(self, program: str | Mapping[str, Any], call: CallContext | None = None) -> Any:
+        """Do what `execute` does, from code that is not async: on a loop of the pair's own, where runs go on.
+
+        Tools and sessions that belong to another event loop are called on that one with `execute` alone. Raises
+        `RuntimeError` inside a workflow of Temporal.
+        """
+        return self._run_sync(self.execute(program, call))
+
+    def _input(self, program: str | Mapping[str, Any]) -> Mapping[str, Any]:
+        return {next(iter(self._input_schema["properties"])): program} if isinstance(program, str) else program
+
+
 ResultT = TypeVar("ResultT")
+
+
+class OwnLoop:
+    """A loop that is started when somebody needs it, and ends with the pair or the process."""
+
+    def __init__(self) -> None:
+        self._lock = forkable_lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        begin_anew_in_forks(self)
+
+    def after_fork(self) -> None:
+        """In a forked child: the thread that runs it is not in it."""
+        leave_to_the_parent(self._loop)
+        self._loop, self._thread = None, None
+
+    def run(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
+        """Run a coroutine on the loop, and wait for it in this thread. Raises `RuntimeError` on the loop itself."""
+        import asyncio
+
+        try:
+            refuse_in_workflow()
+            if self._thread is threading.current_thread():
+                raise RuntimeError(
+                    "a tool of the pair that is called on its own loop cannot wait for it: await execute"
+                )
+            loop = self._started()
+        except BaseException:
+            work.close()
+            raise
+        future = asyncio.run_coroutine_threadsafe(work, loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    async def aclose(self) -> None:
+        """End the loop and its thread."""
+        import asyncio
+
+        with self._lock:
+            loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
+        if loop is None or thread is None or thread is threading.current_thread():
+            return
+        loop.call_soon_threadsafe(loop.stop)
+        await asyncio.get_running_loop().run_in_executor(None, thread.join)
+
+    def _started(self) -> asyncio.AbstractEventLoop:
+        import asyncio
+
+        with self._lock:
+            if self._loop is None or self._thread is None or not self._thread.is_alive():
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(
+                    target=_live, args=(self._loop,), name="codemode-exec-wait", daemon=True
+                )
+                self._thread.start()
+                # A pair that nobody has any more leaves no thread behind.
+                weakref.finalize(self, _stop, self._loop).atexit = False
+            return self._loop
+
+
+def _stop(loop: asyncio.AbstractEventLoop) -> None:
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(loop.stop)
+
+
+def _live(loop: asyncio.AbstractEventLoop) -> None:
+    import asyncio
+
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+    finally:
+        tasks = asyncio.all_tasks(loop)
+        for task in tasks:
+            task.cancel()
+        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
 
 
 class ExecWaitTools:
@@ -273,3 +445,98 @@ def create_exec_wait_tools(
         Kept(_opened(store), "" if tenant is None else tenant, "" if app is None else app),
         namespaces,
     )
+
+
+LISTING_SECONDS = 5.0
+_log = logging.getLogger("codemode.tools")
+
+
+@dataclass(frozen=True)
+class Surface:
+    """What a model sees. Active, ``visible`` are exec, wait and the names of ``direct``, and ``pair`` is the pair.
+
+    Inactive, ``visible`` are the names of the tools as they came in, in that order, those of servers among them, and
+    ``pair`` is None. A server that cannot be listed here stands as ``mcp:<owner>``. ``options`` are what the
+    configuration said, with defaults.
+    """
+
+    active: bool
+    visible: tuple[str, ...]
+    pair: ExecWaitTools | None
+    options: ExecWaitOptions
+
+
+def plan_surface(
+    sources: Any,
+    config: Any,
+    *,
+    agent: Any = None,
+    direct: Iterable[Any] = (),
+    pool: WorkerPool | None = None,
+    **more: Any,
+) -> Surface:
+    """Return what a model is shown of these tools under this configuration.
+
+    ``config`` is a whole configuration, of which ``tools.codeMode`` is read, or that value, and ``agent`` an agent's
+    own, over it. ``direct`` are tools, or names of some, that stay visible beside the pair and are not in its catalog.
+    ``more`` goes to `create_exec_wait_tools`. Of an inactive surface the servers are listed, for five seconds each,
+    where no event loop runs in this thread: a session belongs to the loop that it was made on.
+    Raises `InvalidConfigError`, a `ValueError`.
+    """
+    options = configured(config, agent)
+    names = direct_names(direct)
+    given = listed(sources)
+    has_tools = any(one.source == MCP for one in given) or bool(entries_of(given))
+    if not options.enabled or not has_tools:
+        shown = dict.fromkeys((*(name for one in given for name in _names_in(one)), *names))
+        return Surface(active=False, visible=tuple(shown), pair=None, options=options)
+    pair = create_exec_wait_tools(_without(sources, names), options, pool=pool, **more)
+    pair.show(names)
+    return Surface(active=True, visible=(EXEC, WAIT, *names), pair=pair, options=options)
+
+
+def _names_in(source: ToolSource) -> list[str]:
+    """Return the names of the tools of a source, in their order."""
+    if source.source != MCP:
+        return [*collect_plain_tools(source.tools, check_source_name)]
+    server = f"{MCP}:{source.owner}"
+    if has_running_loop():
+        return [server]
+    try:
+        return run_sync(_listed_names(source.tools))
+    except Exception as error:  # noqa: BLE001 - it is host code, and one server costs the others nothing
+        log_failure(_log, "the tools of server %r cannot be listed", (source.owner,), error)
+        return [server]
+
+
+async def _listed_names(session: Any) -> list[str]:
+    with_names = await asyncio.wait_for(pages(session.list_tools, "tools", most=MAX_TOOLS), LISTING_SECONDS)
+    return [name for one in with_names[0] if (name := name_of(one)) is not None]
+
+
+def direct_names(direct: Iterable[Any]) -> tuple[str, ...]:
+    """Return the names of the tools, or the names, that stay visible beside the pair. Raises `InvalidConfigError`."""
+    if isinstance(direct, str):
+        raise InvalidConfigError(f"direct must be a list of names or tools, got {direct!r}")
+    names = tuple(dict.fromkeys(_name_of(one) for one in direct))
+    if reserved := [one for one in names if one in (EXEC, WAIT)]:
+        raise InvalidConfigError(f"direct: a tool called {reserved[0]!r} cannot stand beside the pair")
+    return names
+
+
+def _without(sources: Any, names: Iterable[str]) -> list[ToolSource]:
+    """Return the sources without the tools of these names."""
+    left_out = frozenset(names)
+    grouped: dict[tuple[str, str], dict[str, Tool]] = {}
+    for one in entries_of(sources):
+        if one.name not in left_out:
+            grouped.setdefault((one.source, one.owner), {})[one.name] = one.made
+    servers = [one for one in listed(sources) if one.source == MCP]
+    return [*(ToolSource(tools, source, owner) for (source, owner), tools in grouped.items()), *servers]
+
+
+def _name_of(one: Any) -> str:
+    name = one if isinstance(one, str) else getattr(one, "name", None) or getattr(one, "__name__", None)
+    if not isinstance(name, str) or not name:
+        raise InvalidConfigError(f"direct must be names or tools, got {one!r}")
+    return name

@@ -19,24 +19,27 @@ from ...execution.call_context import CallContext, check_call
 from ...execution.outcome_texts import ended_text
 from ...execution.starting import load_resting, prepared
 from ...trace.failures import log_failure
-from .elsewhere import Elsewhere
+from .catalog import Setup
 from .endings import Endings
-from .options import InvalidConfigError
-from .profile import EXEC, WAIT
-from .recorded import Recorded
-from .requests import INVALID_INPUT, ExecRequest, RefusedInputError, read_exec, read_wait, unknown_run
+from .options import EXEC, WAIT, InvalidConfigError
 from .results import (
     ABORTED,
     INTERNAL_ERROR,
+    INVALID_INPUT,
     RUNTIME_UNAVAILABLE,
     SNAPSHOT_EXPIRED,
+    ExecRequest,
+    Recorded,
+    RefusedInputError,
+    read_exec,
+    read_wait,
+    unknown_run,
 )
-from .resumes import Resumes
+from .resumes import Elsewhere, Resumes
+from .run_texts import Words, aborted_text, still_waits
 from .runs import FullError, Runs, let_go
-from .setup import Setup
 from .waiting_run import ABORTED as RUN_ABORTED
 from .waiting_run import EXPIRED, FAILED, RUNNING, WAITING, RunAbortedError, WaitingRun
-from .words import Words, aborted_text, still_waits
 
 if TYPE_CHECKING:
     from ...execution.outcome import RestingRun

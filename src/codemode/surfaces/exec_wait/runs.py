@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ...host.clock import now_ms, passed_seconds
 from ...host.forks import begin_anew_in_forks, forkable_lock, leave_to_the_parent
 from .options import ExecWaitOptions
-from .telemetry import Counts
-from .waiting_run import ABORTED, COMPLETED, EXPIRED, LIVE, RUNNING, WAITING, RunInfo, WaitingRun
+from .waiting_run import ABORTED, COMPLETED, EXPIRED, LIVE, RUNNING, WAITING, Counts, RunInfo, WaitingRun
 
 if TYPE_CHECKING:
     from ...execution.outcome import RestingRun

@@ -14,8 +14,7 @@ from ...tools.names import ImpossibleNameError, check_is_name
 from ...tools.prepared import PreparedTool, prepared
 from ...tools.tool import Tool
 from ...tools.undeclared import compile_all
-from .kinds import EXEC_KIND, TOOL_KIND, WAIT_KIND
-from .options import InvalidConfigError
+from .options import EXEC_KIND, TOOL_KIND, WAIT_KIND, InvalidConfigError
 
 HOST = "host"
 CLIENT = "client"

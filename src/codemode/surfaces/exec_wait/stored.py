@@ -22,9 +22,17 @@ from ...stores.errors import (
 from ...stores.leases import new_owner
 from ...stores.records import LEASE_MS
 from ...stores.resumer import written
-from .profile import NAME
-from .requests import RUN_ID, RefusedInputError, unknown_run
-from .results import ABORTED, INTERNAL_ERROR, SNAPSHOT_EXPIRED, SNAPSHOT_RESTORE_FAILED, failed
+from .options import NAME
+from .results import (
+    ABORTED,
+    INTERNAL_ERROR,
+    RUN_ID,
+    SNAPSHOT_EXPIRED,
+    SNAPSHOT_RESTORE_FAILED,
+    RefusedInputError,
+    failed,
+    unknown_run,
+)
 from .waiting_run import RUN_PREFIX, WaitingRun
 
 if TYPE_CHECKING:

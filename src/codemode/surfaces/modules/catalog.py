@@ -1,28 +1,307 @@
-"""The tools of all servers as one run sees them: an unchanging snapshot. Never runs a tool."""
+"""The tools of all servers as one run sees them, compared with what a module imports."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any, cast
 
 from ...data.json_values import WrittenObject
-from ...data.narrowing import is_array
-from ...errors import CodeModeError, CodeModeToolError
+from ...data.narrowing import ENDS, is_array, list_or_empty, mapping_or_empty, two_counts
+from ...data.program_facts import ProgramProblem
+from ...data.similar_names import nearest_names
+from ...errors import CodeModeError, CodeModeSyntaxError, CodeModeToolError
 from ...host import steps
 from ...host.forks import forkable_lock
+from ...protocol.ending_errors import syntax_error
 from ...schemas.compiled import json_type
+from ...source.checks import placed_items, problem_at
+from ...source.free_names import MAX_PROBLEMS
 from ...tools.prepared import PreparedTool
 from ...trace.visible_text import clipped
-from .absent_names import absent_names
-from .discovery import answer, search_index, unknown_server
-from .imports import Modules
-from .listing import ListedServer, ModuleTool
-from .module_facts import read_module_facts
-from .words import WITHOUT_SERVER_HINT
+from .discovery import USAGE, answer, search_index, unknown_server
+from .error_texts import CLASSES, IMPORT_FAILURE, TOOL_NOT_FOUND, WITHOUT_SERVER_HINT, absent_hint
+from .module_tools import (
+    META,
+    MODULE_OF_DISCOVERY,
+    MODULE_OF_ERRORS,
+    ListedServer,
+    ModuleTool,
+    module_of,
+    module_paths,
+    path_of,
+)
+from .options import GLOBALS
 
 if TYPE_CHECKING:
     from ...data.program_facts import Facts
     from ...tools.search.index import ToolIndex
+
+
+_MAX_ITEMS = 4_096
+_MAX_NAMES = 16_384  # of all imports together
+_MAX_TEXT_CHARACTERS = 1_024
+_MAX_PLACE = 2**31
+
+
+@dataclass(frozen=True, slots=True)
+class ImportFact:
+    """One static import or re-export of a module, and what of it: names of exports, "*" for its namespace.
+
+    ``place`` is the statement's, ``places`` those of the names.
+    """
+
+    specifier: str
+    names: tuple[str, ...]
+    place: dict[str, int]
+    places: tuple[dict[str, int], ...] = ()
+
+    def place_of(self, name: str) -> dict[str, int]:
+        """Return where a name stands first."""
+        at = self.names.index(name)
+        return self.places[at] if at < len(self.places) else self.place
+
+
+@dataclass(frozen=True, slots=True)
+class CallFact:
+    """One call of a name of a namespace, which the program does not look at in another way."""
+
+    specifier: str
+    name: str
+    place: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleFacts:
+    """What is known of one module. ``prefix``, ``take``, ``last`` and ``ends`` go to the guest as they came.
+
+    ``dynamic`` are literal specifiers of `import()`; ``is_open``: it has one that is no literal.
+    """
+
+    prefix: int
+    take: str | None
+    imports: tuple[ImportFact, ...]
+    dynamic: tuple[str, ...]
+    is_open: bool
+    calls: tuple[CallFact, ...]
+    last: tuple[int, ...] = ()
+    ends: str = ""
+
+    @property
+    def wants_all(self) -> bool:
+        """True when a program may ask for any server."""
+        return self.is_open or MODULE_OF_DISCOVERY in self._specifiers
+
+    def paths(self) -> list[str]:
+        """Return the paths of the servers that it names, each once."""
+        return list(dict.fromkeys(path for one in self._specifiers if (path := path_of(one)) is not None))
+
+    @property
+    def _specifiers(self) -> list[str]:
+        return [*(one.specifier for one in self.imports), *self.dynamic]
+
+
+def read_module_facts(facts: Any) -> ModuleFacts:
+    """Return what is known of a module."""
+    said = mapping_or_empty(mapping_or_empty(facts).get("module"))
+    prefix, take = said.get("prefix"), said.get("take")
+    items = islice(list_or_empty(said.get("dynamic")), _MAX_ITEMS)
+    dynamic = [_text(mapping_or_empty(one).get("from")) for one in items]
+    return ModuleFacts(
+        prefix=prefix if type(prefix) is int and 0 <= prefix < _MAX_PLACE else 0,
+        take=_text(take),
+        imports=tuple(_imports(said.get("imports"))),
+        dynamic=tuple(one for one in dynamic if one is not None),
+        is_open=None in dynamic,
+        calls=tuple(_calls(said.get("namespace_calls"))),
+        last=tuple(two_counts(said.get("last")) or ()),
+        ends=ends if (ends := said.get("ends")) in ENDS else "",
+    )
+
+
+def _imports(items: Any) -> Iterator[ImportFact]:
+    left = _MAX_NAMES
+    for item in islice(list_or_empty(items), _MAX_ITEMS):
+        said = mapping_or_empty(item)
+        # Every one of them has its place in the list, whatever it says.
+        names = tuple(_exported(pair) for pair in islice(list_or_empty(said.get("names")), left))
+        left -= len(names)
+        pairs = [one if is_array(one) else () for one in islice(list_or_empty(said.get("places")), len(names))]
+        places = tuple(_place(dict(zip(("line", "column"), pair, strict=False))) for pair in pairs)
+        yield ImportFact(_text(said.get("from")) or "", names, _place(said), places)
+
+
+def _calls(items: Any) -> Iterator[CallFact]:
+    for item in islice(list_or_empty(items), _MAX_ITEMS):
+        said = mapping_or_empty(item)
+        specifier, name = _text(said.get("from")), _text(said.get("name"))
+        if specifier is not None and name is not None:
+            yield CallFact(specifier, name, _place(said))
+
+
+def _exported(pair: Any) -> str:
+    return _text(pair[0]) or "" if is_array(pair) and pair else ""
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and len(value) <= _MAX_TEXT_CHARACTERS else None
+
+
+def _place(said: Any) -> dict[str, int]:
+    place = {key: said.get(key) for key in ("line", "column")}
+    return {key: value if type(value) is int and 0 < value < _MAX_PLACE else 1 for key, value in place.items()}
+
+
+MAX_IMPORT_PROBLEMS = 32
+_MAX_SUGGESTIONS = 8
+_MAX_SHOWN_CHARACTERS = 200
+_EXPORTS: Mapping[str, frozenset[str]] = {
+    MODULE_OF_ERRORS: CLASSES,
+    MODULE_OF_DISCOVERY: frozenset((*USAGE, "specVersion")),
+}
+
+
+class Modules:
+    """The modules there are. ``unavailable`` says of servers that could not be listed why, by path."""
+
+    def __init__(self, servers: Sequence[ListedServer], unavailable: Mapping[str, str]) -> None:
+        self._servers = {one.path: one for one in servers}
+        self._unavailable = unavailable
+        self._exports: dict[str, frozenset[str]] = {}
+
+    def refusal(self, facts: ModuleFacts) -> CodeModeSyntaxError | None:
+        """Return what is certainly wrong with a module that imports this: an error with all its ``problems``."""
+        problems = list(islice(self._problems(facts), MAX_IMPORT_PROBLEMS))
+        if not problems:
+            return None
+        problems.sort(key=lambda one: (one["line"], one["column"]))
+        return syntax_error(cast("list[ProgramProblem]", problems))
+
+    def _problems(self, facts: ModuleFacts) -> Iterator[dict[str, Any]]:
+        suggesting = _Suggesting()
+        for one in facts.imports:
+            yield from self._of_import(one, suggesting)
+        for call in facts.calls:
+            steps.take()
+            exports = self._exports_of(call.specifier)
+            if exports is None or call.name in exports:
+                continue
+            hint = suggesting.hint(call.name, exports, "Call {}.", "Import @codemode/discovery and look the tool up.")
+            message = f"{_quoted(call.specifier)} has no tool {_quoted(call.name)}"
+            message += self._why_left_out(call.specifier, call.name)
+            yield _problem("TOOL_NOT_FOUND", message, hint, call.place, error_class=TOOL_NOT_FOUND)
+
+    def _of_import(self, one: ImportFact, suggesting: _Suggesting) -> Iterator[dict[str, Any]]:
+        steps.take()
+        exports = self._exports_of(one.specifier)
+        if exports is None:
+            yield self._no_module(one, suggesting)
+            return
+        for name in dict.fromkeys(one.names):
+            if name == "*" or name in exports:
+                continue
+            if name == "default":
+                hint = f"Write import * as server from {_quoted(one.specifier)}."
+            else:
+                own = ", ".join(sorted(_EXPORTS.get(one.specifier, ())))
+                else_hint = f"It has {own}." if own else "Import @codemode/discovery and look the tool up."
+                hint = suggesting.hint(name, exports, "Import {}.", else_hint)
+            message = f"{_quoted(one.specifier)} has no export {_quoted(name)}"
+            message += self._why_left_out(one.specifier, name)
+            yield _problem(IMPORT_FAILURE, message, hint, one.place_of(name))
+
+    def _no_module(self, one: ImportFact, suggesting: _Suggesting) -> dict[str, Any]:
+        specifier, path = one.specifier, path_of(one.specifier)
+        if path is not None and path in self._unavailable:
+            message = f"the server {_quoted(path)} cannot be imported: {self._unavailable[path]}"
+            hint = WITHOUT_SERVER_HINT
+        elif path is not None:
+            message = f"there is no server {_quoted(path)}"
+            hint = self._path_meant(path) or suggesting.hint(
+                path.lower(),
+                self._servers,
+                f"Import {module_of('{}')}.",
+                "Import @codemode/discovery and call listServers().",
+            )
+        else:
+            message = f"there is no module {_quoted(specifier)}"
+            known = [*_EXPORTS, *map(module_of, self._servers)]
+            hint = suggesting.hint(
+                module_of(specifier) if specifier in self._servers else specifier,
+                known,
+                "Import {}.",
+                "Import @codemode/discovery, @codemode/errors or @codemode/servers/<serverId>: there are no others.",
+            )
+        return _problem(IMPORT_FAILURE, message, hint, one.place)
+
+    def _why_left_out(self, specifier: str, name: str) -> str:
+        server = self._servers.get(path_of(specifier) or "")
+        return "" if server is None else server.why_left_out(name)
+
+    def _path_meant(self, written: str) -> str | None:
+        """Return the hint for the id of a server that stands where its path should."""
+        meant = next((one.path for one in self._servers.values() if one.server_id == written), None)
+        meant = meant or next((path for path in module_paths([written]) if path in self._servers), None)
+        return None if meant is None else f"Import {module_of(meant)}."
+
+    def _exports_of(self, specifier: str) -> Collection[str] | None:
+        own = _EXPORTS.get(specifier)
+        if own is not None:
+            return own
+        exports = self._exports.get(specifier)
+        if exports is None:
+            server = self._servers.get(path_of(specifier) or "")
+            if server is None:
+                return None
+            exports = self._exports[specifier] = frozenset((META, *(one.export_name for one in server.tools)))
+        return exports
+
+
+class _Suggesting:
+    """The nearest names of a few mistakes; comparing names of all of them would take long."""
+
+    def __init__(self) -> None:
+        self._left = _MAX_SUGGESTIONS
+
+    def hint(self, name: str, known: Collection[str], near_hint: str, else_hint: str) -> str:
+        """Return what to do, with the nearest names in it where there are any."""
+        self._left -= 1
+        near = nearest_names(name[:_MAX_SHOWN_CHARACTERS], sorted(known)) if self._left >= 0 else []
+        return near_hint.replace("{}", " or ".join(near)) if near else else_hint
+
+
+def _problem(
+    code: str, message: str, hint: str, place: Mapping[str, int], *, error_class: str | None = None
+) -> dict[str, Any]:
+    return {"code": code, "message": message, "hint": hint, "error_class": error_class, **place}
+
+
+def _quoted(text: str) -> str:
+    return f'"{text[:_MAX_SHOWN_CHARACTERS]}"'
+
+
+def absent_names(facts: Any, servers: Iterable[ListedServer]) -> CodeModeSyntaxError | None:
+    """Return the error for names of tools that are not imported, and of other hosts. Facts are hostile."""
+    problems = list(islice(_problems(facts, servers), MAX_PROBLEMS))
+    return syntax_error(cast("list[ProgramProblem]", problems)) if problems else None
+
+
+def _problems(facts: Any, servers: Iterable[ListedServer]) -> Iterator[dict[str, Any]]:
+    paths: dict[str, str] | None = None
+    for use in placed_items(facts, "free"):
+        name = use.get("name")
+        if not isinstance(name, str) or name in GLOBALS:
+            continue
+        if paths is None:
+            paths = {tool.export_name: server.path for server in servers for tool in server.tools}
+        path = paths.get(name) if use.get("called") is True else None
+        hint = absent_hint(name)
+        if path is not None:
+            hint = f'Import it: import {{ {name} }} from "@codemode/servers/{path}";'
+        if hint is not None:
+            yield {**problem_at(use, f"{name} is not defined"), "hint": hint}
+
 
 IMPORT_SERVER = "importServer"
 _MAX_NAME_CHARACTERS = 100

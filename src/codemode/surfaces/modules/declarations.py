@@ -1,13 +1,14 @@
-"""The modules of servers as TypeScript: whole, and as far as some room goes. Knows no run and no request."""
+"""Built-in modules and the modules of servers as TypeScript declarations."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...data.json_shape import weigh
+from ...data.narrowing import is_mapping, is_object
 from ...host import steps
 from ...schemas.readable import says_nothing
 from ...signatures.declarations import call_types, example_tags, first_sentence, summary_of
@@ -15,9 +16,115 @@ from ...signatures.described_tool import Renamed, renamed
 from ...signatures.literals import comment_line, literal, string_literal
 from ...signatures.shapes import Doc
 from ...signatures.typescript import indented, jsdoc
-from .listing import ListedServer, ModuleTool
-from .names import RESERVED, module_of
-from .observed import marked, observed_output
+from .module_tools import RESERVED, ListedServer, ModuleTool, module_of
+
+DISCOVERY = """\
+declare module "@codemode/discovery" {
+  type Detail = "name" | "description" | "full";
+  interface ServerInfo { serverId: string; serverName: string; capabilities?: string[] }
+  /** `leftOut`: tools of its list that cannot be used, and why. */
+  interface ServerDescription extends ServerInfo {
+    description?: string;
+    version?: string;
+    leftOut?: string[];
+    declaration?: string;
+  }
+  interface ToolSummary {
+    toolName: string;
+    exportName: string;
+    description?: string;
+    annotations?: Record<string, unknown>;
+  }
+  interface ToolDefinition extends ToolSummary { inputSchema?: any; outputSchema?: any; declaration?: string }
+  /** `alsoIn`: other servers that have the very same tool. */
+  interface FoundTool extends ToolDefinition { serverId: string; alsoIn?: string[] }
+  export const specVersion: string;
+  export function listServers(): Promise<ServerInfo[]>;
+  /** With `declaration`, the TypeScript of the server's module, unless less than "full" is asked for. */
+  export function describeServer(serverId: string, options?: { detail?: Detail }): Promise<ServerDescription>;
+  export function listTools(serverId: string, options?: { detail?: Detail }): Promise<ToolDefinition[]>;
+  /** With schemas and `declaration`, unless less than "full" is asked for. */
+  export function getTool(
+    serverId: string,
+    toolName: string,
+    options?: { detail?: Detail },
+  ): Promise<ToolDefinition>;
+  export function searchTools(
+    query: string,
+    options?: { detail?: Detail; serverId?: string; limit?: number },
+  ): Promise<{ query: string; results: FoundTool[] }>;
+}"""
+
+ERRORS = """\
+declare module "@codemode/errors" {
+  export class CodemodeError extends Error {
+    readonly code: string;
+    /** One thing to do about it. */
+    readonly hint: string;
+    readonly serverId?: string;
+    readonly toolName?: string;
+  }
+  export class SchemaValidationError extends CodemodeError {
+    readonly exportName?: string;
+    /** A JSON Pointer into the input. */
+    readonly path: string;
+    readonly expected: string;
+    readonly received: string;
+    /** An input that fits. */
+    readonly example?: any;
+  }
+  export class ToolNotFoundError extends CodemodeError {}
+  export class ServerNotFoundError extends CodemodeError {}
+  export class ToolCallError extends CodemodeError {}
+  export class AuthenticationError extends ToolCallError {}
+  export class SandboxLimitError extends CodemodeError {}
+}"""
+
+
+KEY = "observed"
+"""Where the ``metadata`` of a tool has it: ``{"schema": <JSON Schema>, "isText": <of the JSON in its text>}``."""
+
+_MAX_CHARACTERS = 1_500
+_GIVES = "): Promise<"
+
+
+@dataclass(frozen=True)
+class ObservedOutput:
+    """The schema of what calls gave; with ``is_text`` each gave a text, and that is the schema of the JSON in it."""
+
+    schema: dict[str, Any]
+    is_text: bool
+
+    def on(self, shown: Renamed) -> Renamed:
+        """Return a tool as if it had declared what was observed."""
+        return replace(shown, output_json_schema={"type": "string"} if self.is_text else self.schema)
+
+    @property
+    def tag(self) -> str:
+        """The tag in the comment of its function."""
+        if not self.is_text:
+            return "@observed The type of the result is what calls gave so far; it is not promised."
+        inside = Renamed("x", "", None, self.schema, (), {})
+        calls, aliases = call_types([inside], has_comments=False)
+        said = "anything" if aliases else calls[0].partition(_GIVES)[2].removesuffix(">")
+        hint = f"The result is a text that was JSON so far: JSON.parse it. It is not promised to be {said}"
+        return f"@observed {comment_line(hint, _MAX_CHARACTERS)}"
+
+
+def observed_output(one: ModuleTool) -> ObservedOutput | None:
+    """Return what was observed of a tool, None for one that declares its output."""
+    said = one.tool.metadata.get(KEY)
+    if not is_mapping(said) or one.tool.output_json_schema is not None or not is_object(said.get("schema")):
+        return None
+    return ObservedOutput(said["schema"], said.get("isText") is True)
+
+
+def marked(call: str) -> str:
+    """Return a call type whose result is marked as observed."""
+    # Observed types hold no text of a server, so the last one is not within a literal.
+    takes, gives, type_text = call.rpartition(_GIVES)
+    return f"{takes}{gives}/* observed */ {type_text}"
+
 
 MAX_LOOKED_UP_CHARACTERS = 16_000
 """What one server's declarations may cost whoever looks them up."""

@@ -1,17 +1,26 @@
-"""The tools of one server, made ready for modules: none is lost for its name or its schema. Lists nothing itself."""
+"""Tools of one server as exports of a module: names, schemas, mismatches of inputs."""
 
 from __future__ import annotations
 
+import ast
+import json
 import logging
-from collections.abc import Iterable, Mapping
-from typing import Any
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 from ...cached_property import cached_property
-from ...data.narrowing import is_mapping
-from ...errors import CodeModeToolError
+from ...data.json_values import NOT_GIVEN, encode_json
+from ...data.narrowing import is_array, is_mapping, is_object, list_or_empty, mapping_or_empty, string_or_empty
+from ...data.references import LocalReferences
+from ...errors import CodeModeError, CodeModeToolError
 from ...host import steps
-from ...schemas.compiled import ValidatedInput
+from ...schemas.compiled import ValidatedInput, json_type
 from ...schemas.readable import says_nothing
+from ...signatures.described_tool import DescribedTool
+from ...signatures.examples import sample_value
 from ...tools.collecting import collect_plain_tools
 from ...tools.foreign_schemas import foreign_schemas
 from ...tools.names import check_is_name
@@ -19,8 +28,280 @@ from ...tools.prepared import MISSING, PreparedTool
 from ...tools.server_lists import LeftOut, entry_label
 from ...tools.server_texts import MAX_DESCRIPTION_CHARACTERS, plain_annotations, plain_text
 from ...tools.tool import Tool
-from .listing import ModuleTool
-from .names import MAX_CALLED_CHARACTERS, export_names, qualified_name
+from ...trace.unseen import all_seen
+from ...trace.visible_text import clipped
+
+if TYPE_CHECKING:
+    from ...tools.prepared import PreparedTool
+
+
+MODULE_OF_ERRORS = "@codemode/errors"
+MODULE_OF_DISCOVERY = "@codemode/discovery"
+SERVERS = "@codemode/servers/"
+META = "__meta__"
+MAX_CALLED_CHARACTERS = 512
+"""Of the name by which a worker calls a tool: path and tool together."""
+
+_NO_PATH = "server"
+_OUTSIDE_OF_PATHS = re.compile("[^a-z0-9]+")
+_RESERVED_TEXT = """
+    break case catch class const continue debugger default delete do else export extends false finally for function if
+    import in instanceof new null return super switch this throw true try typeof var void while with yield let static
+    await enum implements interface package private protected public eval arguments
+"""
+RESERVED = frozenset(_RESERVED_TEXT.split())
+"""What the specification reserves, and what no module may call a variable."""
+# The language itself calls functions of these names: `await import()` then, `${namespace}` and + the others.
+_NO_EXPORTS = RESERVED | {"then", "toString", "toLocaleString", "valueOf", "toJSON"}
+
+
+def module_paths(server_ids: Iterable[str]) -> list[str]:
+    """Return the path of each server, in their order: of two that come to the same, the first keeps it."""
+    counts: dict[str, int] = {}
+    paths: list[str] = []
+    for server_id in server_ids:
+        path = _OUTSIDE_OF_PATHS.sub("-", server_id.lower()).strip("-") or _NO_PATH
+        counts[path] = counts.get(path, 0) + 1
+        paths.append(path if counts[path] == 1 else f"{path}--{counts[path]}")  # no other path holds two hyphens
+    return paths
+
+
+def export_names(tool_names: Iterable[str]) -> dict[str, str]:
+    """Return the export of each tool by its name, in alphabetical order of names."""
+    taken = {META}
+    exports: dict[str, str] = {}
+    counts: dict[str, int] = {}
+    for tool_name in sorted(set(tool_names)):
+        clean = _identifier(tool_name)
+        name = clean
+        while name in taken:
+            counts[clean] = counts.get(clean, 1) + 1
+            name = f"{clean}__{counts[clean]}"
+        taken.add(name)
+        exports[tool_name] = name
+    return exports
+
+
+def module_of(path: str) -> str:
+    """Return the specifier of a server's module."""
+    return SERVERS + path
+
+
+def path_of(specifier: str) -> str | None:
+    """Return the path of the server whose module a specifier means; None for another module."""
+    return specifier[len(SERVERS) :] if specifier.startswith(SERVERS) else None
+
+
+def qualified_name(path: str, tool_name: str) -> str:
+    """Return the name by which a run knows a tool. A path has no dot."""
+    return f"{path}.{tool_name}"
+
+
+def _identifier(tool_name: str) -> str:
+    name = "".join(one if _may_go_on(one) else "_" for one in tool_name)
+    if not _may_begin(name[:1]):
+        name = f"_{name}"
+    return f"{name}_" if name in _NO_EXPORTS else name
+
+
+def _may_begin(character: str) -> bool:
+    return character == "$" or character.isidentifier()
+
+
+def _may_go_on(character: str) -> bool:
+    # Letters by Unicode that nobody sees: two tools would read as one, and a model could not write either.
+    return character == "$" or (f"_{character}".isidentifier() and all_seen(character))
+
+
+@dataclass(frozen=True, eq=False)
+class ModuleTool:
+    """One tool of a server. ``tool_name`` is the server's word for it, ``export_name`` what a program imports.
+
+    ``tool.name`` is what a run knows it by: ``<path>.<tool_name>``.
+    """
+
+    tool_name: str
+    export_name: str
+    tool: PreparedTool
+
+
+@dataclass(frozen=True, eq=False)
+class ListedServer:
+    """One server as it was last listed. ``path`` stands in its module's name, ``server_id`` is what the host calls it.
+
+    ``tools`` are in the order of their names. ``left_out`` says which entries of its list are no tools here, and why.
+    """
+
+    path: str
+    server_id: str
+    name: str
+    version: str | None
+    description: str | None
+    capabilities: tuple[str, ...]
+    tools: tuple[ModuleTool, ...]
+    left_out: tuple[str, ...] = ()
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """All names by which a tool of it is known: the server's, that of its export, and the qualified one."""
+        return frozenset(name for one in self.tools for name in (one.tool_name, one.export_name, one.tool.name))
+
+    @cached_property
+    def may_ask(self) -> bool:
+        """True when a call of some tool may wait for a person."""
+        return any(one.tool.may_ask for one in self.tools)
+
+    def why_left_out(self, tool_name: str) -> str:
+        """Return what to add to a message about a tool that is not here: why it was left out, where that is known."""
+        notes = (note for note in self.left_out if f'"{tool_name}"' in note)
+        return next((f" (left out of its list: {note})" for note in notes), "")
+
+
+# Made of what a validator has said, whichever it was. Pure.
+
+MAX_EXAMPLE_BYTES = 4_000
+NOTHING = "nothing"
+_NO_PROPERTY = "no property of this name"
+_MAX_TEXT_CHARACTERS = 200
+_MAX_PARTS = 64
+_MAX_VALUES = 500
+_MAX_ALTERNATIVES = 16
+_STEP = re.compile(r"\.?(?P<name>[^\W\d]\w*)|\[(?P<index>[0-9]{1,9})\]|\[(?P<text>\"(?:[^\"\\]|\\.)*\")\]")
+_JSON_TYPES = {"array", "boolean", "integer", "null", "number", "object", "string"}
+_GOT = re.compile(r"expected (?P<expected>[a-z]+(?: or [a-z]+)*), got (?P<received>[a-z]+)")
+_MISSING = re.compile(r'missing required (?P<name>"(?:[^"\\]|\\.)*")')
+_UNKNOWN = re.compile(r"does not take (?P<name>'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")")
+_BEGINNINGS = ("must be ", "must satisfy ", "Input should be ", "Value error, ", "Assertion failed, ")
+
+Parts = list[str | int]
+
+
+def mismatch(problem: Any, schema: Any, received: str | None) -> dict[str, str]:
+    """Return ``path``, a JSON Pointer, ``expected`` and ``received`` of the first problem of an input."""
+    parts, expected, told = _understood(problem, schema)
+    return {"path": pointer(parts), "expected": expected, "received": received or told or "another value"}
+
+
+def received_of(problems: Any, value: Any) -> str | None:
+    """Return what stands where the first problem is: its type, or a small value of the right type in short."""
+    parts, expected, told = _understood(next(iter(list_or_empty(problems)), None), None)
+    if told is not None:
+        return told
+    for at, part in enumerate(parts):
+        if is_object(value) and part in value:
+            value = value[str(part)]
+        elif is_array(value) and isinstance(part, int) and part < len(value):
+            value = value[part]
+        elif at == len(parts) - 1:
+            return NOTHING
+    is_about_type = set(expected.split(" or ")) <= _JSON_TYPES or "valid" in expected
+    return json_type(value) if is_about_type or is_array(value) or is_object(value) else _short(value)
+
+
+def parts_of(path: str) -> Parts:
+    """Return the parts of a path as a validator writes it: ``items[0].name``. What was cut off is left out."""
+    parts: Parts = []
+    position = 0
+    while len(parts) < _MAX_PARTS and (step := _STEP.match(path, position)):
+        if step["index"] is not None:
+            parts.append(int(step["index"]))
+        else:
+            parts.append(step["name"] if step["text"] is None else str(_read(json.loads, step["text"])))
+        position = step.end()
+    return parts
+
+
+def pointer(parts: Sequence[str | int]) -> str:
+    """Return a JSON Pointer; empty for the whole."""
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)
+
+
+def example_of(tool: DescribedTool) -> Any:
+    """Return an input that fits, `NOT_GIVEN` where none is small: the schema's own, the author's, else one made."""
+    schema = tool.input_json_schema
+    rest = dict(mapping_or_empty(schema))
+    own = list_or_empty(rest.pop("examples", None))
+    offered = [*own[:1], *tool.input_examples[:1], sample_value(rest)]
+    for example in offered:
+        try:
+            text = encode_json(example, max_bytes=MAX_EXAMPLE_BYTES, max_values=_MAX_VALUES, what="an example")
+            return json.loads(text)
+        except (CodeModeError, ValueError):
+            continue
+    return NOT_GIVEN
+
+
+def _understood(problem: Any, schema: Any) -> tuple[Parts, str, str | None]:
+    """Return where the failing value stands, what was expected there and, where it is said, what was received."""
+    said = mapping_or_empty(problem)
+    parts, message = parts_of(string_or_empty(said.get("path"))), string_or_empty(said.get("message"))
+    if found := _GOT.match(message):
+        return parts, found["expected"], found["received"]
+    if found := _MISSING.match(message):
+        parts = [*parts, str(_read(json.loads, found["name"]))]
+    if found or message == "Field required":
+        return parts, _type_at(schema, parts) or "a value", NOTHING
+    if found := _UNKNOWN.match(message):
+        return [*parts, str(_read(ast.literal_eval, found["name"]))], _NO_PROPERTY, None
+    if message in ("is not allowed", "Extra inputs are not permitted"):
+        return parts, _NO_PROPERTY, None
+    named = _type_at(schema, parts) if message.startswith("Input should be a valid ") else None
+    return parts, named or _rest_of(message), None
+
+
+def _rest_of(message: str) -> str:
+    for beginning in _BEGINNINGS:
+        message = message.removeprefix(beginning)
+    return clipped(message, _MAX_TEXT_CHARACTERS) or "another value"
+
+
+def _type_at(schema: Any, parts: Parts) -> str | None:
+    """Return the type that a schema names at a place, as far as that is certain."""
+    local = LocalReferences(schema)
+    found = _alternatives(local, [schema])
+    for part in parts:
+        found = _alternatives(local, [_within(one, part) for one in found])
+    return next((named for one in found if (named := _named(one)) not in (None, "null")), None)
+
+
+def _alternatives(local: LocalReferences, schemas: list[Any]) -> list[Mapping[Any, Any]]:
+    """Return what schemas come to, those that they choose between among it."""
+    found: list[Mapping[Any, Any]] = []
+    pending = schemas[:]
+    for _ in range(_MAX_ALTERNATIVES):
+        if not pending:
+            break
+        rules = mapping_or_empty(local.followed(pending.pop(0)))
+        found.append(rules)
+        for keyword in ("anyOf", "oneOf"):
+            pending += islice(list_or_empty(rules.get(keyword)), _MAX_ALTERNATIVES)  # more are never come to
+    return found
+
+
+def _within(rules: Mapping[Any, Any], part: str | int) -> Any:
+    if isinstance(part, int):
+        listed = list_or_empty(rules.get("prefixItems"))
+        return listed[part] if part < len(listed) else rules.get("items")
+    return mapping_or_empty(rules.get("properties")).get(part, rules.get("additionalProperties"))
+
+
+def _named(schema: Mapping[Any, Any]) -> str | None:
+    declared = schema.get("type")
+    names = [one for one in list_or_empty(declared) or [declared] if isinstance(one, str) and one in _JSON_TYPES]
+    return " or ".join(names) or None
+
+
+def _read(read: Any, text: str) -> Any:
+    try:
+        return read(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+def _short(value: Any) -> str:
+    text = value[: _MAX_TEXT_CHARACTERS + 1] if isinstance(value, str) else value
+    return clipped(json.dumps(text, ensure_ascii=False), _MAX_TEXT_CHARACTERS)
+
 
 _STEPS_OF_A_TOOL = 4
 _log = logging.getLogger("codemode.tools")
@@ -69,8 +350,6 @@ class ServerTool(PreparedTool):
             return super().validate_input(value)
         except CodeModeToolError as error:
             if error.reason == "validation":
-                from .mismatch import received_of  # late, as `example_of`: most inputs fit
-
                 error.details["received"] = received_of(error.details.get("problems"), value)
                 if "example" not in vars(self):
                     steps.take(steps.STEPS_ON_THE_LOOP + 1)  # it is made off the loop, and once
@@ -80,8 +359,6 @@ class ServerTool(PreparedTool):
     @cached_property
     def example(self) -> Any:
         """An input that fits, `NOT_GIVEN` where none is small."""
-        from .mismatch import example_of
-
         return example_of(self)
 
 

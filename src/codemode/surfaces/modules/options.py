@@ -1,14 +1,95 @@
-"""Options of `codemode.run`: what a request may ask for, how much the model is shown, what is never told."""
+"""Options, limits, profile and input schemas of `codemode.run`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, cast
+from dataclasses import dataclass, field, fields
+from functools import partial
+from typing import Any, ClassVar, cast
 
 from ...options.checked_fields import limit
 from ...options.part import OptionPart
-from .limits import RunCeilings, RunLimits, settled
+from ...options.parts import MAX_MEMORY_LIMIT_BYTES, MIB, ExecutionPolicy
+from ...profile import GuestFace, HostErrors, Profile, StaticRules, Words
+
+WIRE_NAMES: Mapping[str, str] = {
+    "timeout_ms": "timeoutMs",
+    "max_memory_bytes": "maxMemoryBytes",
+    "max_log_bytes": "maxLogBytes",
+    "max_tool_calls": "maxToolCalls",
+    "max_concurrent_tool_calls": "maxConcurrentToolCalls",
+    "max_result_bytes": "maxResultBytes",
+}
+"""What a request calls each limit, by its option."""
+
+HOST_NAMES: Mapping[str, str] = {
+    "timeout_ms": "timeout_ms",
+    "max_memory_bytes": "memory_limit_bytes",
+    "max_log_bytes": "max_console_bytes",
+    "max_tool_calls": "max_bridge_requests",
+    "max_concurrent_tool_calls": "max_in_flight_bridge_requests",
+    "max_result_bytes": "max_result_bytes",
+}
+"""What the execution policy calls each limit, by its option."""
+
+SHOWN_NAMES: Mapping[str, str] = {HOST_NAMES[option]: name for option, name in WIRE_NAMES.items()}
+"""What a program reads of each limit of the execution policy."""
+
+LEAST: Mapping[str, int] = {option: MIB if option == "max_memory_bytes" else 1 for option in WIRE_NAMES}
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class RunLimits(OptionPart):
+    """The limits of one run, or the most that a request may ask for. Times are milliseconds, sizes UTF-8 bytes."""
+
+    path: ClassVar[str] = "limits"
+
+    timeout_ms: int = limit(30_000)
+    max_memory_bytes: int = limit(64 * MIB, MAX_MEMORY_LIMIT_BYTES, minimum=MIB)
+    max_log_bytes: int = limit(64 * 1024)
+    max_tool_calls: int = limit(256)
+    max_concurrent_tool_calls: int = limit(32)
+    max_result_bytes: int = limit(100_000)
+
+    def policy(self) -> ExecutionPolicy:
+        """Return them as the core has them."""
+        given = {HOST_NAMES[option]: getattr(self, option) for option in WIRE_NAMES}
+        return ExecutionPolicy(**given, in_flight_limit="queue")
+
+    def differing(self) -> dict[str, int]:
+        """Return those that are not the default of this surface."""
+        return {one.name: getattr(self, one.name) for one in fields(self) if getattr(self, one.name) != one.default}
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class RunCeilings(RunLimits):
+    """The most that a request may ask for."""
+
+    path: ClassVar[str] = "ceilings"
+
+    timeout_ms: int = limit(120_000)
+    max_memory_bytes: int = limit(256 * MIB, MAX_MEMORY_LIMIT_BYTES, minimum=MIB)
+    max_log_bytes: int = limit(MIB)
+    max_tool_calls: int = limit(1_024)
+    max_concurrent_tool_calls: int = limit(64)
+    max_result_bytes: int = limit(MIB)
+
+
+def settled(limits: RunLimits, ceilings: RunCeilings) -> tuple[RunLimits, RunCeilings]:
+    """Return both as they hold together: who names a limit and no ceiling for it has named the ceiling too.
+
+    Raises `ValueError` for a limit above its ceiling.
+    """
+    defaults: dict[str, int] = {}
+    most: dict[str, int] = {}
+    for option in WIRE_NAMES:
+        default, ceiling = getattr(limits, option), getattr(ceilings, option)
+        if limits.says(option) and ceilings.says(option) and default > ceiling:
+            raise ValueError(f"limits.{option} must be at most ceilings.{option} ({ceiling}), got {default}")
+        is_alone = limits.says(option) and not ceilings.says(option)
+        most[option] = default if is_alone else ceiling
+        defaults[option] = min(default, most[option])
+    return RunLimits(**defaults), RunCeilings(**most)
 
 
 def _secrets(value: Any, path: str) -> tuple[str, ...]:
@@ -52,3 +133,88 @@ class RunOptions(OptionPart):
         for name, value in zip(names, values, strict=True):
             object.__setattr__(self, name, value)
         self.__post_init__()
+
+
+OUTER_TOOL = "codemode.run"
+
+_TEXT = {"type": "string"}
+_CODE = "An ES module, JavaScript or TypeScript. It leaves its result in globalThis.__codemode_result__."
+_LIMITS = "Limits of this run, where other than the usual are wanted."
+_CAPABILITIES = "Ids of servers that will be used: they are connected, and their declarations answered."
+
+
+def input_schema(options: RunOptions) -> dict[str, Any]:
+    """Return the JSON Schema of a request."""
+    limits = {name: {"type": "integer", "description": _most(options, option)} for option, name in WIRE_NAMES.items()}
+    return {
+        "type": "object",
+        "properties": {
+            "code": {**_TEXT, "description": _CODE},
+            "limits": {"type": "object", "properties": limits, "description": _LIMITS},
+            "requestedCapabilities": {"type": "array", "items": dict(_TEXT), "description": _CAPABILITIES},
+        },
+        "required": ["code"],
+    }
+
+
+def output_schema() -> dict[str, Any]:
+    """Return the JSON Schema of a response."""
+    log = _object(level={"enum": ["debug", "log", "warn", "error"]}, message=_TEXT, timeMs={"type": "integer"})
+    diagnostic = _object(
+        ("severity", "code", "message"),
+        severity={"enum": ["error", "warning", "info"]},
+        **dict.fromkeys(("code", "message", "hint", "path", "errorClass"), _TEXT),
+    )
+    call = _object(
+        ("serverId", "toolName", "durationMs", "ok"),
+        serverId=_TEXT,
+        toolName=_TEXT,
+        durationMs={"type": "integer"},
+        ok={"type": "boolean"},
+        error=_TEXT,
+    )
+    return _object(
+        ("logs", "result", "diagnostics"),
+        logs={"type": "array", "items": log},
+        result={},
+        diagnostics={"type": "array", "items": diagnostic},
+        toolTrace={"type": "array", "items": call},
+        declarations=_TEXT,
+    )
+
+
+def _most(options: RunOptions, option: str) -> str:
+    return f"{getattr(options.limits, option)} where it is not given, at most {getattr(options.ceilings, option)}."
+
+
+def _object(required: tuple[str, ...] | None = None, **properties: Mapping[str, Any]) -> dict[str, Any]:
+    members = {name: dict(schema) for name, schema in properties.items()}
+    return {"type": "object", "properties": members, "required": list(properties if required is None else required)}
+
+
+NAME = "modules"
+_ANALYSIS_MS = 1000
+GLOBALS = ("console", "URL", "URLSearchParams", "TextEncoder", "TextDecoder", "setTimeout", "clearTimeout")
+_FACE = GuestFace(wrapper="module", globals=GLOBALS, console="stable", limit_names=SHOWN_NAMES, stops_itself=True)
+_RULES = StaticRules(checks_tools=False, analysis_ms=_ANALYSIS_MS)
+
+
+def profile_of(limits: RunLimits, words: Words) -> Profile:
+    """Return the profile of a run with these limits, which a pause of it keeps."""
+    return Profile(
+        name=NAME,
+        outer_tool=OUTER_TOOL,
+        guest=_FACE,
+        request_kinds=frozenset({"tool", "catalog", "timer"}),
+        limits=limits.policy(),
+        static_rules=_RULES,
+        host_errors=HostErrors(in_spans=False, words=words),
+        unawaited="abandon",
+        tells_of_runs=True,
+        parameters=limits.differing(),
+        restored=partial(_restored, words=words),
+    )
+
+
+def _restored(parameters: Mapping[str, Any], words: Words) -> Profile:
+    return profile_of(RunLimits.of(parameters), words)

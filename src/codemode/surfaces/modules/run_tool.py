@@ -19,14 +19,11 @@ from ...options.parts import CodeModeOptions
 from ...stores.durability import StoreLike, with_store
 from ...tools.tool_schemas import load_schema_kind
 from ...trace.failures import log_failure
-from .builtin_declarations import DISCOVERY, ERRORS
-from .declarations import declare_server
-from .descriptions import Descriptions
-from .homes import Homes
-from .options import RunOptions
+from .declarations import DISCOVERY, ERRORS, declare_server
+from .description import Descriptions
+from .options import OUTER_TOOL, RunOptions, input_schema, output_schema
 from .response import host_failed, refused
-from .schemas_shown import OUTER_TOOL, input_schema, output_schema
-from .server_set import ServerSet
+from .server_set import Homes, ServerSet
 
 if TYPE_CHECKING:
     from ...workers.pool import WorkerPool

@@ -25,9 +25,7 @@ from ...tools.server_texts import MAX_DESCRIPTION_CHARACTERS, MAX_NAME_CHARACTER
 from ...tools.tool import Tool
 from ...trace.failures import log_failure
 from ...trace.visible_text import one_line
-from .listing import ListedServer
-from .module_tools import collected, module_tools
-from .names import module_paths
+from .module_tools import ListedServer, collected, module_paths, module_tools
 
 MAX_ID_CHARACTERS = 256
 MAX_TOOLS = 50_000

@@ -11,8 +11,7 @@ from spellings import meta_spellings
 from suite import each_row
 
 from codemode import CodeModeToolError, Tool, create_code_call_tools
-from codemode.surfaces.code_call.look_alikes import LOOK_ALIKES
-from codemode.surfaces.code_call.names import looks_like_meta_tool, meta_name, meta_tool_of, skeleton
+from codemode.surfaces.code_call.names import LOOK_ALIKES, looks_like_meta_tool, meta_name, meta_tool_of, skeleton
 
 SPELLINGS = meta_spellings()
 

@@ -9,9 +9,8 @@ from suite import each_row
 
 from codemode.surfaces.exec_wait.namespaces import Namespace, NamespaceRegistry
 from codemode.surfaces.exec_wait.options import InvalidConfigError
-from codemode.surfaces.exec_wait.pair import create_exec_wait_tools
+from codemode.surfaces.exec_wait.pair import create_exec_wait_tools, plan_surface
 from codemode.surfaces.exec_wait.sources import ToolSource
-from codemode.surfaces.exec_wait.surface import plan_surface
 
 NAMESPACE = Namespace("cal", "calendar", ("now",), lambda _: {})
 

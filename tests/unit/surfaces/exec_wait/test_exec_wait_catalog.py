@@ -12,7 +12,7 @@ from codemode import CodeModeToolError, Tool
 from codemode.surfaces.exec_wait.catalog import MAX_ENTRIES_BYTES, ExecCatalog
 from codemode.surfaces.exec_wait.options import ExecWaitOptions, InvalidConfigError
 from codemode.surfaces.exec_wait.sources import ToolSource, entries_of, safe_name
-from codemode.surfaces.exec_wait.telemetry import Counts
+from codemode.surfaces.exec_wait.waiting_run import Counts
 
 
 def tool(name: str, description: str = "Does something. In detail.", **more: Any) -> Tool:

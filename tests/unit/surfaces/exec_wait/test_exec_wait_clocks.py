@@ -13,13 +13,12 @@ from waiting import until, within
 from codemode import CallContext, MemoryInterruptStore
 from codemode.host import clock
 from codemode.stores.records import Lease, Record
-from codemode.surfaces.exec_wait import recorded, runs, stored, waiting_run
-from codemode.surfaces.exec_wait.options import ExecWaitOptions
-from codemode.surfaces.exec_wait.profile import NAME
-from codemode.surfaces.exec_wait.recorded import Recorded
+from codemode.surfaces.exec_wait import results, runs, stored, waiting_run
+from codemode.surfaces.exec_wait.options import NAME, ExecWaitOptions
+from codemode.surfaces.exec_wait.results import Recorded
 from codemode.surfaces.exec_wait.runs import Runs
 from codemode.surfaces.exec_wait.stored import StoredRuns, id_of
-from codemode.surfaces.exec_wait.telemetry import Counts
+from codemode.surfaces.exec_wait.waiting_run import Counts
 
 HOUR_MS = 3_600_000
 EVER_MS = 1 << 60
@@ -80,7 +79,7 @@ def test_a_wait_for_another_process_ends_though_the_clock_is_put_back(monkeypatc
 
 @pytest.mark.parametrize(("jumps_ms", "passes", "made"), [(HOUR_MS, 0.0, 1), (-HOUR_MS, 500.0, 2)])
 def test_what_a_call_has_come_to_is_kept_by_the_time_that_has_passed(monkeypatch, jumps_ms, passes, made):
-    Clocks(jumps_ms, passes).run_in(monkeypatch, recorded)
+    Clocks(jumps_ms, passes).run_in(monkeypatch, results)
     kept, done = Recorded(900), []
 
     async def work() -> Any:

@@ -13,7 +13,7 @@ from codemode.surfaces.exec_wait.catalog import ExecCatalog
 from codemode.surfaces.exec_wait.description import describe_exec
 from codemode.surfaces.exec_wait.options import ExecWaitOptions
 from codemode.surfaces.exec_wait.sources import ToolSource, entries_of
-from codemode.surfaces.exec_wait.telemetry import Counts
+from codemode.surfaces.exec_wait.waiting_run import Counts
 
 OPTIONS = ExecWaitOptions()
 SAMPLE_FILE = Path(__file__).parents[3] / "data" / "mcp_tools_sample.json"

@@ -10,9 +10,8 @@ from typing import Any
 import mcp_types as types
 import pytest
 
-from codemode.surfaces.exec_wait.mcp_lookups import lookups_of
-from codemode.surfaces.exec_wait.mcp_session import pages, result_of
-from codemode.surfaces.exec_wait.mcp_tool import Making
+from codemode.surfaces.exec_wait.mcp_server import lookups_of
+from codemode.surfaces.exec_wait.mcp_session import Making, pages, result_of
 
 FORMER = re.compile("[a-z][A-Z]")
 

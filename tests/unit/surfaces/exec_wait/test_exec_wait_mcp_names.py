@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from suite import each_row
 
-from codemode.surfaces.exec_wait.mcp_names import tool_names
+from codemode.surfaces.exec_wait.mcp_server import tool_names
 from codemode.surfaces.exec_wait.sources import INHERITED
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from codemode.surfaces.exec_wait.once import Once
+from codemode.surfaces.exec_wait.mcp_server import Once
 
 
 async def all_of(once: Once, count: int) -> list[Any]:

@@ -11,8 +11,8 @@ import pytest
 from suite import each_row
 
 from codemode import CallContext
-from codemode.surfaces.exec_wait import recorded as recorded_calls
-from codemode.surfaces.exec_wait.recorded import MAX_RECORDED, Recorded
+from codemode.surfaces.exec_wait import results as recorded_calls
+from codemode.surfaces.exec_wait.results import MAX_RECORDED, Recorded
 
 CALL = CallContext(conversation_id="s", tool_call_id="c")
 GIVEN = {"code": "return 1"}

@@ -9,12 +9,7 @@ from suite import each_row
 
 from codemode.source.other_languages import looks_like_shell
 from codemode.surfaces.exec_wait.options import ExecWaitOptions
-from codemode.surfaces.exec_wait.requests import (
-    RefusedInputError,
-    read_exec,
-    read_wait,
-    unknown_run,
-)
+from codemode.surfaces.exec_wait.results import RefusedInputError, read_exec, read_wait, unknown_run
 
 BOTH = ExecWaitOptions()
 

@@ -10,8 +10,8 @@ from suite import each_row
 
 from codemode import Tool
 from codemode.surfaces.exec_wait.options import InvalidConfigError
+from codemode.surfaces.exec_wait.pair import plan_surface
 from codemode.surfaces.exec_wait.sources import ToolSource
-from codemode.surfaces.exec_wait.surface import plan_surface
 
 ON = {"tools": {"codeMode": {"enabled": True}}}
 

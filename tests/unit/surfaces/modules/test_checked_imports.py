@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from suite import each_row
 
 from codemode import CodeModeSyntaxError, ModuleServer
-from codemode.surfaces.modules.catalog import ModuleCatalog
-from codemode.surfaces.modules.module_facts import read_module_facts
+from codemode.surfaces.modules.catalog import ModuleCatalog, read_module_facts
 from codemode.surfaces.modules.server_set import ServerSet
 
 TOOLS = {name: lambda: 1 for name in ("create-issue", "list_issues", "then", "default")}

@@ -14,7 +14,7 @@ from suite import each_row
 from codemode.surfaces.modules.declarations import declare_server
 from codemode.surfaces.modules.description import described
 from codemode.surfaces.modules.discovery import answer, search_index
-from codemode.surfaces.modules.listing import ListedServer
+from codemode.surfaces.modules.module_tools import ListedServer
 from codemode.surfaces.modules.options import RunOptions
 
 OPENING_CHARACTERS = 900

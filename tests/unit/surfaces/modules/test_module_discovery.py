@@ -17,8 +17,7 @@ from codemode.data.json_values import encode_json
 from codemode.host import steps
 from codemode.surfaces.modules import discovery
 from codemode.surfaces.modules.declarations import declare_server, declare_tool
-from codemode.surfaces.modules.discovery import answer, search_index
-from codemode.surfaces.modules.discovery_arguments import DETAILS, USAGE
+from codemode.surfaces.modules.discovery import DETAILS, USAGE, answer, search_index
 
 QUERY = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
 HINTS = {"readOnlyHint": True}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from codemode.surfaces.modules.names import export_names
+from codemode.surfaces.modules.module_tools import export_names
 
 CALLED_BY_LANGUAGE = ("then", "toJSON", "toLocaleString", "toString", "valueOf")
 

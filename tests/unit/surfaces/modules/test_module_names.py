@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from suite import each_row
 
-from codemode.surfaces.modules.names import export_names, module_paths, path_of
+from codemode.surfaces.modules.module_tools import export_names, module_paths, path_of
 
 NAMES = st.lists(st.text(max_size=8) | st.text("aA_.-1 $é", max_size=4), unique=True, max_size=12)
 

@@ -19,7 +19,7 @@ from waiting import until, within
 from codemode import CodeModeAuthenticationError, ModuleServer, Tool, create_run_tool
 from codemode.host import steps
 from codemode.surfaces.modules import servers as listing_of_servers
-from codemode.surfaces.modules.run_view import RunView
+from codemode.surfaces.modules.runs import RunView
 from codemode.surfaces.modules.server_set import ServerSet
 
 

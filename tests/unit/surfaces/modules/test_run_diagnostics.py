@@ -24,10 +24,8 @@ from codemode import (
 )
 from codemode.errors import CallSummary
 from codemode.execution.outcome import RunOutcome
-from codemode.surfaces.modules.diagnostic import diagnostic, ordered
-from codemode.surfaces.modules.diagnostics import cleared, diagnostics_of
-from codemode.surfaces.modules.response import refused
-from codemode.surfaces.modules.told_outcome import response_of
+from codemode.surfaces.modules.diagnostics import cleared, diagnostics_of, response_of
+from codemode.surfaces.modules.response import diagnostic, ordered, refused
 
 LIMITS = ExecutionPolicy(memory_limit_bytes=1 << 21, max_stack_size_bytes=1 << 20)
 AT = {"line": 3, "column": 7}

@@ -14,8 +14,7 @@ from suite import each_row
 from codemode import CodeModeToolError, Tool
 from codemode.data.json_values import NOT_GIVEN
 from codemode.schemas.compiled import path_text
-from codemode.surfaces.modules.mismatch import example_of, mismatch, parts_of, pointer
-from codemode.surfaces.modules.module_tools import ServerTool
+from codemode.surfaces.modules.module_tools import ServerTool, example_of, mismatch, parts_of, pointer
 from codemode.tools.prepared import MISSING
 
 

@@ -6,8 +6,7 @@ import pytest
 from suite import each_row
 
 from codemode.options.parts import MIB
-from codemode.surfaces.modules.limits import HOST_NAMES, WIRE_NAMES, RunCeilings, RunLimits
-from codemode.surfaces.modules.options import RunOptions
+from codemode.surfaces.modules.options import HOST_NAMES, WIRE_NAMES, RunCeilings, RunLimits, RunOptions
 
 DEFAULTS = {
     "timeout_ms": 30_000,

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from suite import each_row
 
 from codemode.options.parts import MIB
-from codemode.surfaces.modules.limits import WIRE_NAMES
-from codemode.surfaces.modules.options import RunOptions
-from codemode.surfaces.modules.request import RunRequest, read_request
+from codemode.surfaces.modules.options import WIRE_NAMES, RunOptions
+from codemode.surfaces.modules.runs import RunRequest, read_request
 
 OPTIONS = RunOptions(ceilings={"timeout_ms": 60_000})
 ANYTHING = st.recursive(

@@ -15,9 +15,8 @@ from codemode import (
     CodeModeToolError,
     Tool,
 )
-from codemode.surfaces.modules.listing import ModuleTool
-from codemode.surfaces.modules.module_tools import ServerTool
-from codemode.surfaces.modules.words import words_of
+from codemode.surfaces.modules.error_texts import words_of
+from codemode.surfaces.modules.module_tools import ModuleTool, ServerTool
 from codemode.tools.prepared import tool_failed
 
 SCHEMA = {"type": "object", "properties": {"title": {"type": "string"}}, "required": ["title"]}

@@ -11,8 +11,7 @@ from typing import Any, Literal
 from codemode.data.json_values import well_formed
 from codemode.interrupts.interrupt import APPROVAL_KIND
 from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
-from codemode.surfaces.modules.diagnostic import diagnostic
-from codemode.surfaces.modules.response import RunResponse, refused
+from codemode.surfaces.modules.response import RunResponse, diagnostic, refused
 from codemode.trace.unseen import all_seen
 from codemode.trace.visible_text import clipped, counted, one_line, program_lines
 

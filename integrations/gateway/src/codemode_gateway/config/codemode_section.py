@@ -219,7 +219,7 @@ def _clients(value: Any, path: str) -> dict[str, dict[str, Any]]:
 
 def _limits(value: Any, path: str) -> dict[str, Any]:
     # Only a configuration that names limits pays for the import.
-    from codemode.surfaces.modules.limits import WIRE_NAMES, RunLimits
+    from codemode.surfaces.modules.options import WIRE_NAMES, RunLimits
 
     found = only(dict.fromkeys(WIRE_NAMES.values(), whole(1, 2**53)), value, path)
     try:

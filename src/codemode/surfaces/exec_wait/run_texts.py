@@ -1,4 +1,4 @@
-"""What a model is told of a run: results with what they came to, counted. Changes no run."""
+"""What a model reads about a run: results and their text, counted."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from ...source.other_languages import looks_like_shell
 from ...stores.errors import StoreUnavailable
 from ...trace.failures import log_failure, message_of
 from ...trace.public_message import first_line
-from .catalog import ServerAwayError
-from .requests import INVALID_INPUT, SHELL_REFUSED
+from .catalog import ServerAwayError, Setup
 from .results import (
     ABORTED,
     CAPS,
     INTERNAL_ERROR,
+    INVALID_INPUT,
     MEMORY_LIMIT,
     RUNTIME_UNAVAILABLE,
+    SHELL_REFUSED,
     code_of,
     completed,
     failed,
     output_of,
 )
-from .setup import Setup
-from .telemetry import telemetry_of
-from .waiting_run import WaitingRun
+from .waiting_run import WaitingRun, telemetry_of
 
 if TYPE_CHECKING:
     from ...execution.outcome import OutputItem, RunOutcome
     from .runs import FullError
+
 
 _log = logging.getLogger("codemode.tools")
 PERSON_ASKED = (
