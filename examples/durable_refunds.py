@@ -22,12 +22,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from codemode import CallContext
-
 try:
     from dbos import DBOS, SetWorkflowID
 
-    from codemode import Interrupt, SqliteInterruptStore, create_code_mode_tool, tool
+    from codemode import CallContext, Interrupt, SqliteInterruptStore, create_code_mode_tool, tool
 except ImportError as error:
     sys.exit(f"{error}. This example needs what `pip install . dbos` in the root of the repository brings.")
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -51,6 +52,14 @@ return { labelled, refused };
 """
 
 
+def say(text: str) -> None:
+    """Print, until nobody reads any more."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def recorded_answers(request: httpx.Request, examples: Mapping[str, Any]) -> httpx.Response:
     """Answer with what GitHub's document shows as recorded answers, under other numbers."""
 
@@ -74,11 +83,11 @@ async def main() -> None:
     spec = await load_spec(DOCUMENT)
 
     def answer(request: httpx.Request) -> httpx.Response:
-        print(f"{request.method} {request.url.raw_path.decode()}")
+        say(f"{request.method} {request.url.raw_path.decode()}")
         return recorded_answers(request, spec.document["components"]["examples"])
 
     def approve(request: Any) -> str:
-        print(f"approved: {request.tool_name} of issue {request.input['issue_number']}")
+        say(f"approved: {request.tool_name} of issue {request.input['issue_number']}")
         return "approved"
 
     client = httpx.AsyncClient(
@@ -89,9 +98,9 @@ async def main() -> None:
     async with client:
         tools = openapi_tools(spec, client=client, include=["issues/*"], needs_approval="unsafe")
         code_mode = create_code_mode_tool(tools, {"approval": {"on_approval_required": approve}})
-        print(f"{len(tools)} tools of {spec.title}: {', '.join(tool.name for tool in tools)}")
+        say(f"{len(tools)} tools of {spec.title}: {', '.join(tool.name for tool in tools)}")
         result = await code_mode.execute({"js": PROGRAM})
-    print(json.dumps(result))
+    say(json.dumps(result))
 
 
 if __name__ == "__main__":

@@ -25,8 +25,6 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from codemode import CallContext
-
 try:
     import ray
     import ray.data
@@ -35,6 +33,7 @@ try:
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     from codemode import (
+        CallContext,
         CodeModeAbortedError,
         CodeModeError,
         CodeModeWorkerError,

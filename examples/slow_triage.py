@@ -19,10 +19,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from codemode import CallContext
-
 try:
-    from codemode import ExecWaitTools, SqliteInterruptStore, create_exec_wait_tools, tool
+    from codemode import CallContext, ExecWaitTools, SqliteInterruptStore, create_exec_wait_tools, tool
 except ImportError as error:
     sys.exit(f"{error}. This example needs what `pip install .` in the root of the repository brings.")
 

@@ -15,12 +15,10 @@ import os
 import sqlite3
 import sys
 
-from codemode import CallContext
-
 try:
     from pydantic import BaseModel, Field
 
-    from codemode import Interrupt, Tool, Trace, create_code_mode_tool, tool
+    from codemode import CallContext, Interrupt, Tool, Trace, create_code_mode_tool, tool
 except ImportError as error:
     sys.exit(f"{error}. This example needs what `pip install .` in the root of the repository brings.")
 

@@ -278,7 +278,6 @@ def test_limits_are_errors_in_the_program_and_logs_are_kept(
     [
         None,
         1,
-        "code",
         [],
         {},
         {"code": 1},

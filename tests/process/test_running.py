@@ -30,7 +30,7 @@ def test_the_tool_takes_exactly_one_program(within):
     assert within(tool.execute({"js": "return await tools.hit({a: 1})"})) == {"a": 1}
 
 
-@pytest.mark.parametrize("wrong", [{}, {"js": 1}, {"js": "return 1", "more": 2}, "return 1", None, {"JS": "return 1"}])
+@pytest.mark.parametrize("wrong", [{}, {"js": 1}, {"js": "return 1", "more": 2}, None, {"JS": "return 1"}])
 def test_another_input_is_refused(within, wrong):
     with pytest.raises(CodeModeToolError, match=r'the input of codeMode is \{"js": "<program>"\}') as refused:
         within(create_code_mode_tool([]).execute(wrong))
@@ -98,7 +98,6 @@ def test_a_proto_key_is_data(run):
 @each_row(
     "js",
     [
-        "return () => 1",
         "return class {}",
         "return Symbol('s')",
         "const a = []; a.push(a); return a",

@@ -45,7 +45,6 @@ BAD: list[tuple[str, Any, list[str]]] = [
     ("execute", {}, ["script"]),
     ("execute", {"script": None}, ["script"]),
     ("execute", {"script": 3}, ["script"]),
-    ("execute", {"source": "return 1"}, ["script", "source"]),
     ("execute", {"script": "return 1", "allowedTools": "echo"}, ["allowedTools"]),
     ("execute", {"script": "return 1", "allowedTools": [None]}, ["allowedTools"]),
     ("execute", {"script": "return 1", "context": []}, ["context"]),
