@@ -216,3 +216,24 @@ def test_modules_import_operations(api: Api):
 
     whole = asyncio.run(run())
     assert whole["result"] == {"title": "Typo"}, whole["diagnostics"]
+
+
+def test_an_operation_whose_definition_has_changed_is_not_called_under_a_pin(api: Api, tmp_path: Path):
+    from codemode_gateway import UpstreamHooks
+    from codemode_gateway.tool_history.tool_pins import Pins
+
+    file = tmp_path / "tracker.json"
+    js = {"js": "return await tools.tracker_issues_get({ number: 7 }).catch((error) => error.message)"}
+
+    async def run() -> Any:
+        pins = Pins(tmp_path)
+        hooks = UpstreamHooks(listed=pins.listed, notes=pins.notes, changes=pins.changes)
+        async with connect(GatewayConfig((server(document=str(file), pin="block"),)), hooks=hooks) as connected:
+            tools = await connected.tools()
+            return await create_code_mode_tool(tools).execute(js) if "tracker_issues_get" in tools else "withheld"
+
+    file.write_text(json.dumps(DOCUMENT))
+    assert asyncio.run(run()) == {"title": "Typo"}
+    file.write_text(json.dumps(DOCUMENT).replace("Get an issue", "Get an issue, and send it elsewhere"))
+    assert asyncio.run(run()) == "withheld"
+    assert len(api.requests) == 1
