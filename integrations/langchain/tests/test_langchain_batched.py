@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from codemode_langchain import CodeCallMiddleware, CodeModeMiddleware, create_code_mode_tool
-from codemode_langchain.stored_requests import asked_by, resume_values
+from codemode_langchain.stored_pauses import asked_by, resume_values
 from langchain_core.tools import tool
 from langgraph.types import Command, Interrupt, interrupt
 from pydantic import TypeAdapter, ValidationError

@@ -22,8 +22,7 @@ from codemode_langchain import (
     create_code_call_tools,
     create_code_mode_tool,
 )
-from codemode_langchain.conversion import convert
-from codemode_langchain.server_tools import annotations_of, may_destroy
+from codemode_langchain.conversion import annotations_of, convert, may_destroy
 from langchain.agents.middleware import AgentMiddleware
 from langchain_core.messages import AIMessage
 from langchain_core.tools import BaseTool, StructuredTool, ToolException, tool

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from codemode_langchain.shown_values import shown
+from codemode_langchain.content import shown
 from pydantic import BaseModel, SecretStr, model_validator
 from suite import each_row
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from codemode_pydantic_ai import CodeMode
-from codemode_pydantic_ai.workflows import is_repeated
+from codemode_pydantic_ai.nested import is_repeated
 from pydantic_ai import Agent, DeferredToolRequests, Tool
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.messages import ModelResponse

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from enum import Enum
 
-from codemode_pydantic_ai.shown_values import shown_arguments
+from codemode_pydantic_ai.content import shown_arguments
 from pydantic import AliasChoices, AliasPath, BaseModel, Field, RootModel, Secret
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 

@@ -6,8 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from codemode_pydantic_ai.history import KeptPauses
-from codemode_pydantic_ai.pauses import Pause, outer_id_of
+from codemode_pydantic_ai.pauses import KeptPauses, Pause, outer_id_of
 from codemode_pydantic_ai.turns import CallBudget, Turns
 from hypothesis import given, settings
 from hypothesis import strategies as st

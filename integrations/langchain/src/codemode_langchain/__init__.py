@@ -11,9 +11,7 @@ from .stored_pauses import StoredPauses, StoredRun, stored_pauses
 from .tool import CodeModeTool, create_code_mode_tool
 
 if TYPE_CHECKING:
-    from .code_call_middleware import CodeCallMiddleware
-    from .exec_wait_middleware import ExecWaitMiddleware
-    from .middleware import CodeModeMiddleware
+    from .middleware import CodeCallMiddleware, CodeModeMiddleware, ExecWaitMiddleware
 
 __all__ = [
     "ApprovalConfig",
@@ -41,11 +39,11 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     # The middleware needs langchain and langgraph; the tools do not.
     if name == "CodeCallMiddleware":
-        from .code_call_middleware import CodeCallMiddleware
+        from .middleware import CodeCallMiddleware
 
         return CodeCallMiddleware
     if name == "ExecWaitMiddleware":
-        from .exec_wait_middleware import ExecWaitMiddleware
+        from .middleware import ExecWaitMiddleware
 
         return ExecWaitMiddleware
     if name == "CodeModeMiddleware":

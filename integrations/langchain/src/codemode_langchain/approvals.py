@@ -1,25 +1,214 @@
-"""Which nested calls a person decides about, what the person is shown, and what the answer means.
-
-The shapes are those of LangChain's `HumanInTheLoopMiddleware`. Pauses nothing itself.
-"""
+"""Which nested calls a person decides about, what is shown, and what answers mean."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, NotRequired, TypeAlias, cast
+from typing import Annotated, Any, Literal, NotRequired, Protocol, TypeAlias, Union, cast
 
+from langchain_core.messages import ToolCall
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import BaseTool
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Discriminator, WithJsonSchema, create_model
 from typing_extensions import TypedDict
 
-from codemode import PendingRequest, ToolCallContext
-from codemode.plugins import PreparedTool, can_be_called, not_among_the_tools, plain_copy, with_texts
+from codemode import CodeModeToolError, Interrupt, PendingRequest, ToolCallContext
+from codemode.plugins import (
+    PreparedTool,
+    can_be_called,
+    integers_as_in,
+    not_among_the_tools,
+    plain_copy,
+    resolve_reference,
+    with_texts,
+)
 
-from .arguments import Arguments
-from .callers import Caller
-from .conversion import NeedsApproval, tool_call
-from .decisions import ALL_DECISIONS, DecisionType, decision_type
-from .server_tools import may_destroy
+from .arguments import Arguments, difference
+from .conversion import NeedsApproval, may_destroy, tool_call
+
+
+class CallLimits(Protocol):
+    """What limits the calls of a program."""
+
+    def admit(self, tool: str, call_id: str) -> None:
+        """Count a call that is about to be made; raise for one that is too much."""
+        ...
+
+    def recall(self, calls: Mapping[str, str]) -> None:
+        """Count calls that a process has made which ended in the middle: their tools, by their ids."""
+        ...
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """What a part of the program keeps of its calls."""
+        ...
+
+    def end(self, interrupt: Interrupt) -> tuple[str, Any] | None:
+        """Return what answers a program that was stopped for good, and a command; None for one that waits."""
+        ...
+
+    def counted(self, records: Sequence[Mapping[str, Any]], tool_call_id: str) -> list[Any]:
+        """Return the commands that tell the graph what all parts of a program have called."""
+        ...
+
+
+class Caller(Protocol):
+    """How one call of a tool is made, and what limits them."""
+
+    @property
+    def limits(self) -> CallLimits | None:
+        """None where nothing does."""
+        ...
+
+    def may_be_answered(self) -> bool:
+        """Tell whether something else may answer a call in the place of its tool."""
+        ...
+
+    def call(self, tool: BaseTool, call: ToolCall, config: RunnableConfig) -> Any:
+        """Return what LangChain makes of the call: a message, a command, or a list of them."""
+        ...
+
+    async def acall(self, tool: BaseTool, call: ToolCall, config: RunnableConfig) -> Any:
+        """Do the same without blocking."""
+        ...
+
+
+class DirectCaller:
+    """Calls the tool itself."""
+
+    limits = None
+
+    def may_be_answered(self) -> bool:
+        """See `Caller.may_be_answered`."""
+        return False
+
+    def call(self, tool: BaseTool, call: ToolCall, config: RunnableConfig) -> Any:
+        """See `Caller.call`."""
+        return tool.invoke(call, config)
+
+    async def acall(self, tool: BaseTool, call: ToolCall, config: RunnableConfig) -> Any:
+        """See `Caller.acall`."""
+        return await tool.ainvoke(call, config)
+
+
+# Asks nobody.
+
+DecisionType = Literal["approve", "edit", "reject", "respond"]
+ALL_DECISIONS: tuple[DecisionType, ...] = ("approve", "edit", "reject", "respond")
+_MAX_SCHEMA_PARTS = 5_000
+
+
+class ApproveDecision(TypedDict):
+    """The call runs as it was shown."""
+
+    type: Literal["approve"]
+
+
+class RejectDecision(TypedDict):
+    """The call does not run; the program gets an error with the message."""
+
+    type: Literal["reject"]
+    message: NotRequired[str]
+
+
+class RespondDecision(TypedDict):
+    """The call does not run; the program gets the message as its result."""
+
+    type: Literal["respond"]
+    message: str
+
+
+def decision_type(
+    name: str, allowed: tuple[DecisionType, ...], tool: PreparedTool | None = None, shown: Any = None
+) -> Any:
+    """Return the type that LangGraph checks an answer against before it is saved."""
+    types: dict[str, Any] = {"approve": ApproveDecision, "reject": RejectDecision, "respond": RespondDecision}
+    if "edit" in allowed:
+        types["edit"] = _edit_decision(name, tool, shown)
+    members = tuple(types[one] for one in dict.fromkeys(allowed))
+    union: Any = members[0] if len(members) == 1 else Annotated[Union[members], Discriminator("type")]  # noqa: UP007
+    return Annotated[union, BeforeValidator(_single_decision), AfterValidator(_plain_decision)]
+
+
+def _edit_decision(name: str, tool: PreparedTool | None, shown: Any) -> Any:
+    schema = {"type": "object"} if tool is None else _without_references(tool.input_json_schema)
+    args = Annotated[dict[str, Any], AfterValidator(_fits(tool, shown)), WithJsonSchema(cast("Any", schema))]
+    action = create_model("EditedAction", name=(cast("Any", Literal)[name], ...), args=(args, ...))
+    return create_model("EditDecision", type=(Literal["edit"], ...), edited_action=(action, ...))
+
+
+def _without_references(schema: Any) -> Any:
+    """Write out what a schema refers to, for its place in another schema: anything where it is too much or endless."""
+    left = _MAX_SCHEMA_PARTS
+
+    def written(part: Any, inside: tuple[str, ...]) -> Any:
+        nonlocal left
+        left -= 1
+        if isinstance(part, list):
+            return [written(one, inside) for one in cast("list[Any]", part)]
+        if not isinstance(part, dict):
+            return part
+        found = cast("dict[str, Any]", part)
+        target = found.get("$ref")
+        if isinstance(target, str):
+            if target in inside or left < 0:
+                return {}
+            rest = {key: one for key, one in found.items() if key != "$ref"}
+            meant: Any = written(resolve_reference({"$ref": target}, schema) or {}, (*inside, target))
+            return {**cast("dict[str, Any]", meant), **rest} if isinstance(meant, dict) else meant
+        return {key: written(one, inside) for key, one in found.items() if key not in ("$defs", "definitions")}
+
+    return written(schema, ())
+
+
+def _fits(tool: PreparedTool | None, shown: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    def check(args: dict[str, Any]) -> dict[str, Any]:
+        if tool is not None:
+            try:
+                _require_kept(tool, integers_as_in(shown, args))
+            except CodeModeToolError as error:
+                raise ValueError(error.message) from error
+        return args
+
+    return check
+
+
+def _require_kept(tool: PreparedTool, args: dict[str, Any]) -> None:
+    """Raise `ValueError` when the tool would not run with just what a person has written, completed by defaults."""
+    found = tool.validate_input(args).json_value
+    place = difference(args, found) or difference(found, tool.validate_input(found).json_value)
+    if place is not None:
+        raise ValueError(f"{place} would change: tool {tool.name!r} makes something else of it, and that would run")
+
+
+def _plain_decision(decision: Any) -> Any:
+    return decision.model_dump(mode="json") if isinstance(decision, BaseModel) else decision
+
+
+def _single_decision(answer: Any) -> Any:
+    """Take ``{"decisions": [decision]}`` too, as answers to the batched shape are written."""
+    if isinstance(answer, dict) and set(cast("dict[str, Any]", answer)) == {"decisions"}:
+        decisions = cast("dict[str, Any]", answer)["decisions"]
+        if isinstance(decisions, list) and len(cast("list[Any]", decisions)) == 1:
+            return _of_inbox(cast("list[Any]", decisions)[0])
+    if not isinstance(answer, Mapping | BaseModel):
+        raise ValueError('an answer is a decision, such as {"type": "approve"}')  # noqa: TRY004 - pydantic reports those
+    return _of_inbox(answer)
+
+
+def _of_inbox(decision: Any) -> Any:
+    """Take what the agent inbox sends too: the text or the edited call as ``args``."""
+    match decision:
+        case {"type": "edit", "args": {"action": name, "args": args}, **rest} if not rest:
+            return {"type": "edit", "edited_action": {"name": name, "args": args}}
+        case {"type": "reject" | "respond" as kind, "args": str(said), **rest} if not rest:
+            return {"type": kind, "message": said}
+        case _:
+            return decision
+
+
+# The shapes are those of LangChain's `HumanInTheLoopMiddleware`. Pauses nothing itself.
 
 InterruptMode: TypeAlias = Literal["per_call", "batched"]
 INTERRUPT_MODES: tuple[InterruptMode, ...] = ("per_call", "batched")

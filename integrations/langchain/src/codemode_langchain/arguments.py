@@ -27,8 +27,7 @@ from codemode.plugins import (
     plain_copy,
 )
 
-from .content import with_blocks
-from .shown_values import shown, shown_fields
+from .content import shown, shown_fields, with_blocks
 
 Parse = Callable[[Any, str | None], Any]
 _VARIADIC = ("args", "kwargs")  # fields that LangChain makes of *args and **kwargs

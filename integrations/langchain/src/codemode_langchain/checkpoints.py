@@ -1,15 +1,24 @@
-"""The checkpoint that a node runs from: when it was made, what is written beside it at once. Starts no task."""
+"""The checkpoint that a node runs from, and what calls write next to it."""
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import logging
-from collections.abc import Mapping
+import secrets
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import wait
+from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import ensure_config
 
+from codemode.plugins import forkable_lock
+
+from .graph import binding_in_node, start_task
 from .pregel import CHECKPOINTER, CHECKPOINTS, INTERRUPT, NAMESPACE, RESUME, RETURN, RUN, TASK_ID, inside
 
 _log = logging.getLogger("codemode.approvals")
@@ -155,3 +164,167 @@ def _checkpoint_of(config: RunnableConfig) -> tuple[str, Any]:
     # A task is named within the node that started it, which is listed with the checkpoint of its graph.
     same = [one for one, other in checkpoints.items() if other == checkpoint]
     return min(same, key=len, default=""), checkpoint
+
+
+# With a journal a part goes on in another process, where its finished calls do not run again. What they wrote into the
+# graph's state, and what those that wait have asked, is then found here.
+
+_KEY = "codemode"
+
+
+@dataclass(kw_only=True)
+class Left:
+    """What one nested call left: commands for the graph's state, an artifact, and what it asks while it waits.
+
+    ``counted`` is its tool, where something limits calls and it was made.
+    """
+
+    commands: list[Any] = field(default_factory=list[Any])
+    artifact: Mapping[str, Any] | None = None
+    asked: Mapping[str, Any] | None = None
+    counted: str | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.commands or self.artifact is not None or self.asked is not None or self.counted)
+
+
+class Leavings:
+    """All that is kept for one outer call, by the numbers of its parts. Nothing is found before `recall`."""
+
+    def __init__(self, config: RunnableConfig, outer_tool_call_id: str) -> None:
+        self._config = config
+        self._outer_id = outer_tool_call_id
+        self._left: dict[int, dict[str, Left]] = {}
+        self._answers: dict[int, Mapping[str, Any]] = {}
+        self._order = itertools.count()
+
+    def recall(self) -> None:
+        """Find what other processes, and earlier runs of this one, have kept."""
+        self._read(read_writes(self._config))
+
+    async def arecall(self) -> None:
+        """Do what `recall` does without blocking."""
+        self._read(await read_writes_async(self._config))
+
+    def of(self, step: int) -> dict[str, Left]:
+        """Return what calls of a part had left when it was recalled, by their ids, the oldest first."""
+        return dict(self._left.get(step, {}))
+
+    def answers(self, step: int) -> Mapping[str, Any] | None:
+        """Return the answers that a part had been given, by the keys of their questions; None when it had not begun."""
+        return self._answers.get(step)
+
+    def keep(self, step: int, call_id: str, left: Left) -> None:
+        """Keep what a call left."""
+        save_beside(self._config, _name(), self._of_call(step, call_id, left))
+
+    async def akeep(self, step: int, call_id: str, left: Left) -> None:
+        """Do what `keep` does without blocking."""
+        await save_beside_async(self._config, _name(), self._of_call(step, call_id, left))
+
+    def begin(self, step: int, answers: Mapping[str, Any]) -> None:
+        """Keep what a part is given, before it begins: it goes on with the same, whatever has been answered since."""
+        if answers and step not in self._answers:
+            save_beside(self._config, _name(), self._of_part(step, answers))
+
+    async def abegin(self, step: int, answers: Mapping[str, Any]) -> None:
+        """Do what `begin` does without blocking."""
+        if answers and step not in self._answers:
+            await save_beside_async(self._config, _name(), self._of_part(step, answers))
+
+    def _of_call(self, step: int, call_id: str, left: Left) -> dict[str, Any]:
+        plain = {"commands": left.commands, "artifact": left.artifact, "asked": left.asked, "counted": left.counted}
+        return {_KEY: self._outer_id, "step": step, "order": next(self._order), "call": call_id, "left": plain}
+
+    def _of_part(self, step: int, answers: Mapping[str, Any]) -> dict[str, Any]:
+        return {_KEY: self._outer_id, "step": step, "order": next(self._order), "answers": dict(answers)}
+
+    def _read(self, values: Iterable[Any]) -> None:
+        mine: list[dict[str, Any]] = [one for one in values if _is_of(one, self._outer_id)]
+        # A call that was made again has left something twice: the newest counts.
+        for one in sorted(mine, key=lambda one: one["order"]):
+            if "answers" in one:
+                self._answers.setdefault(one["step"], one["answers"])
+                continue
+            left = self._left.setdefault(one["step"], {})
+            left.pop(one["call"], None)
+            left[one["call"]] = Left(**one["left"])
+        self._order = itertools.count(1 + max((one["order"] for one in mine), default=-1))
+
+
+def _is_of(value: Any, outer_tool_call_id: str) -> bool:
+    return isinstance(value, dict) and cast("dict[str, Any]", value).get(_KEY) == outer_tool_call_id
+
+
+def _name() -> str:
+    # LangGraph keeps what was written under a name for the first time.
+    return f"codemode-{secrets.token_hex(16)}"
+
+
+# A part whose process died in the middle has no result there. Which of its calls had happened nobody knows, unless they
+# are in a journal.
+
+_NAME = "begun"
+_JOURNALED = "journal:"
+
+
+class Beginning:
+    """The beginning of one part of a program, noted before its first call and no later than that is made.
+
+    ``is_journaled``: the journal knows what became of its calls, if whoever began it had one too.
+    """
+
+    def __init__(self, config: RunnableConfig, number: int, *, is_journaled: bool = False) -> None:
+        self._config = config
+        self._number = number
+        self._is_journaled = is_journaled
+        self._own = f"{_JOURNALED if is_journaled else ''}{secrets.token_hex(8)}"
+        self._lock = forkable_lock()
+        self._is_kept = binding_in_node(config) is not None
+        self._noted: bool | None = None
+        self._work: asyncio.Task[bool] | None = None
+
+    @property
+    def is_noted(self) -> bool:
+        """True once it was looked for here."""
+        return self._noted is not None or self._work is not None
+
+    def is_first(self) -> bool:
+        """Note it. False when somebody has begun this part before, and nobody knows how far that one came."""
+        if not self._is_kept:
+            return True
+        with self._lock:
+            if self._noted is None:
+                self._noted = self._is_known(self._start(self._note).result())
+            return self._noted
+
+    async def ais_first(self) -> bool:
+        """Do what `is_first` does without blocking."""
+        if not self._is_kept:
+            return True
+        if self._work is None:
+            self._work = asyncio.create_task(self._anoted())
+        return await asyncio.shield(self._work)
+
+    async def _anoted(self) -> bool:
+        return self._is_known(await self._start(self._anote))
+
+    def _is_known(self, noted: str) -> bool:
+        return noted == self._own or (self._is_journaled and noted.startswith(_JOURNALED))
+
+    def _start(self, function: Callable[[], Any]) -> Any:
+        return start_task(self._config, self._number, function, _NAME)
+
+    # LangGraph writes in the background, and the first call may be the last thing that this process does.
+
+    def _note(self) -> str:
+        if (writing := checkpoint_being_saved(self._config)) is not None:
+            wait([writing])
+        save_now(ensure_config(), self._own)
+        return self._own
+
+    async def _anote(self) -> str:
+        if (writing := checkpoint_being_saved(self._config)) is not None:
+            await asyncio.wait([writing])
+        await save_now_async(ensure_config(), self._own)
+        return self._own

@@ -13,11 +13,10 @@ import codemode
 from codemode import CallContext, CodeCallOptions, CodeCallToolset, CodeModeError, Content, Interrupt, WorkerPool
 from codemode.plugins import PreparedTool, StoreLike, cached_property, prepared
 
-from .approvals import ApprovalRules, Approvals, InterruptMode
-from .callers import Caller
+from .approvals import ApprovalRules, Approvals, Caller, InterruptMode
+from .conversion import annotations_of
 from .faces import Face, OuterTool, Toolkit, for_agents, tools_of
-from .segment_work import Outcome, as_text, failure_of
-from .server_tools import annotations_of
+from .segments import Outcome, as_text, failure_of
 
 ScriptContext: TypeAlias = Callable[[Any], Mapping[str, Any]]
 """Makes what scripts read as ``codecallContext`` of a tool's configuration, or of an agent's ``ToolRuntime``."""

@@ -1,7 +1,4 @@
-"""What the surfaces of the core have in common for LangChain: tools that stand for others, made of those of one agent.
-
-Knows no middleware.
-"""
+"""What surfaces have in common for LangChain, and the surfaces that a middleware made."""
 
 from __future__ import annotations
 
@@ -10,6 +7,7 @@ import inspect
 import re
 import secrets
 from abc import abstractmethod
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from functools import partial
@@ -31,25 +29,24 @@ from codemode.plugins import (
     can_be_called,
     check_name,
     check_pool,
+    forkable_lock,
     log_left_out,
     refuse_framework_tool,
     with_program_field,
     with_store,
 )
 
-from .approvals import Approvals
+from .approvals import Approvals, Caller, DirectCaller
 from .arguments import Arguments, call_ids
-from .callers import Caller, DirectCaller
-from .channels import write_earlier
 from .content import message_content
-from .conversion import ONLY_AWAITED, LangChainTool, convert, is_only_awaited
+from .conversion import ONLY_AWAITED, LangChainTool, annotations_of, convert, is_only_awaited
 from .graph import digest, name_in_node
-from .outer_calls import OuterCall
+from .graph_state import one_result, write_earlier
 from .pregel import is_in_node
-from .segment_work import Outcome
-from .segments import Segments
-from .server_tools import annotations_of
-from .state_updates import one_result
+from .questions import OuterCall
+from .segments import Outcome, Segments
+
+# Knows no middleware.
 
 MAX_AGE_MS = 30 * 24 * 3_600_000
 MAX_MODEL_CHARACTERS = 20_000
@@ -312,3 +309,59 @@ def _refuse_injection(one: BaseTool, middleware: str) -> None:
         raise ValueError(
             f"tool {one.name!r} takes {', '.join(sorted(hidden))} from a graph: use {middleware} in an agent"
         )
+
+
+_MAX_FACES = 32
+_MAX_TOOLS = 8192  # of all together, about 12 kB each: a server that is listed for every request may have any number
+Key = tuple[Any, ...]
+
+
+class KnownFaces:
+    """Makes each surface once, one at a time; what is known is found while another one is made.
+
+    That takes a second for a thousand tools: it is for a thread, where an event loop would wait.
+    """
+
+    def __init__(self, make: Callable[[Sequence[BaseTool]], Face]) -> None:
+        self._make = make
+        self._faces: OrderedDict[Key, Face] = OrderedDict()
+        self._lock = forkable_lock()
+        self._making = forkable_lock()
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._faces
+
+    def of(self, key: Key, tools: Sequence[BaseTool]) -> Face:
+        """Return the surface that is known by a key, which changes with all that it is made of."""
+        face = self._known(key)
+        if face is not None:
+            return face
+        with self._making:
+            while (face := self._known(key)) is None:  # what was made by rules that are forgotten is made again
+                faces, made = self._faces, self._make(tools)
+                with self._lock:
+                    faces[key] = made
+                    while len(faces) > 1 and (len(faces) > _MAX_FACES or _tools_of(faces) > _MAX_TOOLS):
+                        faces.popitem(last=False)
+            return face
+
+    def all(self) -> list[Face]:
+        """Return those that are known."""
+        with self._lock:
+            return list(self._faces.values())
+
+    def forget(self) -> None:
+        """Make all of them again when they are asked for."""
+        with self._lock:
+            self._faces = OrderedDict()
+
+    def _known(self, key: Key) -> Face | None:
+        with self._lock:
+            face = self._faces.get(key)
+            if face is not None:
+                self._faces.move_to_end(key)
+            return face
+
+
+def _tools_of(faces: Mapping[Key, Face]) -> int:
+    return sum(len(one.given) for one in faces.values())

@@ -1,17 +1,19 @@
-"""Tools that stand for an agent's own, as its middleware: nested calls go on through the agent's handlers.
-
-Knows no surface of the core.
-"""
+"""Middleware that shows a model other tools in place of an agent's own."""
 
 from __future__ import annotations
 
 import dataclasses
+import inspect
+import logging
+import sys
 import weakref
 from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, TypeVar, cast
+from itertools import takewhile
+from types import FrameType
+from typing import Any, TypeAlias, TypeVar, cast
 
 from langchain.agents.middleware import AgentMiddleware
 from langchain.agents.middleware.types import ExtendedModelResponse, ModelRequest, ModelResponse
@@ -25,20 +27,126 @@ from langgraph.types import Command
 from codemode import CodeModeToolError
 from codemode.plugins import PreparedTool, can_be_called, forkable_lock, off_loop, prepared
 
-from .approvals import ApprovalRules, Approvals, InterruptMode
-from .being_built import OfAnObject, listed_with, may_get_others, tools_beside
-from .callers import Caller
-from .channels import graph_state, state_now
-from .chosen import Chosen, InPrograms, names_of
-from .conversion import Capture, convert, tool_call
-from .faces import Face, OuterTool, as_tools
-from .known_faces import KnownFaces
+from .approvals import ApprovalRules, Approvals, Caller, InterruptMode
+from .conversion import Capture, annotations_of, convert, tool_call
+from .faces import Face, KnownFaces, OuterTool, as_tools
+from .graph_state import graph_state, state_now
 from .limits import END, Limit, Limits, end_in, limits_among, passed_on
-from .neighbours import HidingWords, refuse_second, reviewed_by_neighbours, warn_of_sub_agents
 from .pregel import AgentParts, Inside, inside
-from .rule_names import RuleNames
-from .server_tools import annotations_of
-from .shown_tools import CodeModeState, ShownTools, name_of
+from .tool_selection import (
+    Chosen,
+    CodeModeState,
+    HidingWords,
+    InPrograms,
+    ShownTools,
+    name_of,
+    names_of,
+    refuse_second,
+    reviewed_by_neighbours,
+    warn_of_sub_agents,
+)
+
+Unknown: TypeAlias = Callable[[Collection[str], Sequence[BaseTool]], list[str]]
+"""Returns what is said of each rule about none of the tools of these names, of which programs call those given."""
+
+_log = logging.getLogger("codemode.tools")
+
+
+class RuleNames:
+    """Looks whether the rules of a middleware are about tools that its agent has."""
+
+    def __init__(self, unknown: Unknown) -> None:
+        self._unknown = unknown
+        self._has_looked = False
+
+    def require(self, there: Collection[str], in_programs: Sequence[BaseTool]) -> None:
+        """Raise `ValueError` for a rule about none of these tools."""
+        for said in self._unknown(there, in_programs):
+            raise ValueError(said)
+
+    def warn(self, there: Collection[str], in_programs: Sequence[BaseTool]) -> None:
+        """Log in the first step alone which rules are about none of its tools: a later one may have others."""
+        if self._has_looked:
+            return
+        self._has_looked = True
+        for said in self._unknown(there, in_programs):
+            _log.warning("%s A program that begins while there is no such tool ends the run with this error.", said)
+
+
+# Nothing that has to hold depends on it: who sees which calls is looked at in the running agent.
+
+
+class OfAnObject(property):
+    """The tools of a middleware; `create_agent` that is given its class goes through those of the class first."""
+
+    def __iter__(self) -> Iterator[Any]:
+        """Say what is wrong, in place of Python, which has no name for it."""
+        raise TypeError("an agent's middleware are objects: write CodeModeMiddleware() in place of CodeModeMiddleware")
+
+
+def tools_beside(own: object) -> list[Any] | None:
+    """Return the tools of the agent that is being built in this thread, but for those of its own middleware ``own``.
+
+    None where nobody can tell.
+    """
+    frame = _frame_with(own)
+    if frame is None:
+        return None
+    given: Any = frame.f_locals.get("tools")
+    others = [
+        one
+        for middleware in listed_with(own)
+        if middleware is not own
+        for one in getattr(middleware, "tools", None) or ()
+    ]
+    return [*(cast("Collection[Any]", given) if isinstance(given, Collection) else ()), *others]
+
+
+def may_get_others(own: object) -> bool:
+    """Tell whether middleware of the agent may give its model tools that nobody knows while it is built."""
+    kinds: list[type] = [type(one) for one in listed_with(own)]
+    return any(_wraps_models(kind) and not _is_published(kind) for kind in kinds)
+
+
+def _wraps_models(kind: type) -> bool:
+    """Tell whether a class may change requests, in what it adds to the framework's own or to one of this package."""
+    names = ("wrap_model_call", "awrap_model_call")
+    ours = __name__.partition(".")[0]
+    theirs = takewhile(lambda one: one is not AgentMiddleware and _package_of(one) != ours, kind.__mro__)
+    return any(name in vars(one) for one in theirs for name in names)
+
+
+def _package_of(kind: type) -> str:
+    return kind.__module__.partition(".")[0]
+
+
+def _is_published(kind: type) -> bool:
+    """Tell whether it is one of LangChain's own, whose tools are registered; a decorated function is none."""
+    is_theirs = _package_of(kind) in ("langchain", "deepagents")
+    return is_theirs and getattr(sys.modules.get(kind.__module__), kind.__name__, None) is kind
+
+
+def listed_with(own: object) -> Sequence[Any]:
+    """Return the middleware of the agent that is being built in this thread: `create_agent` tells them nothing.
+
+    The innermost function with a ``middleware`` that holds our own: `create_agent` itself, whatever was put around it.
+    """
+    frame = _frame_with(own)
+    return () if frame is None else tuple(frame.f_locals["middleware"])
+
+
+def _frame_with(own: object) -> FrameType | None:
+    frame = inspect.currentframe()
+    while frame is not None:
+        listed: Any = frame.f_locals.get("middleware")
+        # Any collection does for `create_agent`.
+        if isinstance(listed, Collection) and any(one is own for one in cast("Collection[Any]", listed)):
+            return frame
+        frame = frame.f_back
+    return None
+
+
+# Knows no surface of the core.
 
 Result = ToolMessage | Command[Any]
 ResultT = TypeVar("ResultT")

@@ -1,20 +1,235 @@
-"""What people are asked during one outer call, and what becomes of their answers. Asks nobody itself."""
+"""What people are asked during one outer call, and what becomes of their answers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from functools import partial
+from typing import Annotated, Any, Protocol, cast
 
-from codemode import Interrupt, PendingRequest
+from pydantic import AfterValidator, BaseModel, BeforeValidator, create_model
+
+from codemode import CallContext, Content, Interrupt, PendingRequest
+from codemode.plugins import UNKNOWN_OUTCOME_KIND, PreparedTool, with_texts, without_texts
 
 from .answers import shown_digest
-from .approvals import Approvals, Question, resolution_of
-from .callers import Caller
+from .approvals import Approvals, Caller, DecisionType, Question, decision_type, resolution_of
 from .graph import digest
-from .nested import BEGUN_KIND
-from .outer_calls import OuterCall
-from .scratchpads import Answer
-from .unknown_outcomes import is_unknown, known_outcome, unknown_call, unknown_program
+from .nested import BEGUN_KIND, Answer
+
+
+class OuterCall(Protocol):
+    """What is performed."""
+
+    @property
+    def name(self) -> str:
+        """The name of the tool that the model called."""
+        ...
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        """What the model called it with."""
+        ...
+
+    @property
+    def program(self) -> str:
+        """The program among the arguments; nothing where there is none."""
+        ...
+
+    @property
+    def is_journaled(self) -> bool:
+        """True where its nested calls are kept in a journal."""
+        ...
+
+    @property
+    def goes_on(self) -> bool:
+        """True where it goes on with a program that an earlier call has begun."""
+        ...
+
+    def tool_named(self, name: str) -> PreparedTool | None:
+        """Return an inner tool, as it is now."""
+        ...
+
+    def shown_name(self, name: str) -> str:
+        """Return what people know a tool by that programs call by this name."""
+        ...
+
+    def start(self, call: CallContext) -> Any:
+        """Return the answer, or the `Interrupt` of a pause; it may block."""
+        ...
+
+    async def astart(self, call: CallContext) -> Any:
+        """Do the same without blocking."""
+        ...
+
+    def go_on(self, interrupt: Interrupt, answers: Mapping[str, Any], call: CallContext) -> Any:
+        """Go on with a pause. Returns as `start` does."""
+        ...
+
+    async def ago_on(self, interrupt: Interrupt, answers: Mapping[str, Any], call: CallContext) -> Any:
+        """Do the same without blocking."""
+        ...
+
+    def shown(self, answer: Any, tool_call_id: str) -> tuple[Any, list[Content]]:
+        """Return what the model is given for an answer: plain JSON, and the images, audio and files beside it."""
+        ...
+
+
+_NOT_DONE = "a person says that this call failed"
+
+
+def is_unknown(request: PendingRequest) -> bool:
+    """Tell whether a request is about one call that had begun, and of which nobody knows how it ended."""
+    return request.payload.get("kind") == UNKNOWN_OUTCOME_KIND
+
+
+def unknown_call(request: PendingRequest, call: OuterCall) -> Question:
+    """Return what a person is asked about one call that the journal says had begun."""
+    name, has_value = call.shown_name(request.tool_name), call.tool_named(request.tool_name) is not None
+    given: Any = request.input
+    arguments = cast("Any", given) if isinstance(given, dict) else {"input": given}
+    description = (
+        "Unknown outcome: the process that made this call ended before its outcome was known. Approve to make it again,"
+        " reject to let it fail in the program"
+        f"{', respond with what it gave if it has happened' if has_value else ''}.\n\nTool: {name}\nArgs: {arguments}"
+    )
+    allowed: tuple[DecisionType, ...] = ("approve", "reject", "respond") if has_value else ("approve", "reject")
+    value = {"type": "unknown_outcome", "tool_call_id": request.tool_call_id}
+    return _question(request.interrupt_id, request, value, name, arguments, description, allowed)
+
+
+def unknown_program(key: str, request: PendingRequest, call: OuterCall) -> Question:
+    """Return what a person is asked about a program whose process ended in the middle, where no journal was kept."""
+    arguments = dict(call.arguments)
+    description = (
+        "Unknown outcome: this program was cut off in the middle, for its process ended or its run was cancelled, and"
+        " calls of its tools may have happened. Approve to run it again from where it last waited, with all that"
+        f" follows.\n\nProgram:\n{call.program or arguments}"
+    )
+    value = {"type": "unknown_outcome"}
+    return _question(key, request, value, call.name, arguments, description, ("approve", "reject"))
+
+
+def known_outcome(decision: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the core takes for a decision about one call of unknown outcome."""
+    if decision["type"] == "reject":
+        return {"error": {"message": decision.get("message") or _NOT_DONE}}
+    return {"value": decision["message"]} if decision["type"] == "respond" else {"runAgain": True}
+
+
+def _question(
+    key: str,
+    request: PendingRequest,
+    value: dict[str, Any],
+    name: str,
+    arguments: Any,
+    description: str,
+    allowed: tuple[DecisionType, ...],
+) -> Question:
+    action = {"name": name, "args": arguments, "description": description}
+    value |= {
+        **action,
+        "action_requests": [action],
+        "review_configs": [{"action_name": name, "allowed_decisions": list(allowed)}],
+    }
+    return Question(key=key, request=request, value=with_texts(value), response_schema=decision_type(name, allowed))
+
+
+_OWN = ("tool_approval", "unknown_outcome")
+
+
+def batched(questions: Sequence[Question]) -> list[Question]:
+    """Return the questions with all that ask about calls in one, last; its ``members`` are those.
+
+    What a tool asks in another shape stays by itself.
+    """
+    members = tuple(one for one in questions if _actions_of(one))
+    if not members:
+        return [*questions]
+    shown = [_exact(one) for one in members]
+    value = {
+        "action_requests": [action for one in shown for action in one["action_requests"]],
+        "review_configs": [config for one in shown for config in one["review_configs"]],
+    }
+    together = Question(
+        key=f"batch:{digest([one.key for one in members])}",
+        request=members[0].request,
+        value=with_texts(value),
+        response_schema=_decisions(members),
+        members=members,
+    )
+    return [*(one for one in questions if one not in members), together]
+
+
+def taken_apart(asked: Iterable[Question], answers: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the answers by the keys of single questions, of answers by the keys of what was asked."""
+    found: dict[str, Any] = {}
+    for one in asked:
+        if one.key not in answers:
+            continue
+        if not one.members:
+            found[one.key] = answers[one.key]
+            continue
+        left = list(answers[one.key]["decisions"])
+        for member in one.members:
+            count = len(_actions_of(member))
+            mine, left = left[:count], left[count:]
+            found[member.key] = mine[0] if _is_own(member) else {"decisions": mine}
+    return found
+
+
+def waiting_of(asked: Iterable[Question], waiting: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what waits by the keys of single questions, of what waits by the keys of what was asked."""
+    return {
+        key: waiting[one.key]
+        for one in asked
+        if one.key in waiting
+        for key in ([member.key for member in one.members] or [one.key])
+    }
+
+
+def _actions_of(question: Question) -> list[Any]:
+    """Return the calls that a question is about, with a review for each; none of a question of another shape."""
+    value: Any = question.value
+    if not isinstance(value, dict):
+        return []
+    actions, configs = (cast("dict[str, Any]", value).get(key) for key in ("action_requests", "review_configs"))
+    if not isinstance(actions, list) or not isinstance(configs, list):
+        return []
+    asked, reviews = cast("list[Any]", actions), cast("list[Any]", configs)
+    # What a tool asks may look like anything: one review too few, and those of all later calls would be another's.
+    is_whole = len(asked) == len(reviews) and all(isinstance(one, dict) for one in [*asked, *reviews])
+    return asked if is_whole else []
+
+
+def _is_own(question: Question) -> bool:
+    """Tell whether the question was worded here, or by a codeMode inside; what else a tool asks is no decision."""
+    return question.response_schema is not None and question.value.get("type") in _OWN
+
+
+def _exact(question: Question) -> dict[str, Any]:
+    value = cast("dict[str, Any]", question.value)
+    return without_texts(value) if _is_own(question) and "bigIntegers" in value else value
+
+
+def _decisions(members: Sequence[Question]) -> Any:
+    """Return the type of an answer: one decision for each call, in their order."""
+    each = [one.response_schema if _is_own(one) else dict[str, Any] for one in members for _ in _actions_of(one)]
+    in_order: Any = cast("Any", tuple).__class_getitem__(tuple(each))
+    response = create_model("HITLResponse", decisions=(in_order, ...))
+    return Annotated[response, BeforeValidator(partial(_many, len(each))), AfterValidator(_plain)]
+
+
+def _many(count: int, answer: Any) -> Any:
+    if count == 1 and isinstance(answer, Mapping) and "type" in answer:
+        return {"decisions": [cast("Any", answer)]}  # as one call is answered where each asks by itself
+    if not isinstance(answer, Mapping | BaseModel):
+        raise ValueError('an answer is {"decisions": [...]}, one for each call')  # noqa: TRY004 - pydantic reports those
+    return cast("Any", answer)
+
+
+def _plain(response: BaseModel) -> dict[str, Any]:
+    return {"decisions": [*cast("Any", response).decisions]}
+
 
 Batch = tuple[Answer, ...]
 

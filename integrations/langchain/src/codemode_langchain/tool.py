@@ -13,8 +13,7 @@ from codemode import CallContext, CodeModeOptions, Content, Interrupt, WorkerPoo
 from codemode import CodeModeTool as Core
 from codemode.plugins import LatePlace, Listing, PreparedTool, StoreLike
 
-from .approvals import ApprovalRules, Approvals, InterruptMode
-from .callers import Caller
+from .approvals import ApprovalRules, Approvals, Caller, InterruptMode
 from .faces import Face, OuterTool, Toolkit, for_agents, tools_of
 
 NAME = Core.name

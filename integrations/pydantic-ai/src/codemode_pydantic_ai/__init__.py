@@ -3,9 +3,9 @@
 from .capability import CodeCall, CodeMode, ExecWait
 from .code_call import CodeCallToolset
 from .code_mode import CodeModeToolset, create_code_mode_tool
+from .nested import NestedCallEvent
 from .pauses import answer
 from .stored_pauses import StoredPauses, StoredRun, stored_pauses
-from .told_calls import NestedCallEvent
 
 __all__ = [
     "CodeCall",

@@ -17,12 +17,10 @@ import codemode
 from codemode import CodeModeToolError, ExecutionPolicy, ToolCallContext
 from codemode.plugins import Compile, CompiledSchema, FrameworkSchema, ValidatedInput, plain_copy
 
-from .content import with_content_schemas, with_objects
-from .exact_outputs import Output, exact_schema, excluding_type
+from .content import shown_arguments, with_content_schemas, with_objects
 from .failures import told
-from .hidden_tools import HiddenTool, annotations_of, metadata_of
+from .hidden_tools import HiddenTool, Output, annotations_of, exact_schema, excluding_type, metadata_of
 from .nested import NestedCalls
-from .shown_values import shown_arguments
 from .turns import SharedTurns
 
 

@@ -24,9 +24,8 @@ from .content import object_of
 from .conversation_state import ConversationStates
 from .faces import MAX_RETRIES, Face, FaceTool, ShownTools, agent_settings, code_argument, refuse_callback
 from .failures import OWN_WORDS
-from .given_tools import toolset_of
 from .hidden_tools import CompiledTools
-from .hiding_toolset import HidingToolset
+from .hiding_toolset import HidingToolset, toolset_of
 from .nested import NestedCalls
 
 TOOL_NAME = CodeModeTool.name

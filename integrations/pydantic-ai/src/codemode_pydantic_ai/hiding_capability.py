@@ -26,13 +26,22 @@ from pydantic_graph import End
 
 from codemode import WorkerPool
 
-from .chosen import InPrograms, Kept
-from .faces import MAX_RETRIES, Face
+from .faces import MAX_RETRIES, Face, InPrograms, Kept
 from .hiding_toolset import HidingToolset
-from .history import KeptPauses, forget_pauses, late_results, record_pauses, take_pauses
+from .nested import require_place_for_programs
 from .outer_calls import RunState
-from .pauses import Pause, answers_for, expand, is_waiting_id, waiting_calls
-from .workflows import require_place_for_programs
+from .pauses import (
+    KeptPauses,
+    Pause,
+    answers_for,
+    expand,
+    forget_pauses,
+    is_waiting_id,
+    late_results,
+    record_pauses,
+    take_pauses,
+    waiting_calls,
+)
 
 
 @dataclass

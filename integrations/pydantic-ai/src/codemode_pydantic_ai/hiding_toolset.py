@@ -1,28 +1,112 @@
-"""The toolset that shows a model the few tools of a face instead of many. Knows no surface by name."""
+"""The toolset that shows a model the few tools of a surface instead of many."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 from weakref import WeakValueDictionary
 
-from pydantic_ai import RunContext
+from pydantic_ai import RunContext, Tool
+from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.exceptions import UserError
 from pydantic_ai.tools import AgentDepsT
-from pydantic_ai.toolsets import AbstractToolset, ToolsetTool, WrapperToolset
+from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, ToolsetTool, WrapperToolset
 
 from codemode import WorkerPool
-from codemode.plugins import places
+from codemode.plugins import WrongTypeError, places, refuse_framework_tool
 
-from .changed_results import as_declared
-from .chosen import Chosen, InPrograms, Kept
-from .faces import MAX_RETRIES, Face, FaceTool, check_settings
-from .given_tools import require_toolset
+from .faces import MAX_RETRIES, Chosen, Face, FaceTool, InPrograms, Kept, check_settings
 from .hidden_tools import stays_native
+from .nested import require_place_for_programs
 from .outer_calls import OuterCall, RunState
-from .workflows import require_place_for_programs
+
+
+def toolset_of(tools: Any) -> AbstractToolset[Any]:
+    """Return a toolset as it is, and one of tools and functions. Raises `ValueError` for anything else."""
+    if isinstance(tools, AbstractToolset):
+        return cast("AbstractToolset[Any]", tools)
+    if isinstance(tools, str | bytes | Mapping) or not isinstance(tools, Iterable):
+        raise WrongTypeError(f"tools must be a toolset, or a list of tools and functions, got {_named(tools)}")
+    given = list(cast("Iterable[Any]", tools))
+    for one in given:
+        if isinstance(one, AbstractToolset):
+            raise WrongTypeError(f"{_named(one)} is no tool: give a toolset alone, several as CombinedToolset([...])")
+        if callable(one) and not isinstance(one, Tool):
+            refuse_framework_tool(one)
+        if not isinstance(one, Tool) and not hasattr(one, "__name__"):
+            raise WrongTypeError(f"tools must be pydantic_ai.Tool objects and functions, got {_named(one)}")
+    return FunctionToolset(given)
+
+
+def require_toolset(given: Any) -> None:
+    """Raise `ValueError` for what is no toolset."""
+    if not isinstance(given, AbstractToolset):
+        raise WrongTypeError(f"what is wrapped must be a toolset, such as FunctionToolset([...]), got {_named(given)}")
+
+
+def _named(given: Any) -> str:
+    return type(given).__name__
+
+
+# Toolsets of somebody's own around it, and capabilities with hooks: then what the function says of itself is not sure.
+
+_HOOKS = ("after_tool_execute", "wrap_tool_execute", "on_tool_execute_error")
+_PASSING_ON = ("pydantic_ai", "codemode_pydantic_ai")
+_CALLING_OTHERS = "pydantic_ai.capabilities.hooks"
+
+
+def as_declared(
+    tools: Mapping[str, ToolsetTool[Any]], toolset: AbstractToolset[Any], capability: AbstractCapability[Any] | None
+) -> Mapping[str, ToolsetTool[Any]]:
+    """Return tools of a toolset; where somebody may change what they return, such as lead to no function."""
+    if not (_is_changed_around(toolset) or _is_hooked(capability)):
+        return tools
+    return {
+        name: ToolsetTool(
+            toolset=tool.toolset,
+            tool_def=tool.tool_def,
+            max_retries=tool.max_retries,
+            args_validator=tool.args_validator,
+        )
+        for name, tool in tools.items()
+    }
+
+
+def _is_changed_around(toolset: AbstractToolset[Any]) -> bool:
+    pending: list[Any] = [toolset]
+    while pending:
+        one = pending.pop()
+        if not _passes_on(cast("Any", type(one)).call_tool):
+            return True
+        inner = (getattr(one, "wrapped", None), *getattr(one, "toolsets", ()))
+        found: list[Any] = [other for other in inner if isinstance(other, AbstractToolset)]
+        leaves: list[Any] = []
+        one.apply(leaves.append)
+        if not found and any(leaf is not one for leaf in leaves):  # what a function has made, and maybe wrapped
+            return True
+        pending += found
+    return False
+
+
+def _is_hooked(capability: AbstractCapability[Any] | None) -> bool:
+    found: list[bool] = []
+
+    def look(one: AbstractCapability[Any]) -> None:
+        methods = [cast("Any", getattr(type(one), name, None)) for name in _HOOKS]
+        known = [method for method in methods if method is not None]
+        found.append(any(not _passes_on(method) or method.__module__ == _CALLING_OTHERS for method in known))
+        inner = getattr(one, "wrapped", None)
+        found.append(isinstance(inner, AbstractCapability) and _is_hooked(cast("AbstractCapability[Any]", inner)))
+
+    if capability is not None:
+        capability.apply(look)
+    return any(found)
+
+
+def _passes_on(method: Any) -> bool:
+    return str(method.__module__).partition(".")[0] in _PASSING_ON
 
 
 @dataclass(kw_only=True)

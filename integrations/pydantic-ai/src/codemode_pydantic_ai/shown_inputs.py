@@ -17,10 +17,9 @@ from pydantic_core import from_json, to_json
 from codemode import CodeModeToolError
 from codemode.plugins import LARGE_CHARACTERS, integers_as_in, plain_copy, read_again, run_check, same_json, weigh
 
-from .content import with_objects
+from .content import shown_arguments, with_objects
 from .failures import told
 from .framework_internals import ask_inline_again, flattened_parameter
-from .shown_values import shown_arguments
 
 EDIT_REFUSED = "editRefused"
 """In the metadata of a call that is asked about again: why the input that a person put in its place was refused."""
