@@ -22,10 +22,16 @@ if TYPE_CHECKING:
     from .host.http_timeouts import body_within, protocol_with_header_timeout
     from .host.threads import LARGE_CHARACTERS, off_loop, run_check
     from .host.workflows import refuse_in_workflow
-    from .interrupts.agent_pauses import agent_pause
-    from .interrupts.interrupt import APPROVAL_KIND, recovery_of, same_json
-    from .interrupts.refusal_texts import was_answered, way_on, why_refused
-    from .observe.overheard import heard_by
+    from .interrupts.interrupt import (
+        APPROVAL_KIND,
+        agent_pause,
+        recovery_of,
+        same_json,
+        was_answered,
+        way_on,
+        why_refused,
+    )
+    from .observe.hooks import heard_by
     from .options.checked_fields import WrongTypeError, not_negative
     from .options.parts import Listing
     from .protocol.ledger import UNKNOWN_OUTCOME_KIND, outer_id_of
@@ -189,10 +195,8 @@ _LATE = {
     "host.http_timeouts": "body_within protocol_with_header_timeout",
     "host.threads": "LARGE_CHARACTERS off_loop run_check",
     "host.workflows": "refuse_in_workflow",
-    "interrupts.agent_pauses": "agent_pause",
-    "interrupts.interrupt": "APPROVAL_KIND recovery_of same_json",
-    "interrupts.refusal_texts": "was_answered way_on why_refused",
-    "observe.overheard": "heard_by",
+    "interrupts.interrupt": "agent_pause APPROVAL_KIND recovery_of same_json was_answered way_on why_refused",
+    "observe.hooks": "heard_by",
     "options.checked_fields": "WrongTypeError not_negative",
     "options.parts": "Listing",
     "protocol.ledger": "UNKNOWN_OUTCOME_KIND outer_id_of",

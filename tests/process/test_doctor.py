@@ -120,7 +120,7 @@ def test_a_machine_on_which_no_worker_starts_is_not_well(monkeypatch, capsys):
 
 
 def test_a_self_test_that_fails_is_not_well(monkeypatch, capsys):
-    from codemode.cli import self_test
+    from codemode.cli import doctor as self_test
 
     broken = (self_test.Check("lies", "return 2", 3), self_test.Check("loops", "return 1", CodeModeWorkerError))
     monkeypatch.setattr(self_test, "CHECKS", broken)

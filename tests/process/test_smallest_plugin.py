@@ -22,9 +22,9 @@ from pydantic import TypeAdapter
 from required import missing
 
 import codemode
-from codemode.testing.content_contract import CONTENT
 from codemode.testing.contract import (
     CODE_MODE,
+    CONTENT,
     SELECTION,
     STATE,
     Check,

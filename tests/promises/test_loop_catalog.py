@@ -16,8 +16,7 @@ from codemode.execution import programs
 from codemode.host import steps
 from codemode.host.threads import HostThreads
 from codemode.source import checks
-from codemode.source.checks import check_program
-from codemode.source.result_fields import check_results
+from codemode.source.checks import check_program, check_results
 from codemode.tools.catalog import Catalog
 from codemode.tools.collecting import collect_tools
 from codemode.tools.search import index as tool_index

@@ -25,7 +25,7 @@ from codemode.interrupts.interrupt import same_json
 from codemode.schemas.compiled import plain_copy
 from codemode.schemas.type_pieces import is_same
 from codemode.tools.prepared import prepared
-from codemode.tools.unread_outputs import UnreadOutput, refuse_iterators
+from codemode.tools.running import UnreadOutput, refuse_iterators
 
 WIDTH = rounds(3, 20) * AT_ONCE
 
@@ -170,7 +170,7 @@ def with_iterators(value: Any) -> tuple[Any, bool]:
 def test_loop_an_iterator_is_found_wherever_it_is(marked, at_once):
     value, found = with_iterators(marked)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("codemode.tools.unread_outputs.AT_ONCE", at_once)
+        patch.setattr("codemode.tools.running.AT_ONCE", at_once)
         try:
             refuse_iterators(value, is_declared=True)
             refused = False

@@ -24,7 +24,7 @@ from langgraph.prebuilt import ToolNode
 from langgraph.types import Command
 from scripted_agent import APPROVE, CONFIG, START, ScriptedModel, calls, executes, results
 
-from codemode.testing.faces import CODE_CALL
+from codemode.testing.plugin_under_test import CODE_CALL
 
 Row: TypeAlias = tuple[str, str, str, str]
 

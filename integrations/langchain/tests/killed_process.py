@@ -19,7 +19,7 @@ from langchain_core.tools import tool
 from langgraph.types import Command, interrupt
 from scripted_agent import APPROVE, START, ScriptedModel, SqliteSession, calls, content, executes
 
-from codemode.testing.faces import CODE_CALL
+from codemode.testing.plugin_under_test import CODE_CALL
 
 PROGRAM = """
 const parts = await Promise.all([

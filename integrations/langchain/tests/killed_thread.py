@@ -33,7 +33,7 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.types import Command, interrupt
 
 import codemode
-from codemode.testing.faces import CODE_CALL
+from codemode.testing.plugin_under_test import CODE_CALL
 
 PROGRAM = """
 const done = [];

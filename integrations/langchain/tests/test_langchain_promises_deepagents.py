@@ -17,7 +17,7 @@ from required import missing
 from scripted_agent import ScriptedModel, Session, asking, calls, content, executes, model, results
 from suite import full_only
 
-from codemode.testing.faces import CODE_CALL
+from codemode.testing.plugin_under_test import CODE_CALL
 
 APPROVE = {"type": "approve"}
 

@@ -32,7 +32,7 @@ from ..protocol.references import Sidecar
 from ..schemas.compiled import MAX_PROBLEMS, Problem, ValidatedInput, completed, with_fresh
 from ..tools.catalog import MAX_NAME_CHARACTERS, ToolCatalog
 from ..tools.prepared import MISSING, PreparedTool, ReadOutput
-from ..tools.unread_outputs import refuse_iterators
+from ..tools.running import refuse_iterators
 from .call_content import genuine, with_media_ids
 
 if TYPE_CHECKING:

@@ -35,9 +35,8 @@ from ..errors import (
 from ..host.clock import now_ms
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..interrupts.interrupt import Interrupt
-from ..observe.call_events import CallRecord
+from ..observe.call_events import CallRecord, measured
 from ..observe.reporter import Reporter
-from ..observe.source_measure import measured
 from ..options.parts import CodeModeOptions
 from ..profile import Profile
 from ..protocol import events

@@ -31,11 +31,9 @@ from ..protocol.ledger import LedgerEntry
 from ..protocol.references import Contents
 from ..tools.context import ToolCallContext
 from ..tools.pipeline import PIPELINE_NULL, PipelineCall
-from ..tools.prepared import PreparedTool, tool_failed
-from ..tools.running import run_hook
+from ..tools.prepared import PreparedTool, tool_failed, without_quotes
+from ..tools.running import UnreadOutput, run_hook
 from ..tools.tool_result import ToolResult, blocks_of, failure_text, unwrapped
-from ..tools.unquoted import without_quotes
-from ..tools.unread_outputs import UnreadOutput
 from .call_values import CheckedInput, read_text, shown_of
 
 if TYPE_CHECKING:

@@ -29,11 +29,9 @@ from ..schemas.compiled import ValidatedInput
 from ..tools.catalog import ToolCatalog
 from ..tools.context import AnsweredInterrupt, ToolCallContext
 from ..tools.pipeline import PipelineCall
-from ..tools.prepared import PreparedTool, mark_as_called, mismatch_warning, not_executable
-from ..tools.running import read_output, run_tool
+from ..tools.prepared import PreparedTool, mark_as_called, mismatch_warning, not_executable, unquoted_problems
+from ..tools.running import UnreadOutput, read_output, run_tool
 from ..tools.tool_result import ToolResult
-from ..tools.unquoted import unquoted_problems
-from ..tools.unread_outputs import UnreadOutput
 from ..trace.failures import log_mismatch, log_tool_failure
 from .call_content import CallContent
 from .call_values import (

@@ -11,8 +11,7 @@ from ..continuations.signing import Auth
 from ..data.json_values import decode_json
 from ..errors import CodeModeProtocolError, Resumable
 from ..host.clock import now_ms
-from ..interrupts.agent_pauses import kept_by
-from ..interrupts.interrupt import APPROVAL_KIND, Interrupt, PendingRequest, pending_requests, same_json
+from ..interrupts.interrupt import APPROVAL_KIND, Interrupt, PendingRequest, kept_by, pending_requests, same_json
 from ..options.checked_fields import text_or_none
 from ..options.parts import CodeModeOptions
 from ..profile import Profile

@@ -18,9 +18,7 @@ from ..protocol.guest_errors import read_fields, rejection
 from ..protocol.ledger import LedgerEntry
 from ..schemas.compiled import Conversion
 from ..source.cache import AnalysedProgram, Fitted, ProgramCache, program_key
-from ..source.checks import check_program
-from ..source.free_names import check_free_names
-from ..source.result_fields import check_results
+from ..source.checks import check_free_names, check_program, check_results
 from ..source.rules import first_refused, is_analysable, is_module, violations
 from ..tools.catalog import ToolCatalog
 from ..tools.prepared import PreparedTool

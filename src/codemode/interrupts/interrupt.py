@@ -1,4 +1,4 @@
-"""A paused invocation as the host sees it: what waits, and the opaque continuation. Resumes nothing."""
+"""A paused invocation or agent as the host sees it, and refusals to resume it."""
 
 from __future__ import annotations
 
@@ -284,3 +284,49 @@ def recovery_of(error: CodeModeError) -> Interrupt | None:
     is_lost = error.details.get("origin") == "continuation"
     known = isinstance(error, CodeModeAbortedError) and not is_lost and isinstance(error.recovery, Interrupt)
     return cast("Interrupt", error.recovery) if known else None
+
+
+KEPT_BY = "keptBy"
+"""Under which a pause, and a record of it, name what goes on with them."""
+
+
+def agent_pause(
+    requests: Iterable[PendingRequest], *, kept_by: str, key: str, outer_tool_call_id: str, expires_at_ms: int
+) -> Interrupt:
+    """Return the pause of an agent as an interrupt that a store keeps and no program goes on from.
+
+    ``kept_by`` is the framework, ``key`` tells this pause from every other.
+    """
+    continuation = {KEPT_BY: kept_by, "auth": {"nonce": key, "expiresAtMs": expires_at_ms}}
+    return Interrupt(requests=tuple(requests), outer_tool_call_id=outer_tool_call_id, continuation=continuation)
+
+
+def kept_by(continuation: Mapping[str, Any]) -> str | None:
+    """Return the framework that goes on with this; None for what continues a program."""
+    found = continuation.get(KEPT_BY)
+    is_one = set(continuation) == {KEPT_BY, "auth"} and is_mapping(continuation["auth"])
+    return found if is_one and isinstance(found, str) else None
+
+
+def was_answered(error: CodeModeProtocolError) -> bool:
+    """Tell whether others have answered a pause before: theirs hold, and these answers have run nothing."""
+    return error.details.get("superseded") is True
+
+
+def way_on(first: str) -> str:
+    """Return what to do with a pause that was answered before; ``first``: what a framework has of the run after it."""
+    return (
+        f"Go on with {first} that came of the first answers; the same answers again give the same outcome, and run"
+        " nothing."
+    )
+
+
+def why_refused(said: str, error: CodeModeProtocolError, *, first: str, otherwise: str) -> str:
+    """Return what is told of a pause after ``said``, what cannot be done with it: why, and what to do.
+
+    ``first`` is as in `way_on`, ``otherwise`` what a pause needs in a framework beside its keys and its time.
+    """
+    if was_answered(error):
+        return f"{said}, for it was answered before: {error.message}. {way_on(first)}"
+    keys = "Signing keys that outlive the process are set with codemode.set_continuation_signing_key"
+    return f"{said}: {error.message}. {keys}, how long a pause holds with continuation.max_age_ms; and {otherwise}."

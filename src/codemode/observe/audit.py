@@ -20,7 +20,7 @@ from ..trace.events import (
     RefusalEvent,
 )
 from ..trace.trace import Trace
-from .in_order import InOrder
+from .hooks import InOrder
 
 _MAX_NAME_CHARACTERS = 128
 

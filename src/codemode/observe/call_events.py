@@ -1,17 +1,19 @@
-"""The events of one call, made from its ledger entry. Nothing large is decoded before somebody looks at it."""
+"""Events of one call from its ledger entry, and the size and hash of a program."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from ..data.json_values import decode_json, json_length, utf8_length, well_formed
 from ..data.narrowing import mapping_or_empty
 from ..dataclass import dataclass
 from ..errors import CodeModeError, CodeModeIllegalAccessError
 from ..fetch.urls import MAX_URL_CHARACTERS
+from ..host import steps
 from ..protocol.ledger import Fulfilled, LedgerEntry, Outcome, Rejected, Waiting, goes_on
 from ..protocol.messages import NoticeKind
 from ..trace.events import (
@@ -25,6 +27,30 @@ from ..trace.events import (
     RefusalEvent,
 )
 from ..trace.late_values import Late
+
+_PIECE_CHARACTERS = 1 << 16
+_STEPS_FOR_A_PIECE = 25
+
+
+class SourceMeasure(NamedTuple):
+    """A text by its UTF-8 bytes and their SHA-256, which is None where nobody may know it or wants to."""
+
+    source_bytes: int
+    source_sha256: str | None
+
+
+def measured(text: str, *, hashes: bool) -> SourceMeasure:
+    """Measure a text, however long it is: in pieces, each of them some steps."""
+    if not hashes:
+        return SourceMeasure(utf8_length(text), None)
+    size, digest = 0, hashlib.sha256()
+    for start in range(0, len(text), _PIECE_CHARACTERS):
+        steps.take(_STEPS_FOR_A_PIECE)
+        piece = text[start : start + _PIECE_CHARACTERS].encode("utf-8", "backslashreplace")
+        size += len(piece)
+        digest.update(piece)
+    return SourceMeasure(size, digest.hexdigest())
+
 
 Call: TypeAlias = NestedToolCallEvent | FetchRequestEvent
 Result: TypeAlias = NestedToolResultEvent | FetchResultEvent

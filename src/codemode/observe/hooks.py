@@ -1,12 +1,15 @@
-"""The host's hooks, called with the events of one invocation. Nothing they do or raise changes it."""
+"""Call the host's hooks and listeners with the events of one invocation, in order."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from ..host.cancellation import is_ended_from_outside
 from ..options.parts import Lifecycle
@@ -24,6 +27,66 @@ from ..trace.events import (
     RefusalEvent,
 )
 from ..trace.trace import Trace
+
+
+class InOrder:
+    """Calls a function with one value after another: an async one has ended with the last before it begins the next.
+
+    Each event loop has an order of its own.
+    """
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        self._function = function
+        self._last: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Future[None]] = WeakKeyDictionary()
+
+    def __call__(self, value: Any) -> Awaitable[None] | None:
+        """Call it. What is returned is to be awaited in a task of its own."""
+        pending = self._function(value)
+        if not inspect.isawaitable(pending):
+            return None
+        loop = asyncio.get_running_loop()
+        before, done = self._last.get(loop), loop.create_future()
+        self._last[loop] = done
+        return self._after(before, pending, done)
+
+    async def _after(
+        self, before: asyncio.Future[None] | None, pending: Awaitable[Any], done: asyncio.Future[None]
+    ) -> None:
+        try:
+            if before is not None:
+                await asyncio.shield(before)
+            await pending
+        finally:
+            if inspect.iscoroutine(pending):
+                pending.close()  # one that never began would warn of it
+            done.set_result(None)
+            loop = done.get_loop()
+            if self._last.get(loop) is done:
+                del self._last[loop]  # which it knows, so that neither would ever go
+
+
+_HEARING: ContextVar[Callable[[Any], Any] | None] = ContextVar("codemode_hearing", default=None)
+
+
+@contextmanager
+def heard_by(listener: Callable[[Any], Any]) -> Generator[None]:
+    """Let this listener hear every event of the invocations that begin here, before the hooks of their options do.
+
+    It is called on the loop of each; what it raises changes nothing. Whoever is called in turn, such as a tool that
+    runs programs of its own, begins here too: the first event, an `InvocationStarted`, says whose the others are.
+    """
+    token = _HEARING.set(listener)
+    try:
+        yield
+    finally:
+        _HEARING.reset(token)
+
+
+def listeners_here() -> tuple[Callable[[Any], Any], ...]:
+    """Return who hears of an invocation that begins now."""
+    listener = _HEARING.get()
+    return () if listener is None else (listener,)
+
 
 _GRACE_SECONDS = 5.0
 _HOOKS: dict[type[Event], str] = {

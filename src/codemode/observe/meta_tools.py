@@ -15,8 +15,8 @@ from ..host.clock import now_ms
 from ..host.threads import run_check
 from ..options.parts import CodeModeOptions, Telemetry
 from ..trace.events import CatalogEvent, Event
+from .call_events import measured
 from .hooks import Hooks
-from .source_measure import measured
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from ..errors import CodeModeError, guest_view
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..trace.events import Event, GuestMessageEvent, NestedToolCallEvent, NestedToolResultEvent
-from .in_order import InOrder
+from .hooks import InOrder
 
 
 class Notifications:

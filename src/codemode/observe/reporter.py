@@ -1,14 +1,15 @@
-"""The reporter of one invocation: tells hooks and other listeners what happens, makes the trace. Decides nothing."""
+"""Report one invocation to hooks, listeners and the log; make its trace."""
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from typing import Any, Literal, TypeAlias
 
 from ..data.json_values import utf8_length
-from ..errors import CodeModeAbortedError
+from ..errors import HIDDEN_CODES, CodeModeAbortedError, CodeModeError
 from ..host.clock import now_ms
 from ..options.parts import Lifecycle
 from ..protocol.call_status import IN_TRACES, call_status
@@ -23,21 +24,50 @@ from ..trace.events import (
     NestedToolResultEvent,
     WorkerTaken,
 )
+from ..trace.failures import TOOLS, log_failure
 from ..trace.late_values import Late
 from ..trace.trace import Trace
 from .call_events import (
     CallRecord,
     Result,
+    SourceMeasure,
     catalog_event,
+    measured,
     message_event,
     refusal_event,
     result_event,
     started_event,
 )
-from .failure_log import log_call_failure
-from .hooks import Hooks
-from .overheard import listeners_here
-from .source_measure import SourceMeasure, measured
+from .hooks import Hooks, listeners_here
+
+# Knows no hooks. A hook that hears of a failure stands in for its line here; who calls this knows whether there is one.
+
+_FETCH = logging.getLogger("codemode.fetch")
+
+
+def log_call_failure(kind: str, name: str, call_id: str, error: BaseException | None) -> None:
+    """Log what a program was not told of a failed call, with its traceback. ``kind`` is that of the request."""
+    raised = hidden_failure(error)
+    if raised is None:
+        return
+    if kind == "fetch":
+        log_failure(_FETCH, "request %s: %s", (call_id, error), raised)
+    elif isinstance(error, CodeModeError) and error.details.get("origin") == "decision":
+        log_failure(TOOLS, "no decision about a call of tool %r (%s)", (name, call_id), raised)
+    elif isinstance(error, CodeModeError) and error.details.get("origin") == "pipeline":
+        log_failure(TOOLS, "the pipeline failed for a call of tool %r (%s)", (name, call_id), raised)
+    else:
+        log_failure(TOOLS, "tool %r failed (%s)", (name, call_id), raised)
+
+
+def hidden_failure(error: BaseException | None) -> BaseException | None:
+    """Return what was raised behind an error that does not say it, or None for an error that says it all."""
+    if error is None:
+        return None
+    if isinstance(error, CodeModeError) and error.code in HIDDEN_CODES:
+        return error.__cause__ or error
+    return error if error.__cause__ is not None else None
+
 
 _WITHOUT_START = ("catalog", "state")  # of which nobody hears that they begin; of state nobody hears at all
 Listener: TypeAlias = Callable[[Event], Any]

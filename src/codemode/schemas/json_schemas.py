@@ -30,7 +30,7 @@ from .compiled import (
     unique,
 )
 from .json_schema.check import Document, UnknownReference
-from .json_schema.failures import parts_of, shown_rule
+from .json_schema.checking import parts_of, shown_rule
 from .json_schema.walk import placed_subschemas, subschemas
 from .keyword_repair import UNWRITABLE, Side, repair_keywords
 from .patterns import PatternRefused, require_linear

@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 from ..data.narrowing import is_array, is_object, list_or_empty, mapping_or_empty
 from ..host import steps
 from .compiled import clip
+from .json_schema.checking import shown_rule
 from .json_schema.dialects import named_draft
-from .json_schema.failures import shown_rule
 from .json_schema.walk import RESTRICTIVE
 
 Side = Literal["input", "output"]

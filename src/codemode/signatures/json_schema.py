@@ -10,7 +10,6 @@ from ..data.content import CONTENT_KEYWORD
 from ..data.narrowing import list_or_empty, mapping_or_empty, string_or_empty
 from ..data.references import LocalReferences
 from .constraints import INEXPRESSIBLE, doc_of, other_properties
-from .documents import Definition, Document
 from .literals import ELISION, MAX_EXACT_INTEGER, comment_line, number_literal, string_literal
 from .shapes import (
     CONTENT,
@@ -18,6 +17,8 @@ from .shapes import (
     NULL,
     UNKNOWN,
     Array,
+    Definition,
+    Document,
     Keyword,
     Literal,
     Object,

@@ -9,12 +9,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from .constraints import MAX_DESCRIPTION_CHARACTERS
-from .documents import Definition, Document, endless_references
 from .literals import comment_lines, member_name
 from .shapes import (
     CONTENT,
     Array,
+    Definition,
     Doc,
+    Document,
     Intersection,
     Keyword,
     Literal,
@@ -25,6 +26,7 @@ from .shapes import (
     Shape,
     Tuple,
     Union,
+    endless_references,
 )
 
 MAX_LINE_CHARACTERS = 120

@@ -1,7 +1,4 @@
-"""Compares the facts a worker reported about a program with the tools there are. Runs in the host; facts are hostile.
-
-Only what must fail whenever it is reached is a problem; the rest is left to run time. Malformed facts are ignored.
-"""
+"""Compare the facts that a worker reported about a program with the tools."""
 
 from __future__ import annotations
 
@@ -17,6 +14,9 @@ from ..host import steps
 
 if TYPE_CHECKING:
     from ..data.program_facts import ProgramProblem
+
+
+# Only what must fail whenever it is reached is a problem; the rest is left to run time. Malformed facts are ignored.
 
 MAX_PROBLEMS = 32
 MAX_CHECKED_CALLS = 512
@@ -389,3 +389,136 @@ def _expected(schema: Mapping[str, Any], root: Root, depth: int = 0) -> str:
             known = [resolved(branch, root) for branch in branches]
             return " or ".join(dict.fromkeys(_expected(branch or {}, root, depth + 1) for branch in known))
     return "another type"
+
+
+MAX_UNDEFINED_NAMES = 8
+_OTHER_CALLS = ("tools", "callTool")  # how tools are called on other surfaces
+_NO_NETWORK = "there is no network here: call a tool"
+_NO_TIMER = "there are no timers here: leave it out, a call is awaited as long as it takes"
+_NO_OTHER_HOST = "this is no Node.js and no browser: do without it, or call a tool"
+_NO_LOCALES = "there are UTC and en-US alone: build the text in the program"
+ABSENT = {
+    **dict.fromkeys(("fetch", "XMLHttpRequest", "WebSocket", "EventSource", "axios"), _NO_NETWORK),
+    **dict.fromkeys(("Request", "Response", "Headers", "FormData", "AbortController"), _NO_NETWORK),
+    **dict.fromkeys(("setTimeout", "setInterval", "setImmediate", "clearInterval"), _NO_TIMER),
+    **dict.fromkeys(("process", "Buffer", "Bun", "Deno", "document", "window", "localStorage"), _NO_OTHER_HOST),
+    **dict.fromkeys(("navigator", "crypto", "Blob"), _NO_OTHER_HOST),
+    **dict.fromkeys(("Intl", "Temporal"), _NO_LOCALES),
+    "performance": "use Date.now()",
+    **dict.fromkeys(("print", "alert"), "write console.log(value)"),
+    "structuredClone": "copy with JSON.parse(JSON.stringify(value))",
+}
+"""What to use in place of names of other hosts."""
+
+
+def check_free_names(facts: Any, tools: Collection[str], has: Collection[str], tool_call: str) -> list[ProgramProblem]:
+    """The names that are not there, each ``{"message", "line", "column"}``.
+
+    ``facts`` is what the worker reported, unverified; ``tools`` the names that a program calls, ``has`` the globals of
+    its surface. ``tool_call`` shows how a tool ``{name}`` is called there.
+    """
+    return list(islice(_problems(facts, tools, has, tool_call), MAX_UNDEFINED_NAMES))
+
+
+def _problems(facts: Any, tools: Collection[str], has: Collection[str], tool_call: str) -> Iterator[ProgramProblem]:
+    folded: dict[str, str] | None = None
+    for use in placed_items(facts, "free"):
+        steps.take()
+        name = use.get("name")
+        if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME_LENGTH or name in has:
+            continue
+        tool = name if name in tools else None
+        if tool is None and use.get("called") is True and name not in ABSENT:
+            folded = {folded_name(one): one for one in tools} if folded is None else folded
+            tool = folded.get(folded_name(name))
+        if tool is not None and use.get("called") is True:
+            yield problem_at(use, f"`{name}` is not defined: write `{tool_call.format(name=tool)}`")
+        elif name in _OTHER_CALLS:
+            yield problem_at(use, f"`{name}` is not defined: write `{tool_call.format(name='name')}`")
+        elif name in ABSENT:
+            yield problem_at(use, f"`{name}` is not defined: {ABSENT[name]}")
+
+
+# Facts are hostile. Only a field that a closed output cannot have is a problem: malformed facts, and schemas that leave
+# anything open, are none.
+
+_MAX_ASKED = 8
+# How like a name must be to be suggested, and how like to be a slip where the program may have asked.
+_ALIKE, _SLIP = 0.6, 0.8
+# What else decides which fields there are.
+_OTHER_KEYWORDS = ("allOf", "if", "dependentSchemas", "$dynamicRef", "not", "nullable")
+
+
+def check_results(
+    facts: Any, catalog_names: Collection[str], get_output_schema: Callable[[str], Any]
+) -> list[ProgramProblem]:
+    """The fields that a program takes for granted and that its tools never return, as `checks.check_program` has them.
+
+    ``facts`` is what the worker reported, unverified; ``get_output_schema`` gives a known tool's JSON Schema or None.
+    """
+    return list(islice(_field_problems(facts, catalog_names, get_output_schema), MAX_PROBLEMS))
+
+
+def _field_problems(
+    facts: Any, names: Collection[str], get_output_schema: Callable[[str], Any]
+) -> Iterator[ProgramProblem]:
+    roots: dict[str, Root] = {}
+    visits = Visits()
+    suggestions = iter(range(MAX_SUGGESTIONS))
+    for read in placed_items(facts, "reads"):
+        tool, name = read.get("tool"), read.get("name")
+        steps.take()
+        if not isinstance(tool, str) or tool not in names or not isinstance(name, str):
+            continue
+        if not 0 < len(name) <= MAX_NAME_LENGTH or name in INHERITED_NAMES or name.startswith("__"):
+            continue
+        if tool not in roots:
+            roots[tool] = Root(get_output_schema(tool), visits)
+        known: dict[str, Any] = {}
+        if _lacks(name, roots[tool].schema, roots[tool], known, 0) and known:
+            is_sure = _is_sure(read, roots[tool])
+            near = (
+                nearest_names(name, known, _ALIKE if is_sure else _SLIP) if next(suggestions, None) is not None else []
+            )
+            if not near and not is_sure:
+                continue
+            hint = f"; did you mean {' or '.join(near)}?" if near else known_keys(known)
+            yield problem_at(read, f"{shown_tool(tool)}: result.{name} does not exist{hint}")
+
+
+def _is_sure(read: dict[str, Any], root: Root) -> bool:
+    """Whether a program gets there: what it asks for before it goes there may be what no result has either."""
+    asked = list_or_empty(read.get("asked"))[:_MAX_ASKED]
+    return not read.get("doubtful") and not any(
+        isinstance(name, str) and len(name) <= MAX_NAME_LENGTH and _lacks(name, root.schema, root, {}, 0)
+        for name in asked
+    )
+
+
+def _lacks(name: str, schema: Any, root: Root, known: dict[str, Any], depth: int) -> bool:
+    """Whether no result has the field; ``known`` gets those that there are. Reading one of null fails as well."""
+    found = resolved(schema, root)
+    if found is None or depth > MAX_DEPTH or any(keyword in found for keyword in _OTHER_KEYWORDS):
+        return False
+    if "anyOf" in found or "oneOf" in found:
+        return _all_lack(name, found, root, known, depth)
+    kind: Any = found.get("type")
+    kinds: list[Any] = kind if is_array(kind) else [kind]
+    if not kinds or any(one not in ("object", "null") for one in kinds):
+        return False
+    if "object" not in kinds:
+        return True
+    properties = mapping_or_empty(found.get("properties"))
+    if not is_closed(found) or name in properties or not root.may_list(properties):
+        return False
+    known.update(properties)
+    return True
+
+
+def _all_lack(name: str, schema: Mapping[str, Any], root: Root, known: dict[str, Any], depth: int) -> bool:
+    if "properties" in schema or ("anyOf" in schema and "oneOf" in schema):
+        return False
+    branches: Any = schema.get("anyOf", schema.get("oneOf"))
+    return bool(is_array(branches) and branches) and all(
+        _lacks(name, branch, root, known, depth + 1) for branch in branches
+    )

@@ -17,8 +17,7 @@ from ..continuations.signing import KeyRing
 from ..data.json_values import canonical_json, decode_json, encode_json
 from ..errors import CodeModeProtocolError
 from ..host.clock import now_ms
-from ..interrupts.agent_pauses import KEPT_BY
-from ..interrupts.interrupt import Interrupt, PendingRequest
+from ..interrupts.interrupt import KEPT_BY, Interrupt, PendingRequest
 from .answers import shown
 from .interrupt_store import InterruptStore
 from .records import ALL_TENANTS, Record, StoredPause, StoredRequest, Tenant

@@ -14,8 +14,7 @@ from ..continuations.keys import (
     process_max_age_ms,
     set_keys,
 )
-from ..options.checked_fields import WrongTypeError
-from ..options.guessable_keys import HOW_TO_MAKE
+from ..options.checked_fields import HOW_TO_MAKE, WrongTypeError
 from ..options.parts import CodeModeOptions
 
 if TYPE_CHECKING:

@@ -1,33 +1,31 @@
-"""Checks of what every framework plugin promises, for the plugin's own tests. Knows no framework and no test runner.
-
-A plugin describes itself to the suite as a `PluginUnderTest` of eight methods. Each check is a coroutine function
-that takes one and raises `AssertionError` for a broken promise, which its docstring says. Programs are written for
-codeMode, as ``await tools.name(input)``: the plugin's `Face` says what a model sends in their place. What a framework
-does not have is left out by name, or by the groups ``STATE``, ``SELECTION`` and ``PAUSES``::
-
-    ROWS = without(runs_sequential_tools_alone, *SELECTION)
-
-    @pytest.mark.parametrize(("face", "check"), ROWS, ids=contract_id)
-    def test_contract(face, check): asyncio.run(check(MyPlugin(face)))
-"""
+"""Checks of what every framework plugin promises, for the plugin's own tests."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import json
+from base64 import b64encode
+from collections.abc import Awaitable, Callable
 from typing import Any
 
-from .call_contract import CALLS, asks_for_agents_in_tools, does_not_count_slow_tools, runs_sequential_tools_alone
-from .code_call_contract import CODE_CALL_ALONE
-from .content_contract import CONTENT
-from .faces import CODE_CALL, CODE_MODE, EXEC_WAIT, Face
+from .call_contract import (
+    CALLS,
+    CODE_CALL_ALONE,
+    asks_for_agents_in_tools,
+    does_not_count_slow_tools,
+    runs_sequential_tools_alone,
+)
 from .pause_contract import PAUSES, answers_some_first
 from .plugin_under_test import (
+    CODE_CALL,
+    CODE_MODE,
+    EXEC_WAIT,
     SECRET,
     Check,
     ContractAnswer,
     ContractTool,
     Desk,
+    Face,
     Failed,
     Finished,
     Hear,
@@ -35,10 +33,259 @@ from .plugin_under_test import (
     Paused,
     PluginUnderTest,
     WaitingCall,
+    resume,
     run,
 )
-from .selection_contract import SELECTION, keeps_tools
-from .state_contract import STATE
+
+_PICTURE = b"\x89PNG" + bytes(range(200))
+
+
+class _Gallery:
+    """A tool that gives a picture, and one that is given it; ``seen`` are its bytes."""
+
+    def __init__(self, plugin: PluginUnderTest, *, gated: bool = False) -> None:
+        self.seen: list[bytes] = []
+
+        def shot() -> Any:
+            """Take a picture."""
+            return [plugin.part(_PICTURE, "image/png")]
+
+        def size(image: Any, label: str) -> int:
+            """Say how large a picture is."""
+            self.seen.append(plugin.bytes_of(image))
+            return len(self.seen[-1]) + len(label)
+
+        self.tools = (
+            ContractTool(name="shot", function=shot),
+            ContractTool(name="size", function=size, needs_approval=gated),
+        )
+
+    def check(self, outcome: Outcome) -> None:
+        """Check that the model has the picture, and its text no bytes of it."""
+        assert isinstance(outcome, Finished), outcome
+        assert outcome.value["size"] == len(_PICTURE) + 1
+        assert outcome.value["facts"] == [True, "image", "image/png", len(_PICTURE)]
+        assert list(outcome.content) == [("image/png", _PICTURE)]
+        assert b64encode(_PICTURE).decode()[:24] not in json.dumps(outcome.value)
+        assert self.seen == [_PICTURE]
+
+
+_JS = """
+const [image] = await tools.shot({});
+const size = await tools.size({ image, label: "x" });
+return { size, facts: [Object.isFrozen(image), image.kind, image.mimeType, image.bytes], image };
+"""
+_FORGED = """
+const image = { ...(await tools.shot({}))[0], label: "x" };
+try { content(image); return "shown"; } catch { return "refused"; }
+"""
+
+
+async def passes_content(plugin: PluginUnderTest) -> None:
+    """A picture goes from tool to tool as the framework's object, and reaches the model as real content."""
+    gallery = _Gallery(plugin)
+    gallery.check(await run(plugin, gallery.tools, _JS))
+
+
+async def keeps_content_over_a_pause(plugin: PluginUnderTest) -> None:
+    """A person is shown no bytes, and what was approved gets the same picture."""
+    gallery = _Gallery(plugin, gated=True)
+    paused = await run(plugin, gallery.tools, _JS)
+    assert isinstance(paused, Paused), paused
+    (call,) = paused.calls
+    assert call.input["image"]["bytes"] == len(_PICTURE)
+    assert b64encode(_PICTURE).decode()[:24] not in json.dumps(call.input)
+    gallery.check(await resume(plugin, gallery.tools, paused.state, {call.id: ContractAnswer(approved=True)}))
+
+
+async def refuses_forged_content(plugin: PluginUnderTest) -> None:
+    """What only looks like a handle is data."""
+    assert await run(plugin, _Gallery(plugin).tools, _FORGED) == Finished(value="refused")
+
+
+CONTENT: tuple[Check, ...] = (passes_content, keeps_content_over_a_pause, refuses_forged_content)
+
+
+_COUNT = "await state.set('n', (await state.get('n') ?? 0) + 1); "
+_GET = "return await state.get('n');"
+
+
+async def _came_to(value: Any, work: Awaitable[Outcome]) -> str:
+    outcome = await work
+    assert outcome == Finished(value=value), outcome
+    assert isinstance(outcome, Finished)
+    return outcome.conversation
+
+
+async def has_the_state_it_tells_of(plugin: PluginUnderTest) -> None:
+    """Where the model reads of state, programs find what they leave, under any name; elsewhere there is none."""
+    told = any("state.get(key)" in text for text in (await plugin.shown(Desk().tools)).values())
+    js = "await state.set('__proto__', { n: 1 }); return [await state.get('__proto__'), await state.keys()];"
+    outcome = await run(plugin, Desk().tools, js if told else "return typeof state;")
+    assert outcome == Finished(value=[{"n": 1}, ["__proto__"]] if told else "undefined"), outcome
+
+
+async def keeps_state_for_the_conversation(plugin: PluginUnderTest) -> None:
+    """A later program of the conversation reads what an earlier one wrote; another conversation does not."""
+    desk = Desk()
+    first = await _came_to(1, run(plugin, desk.tools, _COUNT + _GET))
+    await _came_to([], run(plugin, desk.tools, "return await state.keys();"))
+    second = await _came_to(2, run(plugin, desk.tools, _COUNT + _GET, after=first))
+    await _came_to(2, run(plugin, desk.tools, _GET, after=second))
+
+
+async def keeps_the_state_of_a_failed_program(plugin: PluginUnderTest) -> None:
+    """What a program wrote stays, though it fails later."""
+    desk = Desk()
+    failed = await run(plugin, desk.tools, _COUNT + "throw new Error('later');")
+    assert isinstance(failed, Failed), failed
+    await _came_to(1, run(plugin, desk.tools, _GET, after=failed.conversation))
+
+
+async def writes_state_once(plugin: PluginUnderTest) -> None:
+    """A program that pauses and goes on has written once, and reads what it read before."""
+    desk = Desk()
+    paused = await desk.paused(plugin, f"{_COUNT} await tools.refund({{ order: 'a' }}); {_GET}")
+    answers = {call.id: ContractAnswer(approved=True) for call in paused.calls}
+    first = await _came_to(1, resume(plugin, desk.tools, paused.state, answers))
+    await _came_to(1, run(plugin, desk.tools, _GET, after=first))
+    assert desk.did == [("refund", ("a", 500))]
+
+
+async def keeps_large_results_whole(plugin: PluginUnderTest) -> None:
+    """Of a result that would fill the model's context the next program finds the whole, under the key it is told."""
+    tools = Desk().tools
+    told = await run(plugin, tools, "return Array.from({ length: 500 }, (_, n) => n + 'x'.repeat(90));")
+    assert isinstance(told, Finished), told
+    assert 'state.get("result:1")' in told.value, told
+    js = 'const all = await state.get("result:1"); return [all.length, all[499].slice(0, 4)];'
+    await _came_to([500, "499x"], run(plugin, tools, js, after=told.conversation))
+
+
+STATE: tuple[Check, ...] = (
+    has_the_state_it_tells_of,
+    keeps_state_for_the_conversation,
+    keeps_the_state_of_a_failed_program,
+    writes_state_once,
+    keeps_large_results_whole,
+)
+
+
+_NAMES = ("stock", "refund", "close")
+
+
+class _Shop:
+    """Three tools that nobody has to be asked about; ``did`` is what has happened."""
+
+    def __init__(self, *, gated: bool = False) -> None:
+        self.did: list[str] = []
+        self.tools = [
+            ContractTool(name=name, function=self._named(name), needs_approval=gated and name == "refund")
+            for name in _NAMES
+        ]
+
+    def _named(self, name: str) -> Any:
+        def tool(n: int) -> str:
+            """Do as the name says."""
+            self.did.append(name)
+            return f"{name} {n}"
+
+        return tool
+
+
+async def selects_tools(plugin: PluginUnderTest) -> None:
+    """By ``tools`` and ``keep`` each tool is in programs, or called directly, or both; none vanishes."""
+    for settings, direct, in_programs in (
+        ({}, set[str](), set(_NAMES)),
+        ({"tools": ["stock"]}, {"refund", "close"}, {"stock"}),
+        ({"keep": ["stock"]}, {"stock"}, {"refund", "close"}),
+        ({"tools": "all", "keep": ["stock"]}, {"stock"}, set(_NAMES)),
+    ):
+        shown = await plugin.having(**settings).shown(_Shop().tools)
+        assert set(shown) == {"codeMode", *direct}, settings
+        assert {name for name in _NAMES if f"{name}(input" in shown["codeMode"]} == in_programs, settings
+
+
+async def calls_as_selected(plugin: PluginUnderTest) -> None:
+    """A tool in both is called both ways; one that is in programs alone the model cannot call by its name."""
+    shop, selected = _Shop(), plugin.having(tools=["stock", "close"], keep=["stock"])
+    assert await selected.call(shop.tools, "stock", {"n": 1}) == Finished(value="stock 1")
+    assert await selected.call(shop.tools, "refund", {"n": 2}) == Finished(value="refund 2")
+    assert isinstance(await selected.call(shop.tools, "close", {"n": 3}), Failed)
+    assert await run(selected, shop.tools, "return await tools.stock({ n: 4 });") == Finished(value="stock 4")
+    assert isinstance(await run(selected, shop.tools, "return await tools.refund({ n: 5 });"), Failed)
+    assert shop.did == ["stock", "refund", "stock"], shop.did
+
+
+async def keeps_tools(plugin: PluginUnderTest) -> None:
+    """What is in ``keep`` the model calls itself, beside the tools of the face, which stand for all others."""
+    shop, keeping = _Shop(), plugin.having(keep=["stock"])
+    assert set(await keeping.shown(shop.tools)) == {*plugin.face.offered, "stock"}
+    assert await keeping.call(shop.tools, "stock", {"n": 1}) == Finished(value="stock 1")
+    assert isinstance(await keeping.call(shop.tools, "close", {"n": 2}), Failed)
+    assert isinstance(await run(keeping, shop.tools, "return await tools.stock({ n: 3 });"), Failed)
+    assert await run(keeping, shop.tools, "return await tools.close({ n: 4 });") == Finished(value="close 4")
+    assert shop.did == ["stock", "close"], shop.did
+
+
+async def keeps_the_gate_of_direct_calls(plugin: PluginUnderTest) -> None:
+    """A gated tool that the model may call itself does not run unasked: it waits, fails, or no agent is made."""
+    shop = _Shop(gated=True)
+    outcome: Any = None
+    try:
+        outcome = await plugin.having(tools="all", keep=["refund"]).call(shop.tools, "refund", {"n": 1})
+    except ValueError as error:
+        assert "refund" in str(error)  # noqa: PT017 - which of the three it is each framework says
+    assert not isinstance(outcome, Finished), outcome
+    assert shop.did == []
+
+
+async def refuses_names_of_no_tool(plugin: PluginUnderTest) -> None:
+    """A name that fits no tool, and a text where a list is meant, are told of before the model is asked anything."""
+    for option in ("tools", "keep"):
+        for wrong, told in ((["stokc"], "'stock'"), ("stock", f"{option}=['stock']")):
+            try:
+                await plugin.having(**{option: wrong}).shown(_Shop().tools)
+            except Exception as error:  # noqa: BLE001 - each framework has its own class
+                assert told in str(error), (option, wrong)  # noqa: PT017 - as above
+            else:
+                raise AssertionError(f"{option}={wrong!r} was taken")
+
+
+async def lists_tools_as_told(plugin: PluginUnderTest) -> None:
+    """``listing`` makes the model read all declarations, the names alone, or a text that is the same for any tools."""
+    shop = _Shop()
+    shown = {how: await _listed(plugin, how, shop.tools) for how in ("full", "names", "search")}
+    assert ["stock(input" in shown[how] for how in shown] == [True, False, False]
+    assert ["stock" in shown[how] for how in shown] == [True, True, False]
+    assert shown["search"] == await _listed(plugin, "search", shop.tools[:1])
+    js = "const [found] = await tools.$search('stock'); return await tools[found.name]({ n: 1 });"
+    assert await run(plugin.having(listing="search"), shop.tools, js) == Finished(value="stock 1")
+
+
+async def _listed(plugin: PluginUnderTest, listing: str, tools: list[ContractTool]) -> str:
+    return (await plugin.having(listing=listing).shown(tools))["codeMode"]
+
+
+SELECTION: tuple[Check, ...] = (
+    selects_tools,
+    calls_as_selected,
+    keeps_tools,
+    keeps_the_gate_of_direct_calls,
+    refuses_names_of_no_tool,
+    lists_tools_as_told,
+)
+
+
+# A plugin describes itself to the suite as a `PluginUnderTest` of eight methods. Each check is a coroutine function
+# that takes one and raises `AssertionError` for a broken promise, which its docstring says. Programs are written for
+# codeMode, as ``await tools.name(input)``: the plugin's `Face` says what a model sends in their place. What a framework
+# does not have is left out by name, or by the groups ``STATE``, ``SELECTION`` and ``PAUSES``::
+#
+#     ROWS = without(runs_sequential_tools_alone, *SELECTION)
+#
+#     @pytest.mark.parametrize(("face", "check"), ROWS, ids=contract_id)
+#     def test_contract(face, check): asyncio.run(check(MyPlugin(face)))
 
 __all__ = [
     "CODE_CALL",

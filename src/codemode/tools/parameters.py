@@ -1,16 +1,92 @@
-"""Parameters and annotations of plain functions, as descriptions of tools. Knows `inspect`, not validation."""
+"""Parameters, annotations and docstrings of plain functions, and their plain validators."""
 
 from __future__ import annotations
 
 import collections.abc
 import functools
 import inspect
+import re
 import typing
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, cast
 
 from ..data.records import record
-from .docstrings import parameter_descriptions, summary
+from ..schemas.compiled import CompiledSchema, ValidatedInput
+from ..schemas.plain_types import NotPlainError, PlainSchema, PlainType, plain_type
+
+_SPHINX = re.compile(r"^:param\s+(?:[^:]*\s)?\*{0,2}(\w+)\s*:\s*(.*)$")
+_GOOGLE_HEADER = re.compile(r"^(?:Args|Arguments|Parameters|Params):$")
+_GOOGLE = re.compile(r"^\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)$")
+_NUMPY_NAMES = re.compile(r"^(\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?$")
+
+
+def summary(doc: str) -> str:
+    """Give the first paragraph as one line."""
+    return " ".join(doc.strip().split("\n\n", 1)[0].split())
+
+
+def parameter_descriptions(doc: str) -> dict[str, str]:
+    """Map parameter names to their descriptions; empty where the style is none of the three."""
+    lines = doc.expandtabs().splitlines()
+    found = {**_numpy(lines), **_google(lines), **_sphinx(lines)}
+    return {name: " ".join(text.split()) for name, text in found.items() if text.strip()}
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def _indented_below(lines: list[str], start: int, indent: int) -> list[str]:
+    block: list[str] = []
+    for line in lines[start:]:
+        if line.strip() and _indent(line) <= indent:
+            break
+        block.append(line)
+    return block
+
+
+def _sphinx(lines: list[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for number, line in enumerate(lines):
+        if match := _SPHINX.match(line.strip()):
+            rest = _indented_below(lines, number + 1, _indent(line))
+            found[match[1]] = " ".join([match[2], *rest])
+    return found
+
+
+def _google(lines: list[str]) -> dict[str, str]:
+    start = next((n for n, line in enumerate(lines) if _GOOGLE_HEADER.match(line.strip())), None)
+    if start is None:
+        return {}
+    block = _indented_below(lines, start + 1, _indent(lines[start]))
+    indent = min((_indent(line) for line in block if line.strip()), default=0)
+    found: dict[str, str] = {}
+    for number, line in enumerate(block):
+        if _indent(line) == indent and (match := _GOOGLE.match(line.strip())):
+            rest = _indented_below(block, number + 1, indent)
+            found[match[1]] = " ".join([match[2], *rest])
+    return found
+
+
+def _numpy(lines: list[str]) -> dict[str, str]:
+    start = next((n for n in range(len(lines) - 1) if _is_numpy_header(lines[n], lines[n + 1])), None)
+    if start is None:
+        return {}
+    indent = _indent(lines[start])
+    found: dict[str, str] = {}
+    for number in range(start + 2, len(lines)):
+        line = lines[number]
+        if number + 1 < len(lines) and lines[number + 1].strip().startswith("---"):
+            break
+        if line.strip() and _indent(line) == indent and (match := _NUMPY_NAMES.match(line.strip())):
+            text = " ".join(_indented_below(lines, number + 1, indent))
+            found.update({name.strip().lstrip("*"): text for name in match[1].split(",")})
+    return found
+
+
+def _is_numpy_header(line: str, underline: str) -> bool:
+    return line.strip() == "Parameters" and underline.strip().startswith("---")
+
 
 ExecuteKind = Literal["async", "async_iterator", "sync"]
 
@@ -170,3 +246,79 @@ def _result_type(annotation: Any) -> Any:
     if origin in _ITERATORS and arguments:
         return list[arguments[0]]
     return NOTHING if annotation is Any else annotation
+
+
+def plain_parameters(parameters: Parameters, whole: Callable[[], CompiledSchema]) -> CompiledSchema | None:
+    """Return the validator; None when it is for pydantic to make, as ``whole`` does."""
+    if parameters.takes_any_keyword:
+        return None
+    named: dict[str, PlainType] = {}
+    for one in parameters.given:
+        plain = plain_type(one.annotation)
+        if plain is None or not _has_plain_default(one, plain):
+            return None
+        named[one.name] = plain
+    return _PlainParameters(parameters.given, named, whole)
+
+
+def _has_plain_default(parameter: Parameter, plain: PlainType) -> bool:
+    if parameter.default is NOTHING:
+        return True
+    if isinstance(parameter.default, list | dict):
+        return False  # it would be made anew each time
+    try:
+        plain.copy(parameter.default)
+    except NotPlainError:
+        return False
+    return True
+
+
+class _PlainParameters(PlainSchema):
+    """The value is the keyword arguments, as those of `ParametersSchema`."""
+
+    def __init__(
+        self, given: tuple[Parameter, ...], named: Mapping[str, PlainType], whole: Callable[[], CompiledSchema]
+    ) -> None:
+        self._named = named
+        self._defaults = {one.name: one.default for one in given if one.default is not NOTHING}
+        super().__init__(PlainType(_described(given, named), dict), whole)
+
+    def validate_input(self, value: Any) -> ValidatedInput:
+        """Check; what is not exactly of the types is for pydantic to coerce or refuse."""
+        try:
+            keywords = self._keywords(value)
+        except NotPlainError:
+            return self.whole.validate_input(value)
+        return ValidatedInput(keywords, lambda: self._shown(keywords, value))
+
+    def validate_output(self, value: Any, what: str) -> Any:
+        """Refuse: parameters describe no output."""
+        raise NotImplementedError(what)
+
+    def _keywords(self, value: Any) -> dict[str, Any]:
+        if type(value) is not dict or not self._named.keys() >= value.keys():
+            raise NotPlainError
+        keywords: dict[str, Any] = {**self._defaults, **value}
+        if len(keywords) < len(self._named):
+            raise NotPlainError
+        return {name: plain.copy(keywords[name]) for name, plain in self._named.items()}
+
+    def _shown(self, keywords: dict[str, Any], value: Any) -> Any:
+        try:
+            return self._keywords(keywords)
+        except NotPlainError:  # somebody has put something else into it
+            return self.whole.validate_input(value).json_value
+
+
+def _described(given: tuple[Parameter, ...], named: Mapping[str, PlainType]) -> dict[str, Any]:
+    properties: dict[str, Any] = {}
+    for one in given:
+        said = dict(named[one.name].json_schema)
+        if one.description:
+            said["description"] = one.description
+        if one.default is not NOTHING:
+            said["default"] = one.default
+        properties[one.name] = dict(sorted(said.items()))
+    required = [one.name for one in given if one.default is NOTHING]
+    described = {"additionalProperties": False, "properties": properties, "required": required, "type": "object"}
+    return described if required else {key: value for key, value in described.items() if key != "required"}

@@ -1,4 +1,4 @@
-"""The schemas of a tool as validators. A pattern that cannot be run is refused, or, of a framework's tool, left out."""
+"""The schemas of a tool as validators, and repairs of schemas of unknown origin."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from ..schemas.compiled import CompiledSchema, refuse_too_large
 from ..schemas.patterns import PatternRefused, refused_patterns, require_linear, without_patterns
 from ..schemas.plain_types import PlainSchema, plain_type
 from ..trace.failures import log_broken_schema, log_repaired_schema
-from .parameters import Parameters
-from .plain_parameters import plain_parameters
+from .parameters import Parameters, plain_parameters
 
 Mode = Literal["input", "output"]
 Compile: TypeAlias = Callable[[Any], CompiledSchema | None]
@@ -252,3 +251,23 @@ def load_schema_kind(kind: str) -> None:
 
 def _warn(mode: Mode, tool_name: str, reason: str) -> None:
     _log.warning("the %s schema of tool %r is used without a pattern: %s", mode, tool_name, reason)
+
+
+def foreign_schemas(name: str, input_schema: Any, output_schema: Any) -> ToolSchemas:
+    """Return compiled validators; a side whose schema nobody can read takes anything. Metered work, never raises."""
+    left: dict[Mode, Any] = {"input": input_schema, "output": output_schema}
+    while True:
+        made = ToolSchemas(name, left["input"], left["output"], is_foreign=True)
+        broken: list[Mode] = [side for side in left if not _can_be_made(made, side, name)]
+        if not broken:
+            return made
+        left |= dict.fromkeys(broken)
+
+
+def _can_be_made(schemas: ToolSchemas, side: Mode, name: str) -> bool:
+    try:
+        _ = getattr(schemas, side)
+    except ValueError as error:
+        _log.warning("the %s schema of tool %r is wrong and not checked: %s", side, name, error)
+        return False
+    return True

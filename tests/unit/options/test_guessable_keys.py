@@ -11,7 +11,7 @@ import pytest
 from suite import each_row
 
 from codemode.options import checked_fields
-from codemode.options.guessable_keys import HOW_TO_MAKE, is_of_our_documents, is_placeholder
+from codemode.options.checked_fields import HOW_TO_MAKE, is_of_our_documents, is_placeholder
 from codemode.options.parts import CodeModeOptions
 
 ROOT = Path(__file__).parents[3]

@@ -13,8 +13,7 @@ from suite import each_row, rounds
 from codemode.host import steps
 from codemode.host.steps import TooMuchWork
 from codemode.schemas import match_cost
-from codemode.schemas.match_cost import MOST_UNITS, find
-from codemode.schemas.pattern_programs import MOST_NODES, Unread, program_of
+from codemode.schemas.match_cost import MOST_NODES, MOST_UNITS, Unread, find, program_of
 from codemode.schemas.patterns import compile_linear
 
 SINGLE = [

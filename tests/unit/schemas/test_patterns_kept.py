@@ -10,7 +10,7 @@ from suite import each_row
 
 from codemode.data.sized_cache import SizedCache
 from codemode.schemas import patterns
-from codemode.schemas.compiled_size import MOST_COMPILED_BYTES, compiled_bytes
+from codemode.schemas.patterns import MOST_COMPILED_BYTES, compiled_bytes
 
 MEASURED = 59 << 10  # what the engine takes for one set of Unicode characters
 

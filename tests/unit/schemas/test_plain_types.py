@@ -19,9 +19,8 @@ from codemode.host import steps
 from codemode.schemas.compiled import CompiledSchema, SchemaMismatch
 from codemode.schemas.plain_types import MAX_VALUES, PlainSchema, plain_type
 from codemode.schemas.python_types import TypeSchema
-from codemode.tools.parameters import describe_function
+from codemode.tools.parameters import describe_function, plain_parameters
 from codemode.tools.parameters_schema import ParametersSchema
-from codemode.tools.plain_parameters import plain_parameters
 
 
 class Number(IntEnum):

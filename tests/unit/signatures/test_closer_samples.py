@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from suite import each_row
 
-from codemode.signatures.closer_samples import samples
 from codemode.signatures.examples import sample_value
-from codemode.signatures.pattern_samples import MAX_TEXT_CHARACTERS, text_for
+from codemode.signatures.pattern_samples import MAX_TEXT_CHARACTERS, samples, text_for
 
 TEXT = {"type": "string"}
 KIND = {"properties": {"kind": {"const": "a"}}}

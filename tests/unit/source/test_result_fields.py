@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from suite import each_row
 
 from codemode.guest.analysis import analyse
-from codemode.source.result_fields import check_results
+from codemode.source.checks import check_results
 
 SITE_PATHS = sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
 STRIP_CORPUS = Path(__file__).parents[2] / "differential" / "strip_corpus"

@@ -20,8 +20,7 @@ from codemode import (
     inspect_interrupt,
 )
 from codemode.host.clock import now_ms
-from codemode.interrupts.agent_pauses import agent_pause
-from codemode.interrupts.interrupt import APPROVAL_KIND
+from codemode.interrupts.interrupt import APPROVAL_KIND, agent_pause
 from codemode.stores.agent_runs import agent_run
 
 

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from plain_tool import PlainTool
 from suite import each_row, rounds
 
-from codemode.tools.search import forms as forms_of_values
-from codemode.tools.search.forms import forms_of_parameter, taken_apart
+from codemode.tools.search import query as forms_of_values
 from codemode.tools.search.index import ToolIndex
+from codemode.tools.search.query import forms_of_parameter, taken_apart
 
 
 def takes(name: str, **parameters: dict[str, str]) -> PlainTool:

@@ -21,8 +21,7 @@ from suite import rounds
 from codemode.host import steps
 from codemode.tools.search import postings
 from codemode.tools.search.index import ToolIndex
-from codemode.tools.search.named_tools import named_tools
-from codemode.tools.search.postings import Postings
+from codemode.tools.search.postings import Postings, named_tools
 
 WORDS = [
     "read",

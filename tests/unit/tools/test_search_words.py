@@ -12,14 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from suite import each_row
 
-from codemode.tools.search import meanings, readings, stems
-from codemode.tools.search.idioms import plainly
-from codemode.tools.search.known_words import MAX_CORRECTIONS, KnownWords
-from codemode.tools.search.query import read_query
-from codemode.tools.search.readings import BEGINNING, SYNONYM, corrected, readings_of
-from codemode.tools.search.stems import stem_of
+from codemode.tools.search import meanings, text_index
+from codemode.tools.search import words as stems
+from codemode.tools.search.postings import MAX_CORRECTIONS, KnownWords
+from codemode.tools.search.query import plainly, read_query
+from codemode.tools.search.text_index import BEGINNING, SYNONYM, corrected, readings_of
 from codemode.tools.search.translations import LONGEST, SILENT, translations
-from codemode.tools.search.words import MAX_QUERY_WORDS, asked_words, indexed_words, is_unspaced, words_of
+from codemode.tools.search.words import MAX_QUERY_WORDS, asked_words, indexed_words, is_unspaced, stem_of, words_of
 
 
 def known(*words: str) -> KnownWords:
@@ -125,7 +124,7 @@ def test_tables_of_meanings_hold_words_as_they_are_asked_for():
     assert all(words_of(word) == [word] for word in meanings.STOP_WORDS)
     assert not meanings.STOP_WORDS & (meanings.SPELLINGS.keys() | meanings.synonyms().keys() | translations().keys())
     # By its weight a reading is known for a synonym.
-    assert SYNONYM not in {readings.GIVEN, readings.SPELLING, BEGINNING, readings.FORM, readings.TRANSLATION}
+    assert SYNONYM not in {text_index.GIVEN, text_index.SPELLING, BEGINNING, text_index.FORM, text_index.TRANSLATION}
 
 
 @each_row(

@@ -13,7 +13,7 @@ from suite import each_row
 from waiting import within
 
 from codemode import ModuleServer, Tool, create_run_tool
-from codemode.tools.server_texts import (
+from codemode.tools.server_lists import (
     MAX_ANNOTATIONS,
     MAX_CAPABILITIES,
     MAX_DESCRIPTION_CHARACTERS,

@@ -22,10 +22,9 @@ from waiting import until, within
 
 from codemode.host.sync import run_sync
 from codemode.tools.search import embeddings, tool_search
-from codemode.tools.search.fusion import fused
+from codemode.tools.search.embeddings import nearest, vectors_of
 from codemode.tools.search.index import Answer, Found
-from codemode.tools.search.tool_search import ToolSearch
-from codemode.tools.search.vectors import nearest, vectors_of
+from codemode.tools.search.tool_search import ToolSearch, fused
 
 TOOLS = [
     PlainTool("move_file", "Move or rename files and directories."),

@@ -15,9 +15,8 @@ from ...cached_property import cached_property
 from ...data.narrowing import is_array, is_mapping, is_object
 from ...host import steps
 from ...host.steps import TooMuchWork
-from .checking import Rules
+from .checking import Failure, Path, Rules
 from .dialects import dialect_of
-from .failures import Failure, Path
 from .keywords import matches
 
 FREE_STEPS = 100_000

@@ -1,12 +1,121 @@
-"""Rules of a JSON Schema and the check that applies them, as keywords are given them. Applies none itself."""
+"""Rules of a JSON Schema, the check that applies them, and the wording of failures."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol, TypeAlias
+from itertools import islice
+from typing import Any, Protocol, TypeAlias, cast
 
-from ...data.narrowing import is_mapping
-from .failures import Failure, Path
+from ...data.narrowing import is_array, is_mapping, is_object
+from ..compiled import Problem, clip, json_type, path_text
+
+Path: TypeAlias = "tuple[Path, str | int] | None"
+
+_NOT_SAID = ""
+_MAX_NAMES = 8
+_MAX_CHOICES = 64
+_MAX_SHOWN = 200  # values of a rule, and characters of a text, as many as are shown of the whole
+
+
+class Failure:
+    """One rule that a value breaks. ``rule_name`` None: the schema takes nothing."""
+
+    __slots__ = ("names", "place", "rule", "rule_name", "value")
+
+    def __init__(self, value: Any, path: Path, *, names: list[str] | None = None) -> None:
+        self.value = value
+        self.place = path
+        self.names = names
+        self.rule_name: str | None = _NOT_SAID
+        self.rule: Any = None
+
+    @classmethod
+    def of_no_value(cls, value: Any, path: Path) -> Failure:
+        """Return the failure of a schema that takes nothing."""
+        return cls.of_rule(None, None, value, path)
+
+    @classmethod
+    def of_rule(cls, rule_name: str | None, rule: Any, value: Any, path: Path) -> Failure:
+        """Return a failure whose rule is known where it is made."""
+        failure = cls(value, path)
+        failure.rule_name, failure.rule = rule_name, rule
+        return failure
+
+    @property
+    def is_anonymous(self) -> bool:
+        """True as long as nobody has said which rule it is."""
+        return self.rule_name == _NOT_SAID
+
+    @property
+    def path(self) -> list[str | int]:
+        """Where the value stands."""
+        return parts_of(self.place)
+
+    def problem(self) -> Problem:
+        """Word it."""
+        return {"path": path_text(self.path), "message": _expectation(self)}
+
+    def located(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        """Yield its places, whole, with the wording of each: of what is missing, the place where it belongs."""
+        rule: Any = self.rule
+        if self.rule_name == "required" and isinstance(rule, list):
+            missing = (one for one in cast("list[Any]", rule) if one not in self.value)
+            for name in islice(missing, _MAX_NAMES):
+                yield (*self.path, name), "is required"
+        else:
+            yield (*self.path,), _expectation(self)
+
+
+def parts_of(path: Path) -> list[str | int]:
+    """Return a place as a list of steps."""
+    parts: list[str | int] = []
+    while path is not None:
+        path, part = path
+        parts.append(part)
+    return parts[::-1]
+
+
+def _expectation(failure: Failure) -> str:
+    name, rule, value = failure.rule_name, failure.rule, failure.value
+    if name is None:
+        return "is not allowed"
+    if name == "type":
+        types: list[Any] = [rule] if isinstance(rule, str) else rule
+        named = [*islice(dict.fromkeys(one for one in types if isinstance(one, str)), _MAX_NAMES)]
+        # The choices of a union that also takes types.
+        named += [f"one of {_listed(one)}" for one in types if is_array(one)]
+        return clip(f"expected {' or '.join(named)}, got {json_type(value)}")
+    if name == "required" and isinstance(rule, list):
+        missing = (item for item in cast("list[Any]", rule) if item not in value)
+        return clip(f"missing required {', '.join(map(shown_rule, islice(missing, _MAX_NAMES)))}")
+    if failure.names is not None:
+        return clip(f"does not take {', '.join(map(repr, failure.names[:_MAX_NAMES]))}")
+    if name == "enum":
+        return clip(f"must be one of {_listed(rule)}")
+    return clip(f"must satisfy {name}: {shown_rule(rule)}")
+
+
+def _listed(choices: list[Any]) -> str:
+    return ", ".join(map(shown_rule, islice(choices, _MAX_CHOICES)))
+
+
+def shown_rule(rule: Any) -> str:
+    """Return a rule as JSON, of a large one its beginning."""
+    return "".join(islice(json.JSONEncoder().iterencode(_beginning(rule, iter(range(_MAX_SHOWN)))), 256))
+
+
+def _beginning(rule: Any, left: Iterator[int]) -> Any:
+    """Return as much of a rule as may be shown: so many values, and so much of each text."""
+    if next(left, None) is None:
+        return None
+    if isinstance(rule, str):
+        return rule[:_MAX_SHOWN]
+    if is_array(rule):
+        return [_beginning(one, left) for one in islice(rule, _MAX_SHOWN)]
+    if is_object(rule):
+        return {key[:_MAX_SHOWN]: _beginning(one, left) for key, one in islice(rule.items(), _MAX_SHOWN)}
+    return rule
 
 
 class Draft(Protocol):

@@ -13,8 +13,7 @@ from ...data.json_values import canonical_json
 from ...data.narrowing import is_array, is_object
 from ..match_cost import find
 from ..patterns import PatternRefused
-from .checking import Checking, Keyword, Rules
-from .failures import Failure, Path
+from .checking import Checking, Failure, Keyword, Path, Rules
 
 # A thousand digits before the point, as many as an integer may have, and the 324 behind it that a double may.
 _EXACT = Context(prec=1_400, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[])  # of infinity nothing is a multiple

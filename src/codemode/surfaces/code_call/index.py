@@ -20,10 +20,9 @@ from ...options.checked_fields import WrongTypeError
 from ...source.rules import literal_definitions
 from ...tools.catalog import MAX_NAME_CHARACTERS, Catalog, asked
 from ...tools.collecting import collect_plain_tools
-from ...tools.prepared import PreparedTool, prepared
+from ...tools.prepared import PreparedTool, compile_all, prepared
 from ...tools.search.tool_search import ToolSearch
 from ...tools.tool import Tool
-from ...tools.undeclared import compile_all
 from .known_tool import KnownTool, ToolInfo, known_tool
 from .names import begins_with, looks_like_meta_tool, refuse_confusable
 from .options import CodeCallOptions, Search

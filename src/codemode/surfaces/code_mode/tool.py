@@ -21,7 +21,7 @@ from ...source.program_input import with_program_field
 from ...stores.durability import StoreLike, with_store
 from ...tools.catalog import Catalog
 from ...tools.collecting import collect_tools
-from ...tools.undeclared import compile_all
+from ...tools.prepared import compile_all
 from ...workers.pool import WorkerPool, check_pool
 from .model_output import ModelOutputs, OneCallOutputs
 from .outcome import CODE_MODE, told, with_value

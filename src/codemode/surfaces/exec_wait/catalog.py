@@ -143,7 +143,7 @@ class CatalogView:
 
     def _absent_names(self, facts: Facts | None) -> CodeModeError | None:
         from ...protocol.ending_errors import syntax_error  # late: making a pair runs no program
-        from ...source.free_names import check_free_names
+        from ...source.checks import check_free_names
 
         problems = check_free_names(facts, self._alone(), self._globals(), _TOOL_CALL)
         return syntax_error(problems) if problems else None

@@ -15,12 +15,11 @@ from ...host import steps
 from ...host.threads import LARGE_CHARACTERS, run_check
 from ...schemas.compiled import ValidatedInput
 from ...tools.context import ToolCallContext
-from ...tools.foreign_schemas import foreign_schemas
 from ...tools.prepared import MISSING, PreparedTool
-from ...tools.server_lists import Cursors, LeftOut
-from ...tools.server_texts import plain_annotations, plain_text
+from ...tools.server_lists import Cursors, LeftOut, plain_annotations, plain_text
 from ...tools.tool import Tool
 from ...tools.tool_result import ToolResult, is_block, result_of_server
+from ...tools.tool_schemas import foreign_schemas
 from ...trace.visible_text import one_line
 
 # Imports no package of MCP. A session may be a stranger's: every list ends, and no answer holds binary values.

@@ -16,8 +16,7 @@ from ...host import steps
 from ...host.forks import forkable_lock
 from ...protocol.ending_errors import syntax_error
 from ...schemas.compiled import json_type
-from ...source.checks import placed_items, problem_at
-from ...source.free_names import MAX_PROBLEMS
+from ...source.checks import MAX_UNDEFINED_NAMES, placed_items, problem_at
 from ...tools.prepared import PreparedTool
 from ...trace.visible_text import clipped
 from .discovery import USAGE, answer, search_index, unknown_server
@@ -283,7 +282,7 @@ def _quoted(text: str) -> str:
 
 def absent_names(facts: Any, servers: Iterable[ListedServer]) -> CodeModeSyntaxError | None:
     """Return the error for names of tools that are not imported, and of other hosts. Facts are hostile."""
-    problems = list(islice(_problems(facts, servers), MAX_PROBLEMS))
+    problems = list(islice(_problems(facts, servers), MAX_UNDEFINED_NAMES))
     return syntax_error(cast("list[ProgramProblem]", problems)) if problems else None
 
 

@@ -22,12 +22,11 @@ from ...schemas.readable import says_nothing
 from ...signatures.described_tool import DescribedTool
 from ...signatures.examples import sample_value
 from ...tools.collecting import collect_plain_tools
-from ...tools.foreign_schemas import foreign_schemas
 from ...tools.names import check_is_name
 from ...tools.prepared import MISSING, PreparedTool
-from ...tools.server_lists import LeftOut, entry_label
-from ...tools.server_texts import MAX_DESCRIPTION_CHARACTERS, plain_annotations, plain_text
+from ...tools.server_lists import MAX_DESCRIPTION_CHARACTERS, LeftOut, entry_label, plain_annotations, plain_text
 from ...tools.tool import Tool
+from ...tools.tool_schemas import foreign_schemas
 from ...trace.unseen import all_seen
 from ...trace.visible_text import clipped
 

@@ -20,8 +20,14 @@ from ...host.forks import begin_anew_in_forks, forkable_lock, leave_to_the_paren
 from ...host.threads import check_alone
 from ...options.checked_fields import WrongTypeError, string_or_none, strings
 from ...schemas.patterns import foreign_patterns
-from ...tools.server_lists import LeftOut, log_left_out
-from ...tools.server_texts import MAX_DESCRIPTION_CHARACTERS, MAX_NAME_CHARACTERS, plain_text, plain_texts
+from ...tools.server_lists import (
+    MAX_DESCRIPTION_CHARACTERS,
+    MAX_NAME_CHARACTERS,
+    LeftOut,
+    log_left_out,
+    plain_text,
+    plain_texts,
+)
 from ...tools.tool import Tool
 from ...trace.failures import log_failure
 from ...trace.visible_text import one_line

@@ -9,11 +9,9 @@ from typing import NamedTuple
 from ...host import steps
 from ...host.forks import forkable_lock
 from ...signatures.described_tool import DescribedTool
-from .doubts import FIRST_TOOLS, NO_WORD, doubt_of, is_foreign
-from .named_tools import NamedTools, named_tools
-from .postings import Postings
+from .postings import NamedTools, Postings, named_tools
 from .query import Query, read_query
-from .text_index import TextIndex
+from .text_index import FIRST_TOOLS, NO_WORD, TextIndex, doubt_of, is_foreign
 
 _WAIT_SECONDS = 0.005
 _PLACES = 6  # of a score: what differs less is equal

@@ -1,12 +1,154 @@
-"""A query as it is searched for: its words, the forms of its values, the whole in one word. Pure, and bounded."""
+"""A query as it is searched for: words, idioms and forms of values."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import re
+from collections.abc import Iterable, Mapping
+from functools import cache, lru_cache
+from typing import Any, NamedTuple
 
-from .forms import taken_apart
-from .idioms import plainly
 from .words import MAX_QUERY_CHARACTERS, asked_words, words_of
+
+_IDIOMS = """
+up to date: update
+out of date: old
+look up, looked up, looking up: search
+find out, figure out: find
+get rid of, gets rid of, throw away: delete
+take away, take off, take out: remove
+take back: undo
+at once, at the same time, at one time, in one go, all together: multiple
+sign off: approve
+sign in, log in: login
+sign out, log out: logout
+sign up: register
+fill in, fill out: fill
+write down, jot down: write
+note down: note
+set up, put together: create
+make sure, check that, check whether, check if: verify
+turn off, switch off: disable
+turn on, switch on: enable
+shut down: close
+shut off: stop
+bring together: merge
+carry out: execute
+go over: review
+go through: read
+point out: highlight
+keep track of: track
+right now: current
+so far: history
+how many: count
+how much: amount
+how long: duration
+how big, how large: size
+how far: distance
+how often: frequency
+go off, goes off, went off: alarm
+run into, ran into: error
+no longer, any more, any longer: not
+in detail: details
+in depth: detailed
+step by step: steps
+"""
+# What may stand between the two words of one: "look something up".
+_BETWEEN = r"(?:\s+(?:it|this|that|them|something|things|everything|all))?\s+"
+
+
+def plainly(query: str) -> str:
+    """Return a query with that word behind each such expression, which a description may have as it is."""
+    if " " not in query:
+        return query
+    pattern, meant = _known()
+    return pattern.sub(lambda found: f"{found[0]} {meant[(found.lastindex or 1) - 1]}", query)
+
+
+@cache
+def _known() -> tuple[re.Pattern[str], list[str]]:
+    pairs = [
+        (said, word)
+        for line in _IDIOMS.strip().split("\n")
+        for alike, _, word in (line.partition(": "),)
+        for said in alike.split(", ")
+    ]
+    pairs.sort(key=lambda pair: -len(pair[0]))
+    forms = (f"({_form(said.split())})" for said, _ in pairs)
+    return re.compile(rf"\b(?:{'|'.join(forms)})\b", re.IGNORECASE), [word for _, word in pairs]
+
+
+def _form(words: list[str]) -> str:
+    return (_BETWEEN if len(words) == 2 else r"\s+").join(words)
+
+
+_MARK = "="  # no word has one: what is indexed of a form is never found by a word
+_SCHEMA_FORMATS = {
+    "uri": "url",
+    "url": "url",
+    "iri": "url",
+    "uri-reference": "url",
+    "email": "email",
+    "idn-email": "email",
+    "uuid": "id",
+    "date": "date",
+    "date-time": "date",
+    "time": "time",
+    "ipv4": "host",
+    "ipv6": "host",
+    "hostname": "host",
+}
+_NAMES = {
+    "url": "url urls uri uris link href website webpage domain site",
+    "email": "email emails mail recipient recipients sender cc bcc",
+    "place": "latitude longitude lat lng lon coordinate coordinates geo location",
+    "host": "ip host hostname",
+    "path": "path paths file files filename filepath directory folder",
+    "id": "id ids uuid guid key sha hash commit identifier ref number",
+    "date": "date dates day since until deadline due datetime timestamp",
+    "time": "time hour clock",
+}
+_FORM_OF_NAME = {name: form for form, names in _NAMES.items() for name in names.split()}
+_VALUES = (
+    ("url", re.compile(r"\b(?:[a-z][a-z0-9+]{1,9}://|www\.)\S+", re.IGNORECASE)),
+    ("email", re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+")),
+    ("place", re.compile(r"(?<![\d.])-?\d{1,3}\.\d+\s?°?\s?[NS]?\s?[,;]\s?-?\d{1,3}\.\d+\s?°?\s?[EW]?(?![\d.])")),
+    ("host", re.compile(r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])")),
+    ("url", re.compile(r"\b(?:[a-z0-9-]{1,63}\.)+(?:com|org|net|io|dev|ai|edu|gov)\b(?:/\S*)?", re.IGNORECASE)),
+    ("path", re.compile(r"(?<![\w/])(?:~|\.{1,2})?/[\w.-]+(?:/[\w.-]*)*|\b[A-Za-z]:\\\S+")),
+    ("path", re.compile(r"\b[\w-]+\.(?:txt|md|pdf|csv|json|ya?ml|xlsx?|docx?|pptx?|png|jpe?g|py|ts|html)\b")),
+    ("id", re.compile(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b|#\d+\b|\b[A-Z]{2,10}-\d+\b", re.IGNORECASE)),
+    ("id", re.compile(r"\b(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{7,64}\b|(?<![\d.,-])\d{5,}(?![\d.,-])")),
+    ("date", re.compile(r"\b\d{4}-\d{2}-\d{2}\b|\b\d{1,2}[./]\d{1,2}[./]\d{2,4}\b")),
+    ("time", re.compile(r"\b\d{1,2}:\d{2}\b")),
+)  # fmt: skip
+_SIGN = re.compile(r"[\d./\\@-]")  # no value is without one
+
+
+def forms_of_parameter(name: str, schema: Mapping[Any, Any]) -> Iterable[str]:
+    """Return the marks of the forms of values that a parameter takes."""
+    form = schema.get("format")
+    marks = _forms_of_name(name)
+    return (*marks, _MARK + _SCHEMA_FORMATS[form]) if isinstance(form, str) and form in _SCHEMA_FORMATS else marks
+
+
+@lru_cache(1 << 12)
+def _forms_of_name(name: str) -> tuple[str, ...]:
+    return tuple({_MARK + _FORM_OF_NAME[word] for word in words_of(name) if word in _FORM_OF_NAME})
+
+
+def taken_apart(query: str) -> tuple[str, list[str], str]:
+    """Return what a query says beside its values, the marks of their forms, and the values."""
+    marks: dict[str, None] = {}
+    values: list[str] = []
+    if not _SIGN.search(query):
+        return query, [], ""
+    for form, pattern in _VALUES:
+        for value in pattern.findall(query):
+            marks[_MARK + form] = None
+            values.append(value)
+        query = pattern.sub(" ", query)
+    return query, list(marks), " ".join(values)
+
 
 _OF_ADDRESSES = frozenset({"http", "https", "www", "com", "org", "net", "html", "example"})
 

@@ -1,26 +1,103 @@
-"""How well each tool fits the words of a query. Unchanging but for what it has worked out already; knows no threads.
-
-A tool's score is the sum over the words, each counted by how rare it is among the tools, times the part of the words
-that the tool has: of two tools the one with more of them comes first, unless the words say next to nothing. What one
-word gives is BM25's: the more often and the more prominently a tool has it, the more, and never over 1.
-"""
+"""How well tools fit the words of a query, and doubts about the result."""
 
 from __future__ import annotations
 
 import math
+import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import cache, lru_cache
 from itertools import pairwise
 from operator import attrgetter
 from typing import NamedTuple
 
 from ...cached_property import cached_property
 from ...host import steps
-from .meanings import GENERAL
-from .postings import Postings
+from .meanings import GENERAL, SPELLINGS, STOP_WORDS, synonyms
+from .postings import KnownWords, Postings
 from .query import Query
-from .readings import FORM, GIVEN, MEANT, SYNONYM, Reading, corrected, readings_of
-from .words import words_of
+from .translations import translations
+from .words import is_unspaced, pairs_of, runs_of, stem_of, words_of
+
+GIVEN = 1.0
+SPELLING = 0.7
+BEGINNING = 0.4
+FORM = 0.6
+TRANSLATION = 0.5
+SYNONYM = 0.35
+MEANT = 0.6  # a synonym of what no tool has: nothing else says what was asked for
+_MIN_STEM_CHARACTERS = 6  # of a word in Latin letters whose end is left out
+_MIN_FOREIGN_CHARACTERS = 2
+_MIN_PREFIX_CHARACTERS = 3  # of less than that nearly everything is found
+
+
+class Reading(NamedTuple):
+    """Stems of which a tool has any, each of them several where it must have all; and how much that weighs."""
+
+    any_of: list[tuple[str, ...]]
+    weight: float
+
+
+def readings_of(word: str, joined: Sequence[str], known: KnownWords) -> Iterator[Reading]:
+    """Yield how a word of a query can be read where these words are known, itself first and its synonyms last.
+
+    ``joined`` are known words that it makes with one beside it: "screen shot".
+    """
+    yield Reading([_stems(word)], GIVEN)
+    spelt = SPELLINGS.get(word)
+    others = [*joined, spelt] if spelt else joined
+    if others:
+        yield Reading([_stems(other) for other in others], SPELLING)
+    if len(word) >= _MIN_PREFIX_CHARACTERS and not is_unspaced(word):
+        own = stem_of(word)
+        longer = dict.fromkeys(stem_of(other) for other in known.beginning_with(word))
+        if found := [(stem,) for stem in longer if stem != own]:
+            yield Reading(found, BEGINNING)
+    english = translated(word)
+    if english:
+        yield Reading([_stems(other) for other in english], TRANSLATION)
+    meant = dict.fromkeys(other for one in (word, *(spelt or "").split(), *english) for other in synonyms_of(one))
+    if meant:
+        yield Reading([_stems(other) for other in meant], SYNONYM)
+
+
+def synonyms_of(word: str) -> tuple[str, ...]:
+    """Return the words that mean about the same, whatever form of it this is."""
+    known = synonyms()
+    return known.get(word) or known.get(word.removesuffix("s")) or _synonyms_by_stem().get(stem_of(word), ())
+
+
+@cache
+def _synonyms_by_stem() -> dict[str, tuple[str, ...]]:
+    return {stem_of(word): others for word, others in reversed(synonyms().items())}
+
+
+@lru_cache(1 << 12)
+def translated(word: str) -> tuple[str, ...]:
+    """Return the English for a word of another language: its own, or that of what it begins with."""
+    known = translations()
+    if word in known:
+        return known[word]
+    least = _MIN_STEM_CHARACTERS if word.isascii() else _MIN_FOREIGN_CHARACTERS
+    return next((known[word[:end]] for end in range(len(word) - 1, least - 1, -1) if word[:end] in known), ())
+
+
+def corrected(word: str, known: KnownWords) -> list[Reading]:
+    """Return how a word can be read that no tool has; none when it means something as it stands."""
+    if synonyms_of(word) or word in SPELLINGS or translated(word):
+        return []
+    return [Reading([_stems(other)], SPELLING / (at + 1)) for at, other in enumerate(known.corrections(word))]
+
+
+@lru_cache(1 << 12)
+def _stems(words: str) -> tuple[str, ...]:
+    parts = (pair for word in words.split() for run in runs_of(word) for pair in pairs_of(run))
+    return tuple(dict.fromkeys(map(stem_of, parts)))
+
+
+# A tool's score is the sum over the words, each counted by how rare it is among the tools, times the part of the words
+# that the tool has: of two tools the one with more of them comes first, unless the words say next to nothing. What one
+# word gives is BM25's: the more often and the more prominently a tool has it, the more, and never over 1.
 
 _ALMOST_ONE = 0.999  # 1 is for a tool whose very name was asked for
 _LEAST_SURE = 0.3  # that a word of which a tool has but a synonym is meant by it
@@ -193,3 +270,44 @@ _weight_of = attrgetter("weight")
 
 def _had(tier: _Tier) -> float:
     return 0.5 if tier.is_synonym else 1.0
+
+
+NO_WORD = "The query has no word in it: say in words what is to be done."
+FIRST_TOOLS = "These are the first tools only. Ask in the language in which tools are described."
+_LEAST_SHARE = 0.4
+_MAX_SHOWN = 4
+_MAX_SUGGESTED = 8
+_MAX_CHARACTERS = 40
+
+
+def doubt_of(query: Query, index: TextIndex, best: int | None) -> str | None:
+    """Return a warning where the best tool has too little of the query, or there is none; ``best`` is its slot."""
+    words = [word for word in query.words if word not in GENERAL] or query.words
+    if best is not None and (
+        not words or index.share(words, best) >= _LEAST_SHARE or index.postings.named(query.plain)
+    ):
+        return None
+    missing = index.missing(words)
+    shown = " or ".join(f"{word[:_MAX_CHARACTERS]!r}" for word in (missing or words)[:_MAX_SHOWN])
+    if best is None:
+        begun = f"No tool has {shown}."
+    elif missing:
+        begun = f"No tool has {shown}: these fit other, common words of the query and may have nothing to do with it."
+    else:
+        begun = f"No tool has most of {shown}: these fit single words of the query and may have nothing to do with it."
+    return f"{begun} Try other words{_suggestion(missing or words, index)}."
+
+
+def is_foreign(query: Query) -> bool:
+    """Tell whether a query is in a script that needs not be that of the tools."""
+    return any(not word.isascii() and "LATIN" not in unicodedata.name(word[0], "") for word in query.words)
+
+
+def _suggestion(words: list[str], index: TextIndex) -> str:
+    """Return words that tools here do have: those that mean about the same, or else the commonest of their names."""
+    meant = (other for word in words for one in (word, *translated(word)) for other in (one, *synonyms_of(one)))
+    near = [word for word in dict.fromkeys(meant) if word in index.postings.known and word not in words]
+    if near:
+        return f", such as {', '.join(near[:_MAX_SUGGESTED])}"
+    common = [word for word in index.commonest() if word not in GENERAL and word not in STOP_WORDS]
+    return f"; tools here are about {', '.join(common[:_MAX_SUGGESTED])}" if common else ""

@@ -1,4 +1,4 @@
-"""The search of a set of tools as a surface asks for it: by words, by meaning too, or as the host does it itself."""
+"""Search a set of tools by words, by meaning, or by a function of the host."""
 
 from __future__ import annotations
 
@@ -14,14 +14,49 @@ from ...data.narrowing import mapping_or_empty
 from ...host import steps
 from ...host.threads import LARGE_CHARACTERS, Errands, run_check
 from ...signatures.described_tool import DescribedTool
-from .embeddings import Embed, Embeddings, Unusable, bounded, is_async
-from .fusion import fused
+from .embeddings import Embed, Embeddings, Unusable, Vector, bounded, is_async, nearest
 from .index import Answer, Found, ToolIndex
-from .named_tools import named_tools
+from .postings import named_tools
 from .query import read_query
-from .readings import translated
-from .vectors import Vector, nearest
+from .text_index import translated
 from .words import MAX_QUERY_CHARACTERS, words_of
+
+_MEANING = 0.7
+_MEANING_FOREIGN = 0.3
+_RANK = 0.5  # what being early in both lists counts beside the scores
+_RANK_HALVES_AT = 10
+_PLACES = 6
+_ALMOST_ONE = 0.999  # 1 is for a tool whose very name was asked for
+
+
+def fused(
+    worded: Sequence[Found], meant: Sequence[tuple[int, float]], limit: int, *, is_foreign: bool = False
+) -> list[Found]:
+    """Return at most ``limit`` tools of both lists, each in order: positions with scores up to 1.
+
+    ``is_foreign`` says that the words had to be translated: models mostly know the language of the tools best.
+    Scores of words and cosines are of different scales: each counts as a part of the best of its list.
+    """
+    most_worded = max((one.score for one in worded if one.score < 1), default=0.0) or 1.0
+    meaning = _MEANING_FOREIGN if is_foreign else _MEANING
+    most_meant = max((cosine for _, cosine in meant), default=0.0)
+    if most_meant <= 0:
+        return list(worded[:limit])
+    sums: dict[int, float] = {}
+    for rank, (position, score) in enumerate(worded):
+        sums[position] = score / most_worded + _of_rank(rank)
+    for rank, (position, cosine) in enumerate(meant):
+        sums[position] = sums.get(position, 0.0) + meaning * (max(cosine, 0.0) / most_meant + _of_rank(rank))
+    most = min(max(most_meant, most_worded if worded else 0.0), _ALMOST_ONE)
+    scale = most / ((1 + meaning) * (1 + _RANK))
+    named = {one.position for one in worded if one.score == 1}
+    found = [Found(at, 1.0 if at in named else round(min(total * scale, most), _PLACES)) for at, total in sums.items()]
+    return sorted(found, key=lambda one: (-one.score, one.position))[:limit]
+
+
+def _of_rank(rank: int) -> float:
+    return _RANK * _RANK_HALVES_AT / (_RANK_HALVES_AT + rank)
+
 
 STRATEGY_SECONDS = 10.0
 _TEXT_CHARACTERS = 500

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from codemode.options.guessable_keys import HOW_TO_MAKE, is_of_our_documents, is_placeholder
+from codemode.options.checked_fields import HOW_TO_MAKE, is_of_our_documents, is_placeholder
 
 from . import secret_detection
 from .config_file import HALF, MistakeError, inside, near, one_of
