@@ -122,7 +122,7 @@ def loaded(then: str) -> set[str]:
     ],
 )
 def test_what_runs_programs_is_not_loaded_before_one_runs(then: str):
-    assert {name for name in loaded(then) if name.startswith("codemode.run.")} <= BEFORE_RUNS
+    assert {name for name in loaded(then) if name.startswith("codemode.execution.")} <= BEFORE_RUNS
 
 
 def test_nothing_heavy_is_loaded_with_the_names_of_plugins():
