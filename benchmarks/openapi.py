@@ -1,7 +1,7 @@
 """Load, index and call a generated OpenAPI document: ``python -m benchmarks.openapi [operations]``.
 
 Prints the seconds and the memory of each step, as JSON. Two shapes of the document's size: 20,000 operations to be
-indexed for a search, 1,000 until the end of a first program.
+indexed for a search, 1,000 until the end of a first program of codeMode, exec and modules.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx
 
-from codemode import create_code_mode_tool
+from codemode import ModuleServer, create_code_mode_tool, create_exec_wait_tools, create_run_tool
 from codemode.openapi import load_spec, openapi_tools
 
 NOUNS = ("invoice", "order", "customer", "shipment", "ticket", "account", "payment", "refund", "project", "comment")
@@ -107,8 +107,29 @@ async def measure(operations: int, *, searches: bool) -> dict[str, Any]:
         js = {"js": "return (await tools.$search('replace a shipment')).map((one) => one.name);"}
         assert "replace" in (await code_mode.execute(js))[0]
         found["indexed_seconds"] = time.perf_counter() - start
+    else:
+        found |= await measure_others(text, client)
     found["megabytes_before"], found["most_megabytes"] = before, _megabytes()
     return {name: round(value, 2) if isinstance(value, float) else value for name, value in found.items()}
+
+
+async def measure_others(text: str, client: httpx.AsyncClient) -> dict[str, float]:
+    """Return the seconds until the end of a first program of exec and of ``codemode.run``, from the text on."""
+    start = time.perf_counter()
+    pair = create_exec_wait_tools(openapi_tools(await load_spec(text), client=client))
+    assert pair.exec.description
+    ended = await pair.exec.execute({"code": "return (await tools.invoice0s_get({ id: 1 })).state;"})
+    assert ended["value"] == "open", ended
+    exec_seconds = time.perf_counter() - start
+    start = time.perf_counter()
+    run = create_run_tool([ModuleServer("api", openapi_tools(await load_spec(text), client=client))])
+    assert run.description
+    code = (
+        'import { invoice0s_get } from "@codemode/servers/api"; export default (await invoice0s_get({ id: 1 })).state;'
+    )
+    ended = await run.execute({"code": code})
+    assert ended["result"] == "open", ended
+    return {"exec_first_program_seconds": exec_seconds, "modules_first_program_seconds": time.perf_counter() - start}
 
 
 def _megabytes() -> float:

@@ -143,6 +143,12 @@ class Operation:
                 named[key] = {"description": described(schema.get("description")), **_kind(schema)}
         return {"type": "object", "properties": named}
 
+    @cached_property
+    def definition(self) -> str:
+        """A digest of all that its schemas are made of."""
+        parts = [self.method, self.path, self.raw, self.item.get("parameters"), sorted(self.hidden)]
+        return self.spec.digest(parts)
+
     def input_schema(self, max_values: int = MAX_INPUT_VALUES, *, has_content: bool = True) -> dict[str, Any]:
         """Return the JSON Schema of the one input object. Without ``has_content`` files are texts."""
         copies, form = SchemaCopies(self.spec, "input", max_values), self.form

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import re
 import zlib
@@ -13,12 +15,13 @@ from urllib.parse import urljoin
 
 from ..cached_property import cached_property
 from ..data.json_shape import find_excess, holds_more_values_than
-from ..data.json_values import decode_json
+from ..data.json_values import decode_json, encode_json
 from ..data.narrowing import is_mapping, list_or_empty, mapping_or_empty, string_or_empty
 from ..data.references import LocalReferences
 from ..dataclass import dataclass
-from ..errors import CodeModeFetchError
+from ..errors import CodeModeError, CodeModeFetchError
 from ..fetch.client import decoded_body
+from ..host import steps
 from ..host.threads import check_alone
 from ..trace.visible_text import clipped, one_line
 from .yaml_documents import parse_yaml
@@ -32,6 +35,8 @@ MAX_SPEC_DEPTH = 200
 MAX_REDIRECTS = 5
 _TIMEOUT_SECONDS = 30
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_REFERENCE = re.compile(r'"\$ref":("(?:[^"\\]|\\.)*")')
+_MAX_PARTS = 300
 _URL = re.compile(r"https?://", re.IGNORECASE)
 _FIX_OF_SWAGGER = "convert it to OpenAPI 3 first, for example with https://converter.swagger.io"
 
@@ -67,6 +72,42 @@ class Spec:
     def follow(self, value: Any) -> Mapping[str, Any]:
         """Return the object behind a chain of references; an empty one where there is none."""
         return mapping_or_empty(self.references.followed(value))
+
+    def digest(self, value: Any) -> str:
+        """Return a digest of a part of the document with all parts that it refers to."""
+        text, waiting = _text_and_references(value)
+        found: dict[str, str] = {}
+        while waiting:
+            if len(found) > _MAX_PARTS:  # the whole document stands for so many
+                found = {"#": self._part("#")[0]}
+                break
+            reference = waiting.pop()
+            found[reference], further = self._part(reference)
+            waiting |= further - found.keys()
+        return _sha256(repr([text, sorted(found.items())]))
+
+    def _part(self, reference: str) -> tuple[str, set[str]]:
+        steps.take()
+        if reference not in self._parts:
+            text, further = _text_and_references(self.references.target(reference))
+            self._parts[reference] = _sha256(text), further
+        return self._parts[reference]
+
+    @cached_property
+    def _parts(self) -> dict[str, tuple[str, set[str]]]:
+        return {}
+
+
+def _text_and_references(value: Any) -> tuple[str, set[str]]:
+    try:
+        text = encode_json(value, what="a part of the document")
+    except (CodeModeError, ValueError):  # a given object holds what is no JSON
+        return "", set()
+    return text, set(json.loads(f"[{','.join(_REFERENCE.findall(text))}]"))
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 async def load_spec(

@@ -55,6 +55,10 @@ class _Schema(FrameworkSchema):
     def outline(self) -> dict[str, Any]:
         return self._operation.outline
 
+    @property
+    def definition(self) -> str:
+        return self._operation.definition
+
     def compiled(self, compiled: Compile) -> CompiledSchema | None:
         is_input = self._side == "input"
         return compiled(self._operation.input_schema() if is_input else self._operation.output_schema())

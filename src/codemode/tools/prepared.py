@@ -111,6 +111,11 @@ class PreparedTool:
         return self._schemas.outline
 
     @property
+    def schema_texts(self) -> tuple[str, str]:
+        """What tells its input and output schemas from changed ones, for the digest of a catalog."""
+        return self._schemas.text("input"), self._schemas.text("output")
+
+    @property
     def conversion(self) -> Conversion:
         """What its validator makes of scalars of another type and of keys of another name."""
         return getattr(self._input, "conversion", "unknown")

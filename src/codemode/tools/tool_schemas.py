@@ -10,8 +10,10 @@ from functools import partial
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from ..cached_property import cached_property
+from ..data.json_values import encode_json
 from ..data.narrowing import is_mapping
 from ..dataclass import dataclass
+from ..errors import CodeModeError
 from ..options.checked_fields import WrongTypeError
 from ..schemas.compiled import CompiledSchema, refuse_too_large
 from ..schemas.patterns import PatternRefused, refused_patterns, require_linear, without_patterns
@@ -57,6 +59,11 @@ class FrameworkSchema(ABC):
         """A JSON Schema with the names of the properties, for a search, where that is had without compiling."""
         return None
 
+    @property
+    def definition(self) -> str:
+        """What a late schema is made of, or a digest of it: a changed schema has another one. Compiles nothing."""
+        raise NotImplementedError
+
 
 class ToolSchemas:
     """The two schemas of a tool as validators, each compiled when it is first asked for."""
@@ -91,6 +98,17 @@ class ToolSchemas:
         """What is searched of the input where that needs no compiling; None: its JSON Schema."""
         schema = self._given["input"]
         return schema.outline if isinstance(schema, FrameworkSchema) else None
+
+    def text(self, mode: Mode) -> str:
+        """Return what tells a schema from a changed one: its JSON Schema as text, of a late one its definition."""
+        schema = self._given[mode]
+        if isinstance(schema, FrameworkSchema) and schema.is_late:
+            return schema.definition
+        made: CompiledSchema | None = getattr(self, mode)
+        try:
+            return encode_json(None if made is None else made.json_schema, what="a schema")
+        except (CodeModeError, ValueError):  # it has a default that is no JSON
+            return ""
 
     def refuse_patterns(self) -> None:
         """Compile what may hold patterns already; other mistakes are told of later, but for a type by its name."""
@@ -254,10 +272,15 @@ def _warn(mode: Mode, tool_name: str, reason: str) -> None:
 
 
 def foreign_schemas(name: str, input_schema: Any, output_schema: Any) -> ToolSchemas:
-    """Return compiled validators; a side whose schema nobody can read takes anything. Metered work, never raises."""
+    """Return validators, compiled unless they are late; a side whose schema nobody can read takes anything.
+
+    Metered work, never raises.
+    """
     left: dict[Mode, Any] = {"input": input_schema, "output": output_schema}
     while True:
         made = ToolSchemas(name, left["input"], left["output"], is_foreign=True)
+        if made.are_late:  # such cannot be broken
+            return made
         broken: list[Mode] = [side for side in left if not _can_be_made(made, side, name)]
         if not broken:
             return made

@@ -9,7 +9,14 @@ import pytest
 from openapi_world import operation, spec_of, tools_of
 from suite import each_row
 
-from codemode import create_code_mode_tool
+from codemode import (
+    CodeModeProtocolError,
+    ExecWaitTools,
+    ModuleServer,
+    create_code_mode_tool,
+    create_exec_wait_tools,
+    create_run_tool,
+)
 from codemode.openapi import openapi_tools
 from codemode.tools.prepared import prepared
 
@@ -238,6 +245,52 @@ def test_nothing_is_compiled_before_it_is_used():
     assert "There are 40 tools" in code_mode.description
     assert [one["name"] for one in code_mode.catalog.search("q")][:1] == ["get0"]
     assert not any("input" in vars(tool.schemas) for tool in tools)
+
+
+def test_exec_and_modules_compile_no_operation_of_many_before_it_is_used():
+    tools = tools_of(spec_of({f"/{n}": {"get": operation(f"get{n}", [("q", "query")])} for n in range(40)}))
+    pair, run = create_exec_wait_tools(tools), create_run_tool([ModuleServer("api", tools)])
+    assert "host:core:get39" in pair.exec.description
+    assert "@codemode/servers/api" in run.description
+    assert not any({"input", "output"} & vars(tool.schemas).keys() for tool in tools)
+    few = create_exec_wait_tools(tools[:2])
+    assert "q?: string" in few.exec.description  # few are described with their types
+
+
+def definitions_of(kind: str, summary: str = "") -> dict[str, tuple[str, str]]:
+    schemas = {"Größe": {"properties": {"in": {"$ref": "#/components/schemas/Unit"}}}, "Unit": {"type": kind}}
+    item = operation("get", [], None, {"$ref": "#/components/schemas/Größe"})
+    document = spec_of({"/a": {"get": item}, "/b": {"get": {"operationId": "other", "summary": summary}}}, schemas)
+    return {one.name: prepared(one).schema_texts for one in tools_of(document)}
+
+
+def test_a_definition_changes_with_what_it_refers_to_and_with_nothing_else():
+    before = definitions_of("string")
+    assert definitions_of("string") == before
+    assert definitions_of("integer")["get"] != before["get"]
+    assert definitions_of("integer")["other"] == before["other"]
+    assert definitions_of("string", "more")["get"] == before["get"]
+
+
+def test_a_definition_with_very_many_parts_changes_with_the_document():
+    def definition(last: str) -> tuple[str, str]:
+        schemas: dict[str, Any] = {f"L{n}": {"items": {"$ref": f"#/components/schemas/L{n + 1}"}} for n in range(400)}
+        schemas["L400"] = {"type": last}
+        document = spec_of({"/a": {"get": operation("get", [], None, {"$ref": "#/components/schemas/L0"})}}, schemas)
+        return prepared(tools_of(document)[0]).schema_texts
+
+    assert definition("string") == definition("string") != definition("integer")
+
+
+def test_a_program_does_not_go_on_after_a_definition_has_changed():
+    def pair(kind: str) -> ExecWaitTools:
+        document = spec_of({"/a": {"get": operation("get", [], None, {"type": kind})}})
+        return create_exec_wait_tools(tools_of(document))
+
+    given = pair("string").catalog.given
+    pair("string").catalog.require_same(given)
+    with pytest.raises(CodeModeProtocolError, match="the catalog has changed"):
+        pair("integer").catalog.require_same(given)
 
 
 def test_members_that_hold_each_other_many_times_over_are_read_once():

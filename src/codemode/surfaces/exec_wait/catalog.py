@@ -370,8 +370,7 @@ class ExecCatalog:
     @cached_property
     def given(self) -> WrittenObject:
         """What every program is given: what tells this catalog from another one, for a program that goes on later."""
-        told = [(one.id, one.tool.input_json_schema, one.tool.output_json_schema) for one in self._entries.values()]
-        texts = (f"{name} {_schema_text(takes)} {_schema_text(gives)}" for name, takes, gives in told)
+        texts = (" ".join((one.id, *one.tool.schema_texts)) for one in self._entries.values())
         return WrittenObject({_CATALOG: hashlib.sha256("\n".join(texts).encode()).hexdigest()[:32]})
 
     @property
@@ -445,13 +444,6 @@ def _padded(given: list[Any]) -> tuple[Any, Any]:
 
 def _searched_name(one: Entry) -> str:
     return one.name if one.owner == CORE else f"{one.owner} {one.name}"
-
-
-def _schema_text(schema: Any) -> str:
-    try:
-        return encode_json(schema, what="a schema")
-    except (CodeModeError, ValueError):  # it has a default that is no JSON
-        return ""
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from .sources import Entry
 
 MAX_INDEX_CHARACTERS = 7_000
 _MAX_SIGNATURE_CHARACTERS = 400
+_MAX_LATE_TYPES = 20  # a schema is compiled for each: a program over more of them is not to wait for that
 _MAX_SERVERS = 50
 
 _RULES = """\
@@ -78,7 +79,7 @@ def _of_servers(servers: Sequence[str]) -> str:
 
 def _index(entries: Sequence[Entry]) -> str:
     """Return signatures, those with outputs first, and how many tools are not among them."""
-    ordered = sorted(entries, key=lambda one: (one.tool.output_json_schema is None, one.id))
+    ordered = sorted(entries, key=lambda one: (not one.tool.is_late and one.tool.output_json_schema is None, one.id))
     lines: list[str] = []
     left = MAX_INDEX_CHARACTERS
     for line in _lines(ordered):
@@ -92,10 +93,12 @@ def _index(entries: Sequence[Entry]) -> str:
     return "\n".join([f"The catalog has {count}:", *lines, *tail])
 
 
-def _lines(entries: Iterable[Entry]) -> Iterable[str]:
+def _lines(entries: Sequence[Entry]) -> Iterable[str]:
+    has_types = sum(one.tool.is_late for one in entries) <= _MAX_LATE_TYPES
     for one in entries:
         said = first_sentence(summary_of(one.tool))
-        yield f"- {comment_line(one.id, 300)}{_signature(one)}{f' - {said}' if said else ''}"
+        signature = _signature(one) if has_types or not one.tool.is_late else ""
+        yield f"- {comment_line(one.id, 300)}{signature}{f' - {said}' if said else ''}"
 
 
 def _signature(one: Entry) -> str:
