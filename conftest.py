@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -61,9 +62,11 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
-    """Leave out what each file has imported and made, too: else every look at the heap takes as long as all of it."""
+    """Forget the signing key that a file has set, and leave what it has made out of every later look for garbage."""
     yield
     if nextitem is None or nextitem.path != item.path:
+        if keys := sys.modules.get("codemode.continuations.keys"):
+            keys.set_continuation_signing_key()
         gc.collect()
         gc.freeze()
 

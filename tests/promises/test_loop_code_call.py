@@ -151,7 +151,7 @@ def test_loop_a_context_of_the_host_is_read_elsewhere(where):
 
 
 def test_loop_a_large_definition_is_copied_and_sent_from_elsewhere(where):
-    copied = where(meta_calls.copy, "deepcopy")
+    copied = where(meta_calls, "deepcopy")
     code_call = create_code_call_tools(TOOLS)
     (definition,) = within(code_call.describe({"tools": ["large"]}))["tools"]
     assert len(definition["inputSchema"]["properties"]) == len(PROPERTIES)
