@@ -37,9 +37,10 @@ class OpenApiTool(Tool):
 
 
 class OpenApiTools(list[Tool]):
-    """The tools of a document. ``problems`` say what was left out or renamed, and why."""
+    """The tools of a document. ``problems`` say what was left out or renamed, and why; ``caller`` sends requests."""
 
-    problems: tuple[str, ...] = ()
+    problems: tuple[str, ...]
+    caller: Caller
 
 
 class _Schema(FrameworkSchema):
@@ -90,6 +91,7 @@ def openapi_tools(
     operations, problems = read_operations(spec, client_parameters(client))
     chosen, unmatched = select_operations(operations, include, exclude)
     tools = OpenApiTools(_tool(one, caller, needs_approval) for one in chosen)
+    tools.caller = caller
     tools.problems = (*problems, *unmatched)
     for problem in tools.problems[:_MAX_LOGGED]:
         _log.warning("%s: %s", spec.source, problem)

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from ..data.json_shape import holds_more_values_than
 from ..data.narrowing import is_array, is_object
 from ..host import steps
 
@@ -17,7 +18,9 @@ _FLAGS = {"true": True, "True": True, "TRUE": True, "false": False, "False": Fal
 _INTEGER = re.compile(r"[-+]?[0-9]{1,400}\Z")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]{1,5})?\Z")
 _QUOTED = ("'", '"', "|", ">")
-_EVENTS_OF_A_STEP = 16
+_BEFORE = frozenset({"StreamStartEvent", "DocumentStartEvent"})
+_END: Any = object()
+_TOO_MANY = "it holds more than {} values"
 
 
 def parse_yaml(text: str, *, max_values: int, max_depth: int) -> Any:
@@ -30,85 +33,68 @@ def parse_yaml(text: str, *, max_values: int, max_depth: int) -> Any:
         import yaml
     except ModuleNotFoundError:
         raise ValueError("YAML needs PyYAML (pip install 'codemode-toolkit[openapi]')") from None
-    parser: Any = yaml
-    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        return _Builder(parser, max_values, max_depth).build(parser.parse(text, Loader=loader))
+        value = _Reader(yaml.parse(text, Loader=loader), max_values, max_depth).read()
     except yaml.YAMLError as error:
         raise ValueError(" ".join(str(error).split())) from None
+    if holds_more_values_than(value, max_values):  # once aliases are expanded
+        raise ValueError(_TOO_MANY.format(max_values))
+    return None if value is _END else value
 
 
-class _Open:
-    """A container that is being read. ``size`` counts the values in it, those of aliases each time."""
-
-    def __init__(self, value: Any, anchor: str | None) -> None:
-        self.value = value
-        self.anchor = anchor
-        self.size = 1
-        self.key: Any = None
-        self.has_key = False
-
-
-class _Builder:
-    def __init__(self, yaml: Any, max_values: int, max_depth: int) -> None:
-        self._yaml = yaml
+class _Reader:
+    def __init__(self, events: Iterator[Any], max_values: int, max_depth: int) -> None:
+        self._events = events
+        self._left = max_values
         self._max_values = max_values
         self._max_depth = max_depth
-        self._anchors: dict[str, tuple[Any, int]] = {}
-        self._open = [_Open([], None)]
+        self._anchors: dict[str, Any] = {}
 
-    def build(self, events: Iterator[Any]) -> Any:
-        yaml = self._yaml
-        for number, event in enumerate(events):
-            if not number % _EVENTS_OF_A_STEP:
-                steps.take()
-            if isinstance(event, yaml.ScalarEvent):
-                value = _scalar(event)
-                self._put(value, 1)
-                if event.anchor:
-                    self._anchors[event.anchor] = value, 1
-            elif isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent):
-                if len(self._open) > self._max_depth:
-                    raise ValueError(f"it nests deeper than {self._max_depth} levels")
-                made: Any = {} if isinstance(event, yaml.MappingStartEvent) else []
-                self._open.append(_Open(made, event.anchor))
-            elif isinstance(event, yaml.MappingEndEvent | yaml.SequenceEndEvent):
-                done = self._open.pop()
-                if done.anchor:
-                    self._anchors[done.anchor] = done.value, done.size
-                self._put(done.value, done.size)
-            elif isinstance(event, yaml.AliasEvent):
-                if event.anchor not in self._anchors:
-                    raise ValueError(f"the alias *{event.anchor[:100]} has no anchor before it")
-                self._put(*self._anchors[event.anchor])
-            elif isinstance(event, yaml.DocumentEndEvent):
-                break
-        root = self._open[0].value
-        return root[0] if root else None
-
-    def _put(self, value: Any, size: int) -> None:
-        holder = self._open[-1]
-        holder.size += size
-        if holder.size > self._max_values:
-            raise ValueError(f"it holds more than {self._max_values} values")
-        if is_array(holder.value):
-            holder.value.append(value)
-        elif not holder.has_key:
-            holder.key, holder.has_key = value, True
+    def read(self, depth: int = 0) -> Any:
+        """Return the next value; `_END` where there is no more in this container."""
+        self._take(1)
+        event = next(one for one in self._events if type(one).__name__ not in _BEFORE)
+        kind = type(event).__name__
+        if kind.endswith("EndEvent"):
+            return _END
+        if kind == "AliasEvent":
+            if event.anchor not in self._anchors:
+                raise ValueError(f"the alias *{event.anchor[:100]} has no anchor before it")
+            return self._anchors[event.anchor]
+        if kind == "ScalarEvent":
+            value = _scalar(event)
+        elif depth >= self._max_depth:
+            raise ValueError(f"it nests deeper than {self._max_depth} levels")
         else:
-            holder.has_key = False
-            if holder.key == "<<":
-                _merge(holder.value, value)
-            else:
-                holder.value[_key(holder.key)] = value
+            value = self._list(depth + 1) if kind == "SequenceStartEvent" else self._object(depth + 1)
+        if event.anchor:
+            self._anchors[event.anchor] = value
+        return value
 
+    def _list(self, depth: int) -> list[Any]:
+        found: list[Any] = []
+        while (one := self.read(depth)) is not _END:
+            found.append(one)
+        return found
 
-def _merge(into: dict[str, Any], value: Any) -> None:
-    for one in value if is_array(value) else [value]:
-        if is_object(one):
-            steps.take(1 + (len(one) >> 4))
-            for key, member in one.items():
-                into.setdefault(key, member)
+    def _object(self, depth: int) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        while (key := self.read(depth)) is not _END:
+            value = self.read(depth)
+            if key != "<<":
+                found[_key(key)] = value
+                continue
+            for merged in filter(is_object, value if is_array(value) else [value]):
+                self._take(len(merged))
+                found = {**merged, **found}
+        return found
+
+    def _take(self, values: int) -> None:
+        steps.take(1 + (values >> 4))
+        self._left -= values
+        if self._left < 0:
+            raise ValueError(_TOO_MANY.format(self._max_values))
 
 
 def _key(key: Any) -> str:
