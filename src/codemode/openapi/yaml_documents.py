@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from ..data.json_shape import holds_more_values_than
@@ -13,14 +14,13 @@ from ..data.narrowing import is_array, is_object
 from ..host import steps
 
 # Scalars as the core schema of YAML 1.2 reads them: `no` and dates are text, as OpenAPI asks for.
-_NULL = re.compile(r"(?:null|Null|NULL|~|)\Z")
-_FLAGS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+_NULLS = dict.fromkeys(("", "~", "null", "Null", "NULL"))
+_WORDS = {**_NULLS, "true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _INTEGER = re.compile(r"[-+]?[0-9]{1,400}\Z")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]{1,5})?\Z")
 _QUOTED = ("'", '"', "|", ">")
 _BEFORE = frozenset({"StreamStartEvent", "DocumentStartEvent"})
 _END: Any = object()
-_TOO_MANY = "it holds more than {} values"
 
 
 def parse_yaml(text: str, *, max_values: int, max_depth: int) -> Any:
@@ -33,29 +33,31 @@ def parse_yaml(text: str, *, max_values: int, max_depth: int) -> Any:
         import yaml
     except ModuleNotFoundError:
         raise ValueError("YAML needs PyYAML (pip install 'codemode-toolkit[openapi]')") from None
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    parser: Any = yaml
+    events = parser.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     try:
-        value = _Reader(yaml.parse(text, Loader=loader), max_values, max_depth).read()
+        value = _Reader(events, max_values, max_depth).read(0)
     except yaml.YAMLError as error:
         raise ValueError(" ".join(str(error).split())) from None
-    if holds_more_values_than(value, max_values):  # once aliases are expanded
-        raise ValueError(_TOO_MANY.format(max_values))
+    if holds_more_values_than(value, max_values):
+        raise _too_many(max_values)
     return None if value is _END else value
 
 
 class _Reader:
+    """Reads values, of which an alias is the same object as that of its anchor."""
+
     def __init__(self, events: Iterator[Any], max_values: int, max_depth: int) -> None:
-        self._events = events
-        self._left = max_values
+        self._events = (one for one in events if type(one).__name__ not in _BEFORE)
         self._max_values = max_values
         self._max_depth = max_depth
+        self._count = 0
         self._anchors: dict[str, Any] = {}
 
-    def read(self, depth: int = 0) -> Any:
+    def read(self, depth: int) -> Any:
         """Return the next value; `_END` where there is no more in this container."""
+        event, kind = (found := next(self._events)), type(found).__name__
         self._take(1)
-        event = next(one for one in self._events if type(one).__name__ not in _BEFORE)
-        kind = type(event).__name__
         if kind.endswith("EndEvent"):
             return _END
         if kind == "AliasEvent":
@@ -67,55 +69,47 @@ class _Reader:
         elif depth >= self._max_depth:
             raise ValueError(f"it nests deeper than {self._max_depth} levels")
         else:
-            value = self._list(depth + 1) if kind == "SequenceStartEvent" else self._object(depth + 1)
+            members = iter(partial(self.read, depth + 1), _END)
+            value = [*members] if kind == "SequenceStartEvent" else self._object(members)
         if event.anchor:
             self._anchors[event.anchor] = value
         return value
 
-    def _list(self, depth: int) -> list[Any]:
-        found: list[Any] = []
-        while (one := self.read(depth)) is not _END:
-            found.append(one)
-        return found
-
-    def _object(self, depth: int) -> dict[str, Any]:
+    def _object(self, members: Iterator[Any]) -> dict[str, Any]:
         found: dict[str, Any] = {}
-        while (key := self.read(depth)) is not _END:
-            value = self.read(depth)
+        for key in members:
+            value = next(members)
             if key != "<<":
                 found[_key(key)] = value
                 continue
             for merged in filter(is_object, value if is_array(value) else [value]):
                 self._take(len(merged))
-                found = {**merged, **found}
+                for name, member in merged.items():
+                    found.setdefault(name, member)
         return found
 
     def _take(self, values: int) -> None:
         steps.take(1 + (values >> 4))
-        self._left -= values
-        if self._left < 0:
-            raise ValueError(_TOO_MANY.format(self._max_values))
+        self._count += values
+        if self._count > self._max_values:
+            raise _too_many(self._max_values)
+
+
+def _too_many(max_values: int) -> ValueError:
+    return ValueError(f"it holds more than {max_values} values")
 
 
 def _key(key: Any) -> str:
-    if isinstance(key, str):
-        return key
     if isinstance(key, dict | list):
         raise ValueError("a key of an object is no text")  # noqa: TRY004 - the text is wrong, and no argument
-    return json.dumps(key)
+    return key if isinstance(key, str) else json.dumps(key)
 
 
 def _scalar(event: Any) -> Any:
     text: str = event.value
     if event.style in _QUOTED or (event.tag or "").endswith(":str"):
         return text
-    if _NULL.match(text):
-        return None
-    if text in _FLAGS:
-        return _FLAGS[text]
-    if _INTEGER.match(text):
-        return int(text)
-    if _FLOAT.match(text):
-        number = float(text)
-        return number if math.isfinite(number) else text
-    return text
+    if text in _WORDS or _INTEGER.match(text):
+        return _WORDS[text] if text in _WORDS else int(text)
+    number = float(text) if _FLOAT.match(text) else math.inf
+    return number if math.isfinite(number) else text
