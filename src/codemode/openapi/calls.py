@@ -5,20 +5,18 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-import zlib
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..data.json_shape import weigh
-from ..errors import CALL_TIMEOUT, CodeModeFetchError, CodeModeToolError
+from ..errors import CALL_TIMEOUT, CodeModeToolError
 from ..host.threads import LARGE_CHARACTERS, run_check
-from ..trace.visible_text import one_line
 from .answers import Answer
 from .operations import Operation
 from .requests import PlainRequest, write_request
-from .spec import MAX_REDIRECTS, REDIRECTS, bounded_body, origin_of
+from .spec import NoAnswerError, exchange
 
 if TYPE_CHECKING:
     import httpx
@@ -34,7 +32,6 @@ class Caller:
     def __init__(self, client: httpx.AsyncClient, base_url: str, max_response_bytes: int, max_wait_ms: int) -> None:
         self._client = client
         self._base = base_url.rstrip("/")
-        self._origin = origin_of(client.build_request("GET", base_url).url)
         self._max_bytes = max_response_bytes
         self._max_wait_ms = max_wait_ms
 
@@ -59,32 +56,21 @@ class Caller:
         raise AssertionError
 
     async def _exchange(self, operation: Operation, plain: PlainRequest) -> tuple[httpx.Response, bytes]:
-        """Send a request and follow its redirects within the origin."""
-        import httpx
+        def request(url: str, status: int | None) -> httpx.Request:
+            nonlocal plain
+            plain = plain if status is None else _redirected(plain, status)
+            return self._request(plain, url)
 
         try:
-            url = self._base + plain.target
-            for _ in range(MAX_REDIRECTS + 1):
-                request = self._request(plain, url)
-                response = await self._client.send(request, stream=True, follow_redirects=False)
-                try:
-                    location = response.headers.get("location")
-                    if response.status_code not in REDIRECTS or location is None:
-                        return response, await self._body(operation, response)
-                finally:
-                    await response.aclose()
-                target = response.url.join(location)
-                if origin_of(target) != self._origin:
-                    where = one_line(origin_of(target), 200)
-                    raise _failed(operation, f"the API redirects to {where}, where credentials may not go")
-                plain, url = _redirected(plain, response.status_code), str(target)
-        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout):
-            raise _failed(operation, "no connection to the API; nothing was sent") from None
-        except httpx.HTTPError as error:
-            raise _unanswered(operation, error) from None
-        except (httpx.InvalidURL, ValueError) as error:
-            raise _failed(operation, f"this is no request that can be sent ({type(error).__name__})") from None
-        raise _failed(operation, f"the API redirects more than {MAX_REDIRECTS} times")
+            return await exchange(self._client, self._base + plain.target, request, self._max_bytes)
+        except NoAnswerError as error:
+            what = f"{operation.method} {operation.path}"
+            if not error.is_lost:
+                raise CodeModeToolError(f"{what} failed: {error}") from None
+            if operation.is_read_only:
+                raise CodeModeToolError(f"{what} got no answer ({error})") from None
+            warning = "it may have happened all the same: look before you repeat it"
+            raise CodeModeToolError(f"{what} got no answer ({error}); {warning}", code=CALL_TIMEOUT) from None
 
     def _request(self, plain: PlainRequest, url: str) -> httpx.Request:
         import httpx
@@ -100,26 +86,6 @@ class Caller:
             kept = request.headers.get("cookie")
             request.headers["cookie"] = "; ".join([*([kept] if kept else []), *plain.cookies])
         return request
-
-    async def _body(self, operation: Operation, response: httpx.Response) -> bytes:
-        if operation.method == "HEAD" or response.status_code in (204, 205, 304):
-            return b""
-        too_large = _failed(operation, f"the answer is larger than {self._max_bytes} bytes; ask for less at once")
-        try:
-            return await bounded_body(response, self._max_bytes, too_large)
-        except (CodeModeFetchError, EOFError, zlib.error):
-            raise _failed(operation, "the answer is compressed in a way that cannot be read") from None
-
-
-def _failed(operation: Operation, why: str) -> CodeModeToolError:
-    return CodeModeToolError(f"{operation.method} {operation.path} failed: {why}")
-
-
-def _unanswered(operation: Operation, error: Exception) -> CodeModeToolError:
-    what = f"{operation.method} {operation.path} got no answer ({type(error).__name__})"
-    if operation.is_read_only:
-        return CodeModeToolError(what)
-    return CodeModeToolError(f"{what}; it may have happened all the same: look before you repeat it", code=CALL_TIMEOUT)
 
 
 def _redirected(plain: PlainRequest, status: int) -> PlainRequest:

@@ -7,8 +7,9 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urljoin
@@ -34,7 +35,7 @@ MAX_SPEC_VALUES = 10_000_000
 MAX_SPEC_DEPTH = 200
 MAX_REDIRECTS = 5
 _TIMEOUT_SECONDS = 30
-REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _REFERENCE = re.compile(r'"\$ref":("(?:[^"\\]|\\.)*")')
 _MAX_PARTS = 300
 _URL = re.compile(r"https?://", re.IGNORECASE)
@@ -201,11 +202,7 @@ def _read_file(path: Path, max_bytes: int) -> bytes:
 
 def _require_size(size: int, max_bytes: int, name: str) -> None:
     if size > max_bytes:
-        raise SpecError(_too_large(name, max_bytes))
-
-
-def _too_large(name: str, max_bytes: int) -> str:
-    return f"{name} is larger than {max_bytes} bytes; raise max_bytes if you trust it"
+        raise SpecError(f"{name} is larger than {max_bytes} bytes; raise max_bytes if you trust it")
 
 
 async def _download(url: str, client: httpx.AsyncClient | None, max_bytes: int) -> bytes:
@@ -213,38 +210,70 @@ async def _download(url: str, client: httpx.AsyncClient | None, max_bytes: int) 
 
     shown = _without_query(url)
     try:
-        origin = origin_of(httpx.URL(url))
-        if client is None or (client.base_url.host and origin_of(client.base_url) != origin):
+        if client is None or (client.base_url.host and origin_of(client.base_url) != origin_of(httpx.URL(url))):
             async with httpx.AsyncClient(timeout=_TIMEOUT_SECONDS) as plain:  # credentials stay with their API
                 return await _download(url, plain, max_bytes)
+        headers = {"accept-encoding": "gzip"}
+        build = partial(client.build_request, "GET", headers=headers)
+        response, body = await exchange(client, url, lambda url, _status: build(url), max_bytes)
+    except (NoAnswerError, httpx.InvalidURL) as error:
+        raise SpecError(f"{shown} could not be loaded: {error}") from None
+    if response.status_code != 200:
+        raise SpecError(f"{shown} could not be loaded: the server answered {response.status_code}")
+    return body
+
+
+class NoAnswerError(Exception):
+    """Why a request has no answer that can be used. ``is_lost``: it may have been carried out all the same."""
+
+    is_lost = False
+
+
+async def exchange(
+    client: httpx.AsyncClient, url: str, build: Callable[[str, int | None], httpx.Request], max_bytes: int
+) -> tuple[httpx.Response, bytes]:
+    """Send a request, follow its redirects within the origin, and return the last response with its body.
+
+    ``build`` makes the request for a URL and the status of the redirect to it. Raises `NoAnswerError`.
+    """
+    import httpx
+
+    status = None
+    try:
         for _ in range(MAX_REDIRECTS + 1):
-            request = client.build_request("GET", url, headers={"accept-encoding": "gzip"})
-            response = await client.send(request, stream=True, follow_redirects=False)
+            response = await client.send(build(url, status), stream=True, follow_redirects=False)
             try:
-                if response.status_code == 200:
-                    too_large = SpecError(_too_large(shown, max_bytes))
-                    return await bounded_body(response, max_bytes, too_large)
-                if response.status_code not in REDIRECTS or "location" not in response.headers:
-                    raise SpecError(f"{shown} could not be loaded: the server answered {response.status_code}")
-                target = response.url.join(response.headers["location"])
+                location, status = response.headers.get("location"), response.status_code
+                if status not in _REDIRECTS or location is None:
+                    return response, await _bounded_body(response, max_bytes)
             finally:
                 await response.aclose()
-            if origin_of(target) != origin:
-                why = f"redirects to {origin_of(target)}: load it from there, if you trust it"
-                raise SpecError(f"{shown} {why}")
+            target = response.url.join(location)
+            if origin_of(target) != origin_of(response.url):
+                raise NoAnswerError(f"it redirects to {one_line(origin_of(target), 200)}, where credentials may not go")
             url = str(target)
-    except (httpx.HTTPError, httpx.InvalidURL, CodeModeFetchError, EOFError, zlib.error) as error:
-        raise SpecError(f"{shown} could not be loaded: {type(error).__name__}") from None
-    raise SpecError(f"{shown} could not be loaded: it redirects more than {MAX_REDIRECTS} times")
+    except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout):
+        raise NoAnswerError("no connection; nothing was sent") from None
+    except httpx.HTTPError as error:
+        lost = NoAnswerError(type(error).__name__)
+        lost.is_lost = True
+        raise lost from None
+    except (httpx.InvalidURL, ValueError) as error:
+        raise NoAnswerError(f"this is no request that can be sent ({type(error).__name__})") from None
+    raise NoAnswerError(f"it redirects more than {MAX_REDIRECTS} times")
 
 
-async def bounded_body(response: httpx.Response, max_bytes: int, too_large: Exception) -> bytes:
-    """Return the body of a streamed response. Raises ``too_large`` for more bytes, and as `decoded_body`."""
+async def _bounded_body(response: httpx.Response, max_bytes: int) -> bytes:
     body = bytearray()
-    async for piece in decoded_body(response):
-        if len(body) + len(piece) > max_bytes:
-            raise too_large
-        body += piece
+    if response.request.method == "HEAD" or response.status_code in (204, 205, 304):
+        return b""
+    try:
+        async for piece in decoded_body(response):
+            if len(body) + len(piece) > max_bytes:
+                raise NoAnswerError(f"the answer is larger than {max_bytes} bytes")
+            body += piece
+    except (CodeModeFetchError, EOFError, zlib.error):
+        raise NoAnswerError("the answer is compressed in a way that cannot be read") from None
     return bytes(body)
 
 

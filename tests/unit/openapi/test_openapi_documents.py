@@ -136,7 +136,7 @@ def test_a_document_is_not_fetched_from_another_origin():
         seen.append(request.url.host)
         return httpx.Response(302, headers={"location": "https://evil.example/spec?token=abc"})
 
-    with pytest.raises(SpecError, match=r"redirects to https://evil\.example: load it") as caught:
+    with pytest.raises(SpecError, match=r"redirects to https://evil\.example, where credentials may not go") as caught:
         fetched(handler)
     assert seen == ["api.example.com"]
     assert "s3cr3t" not in str(caught.value)
