@@ -27,7 +27,6 @@ _MAX_MESSAGE = 500
 _MAX_LINKS = 10
 _MAX_LINK_CHARACTERS = 20_000
 _LEAST_SECRET = 8
-_TYPES = {"integer": (int,), "number": (int, float), "boolean": (bool,)}
 _REMOVED = "[secret]"
 _SECRET_NAME = re.compile(r"auth|token|key|secret|cookie|password|session|signature|credential", re.IGNORECASE)
 _LINK = re.compile(r"<([^<>]{1,4000})>\s*((?:;[^,<]{0,200}){1,10})")
@@ -105,10 +104,10 @@ class Answer(NamedTuple):
     def _typed(self, schema: Any, text: str) -> Any:
         """Return the value of a query as the type of its parameter."""
         try:
-            value = decode_json(text)
+            kind = self.operation.spec.follow(schema).get("type")
+            return decode_json(text) if kind in ("integer", "number", "boolean") else text
         except ValueError:
             return text
-        return value if type(value) in _TYPES.get(str(self.operation.spec.follow(schema).get("type")), ()) else text
 
     def _without_secrets(self, text: str) -> str:
         """Return a text without what the client has added to the request: no program may read it."""

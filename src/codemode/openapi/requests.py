@@ -106,52 +106,39 @@ def _joined(parameter: Parameter, value: Any, write: Any) -> str:
     if parameter.is_json:
         return write(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
     before, between = {"label": (".", "."), "matrix": (";", ";")}.get(parameter.style, ("", ","))
-    if not parameter.explode:
-        between = ","
-    name = _encoded(parameter.name)
+    between = between if parameter.explode else ","
+    name, is_named = _encoded(parameter.name), parameter.style == "matrix"
     if is_object(value):
         sign = "=" if parameter.explode else ","
         items = [f"{write(key)}{sign}{write(one)}" for key, one in value.items() if one is not None]
-        text = between.join(items)
-        return before + (text if parameter.style != "matrix" or parameter.explode else f"{name}={text}")
-    if is_array(value):
-        items = [write(one) for one in value]
-        if parameter.style == "matrix" and parameter.explode:
-            return before + between.join(f"{name}={item}" for item in items)
-        text = between.join(items)
     else:
-        text = write(value)
-    return before + (f"{name}={text}" if parameter.style == "matrix" else text)
+        items = [write(one) for one in (value if is_array(value) else [value])]
+        if is_named and parameter.explode:
+            items = [f"{name}={item}" for item in items]
+    text = between.join(items)
+    return before + (f"{name}={text}" if is_named and not parameter.explode else text)
 
 
 def _query_pairs(parameter: Parameter, value: Any) -> list[str]:
     kept = _RESERVED.replace("&", "").replace("#", "") if parameter.allow_reserved else ""
     if parameter.is_json:
         return [f"{_encoded(parameter.name)}={_encoded(json.dumps(value, separators=(',', ':')), kept)}"]
-    return list(styled_pairs(parameter.name, value, parameter.style, explode=parameter.explode, kept=kept))
+    return styled_pairs(parameter.name, value, parameter.style, explode=parameter.explode, kept=kept)
 
 
-def styled_pairs(name: str, value: Any, style: str, *, explode: bool, kept: str = "") -> Iterator[str]:
-    """Yield ``name=value`` for a query, a cookie or a form, encoded."""
+def styled_pairs(name: str, value: Any, style: str, *, explode: bool, kept: str = "") -> list[str]:
+    """Return ``name=value`` for a query, a cookie or a form, encoded."""
     steps.take()
-    encoded = _encoded(name)
+    members = [(key, one) for key, one in value.items() if one is not None] if is_object(value) else []
     if style == "deepObject":
-        yield from (f"{_encoded(key)}={_encoded(plain_text(one), kept)}" for key, one in _leaves(name, value, 0))
-    elif is_object(value):
-        members = [(key, one) for key, one in value.items() if one is not None]
-        if explode:
-            yield from (f"{_encoded(key)}={_encoded(plain_text(one), kept)}" for key, one in members)
-        else:
-            texts = [_encoded(plain_text(part), kept) for member in members for part in member]
-            yield f"{encoded}={_DELIMITERS.get(style, ',').join(texts)}"
-    elif is_array(value):
-        texts = [_encoded(plain_text(one), kept) for one in value]
-        if explode:
-            yield from (f"{encoded}={text}" for text in texts)
-        else:
-            yield f"{encoded}={_DELIMITERS.get(style, ',').join(texts)}"
-    else:
-        yield f"{encoded}={_encoded(plain_text(value), kept)}"
+        members = [*_leaves(name, value, 0)]
+    elif is_array(value) and explode:
+        members = [(name, one) for one in value]
+    elif not (is_object(value) and explode):
+        parts = [part for member in members for part in member] if is_object(value) else value
+        texts = [_encoded(plain_text(one), kept) for one in (parts if is_array(parts) else [parts])]
+        return [f"{_encoded(name)}={_DELIMITERS.get(style, ',').join(texts)}"]
+    return [f"{_encoded(key)}={_encoded(plain_text(one), kept)}" for key, one in members]
 
 
 def _leaves(name: str, value: Any, level: int) -> Iterator[tuple[str, Any]]:
@@ -204,10 +191,10 @@ def _content(body: Body, value: Any) -> tuple[bytes, str]:
     if body.kind == "json":
         return _json(value), body.media_type
     if body.kind == "form":
-        pairs = [pair for name, one in mapping_or_empty(value).items() for pair in _form_pairs(body, name, one)]
+        given = [(name, one) for name, one in mapping_or_empty(value).items() if one is not None]
+        pairs = [pair for name, one in given for pair in _form_pairs(body, name, one)]
         return "&".join(pairs).encode(), body.media_type
-    text = plain_text(value)
-    return well_formed(text).encode(), body.media_type
+    return well_formed(plain_text(value)).encode(), body.media_type
 
 
 def _json(value: Any) -> bytes:
@@ -217,16 +204,13 @@ def _json(value: Any) -> bytes:
         raise CodeModeToolError("the body holds an image, audio or a file, and the API takes JSON") from None
 
 
-def _form_pairs(body: Body, name: str, value: Any) -> Iterator[str]:
-    if value is None:
-        return
+def _form_pairs(body: Body, name: str, value: Any) -> list[str]:
     encoding = mapping_or_empty(body.encoding.get(name))
     if "json" in string_or_empty(encoding.get("contentType")):
-        yield f"{_encoded(name)}={_encoded(plain_text(value) if isinstance(value, str) else _json(value).decode())}"
-        return
+        return [f"{_encoded(name)}={_encoded(value if isinstance(value, str) else _json(value).decode())}"]
     style = string_or_empty(encoding.get("style")) or "form"
     explode = encoding.get("explode", style in ("form", "deepObject")) is True
-    yield from styled_pairs(name, value, style, explode=explode)
+    return styled_pairs(name, value, style, explode=explode)
 
 
 def _multipart(body: Body, value: Mapping[str, Any]) -> list[Part]:

@@ -76,7 +76,7 @@ class Spec:
 
     def digest(self, value: Any) -> str:
         """Return a digest of a part of the document with all parts that it refers to."""
-        text, waiting = _text_and_references(value)
+        own, waiting = _digest_and_references(value)
         found: dict[str, str] = {}
         while waiting:
             if len(found) > _MAX_PARTS:  # the whole document stands for so many
@@ -85,13 +85,12 @@ class Spec:
             reference = waiting.pop()
             found[reference], further = self._part(reference)
             waiting |= further - found.keys()
-        return _sha256(repr([text, sorted(found.items())]))
+        return hashlib.sha256(repr([own, sorted(found.items())]).encode()).hexdigest()
 
     def _part(self, reference: str) -> tuple[str, set[str]]:
         steps.take()
         if reference not in self._parts:
-            text, further = _text_and_references(self.references.target(reference))
-            self._parts[reference] = _sha256(text), further
+            self._parts[reference] = _digest_and_references(self.references.target(reference))
         return self._parts[reference]
 
     @cached_property
@@ -99,16 +98,13 @@ class Spec:
         return {}
 
 
-def _text_and_references(value: Any) -> tuple[str, set[str]]:
+def _digest_and_references(value: Any) -> tuple[str, set[str]]:
     try:
         text = encode_json(value, what="a part of the document")
     except (CodeModeError, ValueError):  # a given object holds what is no JSON
-        return "", set()
-    return text, set(json.loads(f"[{','.join(_REFERENCE.findall(text))}]"))
-
-
-def _sha256(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+        text = ""
+    found = json.loads(f"[{','.join(_REFERENCE.findall(text))}]")
+    return hashlib.sha256(text.encode()).hexdigest(), set(found)
 
 
 async def load_spec(
@@ -130,23 +126,23 @@ async def load_spec(
         name, raw = _without_query(text), await _download(text, client, max_bytes)
     elif "\n" in text or text.lstrip()[:1] == "{":
         name, raw = "the given text", text.encode("utf-8", "replace")
-        _require_size(len(raw), max_bytes, name)
     else:
         path = Path(cast("os.PathLike[str]", source))
         name, raw = path.name, await check_alone(lambda: _read_file(path, max_bytes))
+    if len(raw) > max_bytes:
+        raise SpecError(f"{name} is larger than {max_bytes} bytes; raise max_bytes if you trust it")
     return await check_alone(lambda: parse_spec(raw, name))
 
 
 def parse_spec(raw: bytes, name: str) -> Spec:
     """Parse the text of a document, JSON or YAML. Raises `SpecError`."""
     try:
-        return _checked(_parsed(raw.decode("utf-8-sig")), name)
+        document = _parsed(raw.decode("utf-8-sig"))
     except UnicodeDecodeError:
         raise SpecError(f"{name} is not UTF-8 text, so it is no OpenAPI document") from None
-    except SpecError:
-        raise
     except ValueError as error:
         raise SpecError(f"{name} can be read neither as JSON nor as YAML: {clipped(str(error), 300)}") from None
+    return _checked(document, name)
 
 
 def make_spec(document: Any, name: str) -> Spec:
@@ -192,17 +188,10 @@ def _server_url(server: Any) -> str:
 def _read_file(path: Path, max_bytes: int) -> bytes:
     try:
         with path.open("rb") as file:
-            raw = file.read(max_bytes + 1)
+            return file.read(max_bytes + 1)
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise SpecError(f"{path.name} cannot be read: {reason}; give a path, a URL, a text or an object") from None
-    _require_size(len(raw), max_bytes, path.name)
-    return raw
-
-
-def _require_size(size: int, max_bytes: int, name: str) -> None:
-    if size > max_bytes:
-        raise SpecError(f"{name} is larger than {max_bytes} bytes; raise max_bytes if you trust it")
 
 
 async def _download(url: str, client: httpx.AsyncClient | None, max_bytes: int) -> bytes:
@@ -213,8 +202,7 @@ async def _download(url: str, client: httpx.AsyncClient | None, max_bytes: int) 
         if client is None or (client.base_url.host and origin_of(client.base_url) != origin_of(httpx.URL(url))):
             async with httpx.AsyncClient(timeout=_TIMEOUT_SECONDS) as plain:  # credentials stay with their API
                 return await _download(url, plain, max_bytes)
-        headers = {"accept-encoding": "gzip"}
-        build = partial(client.build_request, "GET", headers=headers)
+        build = partial(client.build_request, "GET", headers={"accept-encoding": "gzip"})
         response, body = await exchange(client, url, lambda url, _status: build(url), max_bytes)
     except (NoAnswerError, httpx.InvalidURL) as error:
         raise SpecError(f"{shown} could not be loaded: {error}") from None
@@ -226,7 +214,9 @@ async def _download(url: str, client: httpx.AsyncClient | None, max_bytes: int) 
 class NoAnswerError(Exception):
     """Why a request has no answer that can be used. ``is_lost``: it may have been carried out all the same."""
 
-    is_lost = False
+    def __init__(self, why: str, *, is_lost: bool = False) -> None:
+        super().__init__(why)
+        self.is_lost = is_lost
 
 
 async def exchange(
@@ -255,9 +245,7 @@ async def exchange(
     except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout):
         raise NoAnswerError("no connection; nothing was sent") from None
     except httpx.HTTPError as error:
-        lost = NoAnswerError(type(error).__name__)
-        lost.is_lost = True
-        raise lost from None
+        raise NoAnswerError(type(error).__name__, is_lost=True) from None
     except (httpx.InvalidURL, ValueError) as error:
         raise NoAnswerError(f"this is no request that can be sent ({type(error).__name__})") from None
     raise NoAnswerError(f"it redirects more than {MAX_REDIRECTS} times")

@@ -158,14 +158,9 @@ def server_entry(options: argparse.Namespace) -> dict[str, Any]:
 def _api(options: argparse.Namespace) -> dict[str, Any]:
     if options.command_line is not None or options.url is not None or options.transport or options.env:
         raise UsageError("--openapi goes with --base-url, --include and --header alone")
-    entry: dict[str, Any] = {"openapi": options.openapi}
-    if options.base_url:
-        entry["baseUrl"] = options.base_url
-    if options.header:
-        entry["headers"] = _pairs(options.header, ":", "--header takes NAME:VALUE")
-    if options.include:
-        entry["include"] = options.include
-    return _with_policy(entry, options)
+    headers = _pairs(options.header, ":", "--header takes NAME:VALUE") if options.header else None
+    entry = {"openapi": options.openapi, "baseUrl": options.base_url, "headers": headers, "include": options.include}
+    return _with_policy({key: value for key, value in entry.items() if value}, options)
 
 
 def _remote(options: argparse.Namespace) -> dict[str, Any]:

@@ -167,9 +167,8 @@ def _api(entry: Entry) -> dict[str, Any]:
     if any(entry.said.get(key) is not None for key in (*_URLS, "command")):
         raise MistakeError(path, "an API has openapi and baseUrl, and neither url nor command; remove those")
     is_url = re.match(r"https?://", written, re.IGNORECASE)
-    document = (
-        _checked_url(written, path) if is_url else str(at(entry.folder, written, entry.filling.variables.environ))
-    )
+    environ = entry.filling.variables.environ
+    document = _checked_url(written, path) if is_url else str(at(entry.folder, written, environ))
     base, (_, base_path) = entry.text("baseUrl", "base_url"), entry.first("baseUrl", "base_url")
     include, include_path = entry.first("include")
     patterns = () if include is None else codemode_section.names(include, include_path)
