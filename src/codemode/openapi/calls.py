@@ -83,8 +83,7 @@ class Caller:
         if own := str(self._client.params):  # httpx would put them in place of the others
             request.url = httpx.URL(f"{url}{'&' if '?' in url else '?'}{own}")
         if plain.cookies:
-            kept = request.headers.get("cookie")
-            request.headers["cookie"] = "; ".join([*([kept] if kept else []), *plain.cookies])
+            request.headers["cookie"] = "; ".join(filter(None, (request.headers.get("cookie"), *plain.cookies)))
         return request
 
 

@@ -22,10 +22,9 @@ IDEMPOTENT = READ_ONLY | {"PUT", "DELETE"}
 BodyKind = Literal["json", "form", "multipart", "text", "binary"]
 _LOCATIONS = ("path", "query", "header", "cookie")
 # The client's business, or that of the connection.
-_RESERVED_HEADERS = frozenset(
-    {"accept", "accept-encoding", "authorization", "connection", "content-length", "content-type", "cookie", "host"}
-    | {"proxy-authorization", "te", "trailer", "transfer-encoding", "upgrade", "expect", "keep-alive"}
-)
+_RESERVED_HEADERS = """accept accept-encoding authorization connection content-length content-type cookie expect host
+keep-alive proxy-authorization te trailer transfer-encoding upgrade"""
+_RESERVED = frozenset(("header", name) for name in _RESERVED_HEADERS.split())
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}\Z")
 _PLACEHOLDER = re.compile(r"\{([^{}/]{1,200})\}")
 _UNUSABLE_PATH = re.compile(r"[\x00-\x20\x7f\\]|//|(?:^|/)(?:\.|%2e){1,2}(?:/|$)|%2f|%5c", re.IGNORECASE)
@@ -123,9 +122,8 @@ class Operation:
     @property
     def annotations(self) -> dict[str, Any]:
         """The hints of the method, as MCP names them."""
-        is_delete = self.method == "DELETE"
-        hints = {"readOnlyHint": self.is_read_only, "idempotentHint": self.is_idempotent, "destructiveHint": is_delete}
-        return {name: True for name, is_so in hints.items() if is_so}
+        hints = {"readOnlyHint": READ_ONLY, "idempotentHint": IDEMPOTENT, "destructiveHint": ("DELETE",)}
+        return {name: True for name, methods in hints.items() if self.method in methods}
 
     @cached_property
     def form(self) -> Form:
@@ -155,7 +153,7 @@ class Operation:
         file = _FILE if has_content else {"type": "string"}
         properties: dict[str, Any] = {}
         for one in form.parameters:
-            properties[one.key] = _with_description(copies.copy(one.schema), one.description)
+            properties[one.key] = copies.copy(one.schema, one.description)
         required = [one.key for one in form.parameters if one.required]
         extra: Any = False
         if form.body is not None:
@@ -211,7 +209,7 @@ def read_operations(spec: Spec, hidden: Iterable[Identity] = ()) -> tuple[list[O
                 problems.append(f"{method.upper()} {one_line(str(path), 200)} is left out: {reason}")
     order = {tag: place for place, tag in enumerate(dict.fromkeys(row[-1][0] for row in found if row[-1]))}
     found.sort(key=lambda row: order[row[-1][0]] if row[-1] else len(order))
-    names, hidden, operations = UniqueNames(), _credentials_of(spec).union(hidden), list[Operation]()
+    names, hidden, operations = UniqueNames(), _credentials_of(spec) | _RESERVED | {*hidden}, list[Operation]()
     for path, method, raw, item, tags in found:
         operation_id = one_line(string_or_empty(raw.get("operationId")).strip(), 200)
         name = names.take(tool_name(operation_id, method, path))
@@ -271,8 +269,6 @@ def _parameters(operation: Operation) -> list[Parameter]:
             continue
         identity = (location, name.lower() if location == "header" else name)
         is_usable = name in placeholders if location == "path" else location == "query" or _TOKEN.match(name)
-        if location == "header" and name.lower() in _RESERVED_HEADERS:
-            continue
         if is_usable and identity not in operation.hidden:
             found[identity] = _parameter(name, location, raw)
     for name in placeholders:
@@ -382,13 +378,12 @@ def is_file(schema: Any, spec: Spec) -> bool:
 _FILE: dict[str, Any] = {"anyOf": [CONTENT_SCHEMA, {"type": "string"}]}
 
 
-def _add_body(
-    body: Body, copies: SchemaCopies, properties: dict[str, Any], spec: Spec, file: dict[str, Any]
-) -> list[str]:
+def _add_body(body: Body, copies: SchemaCopies, properties: dict[str, Any], spec: Spec, file: Any) -> list[str]:
     """Add the properties of a body to those of the input. Returns the required ones."""
     if body.parts is None:
-        whole = {"binary": file, "text": {"type": "string"}}.get(body.kind) or copies.copy(body.schema)
-        properties[body.keys[""]] = _with_description(whole, body.description)
+        told = {"description": body.description} if body.description else {}
+        plain = {"binary": {**file, **told}, "text": {"type": "string", **told}}.get(body.kind)
+        properties[body.keys[""]] = plain or copies.copy(body.schema, body.description)
         return [*body.keys.values()] if body.required else []
     for name, key in body.keys.items():
         schema = body.parts.properties[name]
@@ -398,13 +393,6 @@ def _add_body(
         else:
             properties[key] = copies.copy(schema)
     return [key for name, key in body.keys.items() if name in body.parts.required] if body.required else []
-
-
-def _with_description(schema: Any, description: str) -> Any:
-    if not description or not is_mapping(schema):
-        return schema
-    default = re.search(r"Default: .{1,80}\Z", string_or_empty(schema.get("description")))
-    return {**schema, "description": " ".join([description, *([default[0]] if default else [])])}
 
 
 def _kind(schema: Any) -> dict[str, Any]:

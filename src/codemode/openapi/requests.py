@@ -48,7 +48,9 @@ def write_request(operation: Operation, value: Mapping[str, Any]) -> PlainReques
         elif parameter.location == "query":
             pairs += _query_pairs(parameter, one)
         elif parameter.location == "header":
-            headers[parameter.name] = _header_text(parameter, _joined(parameter, one, plain_text))
+            text = headers[parameter.name] = _joined(parameter, one, plain_text)
+            if _UNSENDABLE.search(text):
+                raise CodeModeToolError(f"{parameter.key}: a header cannot carry such text (line breaks or the like)")
         else:
             cookies += _query_pairs(parameter, one)
     _require_own_path(path, operation)
@@ -145,21 +147,12 @@ def _leaves(name: str, value: Any, level: int) -> Iterator[tuple[str, Any]]:
     steps.take()
     if level > _MAX_LEVELS:
         raise CodeModeToolError(f"{name[:100]} nests too deeply to be sent")
-    if is_object(value):
-        for key, one in value.items():
-            if one is not None:
-                yield from _leaves(f"{name}[{key}]", one, level + 1)
-    elif is_array(value):
-        for place, one in enumerate(value):
-            yield from _leaves(f"{name}[{place}]", one, level + 1)
-    else:
+    if not is_object(value) and not is_array(value):
         yield name, value
-
-
-def _header_text(parameter: Parameter, text: str) -> str:
-    if _UNSENDABLE.search(text):
-        raise CodeModeToolError(f"{parameter.key}: a header cannot carry line breaks, control characters or such text")
-    return text
+        return
+    for key, one in value.items() if is_object(value) else enumerate(value):
+        if one is not None or is_array(value):
+            yield from _leaves(f"{name}[{key}]", one, level + 1)
 
 
 # --- bodies ---
@@ -168,16 +161,11 @@ def _header_text(parameter: Parameter, text: str) -> str:
 def _with_body(plain: PlainRequest, body: Body, value: Mapping[str, Any], parameters: set[str]) -> PlainRequest:
     names = {key: name for name, key in body.keys.items()}
     own = {names[key]: one for key, one in value.items() if key in names}
-    if body.parts is None:
-        if not own:
-            return plain
-        sent: Any = own[""]
-    else:
-        if body.parts.extra is not False:
-            own |= {key: one for key, one in value.items() if key not in names and key not in parameters}
-        sent = own
-        if not sent and not body.required:
-            return plain
+    if body.parts is not None and body.parts.extra is not False:
+        own |= {key: one for key, one in value.items() if key not in names and key not in parameters}
+    if not own and (body.parts is None or not body.required):
+        return plain
+    sent: Any = own[""] if body.parts is None else own
     if body.kind == "multipart":
         return plain._replace(files=_multipart(body, mapping_or_empty(sent)))
     content, media_type = _content(body, sent)

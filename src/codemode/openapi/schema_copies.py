@@ -52,8 +52,10 @@ class SchemaCopies:
         self._taken = UniqueNames()
         self._waiting: deque[tuple[str, ...]] = deque()
 
-    def copy(self, schema: Any) -> Any:
-        """Return the copy of a schema, in which references point to `definitions`."""
+    def copy(self, schema: Any, description: str = "") -> Any:
+        """Return the copy of a schema, in which references point to `definitions`, with this description if any."""
+        if description and not isinstance(schema, bool):
+            schema = {**mapping_or_empty(schema), "description": description}
         return self._schema(schema, 0)
 
     def definitions(self) -> dict[str, Any]:
@@ -109,15 +111,13 @@ class SchemaCopies:
             # Another document: it is not fetched. Also what leads nowhere.
             return {"description": f"not described here: {clipped(reference, 100)}"}
         if pointer not in self._names:
-            self._names[pointer] = self._free_name(pointer)
+            name = re.sub(r"[^A-Za-z0-9_]+", "_", pointer[-1] if pointer else "")[:_MAX_NAME]
+            self._names[pointer] = self._taken.take(name or "Type")
             self._waiting.append(pointer)
         copied: dict[str, Any] = {"$ref": f"#/$defs/{self._names[pointer]}"}
         if description := described(schema.get("description"), self._side):
             copied["description"] = description
         return copied
-
-    def _free_name(self, pointer: tuple[str, ...]) -> str:
-        return self._taken.take(re.sub(r"[^A-Za-z0-9_]+", "_", pointer[-1] if pointer else "")[:_MAX_NAME] or "Type")
 
 
 class UniqueNames:

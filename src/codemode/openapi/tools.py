@@ -16,7 +16,7 @@ from ..tools.tool import Tool
 from ..tools.tool_schemas import Compile, FrameworkSchema, Mode
 from ..trace.visible_text import one_line
 from .calls import Caller
-from .operations import Identity, Operation, read_operations
+from .operations import Operation, read_operations
 from .spec import Spec, make_spec, names_list
 
 if TYPE_CHECKING:
@@ -88,8 +88,10 @@ def openapi_tools(
     """
     spec = spec if isinstance(spec, Spec) else make_spec(spec, "the given object")
     caller = Caller(client, _chosen_server(spec, client, base_url), max_response_bytes, max_wait_ms)
-    operations, problems = read_operations(spec, client_parameters(client))
-    chosen, unmatched = select_operations(operations, include, exclude)
+    # What the client fills in by itself no program can.
+    own = [("header", one.lower()) for one in client.headers] + [("query", one) for one in client.params]
+    operations, problems = read_operations(spec, own)
+    chosen, unmatched = _select(operations, include=include, exclude=exclude)
     tools = OpenApiTools(_tool(one, caller, needs_approval) for one in chosen)
     tools.caller = caller
     tools.problems = (*problems, *unmatched)
@@ -113,31 +115,23 @@ def _chosen_server(spec: Spec, client: httpx.AsyncClient, base_url: str | None) 
     )
 
 
-def client_parameters(client: httpx.AsyncClient) -> set[Identity]:
-    """Return the parameters that a client fills in by itself, so that no program can."""
-    return {("header", name.lower()) for name in client.headers} | {("query", name) for name in client.params}
-
-
-def select_operations(
-    operations: Sequence[Operation], include: Iterable[str], exclude: Iterable[str]
-) -> tuple[list[Operation], list[str]]:
+def _select(operations: Sequence[Operation], **given: Iterable[str]) -> tuple[list[Operation], list[str]]:
     """Return the operations that patterns choose, and a problem for each pattern that fits none."""
-    given = {"include": tuple(include), "exclude": tuple(exclude)}
-    for option, patterns in given.items():
-        if isinstance(include, str) or isinstance(exclude, str) or not all(isinstance(one, str) for one in patterns):  # pyright: ignore[reportUnnecessaryIsInstance]
+    patterns = {option: () if isinstance(listed, str) else tuple(listed) for option, listed in given.items()}
+    for option, listed in given.items():
+        if isinstance(listed, str) or not all(isinstance(one, str) for one in patterns[option]):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise WrongTypeError(f"{option} must be a list of patterns, such as {option}=['issues/*']")
     hits: set[str] = set()
 
-    def fits(option: str, operation: Operation) -> bool:
-        names = [operation.id, operation.name, f"{operation.method} {operation.path}"]
-        names += [f"tag:{tag}" for tag in operation.tags]
-        found = [pattern for pattern in given[option] if any(fnmatchcase(name, pattern) for name in names)]
+    def fits(option: str, one: Operation) -> bool:
+        names = [one.id, one.name, f"{one.method} {one.path}", *(f"tag:{tag}" for tag in one.tags)]
+        found = [pattern for pattern in patterns[option] if any(fnmatchcase(name, pattern) for name in names)]
         hits.update(found)
         return bool(found)
 
-    wanted = [one for one in operations if not given["include"] or fits("include", one)]
+    wanted = [one for one in operations if not patterns["include"] or fits("include", one)]
     chosen = [one for one in wanted if not fits("exclude", one)]
-    unmatched = [one for one in (*given["include"], *given["exclude"]) if one not in hits]
+    unmatched = [one for listed in patterns.values() for one in listed if one not in hits]
     return chosen, [f"the pattern {one_line(pattern, 100)!r} fits no operation" for pattern in unmatched]
 
 
@@ -150,10 +144,9 @@ def _tool(operation: Operation, caller: Caller, needs_approval: NeedsApproval) -
 
         return {**result.described, "base64": base64.b64encode(result.data).decode("ascii")}
 
-    if needs_approval == "unsafe":
-        approval: Any = not operation.is_read_only
-    else:
-        approval = needs_approval(operation) if callable(needs_approval) else needs_approval
+    approval: Any = needs_approval(operation) if callable(needs_approval) else needs_approval
+    if approval == "unsafe":
+        approval = not operation.is_read_only
     return OpenApiTool(
         operation.name,
         execute=execute,

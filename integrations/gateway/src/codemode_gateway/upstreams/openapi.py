@@ -45,9 +45,8 @@ async def _streams(config: ServerConfig) -> AsyncGenerator[tuple[Any, Any]]:
         import httpx
     except ModuleNotFoundError:
         raise NotStartedError(_NO_PACKAGE, _NO_PACKAGE) from None
-    timeout = config.timeout_ms / 1000
-    settings: dict[str, Any] = {"headers": dict(config.headers), "timeout": timeout, "base_url": config.base_url or ""}
-    async with httpx.AsyncClient(**settings, trust_env=False) as client:
+    settings: dict[str, Any] = {"headers": dict(config.headers), "base_url": config.base_url or "", "trust_env": False}
+    async with httpx.AsyncClient(**settings, timeout=config.timeout_ms / 1000) as client:
         answer = await _opened(config, client)
         async with create_client_server_memory_streams() as (streams, served):
             serving = asyncio.create_task(JSONRPCDispatcher[Any](*served).run(answer, _ignore))
@@ -60,20 +59,20 @@ async def _streams(config: ServerConfig) -> AsyncGenerator[tuple[Any, Any]]:
 
 async def _opened(config: ServerConfig, client: Any) -> Callable[..., Awaitable[dict[str, Any]]]:
     """Load the document and choose its operations. Raises `NotStartedError`."""
-    from codemode.openapi import SpecError, load_spec, openapi_tools
+    from codemode.openapi import load_spec, openapi_tools
     from codemode.openapi.spec import names_list
 
     try:
         spec = await load_spec(config.document or "", client=client if config.base_url else None)
-    except SpecError as error:
-        raise NotStartedError(str(error), "its OpenAPI document cannot be read") from None
-    if config.base_url is None:
-        servers = names_list(spec.servers) or "none"
-        why = f"it has no baseUrl; its document names these servers: {servers}. Write the one that you trust as baseUrl"
-        raise NotStartedError(why, "it has no baseUrl")
-    most_ms = int(config.timeout_ms * _WAITED_SHARE)
-    make = partial(openapi_tools, spec, client=client, include=config.include, max_wait_ms=most_ms)
-    return _server(await asyncio.to_thread(make), spec.title)
+        if config.base_url is None:
+            servers = names_list(spec.servers) or "none"
+            why = f"it has no baseUrl; its document names these servers: {servers}. Write the one you trust as baseUrl"
+            raise NotStartedError(why, "it has no baseUrl")
+        most_ms = int(config.timeout_ms * _WAITED_SHARE)
+        make = partial(openapi_tools, spec, client=client, include=config.include, max_wait_ms=most_ms)
+        return _server(await asyncio.to_thread(make), spec.title)
+    except ValueError as error:
+        raise NotStartedError(str(error), "its OpenAPI document or baseUrl cannot be used") from None
 
 
 def _server(tools: OpenApiTools, title: str) -> Callable[..., Awaitable[dict[str, Any]]]:
