@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 from codemode_console import TokenAuth, User, token_hash
-from codemode_console.serving import serve
+from codemode_console.application import serve
 from tests.soak.pause_hosts import Lines, Person, hurry, store_of
 
 from codemode import ALL_TENANTS, StoredRequest

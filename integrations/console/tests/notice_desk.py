@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from codemode_console.notices import Sender, Target
-from codemode_console.notices.posting import Posting
+from codemode_console.notices.sender import Posting
 from http_server import HttpServer, Request, response
 from stored_pauses import Clock
 

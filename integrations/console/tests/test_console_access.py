@@ -10,7 +10,7 @@ import httpx
 import pytest
 from codemode_console.auth import ProxyHeaderAuth, TokenAuth, User, new_token, token_hash
 from codemode_console.guarded import Guarded
-from codemode_console.policy import refusal
+from codemode_console.visits import refusal
 from console_visitors import ANA, EVE, OWN, USERS, Desk, run, sign_in
 from starlette.requests import Request
 from suite import each_row

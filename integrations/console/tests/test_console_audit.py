@@ -14,7 +14,6 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from codemode_console import audit_lines
 from codemode_console.pages import audit
 from console_houses import AS_JSON, BOB, EVE, House
 from console_listeners import listening
@@ -63,7 +62,7 @@ def test_the_audit_is_shown_with_addresses_and_what_is_in_a_line() -> None:
 
 
 def test_pages_of_the_audit_follow_one_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit_lines, "MOST_SCANNED", 60)
+    monkeypatch.setattr(audit, "MOST_SCANNED", 60)
 
     async def work() -> None:
         house = House()

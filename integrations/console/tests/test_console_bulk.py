@@ -9,7 +9,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 from codemode_console import TokenAuth, User, token_hash
-from codemode_console.many import ABOUT_CHOICE
+from codemode_console.decisions import ABOUT_CHOICE
 from codemode_console.visits import Visit
 from console_houses import AS_JSON, BOB, USERS, House
 from console_visitors import ANA, EVE, run

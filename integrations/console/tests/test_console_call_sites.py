@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from codemode_console.call_sites import CallSites, sites_of
-from codemode_console.program import MOST_HIGHLIGHTED
+from codemode_console.program import MOST_HIGHLIGHTED, CallSites, sites_of
 from console_visitors import run
 from hypothesis import given
 from hypothesis import strategies as st

@@ -7,8 +7,8 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from codemode_console import audit_lines
 from codemode_console.decisions import told_words
+from codemode_console.pages import audit
 from console_houses import AS_JSON, BOB, EVE, House
 from console_visitors import run
 from stored_pauses import NO, OK
@@ -67,7 +67,7 @@ def test_the_history_has_the_words_of_cards(decided: str, words: str) -> None:
 
 @pytest.mark.parametrize("scanned", [1000, 70])
 def test_pages_follow_one_another_and_leave_nothing_out(scanned: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit_lines, "MOST_SCANNED", scanned)
+    monkeypatch.setattr(audit, "MOST_SCANNED", scanned)
 
     async def work() -> None:
         house = House()

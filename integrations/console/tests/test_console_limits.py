@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from urllib.parse import urlencode
 
 import pytest
-from codemode_console.limits import (
+from codemode_console.bodies import (
     MAX_BODY_BYTES,
     MAX_FIELDS,
     BodyTooLarge,

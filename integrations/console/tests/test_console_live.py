@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from codemode_console import TokenAuth, User
 from codemode_console.errors import Problem
-from codemode_console.feed import REMEMBERED, Feed
 from codemode_console.pages import live
+from codemode_console.pages.live import REMEMBERED, Feed
 from console_houses import BOB, USERS, House
 from console_listeners import listening
 from console_visitors import EVE, run
@@ -96,7 +96,7 @@ def test_a_reconnect_to_another_console_misses_nothing(tmp_path: Any) -> None:
 
 
 def test_who_is_far_behind_is_told_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("codemode_console.feed.REMEMBERED", 3)
+    monkeypatch.setattr("codemode_console.pages.live.REMEMBERED", 3)
     feeds = feed_of(monkeypatch)
 
     async def work() -> None:
@@ -264,7 +264,7 @@ async def _away(**_asked: Any) -> AsyncGenerator[Any]:
 
 
 def test_a_feed_reads_on_after_the_database_was_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("codemode_console.feed._RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("codemode_console.pages.live._RETRY_SECONDS", 0.01)
 
     async def work() -> None:
         store = MemoryInterruptStore()

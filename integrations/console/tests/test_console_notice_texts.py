@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from codemode_console import SlackWebhook, TokenAuth, Webhook, approval_console, verify_signature
 from codemode_console.notices import Target
-from codemode_console.notices.telling import link_of
+from codemode_console.notices.target import link_of
 from codemode_console.visible import is_visible
 from console_visitors import USERS
 from hypothesis import given

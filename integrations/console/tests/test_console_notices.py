@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 from codemode_console import SlackWebhook, TokenAuth, Webhook, approval_console, verify_signature
-from codemode_console.notices import Sender, failures_of, posting
-from codemode_console.notices.posting import Posting
-from codemode_console.notices.sender import RETRY_SECONDS
+from codemode_console.notices import Sender, failures_of
+from codemode_console.notices import sender as sending
+from codemode_console.notices.sender import RETRY_SECONDS, Posting
 from console_visitors import USERS, run
 from http_server import Request, redirect, response
 from notice_desk import BASE_URL, OK, Desk, bodies, header, receiver
@@ -187,7 +187,7 @@ def test_an_answer_without_end_is_not_read_to_its_end(status):
 
 
 def test_an_answer_that_does_not_come_is_waited_for_so_long(monkeypatch):
-    monkeypatch.setattr(posting, "_SECONDS", 0.2)
+    monkeypatch.setattr(sending, "_SECONDS", 0.2)
 
     async def drips(_request: Request, _reader: Any, writer: Any) -> None:
         for one in b"HTTP/1.1 200 OK\r\nx-slow: " + b"x" * 10_000:

@@ -10,9 +10,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from codemode_console import call_sites, program
-from codemode_console.call_sites import CallSites
-from codemode_console.program import MOST_HIGHLIGHTED, Place, ProgramView, is_written_as, program_view
+from codemode_console import program
+from codemode_console.program import MOST_HIGHLIGHTED, CallSites, Place, ProgramView, is_written_as, program_view
 from codemode_console.visible import visible_text
 from console_visitors import run
 from hypothesis import given
@@ -190,7 +189,7 @@ def test_a_machine_that_stands_still_takes_neither_colours_nor_marks(monkeypatch
             time.sleep(0.01)
             yield one
 
-    for module in (program, call_sites):
+    for module in (program, program):
         monkeypatch.setattr(module, "LEXER", SimpleNamespace(get_tokens_unprocessed=late))
     monkeypatch.setattr(program, "LEXER_SECONDS", 0.1)
     assert [str(one.code) for one in program_view(js).lines] == lines

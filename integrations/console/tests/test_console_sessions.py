@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 from codemode_console import sessions as module
-from codemode_console.csrf import FormTokens
-from codemode_console.sessions import Sessions
+from codemode_console.sessions import FormTokens, Sessions
 from console_visitors import run
 from suite import each_row
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 from codemode_console.auth import TokenAuth, User, token_hash
-from codemode_console.sign_in import safe_next
-from codemode_console.throttle import Throttle
+from codemode_console.sign_in import Throttle, safe_next
 from console_houses import House
 from console_listeners import listening
 from console_visitors import ANA, EVE, OWN, USERS, Desk, hidden, run, sign_in

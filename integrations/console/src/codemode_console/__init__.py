@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from .application import Console, ConsoleOptions, approval_console
+from .application import Console, ConsoleOptions, approval_console, serve
 from .auth import ProxyHeaderAuth, TokenAuth, User, new_token, token_hash
 from .notices import SlackWebhook, Webhook, verify_signature
-from .serving import serve
 
 __all__ = [
     "Console",

@@ -1,30 +1,80 @@
-"""The console: one ASGI application on a store, and what runs beside it."""
+"""The console as one ASGI application on a store: its routes, and serving it by itself."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import socket
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, TypeAlias, cast
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Mount
+from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
 from codemode import ALL_TENANTS, CodeModeError, InterruptStore, Resumer
 from codemode.plugins import WrongTypeError, continuation_of
 
+from .auth import TokenAuth, User, new_private_path, new_token, token_hash
+from .errors import Problem, problem_of
 from .guarded import Guarded
-from .later import LaterAnswers
 from .notices import Sender, SlackWebhook, Webhook, require_targets
-from .pages.desk import Desk, Inspect
-from .policy import Policy
-from .routes import routes, told
-from .signed import Clock, Secret
+from .pages import audit, bulk, deciding, listing, live, record
+from .pages.desk import Desk, Inspect, health_routes
+from .rendering import problem_page
+from .sessions import Clock, Secret
+from .visits import LaterAnswers, Policy
+from .web import Server, listen, read_address, url_of
 
 _log = logging.getLogger("codemode.console")
+_PAGES = (
+    listing.routes,
+    bulk.routes,
+    record.routes,
+    deciding.routes,
+    deciding.ending_routes,
+    audit.history_routes,
+    audit.routes,
+    live.routes,
+    health_routes,
+)
+
+
+def routes(desk: Desk) -> list[BaseRoute]:
+    """Return the routes of a console."""
+    static = Mount("/static", StaticFiles(packages=[("codemode_console", "static")]))
+    return [*(route for routes_of in _PAGES for route in routes_of(desk)), static]
+
+
+def told() -> dict[Any, Callable[[Request, Any], Awaitable[Response]]]:
+    """Return what is answered when something cannot be done, by the class of the error."""
+    return {Problem: _problem, CodeModeError: _store_error, HTTPException: _http_error}
+
+
+async def _problem(request: Request, problem: Problem) -> Response:
+    return problem_page(request, problem)
+
+
+async def _store_error(request: Request, error: CodeModeError) -> Response:
+    problem = problem_of(error)
+    if problem is None:
+        _log.error("a request failed", exc_info=error)
+        problem = Problem(500, "Something went wrong", "It is in the log of the console.")
+    return problem_page(request, problem)
+
+
+async def _http_error(request: Request, error: HTTPException) -> Response:
+    return problem_page(request, Problem(error.status_code, error.detail, headers=error.headers))
+
+
 _SWEEP_SECONDS = 10.0
 _ASKED_OF_STORES = ("list", "counts", "record", "records", "decide", "audit", "note", "sweep", "changes_head")
 _NOT_RUNNING = (
@@ -184,3 +234,58 @@ def read_options(options: Any) -> ConsoleOptions:
 async def _ended(task: asyncio.Task[None]) -> None:
     task.cancel()
     await asyncio.wait([task])
+
+
+_SECONDS_TO_END = 5
+_HEADER_SECONDS = 15.0
+
+
+def serve(
+    store: InterruptStore,
+    *,
+    auth: Any = None,
+    resume: Mapping[str, Resume] | Resume | None = None,
+    notify: Iterable[Webhook | SlackWebhook] = (),
+    options: ConsoleOptions | Mapping[str, Any] | None = None,
+    base_url: str | None = None,
+    host: str = "127.0.0.1",
+    port: int = 8822,
+    say: Callable[[str], None] = print,
+) -> None:
+    """Serve a console until the process is told to end (SIGINT, SIGTERM). What runs then comes to its end.
+
+    Without ``auth`` one token is made for one user, who sees all tenants, and ``say`` is given the URL that holds it,
+    once; ``host`` must then be an address of this machine alone. Port 0 takes a free one. Raises `ValueError` for what
+    cannot be meant, `OSError` for an address that cannot be had.
+    """
+    address = "127.0.0.1" if host == "localhost" else host
+    token = None
+    if auth is None:
+        require_loopback(address)
+        token = new_token()
+        auth = TokenAuth({token_hash(token): User("operator", ALL_TENANTS)})
+        # No name but this one leads here, unless somebody turned theirs to this machine.
+        chosen = read_options(options)
+        private_path = chosen.private_path or new_private_path()
+        options = replace(chosen, hosts=[*chosen.hosts, "localhost"], private_path=private_path)
+    console = approval_console(store, auth=auth, resume=resume, notify=notify, options=options, base_url=base_url)
+    listening = listen(host, port)
+    where = f"{url_of(listening)}/"
+    first = f"Sign in at {where}" if token is None else f"Sign in at {where}sign-in#token={token}"
+    with listening:
+        asyncio.run(_serve(store, console, listening, lambda: say(first)))
+
+
+def require_loopback(host: str) -> None:
+    """Raise `ValueError` for an address that others can reach: one token printed on a terminal is for that machine."""
+    address = read_address(host)
+    if address is None or not address.is_loopback:
+        raise ValueError(f"without a file of tokens the console is for this machine alone, not for {host!r}")
+
+
+async def _serve(store: InterruptStore, console: Console, listening: socket.socket, ready: Callable[[], None]) -> None:
+    server = Server(console, header_seconds=_HEADER_SECONDS, stop_seconds=_SECONDS_TO_END, log_level="warning")
+    async with contextlib.aclosing(store), console.running():
+        await store.list(tenant=ALL_TENANTS, limit=1)  # a database that cannot be used is told of at once
+        ready()
+        await server.serve(sockets=[listening])

@@ -1,23 +1,24 @@
-"""What somebody has decided: read from what was sent, and said again in words. Knows no pages."""
+"""What somebody has decided about requests and records: read from forms, and put into words."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
+from urllib.parse import quote, unquote
 
-from codemode import Record, StoredRequest
+from codemode import InterruptStore, Record, StoredRequest
 from codemode.plugins import APPROVAL_KIND, UNKNOWN_OUTCOME_KIND, canonical_json, integers_as_in
 
-from .bodies import only
-from .csrf import TOKEN_FIELD
+from .bodies import Items, only
 from .errors import Problem
 from .forms import ABSENT, Edited, Form, MalformedForm, fields_of, is_of_form, read_form
-from .forms.pointers import pointer_of
-from .limits import Items
+from .forms.model import pointer_of
+from .sessions import TOKEN_FIELD
+from .visible import moment_text
 
 _log = logging.getLogger("codemode.console")
 
@@ -282,3 +283,154 @@ def reason_of(one: StoredRequest) -> str:
     decision: Any = one.decision
     reason = cast("Mapping[str, Any]", decision).get("reason") if isinstance(decision, dict) else None
     return reason if one.kind == APPROVAL_KIND and isinstance(reason, str) else ""
+
+
+MOST_WHY_CHARACTERS = 2_000
+"""As much of a reason as the audit keeps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """One thing that may be said. ``label`` is its button, ``words`` what comes of it."""
+
+    action: str
+    label: str
+    words: str
+
+
+_WITHDRAW = Ending("withdraw", "Withdraw", "The program ends here, and nothing that waits is run.")
+_SHUT = Ending("withdraw", "Close", "The program ends here: nobody tries to go on with it any more.")
+_TRY = Ending("run-again", "Try again now", "Whoever can go on with it does so at once.")
+_CLOSE = Ending("close", "Close", "It ends as failed. What its host had done when it died stays done.")
+_AGAIN = Ending(
+    "run-again",
+    "Run again",
+    "It goes on from its last pause, with the answers that it was given. What its host had begun when it died may"
+    " happen twice.",
+)
+
+
+def endings_of(record: Record) -> tuple[Ending, ...]:
+    """Return what may be said of a record as it is."""
+    if record.state == "lost":
+        return (_CLOSE, _AGAIN)
+    if record.state not in ("pending", "resting"):
+        return ()
+    if record.not_resumable is None:
+        return (_WITHDRAW,) if record.state == "pending" else ()
+    return (_SHUT, _TRY) if record.state == "pending" else (_SHUT,)
+
+
+def is_stuck(record: Record) -> bool:
+    """Tell whether a record goes on only once somebody says what is to become of it."""
+    return record.state == "lost" or record.not_resumable is not None
+
+
+def as_shown(record: Record) -> str:
+    """Return what tells a record from what has become of it since: its version, and how much of that waits."""
+    return f"{record.version}-{sum(one.state == 'waiting' for one in record.requests)}"
+
+
+def about_ending(record_id: str, version: str, state: str) -> str:
+    """Return what the token of such a form is about: the record, as it was shown."""
+    return f"record {record_id} {version} {state}"
+
+
+def ending_calls(store: InterruptStore) -> dict[str, Callable[..., Awaitable[None]]]:
+    """Return what does each of them."""
+    return {"withdraw": store.withdraw, "close": store.close_lost, "run-again": store.run_again}
+
+
+def endings_json(record: Record, endings: Iterable[Ending], form_token: str) -> dict[str, Any]:
+    """Return them for callers of the API, with what a form sends."""
+    actions = {one.action: one.words for one in endings}
+    return {"actions": actions, "version": as_shown(record), "state": record.state, "formToken": form_token}
+
+
+_ENDED = ("completed", "failed", "withdrawn")
+
+
+def no_longer_asked(record: Record, one: StoredRequest) -> Problem | None:
+    """Return why a request cannot be decided any more; None where it waits."""
+    facts: dict[str, Any] = {}
+    who = ""
+    if one.state in ("decided", "applied"):
+        facts = {"actor": one.actor, "decidedAtMs": one.decided_at_ms, "decision": decision_words(one)}
+        at = "" if one.decided_at_ms is None else f", {moment_text(one.decided_at_ms)}"
+        who = f"{one.actor or 'Somebody'} was first: {facts['decision']}{at}."
+    if record.state == "expired":
+        return Problem(
+            410, "It has expired", who or "Nobody decided in time.", facts={**facts, "code": "RecordExpired"}
+        )
+    if who:
+        facts["code"] = "AlreadyDecided"
+        return Problem(409, "Somebody has decided about it", who, facts=facts)
+    if record.state in _ENDED:
+        return _problem("RequestSettled", "It has come to its end", f"Its program is {record.state}.")
+    if record.state == "lost":
+        return _problem("RecordLost", "Nobody knows what became of it", "Its host has died over it.")
+    if one.state == "superseded":
+        words = "The program does not wait for this any more."
+        return _problem("RequestSuperseded", "The program has gone on, and asks something else", words)
+    return None
+
+
+def changed_meanwhile(one: StoredRequest) -> Problem:
+    """Return what is said to somebody who was shown another version of a request than the one that waits."""
+    words = "It was refused: see why, and decide again." if one.refusal else "Look at what is new, and decide again."
+    return _problem("RequestSuperseded", "Something has changed since you were shown this", words)
+
+
+def _problem(code: str, title: str, words: str) -> Problem:
+    return Problem(409, title, words, facts={"code": code})
+
+
+MOST_AT_ONCE = 200
+ABOUT_CHOICE = "many: choice"
+"""What the token of the form is about in which some are chosen: it decides nothing."""
+_MOST_CHARACTERS = 4096
+_NO_CHOICE = "A field of the form names no request."
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A request that somebody has chosen, and as what it was shown, "" before it was."""
+
+    record_id: str
+    interrupt_id: str
+    version: str = ""
+    shown: str = ""
+
+    def text(self) -> str:
+        """Return the value of a field that names it."""
+        return "/".join(quote(one, safe="") for one in (self.record_id, self.interrupt_id, self.version, self.shown))
+
+
+def chosen_text(record_id: str, interrupt_id: str) -> str:
+    """Return the value of a checkbox that chooses a request."""
+    return f"{quote(record_id, safe='')}/{quote(interrupt_id, safe='')}"
+
+
+def chosen_of(texts: Sequence[str], *, parts: int) -> list[Chosen]:
+    """Read fields that name requests, each request once. Raises `Problem` 400, and 422 for none and for too many."""
+    chosen: dict[tuple[str, str], Chosen] = {}
+    for text in texts:
+        found = text.split("/")
+        if len(found) != parts or len(text) > _MOST_CHARACTERS:
+            raise Problem(400, "This is no form", _NO_CHOICE)
+        try:
+            one = Chosen(*(unquote(part, errors="strict") for part in found))
+        except UnicodeDecodeError:
+            raise Problem(400, "This is no form", _NO_CHOICE) from None
+        chosen.setdefault((one.record_id, one.interrupt_id), one)
+    if not chosen:
+        raise Problem(422, "Nothing is selected", "Go back, and select what is to be decided.")
+    if len(chosen) > MOST_AT_ONCE:
+        raise Problem(422, "This is too much at once", f"At most {MOST_AT_ONCE} are decided together; nothing was.")
+    return list(chosen.values())
+
+
+def about_many(decision: str, chosen: Iterable[Chosen]) -> str:
+    """Return what the token of the form is about in which these are decided, as they were shown."""
+    digest = hashlib.sha256("\n".join(one.text() for one in chosen).encode("utf-8", "surrogatepass")).hexdigest()
+    return f"many: {decision} {digest}"

@@ -8,7 +8,7 @@ from typing import Any, Literal, cast
 
 from markupsafe import Markup, escape
 
-from .forms.pointers import below
+from .forms.model import below
 from .visible import Cut, cut, visible, visible_json_pieces
 
 MOST_LINES = 200

@@ -19,14 +19,22 @@ from codemode import CodeModeError, InterruptStore
 from codemode.plugins import body_within
 
 from .auth import Auth, ProxyHeaderAuth, TokenAuth, asked, require_auth
-from .csrf import SAFE_METHODS, FormTokens, cross_origin_problem
 from .errors import Problem, problem_of
 from .rendering import problem_page, wants_json
-from .sessions import COOKIE, ROOTS_KEY, Sessions, set_cookie
-from .sign_in import MAX_NEXT_CHARACTERS, SignIn
+from .sessions import (
+    COOKIE,
+    ROOTS_KEY,
+    SAFE_METHODS,
+    Clock,
+    FormTokens,
+    Secret,
+    Sessions,
+    cross_origin_problem,
+    require_secret,
+    set_cookie,
+)
+from .sign_in import MAX_NEXT_CHARACTERS, SignIn, Throttle
 from .sign_in import PATH as SIGN_IN
-from .signed import Clock, Secret, require_secret
-from .throttle import Throttle
 from .visits import SCOPE_KEY, SEQUENCE_KEY, Visit, note_refusal
 from .web import (
     Address,

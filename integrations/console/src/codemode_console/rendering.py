@@ -10,9 +10,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from .errors import Problem
-from .moments import moment
 from .sessions import ROOTS_KEY
-from .visible import cut, fold, json_beginning, visible, visible_json
+from .visible import cut, fold, json_beginning, moment, visible, visible_json
 
 _BRIEF_CHARACTERS = 200
 _GLIMPSE_CHARACTERS = 120

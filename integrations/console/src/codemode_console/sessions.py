@@ -1,25 +1,78 @@
-"""Who stays signed in, and for how long. Knows no pages.
-
-A session is a signed cookie: every console with the same secret knows it. That one was signed out is a line of the
-audit, which every console on the same store finds, and which nobody can take back.
-"""
+"""Signed texts, sessions, and the check that a form comes from a page of this console."""
 
 from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 from urllib.parse import quote
 
+from itsdangerous import BadSignature, TimestampSigner, URLSafeTimedSerializer
 from starlette.requests import Request
 from starlette.responses import Response
 
 from codemode import ALL_TENANTS, InterruptStore
 from codemode.plugins import Tenant
 
-from .signed import Clock, Signed
+from .web import origin_of
+
+Clock: TypeAlias = Callable[[], float]
+"""Unix time in seconds."""
+Secret: TypeAlias = str | bytes | Sequence[str | bytes]
+_LEAST_SECRET_BYTES = 16
+_MAX_CLOCK_SKEW_SECONDS = 60  # of two consoles before one database, as continuations have it
+
+
+class Signed:
+    """Signs JSON values for one purpose, and reads what it has signed. ``secret``: signs with the last of several."""
+
+    def __init__(self, secret: Sequence[bytes], purpose: str, clock: Clock) -> None:
+        self._clock = clock
+        self._serializer: Any = URLSafeTimedSerializer(
+            list(secret),
+            salt=f"codemode-console/{purpose}",
+            signer=_signer(clock),
+            signer_kwargs={"digest_method": hashlib.sha256, "key_derivation": "hmac"},
+        )
+
+    def text(self, value: Any) -> str:
+        """Return a value with its time, signed."""
+        return cast("str", self._serializer.dumps(value))
+
+    def value(self, text: str, *, max_age_seconds: int) -> Any:
+        """Return what was signed; None for what was not, was for another purpose, or is too old."""
+        try:
+            value, signed_at = self._serializer.loads(text, return_timestamp=True)
+        except BadSignature:
+            return None
+        # Not by the library's own check: to that what a clock a second ahead has signed is no longer good.
+        age_seconds = int(self._clock()) - signed_at.timestamp()
+        return value if -_MAX_CLOCK_SKEW_SECONDS <= age_seconds <= max_age_seconds else None
+
+
+def require_secret(secret: Secret | None) -> list[bytes]:
+    """Return keys to sign with, random ones of this process where none is given. Raises `ValueError`."""
+    if secret is None:
+        return [secrets.token_bytes(32)]
+    several = [secret] if isinstance(secret, str | bytes) else list(secret)
+    keys = [one.encode() if isinstance(one, str) else one for one in several]
+    if not keys or any(len(key) < _LEAST_SECRET_BYTES for key in keys):
+        raise ValueError(f"secret must have at least {_LEAST_SECRET_BYTES} bytes")
+    return keys
+
+
+def _signer(clock: Clock) -> type[TimestampSigner]:
+    class ByClock(TimestampSigner):
+        def get_timestamp(self) -> int:
+            return int(clock())
+
+    return ByClock
+
+
+# A session is a signed cookie: every console with the same secret knows it. That one was signed out is a line of the
+# audit, which every console on the same store finds, and which nobody can take back.
 
 COOKIE = "codemode_console"
 ROOTS_KEY = "console_roots"
@@ -109,3 +162,52 @@ def _path(request: Request) -> str:
 def _quoted(root: str) -> str:
     # As browsers write it in what they ask for. A semicolon would end it.
     return quote(root, safe="/!$&'()*+,:=@~") or "/"
+
+
+TOKEN_FIELD = "form_token"  # noqa: S105 - the name of a field
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+class FormTokens:
+    """Tokens of forms, each for one session and for what its form is about, such as a request's id."""
+
+    def __init__(self, secret: Sequence[bytes], clock: Clock) -> None:
+        self._signed = Signed(secret, "form", clock)
+
+    def token(self, session: Session, about: str) -> str:
+        """Return what the form carries in its field `TOKEN_FIELD`."""
+        return self._signed.text([session.id, about])
+
+    def holds(self, token: object, session: Session, about: str) -> bool:
+        """Say whether a token was made for this session and this form."""
+        if not isinstance(token, str):
+            return False
+        return self._signed.value(token, max_age_seconds=LIFETIME_SECONDS) == [session.id, about]
+
+
+def cross_origin_problem(request: Request, base_origin: str | None = None) -> str | None:
+    """Return why a request that changes something does not come from a page of the console; None where it does.
+
+    Browsers tell with ``Sec-Fetch-Site``; those that do not, with ``Origin``. Who tells neither is refused.
+    ``base_origin`` is where the console says that it is, for proxies that change ``Host``.
+    """
+    if request.method in SAFE_METHODS:
+        return None
+    sites = request.headers.getlist("sec-fetch-site")
+    if sites:
+        return None if sites == ["same-origin"] else "it was sent from a page of another origin"
+    origins = request.headers.getlist("origin")
+    if len(origins) != 1:
+        return "it does not say from which page it was sent (Sec-Fetch-Site: same-origin, or Origin, does)"
+    return None if _is_own(origins[0], request, base_origin) else "it was sent from a page of another origin"
+
+
+def _is_own(text: str, request: Request, base_origin: str | None) -> bool:
+    origin = origin_of(text)
+    if origin is None:
+        return False
+    if base_origin is not None and origin == base_origin:
+        return True
+    hosts = request.headers.getlist("host")
+    # What ends TLS in front of the console leaves the host and takes the scheme: so the scheme is the caller's own.
+    return len(hosts) == 1 and origin == origin_of(f"{origin.partition(':')[0]}://{hosts[0]}")

@@ -1,4 +1,4 @@
-"""Hostile text made visible: what nobody sees, or what turns text around, becomes an escape. Knows nothing of pages."""
+"""Hostile text made visible, and times as a page shows them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, cast
 
 from markupsafe import Markup, escape
@@ -173,3 +174,25 @@ def _shown(text: str, kept: str, *, for_json: bool = False) -> Iterator[str]:
         else:
             marks = 0
             yield character
+
+
+def moment_text(unix_ms: int) -> str:
+    """Return a time for people, in UTC."""
+    found = _moment(unix_ms)
+    return f"{unix_ms} ms" if found is None else f"{found:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def moment(unix_ms: int) -> Markup:
+    """Return a time for a page, which programs can read too."""
+    found = _moment(unix_ms)
+    if found is None:
+        return Markup("{}").format(moment_text(unix_ms))
+    stamp = found.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return Markup('<time datetime="{}">{}</time>').format(stamp, moment_text(unix_ms))
+
+
+def _moment(unix_ms: int) -> datetime | None:
+    try:
+        return datetime.fromtimestamp(unix_ms / 1000, UTC)
+    except (OverflowError, ValueError, OSError):  # a time of which no calendar knows
+        return None

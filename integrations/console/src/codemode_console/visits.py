@@ -1,20 +1,21 @@
-"""One request of somebody who is known: who, from where, and the tokens of their forms."""
+"""One request of a known user, and what the host lets this user decide, now and for later calls."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 from starlette.requests import Request
 
-from codemode import ALL_TENANTS, InterruptStore
-from codemode.plugins import Tenant, Tenants
+from codemode import ALL_TENANTS, InterruptStore, Record, StoredRequest
+from codemode.plugins import APPROVAL_KIND, Tenant, Tenants
 
 from .auth import User
-from .csrf import FormTokens
 from .errors import Problem
-from .sessions import Session
+from .sessions import FormTokens, Session
 
 SCOPE_KEY = "console_visit"
 SEQUENCE_KEY = "console_sequence"
@@ -76,3 +77,61 @@ async def note_refusal(store: InterruptStore, visit: Visit, request: Request, wh
     details = {"why": why[:1000], "method": request.method[:20], "path": request.url.path[:500]}
     tenant = audit_tenant(visit.user)
     await store.note("request_refused", actor=visit.user.name, tenant=tenant, address=visit.address, details=details)
+
+
+_log = logging.getLogger("codemode.console")
+Policy: TypeAlias = Callable[[User, Record, Request], bool | str | Awaitable[bool | str]]
+
+
+async def refusal(policy: Policy | None, user: User, record: Record, request: Request) -> str | None:
+    """Return why a user may not decide about a record; None when they may.
+
+    ``policy`` returns True for yes, False or a text, the reason, for no. What raises or returns anything else says no.
+    """
+    if not user.may_decide:
+        return "you may look, and decide nothing"
+    if policy is None:
+        return None
+    try:
+        answer: Any = policy(user, record, request)
+        if inspect.isawaitable(answer):
+            answer = await answer
+    except Exception:  # noqa: BLE001 - a function of the host's that fails allows nothing
+        _log.exception("the policy failed: the decision is refused")
+        return "the policy could not say whether you may"
+    if answer is True:
+        return None
+    return answer if isinstance(answer, str) and answer else "the policy says no"
+
+
+class LaterAnswers(Protocol):
+    """Keeps approvals that hold for longer than one call, and is asked about it where a program is approved."""
+
+    def choices(self, record: Record, request: StoredRequest) -> Mapping[str, str]:
+        """Return for how long an approval of a call may hold beside that call, in words by names; empty: no longer."""
+        ...
+
+    async def keep(
+        self, record: Record, request: StoredRequest, choice: str, *, actor: str, address: str | None
+    ) -> None:
+        """Let one of these choices hold, and tell it in the audit. The call itself has been decided by ``actor``."""
+        ...
+
+
+def choices_of(later: LaterAnswers | None, record: Record, one: StoredRequest) -> Mapping[str, str]:
+    """Return for how long an approval of a request may hold beside its call; nothing where nobody keeps that."""
+    return {} if later is None or one.kind != APPROVAL_KIND else later.choices(record, one)
+
+
+async def kept(
+    later: LaterAnswers | None, record: Record, one: StoredRequest, choice: str, visit: Visit
+) -> Problem | None:
+    """Let a choice hold for what was decided, and return what is to be said where that cannot be."""
+    if later is None or not choice:
+        return None
+    try:
+        await later.keep(record, one, choice, actor=visit.user.name, address=visit.address)
+    except Exception:  # noqa: BLE001 - the call was decided, whatever comes of the rest
+        _log.warning("an approval that is to hold for later calls could not be kept", exc_info=True)
+        return Problem(200, "It was approved for this call alone", "Later calls of the tool are asked about again.")
+    return None

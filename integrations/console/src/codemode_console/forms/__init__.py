@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from .items import is_of_form
-from .model import ABSENT, Choice, Edited, Field, Form, Kind, MalformedForm, State
+from .model import ABSENT, Choice, Edited, Field, Form, Kind, MalformedForm, State, is_of_form
 from .reading import MOST_EDITABLE_CHARACTERS, fields_of, read_form
 
 __all__ = [

@@ -8,12 +8,9 @@ from typing import Any, cast
 
 from codemode.plugins import DictSchema
 
-from . import leaves
-from .items import MOST_ARRAY_ITEMS, Items
-from .model import ABSENT, Choice, Field, Kind, MalformedForm, State
-from .pointers import ROOT, below
-from .shapes import Shape, is_of, shape_of
-from .texts import Unreadable
+from . import controls
+from .controls import Shape, Unreadable, is_of, shape_of
+from .model import ABSENT, MOST_ARRAY_ITEMS, ROOT, Choice, Field, Items, Kind, MalformedForm, State, below
 
 MOST_LEVELS = 4
 MOST_ITEMS = 1_500
@@ -70,10 +67,10 @@ class Builder:
             shape = Shape("json", shape.rules)
         field = Field(
             pointer=place.pointer,
-            label=leaves.clipped(whole.rules.get("title")) or place.label,
+            label=controls.clipped(whole.rules.get("title")) or place.label,
             kind=_kind_of(shape),
-            description=leaves.clipped(whole.rules.get("description")),
-            constraints=leaves.constraints_of(shape.rules, can_be_absent=place.is_optional),
+            description=controls.clipped(whole.rules.get("description")),
+            constraints=controls.constraints_of(shape.rules, can_be_absent=place.is_optional),
             alternatives=alternatives,
             can_be_absent=place.is_optional,
             can_be_null=is_nullable and shape.kind != "json",
@@ -172,20 +169,20 @@ class Builder:
         items = self._items
         text = items.typed(place.pointer) if items is not None else None
         if text is not None and not field.is_container:
-            return self._typed(field, shape, leaves.plain_kind(shape), text)
+            return self._typed(field, shape, controls.plain_kind(shape), text)
         if current is ABSENT and place.is_optional and not is_open:
             return self._empty(replace(field, state="absent"), shape)
         if current is None and field.can_be_null:
             return self._empty(replace(field, state="null", value=None), shape)
         if current is ABSENT:
-            current = leaves.blank(shape)
+            current = controls.blank(shape)
             current = current if is_of(current, shape) else ABSENT
         if field.is_container:
             return self._container(field, shape, place, current)
         if current is ABSENT:
             self._say(place.pointer, "is required")
-            return leaves.without_value(field, shape)
-        return leaves.with_value(field, shape, current)
+            return controls.without_value(field, shape)
+        return controls.with_value(field, shape, current)
 
     def _marked(self, field: Field, shape: Shape, place: _Place, was: State, kind: Kind, *, has_moved: bool) -> Field:
         """Return the field of what was typed into one that was shown."""
@@ -197,7 +194,7 @@ class Builder:
             if state == "set" and (kind in ("object", "array") or shape.kind not in ("string", "number", "json")):
                 # What is to be filled in is another thing, which nobody has seen.
                 return self._opened(field, shape, place)
-            kind = leaves.plain_kind(shape)
+            kind = controls.plain_kind(shape)
         has_typed = bool(text) and not field.is_container
         if state == was and has_typed:
             state = "set"
@@ -228,25 +225,25 @@ class Builder:
     def _empty(self, field: Field, shape: Shape) -> Field:
         if field.is_container:
             return field
-        return replace(leaves.without_value(field, shape), value=field.value)
+        return replace(controls.without_value(field, shape), value=field.value)
 
     def _typed(self, field: Field, shape: Shape, kind: Kind, text: str) -> Field:
-        leaves.require_kind(shape, kind)
-        if leaves.is_empty(kind, text):
+        controls.require_kind(shape, kind)
+        if controls.is_empty(kind, text):
             if field.can_be_absent:
                 return self._empty(replace(field, state="absent"), shape)
             if field.can_be_null:
                 return self._empty(replace(field, state="null", value=None), shape)
             self._say(field.pointer, "is required")
-            return leaves.as_typed(field, shape, kind, text)
+            return controls.as_typed(field, shape, kind, text)
         try:
-            value = leaves.read(shape, kind, text)
+            value = controls.read(shape, kind, text)
         except Unreadable as error:
             self._say(field.pointer, str(error))
-            return leaves.as_typed(field, shape, kind, text)
+            return controls.as_typed(field, shape, kind, text)
         if kind == "json" or not is_of(value, shape):
             shape = Shape("json", shape.rules)
-        return leaves.with_value(field, shape, value)
+        return controls.with_value(field, shape, value)
 
     # --- containers ---
 
@@ -297,11 +294,11 @@ class Builder:
 
 
 def _kind_of(shape: Shape) -> Kind:
-    return shape.kind if shape.kind in ("object", "array") else leaves.plain_kind(shape)
+    return shape.kind if shape.kind in ("object", "array") else controls.plain_kind(shape)
 
 
 def _label(name: str) -> str:
-    return leaves.clipped(name) or '""'
+    return controls.clipped(name) or '""'
 
 
 def _last(pointer: str) -> str:
@@ -310,10 +307,10 @@ def _last(pointer: str) -> str:
 
 def _alternative_label(schema: Any, shape: Shape) -> str:
     rules = cast("Mapping[str, Any]", schema) if isinstance(schema, Mapping) else dict[str, Any]()
-    title = leaves.clipped(rules.get("title")) or leaves.clipped(shape.rules.get("title"))
+    title = controls.clipped(rules.get("title")) or controls.clipped(shape.rules.get("title"))
     reference = rules.get("$ref")
     if title or not isinstance(reference, str):
         return title or {"json": "anything else", "boolean": "yes or no", "object": "an object"}.get(
-            shape.kind, leaves.clipped(rules.get("type")) or shape.kind
+            shape.kind, controls.clipped(rules.get("type")) or shape.kind
         )
-    return leaves.clipped(_last(reference))
+    return controls.clipped(_last(reference))

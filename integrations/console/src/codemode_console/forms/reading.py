@@ -11,13 +11,11 @@ from typing import Any, Literal, TypeAlias, cast
 
 from codemode.plugins import DictSchema, readable_schema, same_json
 
-from ..limits import MalformedBody, json_value
+from ..bodies import MalformedBody, json_value
 from ..visible import visible_json_pieces, visible_text
 from .building import Builder, TooManyFields
-from .items import Items
-from .model import ABSENT, Edited, Field, Form, MalformedForm
-from .pointers import ROOT, above, is_within, pointer_to
-from .texts import sent_lines
+from .controls import sent_lines
+from .model import ABSENT, ROOT, Edited, Field, Form, Items, MalformedForm, above, is_within, pointer_to
 
 MOST_EDITABLE_CHARACTERS = 200_000
 """A value whose JSON is longer is decided as it is: a form would send it twice, and each character as up to nine."""

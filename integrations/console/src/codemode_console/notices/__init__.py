@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from .failed import failures_of
-from .sender import Sender
-from .signing import verify_signature
-from .slack import SlackWebhook
+from .sender import Sender, failures_of
 from .target import Target, require_targets
-from .webhook import Webhook
+from .webhooks import SlackWebhook, Webhook, verify_signature
 
 __all__ = [
     "Sender",

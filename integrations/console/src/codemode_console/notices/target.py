@@ -1,4 +1,4 @@
-"""To whom notices go. Knows no store, and sends nothing."""
+"""To whom notices go, and what they say of a record. Sends nothing."""
 
 from __future__ import annotations
 
@@ -7,16 +7,36 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, cast
+from urllib.parse import quote
 
 import httpx
 
-from codemode import Notice
+from codemode import Notice, Record, StoredRequest
 from codemode.plugins import WrongTypeError
 
 from ..visible import is_visible
 from ..web import origin_of
 
-_MAX_NAME_CHARACTERS = 100
+MOST_REQUESTS = 50
+_MAX_NAME_CHARACTERS = 1_000
+
+
+def link_of(base_url: str, record_id: str) -> str:
+    """Return where a record's page is. Whoever follows it has to sign in."""
+    return f"{base_url.rstrip('/')}/records/{quote(record_id, safe='')}"
+
+
+def waiting_of(record: Record) -> list[StoredRequest]:
+    """Return the requests that wait."""
+    return [one for one in record.requests if one.state == "waiting"]
+
+
+def short(text: str, most: int = _MAX_NAME_CHARACTERS) -> str:
+    """Return a text, or its beginning and an ellipsis."""
+    return text if len(text) <= most else f"{text[: most - 1]}\N{HORIZONTAL ELLIPSIS}"
+
+
+_MAX_TARGET_NAME_CHARACTERS = 100
 _MAX_URL_CHARACTERS = 2_000
 _DIGEST_CHARACTERS = 16
 _LAST_PORT = 65_535
@@ -101,6 +121,8 @@ def _require_url(url: Any) -> str:
 def _require_name(name: Any) -> str:
     if not isinstance(name, str):
         raise WrongTypeError(f"name must be a text, got {type(name).__name__}")
-    if not 0 < len(name) <= _MAX_NAME_CHARACTERS or not is_visible(name):
-        raise ValueError(f"name must be a visible text of at most {_MAX_NAME_CHARACTERS} characters, got {name!r}")
+    if not 0 < len(name) <= _MAX_TARGET_NAME_CHARACTERS or not is_visible(name):
+        raise ValueError(
+            f"name must be a visible text of at most {_MAX_TARGET_NAME_CHARACTERS} characters, got {name!r}"
+        )
     return name

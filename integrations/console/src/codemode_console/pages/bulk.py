@@ -17,17 +17,24 @@ from starlette.routing import BaseRoute, Route
 from codemode import ALL_TENANTS, AnswerRefused, Record, StoredRequest, StoreError, StoreUnavailable
 from codemode.plugins import APPROVAL_KIND, LARGE_CHARACTERS, run_check
 
-from ..bodies import only, read_items
-from ..csrf import TOKEN_FIELD
-from ..decisions import MOST_REASON_CHARACTERS, is_decision, no_decision, version_of
+from ..bodies import Items, only, read_items
+from ..decisions import (
+    ABOUT_CHOICE,
+    MOST_REASON_CHARACTERS,
+    Chosen,
+    about_many,
+    changed_meanwhile,
+    chosen_of,
+    is_decision,
+    no_decision,
+    no_longer_asked,
+    version_of,
+)
 from ..errors import Problem, problem_of, unknown
-from ..limits import Items
-from ..many import ABOUT_CHOICE, Chosen, about, chosen_of
-from ..meanwhile import changed_meanwhile, no_longer_asked
-from ..policy import refusal
 from ..rendering import page, wants_json
+from ..sessions import TOKEN_FIELD
 from ..visible import ON_DEMAND_CHARACTERS, Cut, cut
-from ..visits import chosen_tenants, note_refusal, visit_of
+from ..visits import chosen_tenants, note_refusal, refusal, visit_of
 from .desk import Desk
 
 MOST_ON_PAGE_CHARACTERS = 1_000_000
@@ -62,7 +69,7 @@ def routes(desk: Desk) -> list[BaseRoute]:
     async def decide(request: Request) -> Response:
         items = await read_items(request)
         decision, chosen = _decision(request, items), chosen_of(_named(items), parts=4)
-        await _require_own_form(desk, request, only(items, TOKEN_FIELD), about(decision, chosen))
+        await _require_own_form(desk, request, only(items, TOKEN_FIELD), about_many(decision, chosen))
         reason = only(items, "reason").strip()
         if len(reason) > MOST_REASON_CHARACTERS:
             raise Problem(422, "The reason is too long", f"It may have {MOST_REASON_CHARACTERS:,} characters.")
@@ -117,7 +124,7 @@ async def _look(desk: Desk, request: Request, decision: str, chosen: Sequence[Ch
         raise Problem(422, "These are calls of several tools", "Those of one tool are decided together; nothing was.")
     if not asked:
         return _answer(request, decision, told)
-    token = visit_of(request).form_token(about(decision, [one.chosen for one in asked]))
+    token = visit_of(request).form_token(about_many(decision, [one.chosen for one in asked]))
 
     def rendered() -> Response:
         if wants_json(request):

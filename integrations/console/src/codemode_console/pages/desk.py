@@ -1,4 +1,4 @@
-"""What all pages of one console know: its store, its policy, and whose records somebody may see."""
+"""What all pages of one console know, and whether the console can work."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
 
-from codemode import ALL_TENANTS, Interrupt, InterruptStore, PauseView, Record, inspect_interrupt
+from codemode import ALL_TENANTS, Interrupt, InterruptStore, PauseView, Record, StoreUnavailable, inspect_interrupt
 from codemode.plugins import scope_of
 
 from ..errors import unknown
-from ..later import LaterAnswers
-from ..policy import Policy
-from ..visits import visit_of
+from ..visits import LaterAnswers, Policy, visit_of
 
 Inspect: TypeAlias = Callable[[Record, Interrupt], PauseView]
 """Reads what a record waits in, as `inspect_interrupt` does. Raises `CodeModeProtocolError`."""
@@ -70,3 +70,16 @@ def record_json(record: Record) -> dict[str, Any]:
     times = {"createdAtMs": record.created_at_ms, "expiresAtMs": record.expires_at_ms}
     named = {"id": record.id, "tenant": record.tenant, "app": record.app, "labels": dict(record.labels)}
     return {**named, "state": record.state, "version": record.version, **times, **asks}
+
+
+def health_routes(desk: Desk) -> list[BaseRoute]:
+    """Return the route of ``/healthz``: 503 while the database is away."""
+
+    async def health(_request: Request) -> Response:
+        try:
+            await desk.store.changes_head()
+        except StoreUnavailable:
+            return JSONResponse({"ok": False, "store": "away"}, 503, {"Retry-After": "5"})
+        return JSONResponse({"ok": True})
+
+    return [Route("/healthz", health, methods=["GET"])]

@@ -14,8 +14,8 @@ from starlette.routing import BaseRoute, Route
 from codemode import Page, Record
 from codemode.plugins import APPROVAL_KIND, LARGE_CHARACTERS, run_check
 
+from ..decisions import ABOUT_CHOICE, MOST_AT_ONCE, chosen_text
 from ..errors import Problem
-from ..many import ABOUT_CHOICE, MOST_AT_ONCE, chosen_text
 from ..rendering import page, wants_json
 from ..visible import is_visible, visible_text
 from ..visits import chosen_tenants, visit_of
