@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from .execution.resume import OpenedContinuation, end_continuation, open_continuation
     from .host.forks import forkable_lock
     from .host.http_timeouts import body_within, protocol_with_header_timeout
+    from .host.sync import refuse_in_workflow
     from .host.threads import LARGE_CHARACTERS, off_loop, run_check
-    from .host.workflows import refuse_in_workflow
     from .interrupts.interrupt import (
         APPROVAL_KIND,
         agent_pause,
@@ -194,7 +194,7 @@ _LATE = {
     "host.forks": "forkable_lock",
     "host.http_timeouts": "body_within protocol_with_header_timeout",
     "host.threads": "LARGE_CHARACTERS off_loop run_check",
-    "host.workflows": "refuse_in_workflow",
+    "host.sync": "refuse_in_workflow",
     "interrupts.interrupt": "agent_pause APPROVAL_KIND recovery_of same_json was_answered way_on why_refused",
     "observe.hooks": "heard_by",
     "options.checked_fields": "WrongTypeError not_negative",

@@ -12,7 +12,7 @@ from http_server import HttpServer, response
 from self_signed import self_signed
 from suite import each_row
 
-from codemode.fetch.addresses import is_public
+from codemode.fetch.client import is_public
 
 PUBLIC = ["1.1.1.1", "8.8.8.8", "93.184.216.34", "172.15.0.1", "172.32.0.1", "192.0.1.1", "100.63.0.1", "100.128.0.1",
           "2606:4700::1111", "2a00:1450:4001::1", "2001:4860:4860::8888", "64:ff9b::808:808"]  # fmt: skip

@@ -18,7 +18,7 @@ from codemode import (
     continue_interrupt,
     run_code_mode,
 )
-from codemode.continuations import renewal
+from codemode.continuations import guard as guards
 from codemode.execution import resume_claims
 from codemode.execution.resume import verified
 from codemode.execution.resume_claims import claim_of_answers
@@ -122,7 +122,7 @@ def test_before_it_has_lapsed_a_repeat_waits(spy, made):
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 def test_a_slow_tool_outlives_a_minute_for_its_claim_is_renewed(spy, kind, tmp_path, monkeypatch):
-    monkeypatch.setattr(renewal, "RENEW_SECONDS", 0.001)
+    monkeypatch.setattr(guards, "RENEW_SECONDS", 0.001)
     clock = Still()
     guard = (
         MemoryResumeGuard(clock=clock)
@@ -171,7 +171,7 @@ def test_a_slow_tool_outlives_a_minute_for_its_claim_is_renewed(spy, kind, tmp_p
 
 def test_an_owner_that_lost_its_claim_stops_and_gives_what_stands(spy, made, monkeypatch):
     guard, _ = made
-    monkeypatch.setattr(renewal, "RENEW_SECONDS", 0.001)
+    monkeypatch.setattr(guards, "RENEW_SECONDS", 0.001)
     stopped = []
 
     async def scenario():
@@ -251,7 +251,7 @@ def test_a_guard_with_the_required_methods_alone_is_enough(spy):
 def passed(monkeypatch):
     """What hosts take for the seconds that have passed."""
     seconds = [0.0]
-    for module in (renewal, resume_claims):
+    for module in (guards, resume_claims):
         monkeypatch.setattr(module, "passed_seconds", lambda: seconds[0])
     return seconds
 

@@ -22,11 +22,11 @@ from codemode import (
     continue_interrupt,
     run_code_mode_sync,
 )
-from codemode.data import json_pieces
 from codemode.data import json_values as values
-from codemode.data.json_pieces import MAX_INT_DIGITS, PIECE_VALUES, encode_in_pieces, holds_itself
+from codemode.data import plain_json
 from codemode.data.json_shape import find_excess, has_long_integer
 from codemode.data.json_values import decode_json, encode_json, json_length, utf8_length
+from codemode.data.plain_json import MAX_INT_DIGITS, PIECE_VALUES, encode_in_pieces, holds_itself
 from codemode.host import steps
 
 LONGEST = 10**MAX_INT_DIGITS - 1
@@ -78,8 +78,8 @@ def test_loop_long_texts_are_written_a_part_at_a_time(value):
 def test_loop_what_is_written_in_pieces_is_what_is_written_at_once(value, size, sort_keys):
     encoder = json.JSONEncoder(separators=(",", ":"), sort_keys=sort_keys)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(json_pieces, "PIECE_VALUES", size)
-        patch.setattr(json_pieces, "_CHARACTERS_OF_A_VALUE", size)
+        patch.setattr(plain_json, "PIECE_VALUES", size)
+        patch.setattr(plain_json, "_CHARACTERS_OF_A_VALUE", size)
         assert encode_in_pieces(encoder, value) == encoder.encode(value)
 
 

@@ -25,10 +25,10 @@ from codemode import (
     request_interrupt,
     run_code_mode_sync,
 )
-from codemode.data import json_pieces
-from codemode.data.json_pieces import MAX_INT_DIGITS, encode_in_pieces
+from codemode.data import plain_json
 from codemode.data.json_shape import find_excess, holds_more_values_than, weigh
 from codemode.data.json_values import encode_json
+from codemode.data.plain_json import MAX_INT_DIGITS, encode_in_pieces
 
 TABLE = [{"id": i, "name": "a name", "price": 1.5, "sold": True, "city": None} for i in range(25_000)]
 EMPTIES = "[" + "{}," * 349_000 + "{}]"
@@ -191,7 +191,7 @@ def test_loop_texts_are_counted_alike_however_they_are_cut(value, size, maximum)
 def test_loop_a_value_is_written_in_pieces_as_it_is_at_once(value, sort_keys):
     encoder = json.JSONEncoder(separators=(",", ":"), sort_keys=sort_keys)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(json_pieces, "PIECE_VALUES", 2)
+        patch.setattr(plain_json, "PIECE_VALUES", 2)
         assert encode_in_pieces(encoder, value) == encoder.encode(value)
 
 
@@ -207,7 +207,7 @@ def test_loop_no_piece_is_large(monkeypatch):
     for _ in range(200):
         nested = [nested, {"a": nested}] if _ < 2 else [nested]
     assert json.loads(encode_in_pieces(Noting(separators=(",", ":")), nested)) == nested
-    assert max(sizes) <= json_pieces.PIECE_VALUES + 2
+    assert max(sizes) <= plain_json.PIECE_VALUES + 2
 
 
 @given(VALUES)

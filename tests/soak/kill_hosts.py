@@ -15,7 +15,7 @@ from typing import Any
 from tests.soak.pause_hosts import Lines, store_of
 
 from codemode import ALL_TENANTS, CallContext, MemoryResumeGuard, Resumer, Tool, WorkerPool, create_code_mode_tool
-from codemode.continuations import renewal
+from codemode.continuations import guard as guards
 
 OK = {"approved": True}
 LEASE_MS, JOURNAL_LEASE_MS = 60, 1_500
@@ -190,7 +190,7 @@ def live(kind: str, where: str, effects: str, told: dict[str, Any], given: list[
     """Do what a case says, and die of it."""
     case = Case(**told)
     death = Death(case)
-    renewal.RENEW_SECONDS = LEASE_MS / 3000
+    guards.RENEW_SECONDS = LEASE_MS / 3000
     asyncio.run(_live(case, death, kind, where, Lines(effects), given))
 
 

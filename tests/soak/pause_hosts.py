@@ -28,7 +28,7 @@ from codemode import (
     WorkerPool,
     create_code_mode_tool,
 )
-from codemode.continuations import guard, renewal
+from codemode.continuations import guard
 from codemode.continuations.guard import GuardClock
 from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
 from codemode.stores import resumer as resumers
@@ -41,7 +41,7 @@ def hurry() -> None:
     """Let whatever waits for the death of a process in production do so for a second or two."""
     guard.LAPSE_SECONDS, guard._WATCH_SECONDS = LAPSE_SECONDS, LAPSE_SECONDS / 4
     guard._LONGEST_LOOK_SECONDS = LAPSE_SECONDS / 10
-    renewal.RENEW_SECONDS, renewal._SURELY_OURS_SECONDS = LAPSE_SECONDS / 10, LAPSE_SECONDS / 2
+    guard.RENEW_SECONDS, guard._SURELY_OURS_SECONDS = LAPSE_SECONDS / 10, LAPSE_SECONDS / 2
     resumers._RETRY_MS = 300
     resumers._SWEEP_SECONDS = 1.0
 

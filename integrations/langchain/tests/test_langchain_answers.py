@@ -199,7 +199,7 @@ class TakenOver(MemoryResumeGuard):
 
 
 def test_a_host_whose_claim_was_taken_over_repeats_no_call_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("codemode.continuations.renewal.RENEW_SECONDS", 0.0)
+    monkeypatch.setattr("codemode.continuations.guard.RENEW_SECONDS", 0.0)
 
     async def main() -> None:
         desk = Desk()

@@ -1,20 +1,61 @@
-"""The journal of an invocation: each call is written before it begins, and each outcome before the program sees it.
-
-Keeps texts by key, and knows neither programs nor what the texts say: they come signed, and sealed where continuations
-are. One host has the journal of an invocation at a time, for as long as it renews its lease; each opening has a number,
-and what an earlier owner still writes is refused. Time is judged by the journal, never by its callers.
-"""
+"""The journal of an invocation: each call is written before it begins, and each outcome before the program sees it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Protocol
 
 from ..host.forks import forkable_lock
 from .guard import GuardClock, Pauses
-from .memory_content import MemoryContent
+
+_RUNNING, _RUNNING_MS = "run", 24 * 3_600_000
+_JOURNAL = "journal "
+
+
+class MemoryContent:
+    """What `codemode.stores.journal.SqlContent` is in a database: parts stay while something holds their run."""
+
+    def __init__(self, clock: GuardClock) -> None:
+        self._clock = clock
+        self._parts: dict[str, dict[str, tuple[str, bytes]]] = {}
+        self._holds: dict[str, dict[str, int | None]] = {}
+
+    async def put_content(self, run: str, part_id: str, description: str, data: bytes) -> None:
+        """Keep a part for a run. One that is there stays as it is."""
+        self._holds.setdefault(run, {})[_RUNNING] = self._clock.now_ms() + _RUNNING_MS
+        self._parts.setdefault(run, {}).setdefault(part_id, (description, data))
+
+    async def get_content(self, run: str, part_id: str) -> tuple[str, bytes] | None:
+        """Return description and data of a part of a run, or None."""
+        return self._parts.get(run, {}).get(part_id)
+
+    async def hold_content(
+        self, run: str, *, nonce: str | None = None, until_ms: int | None = None, journal: str | None = None
+    ) -> None:
+        """Keep the content of a run for the pause with this ``nonce`` until then, or for the journal of this key."""
+        self._holds.setdefault(run, {})[(nonce or "") if journal is None else _JOURNAL + journal] = until_ms
+
+    def purge_content(self, journals: Iterable[str]) -> None:
+        """Forget what these journals alone have held, and what nothing holds any more."""
+        gone, now_ms = {_JOURNAL + key for key in journals}, self._clock.now_ms()
+        for run, holds in list(self._holds.items()):
+            if gone & holds.keys():
+                holds.pop(_RUNNING, None)
+            left = {
+                name: until for name, until in holds.items() if name not in gone and (until is None or until > now_ms)
+            }
+            self._holds[run] = left
+            if not left:
+                del self._holds[run]
+                self._parts.pop(run, None)
+
+
+# Keeps texts by key, and knows neither programs nor what the texts say: they come signed, and sealed where
+# continuations are. One host has the journal of an invocation at a time, for as long as it renews its lease; each
+# opening has a number, and what an earlier owner still writes is refused. Time is judged by the journal, never by its
+# callers.
 
 JOURNAL_LEASE_MS = 30_000
 """How long an owner has a journal without renewing it, which it does every third of that."""

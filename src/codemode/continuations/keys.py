@@ -1,14 +1,17 @@
-"""The secrets with which this process signs continuations, unless an option names others. Signs nothing itself.
-
-A secret that nobody has set belongs to one process: a forked child makes its own, for what its parent resumed is known
-in the parent's memory alone.
-"""
+"""The secrets with which this process signs continuations, and warnings about keys."""
 
 from __future__ import annotations
 
 import json
+import logging
 import os
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from ..options.parts import ContinuationOptions
+
+# A secret that nobody has set belongs to one process: a forked child makes its own, for what its parent resumed is
+# known in the parent's memory alone.
 
 SIGNING_KEY_VARIABLE = "CODEMODE_SIGNING_KEY"
 DEFAULT_MAX_AGE_MS = 3_600_000
@@ -84,3 +87,45 @@ def own_key() -> bytes | None:
 def process_max_age_ms() -> int:
     """Return how long a continuation holds."""
     return _max_age_ms
+
+
+_log = logging.getLogger("codemode.continuations")
+_has_warned = False
+_has_warned_of_own = False
+
+
+def warn_if_unshared(options: ContinuationOptions) -> None:
+    """Log a warning, once in a process, when a key was set and the guard is in this process's memory."""
+    global _has_warned  # noqa: PLW0603 - once in a process
+    is_set = options.keys is not None or set_keys() is not None
+    if (
+        _has_warned
+        or not is_set
+        or (options.guard is not None and getattr(options.guard, "sees_other_processes", True))
+    ):
+        return
+    _has_warned = True
+    _log.warning(
+        "a signing key is set, but what was resumed is kept in the memory of this process alone: another process with"
+        " the same key would run an approved call a second time. Give them one store: create_code_mode_tool(tools,"
+        " store='sqlite:///pauses.db'), or continuation={'guard': store.guard}"
+    )
+
+
+def warn_if_own(*texts: str | None) -> None:
+    """Log a warning, once in a process, when what is to outlive it is signed with the random key that it alone has."""
+    global _has_warned_of_own  # noqa: PLW0603 - once in a process
+    key = None if _has_warned_of_own else own_key()
+    if key is None:
+        return
+    from .signing import key_id
+
+    name = key_id(key)
+    if not any(text is not None and name in text for text in texts):
+        return
+    _has_warned_of_own = True
+    _log.warning(
+        "a pause that is kept beyond this process is signed with the random key of this process: no other one can go"
+        " on with it, nor this program once it is started anew. Give all of them the same key, by"
+        " set_continuation_signing_key(...) or continuation={'keys': ...} of the tool's options"
+    )

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from ..host.cancellation import to_its_end
-from ..host.own_thread import in_own_thread
+from ..host.job_threads import in_own_thread
 from .guard import (
     KEPT_AFTER_EXPIRY_MS,
     LAPSED,

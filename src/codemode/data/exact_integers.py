@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable
 from typing import Any, cast
 
-from .json_pieces import MAX_INT_DIGITS
 from .narrowing import is_array, is_object, is_sequence
+from .plain_json import MAX_INT_DIGITS
 
 PLACES_KEY = "bigIntegers"
 """The key beside such values under which their places are listed."""

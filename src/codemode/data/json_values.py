@@ -12,10 +12,19 @@ from typing import Any, NoReturn, cast
 from ..cached_property import cached_property
 from ..errors import CodeModeSerializationError
 from ..host import steps
-from .json_pieces import MAX_INT_DIGITS, encode_in_pieces, holds_itself
 from .json_shape import find_excess, has_long_integer, holds_more_values_than, weigh
-from .loose_json import encode_loosely, why_not_json
-from .plain_json import MAX_DEPTH, MOST_VALUES, Runs, plain_encoder, runs_of
+from .plain_json import (
+    MAX_DEPTH,
+    MAX_INT_DIGITS,
+    MOST_VALUES,
+    Runs,
+    encode_in_pieces,
+    encode_loosely,
+    holds_itself,
+    plain_encoder,
+    runs_of,
+    why_not_json,
+)
 
 _SMALL_CHARACTERS = 1 << 9
 _LARGE_TEXT = 1 << 16

@@ -16,9 +16,8 @@ from ..data.json_values import (
     encode_json,
     refuse_too_many,
 )
-from ..data.loose_json import readable_part
 from ..data.narrowing import is_array, is_object
-from ..data.plain_json import runs_of
+from ..data.plain_json import readable_part, runs_of
 from ..data.records import record
 from ..errors import CodeModeError, CodeModeProtocolError, CodeModeSerializationError, CodeModeToolError
 from ..host.cancellation import FAILURES
@@ -36,7 +35,7 @@ from ..tools.running import refuse_iterators
 from .call_content import genuine, with_media_ids
 
 if TYPE_CHECKING:
-    from ..fetch.request import FetchRequest
+    from ..fetch.fetches import FetchRequest
 
 
 _MAX_EDITED_PARTS = 64
@@ -365,7 +364,7 @@ async def read_text(text: str) -> Any:
 
 async def read_fetch(entry: LedgerEntry, policy: ExecutionPolicy) -> FetchRequest:
     """Read what a fetch asks for. Raises `CodeModeFetchError`, `CodeModeSerializationError`; else the worker lied."""
-    from ..fetch.request import read_request
+    from ..fetch.fetches import read_request
 
     what = "the request of fetch"
     text = entry.input_json

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
-from ..continuations.renewal import Renewal
+from ..continuations.guard import Renewal
 from ..data.content import with_parts
 from ..data.json_shape import weigh
 from ..data.json_values import (

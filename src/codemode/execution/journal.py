@@ -10,8 +10,8 @@ from functools import partial
 from typing import Any, cast
 
 from ..continuations.journal import Journal, OpenedJournal
-from ..continuations.journal_texts import JournalTexts, journal_key
 from ..continuations.keys import set_keys
+from ..continuations.sealing import JournalTexts, journal_key
 from ..continuations.signing import Auth
 from ..data.json_values import MAX_DEPTH, canonical_json, decode_json
 from ..data.records import record

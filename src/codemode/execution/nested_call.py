@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from ..continuations.renewal import Renewal
+from ..continuations.guard import Renewal
 from ..data.content import Content
 from ..data.json_values import encode_json
 from ..data.records import record

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 from ..continuations.sealing import open_text, seal_text
 from ..continuations.signing import Auth
 from ..data.content import ContentResult, with_parts
-from ..data.json_pieces import encode_in_pieces
 from ..data.json_values import MAX_DEPTH, decode_json, encode_json
 from ..data.narrowing import is_object
+from ..data.plain_json import encode_in_pieces
 from ..data.records import record
 from ..errors import (
     CUT_OFF_ERRORS,

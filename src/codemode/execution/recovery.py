@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
-from ..continuations.key_warnings import warn_if_unshared
+from ..continuations.keys import warn_if_unshared
 from ..continuations.sealing import pack
 from ..data.json_values import canonical_json
 from ..dataclass import dataclass

@@ -9,15 +9,15 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from ..continuations.key_warnings import warn_if_unshared
+from ..continuations.keys import warn_if_unshared
 from ..continuations.sealing import unpack
 from ..continuations.signing import Auth
 from ..data.json_shape import weigh
 from ..data.json_values import NOT_GIVEN
 from ..errors import CodeModeProtocolError, Resumable
 from ..host.clock import now_ms
+from ..host.sync import refuse_in_workflow
 from ..host.threads import LARGE_CHARACTERS, run_check
-from ..host.workflows import refuse_in_workflow
 from ..interrupts.interrupt import Interrupt, pending_requests
 from ..interrupts.resolutions import Answer, read_answers
 from ..options.parts import CodeModeOptions, ContinuationOptions

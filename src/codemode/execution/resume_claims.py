@@ -9,9 +9,8 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..continuations.guard import LAPSED, Claim, MemoryResumeGuard, ResumeGuard
+from ..continuations.guard import LAPSED, Claim, ClaimLost, MemoryResumeGuard, Renewal, ResumeGuard, renewed
 from ..continuations.journal import OpenedJournal
-from ..continuations.renewal import ClaimLost, Renewal, renewed
 from ..continuations.sealing import answers_digest
 from ..continuations.signing import Auth
 from ..data.json_values import canonical_json, encode_json

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..data.json_values import NOT_GIVEN
 from ..errors import CodeModeError, CodeModeWorkerError, Resumable
 from ..host.imports import importing
-from ..host.sync import run_sync
-from ..host.workflows import refuse_in_workflow
+from ..host.sync import refuse_in_workflow, run_sync
 from ..options.parts import CodeModeOptions
 from ..workers.pool import WorkerPool, pool_or_default
 from .optional_parts import load_optional_parts, optional_parts_are_loaded

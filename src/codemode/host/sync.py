@@ -1,19 +1,35 @@
-"""Runs async work for callers that are not async. Knows nothing of what it is.
-
-`asyncio` takes 30 ms to import, in which a first worker can start: it is imported when there is something to run.
-"""
+"""Async work for callers that are not async, and functions that an engine runs again."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .imports import importing
-from .workflows import refuse_in_workflow
 
 if TYPE_CHECKING:
     import asyncio
     from concurrent.futures import Future
+
+
+_TEMPORAL = "temporalio.workflow"
+
+
+def refuse_in_workflow() -> None:
+    """Raise `RuntimeError` inside a workflow function of Temporal, whose event loop has neither processes nor threads.
+
+    The program would hang in it, or start again with each replay.
+    """
+    workflow = sys.modules.get(_TEMPORAL)
+    if workflow is not None and getattr(workflow, "in_workflow", bool)():
+        raise RuntimeError(
+            "a program of codemode cannot run inside a Temporal workflow function, which is replayed and may start no"
+            " process: run it in an activity, one activity for each program (docs/durable.md)"
+        )
+
+
+# `asyncio` takes 30 ms to import, in which a first worker can start: it is imported when there is something to run.
 
 ResultT = TypeVar("ResultT")
 

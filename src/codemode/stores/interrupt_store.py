@@ -11,7 +11,7 @@ from ..continuations.guard import ResumeGuard
 from ..continuations.journal import Journal
 from ..data.records import record
 from ..errors import Resumable
-from ..host.own_thread import in_own_thread
+from ..host.job_threads import in_own_thread
 from ..interrupts.interrupt import Interrupt
 from .audit import BEGINNING, AuditLine, hash_of, head_of
 from .records import (

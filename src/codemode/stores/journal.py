@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from ..continuations.journal import OpenedJournal
 from ..errors import CodeModeProtocolError
 from ..host.cancellation import to_its_end
-from ..host.own_thread import in_own_thread
+from ..host.job_threads import in_own_thread
 from .record_writes import require_lease, require_text
 from .rows import marks
 from .transaction import Database, Row, Session, left_of_lease

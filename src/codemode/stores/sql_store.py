@@ -11,11 +11,11 @@ from datetime import timedelta
 from typing import Any, Self, TypeVar
 
 from ..continuations.guard import MemoryResumeGuard, ResumeGuard
-from ..continuations.key_warnings import warn_if_own
+from ..continuations.keys import warn_if_own
 from ..continuations.sql_guard import SqlResumeGuard
 from ..errors import Resumable
 from ..host.cancellation import to_its_end
-from ..host.own_thread import in_own_thread
+from ..host.job_threads import in_own_thread
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..interrupts.interrupt import Interrupt
 from ..options.checked_fields import WrongTypeError

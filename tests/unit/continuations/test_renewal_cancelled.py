@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from waiting import within
 
-from codemode.continuations.renewal import renewed
+from codemode.continuations.guard import renewed
 from codemode.host.clock import passed_seconds
 from codemode.stores import resumer
 

@@ -45,7 +45,7 @@ def test_what_is_written_in_runs_is_what_is_written_at_once(value, size, sort_ke
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plain_json, "RUN_VALUES", size)
         patch.setattr(plain_json, "_CHARACTERS_OF_A_VALUE", size)
-        patch.setattr(plain_json, "_LONG_INTEGER", 2**130)
+        patch.setattr(plain_json, "_LONG_PLAIN_INTEGER", 2**130)
         runs = runs_of(value, sort_keys=sort_keys)
     if runs is not None:
         assert runs.text(write) == plain
@@ -58,7 +58,7 @@ def test_runs_count_values_as_everything_else_does(value, size, maximum):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plain_json, "RUN_VALUES", size)
         patch.setattr(plain_json, "_CONTAINERS_TO_OPEN", 100)
-        patch.setattr(plain_json, "_LONG_INTEGER", 1 << 200)
+        patch.setattr(plain_json, "_LONG_PLAIN_INTEGER", 1 << 200)
         runs = runs_of(value, max_values=maximum)
     assert (runs is None) == holds_more_values_than(value, maximum)
     if runs is not None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, model_serializer
 
-from codemode.data.loose_json import readable_part
+from codemode.data.plain_json import readable_part
 
 
 class Handle:

@@ -11,7 +11,7 @@ import weakref
 import pytest
 from waiting import until, within
 
-from codemode.host.own_thread import in_own_thread
+from codemode.host.job_threads import in_own_thread
 
 
 def test_work_waits_for_no_other_work():

@@ -12,7 +12,7 @@ from stored_pauses import paused
 from test_store_contract import through
 
 from codemode import ALL_TENANTS, CodeModeProtocolError, Interrupt, set_continuation_signing_key
-from codemode.continuations import key_warnings
+from codemode.continuations import keys
 from codemode.continuations.keys import process_keys
 from codemode.continuations.signing import KeyRing, key_id
 
@@ -21,7 +21,7 @@ OTHER = b"a key that every process has"
 
 @pytest.fixture(autouse=True)
 def unwarned(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(key_warnings, "_has_warned_of_own", False)
+    monkeypatch.setattr(keys, "_has_warned_of_own", False)
     set_continuation_signing_key(None)
     yield
     set_continuation_signing_key(None)

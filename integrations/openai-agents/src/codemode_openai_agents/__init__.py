@@ -2,7 +2,7 @@
 
 from .agent import with_code_mode
 from .approvals import ApprovalRule, ApprovalRules, approve
-from .told_calls import stream_events
+from .outer_call import stream_events
 from .tool import code_mode
 
 __all__ = ["ApprovalRule", "ApprovalRules", "approve", "code_mode", "stream_events", "with_code_mode"]

@@ -17,9 +17,9 @@ from codemode.plugins import Listing, Selection, StoreLike, can_be_called, place
 
 from .approvals import ApprovalRules, Approvals
 from .conversion import annotations_of
+from .outer_call import OnStream
 from .pauses import NAME, HoldingAgent
 from .sdk import is_of_server
-from .told_calls import OnStream
 from .tool import Making, Options, StateOf, ToolInCodeMode, settings_of, tool_of
 
 _MAX_MADE = 8

@@ -6,15 +6,16 @@ import binascii
 import json
 import mimetypes
 from base64 import b64decode, b64encode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from agents import ToolOutputFileContent, ToolOutputImage, ToolOutputText
+from openai.types.responses import ResponseFunctionToolCall
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
 from codemode import Content
-from codemode.plugins import CONTENT_SCHEMA, current, places_for
+from codemode.plugins import CONTENT_SCHEMA, LARGE_CHARACTERS, current, places_for, run_check, weigh
 
 _UNKNOWN = "application/octet-stream"
 _KINDS = ("image", "file")  # looked for by equality: what a tool gives need not have a hash
@@ -160,3 +161,19 @@ def _is_object_schema(schema: Mapping[str, Any]) -> bool:
     said = cast("dict[str, Any]", properties)
     kind: Any = said.get("type")
     return isinstance(kind, dict) and cast("dict[str, Any]", kind).get("const") in _KINDS and "file_id" in said
+
+
+def call_of(
+    name: str, call_id: str, arguments: Any, written: Callable[[Content], Any] = described
+) -> ResponseFunctionToolCall:
+    """Return a call in the shape in which a model makes one. ``written`` says what stands for content in it."""
+    text = json.dumps(arguments, ensure_ascii=False, default=written)
+    return ResponseFunctionToolCall(call_id=call_id, name=name, arguments=text, type="function_call")
+
+
+async def made_call(
+    name: str, call_id: str, arguments: Any, written: Callable[[Content], Any] = described
+) -> ResponseFunctionToolCall:
+    """Return the same; arguments that take their time to be written do so in a thread."""
+    size = LARGE_CHARACTERS if Content.exist else weigh(arguments, LARGE_CHARACTERS)
+    return await run_check(size, lambda: call_of(name, call_id, arguments, written))

@@ -27,9 +27,8 @@ from openai.types.responses import ResponseFunctionToolCall
 from codemode import CodeModeError, CodeModeToolError, ToolCallContext
 from codemode.plugins import LARGE_CHARACTERS, run_check, weigh
 
-from . import agents_behind, sdk
-from .calls import made_call
-from .content import object_of, value_of
+from . import approvals, sdk
+from .content import made_call, object_of, value_of
 
 
 class NestedCalls:
@@ -72,8 +71,8 @@ class NestedCalls:
     async def _called(self, tool: FunctionTool, context: ToolContext[Any], arguments: str, answered: Any) -> Any:
         agent: Any = context.agent
         hooks = getattr(agent, "hooks", None)
-        if answered is not None and answered.payload["kind"] == agents_behind.AGENT_KIND:
-            await agents_behind.go_on(tool, context, answered.payload, answered.resolution["decisions"])
+        if answered is not None and answered.payload["kind"] == approvals.AGENT_KIND:
+            await approvals.go_on(tool, context, answered.payload, answered.resolution["decisions"])
         else:
             await self._begun(tool, context, hooks)
         output = await self._guard_output(tool, context, await self._invoked(tool, context, arguments))
@@ -111,7 +110,7 @@ class NestedCalls:
             await self._refuse(tool, context, error)
         else:
             if (paused := sdk.paused_run(context)) is not None:
-                agents_behind.ask(paused)
+                approvals.ask(paused)
             return output
 
     async def _refuse(self, tool: FunctionTool, context: ToolContext[Any], error: BaseException) -> NoReturn:

@@ -41,9 +41,8 @@ from openai.types.responses import (
 from codemode import Interrupt, PendingRequest
 from codemode.plugins import LARGE_CHARACTERS, UNKNOWN_OUTCOME_KIND, run_check, weigh
 
-from .agents_behind import AGENT_KIND, names_behind, namespace_of
-from .approvals import new_mark
-from .calls import made_call
+from .approvals import AGENT_KIND, names_behind, namespace_of, new_mark
+from .content import made_call
 from .sdk import agent_behind
 
 NAME = "codeMode"

@@ -24,9 +24,8 @@ from . import sdk
 from .approvals import ApprovalRules, Approvals
 from .content import shown
 from .conversion import convert, tools_of
-from .outer_call import OuterCall
+from .outer_call import CallLog, OnStream, OuterCall
 from .pauses import CURRENT, NAME, Holding, HoldingAgent, Hooks
-from .told_calls import CallLog, OnStream
 
 MAX_AGE_MS = 7 * 24 * 3_600_000
 MAX_MODEL_CHARACTERS = 20_000

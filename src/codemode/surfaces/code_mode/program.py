@@ -14,8 +14,7 @@ from ...execution.optional_parts import are_imported, require_optional_parts
 from ...execution.resume import answers_of, resume
 from ...execution.starting import load_execution, prepared, started
 from ...host.imports import importing
-from ...host.sync import run_sync
-from ...host.workflows import refuse_in_workflow
+from ...host.sync import refuse_in_workflow, run_sync
 from ...options.parts import CodeModeOptions
 from ...tools.catalog import Catalog
 from ...tools.collecting import collect_tools

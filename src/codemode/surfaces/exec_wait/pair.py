@@ -16,8 +16,7 @@ from ...data.json_values import NOT_GIVEN
 from ...errors import Resumable
 from ...execution.call_context import CallContext
 from ...host.forks import begin_anew_in_forks, forkable_lock, leave_to_the_parent
-from ...host.sync import has_running_loop, run_sync
-from ...host.workflows import refuse_in_workflow
+from ...host.sync import has_running_loop, refuse_in_workflow, run_sync
 from ...options.parts import CodeModeOptions
 from ...stores.durability import StoreLike, open_store, with_store
 from ...tools.collecting import collect_plain_tools

@@ -12,9 +12,8 @@ from ...execution.call_context import CallContext
 from ...execution.optional_parts import require_optional_parts
 from ...execution.starting import SyncForms
 from ...host.imports import importing
-from ...host.sync import run_sync
+from ...host.sync import refuse_in_workflow, run_sync
 from ...host.threads import off_loop
-from ...host.workflows import refuse_in_workflow
 from ...options.parts import CodeModeOptions
 from ...stores.durability import StoreLike, with_store
 from ...tools.tool_schemas import load_schema_kind

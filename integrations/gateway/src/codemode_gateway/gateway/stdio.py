@@ -21,7 +21,7 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 from codemode.data.narrowing import is_object
-from codemode.host.own_thread import in_own_thread
+from codemode.host.job_threads import in_own_thread
 
 from .principals import asking_no_more
 

@@ -33,7 +33,7 @@ from pydantic import AnyUrl
 
 from codemode.data.json_values import decode_json
 from codemode.data.narrowing import is_array, is_object
-from codemode.fetch.addresses import is_public, resolve
+from codemode.fetch.client import is_public, resolve
 from codemode.trace.visible_text import one_line
 
 from ..config.model import ServerConfig
