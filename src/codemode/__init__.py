@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         Telemetry,
     )
     from .stores.audit import AuditLine
+    from .stores.audit_chain import BadLine, verify_audit
     from .stores.errors import (
         AlreadyDecided,
         AnswerRefused,
@@ -60,7 +61,8 @@ if TYPE_CHECKING:
         StoreUnavailable,
         UnknownRequest,
     )
-    from .stores.interrupt_store import BadLine, InterruptStore, verify_audit
+    from .stores.interrupt_store import InterruptStore
+    from .stores.outbox import Outbox
     from .stores.postgres import PostgresInterruptStore
     from .stores.records import (
         ALL_TENANTS,
@@ -69,7 +71,6 @@ if TYPE_CHECKING:
         LastResumed,
         Lease,
         Notice,
-        Outbox,
         Page,
         Record,
         RecordOutcome,
@@ -302,9 +303,11 @@ _LATE = {
     "observe.audit": "audit_log",
     "execution.pauses": "CallView inspect_interrupt is_approval_interrupt is_interrupt PauseView",
     "continuations.journal": "Journal OpenedJournal",
-    "stores.interrupt_store": "BadLine InterruptStore verify_audit",
+    "stores.audit_chain": "BadLine verify_audit",
+    "stores.interrupt_store": "InterruptStore",
+    "stores.outbox": "Outbox",
     "stores.records": (
-        "ALL_TENANTS Change FailedNotice LastResumed Lease Notice Outbox Page Record RecordOutcome RecordVersion "
+        "ALL_TENANTS Change FailedNotice LastResumed Lease Notice Page Record RecordOutcome RecordVersion "
         "StoredPause StoredRequest"
     ),
     "stores.errors": (

@@ -18,7 +18,7 @@ from mcp_types import ToolAnnotations
 from tests.soak.pause_hosts import LEASE_MS, Lines, hurry
 
 from codemode import Resumer
-from codemode.stores.sql_store import SqlStore
+from codemode.stores.interrupt_store import InterruptStore
 
 _PAUSES = (0, 0.002, 0.01)
 _LIMITS = HttpLimits(sessions=20)  # few, so that those of clients that vanish soon have to make room
@@ -53,7 +53,7 @@ def _begin(temporary: str, mode: str, lease_ms: int = LEASE_MS) -> None:
         return
     hurry()
     reconnecting._BACKOFF_SECONDS = (0.0, 0.05)
-    for function in (Resumer.__init__, SqlStore.journal):
+    for function in (Resumer.__init__, InterruptStore.journal):
         assert function.__kwdefaults__ is not None
         function.__kwdefaults__["lease_ms"] = lease_ms
 

@@ -149,7 +149,7 @@ class HalfAGuard:
 
 half: ResumeGuard = HalfAGuard()  # pyright: ignore[reportAssignmentType]
 store_of_texts = MemoryInterruptStore().put("interrupt")  # pyright: ignore[reportArgumentType]
-no_store = InterruptStore()  # pyright: ignore[reportAbstractUsage]
+no_store = InterruptStore()  # pyright: ignore[reportAbstractUsage, reportCallIssue]
 
 
 async def wrong(error: CodeModeError, interrupt: Interrupt) -> None:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import argparse
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..continuations.keys import environment_keys, set_continuation_signing_key
 from ..errors import CodeModeError
 from ..stores.durability import open_store
-from ..stores.interrupt_store import InterruptStore
 from .databases import require_database
 from .describe import tool_over
 from .exits import DONE, UsageError
 from .seldom import tell_seldom
+
+if TYPE_CHECKING:
+    from ..stores.interrupt_store import InterruptStore
 
 PACKAGE = "codemode_console"
 _HOW_TO_INSTALL = (

@@ -19,11 +19,11 @@ from ..errors import CodeModeProtocolError
 from ..host.clock import now_ms
 from ..interrupts.interrupt import KEPT_BY, Interrupt, PendingRequest
 from .answers import shown
-from .interrupt_store import InterruptStore
 from .records import ALL_TENANTS, Record, StoredPause, StoredRequest, Tenant
 
 if TYPE_CHECKING:
     from ..options.parts import ContinuationOptions
+    from .interrupt_store import InterruptStore
 
 _SHOWN = "shown"
 

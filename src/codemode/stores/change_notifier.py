@@ -26,7 +26,7 @@ class Look(Protocol):
         ...
 
 
-class LocalWatch:
+class Watch:
     """One that waits, on its own loop."""
 
     def __init__(self) -> None:
@@ -51,16 +51,16 @@ class LocalWatches:
     """All that wait. ``look`` is asked some times a second while there are some."""
 
     def __init__(self, look: Look | None = None) -> None:
-        self._watches: set[LocalWatch] = set()
+        self._watches: set[Watch] = set()
         self._lock = forkable_lock()
         self._look = look
         self._is_looking = False
         begin_anew_in_forks(self)
 
     @contextmanager
-    def watch(self) -> Generator[LocalWatch]:
+    def watch(self) -> Generator[Watch]:
         """Give one that hears of every change from now on."""
-        watch = LocalWatch()
+        watch = Watch()
         with self._lock:
             self._watches.add(watch)
             if self._look is not None and not self._is_looking:

@@ -1,19 +1,32 @@
-"""What every store of interrupts does, and the verification of its audit."""
+"""Stores of interrupts: what each does, over an SQL database. Each operation is one transaction in a thread."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+import asyncio
+import time
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from datetime import timedelta
-from typing import Any, Literal, Protocol
+from typing import Any, Self, TypeVar
 
-from ..continuations.guard import ResumeGuard
+from ..continuations.guard import MemoryResumeGuard, ResumeGuard
 from ..continuations.journal import Journal
-from ..data.records import record
+from ..continuations.keys import warn_if_own
+from ..continuations.sql_guard import SqlResumeGuard
 from ..errors import Resumable
+from ..host.cancellation import to_its_end
 from ..host.job_threads import in_own_thread
+from ..host.threads import LARGE_CHARACTERS, run_check
 from ..interrupts.interrupt import Interrupt
-from .audit import BEGINNING, AuditLine, hash_of, head_of
+from ..options.checked_fields import WrongTypeError
+from . import journal, leases, outbox, queries, record_decisions, record_writes, terminal_states
+from .answers import Answer, decision_texts, require_decisions, shown
+from .answers import read as read_answers
+from .audit import AuditLine, noted
+from .change_notifier import Watch
+from .errors import RequestSuperseded, StoreUnavailable
+from .outbox import Outbox
 from .records import (
     ALL_TENANTS,
     LEASE_MS,
@@ -23,33 +36,69 @@ from .records import (
     Lease,
     ListedState,
     ListOrder,
-    Outbox,
     Page,
     Record,
     StoredRequest,
     Tenant,
     Tenants,
-    Watch,
 )
+from .resume_outcome import (
+    end_of,
+    may_have_begun,
+    not_resumable,
+    refusal_of,
+    renewed,
+    resumed,
+    takes_record,
+    tool_of,
+    written,
+)
+from .rows import given_back, interrupt_of, lost, tenants_of
+from .transaction import Database, Session, read, write
 
-# A store of your own fulfils `InterruptStore`; `tests/unit/stores` holds what is expected of it.
+ResultT = TypeVar("ResultT")
+_LOOK_SECONDS = 0.5
 
 
-class InterruptStore(Protocol):
+class InterruptStore(ABC):
     """Keeps pauses, the decisions about them and what they come to, for whoever shares the store.
 
     Open it with ``async with``, or let it open when it is first needed. Each method is one transaction. Raises
     `StoreUnavailable` when the database cannot be used; then nothing has changed.
     """
 
+    # A class that derives from it says which database; `tests/unit/stores` holds what is expected of each.
+    @abstractmethod
+    def __init__(
+        self,
+        database: Database,
+        guard: MemoryResumeGuard | SqlResumeGuard,
+        *,
+        keeps_ended_ms: int | None = None,
+        max_open_per_tenant: int | None = None,
+    ) -> None:
+        self._database = database
+        self._guard = guard
+        guard.content_store = journal.SqlContent(database, "", "")
+        self._keeps_ended_ms = keeps_ended_ms
+        self._most_open = record_writes.require_limit(max_open_per_tenant)
+        self._warning = record_writes.ExpiryWarning()
+
+    async def __aenter__(self) -> Self:
+        await self._read(lambda _: None)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
     @property
     def guard(self) -> ResumeGuard:
         """The guard on the same database, for ``continuation={"guard": store.guard}``."""
-        ...
+        return self._guard
 
     def journal(self, *, tenant: str, app: str, lease_ms: int = LEASE_MS) -> Journal:
         """Return the journal of a tenant's app, for ``continuation={"journal": ...}``."""
-        ...
+        return journal.SqlJournal(self._database, tenant, app, lease_ms)
 
     async def put(
         self,
@@ -71,15 +120,42 @@ class InterruptStore(Protocol):
         where a record of this tenant and app with the same text of it has not ended, nothing new is kept and its id is
         returned, whichever host was first. Raises `ValueError`.
         """
-        ...
+        if alone is not None and alone not in (labels or {}):
+            raise ValueError(f"alone must be one of the labels, got {alone!r}")
+        new = await in_own_thread(
+            lambda: record_writes.kept(Interrupt.of(interrupt), tool, tenant, app, labels, source, payload),
+            "codemode-store",
+        )
+
+        if self._database.sees_other_processes:
+            warn_if_own(new.text, new.payload)
+
+        def work(session: Session) -> str:
+            self._warning.look(new.expires_at_ms - session.now_ms)
+            if self._keeps_ended_ms is not None:
+                terminal_states.purge(session, self._keeps_ended_ms)
+                journal.purge_journals(session, self._keeps_ended_ms)
+                journal.purge_content(session)
+            return record_writes.put(session, new, alone, self._most_open)
+
+        return await self._write(work)
 
     async def get(self, interrupt_id: str, *, tenant: Tenant) -> Interrupt | None:
         """Return the newest interrupt in which this request is pending."""
-        ...
+        text = await self._read(lambda session: queries.interrupt(session, interrupt_id, tenant))
+        return None if text is None else await run_check(LARGE_CHARACTERS, lambda: interrupt_of(text))
+
+    async def last_interrupt(self, record_id: str, *, tenant: Tenant) -> Interrupt | None:
+        """Return the newest interrupt of a record, to show what its program has done, also once it has ended.
+
+        None where an older version has ended it. Raises `UnknownRequest`.
+        """
+        text = await self._read(lambda session: queries.last_interrupt(session, record_id, tenant))
+        return None if text is None else await run_check(LARGE_CHARACTERS, lambda: interrupt_of(text))
 
     async def record(self, record_id: str, *, tenant: Tenant) -> Record:
         """Return a record. Raises `UnknownRequest`."""
-        ...
+        return await self._read(lambda session: queries.record(session, record_id, tenant))
 
     async def list(
         self,
@@ -100,19 +176,41 @@ class InterruptStore(Protocol):
         while is on one page alone, whatever comes and goes meanwhile. Raises `ValueError`, also for an ``after`` of
         another order.
         """
-        ...
+        asked = queries.filters_of(
+            tenant, app=app, tool=tool, state=state, labels=labels, order=order, after=after, limit=limit
+        )
+        return await self._read(lambda session: queries.page(session, asked))
 
     async def records(self, record_ids: Iterable[str], *, tenant: Tenants) -> tuple[Record, ...]:
         """Return those of these records, at most 500, that there are, in this order and as `list` gives them."""
-        ...
+        ids, tenants = [*record_ids], tenants_of(tenant)
+        if len(ids) > queries.MOST_LISTED:
+            raise ValueError(f"record_ids must be at most {queries.MOST_LISTED}, got {len(ids)}")
+        return await self._read(lambda session: queries.named(session, ids, tenants))
 
     async def counts(self, *, tenant: Tenants, app: str | None = None) -> dict[str, int]:
         """Return how many requests wait for a person, by tool: the most first, of at most 100 tools."""
-        ...
+        tenants = tenants_of(tenant)
+        return await self._read(lambda session: queries.counts(session, tenants, app))
+
+    async def count_open(self, *, tenant: str, app: str, most: int) -> int:
+        """Return how many records of a tenant and app have not ended, counted up to ``most``."""
+        return await self._read(lambda session: record_writes.open_records(session, tenant, app, most))
+
+    def has_surely_none_open(self, *, tenant: str, app: str, labels: Mapping[str, str]) -> bool:
+        """Tell, on the event loop, that no record of any of these labels waits, rests or goes on: False says nothing.
+
+        Looks only where nobody has to wait for that, and never at what a record holds.
+        """
+        try:
+            found = self._database.look_at_once(lambda session: queries.has_open(session, tenant, app, labels))
+        except StoreUnavailable:  # whoever asks the usual way is told
+            return False
+        return found is False
 
     def shown(self, request: Any) -> str:
         """Return the digest of what a person was shown: of a `StoredRequest` or a `PendingRequest`."""
-        ...
+        return shown(request)
 
     async def decide(
         self,
@@ -129,7 +227,26 @@ class InterruptStore(Protocol):
         The same decision again returns the first one. Raises `AlreadyDecided`, `AnswerRefused`, `UnknownRequest`,
         `RecordExpired`, `RequestSettled`, `RequestSuperseded`.
         """
-        ...
+        by = record_writes.said_by(actor, address=address)
+        while True:
+            answers = await self._checked(decisions, tenant)
+            try:
+                return await self._write(
+                    lambda session, answers=answers: record_decisions.decide(session, answers, by, tenant, seen or {})
+                )
+            except record_decisions.NotChecked:
+                continue
+
+    async def _checked(self, decisions: Mapping[str, Any], tenant: Tenant) -> dict[str, Answer]:
+        """Check answers before there is a transaction in which everybody else would wait for that."""
+        if len(require_decisions(decisions)) > record_decisions.MOST_DECIDED:
+            raise ValueError(
+                f"at most {record_decisions.MOST_DECIDED} requests are decided at a time, got {len(decisions)}"
+            )
+        texts = await run_check(LARGE_CHARACTERS, lambda: decision_texts(decisions))
+        found, _ = await self._read(lambda session: record_decisions.named(session, list(decisions), tenant))
+        waiting = [one.request for one in found.values() if one.request.state == "waiting"]
+        return await run_check(LARGE_CHARACTERS, lambda: read_answers(waiting, decisions, texts))
 
     async def answer(
         self,
@@ -146,14 +263,62 @@ class InterruptStore(Protocol):
         Whoever answers another request of the same record meanwhile waits for its turn. Where nothing was run the
         request waits again.
         """
-        ...
+        by = record_writes.said_by(actor, address=address)
+        owner = leases.new_owner()
+        with self._database.watch() as watch:
+            while True:
+                answers = await self._checked({interrupt_id: resolution}, tenant)
+                lease = await self._write_claim(
+                    lambda session, answers=answers: record_decisions.decide_and_claim(
+                        session, answers, by, tenant, owner
+                    ),
+                    {interrupt_id: "whoever answered was cancelled"},
+                )
+                if lease is None:
+                    await watch.wait(_LOOK_SECONDS)
+                    continue
+                if isinstance(lease, RequestSuperseded):
+                    raise lease
+                result = await self._resumed(lease, resume, interrupt_id)
+                if interrupt_id in lease.resolutions:
+                    return result
+
+    async def _resumed(self, lease: Lease, resume: Callable[..., Awaitable[Any]], interrupt_id: str) -> Any:
+        try:
+            async with renewed(self.renew, lease):
+                paused = lease.record if takes_record(resume) else lease.interrupt
+                result = await resumed(resume, paused, lease.resolutions)
+        except (Exception, asyncio.CancelledError) as error:
+            end = end_of(error)
+            if end is not None:
+                # What was begun waits in the recovery; else the program has come to its end.
+                await written(self.settle(lease, end, tool=tool_of(resume)))
+            elif not may_have_begun(error):
+                reason = refusal_of(error) or "the program could not go on"
+                unfit = not_resumable(error)
+                await written(self.release(lease, refusals={interrupt_id: reason}, not_resumable=unfit))
+            raise
+        await written(self.settle(lease, result, tool=tool_of(resume)))
+        return result
 
     async def outcome(self, record_id: str, *, tenant: Tenant, timeout_ms: float | None = None) -> Any:
         """Wait for a record's end, in whatever process. Returns its value, or raises the error it ended with.
 
         Raises `RecordExpired`, `RecordWithdrawn`, `RecordLost`, and `TimeoutError`, which changes nothing.
         """
-        ...
+        until = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
+        with self._database.watch() as watch:
+            while True:
+                state, text, unfit = await self._read(lambda session: queries.outcome(session, record_id, tenant))
+                if text is not None:
+                    return await run_check(LARGE_CHARACTERS, lambda text=text: given_back(text))
+                if state == "lost":
+                    raise lost()
+                left = _LOOK_SECONDS if until is None else until - time.monotonic()
+                if left <= 0:
+                    why = "" if unfit is None else f"; the last host that was to resume it could not: {unfit}"
+                    raise TimeoutError(f"record {record_id!r} is {state} still{why}")
+                await watch.wait(min(left, _LOOK_SECONDS))
 
     async def claim(
         self,
@@ -170,14 +335,46 @@ class InterruptStore(Protocol):
         lease to be over. Raises then `UnknownRequest`, and `RequestSettled`, `RecordExpired` or `RecordLost` for one
         that goes on no more.
         """
-        ...
+        record_writes.require_lease(lease_ms)
+        if record_id is not None:
+            return await self._take(record_id, owner, tenant, lease_ms)
+        # Looked for first: while there is nothing to do nobody is kept from writing.
+        if await self._read(lambda session: leases.candidate(session, tenant, app)) is None:
+            return None
+
+        def work(session: Session) -> Lease | None:
+            record_id = leases.candidate(session, tenant, app)
+            return None if record_id is None else leases.claim(session, record_id, owner, lease_ms)
+
+        return await self._write_claim(work)
+
+    async def _take(self, record_id: str, owner: str, tenant: Tenant, lease_ms: int) -> Lease | None:
+        # As in `claim`: while there is nothing to do nobody is kept from writing.
+        if not await self._read(lambda session: terminal_states.is_free(session, record_id, tenant)):
+            return None
+        return await self._write_claim(
+            lambda session: terminal_states.take(session, record_id, owner, tenant, lease_ms)
+        )
+
+    async def _write_claim(
+        self, work: Callable[[Session], ResultT], refusals: Mapping[str, str] | None = None
+    ) -> ResultT:
+        attempt = asyncio.ensure_future(self._write(work))
+        try:
+            return await to_its_end(attempt)
+        except asyncio.CancelledError:
+            # The thread went on, and what it claimed would be nobody's until the lease is over.
+            lease = None if attempt.cancelled() or attempt.exception() is not None else attempt.result()
+            if isinstance(lease, Lease):
+                await self.release(lease, refusals=refusals)
+            raise
 
     async def last_resumed(self, *, tenant: str, app: str) -> LastResumed | None:
         """Return who has last claimed a record of a tenant's app, for whoever wants to know where they go on.
 
         A claim that was released with ``not_resumable`` does not count.
         """
-        ...
+        return await self._read(lambda session: queries.last_resumed(session, tenant, app))
 
     async def rest(
         self,
@@ -204,11 +401,24 @@ class InterruptStore(Protocol):
         somebody; `release` lets others have it at once. Once the lease is over, `claim` with its ``record_id`` takes it
         over. No `Resumer` does.
         """
-        ...
+        if (owner is None) == (lease is None):
+            raise ValueError("rest takes an owner for a new record, or the lease of one that there is")
+        kept = Interrupt.of(interrupt)
+        if lease is not None:
+            new = await in_own_thread(lambda: record_writes.again(kept, payload=payload), "codemode-store")
+            return await self._write(lambda session: terminal_states.rest(session, lease, new))
+        whose = record_writes.require_text(owner, "owner")
+        record_writes.require_lease(lease_ms)
+        new = await in_own_thread(
+            lambda: record_writes.kept(kept, tool, tenant, app, labels, source, payload), "codemode-store"
+        )
+        return await self._write_claim(
+            lambda session: terminal_states.begin(session, new, whose, lease_ms, self._most_open)
+        )
 
     async def renew(self, lease: Lease) -> bool:
         """Let a lease begin anew. False when it is somebody else's by now."""
-        ...
+        return await self._write(lambda session: leases.renew(session, lease))
 
     async def settle(self, lease: Lease, result: Any, *, tool: Any = None) -> bool:
         """Write what a claimed record has come to: a value, an interrupt, or an error, whose recovery is a pause.
@@ -216,7 +426,8 @@ class InterruptStore(Protocol):
         The pause that was resumed itself says that nothing was run, and gives the record back. ``tool`` is as `put` has
         it, for the forms of what is asked now. False when the lease is somebody else's by now; then nothing is written.
         """
-        ...
+        end = await in_own_thread(lambda: leases.result_of(result, tool), "codemode-store")
+        return await self._write(lambda session: leases.settle(session, lease, end))
 
     async def release(
         self,
@@ -232,23 +443,26 @@ class InterruptStore(Protocol):
         ``not_resumable`` says why it cannot be resumed there. Its answers stay; it is left alone for 5 seconds, twice
         as long each time, at most ten minutes.
         """
-        ...
+        back = leases.Back(refusals or {}, delay_ms, not_resumable)
+        return await self._write(lambda session: leases.release(session, lease, back))
 
     async def lose(self, lease: Lease) -> bool:
         """Say that nobody can tell what became of a claimed record."""
-        ...
+        return await self._write(lambda session: leases.lose(session, lease))
 
     async def withdraw(
         self, record_id: str, *, actor: str, reason: str = "", tenant: Tenant = ALL_TENANTS, address: str | None = None
     ) -> None:
         """End a record that waits."""
-        ...
+        by = record_writes.said_by(actor, reason=reason, address=address)
+        await self._write(lambda session: terminal_states.end_by(session, record_id, "withdraw", by, tenant))
 
     async def close_lost(
         self, record_id: str, *, actor: str, reason: str = "", tenant: Tenant = ALL_TENANTS, address: str | None = None
     ) -> None:
         """End a record that is lost."""
-        ...
+        by = record_writes.said_by(actor, reason=reason, address=address)
+        await self._write(lambda session: terminal_states.end_by(session, record_id, "close", by, tenant))
 
     async def run_again(
         self, record_id: str, *, actor: str, reason: str = "", tenant: Tenant = ALL_TENANTS, address: str | None = None
@@ -259,14 +473,19 @@ class InterruptStore(Protocol):
         one that died is forgotten. A record that no host could resume is tried again at once. Raises `UnknownRequest`,
         `RecordExpired` for one whose continuation holds no more, `StoreError` for one that is neither.
         """
-        ...
+        by = record_writes.said_by(actor, reason=reason, address=address)
+        text = await self._read(lambda session: terminal_states.lost_interrupt(session, record_id, tenant))
+        if text is not None:
+            paused = await run_check(LARGE_CHARACTERS, lambda: interrupt_of(text))
+            await self._guard.release(record_writes.nonce_of(paused))
+        await self._write(lambda session: terminal_states.run_again(session, record_id, by, tenant))
 
     async def sweep(self, *, deny_before_expiry_ms: int | None = None) -> int:
         """Mark what has expired, and return how much was marked.
 
         ``deny_before_expiry_ms``: approvals of which nobody has decided so long before are denied by ``system``.
         """
-        ...
+        return await self._in_parts(lambda session: terminal_states.sweep(session, deny_before_expiry_ms))
 
     async def purge(self, older_than: timedelta) -> int:
         """Delete the records that ended longer ago than this, and return how many. Lines of the audit stay.
@@ -274,15 +493,40 @@ class InterruptStore(Protocol):
         And the journals that nobody has and nobody has changed for so long: ended, paused or given up. What images,
         audio and files these alone have held goes with them.
         """
-        ...
+        if not isinstance(older_than, timedelta):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise WrongTypeError(f"older_than must be a timedelta, got {older_than!r}")
+        older_than_ms = int(older_than.total_seconds() * 1000)
+        while await in_own_thread(lambda: self._purge_journals(older_than_ms), "codemode-store"):
+            pass
+        return await self._in_parts(lambda session: terminal_states.purge_by_hand(session, older_than_ms))
 
-    def changes(self, *, tenant: Tenant, after: int = 0, follow: bool = True) -> AsyncIterator[Change]:
+    def _purge_journals(self, older_than_ms: int) -> int:
+        with self._database.journaling() as session:
+            return journal.purge_journals(session, older_than_ms) + journal.purge_content(session)
+
+    async def _in_parts(self, work: Callable[[Session], int]) -> int:
+        total = 0
+        while part := await self._write(work):
+            total += part
+        return total
+
+    async def changes(self, *, tenant: Tenant, after: int = 0, follow: bool = True) -> AsyncGenerator[Change]:
         """Give all changes behind a sequence, and with ``follow`` then each as it comes. Nothing is left out."""
-        ...
+        queries.require_sequence(after)
+        with self._database.watch() as watch:
+            while True:
+                found = await self._read(lambda session, after=after: queries.changes(session, tenant, after))
+                for change in found:
+                    yield change
+                    after = change.sequence
+                if not found and not follow:
+                    return
+                if not found:
+                    await watch.wait(_LOOK_SECONDS)
 
     async def changes_head(self) -> int:
         """Return the sequence of the last change: what is read from here on has it."""
-        ...
+        return await self._read(queries.changes_head)
 
     async def note(
         self,
@@ -300,9 +544,14 @@ class InterruptStore(Protocol):
         16 KiB; a line of `ALL_TENANTS` belongs to no tenant. By ``record_id``, at most 1,000 characters of a record or
         of whatever else it is about, `audit` finds it. Raises `ValueError`, `CodeModeSerializationError`.
         """
-        ...
+        by = record_writes.said_by(actor, address=address)
+        whose = None if tenant is ALL_TENANTS else record_writes.require_text(tenant, "tenant")
+        about = None if record_id is None else record_writes.require_name(record_id, "record_id")
+        said = await run_check(LARGE_CHARACTERS, lambda: noted(kind, details or {}))
+        line: dict[str, Any] = {"actor": by.actor, "address": by.address, "details": said}
+        await self._write(lambda session: session.audit(kind, whose, about, **line))
 
-    def audit(
+    async def audit(
         self,
         *,
         tenant: Tenants,
@@ -310,107 +559,55 @@ class InterruptStore(Protocol):
         record_id: str | None = None,
         limit: int | None = None,
         newest_first: bool = False,
-    ) -> AsyncIterator[AuditLine]:
+    ) -> AsyncGenerator[AuditLine]:
         """Give the lines of the audit there are, in their order or the newest first, and end.
 
         ``after`` is the sequence of the last line that was seen, ``limit`` how many are given at most.
         """
-        ...
+        if after is not None:
+            queries.require_sequence(after)
+        tenants_of(tenant)
+        if limit is not None and limit < 1:
+            raise ValueError(f"limit must be at least 1, got {limit}")
+        which = queries.Lines(tenant, record_id, newest_first)
+        while limit is None or limit > 0:
+            found = await self._read(
+                lambda session, after=after, limit=limit: queries.lines(session, which, after, limit)
+            )
+            for line in found:
+                yield line
+            if not found:
+                return
+            after, limit = found[-1].sequence, None if limit is None else limit - len(found)
 
     async def audit_head(self) -> str:
         """Return how many lines there are and the hash of the last, as one text.
 
         Kept where nobody can reach it from the database, it shows in `verify_audit` what happened to lines until then.
         """
-        ...
+        return await self._read(queries.audit_head)
 
     def outbox(self, target: str) -> Outbox:
         """Return the notices for a target of this name, to be sent. Those of all tenants. Raises `ValueError`."""
-        ...
+        return Outbox(self._database, target)
 
     async def failed_notices(self, record_ids: Iterable[str], *, tenant: Tenant) -> tuple[FailedNotice, ...]:
         """Return the notices of these records, at most 500, that were given up."""
-        ...
+        ids = sorted(set(record_ids))
+        if len(ids) > outbox.MOST_ASKED:
+            raise ValueError(f"at most {outbox.MOST_ASKED} records are asked for at a time, got {len(ids)}")
+        return await self._read(lambda session: outbox.failed(session, ids, tenant)) if ids else ()
 
     def watch(self) -> AbstractContextManager[Watch]:
         """Return what wakes one that waits for something to do; it may wake for nothing."""
-        ...
+        return self._database.watch()
 
     async def aclose(self) -> None:
         """Close what is open. A store that is used again opens again."""
-        ...
+        await in_own_thread(self._database.close, "codemode-store")
 
+    async def _read(self, work: Callable[[Session], ResultT]) -> ResultT:
+        return await read(self._database, work)
 
-_AT_ONCE = 100
-
-
-@record
-class BadLine:
-    """Where the chain of an audit breaks first.
-
-    ``reason`` is "changed"; "missing": there is no line of this number; or "rewritten": the chain holds, and is not
-    the one of the head that was kept, from this line or from one before it on. ``line`` is what stands there, if
-    anything does.
-    """
-
-    sequence: int
-    reason: Literal["changed", "missing", "rewritten"]
-    line: AuditLine | None
-
-
-async def verify_audit(store: InterruptStore, head: str | None = None) -> BadLine | None:
-    """Return where the audit of a store was first changed, or where a line was left out; None for a whole one.
-
-    Only with a ``head`` that `InterruptStore.audit_head` gave before, and that was kept where whoever could write to
-    the database could not, a chain that was rewritten or cut as a whole shows. All lines are read, in pages, off the
-    event loop. Raises `ValueError` for a ``head`` that is none.
-    """
-    kept = head_of(head) if isinstance(head, str) else None
-    if head is not None and kept is None:
-        raise ValueError(f"head must be what audit_head() gave, got {head!r}")
-    own = head_of(await store.audit_head())
-    chain = _Chain([one for one in (kept, own) if one is not None])
-    while True:
-        page = [line async for line in store.audit(tenant=ALL_TENANTS, after=chain.sequence, limit=_AT_ONCE)]
-        bad = await in_own_thread(lambda page=page: chain.first_bad(page), "codemode-audit")
-        if bad is not None:
-            return bad
-        if len(page) < _AT_ONCE:
-            return chain.cut() or (BadLine(0, "changed", None) if own is None else None)
-
-
-class _Chain:
-    """A chain as far as it was read. ``heads`` are numbers and hashes of lines that it must have."""
-
-    def __init__(self, heads: Iterable[tuple[int, str]]) -> None:
-        self._heads = list(heads)
-        self._last: AuditLine | None = None
-        self.sequence = 0
-
-    def first_bad(self, lines: Iterable[AuditLine]) -> BadLine | None:
-        """Go on with these lines."""
-        for line in lines:
-            bad = self._bad(line)
-            if bad is not None:
-                return bad
-            self._last, self.sequence = line, line.sequence
-        return None
-
-    def cut(self) -> BadLine | None:
-        """Tell what is missing behind the last line."""
-        if any(number > self.sequence for number, _ in self._heads):
-            return BadLine(self.sequence + 1, "missing", None)
-        return None
-
-    def _bad(self, line: AuditLine) -> BadLine | None:
-        expected = self.sequence + 1
-        if line.sequence != expected:
-            return BadLine(expected, "missing", None)
-        if hash_of(line) != line.hash:
-            return BadLine(expected, "changed", line)
-        if line.previous != (self._last.hash if self._last is not None else BEGINNING):
-            # This one is as it was written: the one before is not, and has a hash that fits.
-            return BadLine(self.sequence or expected, "changed", self._last or line)
-        if any(number == expected and found != line.hash for number, found in self._heads):
-            return BadLine(expected, "rewritten", line)
-        return None
+    async def _write(self, work: Callable[[Session], ResultT]) -> ResultT:
+        return await write(self._database, work)

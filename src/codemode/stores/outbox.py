@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from .audit import SYSTEM, cut
 from .record_writes import require_lease, require_text
 from .records import LEASE_MS, FailedNotice, Notice, Tenant
 from .rows import LISTED_COLUMNS, clause, marks, records_of
-from .transaction import Row, Session
+from .transaction import Database, Row, Session, read, write
 
 ResultT = TypeVar("ResultT")
 MOST_CLAIMED = 100
@@ -28,63 +26,53 @@ _WAITS = (
 )
 
 
-class _Transaction(Protocol):
-    def __call__(self, work: Callable[[Session], ResultT], /) -> Awaitable[ResultT]: ...
+class Outbox:
+    """Notices for one target, on the database of a store, for whoever sends them: one of them sends each.
 
+    Each method is one transaction, and raises `StoreUnavailable` as those of a store.
+    """
 
-class SqlOutbox:
-    """The notices for one target."""
-
-    def __init__(self, target: str, read: _Transaction, write: _Transaction) -> None:
+    def __init__(self, database: Database, target: str) -> None:
         if not 0 < len(require_text(target, "target")) <= _MAX_NAME_CHARACTERS:
             raise ValueError(f"target must have 1 to {_MAX_NAME_CHARACTERS} characters, got {len(target)}")
-        self._target, self._read, self._write = target, read, write
+        self._database, self._target = database, target
 
     async def fill(self) -> int:
-        """See `Outbox.fill`."""
+        """Make notices of the changes since the last time, and return how many changes those were.
+
+        One for each version of a record that waits for a person. The first time they are made of what waits now. Call
+        it again until there are none: it takes so many at a time.
+        """
         # Looked for first: what makes no notice keeps nobody from writing.
-        if await self._read(lambda session: _news(session, self._target)) is None:
+        if await read(self._database, lambda session: _news(session, self._target)) is None:
             return 0
-        return await self._write(lambda session: _fill(session, self._target))
+        return await write(self._database, lambda session: _fill(session, self._target))
 
     async def claim(self, *, limit: int = 1, lease_ms: int = LEASE_MS) -> tuple[Notice, ...]:
-        """See `Outbox.claim`."""
+        """Take at most ``limit`` notices, up to 100, that are to be sent now, for as long as the lease says.
+
+        Those whose lease is over are taken again: nobody knows whether they were sent. What waits no more, as it was
+        decided, has ended or has gone on, is dropped, and made again should it wait again. Raises `ValueError`.
+        """
         require_lease(lease_ms)
         if not 1 <= limit <= MOST_CLAIMED:
             raise ValueError(f"limit must be from 1 to {MOST_CLAIMED}, got {limit}")
-        while await self._read(lambda session: _due(session, self._target, 1)):
-            claimed = await self._write(lambda session: _claim(session, self._target, limit, lease_ms))
+        while await read(self._database, lambda session: _due(session, self._target, 1)):
+            claimed = await write(self._database, lambda session: _claim(session, self._target, limit, lease_ms))
             if claimed:
                 return claimed
         return ()
 
     async def settle(self, notice: Notice, *, error: str | None = None, retry_ms: int | None = None) -> bool:
-        """See `Outbox.settle`."""
+        """Write that a notice was sent, or with which ``error`` it was not: to be tried again in so long, or given up.
+
+        What is given up is in the audit too. False when it is somebody else's by now; then nothing is written. Raises
+        `ValueError`.
+        """
         if retry_ms is not None and (error is None or retry_ms < 0):
             raise ValueError(f"retry_ms is of an error, and not negative, got {retry_ms}")
         said = None if error is None else cut(error)
-        return await self._write(lambda session: _settle(session, notice, said, retry_ms))
-
-
-class Notifying(ABC):
-    """The part of a store that keeps notices."""
-
-    def outbox(self, target: str) -> SqlOutbox:
-        """See `InterruptStore.outbox`."""
-        return SqlOutbox(target, self._read, self._write)
-
-    async def failed_notices(self, record_ids: Iterable[str], *, tenant: Tenant) -> tuple[FailedNotice, ...]:
-        """See `InterruptStore.failed_notices`."""
-        ids = sorted(set(record_ids))
-        if len(ids) > MOST_ASKED:
-            raise ValueError(f"at most {MOST_ASKED} records are asked for at a time, got {len(ids)}")
-        return await self._read(lambda session: _failed(session, ids, tenant)) if ids else ()
-
-    @abstractmethod
-    async def _read(self, work: Callable[[Session], ResultT]) -> ResultT: ...
-
-    @abstractmethod
-    async def _write(self, work: Callable[[Session], ResultT]) -> ResultT: ...
+        return await write(self._database, lambda session: _settle(session, notice, said, retry_ms))
 
 
 def _news(session: Session, target: str) -> list[Row] | None:
@@ -173,7 +161,7 @@ def _settle(session: Session, notice: Notice, error: str | None, retry_ms: int |
     return changed == 1
 
 
-def _failed(session: Session, record_ids: list[str], tenant: Tenant) -> tuple[FailedNotice, ...]:
+def failed(session: Session, record_ids: list[str], tenant: Tenant) -> tuple[FailedNotice, ...]:
     condition, values = clause(tenant)
     rows = session.rows(
         "SELECT target, record_id, version, attempts, error, changed_at_ms FROM codemode_notices"

@@ -14,9 +14,9 @@ from ..continuations.guard import GuardClock
 from ..continuations.sql_guard import SqlResumeGuard, Statements, make_table
 from ..host.forks import begin_anew_in_forks, forkable_lock, leave_to_the_parent
 from ..options.checked_fields import WrongTypeError
-from .change_notifier import LocalWatch, LocalWatches, watches_of
+from .change_notifier import LocalWatches, Watch, watches_of
 from .errors import StoreUnavailable
-from .sql_store import SqlStore
+from .interrupt_store import InterruptStore
 from .tables import CHANGED, FOLLOWED, LINE_WRITTEN, bring_up_to_date
 from .transaction import Dialect, Row, Session, making, time_of, transaction, written
 
@@ -92,7 +92,7 @@ DIALECT = Dialect(
 )
 
 
-class PostgresInterruptStore(SqlStore):
+class PostgresInterruptStore(InterruptStore):
     """Pauses in a Postgres database, in tables of its own whose names begin with ``codemode_``.
 
     ``dsn`` is a connection string of libpq. At most ``max_connections`` are open at a time, and one more while somebody
@@ -232,7 +232,7 @@ class _Database:
             raise StoreUnavailable(f"the store's Postgres cannot be used: {error}") from error
 
     @contextmanager
-    def watch(self) -> Generator[LocalWatch]:
+    def watch(self) -> Generator[Watch]:
         """See `Database.watch`."""
         with self._watches.watch() as watch, self._listener.wanted():
             yield watch

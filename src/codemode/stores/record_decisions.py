@@ -1,24 +1,18 @@
-"""Record decisions about requests; decide, claim and run in one process."""
+"""Record decisions about requests, and claim the record of an answer in the same transaction."""
 
 from __future__ import annotations
 
-import asyncio
-from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeVar, cast
+from collections.abc import Mapping
+from typing import Any, cast
 
 from ..data.json_values import canonical_json
-from ..host.cancellation import to_its_end
 from . import leases
 from .answers import Answer
 from .audit import By, cut
 from .errors import AlreadyDecided, RequestSuperseded, StoreError
-from .leases import new_owner
-from .record_writes import said_by
-from .records import ALL_TENANTS, LEASE_MS, Lease, RecordState, StoredRequest, Tenant, record_after, request_after
-from .resumer import end_of, may_have_begun, not_resumable, refusal_of, renewed, resumed, takes_record, tool_of, written
+from .records import LEASE_MS, Lease, RecordState, StoredRequest, Tenant, record_after, request_after
 from .rows import KeptRequest, clause, marks, requests_named, unknown
-from .transaction import Database, Session
+from .transaction import Session
 
 MOST_DECIDED = 1000
 """Of so many requests one transaction takes decisions: nobody else waits longer than for these."""
@@ -118,102 +112,7 @@ def _states(session: Session, record_ids: list[str]) -> dict[str, tuple[RecordSt
     return {row[0]: (cast("RecordState", row[1]), row[2]) for row in rows}
 
 
-_LOOK_SECONDS = 0.5
-ClaimedT = TypeVar("ClaimedT")
-
-
-class Answering(ABC):
-    """The part of a store that runs what was decided."""
-
-    _database: Database
-
-    async def answer(
-        self,
-        interrupt_id: str,
-        resolution: Any,
-        resume: Callable[..., Awaitable[Any]],
-        *,
-        actor: str = "",
-        tenant: Tenant = ALL_TENANTS,
-        address: str | None = None,
-    ) -> Any:
-        """See `InterruptStore.answer`."""
-        by = said_by(actor, address=address)
-        owner = new_owner()
-        with self._database.watch() as watch:
-            while True:
-                answers = await self._checked({interrupt_id: resolution}, tenant)
-                lease = await self._write_claim(
-                    lambda session, answers=answers: _decide_and_claim(session, answers, by, tenant, owner),
-                    {interrupt_id: "whoever answered was cancelled"},
-                )
-                if lease is None:
-                    await watch.wait(_LOOK_SECONDS)
-                    continue
-                if isinstance(lease, RequestSuperseded):
-                    raise lease
-                result = await self._resumed(lease, resume, interrupt_id)
-                if interrupt_id in lease.resolutions:
-                    return result
-
-    async def _resumed(self, lease: Lease, resume: Callable[..., Awaitable[Any]], interrupt_id: str) -> Any:
-        try:
-            async with renewed(self, lease):
-                paused = lease.record if takes_record(resume) else lease.interrupt
-                result = await resumed(resume, paused, lease.resolutions)
-        except (Exception, asyncio.CancelledError) as error:
-            end = end_of(error)
-            if end is not None:
-                # What was begun waits in the recovery; else the program has come to its end.
-                await written(self.settle(lease, end, tool=tool_of(resume)))
-            elif not may_have_begun(error):
-                reason = refusal_of(error) or "the program could not go on"
-                unfit = not_resumable(error)
-                await written(self.release(lease, refusals={interrupt_id: reason}, not_resumable=unfit))
-            raise
-        await written(self.settle(lease, result, tool=tool_of(resume)))
-        return result
-
-    async def _write_claim(
-        self, work: Callable[[Session], ClaimedT], refusals: Mapping[str, str] | None = None
-    ) -> ClaimedT:
-        attempt = asyncio.ensure_future(self._write(work))
-        try:
-            return await to_its_end(attempt)
-        except asyncio.CancelledError:
-            # The thread went on, and what it claimed would be nobody's until the lease is over.
-            lease = None if attempt.cancelled() or attempt.exception() is not None else attempt.result()
-            if isinstance(lease, Lease):
-                await self.release(lease, refusals=refusals)
-            raise
-
-    @abstractmethod
-    async def _checked(self, decisions: Mapping[str, Any], tenant: Tenant) -> dict[str, Answer]: ...
-
-    @abstractmethod
-    async def _write(self, work: Callable[[Session], Any]) -> Any: ...
-
-    @abstractmethod
-    async def renew(self, lease: Lease) -> bool:
-        """See `InterruptStore.renew`."""
-
-    @abstractmethod
-    async def settle(self, lease: Lease, result: Any, *, tool: Any = None) -> bool:
-        """See `InterruptStore.settle`."""
-
-    @abstractmethod
-    async def release(
-        self,
-        lease: Lease,
-        *,
-        refusals: Mapping[str, str] | None = None,
-        delay_ms: int = 0,
-        not_resumable: str | None = None,
-    ) -> bool:
-        """See `InterruptStore.release`."""
-
-
-def _decide_and_claim(
+def decide_and_claim(
     session: Session, answers: Mapping[str, Answer], by: By, tenant: Tenant, owner: str
 ) -> Lease | RequestSuperseded | None:
     """Return a lease; None while somebody else has one. The error is returned, so that what it says stays written."""

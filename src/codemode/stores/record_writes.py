@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import secrets
 from collections.abc import Mapping
 from typing import Any, cast
@@ -366,3 +367,34 @@ def said_by(actor: str, *, reason: str | None = "", address: str | None = None) 
     for name, text in (("actor", actor), ("address", "" if address is None else address)):
         require_name(text, name)
     return By(actor, "" if reason is None else str(reason), address)
+
+
+def require_limit(max_open_per_tenant: int | None) -> int | None:
+    """Return how many open records a tenant may have, None for any number. Raises `ValueError`."""
+    if max_open_per_tenant is None:
+        return None
+    if type(max_open_per_tenant) is not int or max_open_per_tenant < 1:
+        raise ValueError(f"max_open_per_tenant must be an integer of at least 1, or None, got {max_open_per_tenant!r}")
+    return max_open_per_tenant
+
+
+_log = logging.getLogger("codemode.stores")
+_SOON_MS = 3_600_000
+
+
+class ExpiryWarning:
+    """Says it once for each store."""
+
+    def __init__(self) -> None:
+        self._has_warned = False
+
+    def look(self, left_ms: int) -> None:
+        """Warn when there is less than an hour left."""
+        if left_ms >= _SOON_MS or self._has_warned:
+            return
+        self._has_warned = True
+        _log.warning(
+            "a pause that expires in %d minutes was put into a store: continuation={'max_age_ms': ...} of the tool's"
+            " options says how long its answer may take, and the default is meant for dialogs",
+            max(0, left_ms // 60_000),
+        )

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final, Literal, Protocol, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 from ..continuations.journal import JOURNAL_LEASE_MS
 from ..data.json_values import canonical_json
@@ -247,14 +247,6 @@ class LastResumed:
     at_ms: int
 
 
-class Watch(Protocol):
-    """Wakes one that waits. Whatever happens after it was made ends the wait, early or at the next look."""
-
-    async def wait(self, seconds: float) -> None:
-        """Wait for a change, at most so long."""
-        ...
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Notice:
     """A version of a record that waits for a person, to be told to one target by whoever has claimed it.
@@ -285,34 +277,3 @@ class FailedNotice:
     attempts: int
     error: str
     failed_at_ms: int
-
-
-class Outbox(Protocol):
-    """Notices for one target, on the database of a store, for whoever sends them: one of them sends each.
-
-    Each method is one transaction, and raises `StoreUnavailable` as those of a store.
-    """
-
-    async def fill(self) -> int:
-        """Make notices of the changes since the last time, and return how many changes those were.
-
-        One for each version of a record that waits for a person. The first time they are made of what waits now. Call
-        it again until there are none: it takes so many at a time.
-        """
-        ...
-
-    async def claim(self, *, limit: int = 1, lease_ms: int = LEASE_MS) -> tuple[Notice, ...]:
-        """Take at most ``limit`` notices, up to 100, that are to be sent now, for as long as the lease says.
-
-        Those whose lease is over are taken again: nobody knows whether they were sent. What waits no more, as it was
-        decided, has ended or has gone on, is dropped, and made again should it wait again. Raises `ValueError`.
-        """
-        ...
-
-    async def settle(self, notice: Notice, *, error: str | None = None, retry_ms: int | None = None) -> bool:
-        """Write that a notice was sent, or with which ``error`` it was not: to be tried again in so long, or given up.
-
-        What is given up is in the audit too. False when it is somebody else's by now; then nothing is written. Raises
-        `ValueError`.
-        """
-        ...

@@ -13,8 +13,8 @@ from typing import TypeVar
 from ..continuations.guard import GuardClock, MemoryResumeGuard
 from ..continuations.sql_guard import SqlResumeGuard, Statements, make_table
 from ..host.forks import begin_anew_in_forks, forkable_lock
-from .change_notifier import LocalWatch, LocalWatches
-from .sql_store import SqlStore
+from .change_notifier import LocalWatches, Watch
+from .interrupt_store import InterruptStore
 from .sqlite_file import (
     DIALECT,
     Free,
@@ -86,7 +86,7 @@ class SqliteMemory:
         del work
         return None
 
-    def watch(self) -> AbstractContextManager[LocalWatch]:
+    def watch(self) -> AbstractContextManager[Watch]:
         """See `Database.watch`."""
         return self._watches.watch()
 
@@ -131,7 +131,7 @@ def _close(turn: threading.Lock, made: Free) -> None:
 _KEPT_IN_MEMORY_MS = 3_600_000
 
 
-class SqliteInterruptStore(SqlStore):
+class SqliteInterruptStore(InterruptStore):
     """Pauses in a SQLite file; it and what stands beside it are readable by its owner alone.
 
     The file is opened when it is first needed, off the event loop. Time is the database's, unless a test gives a
@@ -210,7 +210,7 @@ class _Claims(SqlResumeGuard):
             connection.close()
 
 
-class MemoryInterruptStore(SqlStore):
+class MemoryInterruptStore(InterruptStore):
     """Pauses of this process, gone with it. Records and journals that have ended are kept for an hour.
 
     ``max_open_per_tenant`` is as `SqliteInterruptStore` has it.

@@ -17,7 +17,7 @@ from typing import TypeVar
 from ..continuations.guard import GuardClock
 from ..host.forks import begin_anew_in_forks, forkable_lock, leave_to_the_parent
 from ..options.checked_fields import WrongTypeError
-from .change_notifier import LocalWatch, watches_of
+from .change_notifier import Watch, watches_of
 from .errors import StoreUnavailable
 from .tables import CHANGED, FOLLOWED, LINE_WRITTEN, bring_up_to_date
 from .transaction import Dialect, Row, Session, making, time_of, transaction
@@ -491,7 +491,7 @@ class SqliteFile:
             self._file.require()
             return self._glances.taken(work, self._clock)
 
-    def watch(self) -> AbstractContextManager[LocalWatch]:
+    def watch(self) -> AbstractContextManager[Watch]:
         """See `Database.watch`."""
         return self._watches.watch()
 

@@ -10,8 +10,10 @@ from typing import Any, Protocol, TypeVar
 
 from ..continuations.guard import GuardClock
 from ..data.records import record
+from ..host.cancellation import to_its_end
+from ..host.job_threads import in_own_thread
 from .audit import BEGINNING, AuditLine, body_of, hash_of
-from .records import Watch
+from .change_notifier import Watch
 
 # Knows what databases have in common; a driver says the rest. Statements are written with ``?``.
 
@@ -235,6 +237,21 @@ def transaction(
             session.begin()
         yield session
         session.write_news()
+
+
+async def read(database: Database, work: Callable[[Session], ResultT]) -> ResultT:
+    """Do work in a transaction that reads, in a thread."""
+    return await in_own_thread(lambda: _done(database, work, writes=False), "codemode-store")
+
+
+async def write(database: Database, work: Callable[[Session], ResultT]) -> ResultT:
+    """Do work in a transaction that writes, in a thread. Whoever is cancelled meanwhile has written it nevertheless."""
+    return await to_its_end(in_own_thread(lambda: _done(database, work, writes=True), "codemode-store"))
+
+
+def _done(database: Database, work: Callable[[Session], ResultT], *, writes: bool) -> ResultT:
+    with database.transaction(writes=writes) as session:
+        return work(session)
 
 
 def time_of(dialect: Dialect, clock: GuardClock | None) -> str:

@@ -11,7 +11,7 @@ from waiting import within
 
 from codemode.continuations.guard import renewed
 from codemode.host.clock import passed_seconds
-from codemode.stores import resumer
+from codemode.stores import resume_outcome
 
 
 class Guard:
@@ -23,7 +23,7 @@ class Guard:
 
 RENEWALS = {
     "claim": lambda: renewed(Guard(), "key", passed_seconds()),
-    "lease": lambda: resumer.renewed(Guard(), SimpleNamespace(lease_ms=30_000)),  # type: ignore[arg-type]
+    "lease": lambda: resume_outcome.renewed(Guard().renew, SimpleNamespace(lease_ms=30_000)),  # type: ignore[arg-type]
 }
 
 

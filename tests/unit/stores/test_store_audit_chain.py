@@ -30,7 +30,7 @@ from codemode import (
 from codemode.continuations.guard import Claim
 from codemode.host.clock import now_ms
 from codemode.interrupts.interrupt import APPROVAL_KIND
-from codemode.stores import interrupt_store, record_writes, tables
+from codemode.stores import audit_chain, record_writes, tables
 from codemode.stores.audit import BEGINNING, COLUMNS, NAMES, body_of, hash_of, line_of
 
 _TRIGGERS = ("codemode_audit_is_not_changed", "codemode_audit_is_not_deleted", "codemode_audit_is_not_replaced")
@@ -389,7 +389,7 @@ def _put_as_before(database):
 
 
 def test_pages_are_checked_off_the_loop_and_joined(make, monkeypatch):
-    monkeypatch.setattr(interrupt_store, "_AT_ONCE", 3)
+    monkeypatch.setattr(audit_chain, "_AT_ONCE", 3)
 
     async def scenario(store):
         head = await filled(store)

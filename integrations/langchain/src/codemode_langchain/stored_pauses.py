@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
@@ -19,7 +19,6 @@ from pydantic_core import to_jsonable_python
 from codemode import (
     CodeModeError,
     CodeModeProtocolError,
-    InterruptStore,
     PendingRequest,
     Record,
     StoredPause,
@@ -52,6 +51,9 @@ from codemode.plugins import (
 
 from .faces import MAX_AGE_MS, OuterTool
 from .pregel import NAMESPACE, tool_nodes_in
+
+if TYPE_CHECKING:
+    from codemode import InterruptStore
 
 INTERRUPT_KIND = "langgraph/interrupt"
 _ALONE = -1

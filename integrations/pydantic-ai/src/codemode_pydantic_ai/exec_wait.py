@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Collection, Iterable, Mapp
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakSet, WeakValueDictionary
 
 from opentelemetry import trace
@@ -28,7 +28,6 @@ from codemode import (
     ExecWaitOptions,
     ExecWaitTools,
     Interrupt,
-    InterruptStore,
     NamespaceRegistry,
     ToolCallContext,
     ToolResult,
@@ -46,6 +45,9 @@ from .hidden_tools import CompiledTools
 from .hiding_toolset import HidingToolset
 from .nested import NestedCalls
 from .outer_calls import RunState
+
+if TYPE_CHECKING:
+    from codemode import InterruptStore
 
 MCP = "mcp"
 _STRUCTURED, _IS_ERROR = "structuredContent", "isError"

@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, cast
+from typing import TYPE_CHECKING, Any, Generic, cast
 
 from pydantic_ai import RunContext
 from pydantic_ai.agent import AbstractAgent, AgentRunResult, CallToolsNode
@@ -38,7 +38,6 @@ from codemode import (
     CodeModeOptions,
     CodeModeProtocolError,
     Interrupt,
-    InterruptStore,
     PendingRequest,
     Record,
     StoredPause,
@@ -72,6 +71,9 @@ from .hiding_capability import HidingCapability
 from .hiding_toolset import OwnTool
 from .nested import CALL_KIND
 from .pauses import KEY, Pause, is_waiting_id
+
+if TYPE_CHECKING:
+    from codemode import InterruptStore
 
 
 @dataclass(frozen=True, kw_only=True)

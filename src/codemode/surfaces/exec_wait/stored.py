@@ -21,7 +21,7 @@ from ...stores.errors import (
 )
 from ...stores.leases import new_owner
 from ...stores.records import LEASE_MS
-from ...stores.resumer import written
+from ...stores.resume_outcome import written
 from .options import NAME
 from .results import (
     ABORTED,

@@ -283,7 +283,7 @@ class _Exports:
 
     async def _lines(self, visit: Visit) -> AsyncGenerator[bytes]:
         found = self._desk.store.audit(tenant=chosen_tenants(visit.user, ""))
-        async with aclosing(cast("AsyncGenerator[AuditLine]", found)) as lines:
+        async with aclosing(found) as lines:
             batch: list[AuditLine] = []
             async for line in lines:
                 batch.append(line)

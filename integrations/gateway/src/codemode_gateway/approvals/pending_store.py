@@ -21,7 +21,8 @@ from codemode.observe.request_telemetry import in_no_trace
 from codemode.stores.errors import RecordExpired, StoreError, StoreUnavailable, UnknownRequest
 from codemode.stores.interrupt_store import InterruptStore
 from codemode.stores.records import ALL_TENANTS, Lease, Record, StoredPause, StoredRequest, Tenant
-from codemode.stores.resumer import Resumer, end_of
+from codemode.stores.resume_outcome import end_of
+from codemode.stores.resumer import Resumer
 from codemode.surfaces.modules.response import RunResponse
 from codemode.surfaces.modules.run_tool import RunTool
 from codemode.trace.visible_text import one_line, visible
