@@ -21,8 +21,7 @@ from ..host.threads import LARGE_CHARACTERS, run_check
 from ..interrupts.interrupt import Interrupt
 from ..options.checked_fields import WrongTypeError
 from . import journal, leases, outbox, queries, record_decisions, record_writes, terminal_states
-from .answers import Answer, decision_texts, require_decisions, shown
-from .answers import read as read_answers
+from .answers import Answer, shown
 from .audit import AuditLine, noted
 from .change_notifier import Watch
 from .errors import RequestSuperseded, StoreUnavailable
@@ -238,15 +237,7 @@ class InterruptStore(ABC):
                 continue
 
     async def _checked(self, decisions: Mapping[str, Any], tenant: Tenant) -> dict[str, Answer]:
-        """Check answers before there is a transaction in which everybody else would wait for that."""
-        if len(require_decisions(decisions)) > record_decisions.MOST_DECIDED:
-            raise ValueError(
-                f"at most {record_decisions.MOST_DECIDED} requests are decided at a time, got {len(decisions)}"
-            )
-        texts = await run_check(LARGE_CHARACTERS, lambda: decision_texts(decisions))
-        found, _ = await self._read(lambda session: record_decisions.named(session, list(decisions), tenant))
-        waiting = [one.request for one in found.values() if one.request.state == "waiting"]
-        return await run_check(LARGE_CHARACTERS, lambda: read_answers(waiting, decisions, texts))
+        return await record_decisions.checked(self._database, decisions, tenant)
 
     async def answer(
         self,
@@ -496,13 +487,11 @@ class InterruptStore(ABC):
         if not isinstance(older_than, timedelta):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise WrongTypeError(f"older_than must be a timedelta, got {older_than!r}")
         older_than_ms = int(older_than.total_seconds() * 1000)
-        while await in_own_thread(lambda: self._purge_journals(older_than_ms), "codemode-store"):
+        while await in_own_thread(
+            lambda: journal.purge_journals_and_content(self._database, older_than_ms), "codemode-store"
+        ):
             pass
         return await self._in_parts(lambda session: terminal_states.purge_by_hand(session, older_than_ms))
-
-    def _purge_journals(self, older_than_ms: int) -> int:
-        with self._database.journaling() as session:
-            return journal.purge_journals(session, older_than_ms) + journal.purge_content(session)
 
     async def _in_parts(self, work: Callable[[Session], int]) -> int:
         total = 0
@@ -593,10 +582,7 @@ class InterruptStore(ABC):
 
     async def failed_notices(self, record_ids: Iterable[str], *, tenant: Tenant) -> tuple[FailedNotice, ...]:
         """Return the notices of these records, at most 500, that were given up."""
-        ids = sorted(set(record_ids))
-        if len(ids) > outbox.MOST_ASKED:
-            raise ValueError(f"at most {outbox.MOST_ASKED} records are asked for at a time, got {len(ids)}")
-        return await self._read(lambda session: outbox.failed(session, ids, tenant)) if ids else ()
+        return await outbox.failed_notices(self._database, record_ids, tenant)
 
     def watch(self) -> AbstractContextManager[Watch]:
         """Return what wakes one that waits for something to do; it may wake for nothing."""

@@ -83,6 +83,12 @@ class SqlContent:
         await to_its_end(in_own_thread(work, "codemode-content"))
 
 
+def purge_journals_and_content(database: Database, older_than_ms: int) -> int:
+    """Delete some journals that are that old, and let go of some content; return how many, 0 at the end."""
+    with database.journaling() as session:
+        return purge_journals(session, older_than_ms) + purge_content(session)
+
+
 def purge_content(session: Session) -> int:
     """Let go of at most `MOST_PURGED` holds that are over and whose pause no record has; return how many."""
     over = session.rows(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import TypeVar
 
 from .audit import SYSTEM, cut
@@ -161,7 +162,15 @@ def _settle(session: Session, notice: Notice, error: str | None, retry_ms: int |
     return changed == 1
 
 
-def failed(session: Session, record_ids: list[str], tenant: Tenant) -> tuple[FailedNotice, ...]:
+async def failed_notices(database: Database, record_ids: Iterable[str], tenant: Tenant) -> tuple[FailedNotice, ...]:
+    """Return the notices of these records that were given up. Raises `ValueError` for more than 500 records."""
+    ids = sorted(set(record_ids))
+    if len(ids) > MOST_ASKED:
+        raise ValueError(f"at most {MOST_ASKED} records are asked for at a time, got {len(ids)}")
+    return await read(database, lambda session: _failed(session, ids, tenant)) if ids else ()
+
+
+def _failed(session: Session, record_ids: list[str], tenant: Tenant) -> tuple[FailedNotice, ...]:
     condition, values = clause(tenant)
     rows = session.rows(
         "SELECT target, record_id, version, attempts, error, changed_at_ms FROM codemode_notices"

@@ -6,13 +6,15 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from ..data.json_values import canonical_json
+from ..host.threads import LARGE_CHARACTERS, run_check
 from . import leases
-from .answers import Answer
+from .answers import Answer, decision_texts, require_decisions
+from .answers import read as read_answers
 from .audit import By, cut
 from .errors import AlreadyDecided, RequestSuperseded, StoreError
 from .records import LEASE_MS, Lease, RecordState, StoredRequest, Tenant, record_after, request_after
 from .rows import KeptRequest, clause, marks, requests_named, unknown
-from .transaction import Session
+from .transaction import Database, Session, read
 
 MOST_DECIDED = 1000
 """Of so many requests one transaction takes decisions: nobody else waits longer than for these."""
@@ -33,6 +35,16 @@ def named(session: Session, interrupt_ids: list[str], tenant: Tenant) -> tuple[d
         if interrupt_id not in found or found[interrupt_id].record_id not in tenants:
             raise unknown(interrupt_id)
     return found, tenants
+
+
+async def checked(database: Database, decisions: Mapping[str, Any], tenant: Tenant) -> dict[str, Answer]:
+    """Check answers before there is a transaction in which everybody else would wait for that."""
+    if len(require_decisions(decisions)) > MOST_DECIDED:
+        raise ValueError(f"at most {MOST_DECIDED} requests are decided at a time, got {len(decisions)}")
+    texts = await run_check(LARGE_CHARACTERS, lambda: decision_texts(decisions))
+    found, _ = await read(database, lambda session: named(session, list(decisions), tenant))
+    waiting = [one.request for one in found.values() if one.request.state == "waiting"]
+    return await run_check(LARGE_CHARACTERS, lambda: read_answers(waiting, decisions, texts))
 
 
 def decide(
