@@ -15,7 +15,7 @@ from pausing import through_json
 from waiting import within
 
 from codemode import CodeCallToolset, CodeModeProtocolError, Interrupt, Tool, create_code_call_tools, request_interrupt
-from codemode.surfaces.code_call.profile import profile_of
+from codemode.surfaces.code_call.result import profile_of
 
 HOST = Path(__file__).parent / "hosts" / "large_texts_resumed.py"
 SECONDS = 60

@@ -15,7 +15,7 @@ from waiting import until, within
 from codemode import CodeModeToolError, Tool, create_code_call_tools
 from codemode.execution import execution
 from codemode.host import steps
-from codemode.observe import notifications
+from codemode.observe import meta_tools
 from codemode.surfaces.code_call import index, meta_calls, requests
 from codemode.surfaces.code_call.index import CodeCallCatalog
 from codemode.surfaces.code_call.requests import MOST_TEXTS
@@ -215,7 +215,7 @@ def test_loop_an_update_that_is_refused_changes_nothing(where):
 
 @pytest.mark.parametrize("is_async", [False, True])
 def test_loop_a_large_input_is_read_elsewhere_for_who_is_told_and_in_order(where, is_async: bool):
-    read, heard = where(notifications, "notification"), list[Any]()
+    read, heard = where(meta_tools, "notification"), list[Any]()
 
     async def hear(message: dict[str, Any]) -> None:
         heard.append(message)

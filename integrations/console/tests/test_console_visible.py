@@ -6,8 +6,8 @@ import json
 import sys
 from typing import Any
 
-from codemode_console.diff import MOST_LINES, diff
 from codemode_console.forms import fields_of
+from codemode_console.record_view import MOST_LINES, diff
 from codemode_console.visible import SHOWN_CHARACTERS, cut, is_visible, visible, visible_json, visible_text
 from hypothesis import given, settings
 from hypothesis import strategies as st

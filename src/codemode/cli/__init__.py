@@ -12,8 +12,15 @@ from collections.abc import Callable, Sequence
 from importlib import metadata
 from typing import Any
 
-from .exits import BAD_USAGE, INTERRUPTED_BY_USER, OUTPUT_CLOSED, UsageError
-from .output import drop_output, flush_output, output_is_closed
+from .exits import (
+    BAD_USAGE,
+    INTERRUPTED_BY_USER,
+    OUTPUT_CLOSED,
+    UsageError,
+    drop_output,
+    flush_output,
+    output_is_closed,
+)
 
 _RUN_EXITS = """\
 exit codes:

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 from ..continuations.keys import environment_keys, set_continuation_signing_key
 from ..errors import CodeModeError
 from ..stores.durability import open_store
-from .databases import require_database
+from .databases import require_database, tell_seldom
 from .describe import tool_over
 from .exits import DONE, UsageError
-from .seldom import tell_seldom
 
 if TYPE_CHECKING:
     from ..stores.interrupt_store import InterruptStore

@@ -1,16 +1,81 @@
-"""``codemode describe``: what a model sees of the tools, and how large that is."""
+"""``codemode describe``: a Python file as a set of tools, and what a model sees of it."""
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
+import inspect
 import json
 import sys
+import traceback
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any, cast
 
 from ..data.json_values import utf8_length
 from ..surfaces.code_mode.tool import CodeModeTool, create_code_mode_tool
+from ..tools.tool import Tool
 from ..trace.visible_text import counted, visible
 from .exits import DONE, UsageError
-from .tools_file import load_tools
+
+_MODULE_NAME = "codemode_tools_file"
+
+
+def load_tools(path: str | None) -> Mapping[str, Any] | list[Any]:
+    """Return the tools of a file, none without one. Raises `UsageError` for a file that has none or does not load.
+
+    Its own ``tools``, a list or mapping, counts alone. Else every public function that it defines, and every `Tool`.
+    """
+    if path is None:
+        return []
+    module = _load(Path(path))
+    tools = _named(module) if hasattr(module, "tools") else _defined(module)
+    if not tools:
+        raise UsageError(f"{path} has no tools: define a public function, use @tool, or name them in a list `tools`")
+    return tools
+
+
+def _named(module: ModuleType) -> Mapping[str, Any] | list[Any]:
+    tools: Any = module.tools
+    if isinstance(tools, Mapping):
+        return cast("Mapping[str, Any]", tools)
+    if isinstance(tools, Iterable) and not isinstance(tools, str):
+        return list(cast("Iterable[Any]", tools))
+    # A function or module that happens to have the name.
+    return _defined(module)
+
+
+def _defined(module: ModuleType) -> list[Any]:
+    public = {name: value for name, value in vars(module).items() if not name.startswith("_")}
+    return [value for value in public.values() if isinstance(value, Tool) or _is_own_function(value, module)]
+
+
+def _is_own_function(value: object, module: ModuleType) -> bool:
+    return inspect.isfunction(value) and value.__module__ == module.__name__
+
+
+def _load(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise UsageError(f"there is no tools file {path}")
+    spec = importlib.util.spec_from_file_location(_MODULE_NAME, path.resolve())
+    if spec is None or spec.loader is None:
+        raise UsageError(f"{path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[_MODULE_NAME] = module  # annotations are looked up there
+    sys.path.insert(0, str(path.resolve().parent))
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        reason = "".join(traceback.format_exception_only(error)).strip()
+        raise UsageError(f"{path} does not load: {reason}{_place(error, path)}") from error
+    return module
+
+
+def _place(error: BaseException, path: Path) -> str:
+    own = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path.resolve())]
+    return f" (line {own[-1].lineno})" if own else ""
+
 
 _CHARACTERS_PER_TOKEN = 4  # a rule of thumb for English text and code
 

@@ -1,6 +1,10 @@
-"""Exit codes of the command line, and the error that ends a command before anything runs."""
+"""How commands of the command line end: exit codes, errors, and an output that is gone."""
 
 from __future__ import annotations
+
+import os
+import select
+import sys
 
 DONE = 0
 FAILED = 1
@@ -13,3 +17,26 @@ OUTPUT_CLOSED = 141
 
 class UsageError(Exception):
     """Something that was given cannot be used; the message says what."""
+
+
+def flush_output() -> None:
+    """Print what is held back; a gateway that has served may have closed it all."""
+    if sys.stdout is not None and not sys.stdout.closed:  # pyright: ignore[reportUnnecessaryComparison] - pythonw
+        sys.stdout.flush()
+
+
+def output_is_closed() -> bool:
+    """Tell whether nobody reads any more what is printed."""
+    try:
+        poller = select.poll()
+        poller.register(sys.stdout, 0)
+    except (AttributeError, OSError, ValueError):  # no polls here, or no descriptor behind what is printed to
+        return False
+    return any(event & select.POLLERR for _, event in poller.poll(0))
+
+
+def drop_output() -> None:
+    """Let what is still to be printed go nowhere: at its end Python would complain of the pipe once more."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)

@@ -1,25 +1,372 @@
-"""Send requests of operations with the user's client: redirects, retries, bounds."""
+"""Calls of operations: the request, its redirects and retries, and what the API answers."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from email.utils import parsedate_to_datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import parse_qsl, quote, unquote
 
+from ..data.content import Content
 from ..data.json_shape import weigh
-from ..errors import CALL_TIMEOUT, CodeModeToolError
+from ..data.json_values import decode_json, well_formed
+from ..data.narrowing import is_array, is_object, list_or_empty, mapping_or_empty, string_or_empty
+from ..errors import CALL_TIMEOUT, CodeModeHttpError, CodeModeToolError
+from ..host import steps
 from ..host.threads import LARGE_CHARACTERS, run_check
-from .answers import Answer
-from .operations import Operation
-from .requests import PlainRequest, write_request
-from .spec import NoAnswerError, exchange
+from ..trace.visible_text import clipped, one_line
+from .operations import Body, Operation, Parameter, body_kind
+from .spec import NoAnswerError, exchange, origin_of
 
 if TYPE_CHECKING:
     import httpx
+
+
+_RESERVED = ":/?#[]@!$&'()*+,;="
+_ESCAPES = 4
+_DELIMITERS = {"spaceDelimited": "%20", "pipeDelimited": "%7C"}
+_UNSENDABLE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]|[^\x00-\xff]|\A[ \t]|[ \t]\Z")
+_MAX_LEVELS = 20
+
+Part = tuple[str, tuple[str | None, bytes, str | None]]
+
+
+class PlainRequest(NamedTuple):
+    """A request without its server. ``target`` is an encoded path with its query."""
+
+    method: str
+    target: str
+    headers: dict[str, str]
+    cookies: list[str]
+    content: bytes | None = None
+    files: list[Part] | None = None
+
+
+def write_request(operation: Operation, value: Mapping[str, Any]) -> PlainRequest:
+    """Return the request for a validated input. Raises `CodeModeToolError` for a value that cannot be sent."""
+    given = [(one, value[one.key]) for one in operation.form.parameters if value.get(one.key) is not None]
+    path, _, fixed = operation.path.partition("#")[0].partition("?")
+    pairs = [fixed] if fixed else []
+    headers: dict[str, str] = {}
+    cookies: list[str] = []
+    for parameter, one in given:
+        if parameter.location == "path":
+            path = path.replace("{" + parameter.name + "}", _path_text(parameter, one))
+        elif parameter.location == "query":
+            pairs += _query_pairs(parameter, one)
+        elif parameter.location == "header":
+            text = headers[parameter.name] = _joined(parameter, one, plain_text)
+            if _UNSENDABLE.search(text):
+                raise CodeModeToolError(f"{parameter.key}: a header cannot carry such text (line breaks or the like)")
+        else:
+            cookies += _query_pairs(parameter, one)
+    _require_own_path(path, operation)
+    target = "?".join(filter(None, (path, "&".join(pairs))))
+    plain = PlainRequest(operation.method, target, headers, cookies)
+    if operation.form.body is None:
+        return plain
+    return _with_body(plain, operation.form.body, value, {one.key for one in operation.form.parameters})
+
+
+def plain_text(value: Any) -> str:
+    """Return a value as the text that parameters have."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Content):
+        raise CodeModeToolError("an image, audio or a file can only be sent in the body of a request")
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _encoded(text: str, kept: str = "") -> str:
+    return quote(well_formed(text), safe=f"-._~{kept}")
+
+
+def _scalar(value: Any) -> str:
+    return _encoded(plain_text(value))
+
+
+# --- parameters ---
+
+
+def _path_text(parameter: Parameter, value: Any) -> str:
+    text = _joined(parameter, value, _scalar)
+    if not text:
+        raise CodeModeToolError(f"{parameter.key}: a part of the path cannot be empty")
+    return text
+
+
+def _require_own_path(path: str, operation: Operation) -> None:
+    """Refuse values that servers may read as another path, however they decode it."""
+    if "{" in path:
+        missing = re.findall(r"\{([^{}]*)\}", path)
+        raise CodeModeToolError(f"{operation.name} needs a value for {', '.join(missing)}: it is a part of the path")
+    for _ in range(_ESCAPES):
+        if any(part.split(";")[0] in (".", "..") for part in re.split(r"[/\\]", path)) or "\x00" in path:
+            raise CodeModeToolError(f"{operation.name}: a value with '.' or '..' as a part of the path is not sent")
+        decoded = unquote(path)
+        if decoded == path:
+            return
+        path = decoded
+    raise CodeModeToolError(f"{operation.name}: a value of the path is escaped too often to be sent")
+
+
+def _joined(parameter: Parameter, value: Any, write: Any) -> str:
+    """Write a value in the styles simple, label and matrix."""
+    if parameter.is_json:
+        return write(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+    before, between = {"label": (".", "."), "matrix": (";", ";")}.get(parameter.style, ("", ","))
+    between = between if parameter.explode else ","
+    name, is_named = _encoded(parameter.name), parameter.style == "matrix"
+    if is_object(value):
+        sign = "=" if parameter.explode else ","
+        items = [f"{write(key)}{sign}{write(one)}" for key, one in value.items() if one is not None]
+    else:
+        items = [write(one) for one in (value if is_array(value) else [value])]
+        if is_named and parameter.explode:
+            items = [f"{name}={item}" for item in items]
+    text = between.join(items)
+    return before + (f"{name}={text}" if is_named and not parameter.explode else text)
+
+
+def _query_pairs(parameter: Parameter, value: Any) -> list[str]:
+    kept = _RESERVED.replace("&", "").replace("#", "") if parameter.allow_reserved else ""
+    if parameter.is_json:
+        return [f"{_encoded(parameter.name)}={_encoded(json.dumps(value, separators=(',', ':')), kept)}"]
+    return styled_pairs(parameter.name, value, parameter.style, explode=parameter.explode, kept=kept)
+
+
+def styled_pairs(name: str, value: Any, style: str, *, explode: bool, kept: str = "") -> list[str]:
+    """Return ``name=value`` for a query, a cookie or a form, encoded."""
+    steps.take()
+    members = [(key, one) for key, one in value.items() if one is not None] if is_object(value) else []
+    if style == "deepObject":
+        members = [*_leaves(name, value, 0)]
+    elif is_array(value) and explode:
+        members = [(name, one) for one in value]
+    elif not (is_object(value) and explode):
+        parts = [part for member in members for part in member] if is_object(value) else value
+        texts = [_encoded(plain_text(one), kept) for one in (parts if is_array(parts) else [parts])]
+        return [f"{_encoded(name)}={_DELIMITERS.get(style, ',').join(texts)}"]
+    return [f"{_encoded(key)}={_encoded(plain_text(one), kept)}" for key, one in members]
+
+
+def _leaves(name: str, value: Any, level: int) -> Iterator[tuple[str, Any]]:
+    steps.take()
+    if level > _MAX_LEVELS:
+        raise CodeModeToolError(f"{name[:100]} nests too deeply to be sent")
+    if not is_object(value) and not is_array(value):
+        yield name, value
+        return
+    for key, one in value.items() if is_object(value) else enumerate(value):
+        if one is not None or is_array(value):
+            yield from _leaves(f"{name}[{key}]", one, level + 1)
+
+
+# --- bodies ---
+
+
+def _with_body(plain: PlainRequest, body: Body, value: Mapping[str, Any], parameters: set[str]) -> PlainRequest:
+    names = {key: name for name, key in body.keys.items()}
+    own = {names[key]: one for key, one in value.items() if key in names}
+    if body.parts is not None and body.parts.extra is not False:
+        own |= {key: one for key, one in value.items() if key not in names and key not in parameters}
+    if not own and (body.parts is None or not body.required):
+        return plain
+    sent: Any = own[""] if body.parts is None else own
+    if body.kind == "multipart":
+        return plain._replace(files=_multipart(body, mapping_or_empty(sent)))
+    content, media_type = _content(body, sent)
+    return plain._replace(content=content, headers={**plain.headers, "content-type": media_type})
+
+
+def _content(body: Body, value: Any) -> tuple[bytes, str]:
+    if isinstance(value, Content):
+        is_named = body.media_type != "application/octet-stream"
+        return value.data, body.media_type if is_named else value.mime_type
+    if body.kind == "json":
+        return _json(value), body.media_type
+    if body.kind == "form":
+        given = [(name, one) for name, one in mapping_or_empty(value).items() if one is not None]
+        pairs = [pair for name, one in given for pair in _form_pairs(body, name, one)]
+        return "&".join(pairs).encode(), body.media_type
+    return well_formed(plain_text(value)).encode(), body.media_type
+
+
+def _json(value: Any) -> bytes:
+    try:
+        return well_formed(json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))).encode()
+    except (TypeError, ValueError):
+        raise CodeModeToolError("the body holds an image, audio or a file, and the API takes JSON") from None
+
+
+def _form_pairs(body: Body, name: str, value: Any) -> list[str]:
+    encoding = mapping_or_empty(body.encoding.get(name))
+    if "json" in string_or_empty(encoding.get("contentType")):
+        return [f"{_encoded(name)}={_encoded(value if isinstance(value, str) else _json(value).decode())}"]
+    style = string_or_empty(encoding.get("style")) or "form"
+    explode = encoding.get("explode", style in ("form", "deepObject")) is True
+    return styled_pairs(name, value, style, explode=explode)
+
+
+def _multipart(body: Body, value: Mapping[str, Any]) -> list[Part]:
+    parts: list[Part] = []
+    for name, one in value.items():
+        encoding = mapping_or_empty(body.encoding.get(name))
+        media_type = string_or_empty(encoding.get("contentType")).split(",")[0].strip()
+        items = one if is_array(one) else [one]
+        parts += [(name, _part(item, media_type)) for item in items if item is not None]
+    return parts
+
+
+def _part(value: Any, media_type: str) -> tuple[str | None, bytes, str | None]:
+    is_sound = bool(re.fullmatch(r"[\w.+-]{1,80}/[\w.+-]{1,80}", media_type))
+    if isinstance(value, Content):
+        name = re.sub(r"[\x00-\x1f\x7f\"\\/]", "_", value.name or "file")
+        return name, value.data, media_type if is_sound else value.mime_type
+    if is_object(value) or is_array(value) or (is_sound and body_kind(media_type) == "json"):
+        return None, _json(value), media_type if is_sound else "application/json"
+    return None, well_formed(plain_text(value)).encode(), media_type if is_sound else None
+
+
+_MAX_ERROR_CHARACTERS = 4_000
+_MAX_MEMBERS = 50
+_MAX_MESSAGE = 500
+_MAX_LINKS = 10
+_MAX_LINK_CHARACTERS = 20_000
+_LEAST_SECRET = 8
+_REMOVED = "[secret]"
+_SECRET_NAME = re.compile(r"auth|token|key|secret|cookie|password|session|signature|credential", re.IGNORECASE)
+_LINK = re.compile(r"<([^<>]{1,4000})>\s*((?:;[^,<]{0,200}){1,10})")
+_RELATION = re.compile(r";\s*rel\s*=\s*\"?(next|prev|previous|first|last)\"?", re.IGNORECASE)
+_FILE_NAME = re.compile(r"filename\s*=\s*\"?([^\";]{1,200})", re.IGNORECASE)
+
+
+class Answer(NamedTuple):
+    """The answer to a call of an operation with an input."""
+
+    operation: Operation
+    value: Mapping[str, Any]
+    sent: PlainRequest
+    response: httpx.Response
+    body: bytes
+
+    def result(self) -> Any:
+        """Return what a program gets."""
+        result = self._parsed()
+        if not self.operation.has_links or not is_array(result):
+            return result
+        links: dict[str, Any] = {}
+        for url, parameters in _LINK.findall(self.response.headers.get("link", "")[:_MAX_LINK_CHARACTERS])[:_MAX_LINKS]:
+            if relation := _RELATION.search(parameters):
+                links.setdefault(relation[1].lower().replace("previous", "prev"), self._link(url))
+        return {"items": result, "links": links}
+
+    def error(self, retry_ms: int | None) -> CodeModeHttpError:
+        """Return the error of an answer that is no result."""
+        parsed, status = self._parsed(), self.response.status_code
+        text = _message_in(parsed)
+        details: dict[str, Any] = {"status": status}
+        if parsed is not None:
+            details["body"] = parsed.described if isinstance(parsed, Content) else _shortened(parsed)
+        if retry_ms is not None:
+            details["retryAfterMs"] = retry_ms
+        what = f"{self.operation.method} {self.operation.path} failed: {status}"
+        phrase = one_line(self._without_secrets(self.response.reason_phrase), 60)
+        return CodeModeHttpError(f"{what} {phrase}".strip() + (f": {text}" if text else ""), details=details)
+
+    def _parsed(self) -> Any:
+        if not self.body:
+            return None
+        media_type = self.response.headers.get("content-type", "")
+        kind = body_kind(media_type) if media_type else "binary" if b"\0" in self.body else "json"
+        if kind in ("binary", "multipart"):
+            return self._content(media_type)
+        try:
+            text = self.body.decode(self.response.charset_encoding or "utf-8", "replace")
+        except (LookupError, ValueError):  # the charset is unknown
+            text = self.body.decode("utf-8", "replace")
+        text = self._without_secrets(text)
+        try:
+            return decode_json(text) if kind == "json" else text
+        except ValueError:
+            return text
+
+    def _content(self, media_type: str) -> Content:
+        name = _FILE_NAME.search(self.response.headers.get("content-disposition", ""))
+        shown = one_line(unquote(name[1]).replace("\\", "/").rsplit("/", 1)[-1], 200) if name else None
+        try:
+            return Content(self.body, media_type.partition(";")[0].strip(), name=shown)
+        except ValueError:
+            return Content(self.body, "application/octet-stream", name=shown)
+
+    def _link(self, url: str) -> dict[str, Any]:
+        target, here = self.response.url.join(url), self.response.request.url
+        link: dict[str, Any] = {"url": self._without_secrets(str(target))}
+        if origin_of(target) == origin_of(here) and target.path == here.path:
+            query = dict(parse_qsl(target.query.decode("ascii", "replace")))
+            known = [one for one in self.operation.form.parameters if one.location == "query" and one.name in query]
+            link["input"] = {**self.value, **{one.key: self._typed(one.schema, query[one.name]) for one in known}}
+        return link
+
+    def _typed(self, schema: Any, text: str) -> Any:
+        """Return the value of a query as the type of its parameter."""
+        try:
+            kind = self.operation.spec.follow(schema).get("type")
+            return decode_json(text) if kind in ("integer", "number", "boolean") else text
+        except ValueError:
+            return text
+
+    def _without_secrets(self, text: str) -> str:
+        """Return a text without what the client has added to the request: no program may read it."""
+        request, own = self.response.request, {name.lower() for name in self.sent.headers}
+        query = dict(parse_qsl(self.sent.target.partition("?")[2]))
+        found = {request.url.password, request.url.username}
+        for name, value in request.headers.items():
+            if _SECRET_NAME.search(name) and name not in own:
+                found |= {value, *value.split(" "), *re.split(r"[;=]\s*", value)}
+        for name, value in parse_qsl(request.url.query.decode("ascii", "replace")):
+            if _SECRET_NAME.search(name) and name not in query:
+                found.add(value)
+        for secret in sorted((one for one in found if len(one) >= _LEAST_SECRET), key=len, reverse=True):
+            text = text.replace(secret, _REMOVED).replace(secret.replace("/", "\\/"), _REMOVED)
+        return text
+
+
+def _message_in(parsed: Any) -> str:
+    """Return what an API says of its error, wherever it usually says it."""
+    if isinstance(parsed, str):
+        return one_line(parsed, _MAX_MESSAGE)
+    first = next(iter(list_or_empty(parsed)), parsed)
+    for key in ("message", "detail", "error_description", "title", "error", "errors", "reason"):
+        said = mapping_or_empty(first).get(key)
+        inner = next(iter(list_or_empty(said)), said)
+        for text in (said, mapping_or_empty(inner).get("message")):
+            if isinstance(text, str) and text.strip():
+                return one_line(text, _MAX_MESSAGE)
+    return ""
+
+
+def _shortened(parsed: Any) -> Any:
+    """Return the body of an error: whole where it is small, else its small members, or the beginning of its text."""
+    if not isinstance(parsed, str) and _is_small(parsed):
+        return parsed
+    kept: dict[str, Any] = {}
+    for key, member in islice(mapping_or_empty(parsed).items(), _MAX_MEMBERS):
+        short = clipped(member, _MAX_MESSAGE) if isinstance(member, str) else member
+        if _is_small({**kept, key: short}):
+            kept[key] = short
+    return kept or clipped(plain_text(parsed), _MAX_ERROR_CHARACTERS)
+
+
+def _is_small(value: Any) -> bool:
+    return weigh(value, _MAX_ERROR_CHARACTERS) < _MAX_ERROR_CHARACTERS
+
 
 _RETRIED = frozenset({429, 503})
 _MAX_ATTEMPTS = 4

@@ -14,8 +14,8 @@ from codemode_gateway.cli import serve as mcp_serve
 from required import missing
 
 from codemode.cli import console
+from codemode.cli.databases import DRIVER, Seldom
 from codemode.cli.exits import UsageError
-from codemode.cli.seldom import DRIVER, Seldom
 
 
 def record(text: str, *values: object) -> logging.LogRecord:

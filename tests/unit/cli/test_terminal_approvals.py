@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from codemode.cli import approvals
-from codemode.cli.approvals import TerminalApprovals
+from codemode.cli import run
+from codemode.cli.run import TerminalApprovals
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def confirmed(mode: str) -> bool:
 @pytest.mark.parametrize("mode", ["ask", "all"])
 def test_a_person_confirms_or_declines(mode: str, terminal: int, monkeypatch: pytest.MonkeyPatch):
     for typed, is_yes in ((b"y\n", True), (b"n\n", False), (b"\n", False)):
-        monkeypatch.setattr(approvals, "_drop_typed_ahead", lambda typed=typed: os.write(terminal, typed))
+        monkeypatch.setattr(run, "_drop_typed_ahead", lambda typed=typed: os.write(terminal, typed))
         assert confirmed(mode) is is_yes
 
 

@@ -11,7 +11,7 @@ from suite import each_row
 from waiting import within
 
 from codemode import CodeModeAbortedError, CodeModeToolError, Lifecycle
-from codemode.observe.notifications import Notifications
+from codemode.observe.meta_tools import Notifications
 from codemode.observe.reporter import Reporter
 from codemode.protocol.ledger import Fulfilled, LedgerEntry, Rejected, Waiting
 

@@ -12,8 +12,7 @@ import pytest
 from suite import each_row
 
 from codemode.openapi import SpecError, load_spec
-from codemode.openapi.spec import parse_spec
-from codemode.openapi.yaml_documents import parse_yaml
+from codemode.openapi.spec import parse_spec, parse_yaml
 
 DOCUMENT: dict[str, Any] = {"openapi": "3.1.0", "info": {"title": "Shop"}, "paths": {"/orders": {"get": {}}}}
 YAML = """\

@@ -24,9 +24,8 @@ from .index import ToolSet
 from .known_tool import KnownTool
 from .names import META_TOOLS, meta_name, meta_tool_of
 from .options import MAX_LISTED, CodeCallOptions, DirectCalls
-from .profile import profile_of
 from .requests import InputReader, asked_to_execute, asked_to_invoke, script_in, when_read
-from .result import told
+from .result import profile_of, told
 
 if TYPE_CHECKING:
     from ...errors import CodeModeError
@@ -252,7 +251,7 @@ def listeners_of_run(options: CodeCallOptions) -> tuple[Callable[[Any], Any], ..
     """Return what hears one run: it tells ``options.notify``, if there is one."""
     if options.notify is None:
         return ()
-    from ...observe.notifications import Notifications
+    from ...observe.meta_tools import Notifications
 
     return (Notifications(options.notify),)
 

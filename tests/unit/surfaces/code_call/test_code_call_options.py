@@ -10,7 +10,7 @@ from suite import each_row
 
 from codemode import CodeCallOptions, CodeModeOptions, ExecutionPolicy, Tool, create_code_call_tools
 from codemode.surfaces.code_call.options import Vm
-from codemode.surfaces.code_call.profile import profile_of
+from codemode.surfaces.code_call.result import profile_of
 
 STRICT = ("require", "process", "fetch", "setTimeout", "setInterval", "setImmediate", "global", "globalThis")
 BUILTINS = ("eval", "Function", "AsyncFunction")

@@ -24,8 +24,8 @@ from codemode.plugins import LARGE_CHARACTERS, Tenants, run_check
 
 from ..bodies import read_small_form
 from ..decisions import told_words
-from ..diff import DiffLine, told_diff
 from ..errors import Problem
+from ..record_view import DiffLine, told_diff
 from ..rendering import page, wants_json
 from ..sessions import TOKEN_FIELD
 from ..visible import Cut, cut, moment

@@ -31,14 +31,15 @@ from ..decisions import (
     reason_of,
     version_of,
 )
-from ..diff import DiffLine, diff
 from ..errors import Problem
 from ..forms import ABSENT, Edited, Form
 from ..notices import failures_of
 from ..record_view import (
     Around,
     Asked,
+    DiffLine,
     RecordView,
+    diff,
     download_text,
     is_of_continuation,
     pause_view,

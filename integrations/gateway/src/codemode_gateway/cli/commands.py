@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, cast
 
-from codemode.cli.exits import UsageError
-from codemode.cli.output import output_is_closed
+from codemode.cli.exits import UsageError, output_is_closed
 from codemode.errors import CodeModeError
 from codemode.trace.visible_text import visible
 

@@ -13,8 +13,8 @@ from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from codemode.cli.databases import tell_seldom
 from codemode.cli.exits import DONE, UsageError
-from codemode.cli.seldom import tell_seldom
 from codemode.host.private_process import keep_private
 
 from .setup import configuration, gateway_command, tell_problems, usable, warn

@@ -11,9 +11,8 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from codemode.cli.approvals import TerminalApprovals
 from codemode.cli.exits import DONE, FAILED
-from codemode.cli.run import program_text
+from codemode.cli.run import TerminalApprovals, program_text
 from codemode.errors import CodeModeToolError
 from codemode.trace.visible_text import aligned, counted, one_line, visible
 
