@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from codemode import Tool, create_code_call_tools, create_code_mode_tool, create_exec_wait_tools
-from codemode.schemas.readable import readable_schema
+from codemode.schemas.json_schemas import readable_schema
 from codemode.surfaces.modules.declarations import declare_in
 from codemode.surfaces.modules.description import described
 from codemode.surfaces.modules.module_tools import ListedServer, ModuleTool

@@ -108,8 +108,7 @@ if TYPE_CHECKING:
     from .surfaces.modules.response import RunResponse
     from .surfaces.modules.run_tool import RunTool, create_run_tool
     from .surfaces.modules.servers import ModuleServer
-    from .tools.context import ToolCallContext
-    from .tools.pipeline import PIPELINE_NULL, PipelineCall
+    from .tools.context import PIPELINE_NULL, PipelineCall, ToolCallContext
     from .tools.tool import Tool, tool
     from .tools.tool_result import ToolResult
     from .trace.events import (
@@ -280,7 +279,7 @@ _LATE = {
         "run_code_mode_sync"
     ),
     "surfaces.code_mode.tool": "CodeModeTool create_code_mode_tool",
-    "tools.context": "ToolCallContext",
+    "tools.context": "PIPELINE_NULL PipelineCall ToolCallContext",
     "tools.tool": "Tool tool",
     "workers.pool": "WorkerPool set_max_workers",
     "surfaces.code_call.options": "CodeCallOptions",
@@ -318,7 +317,6 @@ _LATE = {
     "stores.resumer": "Resumer",
     "stores.sqlite": "MemoryInterruptStore SqliteInterruptStore",
     "stores.audit": "AuditLine",
-    "tools.pipeline": "PIPELINE_NULL PipelineCall",
     "tools.tool_result": "ToolResult",
     "interrupts.interrupt": "Interrupt PendingRequest request_interrupt",
     "trace.events": (

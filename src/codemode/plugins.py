@@ -46,9 +46,8 @@ if TYPE_CHECKING:
         path_text,
         plain_copy,
     )
-    from .schemas.json_schemas import DictSchema
+    from .schemas.json_schemas import DictSchema, readable_schema
     from .schemas.python_types import TypeSchema
-    from .schemas.readable import readable_schema
     from .schemas.type_traits import ReadAgain, is_read_once, read_again
     from .source.program_input import PROGRAM_FIELDS, with_program_field
     from .stores.agent_runs import (
@@ -205,9 +204,8 @@ _LATE = {
     "schemas.compiled": (
         "CompiledSchema JsonSchema MAX_PROBLEMS SchemaMismatch ValidatedInput clip completed path_text plain_copy"
     ),
-    "schemas.json_schemas": "DictSchema",
+    "schemas.json_schemas": "DictSchema readable_schema",
     "schemas.python_types": "TypeSchema",
-    "schemas.readable": "readable_schema",
     "schemas.type_traits": "ReadAgain is_read_once read_again",
     "source.program_input": "PROGRAM_FIELDS with_program_field",
     "stores.agent_runs": (

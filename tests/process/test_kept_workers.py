@@ -21,9 +21,9 @@ from waiting import until, within
 
 from codemode import CodeModeError, PoolOptions, WorkerPool, run_code_mode
 from codemode.execution import programs as known_programs
+from codemode.execution.programs import ProgramCache
 from codemode.options.parts import MAX_HEAP_BYTES
 from codemode.protocol.framing import encode_frame
-from codemode.source.cache import ProgramCache
 from codemode.testing.fake_worker import FakeSource, FakeWorker
 from codemode.workers import worker_generations
 from codemode.workers.process import MemoryInUse

@@ -175,7 +175,7 @@ def test_a_flood_of_analyses_is_checked_no_more_than_once(host: Host, monkeypatc
 def forget_programs(monkeypatch: Any) -> None:
     """Make the host analyse every program anew."""
     from codemode.execution import programs
-    from codemode.source.cache import ProgramCache
+    from codemode.execution.programs import ProgramCache
 
     monkeypatch.setattr(programs, "_programs", ProgramCache())
 

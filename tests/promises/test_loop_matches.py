@@ -19,8 +19,7 @@ from codemode.data.sized_cache import SizedCache
 from codemode.host import steps
 from codemode.schemas import match_cost, patterns, type_guards
 from codemode.schemas.patterns import compile_linear
-from codemode.schemas.type_guards import GuardedValidator
-from codemode.schemas.type_patterns import raise_refusal
+from codemode.schemas.type_guards import GuardedValidator, raise_refusal
 from codemode.tools.prepared import PreparedTool, prepared
 
 TOO_MUCH = "too large or too intricate"
@@ -270,5 +269,5 @@ def test_loop_a_type_whose_patterns_are_weighed_takes_and_makes_what_it_did(wrap
 def test_loop_a_small_value_is_validated_by_pydantic_alone(monkeypatch):
     tool = prepared(Tool("guess", execute=None, input_schema=list[text_of("^[a-z]{1,20}$")]))
     monkeypatch.setattr(match_cost, "find", lambda *_: pytest.fail("it was weighed"))
-    monkeypatch.setattr("codemode.schemas.type_patterns.find", lambda *_: pytest.fail("it was weighed"))
+    monkeypatch.setattr("codemode.schemas.type_guards.find", lambda *_: pytest.fail("it was weighed"))
     assert tool.validate_input(["abc"] * 20).value == ["abc"] * 20

@@ -19,8 +19,7 @@ from codemode.host import steps
 from codemode.schemas.compiled import SchemaMismatch
 from codemode.schemas.json_schemas import DictSchema
 from codemode.schemas.python_types import TypeSchema
-from codemode.schemas.type_guards import GuardedValidator, _budget
-from codemode.schemas.type_patterns import raise_refusal
+from codemode.schemas.type_guards import GuardedValidator, _budget, raise_refusal
 from codemode.tools.prepared import prepared
 
 NUMBERS = [0.5] * 240_000

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from codemode import Tool
-from codemode.schemas.readable import readable_schema
+from codemode.schemas.json_schemas import readable_schema
 from codemode.surfaces.modules.module_tools import ListedServer, ModuleTool
 from codemode.tools.prepared import PreparedTool, prepared
 

@@ -29,8 +29,7 @@ from ..interrupts.interrupt import InterruptRequested, interrupt_within
 from ..options.parts import CodeModeOptions
 from ..protocol.ledger import LedgerEntry
 from ..protocol.references import Contents
-from ..tools.context import ToolCallContext
-from ..tools.pipeline import PIPELINE_NULL, PipelineCall
+from ..tools.context import PIPELINE_NULL, PipelineCall, ToolCallContext
 from ..tools.prepared import PreparedTool, tool_failed, without_quotes
 from ..tools.running import UnreadOutput, run_hook
 from ..tools.tool_result import ToolResult, blocks_of, failure_text, unwrapped

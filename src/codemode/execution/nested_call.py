@@ -27,8 +27,7 @@ from ..protocol.ledger import Fulfilled, LedgerEntry, Waiting, shown_text, waiti
 from ..protocol.references import Sidecar
 from ..schemas.compiled import ValidatedInput
 from ..tools.catalog import ToolCatalog
-from ..tools.context import AnsweredInterrupt, ToolCallContext
-from ..tools.pipeline import PipelineCall
+from ..tools.context import AnsweredInterrupt, PipelineCall, ToolCallContext
 from ..tools.prepared import PreparedTool, mark_as_called, mismatch_warning, not_executable, unquoted_problems
 from ..tools.running import UnreadOutput, read_output, run_tool
 from ..tools.tool_result import ToolResult

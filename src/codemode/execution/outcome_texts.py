@@ -32,7 +32,7 @@ from ..errors import (
     guest_view,
 )
 from ..protocol.call_status import IN_ERRORS, detached_text, may_have_run
-from ..source.other_languages import failed_language_hint
+from ..source.program_input import failed_language_hint
 from ..trace.visible_text import clipped, visible
 from .large_results import printed, unreturned_call
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,8 @@ from weakref import ref
 
 from ..data.json_values import WrittenObject, canonical_object, utf8_length, well_formed
 from ..data.narrowing import ENDS, list_or_empty, mapping_or_empty, place_rows, two_counts
+from ..data.sized_cache import SizedCache
+from ..dataclass import dataclass
 from ..errors import CodeModeSourceTooLargeError
 from ..options.checked_fields import WrongTypeError
 from ..options.parts import ExecutionPolicy
@@ -17,7 +20,6 @@ from ..protocol.events import ProgramAccepted, ProgramRefused
 from ..protocol.guest_errors import read_fields, rejection
 from ..protocol.ledger import LedgerEntry
 from ..schemas.compiled import Conversion
-from ..source.cache import AnalysedProgram, Fitted, ProgramCache, program_key
 from ..source.checks import check_free_names, check_program, check_results
 from ..source.rules import first_refused, is_analysable, is_module, violations
 from ..tools.catalog import ToolCatalog
@@ -26,6 +28,57 @@ from ..trace.visible_text import one_line
 
 if TYPE_CHECKING:
     from ..data.program_facts import Facts, ProgramProblem
+
+
+@dataclass(slots=True)
+class AnalysedProgram:
+    """Plain JavaScript and what is known about it; facts None: nothing is known.
+
+    ``fitted`` is how it was last compared with tools and found to fit.
+    """
+
+    js: str
+    facts: Facts | None
+    fitted: Fitted | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """That a program fits an unchanging set of tools under some rules. ``found`` is what else came of that, if kept."""
+
+    tools: ref[Any]
+    rules: object
+    found: Any = None
+
+    def is_of(self, tools: object, rules: object) -> bool:
+        """True when it was these very tools, and equal rules."""
+        return self.tools() is tools and self.rules == rules
+
+
+class ProgramCache:
+    """Least recently used programs by SHA-256 of their source. Safe to use from several threads.
+
+    Sizes are bytes of what the worker has said of a program, its text and facts: those it chose, and what they take in
+    memory grows with them. Larger ones are not kept (requirement A35).
+    """
+
+    def __init__(self, *, max_entries: int = 256, max_bytes: int = 4 << 20, max_entry_bytes: int = 64 << 10) -> None:
+        self._entries: SizedCache[bytes, AnalysedProgram] = SizedCache(
+            max_bytes, most_entries=max_entries, most_of_one=max_entry_bytes
+        )
+
+    def get(self, key: bytes) -> AnalysedProgram | None:
+        """Return what is known about a program."""
+        return self._entries.get(key)
+
+    def put(self, key: bytes, program: AnalysedProgram, size: int) -> None:
+        """Keep a program of this size, forgetting the least recently used ones beyond the bounds."""
+        self._entries.put(key, program, size)
+
+
+def program_key(source: str, profile: str) -> bytes:
+    """Return what names a program here: its source under a profile of this name."""
+    return hashlib.sha256(f"{profile}\n{source}".encode("utf-8", "surrogatepass")).digest()
 
 
 _LARGE_SOURCE_CHARACTERS = 1 << 16

@@ -1,4 +1,4 @@
-"""JSON Schema dicts as validators. Never fetches anything."""
+"""JSON Schema dicts as validators, and untrusted schemas made readable. Fetches nothing."""
 
 from __future__ import annotations
 
@@ -31,11 +31,32 @@ from .compiled import (
 )
 from .json_schema.check import Document, UnknownReference
 from .json_schema.checking import parts_of, shown_rule
+from .json_schema.dialects import DEFAULT_DRAFT, named_draft
 from .json_schema.walk import placed_subschemas, subschemas
-from .keyword_repair import UNWRITABLE, Side, repair_keywords
-from .patterns import PatternRefused, require_linear
-from .reference_repair import has_references, unusable_references, without_references
-from .undeclared_dialect import with_dialect
+from .keyword_repair import UNWRITABLE, Side, has_references, repair_keywords, unusable_references, without_references
+from .patterns import PatternRefused, refused_patterns, require_linear, without_patterns
+
+_DRAFT_7 = "http://json-schema.org/draft-07/schema#"
+_DRAFT_2019 = "https://json-schema.org/draft/2019-09/schema"
+# Keywords that draft 7 does not know.
+_SINCE_2019 = (
+    "$defs", "$anchor", "$recursiveRef", "dependentRequired", "dependentSchemas", "unevaluatedItems",
+    "unevaluatedProperties", "minContains", "maxContains",
+)  # fmt: skip
+
+
+def with_dialect(schema: dict[str, Any], text: str) -> dict[str, Any]:
+    """Add an older draft's ``$schema`` to a schema with an array as ``items``, which the newest draft does not allow.
+
+    ``text`` is the schema's JSON.
+    """
+    if named_draft(schema) not in (None, DEFAULT_DRAFT) or '"items": [' not in text:
+        return schema
+    if not any(is_array(rules.get("items")) for rules in subschemas(schema)):
+        return schema
+    is_newer = any(f'"{keyword}":' in text for keyword in _SINCE_2019)
+    return {**schema, "$schema": _DRAFT_2019 if is_newer else _DRAFT_7}
+
 
 _OTHER_DRAFT = "it does not fit the draft that it names, and is read as the draft that it fits"
 # Drafts with other anchors ("id", or "$id" with a fragment) than the newest.
@@ -252,3 +273,40 @@ def _fill_properties(value: dict[str, Any], properties: dict[str, Any], root: An
         elif is_object(rules) and "default" in rules:
             filled[name] = plain_copy(rules["default"])
     return filled
+
+
+_SAY_NOTHING = frozenset({"$schema", "$id", "id", "$comment", "title", "description", "$defs", "definitions"})
+_NO_SCHEMAS: frozenset[type] = frozenset({list, tuple, set, frozenset, bytes, int, float})
+
+
+def readable_schema(schema: Any, side: Side = "input") -> tuple[Any, str | None]:
+    """Return a schema that compiles, and a warning if it is not the given one. Never raises.
+
+    Unusable keywords are dropped as in `DictSchema`, and so are patterns that cannot run in linear time. An unusable
+    schema becomes ``{}``, which accepts anything. A type or None is returned unchanged.
+    """
+    if not is_mapping(schema):
+        is_broken = type(schema) in _NO_SCHEMAS
+        return ({}, _takes_anything("not an object")) if is_broken else (schema, None)
+    try:
+        return _readable(schema, side)
+    except Exception as error:  # noqa: BLE001 - the schema is untrusted
+        return {}, _takes_anything(clip(str(error)) or type(error).__name__)
+
+
+def says_nothing(schema: Any) -> bool:
+    """Tell whether a schema is absent or empty, so that a value may be absent too."""
+    return schema is None or schema is True or (is_mapping(schema) and _SAY_NOTHING.issuperset(schema))
+
+
+def _readable(schema: Mapping[str, Any], side: Side) -> tuple[Any, str | None]:
+    refuse_too_large(schema)
+    refused = refused_patterns(schema)
+    compiled = DictSchema(without_patterns(schema, refused) if refused else schema, side)
+    notes = [clip(reason) for reason in refused.values()] + [*compiled.notes]
+    usable = schema if compiled.json_schema == schema else compiled.json_schema
+    return usable, f"is read without what cannot be used of it: {'; '.join(notes)}" if notes else None
+
+
+def _takes_anything(reason: str) -> str:
+    return f"is no JSON Schema that can be used ({reason}): the tool takes anything"

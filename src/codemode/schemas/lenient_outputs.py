@@ -10,8 +10,7 @@ from ..data.narrowing import is_array, is_mapping, is_object
 from ..host import steps
 from ..host.steps import TooMuchWork
 from .compiled import Problem, path_text
-from .type_guards import GuardedValidator
-from .type_patterns import Refuse
+from .type_guards import GuardedValidator, Refuse
 from .type_pieces import PieceSerializer
 from .type_traits import excludes_fields, keys_of, named_fields
 

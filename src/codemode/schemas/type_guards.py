@@ -1,14 +1,10 @@
-"""Validators of pydantic that take steps and match patterns in linear time. Knows core schemas, no tools.
-
-A validator is one call into C for the whole value. Where it goes through many items, or round a recursive type (where
-alternatives take time exponential in the depth), a function in Python is put in its way: it counts, it lets other
-threads have the interpreter, and it can stop.
-"""
+"""Validators and patterns of pydantic types that take steps and match in linear time."""
 
 from __future__ import annotations
 
+import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, cast
 
@@ -17,9 +13,64 @@ from ..data.json_shape import holds_more_values_than, weigh
 from ..data.narrowing import is_array, is_object, is_sequence, list_or_empty, mapping_or_empty
 from ..host import steps
 from ..host.steps import TooMuchWork
-from .match_cost import MOST_UNITS, UNITS_OF_A_STEP
-from .patterns import PatternRefused
-from .type_patterns import Refuse, places_in_pattern, with_linear_pattern, with_weighed_pattern
+from .match_cost import MOST_UNITS, UNITS_OF_A_STEP, Take, find
+from .patterns import PatternRefused, automaton_size, linear_text
+
+_FLAGS = {re.IGNORECASE: "i", re.MULTILINE: "m", re.DOTALL: "s", re.VERBOSE: "x"}
+
+Refuse = Callable[[PatternRefused], None]
+
+
+def raise_refusal(error: PatternRefused) -> None:
+    """Refuse a type that has such a pattern."""
+    raise error
+
+
+def places_in_pattern(said: dict[str, Any]) -> int:
+    """Return at how many places a match of the pattern of a string may be."""
+    return automaton_size(_text_of(said["pattern"]))
+
+
+def with_linear_pattern(said: dict[str, Any], refuse: Refuse) -> dict[str, Any]:
+    """Return the schema of a string with its pattern as the linear engine takes it, or without."""
+    try:
+        pattern = linear_text(_text_of(said["pattern"]))
+    except PatternRefused as error:
+        refuse(error)
+        return {key: value for key, value in said.items() if key != "pattern"}
+    return {**said, "pattern": pattern, "regex_engine": "rust-regex"}
+
+
+def with_weighed_pattern(said: dict[str, Any], take: Take) -> Any:
+    """Return the schema of a string whose pattern is matched by a function, which accounts for it by ``take``.
+
+    It sees the string as pydantic matches it: not too long, stripped, and in lower case only afterwards.
+    """
+    from pydantic_core import PydanticKnownError, core_schema
+
+    pattern: str = said["pattern"]
+
+    def matched(text: str) -> str:
+        if not find(pattern, text, take, is_rusts=True):
+            raise PydanticKnownError("string_pattern_mismatch", {"pattern": pattern})
+        return text
+
+    plain: Any = {key: value for key, value in said.items() if key not in ("pattern", "regex_engine", "ref")}
+    as_given: Any = {**plain, "to_lower": False, "to_upper": False}
+    fitting = core_schema.no_info_after_validator_function(matched, as_given)
+    return core_schema.chain_schema([fitting, plain], ref=said.get("ref"))
+
+
+def _text_of(pattern: str | re.Pattern[str]) -> str:
+    if isinstance(pattern, str):
+        return pattern
+    flags = "".join(letter for flag, letter in _FLAGS.items() if pattern.flags & flag)
+    return f"(?{flags}){pattern.pattern}" if flags else pattern.pattern
+
+
+# A validator is one call into C for the whole value. Where it goes through many items, or round a recursive type (where
+# alternatives take time exponential in the depth), a function in Python is put in its way: it counts, it lets other
+# threads have the interpreter, and it can stop.
 
 FEW_VALUES = 256
 MANY_VALUES = 1 << 13

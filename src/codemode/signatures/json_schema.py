@@ -9,10 +9,10 @@ from typing import Any, cast
 from ..data.content import CONTENT_KEYWORD
 from ..data.narrowing import list_or_empty, mapping_or_empty, string_or_empty
 from ..data.references import LocalReferences
-from .constraints import INEXPRESSIBLE, doc_of, other_properties
 from .literals import ELISION, MAX_EXACT_INTEGER, comment_line, number_literal, string_literal
 from .shapes import (
     CONTENT,
+    INEXPRESSIBLE,
     NEVER,
     NULL,
     UNKNOWN,
@@ -27,7 +27,9 @@ from .shapes import (
     Reference,
     Shape,
     Tuple,
+    doc_of,
     intersection,
+    other_properties,
     union,
     unknown,
 )

@@ -8,10 +8,10 @@ from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from .constraints import MAX_DESCRIPTION_CHARACTERS
 from .literals import comment_lines, member_name
 from .shapes import (
     CONTENT,
+    MAX_DESCRIPTION_CHARACTERS,
     Array,
     Definition,
     Doc,

@@ -1,10 +1,95 @@
-"""Find the program in a model's input, under the name of its field or another usual one."""
+"""Find the program in a model's input, and recognise a text that is no JavaScript."""
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Any
 
 from ..data.narrowing import is_mapping
+
+_MAX_LOOKED_AT = 8_000
+_PYTHON = re.compile(
+    r"^[ \t]*(?:"
+    r"(?:async )?def \w+\([^{}\n]*\)[^{}\n]*:|(?:class|for|while|with|if|elif|except) [^{}\n]*:|(?:else|try|finally):"
+    r"|(?:import [\w.]+(?:[ \t]+as \w+)?|from [\w.]+ import [\w, *]+)"
+    r"|print\(f[\"'].*|[\w.]+ = (?:f[\"'].*|lambda\b[^:\n]*:.*)"
+    r"|\"{3}.*"
+    r")[ \t]*(?:#.*)?$",
+    re.MULTILINE,
+)
+_ASSIGNED = re.compile(r"^[ \t]*[\w.]+ = ([^\n{}?;]*)$", re.MULTILINE)
+_PRINT = re.compile(r"^print\([^\n;]*\)[ \t]*$", re.MULTILINE)
+_KEYWORD_ARGUMENT = re.compile(r"\bawait\s+[\w.]+\(\s*(?:[\"'][^\"'\n]*[\"']\s*,\s*)?\w+\s*=[^=>]")
+_SHELL = re.compile(
+    r"(?:\$\s+|sudo\s+)?(?:#!/\S*(?:bin/|env )|for \w+ in [^\n;]*; *do\b|if \[|"
+    r"ls|cd|cat|pwd|echo|grep|find|git|npm|npx|yarn|pnpm|pip|pip3|python3?|node|curl|wget|"
+    r"mkdir|rm|cp|mv|touch|chmod|chown|bash|sh|zsh|sed|awk|head|tail|docker|kubectl|make|cargo|go|apt|apt-get|brew|"
+    r"ps|kill|which|env|source|tar|ssh|scp|jq|xargs|uname|whoami|df|du)(?=\s|$|[|;&]|(?<=/))(?!\s*=[^=])"
+    r"|export \w+=\S"
+)
+_SQL = re.compile(r"(?:SELECT\s.+\sFROM|INSERT\s+INTO|UPDATE\s+\w+\s+SET|DELETE\s+FROM)\s", re.IGNORECASE | re.DOTALL)
+_PROSE = re.compile(r"\s*[^\W\d_][\w',\u2019-]*(?:[ \n]+[\w'\u2019,:()-]+){3,}[.!?:\u2026]?")
+_CODE = re.compile(r"[;={}\[\]]|\w\(|\breturn\b|\bawait\b|\bconst\b")
+_KEYWORDS = re.compile(r"\b(?:const|let|var|function|await|return)\b|=>")
+_IDEOGRAPH = re.compile("[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]")
+_FENCE = re.compile(r"^[ \t]*(?:`{3,}|~{3,})[ \t]*(\w+)", re.MULTILINE)
+_FENCED = {
+    **dict.fromkeys(("python", "py", "python3"), "Python"),
+    **dict.fromkeys(("bash", "sh", "shell", "zsh", "console"), "a shell command"),
+    "sql": "SQL",
+    "json": "JSON",
+}
+
+
+def looks_like_shell(text: str) -> bool:
+    """Return whether a text that is no JavaScript begins as a command of a shell does."""
+    return _SHELL.match(text.lstrip()[:60]) is not None
+
+
+def language_of(text: str) -> str | None:
+    """Return what a text is that is no JavaScript ("Python", "a shell command", "JSON", "prose"); None if unclear."""
+    looked_at = text.strip()[:_MAX_LOOKED_AT]
+    if looked_at[:1] in "{[" and _is_json(text):
+        return "JSON"
+    fences = [_FENCED.get(info.lower()) for info in _FENCE.findall(looked_at)]
+    if fences and fences[-1] is not None:
+        return fences[-1]
+    if looks_like_shell(looked_at):
+        return "a shell command"
+    if any(0 < value.find(" if ") < value.rfind(" else ") for value in _ASSIGNED.findall(looked_at)):
+        return "Python"
+    if looked_at.startswith("# ") or _PYTHON.search(looked_at) or _KEYWORD_ARGUMENT.search(looked_at):
+        return "Python"
+    if _PRINT.search(looked_at) and not _KEYWORDS.search(looked_at):
+        return "Python"
+    if _SQL.match(looked_at) and not _KEYWORDS.search(looked_at):
+        return "SQL"
+    if (_PROSE.match(looked_at) or _IDEOGRAPH.search(looked_at)) and not _CODE.search(looked_at):
+        return "prose"
+    return None
+
+
+def language_hint(text: str) -> str | None:
+    """Return what to do about a text that is another language; None where that is not clear."""
+    language = language_of(text)
+    if language is None:
+        return None
+    return f"This is {language}, and a program is JavaScript. Write it as JavaScript and send the whole program."
+
+
+def failed_language_hint(name: str, text: str) -> str | None:
+    """Return the same for a text that ended with an error of this name; `ls -la` is a program of undefined names."""
+    return language_hint(text) if name in ("SyntaxError", "ReferenceError") else None
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
 
 PROGRAM_FIELDS = ("js", "code", "script", "program", "source", "javascript", "typescript")
 

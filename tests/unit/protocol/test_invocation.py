@@ -26,12 +26,12 @@ from codemode.errors import (
     CodeModeProtocolError,
     CodeModeSyntaxError,
 )
+from codemode.execution.programs import AnalysedProgram
 from codemode.protocol import events, messages
 from codemode.protocol.events import Failed, Finish, Invoke, Send
 from codemode.protocol.invocation import Invocation
 from codemode.protocol.ledger import Fulfilled, Rejected
 from codemode.protocol.messages import CallRequested, ConsoleWritten, ProgramReturned, ProgramThrew, TurnEnded
-from codemode.source.cache import AnalysedProgram
 
 EVENTS: list[Any] = [
     messages.ProgramAnalysed("js", None, ()),

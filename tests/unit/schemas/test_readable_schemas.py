@@ -12,8 +12,7 @@ from suite import each_row, rounds
 
 from codemode import Tool
 from codemode.schemas.compiled import SchemaMismatch
-from codemode.schemas.json_schemas import DictSchema
-from codemode.schemas.readable import readable_schema
+from codemode.schemas.json_schemas import DictSchema, readable_schema
 from codemode.tools.prepared import prepared
 
 

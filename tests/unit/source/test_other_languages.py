@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from codemode.source.other_languages import language_hint, language_of
+from codemode.source.program_input import language_hint, language_of
 
 OTHERS = {
     "Python": [

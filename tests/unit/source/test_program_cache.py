@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from codemode.source.cache import AnalysedProgram, ProgramCache, program_key
+from codemode.execution.programs import AnalysedProgram, ProgramCache, program_key
 
 
 def program(js: str) -> AnalysedProgram:

@@ -27,7 +27,7 @@ from ...execution.large_results import shown_value
 from ...execution.outcome_texts import describe_calls, drop_last_failure, no_result_text
 from ...options.parts import MAX_SOURCE_BYTES, ExecutionPolicy
 from ...profile import GuestFace, HostErrors, Profile, SidecarRules, StaticRules
-from ...source.other_languages import failed_language_hint
+from ...source.program_input import failed_language_hint
 from ...trace.trace import Trace
 from .names import meta_name
 from .options import PRESETS, CodeCallOptions, Sidecar, Vm

@@ -12,7 +12,7 @@ from ...errors import HIDDEN_CODES, CodeModeAbortedError, CodeModeError, CodeMod
 from ...execution.large_results import is_beyond
 from ...execution.outcome_texts import ended_text, failure_text, has_done, no_result_text
 from ...execution.program_state import keep_call_results, told_of_large
-from ...source.other_languages import looks_like_shell
+from ...source.program_input import looks_like_shell
 from ...stores.errors import StoreUnavailable
 from ...trace.failures import log_failure, message_of
 from ...trace.public_message import first_line

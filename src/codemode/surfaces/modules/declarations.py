@@ -10,7 +10,7 @@ from typing import Any
 from ...data.json_shape import weigh
 from ...data.narrowing import is_mapping, is_object
 from ...host import steps
-from ...schemas.readable import says_nothing
+from ...schemas.json_schemas import says_nothing
 from ...signatures.declarations import call_types, example_tags, first_sentence, summary_of
 from ...signatures.described_tool import Renamed, renamed
 from ...signatures.literals import comment_line, literal, string_literal

@@ -10,7 +10,7 @@ from ...data.json_values import NOT_GIVEN
 from ...data.narrowing import list_or_empty, mapping_or_empty, string_or_empty
 from ...errors import HIDDEN_CODES, CodeModeAuthenticationError, CodeModeError, CodeModeSyntaxError
 from ...profile import Words
-from ...source.other_languages import failed_language_hint
+from ...source.program_input import failed_language_hint
 from ...trace.failures import message_of
 from ...trace.public_message import public_message
 from ...trace.visible_text import clipped

@@ -18,7 +18,7 @@ from ...data.references import LocalReferences
 from ...errors import CodeModeError, CodeModeToolError
 from ...host import steps
 from ...schemas.compiled import ValidatedInput, json_type
-from ...schemas.readable import says_nothing
+from ...schemas.json_schemas import says_nothing
 from ...signatures.described_tool import DescribedTool
 from ...signatures.examples import sample_value
 from ...tools.collecting import collect_plain_tools

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from suite import each_row
 
-from codemode.source.other_languages import looks_like_shell
+from codemode.source.program_input import looks_like_shell
 from codemode.surfaces.exec_wait.options import ExecWaitOptions
 from codemode.surfaces.exec_wait.results import RefusedInputError, read_exec, read_wait, unknown_run
 
