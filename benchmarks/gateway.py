@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from codemode_gateway import Gateway, GatewayConfig, GatewayOptions, GatewaySettings
-from codemode_gateway.own_client import listed_tool
+from codemode_gateway.cli.server_commands import listed_tool
 
 from codemode import Tool
 from codemode.surfaces.modules.servers import ModuleServer

@@ -1,15 +1,18 @@
-"""Files of the gateway's state: whether they are only the user's, and the removal of unused ones."""
+"""Files and SQLite tables of the gateway's state, which only the user may read."""
 
 from __future__ import annotations
 
 import logging
 import os
+import sqlite3
 import stat
 import time
-from collections.abc import Callable
-from contextlib import suppress
+import weakref
+from collections.abc import Callable, Generator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
+from codemode.host.forks import forkable_lock
 from codemode.host.threads import Errands
 
 _HAS_OWNERS = hasattr(os, "getuid")
@@ -74,3 +77,99 @@ def look_soon(folder: Path, remove: Callable[[Path], None]) -> None:
             _log.info("unused files of %s cannot be removed: %s", folder, error.strerror)
 
     Errands("codemode-unused", 1, idle_seconds=0).send(look)
+
+
+_BUSY_SECONDS = 5.0
+_MAX_BYTES = 512 << 20
+
+
+class PrivateTables:
+    """A file of tables, made when it is first written. Without a ``path`` they are in memory, for this object alone."""
+
+    def __init__(self, path: Path | None, *statements: str) -> None:
+        self._path = path
+        self._statements = statements
+        self._lock = forkable_lock()
+        self._memory = sqlite3.connect(":memory:", check_same_thread=False) if path is None else None
+        if self._memory is not None:  # Python 3.13 and later warn of a connection that nobody closed
+            weakref.finalize(self, self._memory.close).atexit = False
+
+    @property
+    def stamp(self) -> object:
+        """Another value whenever anybody has written to the file."""
+        try:
+            found = None if self._path is None else self._path.stat()
+        except OSError:
+            return None
+        return None if found is None else (found.st_mtime_ns, found.st_size, found.st_ino)
+
+    @contextmanager
+    def open(self, *, writes: bool = False) -> Generator[sqlite3.Connection]:
+        """Give the tables in one transaction; without ``writes`` a file that is not there is as good as empty.
+
+        Raises `OSError` for a file that cannot be used, or that others may use, or in whose folder they may write: a
+        journal of theirs beside the file would be played into it.
+        """
+        try:
+            if self._memory is not None:
+                with self._lock, self._memory:
+                    yield self._made(self._memory)
+                return
+            with closing(_connection(self._path or Path(), writes=writes)) as file, file:
+                yield self._made(file)
+        except sqlite3.Error as error:
+            raise OSError(f"{self._path} cannot be used: {error}") from error
+
+    def _made(self, file: sqlite3.Connection) -> sqlite3.Connection:
+        for statement in self._statements:
+            file.execute(statement)
+        return file
+
+
+def _connection(path: Path, *, writes: bool) -> sqlite3.Connection:
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        if not writes:
+            return sqlite3.connect(":memory:")
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with suppress(FileExistsError):  # and never through a link
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        found = path.lstat()
+    problem = not_private(found) or folder_not_private(path.parent.stat())
+    if problem is None and found.st_size > _MAX_BYTES:
+        problem = "it is too large: remove it"
+    if problem is not None:
+        raise OSError(f"{path} is not used: {problem}")
+    return sqlite3.connect(path, timeout=_BUSY_SECONDS)
+
+
+TABLE = "CREATE TABLE IF NOT EXISTS principals (name TEXT PRIMARY KEY, day INTEGER NOT NULL) WITHOUT ROWID"
+"""One of the statements of a file whose other tables have a column ``principal``."""
+_DAY_SECONDS = 86_400
+_GONE = "SELECT name FROM principals WHERE day < ?"
+
+
+def today() -> int:
+    """Return the day, as a number."""
+    return int(time.time()) // _DAY_SECONDS
+
+
+def is_noted(file: sqlite3.Connection, principal: str) -> bool:
+    """Tell whether it is kept already that a principal is there today."""
+    found = file.execute("SELECT 1 FROM principals WHERE name = ? AND day = ?", (principal, today()))
+    return found.fetchone() is not None
+
+
+def note_table_use(file: sqlite3.Connection, principal: str, *tables: str) -> None:
+    """Keep that a principal is there today, and remove from the ``tables`` what is of those gone for 90 days.
+
+    In the caller's transaction, once a day. Who came before anybody kept that counts as here today.
+    """
+    for table in tables:
+        file.execute(f"INSERT OR IGNORE INTO principals SELECT DISTINCT principal, ? FROM {table}", (today(),))
+    file.execute("INSERT OR REPLACE INTO principals VALUES (?, ?)", (principal, today()))
+    before = (today() - int(UNUSED_SECONDS) // _DAY_SECONDS,)
+    for table in tables:
+        file.execute(f"DELETE FROM {table} WHERE principal IN ({_GONE})", before)
+    file.execute(f"DELETE FROM principals WHERE name IN ({_GONE})", before)

@@ -52,7 +52,7 @@ import asyncio, json, sys
 from pathlib import Path
 import codemode_gateway.gateway.gateway as module
 from codemode_gateway import Gateway, load_config
-from codemode_gateway.own_client import listed_tool
+from codemode_gateway.cli.server_commands import listed_tool
 
 module._MOMENT_SECONDS = 3600  # after which it gets ready for programs
 

@@ -26,7 +26,7 @@ from codemode.host.threads import off_loop
 from ..config.model import ServerConfig
 from ..config.patterns import asks
 from ..gateway.principals import Principal
-from ..tool_history.private_tables import PrivateTables
+from ..state_files import PrivateTables
 from ..upstreams.hooks import NeedsApproval, origin_of
 
 Scope = Literal["session", "always"]

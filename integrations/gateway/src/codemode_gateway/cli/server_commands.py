@@ -6,10 +6,13 @@ import argparse
 import asyncio
 import json
 import logging
-from collections.abc import AsyncGenerator, Collection, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Generator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+import mcp_types as types
+from mcp import Client
 
 from codemode.cli.exits import DONE, FAILED
 from codemode.cli.run import TerminalApprovals, program_text
@@ -18,10 +21,62 @@ from codemode.trace.visible_text import aligned, counted, one_line, visible
 
 from ..gateway.gateway import Gateway
 from ..gateway.options import GatewayOptions
+from ..passthrough.client_requests import is_from_server
 from .setup import configuration, server_named, typed, usable, warn
 
 if TYPE_CHECKING:
     from ..config.model import GatewayConfig
+
+
+Decide = Callable[[str], Awaitable[bool]]
+
+
+async def listed_tool(gateway: Gateway) -> dict[str, Any]:
+    """Return the tool as a client is listed it, as plain JSON."""
+    async with Client(gateway.server) as client:
+        (tool,) = (await client.list_tools()).tools
+    return tool.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+async def response_to(
+    gateway: Gateway, code: str, decide: Decide, say: Callable[[str], None], confirm: Decide | None = None
+) -> dict[str, Any]:
+    """Run a program and return its response.
+
+    ``decide`` is asked about each call that needs an approval, with what is shown of it. ``say`` gets lines for the
+    person: a page on which to sign in, a question that was declined. ``confirm`` is asked about the page that a server
+    wants opened, and must not answer for a person; without it that is declined, as a server's forms always are.
+    """
+
+    async def asked(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+        del context
+        asked_by_server = is_from_server(params.message)
+        if isinstance(params, types.ElicitRequestURLParams):
+            shown = f"{params.message}\n{params.url}"
+            if not asked_by_server:
+                say(shown)
+                return types.ElicitResult(action="accept")
+            is_confirmed = confirm is not None and await confirm(shown)
+            return types.ElicitResult(action="accept" if is_confirmed else "decline")
+        if asked_by_server:
+            say(f"{params.message}\ndeclined: a server's form cannot be filled in here")
+            return types.ElicitResult(action="decline")
+        if await decide(params.message):
+            return types.ElicitResult(action="accept", content={"decision": "once"})
+        return types.ElicitResult(action="decline")
+
+    async with Client(gateway.server, elicitation_callback=asked) as client:
+        (tool,) = (await client.list_tools()).tools
+        answer = await client.call_tool(tool.name, {"code": code})
+    return answer.structured_content or _with_media(answer.content)
+
+
+def _with_media(content: list[types.ContentBlock]) -> dict[str, Any]:
+    """Return an answer with images or sounds in it: what is said, and how much there is to see or hear."""
+    (text,) = (one.text for one in content if isinstance(one, types.TextContent))
+    media = [one for one in content if isinstance(one, types.ImageContent | types.AudioContent)]
+    attached = [f"{one.mime_type}, {len(one.data)} characters of base64" for one in media]
+    return {**json.loads(text), **({"attached": attached} if attached else {})}
 
 
 _LATE = "it does not answer in time: a larger connectTimeoutMs gives it more"
@@ -104,7 +159,6 @@ def check_servers(options: argparse.Namespace) -> int:
 
 
 async def _found(config: GatewayConfig, command: str, *, is_whole: bool) -> dict[str, Any]:
-    from ..own_client import listed_tool
 
     known: list[str] = []
     with told_once(known):
@@ -163,7 +217,6 @@ def _common_patterns(upstreams: Any) -> list[str]:
 
 async def _program_problems(gateway: Any, paths: list[str]) -> list[str]:
     """Run a program that imports these servers and calls nothing; return what is wrong with it."""
-    from ..own_client import response_to
 
     async def nobody(_shown: str) -> bool:
         return False
@@ -296,7 +349,6 @@ def run_program(options: argparse.Namespace) -> int:
 
 
 async def _response(config: GatewayConfig, command: str, code: str, approvals: TerminalApprovals) -> dict[str, Any]:
-    from ..own_client import response_to
 
     async def decide(shown: str) -> bool:
         return await approvals.decided(f"\n{visible(shown, keep=chr(10))}") == "approved"

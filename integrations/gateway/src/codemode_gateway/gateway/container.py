@@ -87,7 +87,7 @@ class Wiring:
         import mcp_types as types
 
         from ..approvals.remembered import approval_hook
-        from ..upstreams.log_levels import lowest
+        from ..upstreams.connection import lowest
 
         async def asked(server: ServerConfig, method: str, params: Mapping[str, Any], context: Any) -> Any:
             return await self._asked(scope, server, method, params, context)

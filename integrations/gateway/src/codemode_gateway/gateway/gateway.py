@@ -18,9 +18,8 @@ from ..config.model import GatewayConfig, ServerConfig
 from ..config.places import state_folder
 from ..passthrough.client_requests import connection_of
 from ..passthrough.proxy import Passed
-from .client_quirks import announced
 from .mcp_server import Calls
-from .options import GatewayOptions, KeptStore, keys_of
+from .options import GatewayOptions, KeptStore, announced, keys_of
 from .principal_sessions import Connections, Seat, Seats
 from .principals import LOCAL, Principal, principal_of
 

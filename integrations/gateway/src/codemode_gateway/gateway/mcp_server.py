@@ -30,7 +30,7 @@ from codemode.trace.failures import log_failure
 from ..config.model import Output
 from ..passthrough.handlers import PassedOf, announcing, handlers, pass_logs
 from ..upstreams.hooks import ORIGIN, CallOrigin
-from .client_quirks import TOOL_NAMES, Announced
+from .options import TOOL_NAMES, Announced
 from .principal_sessions import INSTRUCTIONS
 from .principals import kept_in_place
 

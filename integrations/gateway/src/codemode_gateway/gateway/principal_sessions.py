@@ -18,7 +18,7 @@ from codemode.host.threads import off_loop
 from ..config.model import GatewayConfig, ServerConfig
 from ..config.redaction import Secrets
 from ..passthrough.proxy import Passed
-from .client_quirks import Announced
+from .options import Announced
 from .principals import Principal, Scope, scope_of
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from codemode.data.json_values import nests_deeper_than
 from codemode.data.narrowing import mapping_or_empty
 from codemode.trace.visible_text import clipped, counted, one_line
 
-from ..upstreams.log_levels import LEVELS, lowest
+from ..upstreams.connection import LEVELS, lowest
 
 MAX_CHARACTERS = 10_000
 MAX_A_WINDOW = 100

@@ -20,10 +20,10 @@ from codemode.host import steps
 from codemode.host.threads import LARGE_CHARACTERS, off_loop, run_check
 from codemode.trace.visible_text import clipped, visible
 
+from .. import state_files
 from ..approvals.remembered import definition_of
 from ..config.model import ServerConfig
-from . import private_tables as principals
-from .private_tables import PrivateTables
+from ..state_files import PrivateTables
 
 _WIDTH = 100
 _MAX_LINES = 2_000
@@ -90,7 +90,7 @@ _TABLES = (
         " tool TEXT NOT NULL, digest TEXT NOT NULL, said TEXT NOT NULL,"
         " PRIMARY KEY (principal, server, state, tool)) WITHOUT ROWID"
     ),
-    principals.TABLE,
+    state_files.TABLE,
 )
 _PINNED, _WAITING = "pinned", "waiting"  # as first used or approved; as last listed, where that is not the same
 _DELETE = "DELETE FROM tools WHERE principal = ? AND server = ? AND state = ?"
@@ -236,7 +236,7 @@ class Pins:
 
     async def _note_use(self) -> None:
         """Keep once a day that this principal is there: pins of those who are gone would fill the file."""
-        if self._noted_day == (today := principals.today()):
+        if self._noted_day == (today := state_files.today()):
             return
         self._noted_day = today
         try:
@@ -247,7 +247,7 @@ class Pins:
     def _write_use(self) -> None:
         with self._tables.open(writes=True) as file:
             file.execute("BEGIN IMMEDIATE")
-            principals.note_use(file, self._principal, "servers", "tools")
+            state_files.note_table_use(file, self._principal, "servers", "tools")
 
     def _read_wholes(self) -> dict[str, str | None]:
         with self._tables.open() as file:

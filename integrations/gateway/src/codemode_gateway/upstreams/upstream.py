@@ -27,10 +27,9 @@ from ..config.model import ServerConfig
 from ..config.patterns import matches, patterns_of, unmatched_notes
 from ..config.redaction import Secrets
 from .call_retries import Asking, Calls
-from .connection import Connection, Listening, LostRequestError
+from .connection import Connection, Listening, LogLevel, LostRequestError
 from .connection_errors import Lost, UpstreamFailure
 from .hooks import UpstreamHooks
-from .log_levels import LogLevel
 from .reconnecting import Link, ResultT, State
 from .tool_call import mirrors_arguments
 from .tool_listing import ListCache, Listing, PageRefusedError, listed_tools

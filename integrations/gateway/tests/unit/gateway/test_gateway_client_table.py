@@ -7,7 +7,7 @@ from typing import Any
 import mcp_types as types
 import pytest
 from codemode_gateway import GatewaySettings
-from codemode_gateway.gateway.client_quirks import CLIENTS, Announced, announced
+from codemode_gateway.gateway.options import CLIENTS, Announced, announced
 from suite import each_row
 
 

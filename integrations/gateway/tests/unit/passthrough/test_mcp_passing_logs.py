@@ -10,7 +10,7 @@ import pytest
 from codemode_gateway.config.redaction import Secrets
 from codemode_gateway.passthrough import logs
 from codemode_gateway.passthrough.logs import Logs
-from codemode_gateway.upstreams.log_levels import LEVELS
+from codemode_gateway.upstreams.connection import LEVELS
 from in_loop import in_loop
 from mcp import Client
 from mcp.server.lowlevel.server import Server

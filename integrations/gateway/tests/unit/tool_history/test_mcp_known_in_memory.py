@@ -6,7 +6,7 @@ import gc
 import sqlite3
 
 import pytest
-from codemode_gateway.tool_history.private_tables import PrivateTables
+from codemode_gateway.state_files import PrivateTables
 
 
 def test_tables_in_memory_are_closed_with_their_owner():

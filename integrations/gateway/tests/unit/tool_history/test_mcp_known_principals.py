@@ -9,8 +9,9 @@ from typing import Any
 
 import mcp_types as types
 import pytest
+from codemode_gateway import state_files
 from codemode_gateway.config.model import ServerConfig
-from codemode_gateway.tool_history import output_schema_inference, private_tables, tool_pins
+from codemode_gateway.tool_history import output_schema_inference, tool_pins
 from codemode_gateway.tool_history.output_schema_inference import Shapes
 from codemode_gateway.tool_history.tool_pins import Pins
 from waiting import within
@@ -46,7 +47,7 @@ def what(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def use(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     def use(principal: str, day: int) -> None:
-        monkeypatch.setattr(private_tables, "today", lambda: day)
+        monkeypatch.setattr(state_files, "today", lambda: day)
         within({"pins": uses_pins, "shapes": uses_shapes}[what](tmp_path, principal))
 
     return use
@@ -76,7 +77,7 @@ def test_whoever_is_there_while_a_gateway_runs_for_long_stays(tmp_path: Path, mo
     async def scenario() -> None:
         running = Pins(tmp_path, "ana")
         for day in range(1000, 1200, 45):
-            monkeypatch.setattr(private_tables, "today", lambda day=day: day)
+            monkeypatch.setattr(state_files, "today", lambda day=day: day)
             assert await running.listed(SERVER, [TOOL]) == [TOOL]
             await uses_pins(tmp_path, f"user {day}")
         assert "ana" in kept(tmp_path, "pins")
