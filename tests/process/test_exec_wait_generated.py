@@ -111,7 +111,8 @@ def in_world(monkeypatch):
 
         def timed(*given: Any, **named: Any) -> Any:
             more: dict[str, Any] = {"clock_ms": world.now_ms, "started_at_ms": world.start_ms - 5000}
-            return dataclasses.replace(outer(*given, **named), **more)
+            made = outer(*given, **named)
+            return dataclasses.replace(made, call=dataclasses.replace(made.call, **more))
 
         monkeypatch.setattr(RestingExecution, "_begin", noted)
         monkeypatch.setattr(runner, "Timers", world.timers)

@@ -52,17 +52,18 @@ import asyncio, json, sys
 from pathlib import Path
 import codemode_gateway.gateway.gateway as module
 from codemode_gateway import Gateway, load_config
-from codemode_gateway.cli.server_commands import listed_tool
+from mcp import Client
 
 module._MOMENT_SECONDS = 3600  # after which it gets ready for programs
 
 async def main():
     config = load_config(Path(sys.argv[1]), state_folder=Path(sys.argv[2]))
     async with Gateway(config) as gateway:
-        tool = await listed_tool(gateway)
+        async with Client(gateway.server) as client:
+            (tool,) = (await client.list_tools()).tools
         modules = sorted(sys.modules)
         (upstream,) = (await gateway.seat()).connected.upstreams
-        print(json.dumps([tool["description"], upstream.state, modules]))
+        print(json.dumps([tool.description, upstream.state, modules]))
 
 asyncio.run(main())
 """

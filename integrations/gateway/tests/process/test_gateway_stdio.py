@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -288,5 +289,6 @@ def alive(pids: list[int]) -> list[int]:
 def children_of(pid: int) -> list[int]:
     found: list[int] = []
     for task in Path(f"/proc/{pid}/task").iterdir():
-        found += map(int, (task / "children").read_text().split())
+        with contextlib.suppress(FileNotFoundError):  # the thread has ended in between
+            found += map(int, (task / "children").read_text().split())
     return found
