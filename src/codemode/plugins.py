@@ -75,9 +75,9 @@ if TYPE_CHECKING:
     from .surfaces.exec_wait.stored import scope_of
     from .tools.adapters import register_adapter
     from .tools.collecting import refuse_framework_tool
-    from .tools.names import ImpossibleNameError, can_be_called, check_name
     from .tools.prepared import PreparedTool, prepared
     from .tools.selection import Places, Selection, not_among_the_tools, places
+    from .tools.tool import ImpossibleNameError, can_be_called, check_name
     from .tools.tool_schemas import Compile, FrameworkSchema, InferredOutput
     from .trace.failures import log_left_out
     from .workers.pool import check_pool
@@ -223,7 +223,7 @@ _LATE = {
     "surfaces.exec_wait.pair": "direct_names",
     "tools.adapters": "register_adapter",
     "tools.collecting": "refuse_framework_tool",
-    "tools.names": "ImpossibleNameError can_be_called check_name",
+    "tools.tool": "can_be_called check_name ImpossibleNameError",
     "tools.prepared": "PreparedTool prepared",
     "tools.selection": "Places Selection not_among_the_tools places",
     "tools.tool_schemas": "Compile FrameworkSchema InferredOutput",

@@ -12,7 +12,7 @@ from suite import each_row, rounds
 
 from codemode import Interrupt, Tool, create_code_mode_tool, run_code_mode_sync
 from codemode.tools.catalog import LANGUAGE_NAMES
-from codemode.tools.names import check_name
+from codemode.tools.tool import check_name
 
 NASTY = [
     *sorted(LANGUAGE_NAMES), "__proto__", "hasOwnProperty", "isPrototypeOf", "propertyIsEnumerable", "arguments",

@@ -11,10 +11,9 @@ from ..data.narrowing import is_listing, is_mapping
 from ..options.checked_fields import WrongTypeError
 from ..trace.failures import log_left_out
 from .adapters import ADAPTERS
-from .names import ImpossibleNameError, check_name
 from .prepared import PreparedTool, prepared
 from .server_lists import LISTED_AGAIN, LeftOut, entry_label, kind_of
-from .tool import Tool
+from .tool import ImpossibleNameError, Tool, check_name
 
 _ADAPTER_PAGE = "docs/plugin.md, section 2, The adapter"
 # What tool objects of frameworks have: a name, and a description or a schema.

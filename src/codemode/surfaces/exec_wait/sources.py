@@ -10,9 +10,8 @@ from typing import Any, cast
 from ...data.narrowing import mapping_or_empty, string_or_empty
 from ...signatures.declarations import first_sentence, summary_of
 from ...tools.collecting import collect_plain_tools
-from ...tools.names import ImpossibleNameError, check_is_name
 from ...tools.prepared import PreparedTool, compile_all, prepared
-from ...tools.tool import Tool
+from ...tools.tool import ImpossibleNameError, Tool, check_is_name
 from .options import EXEC_KIND, TOOL_KIND, WAIT_KIND, InvalidConfigError
 
 HOST = "host"

@@ -22,10 +22,9 @@ from ...schemas.json_schemas import says_nothing
 from ...signatures.described_tool import DescribedTool
 from ...signatures.examples import sample_value
 from ...tools.collecting import collect_plain_tools
-from ...tools.names import check_is_name
 from ...tools.prepared import MISSING, PreparedTool
 from ...tools.server_lists import MAX_DESCRIPTION_CHARACTERS, LeftOut, entry_label, plain_annotations, plain_text
-from ...tools.tool import Tool
+from ...tools.tool import Tool, check_is_name
 from ...tools.tool_schemas import foreign_schemas
 from ...trace.unseen import all_seen
 from ...trace.visible_text import clipped
