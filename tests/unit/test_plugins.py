@@ -24,6 +24,7 @@ GIVEN = {"register_adapter"}
 BEFORE_RUNS = {  # and what is told of results, which is light
     "codemode.execution.optional_parts",
     "codemode.execution.starting",
+    "codemode.execution.sync_forms",
     "codemode.execution.call_context",
     "codemode.execution.large_results",
 }

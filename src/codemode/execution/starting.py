@@ -1,16 +1,14 @@
-"""Start the first run of a process while its worker boots; sync forms of surfaces."""
+"""Start the first run of a process while its worker boots."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from ..data.json_values import NOT_GIVEN
-from ..errors import CodeModeError, CodeModeWorkerError, Resumable
+from ..errors import CodeModeWorkerError, Resumable
 from ..host.imports import importing
-from ..host.sync import refuse_in_workflow, run_sync
+from ..host.sync import refuse_in_workflow
 from ..options.parts import CodeModeOptions
 from ..workers.pool import WorkerPool, pool_or_default
 from .optional_parts import load_optional_parts, optional_parts_are_loaded
@@ -20,7 +18,7 @@ if TYPE_CHECKING:
     from ..tools.catalog import ToolCatalog
     from ..tools.prepared import PreparedTool
     from ..workers.pool import WorkerPool
-    from .call_context import CallContext, OuterCall
+    from .call_context import OuterCall
     from .outcome import RunOutcome
 
 
@@ -102,45 +100,3 @@ async def resume_answered(
     continuations = load_continuations()
     answers = partial(continuations.answers_of, resolution=resolution, resolutions=resolutions)
     return await continuations.resume(profile, interrupt, answers, catalog, options, outer, workers)
-
-
-class SyncForms:
-    """Adds `execute_sync` and `resume_sync` to a surface. Both also work while an event loop runs in this thread."""
-
-    _pool: WorkerPool | None
-
-    async def execute(self, program: str | Mapping[str, Any], call: CallContext | None = None) -> Any:
-        """Run a program; a surface defines it."""
-        raise NotImplementedError
-
-    async def resume(
-        self,
-        interrupt: Resumable | Mapping[str, Any],
-        resolution: Any = NOT_GIVEN,
-        call: CallContext | None = None,
-        *,
-        resolutions: Mapping[str, Any] | None = None,
-    ) -> Any:
-        """Resume a paused program; a surface defines it."""
-        raise NotImplementedError
-
-    def execute_sync(self, program: str | Mapping[str, Any], call: CallContext | None = None) -> Any:
-        """Do what `execute` does, from code that is not async."""
-        self._start_pool()
-        return run_sync(self.execute(program, call))
-
-    def resume_sync(
-        self,
-        interrupt: Resumable | Mapping[str, Any],
-        resolution: Any = NOT_GIVEN,
-        call: CallContext | None = None,
-        *,
-        resolutions: Mapping[str, Any] | None = None,
-    ) -> Any:
-        """Do what `resume` does, from code that is not async."""
-        return run_sync(self.resume(interrupt, resolution, call, resolutions=resolutions))
-
-    def _start_pool(self) -> None:
-        """Start the first worker while asyncio is imported. The run reports what prevents that."""
-        with suppress(CodeModeError):
-            started(self._pool)

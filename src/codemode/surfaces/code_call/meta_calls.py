@@ -13,7 +13,8 @@ from ...data.json_values import NOT_GIVEN
 from ...errors import CodeModeToolError, Resumable
 from ...execution.call_context import CallContext, OuterCall, check_call
 from ...execution.optional_parts import require_optional_parts
-from ...execution.starting import SyncForms, load_execution, prepared, resume_answered
+from ...execution.starting import load_execution, prepared, resume_answered
+from ...execution.sync_forms import SyncForms
 from ...host import steps
 from ...host.threads import run_check
 from ...signatures.declarations import first_sentence, summary_of

@@ -14,7 +14,8 @@ from ...errors import CodeModeToolError, Resumable
 from ...execution.call_context import CallContext, OuterCall, StatePlace, check_call, state_place
 from ...execution.large_results import is_beyond
 from ...execution.optional_parts import fetch_line, require_optional_parts
-from ...execution.starting import SyncForms, load_execution, prepared, resume_answered
+from ...execution.starting import load_execution, prepared, resume_answered
+from ...execution.sync_forms import SyncForms
 from ...host.threads import run_check
 from ...options.parts import CodeModeOptions
 from ...source.program_input import with_program_field

@@ -10,12 +10,11 @@ from ...data.json_values import NOT_GIVEN
 from ...errors import Resumable
 from ...execution.call_context import CallContext
 from ...execution.optional_parts import require_optional_parts
-from ...execution.starting import SyncForms
+from ...execution.sync_forms import SyncForms
 from ...host.imports import importing
 from ...host.sync import refuse_in_workflow, run_sync
 from ...host.threads import off_loop
 from ...options.parts import CodeModeOptions
-from ...stores.durability import StoreLike, with_store
 from ...tools.tool_schemas import load_schema_kind
 from ...trace.failures import log_failure
 from .declarations import DISCOVERY, ERRORS, declare_server
@@ -25,6 +24,8 @@ from .response import host_failed, refused
 from .server_set import Homes, ServerSet
 
 if TYPE_CHECKING:
+    from ...stores.durability import StoreLike
+    from ...stores.interrupt_store import InterruptStore
     from ...workers.pool import WorkerPool
     from .catalog import ModuleCatalog
     from .runs import Runs
@@ -49,7 +50,12 @@ class RunTool(SyncForms):
         store: StoreLike | None = None,
     ) -> None:
         self.options = RunOptions.of(options)
-        self.settings, self.store = with_store(CodeModeOptions.of(settings), store)
+        self.settings = CodeModeOptions.of(settings)
+        self.store: InterruptStore | None = None
+        if store is not None:
+            from ...stores.durability import with_store
+
+            self.settings, self.store = with_store(self.settings, store)
         if self.settings.fetch_policy is not None:
             raise ValueError("settings.fetch_policy is not for codemode.run: its programs have no fetch")
         # What is wrong with settings is told of here, not in the first run.
