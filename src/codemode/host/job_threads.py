@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from .forks import begin_anew_in_forks, forkable_rlock, leave_to_the_parent
+
+if TYPE_CHECKING:
+    import asyncio
 
 IDLE_SECONDS = 5.0
 _MOMENT = 0.05
@@ -180,6 +182,8 @@ _IDLE_SECONDS = 5.0
 
 async def in_own_thread(work: Callable[[], ResultT], name: str) -> ResultT:
     """Run work in a thread of its own: those of the loop may all be taken. A cancelled caller leaves it to its end."""
+    import asyncio  # late: the first worker starts before it is imported
+
     loop = asyncio.get_running_loop()
     done: asyncio.Future[ResultT] = loop.create_future()
 
