@@ -70,6 +70,7 @@ def test_readme(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     if "deepagents" in code and find_spec("deepagents") is None:
         missing("deepagents", "deepagents is not installed")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CODEMODE_SIGNING_KEY", "a key that ends with the block")
     monkeypatch.setattr(_RESOLVES, lambda *_args, **_settings: Reader(said=_SAID.findall(said)))
     exec(compile(code, f"README block {number}", "exec", dont_inherit=True), {"__name__": "readme"})
 

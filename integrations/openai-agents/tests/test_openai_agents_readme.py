@@ -29,6 +29,7 @@ def test_a_block_runs(turns: str, block: str, monkeypatch: pytest.MonkeyPatch, t
 
     monkeypatch.setattr(MultiProvider, "get_model", get_model)
     monkeypatch.setattr("codemode.set_continuation_signing_key", lambda _key: None)  # it would hold for all tests
+    monkeypatch.setenv("CODEMODE_SIGNING_KEY", "a key that ends with the block")
     set_trace_processors([])
     loop = asyncio.new_event_loop()  # which `Runner.run_sync` takes, and would leave open if it were its own
     asyncio.set_event_loop(loop)
