@@ -177,7 +177,6 @@ class ByOwner:
 
 
 ResultT = TypeVar("ResultT")
-_IDLE_SECONDS = 5.0
 
 
 async def in_own_thread(work: Callable[[], ResultT], name: str) -> ResultT:
@@ -226,7 +225,7 @@ class _Thread:
 
     def _next(self) -> Callable[[], None] | None:
         try:
-            return self._given.get(timeout=_IDLE_SECONDS)
+            return self._given.get(timeout=IDLE_SECONDS)
         except Empty:
             try:
                 _idle.remove(self)
