@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OpenApiTools", "Operation", "Spec", "SpecError", "load_spec", "openapi_tools"]
 
-# Where each of them lives; the imports above tell type checkers the same.
+# The module of each name, imported when it is first used; type checkers read the imports above.
 _LATE = {
     "operations": "Operation",
     "spec": "Spec SpecError load_spec",

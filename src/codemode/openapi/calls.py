@@ -61,12 +61,12 @@ def write_request(operation: Operation, value: Mapping[str, Any]) -> PlainReques
         elif parameter.location == "query":
             pairs += _query_pairs(parameter, one)
         elif parameter.location == "header":
-            text = headers[parameter.name] = _joined(parameter, one, plain_text)
+            text = headers[parameter.name] = _write_simple_style(parameter, one, plain_text)
             if _UNSENDABLE.search(text):
                 raise CodeModeToolError(f"{parameter.key}: a header cannot carry such text (line breaks or the like)")
         else:
             cookies += _query_pairs(parameter, one)
-    _require_own_path(path, operation)
+    _require_unchanged_path(path, operation)
     target = "?".join(filter(None, (path, "&".join(pairs))))
     plain = PlainRequest(operation.method, target, headers, cookies)
     if operation.form.body is None:
@@ -83,25 +83,25 @@ def plain_text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _encoded(text: str, kept: str = "") -> str:
+def _quote(text: str, kept: str = "") -> str:
     return quote(well_formed(text), safe=f"-._~{kept}")
 
 
 def _scalar(value: Any) -> str:
-    return _encoded(plain_text(value))
+    return _quote(plain_text(value))
 
 
 # --- parameters ---
 
 
 def _path_text(parameter: Parameter, value: Any) -> str:
-    text = _joined(parameter, value, _scalar)
+    text = _write_simple_style(parameter, value, _scalar)
     if not text:
         raise CodeModeToolError(f"{parameter.key}: a part of the path cannot be empty")
     return text
 
 
-def _require_own_path(path: str, operation: Operation) -> None:
+def _require_unchanged_path(path: str, operation: Operation) -> None:
     """Refuse values that servers may read as another path, however they decode it."""
     if "{" in path:
         missing = re.findall(r"\{([^{}]*)\}", path)
@@ -116,13 +116,13 @@ def _require_own_path(path: str, operation: Operation) -> None:
     raise CodeModeToolError(f"{operation.name}: a value of the path is escaped too often to be sent")
 
 
-def _joined(parameter: Parameter, value: Any, write: Any) -> str:
+def _write_simple_style(parameter: Parameter, value: Any, write: Any) -> str:
     """Write a value in the styles simple, label and matrix."""
     if parameter.is_json:
         return write(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
     before, between = {"label": (".", "."), "matrix": (";", ";")}.get(parameter.style, ("", ","))
     between = between if parameter.explode else ","
-    name, is_named = _encoded(parameter.name), parameter.style == "matrix"
+    name, is_named = _quote(parameter.name), parameter.style == "matrix"
     if is_object(value):
         sign = "=" if parameter.explode else ","
         items = [f"{write(key)}{sign}{write(one)}" for key, one in value.items() if one is not None]
@@ -137,11 +137,11 @@ def _joined(parameter: Parameter, value: Any, write: Any) -> str:
 def _query_pairs(parameter: Parameter, value: Any) -> list[str]:
     kept = _RESERVED.replace("&", "").replace("#", "") if parameter.allow_reserved else ""
     if parameter.is_json:
-        return [f"{_encoded(parameter.name)}={_encoded(json.dumps(value, separators=(',', ':')), kept)}"]
-    return styled_pairs(parameter.name, value, parameter.style, explode=parameter.explode, kept=kept)
+        return [f"{_quote(parameter.name)}={_quote(json.dumps(value, separators=(',', ':')), kept)}"]
+    return write_pairs(parameter.name, value, parameter.style, explode=parameter.explode, kept=kept)
 
 
-def styled_pairs(name: str, value: Any, style: str, *, explode: bool, kept: str = "") -> list[str]:
+def write_pairs(name: str, value: Any, style: str, *, explode: bool, kept: str = "") -> list[str]:
     """Return ``name=value`` for a query, a cookie or a form, encoded."""
     steps.take()
     members = [(key, one) for key, one in value.items() if one is not None] if is_object(value) else []
@@ -151,9 +151,9 @@ def styled_pairs(name: str, value: Any, style: str, *, explode: bool, kept: str 
         members = [(name, one) for one in value]
     elif not (is_object(value) and explode):
         parts = [part for member in members for part in member] if is_object(value) else value
-        texts = [_encoded(plain_text(one), kept) for one in (parts if is_array(parts) else [parts])]
-        return [f"{_encoded(name)}={_DELIMITERS.get(style, ',').join(texts)}"]
-    return [f"{_encoded(key)}={_encoded(plain_text(one), kept)}" for key, one in members]
+        texts = [_quote(plain_text(one), kept) for one in (parts if is_array(parts) else [parts])]
+        return [f"{_quote(name)}={_DELIMITERS.get(style, ',').join(texts)}"]
+    return [f"{_quote(key)}={_quote(plain_text(one), kept)}" for key, one in members]
 
 
 def _leaves(name: str, value: Any, level: int) -> Iterator[tuple[str, Any]]:
@@ -208,10 +208,10 @@ def _json(value: Any) -> bytes:
 def _form_pairs(body: Body, name: str, value: Any) -> list[str]:
     encoding = mapping_or_empty(body.encoding.get(name))
     if "json" in string_or_empty(encoding.get("contentType")):
-        return [f"{_encoded(name)}={_encoded(value if isinstance(value, str) else _json(value).decode())}"]
+        return [f"{_quote(name)}={_quote(value if isinstance(value, str) else _json(value).decode())}"]
     style = string_or_empty(encoding.get("style")) or "form"
     explode = encoding.get("explode", style in ("form", "deepObject")) is True
-    return styled_pairs(name, value, style, explode=explode)
+    return write_pairs(name, value, style, explode=explode)
 
 
 def _multipart(body: Body, value: Mapping[str, Any]) -> list[Part]:
@@ -239,7 +239,7 @@ _MAX_MEMBERS = 50
 _MAX_MESSAGE = 500
 _MAX_LINKS = 10
 _MAX_LINK_CHARACTERS = 20_000
-_LEAST_SECRET = 8
+_MIN_SECRET_LENGTH = 8
 _REMOVED = "[secret]"
 _SECRET_NAME = re.compile(r"auth|token|key|secret|cookie|password|session|signature|credential", re.IGNORECASE)
 _LINK = re.compile(r"<([^<>]{1,4000})>\s*((?:;[^,<]{0,200}){1,10})")
@@ -258,7 +258,7 @@ class Answer(NamedTuple):
 
     def result(self) -> Any:
         """Return what a program gets."""
-        result = self._parsed()
+        result = self._parse_body()
         if not self.operation.has_links or not is_array(result):
             return result
         links: dict[str, Any] = {}
@@ -269,18 +269,18 @@ class Answer(NamedTuple):
 
     def error(self, retry_ms: int | None) -> CodeModeHttpError:
         """Return the error of an answer that is no result."""
-        parsed, status = self._parsed(), self.response.status_code
+        parsed, status = self._parse_body(), self.response.status_code
         text = _message_in(parsed)
         details: dict[str, Any] = {"status": status}
         if parsed is not None:
-            details["body"] = parsed.described if isinstance(parsed, Content) else _shortened(parsed)
+            details["body"] = parsed.described if isinstance(parsed, Content) else _shorten(parsed)
         if retry_ms is not None:
             details["retryAfterMs"] = retry_ms
         what = f"{self.operation.method} {self.operation.path} failed: {status}"
         phrase = one_line(self._without_secrets(self.response.reason_phrase), 60)
         return CodeModeHttpError(f"{what} {phrase}".strip() + (f": {text}" if text else ""), details=details)
 
-    def _parsed(self) -> Any:
+    def _parse_body(self) -> Any:
         if not self.body:
             return None
         media_type = self.response.headers.get("content-type", "")
@@ -311,10 +311,13 @@ class Answer(NamedTuple):
         if origin_of(target) == origin_of(here) and target.path == here.path:
             query = dict(parse_qsl(target.query.decode("ascii", "replace")))
             known = [one for one in self.operation.form.parameters if one.location == "query" and one.name in query]
-            link["input"] = {**self.value, **{one.key: self._typed(one.schema, query[one.name]) for one in known}}
+            link["input"] = {
+                **self.value,
+                **{one.key: self._convert(one.schema, query[one.name]) for one in known},
+            }
         return link
 
-    def _typed(self, schema: Any, text: str) -> Any:
+    def _convert(self, schema: Any, text: str) -> Any:
         """Return the value of a query as the type of its parameter."""
         try:
             kind = self.operation.spec.follow(schema).get("type")
@@ -333,7 +336,7 @@ class Answer(NamedTuple):
         for name, value in parse_qsl(request.url.query.decode("ascii", "replace")):
             if _SECRET_NAME.search(name) and name not in query:
                 found.add(value)
-        for secret in sorted((one for one in found if len(one) >= _LEAST_SECRET), key=len, reverse=True):
+        for secret in sorted((one for one in found if len(one) >= _MIN_SECRET_LENGTH), key=len, reverse=True):
             text = text.replace(secret, _REMOVED).replace(secret.replace("/", "\\/"), _REMOVED)
         return text
 
@@ -352,7 +355,7 @@ def _message_in(parsed: Any) -> str:
     return ""
 
 
-def _shortened(parsed: Any) -> Any:
+def _shorten(parsed: Any) -> Any:
     """Return the body of an error: whole where it is small, else its small members, or the beginning of its text."""
     if not isinstance(parsed, str) and _is_small(parsed):
         return parsed
@@ -405,7 +408,7 @@ class Caller:
     async def _exchange(self, operation: Operation, plain: PlainRequest) -> tuple[httpx.Response, bytes]:
         def request(url: str, status: int | None) -> httpx.Request:
             nonlocal plain
-            plain = plain if status is None else _redirected(plain, status)
+            plain = plain if status is None else _follow_redirect(plain, status)
             return self._request(plain, url)
 
         try:
@@ -434,7 +437,7 @@ class Caller:
         return request
 
 
-def _redirected(plain: PlainRequest, status: int) -> PlainRequest:
+def _follow_redirect(plain: PlainRequest, status: int) -> PlainRequest:
     """Return the request that follows a redirect, as browsers make it."""
     if status in (307, 308) or plain.method in ("GET", "HEAD") or (status != 303 and plain.method != "POST"):
         return plain

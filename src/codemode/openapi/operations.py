@@ -79,7 +79,7 @@ class SchemaCopies:
             return {}
         reference = schema.get("$ref")
         if isinstance(reference, str):
-            return self._referred(reference, schema)
+            return self._resolve(reference, schema)
         if schema.get("type") == "file":
             return dict(CONTENT_SCHEMA)
         rules = {str(keyword): self._rule(keyword, rule, depth) for keyword, rule in schema.items()}
@@ -98,7 +98,7 @@ class SchemaCopies:
                 return _LEFT_OUT
             return {str(name): self._schema(one, depth + 1) for name, one in rule.items()}
         if keyword == "description":
-            return described(rule, self._side) or _LEFT_OUT
+            return shorten_description(rule, self._side) or _LEFT_OUT
         if keyword == "format" and self._side == "output":
             return _LEFT_OUT  # a program does nothing with it, and a model reads it
         if keyword == "discriminator":
@@ -109,7 +109,7 @@ class SchemaCopies:
             return rule
         return _LEFT_OUT
 
-    def _referred(self, reference: str, schema: Any) -> dict[str, Any]:
+    def _resolve(self, reference: str, schema: Any) -> dict[str, Any]:
         pointer = self._references.resolve(reference)
         if pointer is None:
             # Another document: it is not fetched. Also what leads nowhere.
@@ -119,7 +119,7 @@ class SchemaCopies:
             self._names[pointer] = self._taken.take(name or "Type")
             self._waiting.append(pointer)
         copied: dict[str, Any] = {"$ref": f"#/$defs/{self._names[pointer]}"}
-        if description := described(schema.get("description"), self._side):
+        if description := shorten_description(schema.get("description"), self._side):
             copied["description"] = description
         return copied
 
@@ -146,7 +146,7 @@ class UniqueNames:
 _LEFT_OUT: Any = object()
 
 
-def described(text: Any, side: Side = "input") -> str:
+def shorten_description(text: Any, side: Side = "input") -> str:
     """Return a description as it is declared: shortened, most of all that of a result, on one line."""
     most = _MAX_SCHEMA_DESCRIPTION if side == "input" else _MAX_OUTPUT_DESCRIPTION
     return clipped(" ".join(string_or_empty(text)[: 4 * most].split()), most)
@@ -285,7 +285,7 @@ class Operation:
         if form.body is not None and form.body.parts is not None:
             for name, key in form.body.keys.items():
                 schema = self.spec.follow(form.body.parts.properties[name])
-                named[key] = {"description": described(schema.get("description")), **_kind(schema)}
+                named[key] = {"description": shorten_description(schema.get("description")), **_kind(schema)}
         return {"type": "object", "properties": named}
 
     @cached_property
@@ -434,7 +434,7 @@ def _parameter(name: str, location: str, raw: Mapping[str, Any]) -> Parameter:
     explode = raw["explode"] if isinstance(raw.get("explode"), bool) else style in ("form", "deepObject")
     is_required = location == "path" or raw.get("required") is True
     is_json = content is not None and body_kind(str(content[0])) == "json"
-    description = described(raw.get("description"))
+    description = shorten_description(raw.get("description"))
     is_reserved = raw.get("allowReserved") is True
     return Parameter(name, name, location, schema, is_required, description, style, explode, is_reserved, is_json)
 
@@ -474,12 +474,12 @@ def _body(operation: Operation, taken: set[str]) -> Body | None:
     parts = _object_parts(schema, operation.spec, set()) if kind in ("json", "form", "multipart") else None
     names = {"": "body"} if parts is None else {name: name for name in parts.properties}
     keys = {name: _free_key(key, "body", taken) for name, key in names.items()}
-    is_required, description = raw.get("required") is True, described(raw.get("description"))
-    sent = _sent_type(media_type, kind)
+    is_required, description = raw.get("required") is True, shorten_description(raw.get("description"))
+    sent = _sendable_type(media_type, kind)
     return Body(sent, kind, schema, is_required, description, keys, parts, mapping_or_empty(content.get("encoding")))
 
 
-def _sent_type(media_type: str, kind: BodyKind) -> str:
+def _sendable_type(media_type: str, kind: BodyKind) -> str:
     """Return the type that is sent: a range names none, and what is no header value is not sent."""
     is_sound = re.fullmatch(r"[\w.!#$&^+-]{1,80}/[\w.!#$&^+-]{1,80}(?:; ?[\w=.\"-]{1,80})?", media_type)
     if is_sound and "*" not in media_type:

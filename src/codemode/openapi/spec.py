@@ -240,22 +240,22 @@ async def load_spec(
 def parse_spec(raw: bytes, name: str) -> Spec:
     """Parse the text of a document, JSON or YAML. Raises `SpecError`."""
     try:
-        document = _parsed(raw.decode("utf-8-sig"))
+        document = _parse(raw.decode("utf-8-sig"))
     except UnicodeDecodeError:
         raise SpecError(f"{name} is not UTF-8 text, so it is no OpenAPI document") from None
     except ValueError as error:
         raise SpecError(f"{name} can be read neither as JSON nor as YAML: {clipped(str(error), 300)}") from None
-    return _checked(document, name)
+    return _check_document(document, name)
 
 
 def make_spec(document: Any, name: str) -> Spec:
     """Check a parsed document. Raises `SpecError`."""
     if is_mapping(document) and holds_more_values_than(document, MAX_SPEC_VALUES):
         raise SpecError(f"{name} is too large: it holds more than {MAX_SPEC_VALUES} values")
-    return _checked(document, name)
+    return _check_document(document, name)
 
 
-def _parsed(text: str) -> Any:
+def _parse(text: str) -> Any:
     limits = {"max_depth": MAX_SPEC_DEPTH, "max_values": MAX_SPEC_VALUES}
     if text.lstrip()[:1] == "{" and find_excess(text, **limits) is None:
         with suppress(ValueError):  # flow style of YAML begins with a brace too
@@ -263,7 +263,7 @@ def _parsed(text: str) -> Any:
     return parse_yaml(text, **limits)
 
 
-def _checked(document: Any, name: str) -> Spec:
+def _check_document(document: Any, name: str) -> Spec:
     if not is_mapping(document):
         raise SpecError(f"{name} is no OpenAPI document: expected an object, got {type(document).__name__}")
     if "swagger" in document:
@@ -338,7 +338,7 @@ async def exchange(
             try:
                 location, status = response.headers.get("location"), response.status_code
                 if status not in _REDIRECTS or location is None:
-                    return response, await _bounded_body(response, max_bytes)
+                    return response, await _read_body(response, max_bytes)
             finally:
                 await response.aclose()
             target = response.url.join(location)
@@ -354,7 +354,7 @@ async def exchange(
     raise NoAnswerError(f"it redirects more than {MAX_REDIRECTS} times")
 
 
-async def _bounded_body(response: httpx.Response, max_bytes: int) -> bytes:
+async def _read_body(response: httpx.Response, max_bytes: int) -> bytes:
     body = bytearray()
     if response.request.method == "HEAD" or response.status_code in (204, 205, 304):
         return b""

@@ -87,7 +87,7 @@ def openapi_tools(
     Raises `SpecError` for what is no document, `ValueError` without a server or for an unusable option.
     """
     spec = spec if isinstance(spec, Spec) else make_spec(spec, "the given object")
-    caller = Caller(client, _chosen_server(spec, client, base_url), max_response_bytes, max_wait_ms)
+    caller = Caller(client, _choose_server(spec, client, base_url), max_response_bytes, max_wait_ms)
     # What the client fills in by itself no program can.
     own = [("header", one.lower()) for one in client.headers] + [("query", one) for one in client.params]
     operations, problems = read_operations(spec, own)
@@ -100,7 +100,7 @@ def openapi_tools(
     return tools
 
 
-def _chosen_server(spec: Spec, client: httpx.AsyncClient, base_url: str | None) -> str:
+def _choose_server(spec: Spec, client: httpx.AsyncClient, base_url: str | None) -> str:
     import httpx
 
     chosen = base_url or str(client.base_url)
