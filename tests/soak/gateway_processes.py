@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from codemode_gateway import Gateway, GatewayOptions, load_config
-from codemode_gateway.gateway.http_serving import serve_http
+from codemode_gateway.gateway.http_app import serve_http
 from codemode_gateway.gateway.http_settings import HttpLimits
 from codemode_gateway.upstreams import reconnecting
 from mcp.server.mcpserver import MCPServer

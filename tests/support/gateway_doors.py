@@ -14,8 +14,7 @@ from typing import Any, Self
 import httpx2
 import mcp_types as types
 from codemode_gateway.config.model import GatewayConfig, GatewaySettings
-from codemode_gateway.gateway.http_app import HttpApp, http_app
-from codemode_gateway.gateway.http_serving import serve_http
+from codemode_gateway.gateway.http_app import HttpApp, http_app, serve_http
 from codemode_gateway.gateway.http_settings import HttpLimits, token_digest
 from codemode_gateway.gateway.principals import kept_in_place, principal_of
 from mcp.server.lowlevel import Server

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from codemode_gateway import Gateway, GatewayOptions, load_config
-from codemode_gateway.gateway.http_serving import serve_http
+from codemode_gateway.gateway.http_app import serve_http
 
 
 def said(url: str) -> None:

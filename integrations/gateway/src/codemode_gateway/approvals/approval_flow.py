@@ -29,9 +29,23 @@ from ..config.places import COMMAND
 from ..gateway.options import APP
 from ..gateway.principals import Principal
 from ..upstreams.hooks import CallOrigin
-from .call_state import MAX_STATE_CHARACTERS, Leg, Pause, SealedState, Way, facts_of, way_of
 from .pending_store import Keeping, Resuming, RunsOf
-from .question_batch import Bundles, Said, asked_in_session, can_be_shown, elicitation, shown_in_session, to_page
+from .question_batch import (
+    MAX_STATE_CHARACTERS,
+    Bundles,
+    Leg,
+    Pause,
+    Said,
+    SealedState,
+    Way,
+    asked_in_session,
+    can_be_shown,
+    elicitation,
+    facts_of,
+    shown_in_session,
+    to_page,
+    way_of,
+)
 from .questions import (
     OTHER_KEYS,
     Question,

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from codemode.cli.databases import tell_seldom
 from codemode.cli.exits import DONE, UsageError
-from codemode.host.private_process import keep_private
 
 from .setup import configuration, gateway_command, tell_problems, usable, warn
 
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from ..gateway.gateway import Gateway
 
 _DEFAULT_HOST = "127.0.0.1"
+_PR_SET_DUMPABLE = 4
 _NEEDS_CONSOLE = (
     "--http needs codemode-gateway[http], which brings the package codemode-console: in a clone of the repository"
     " pip install ./integrations/console"
@@ -68,6 +68,22 @@ def http_address(text: str) -> tuple[str, int]:
     return bare or _DEFAULT_HOST, int(port)
 
 
+def keep_private() -> bool:
+    """Let nobody but the system's administrator read this process: its memory, and with which variables it was started.
+
+    It then writes no core dump, and no debugger of its own user's comes to it. What it starts is as it was. False where
+    the platform has nothing for it (Linux alone has).
+    """
+    if sys.platform != "linux":
+        return False
+    try:
+        import ctypes  # late: it is needed here alone
+
+        return ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0) == 0
+    except (ImportError, OSError, AttributeError):
+        return False
+
+
 async def _served(config: GatewayConfig, options: argparse.Namespace, address: tuple[str, int] | None) -> None:
     from ..gateway.gateway import Gateway
     from ..gateway.options import GatewayOptions
@@ -83,7 +99,7 @@ async def _served(config: GatewayConfig, options: argparse.Namespace, address: t
             if address is None:
                 await gateway.serve_stdio()
             else:
-                from ..gateway.http_serving import serve_http
+                from ..gateway.http_app import serve_http
 
                 await serve_http(gateway, *address)
         finally:

@@ -26,12 +26,11 @@ from codemode.trace.visible_text import clipped
 from ..config.model import ServerConfig
 from ..config.patterns import matches, patterns_of, unmatched_notes
 from ..config.redaction import Secrets
-from .call_retries import Asking, Calls
+from .call_retries import Asking, Calls, mirrors_arguments
 from .connection import Connection, Listening, LogLevel, LostRequestError
 from .connection_errors import Lost, UpstreamFailure
 from .hooks import UpstreamHooks
 from .reconnecting import Link, ResultT, State
-from .tool_call import mirrors_arguments
 from .tool_listing import ListCache, Listing, PageRefusedError, listed_tools
 
 Call = Callable[[str, Any, Any], Awaitable[Any]]

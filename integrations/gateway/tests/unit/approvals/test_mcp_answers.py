@@ -8,8 +8,15 @@ from typing import Any, cast
 import mcp_types as types
 import pytest
 from approval_world import ONE, accept, begun, client_of, gone_on, hosts
-from codemode_gateway.approvals.call_state import Leg, SealedState
-from codemode_gateway.approvals.question_batch import MOST_TRIES, Answered, AskAgain, elicitation, read_answer
+from codemode_gateway.approvals.question_batch import (
+    MOST_TRIES,
+    Answered,
+    AskAgain,
+    Leg,
+    SealedState,
+    elicitation,
+    read_answer,
+)
 from codemode_gateway.approvals.questions import MAX_INPUT_CHARACTERS, Question, form_of, message_of
 from codemode_gateway.gateway.principals import LOCAL, Principal
 from codemode_gateway.passthrough.client_requests import is_from_server

@@ -7,10 +7,10 @@ from typing import Any, cast
 import mcp_types as types
 import pytest
 from codemode_gateway.config.model import ServerConfig
+from codemode_gateway.upstreams.call_retries import failed_call, mirrored, stamped, unknown_outcome
 from codemode_gateway.upstreams.connection_errors import Lost
 from codemode_gateway.upstreams.jsonrpc_lines import MAX_ASKED_VALUES, read_line, unreadable_answer
 from codemode_gateway.upstreams.session_streams import in_bounds
-from codemode_gateway.upstreams.tool_call import failed_call, mirrored, stamped, unknown_outcome
 from mcp.shared.message import SessionMessage
 from suite import each_row
 

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from codemode_gateway.upstreams.tool_call import Clock
+from codemode_gateway.upstreams.call_retries import Clock
 
 
 def test_time_that_stands_still_does_not_pass_and_goes_on_where_it_stood():

@@ -13,9 +13,9 @@ import pytest
 from codemode_gateway.config.model import ServerConfig
 from codemode_gateway.config.redaction import Secrets
 from codemode_gateway.upstreams import reconnecting
+from codemode_gateway.upstreams.call_retries import page_to_open
 from codemode_gateway.upstreams.connection import Transport
 from codemode_gateway.upstreams.hooks import UpstreamHooks
-from codemode_gateway.upstreams.tool_call import page_to_open
 from codemode_gateway.upstreams.tool_listing import ListCache
 from codemode_gateway.upstreams.upstream import Upstream
 from mcp.client.subscriptions import listen

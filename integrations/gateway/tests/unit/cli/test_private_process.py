@@ -11,7 +11,7 @@ from codemode_gateway.cli import serve as mcp_serve
 
 READS = """
 import ctypes, os
-from codemode.host.private_process import keep_private
+from codemode_gateway.cli.serve import keep_private
 
 if os.geteuid() == 0:  # whom nothing is kept from
     os.setgroups([])
