@@ -203,6 +203,14 @@ _CODE_HINTS = {
     CALL_TIMEOUT: "The call was too slow and may have happened all the same: find out, then ask for less or go on.",
     HOST_FETCH_ERROR: "The server did not answer as expected, or could not be reached. Go on without it, or try later.",
 }
+# A variable that is given what a call returns, without `await`; names that are taken from `tools` or imported.
+_ASSIGNED_CALL = re.compile(
+    r"\b(?:const|let|var)\s{1,9}(\w{1,60})\s{0,9}(?::[^=\n]{1,80})?=\s{0,9}([\w.]{1,120})(?:<[^>\n]{1,80}>)?\("
+)
+_TAKEN_NAMES = re.compile(
+    r"\{([^{}]{1,300})\}\s{0,9}=\s{0,9}(?:globalThis\.)?tools\b|\bimport\s{0,9}\{([^{}]{1,300})\}"
+)
+_MAX_READ_CHARACTERS = 20_000
 _REFUSED_HINT = "The tool says what is wrong. Change the call accordingly, or go on without it."
 _BEFORE_ANY_CALL = (CodeModeSyntaxError, CodeModeIllegalAccessError, CodeModeSourceTooLargeError)
 _OWN_DETAILS = {"schema", "problems", "available_tools"}  # of an error that no tool has raised
@@ -360,6 +368,8 @@ def _hint(error: BaseException, js: str) -> str:
     is_runtime = type(error) is CodeModeError and not getattr(error, "calls", ())
     if (is_syntax or is_runtime) and (other := failed_language_hint("SyntaxError" if is_syntax else str(name), js)):
         return f"Hint: {other}"
+    if type(error) is CodeModeError and name == "TypeError" and (unawaited := _unawaited_hint(error, js)):
+        return f"Hint: {unawaited}"
     hint = next((hint for kind, hint in _HINTS.items() if isinstance(error, kind)), "Try a simpler program.")
     hint = (_closer_hint(error) if isinstance(error, CodeModeError) else "") or hint
     if getattr(error, "calls", ()) and isinstance(error, _BEFORE_ANY_CALL):
@@ -367,6 +377,21 @@ def _hint(error: BaseException, js: str) -> str:
     if _is_after_pause(error) or has_done(getattr(error, "calls", ())):
         hint = _GO_ON_HINT if isinstance(error, CodeModeConcurrencyError) else hint.replace(_SEND_AGAIN, _SEND_THE_REST)
     return f"Hint: {hint}"
+
+
+def _unawaited_hint(error: CodeModeError, js: str) -> str:
+    """Return a hint where the line that failed uses the promise of a call as if it were the result, else ""."""
+    line = error.details.get("line")
+    lines = js.split("\n")
+    if type(line) is not int or not 0 < line <= len(lines):
+        return ""
+    before = "\n".join(lines[:line])[-_MAX_READ_CHARACTERS:]
+    taken = {"callTool", *re.findall(r"\w+", " ".join("".join(pair) for pair in _TAKEN_NAMES.findall(before)))}
+    used = set(re.findall(r"\w+", lines[line - 1]))
+    for variable, callee in _ASSIGNED_CALL.findall(before):
+        if variable in used and (callee.startswith("tools.") or callee in taken):
+            return f"`{variable}` is a promise: write `{variable} = await {callee}(...)`, then {_SEND_AGAIN}."
+    return ""
 
 
 def _closer_hint(error: CodeModeError) -> str:
