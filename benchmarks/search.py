@@ -2,8 +2,9 @@
 
 `python -m benchmarks.search`; with `--missed` each query whose answer is not the first, and what came first instead: of
 the queries that are only ever measured it shows none. Rows with a model need `wordllama`, those beside fastmcp's BM25
-need `fastmcp`. For a comparison with another commit run the same file on a tree of that commit:
-`git worktree add TREE REF`, then `PYTHONPATH=TREE/src python -m benchmarks.search`.
+need `fastmcp`. The rows of recall ask the queries of a public report, which no search was tuned on; they need its data,
+a checkout of maximhq/bifrost-benchmarking that `CODEMODE_BIFROST` names. For a comparison with another commit run the
+same file on a tree of that commit: `git worktree add TREE REF`, then `PYTHONPATH=TREE/src python -m benchmarks.search`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import json
+import os
 import statistics
 import sys
 import time
@@ -24,6 +26,24 @@ from codemode.tools.search.tool_search import ToolSearch
 from .signatures import McpTool, sample_tools
 
 DATA = Path(__file__).parents[1] / "tests" / "data"
+BIFROST = Path(os.environ.get("CODEMODE_BIFROST", DATA / "bifrost")) / "mcp-code-mode-benchmark"
+# What the report's queries expect under other names than those of its lists of tools.
+EXPECTED_AS = {
+    "apollo_people_search": "people_search",
+    "create_a_google_sheet": "create_spreadsheet",
+    "enrich_organization_data": "enrich_organization",
+    "get_apollo_api_key_status": "check_api_key_status",
+    "get_hacker_news_frontpage": "get_frontpage",
+    "get_hacker_news_item": "get_hn_item",
+    "get_hacker_news_updates": "get_updates",
+    "get_hacker_news_user": "get_hn_user",
+    "get_hackernews_today_posts": "get_today_posts",
+    "get_new_hacker_news_stories": "get_new_stories",
+    "list_apollo_account_stages": "list_account_stages",
+    "list_apollo_contact_stages": "list_contact_stages",
+    "search_hackernews_posts": "search_hn_posts",
+    "search_organizations_in_apollo": "search_organizations",
+}
 COUNTS = (1000, 10_000)
 SHOWN = 50
 PAGE = 8
@@ -89,20 +109,82 @@ def print_quality(search: Search, given: list[McpTool], *, is_missed_shown: bool
         print(row(label, ranks))
 
 
+def report_tools(number: int) -> list[McpTool]:
+    """Return the tools of a round of the report, each under the names of its server and its own."""
+    listed = json.loads((BIFROST / "mcp_tools" / f"round{number}.json").read_text(encoding="utf-8"))
+    return [
+        McpTool(f"{one['server']}_{one['tool_name']}", one["description"], {"type": "object"}, None) for one in listed
+    ]
+
+
+def report_queries(number: int) -> list[Asked]:
+    """Return the queries of a round with the names of all the tools that each expects, as `plain_name` writes them."""
+    file = "eval_tasks.json" if number == 1 else f"eval_tasks_r{number}.json"
+    tasks = json.loads((BIFROST / "eval_tasks" / file).read_text(encoding="utf-8"))
+    return [
+        Asked(task["query"], {EXPECTED_AS.get(name, plain_name(name)) for name in task["expected_tools"]}, is_held=True)
+        for task in tasks
+    ]
+
+
+def plain_name(name: str) -> str:
+    """Return a name as the report's lists and its queries both have it, whatever their spelling."""
+    return name.lower().replace("-", "_")
+
+
+async def recall_rows(embed: Callable[[list[str]], Any] | None) -> list[str]:
+    """Return rows of recall: the part of a query's expected tools that is among the first eight, over its queries.
+
+    One row for each round of the report with its own tools, then for all queries over the tools of the last round:
+    those that expect one tool, those that expect several, and all.
+    """
+    rounds = {number: report_queries(number) for number in (1, 2, 3)}
+    everything = [query for asked in rounds.values() for query in asked]
+    rows = [f"{'queries of the report':<32}{'count':>8}{'recall@8':>10}"]
+    for number, asked in rounds.items():
+        given = report_tools(number)
+        rows.append(recall_row(f"{len(given)} tools", [part for _, part in await recalls(given, asked, embed)]))
+    given = report_tools(3)
+    parts = await recalls(given, everything, embed)
+    rows.append(recall_row(f"{len(given)} tools, one expected", [part for count, part in parts if count == 1]))
+    rows.append(recall_row(f"{len(given)} tools, several expected", [part for count, part in parts if count > 1]))
+    return [*rows, recall_row(f"{len(given)} tools, all queries", [part for _, part in parts])]
+
+
+async def recalls(
+    given: list[McpTool], asked: Sequence[Asked], embed: Callable[[list[str]], Any] | None
+) -> list[tuple[int, float]]:
+    """Return for each query how many tools it expects, and which part of them is among the first eight."""
+    names = [plain_name(tool.name.split("_", 1)[1]) for tool in given]
+    search = by_words(given) if embed is None else await by_meaning(given, embed, [one.query for one in asked])
+    found: list[tuple[int, float]] = []
+    for query, expected, _ in asked:
+        assert expected <= set(names), (query, expected - set(names))
+        first = {names[position] for position in search(query)[:PAGE]}
+        found.append((len(expected), len(expected & first) / len(expected)))
+    return found
+
+
+def recall_row(label: str, parts: Sequence[float]) -> str:
+    """Return a row of the mean of parts."""
+    return f"{label:<32}{len(parts):>8}{statistics.fmean(parts):>10.3f}"
+
+
 def by_words(given: list[McpTool]) -> Search:
     """Search by words alone."""
     index = ToolIndex((tool.name, tool) for tool in given)
     return lambda query: [one.position for one in index.search(query, SHOWN)]
 
 
-async def by_meaning(given: list[McpTool], embed: Callable[[list[str]], Any]) -> Search:
+async def by_meaning(given: list[McpTool], embed: Callable[[list[str]], Any], asked: Sequence[str]) -> Search:
     """Search by words and by a model, once every tool has its vector."""
     search = ToolSearch([(tool.name, tool) for tool in given], embed=embed)
-    asked = dict.fromkeys(one.query for _, many in queries() for one in many)
     while not search.is_ready:
         await search.answer("anything", 1)
         await asyncio.sleep(0.01)
-    found = {query: [one.position for one in (await search.answer(query, SHOWN)).found] for query in asked}
+    found = {
+        query: [one.position for one in (await search.answer(query, SHOWN)).found] for query in dict.fromkeys(asked)
+    }
     return lambda query: found[query]
 
 
@@ -184,6 +266,16 @@ def _times_row(count: int, who: str, times: tuple[float, float, float]) -> str:
     return f"{count:>7}{who:>10}{times[0]:>10.1f}{times[1]:>11.2f}{times[2]:>9.2f}"
 
 
+def print_recall(embed: Callable[[list[str]], Any] | None) -> None:
+    """Print the rows of recall by words and, where there is one, with a model; or where their data is looked for."""
+    if not BIFROST.is_dir():
+        print(f"\nno rows of recall: there is no {BIFROST} (CODEMODE_BIFROST names a checkout)")
+        return
+    print("", *asyncio.run(recall_rows(None)), sep="\n")
+    if embed is not None:
+        print("with the model of wordllama", *asyncio.run(recall_rows(embed)), sep="\n")
+
+
 def main() -> None:
     """Print all of it."""
     given = tools()
@@ -194,7 +286,9 @@ def main() -> None:
         print("\nno rows with a model: wordllama is not installed")
     else:
         print("\nwith the model of wordllama")
-        print_quality(asyncio.run(by_meaning(given, embed)), given, is_missed_shown=is_missed_shown)
+        asked = [one.query for _, many in queries() for one in many]
+        print_quality(asyncio.run(by_meaning(given, embed, asked)), given, is_missed_shown=is_missed_shown)
+    print_recall(embed)
     print_times()
 
 
