@@ -196,7 +196,7 @@ class Worker:
             raise EngineFailed("no parser")
         found = self._read(text, deadline_ms, face, is_rehearsal)
         analyse: Any = self.analyse
-        repair = None if is_rehearsal else analyse.repaired(text, deadline_ms, found)
+        repair = analyse.repaired(text, deadline_ms, found)  # rehearsed too: it looks at every program
         if repair is None:
             return found
         found = self._read(repair.text, deadline_ms, face)

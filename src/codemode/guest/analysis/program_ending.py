@@ -91,7 +91,12 @@ def _of_export(node: Node) -> Ending | None:
 
 def ending(tree: Tree, data: bytes) -> Ending | None:
     """Return what a program leaves to be done at its end, as far as there is no doubt what was meant."""
-    return _ending(_statements(tree), data)
+    return _ending(_statements(tree), data) if _may_have_functions(data) else None
+
+
+def _may_have_functions(data: bytes) -> bool:
+    """Whether a program may have a function of its own, without which nothing is left to be called or awaited."""
+    return b"=>" in data or b"function" in data
 
 
 def _ending(statements: list[Node], data: bytes) -> Ending | None:

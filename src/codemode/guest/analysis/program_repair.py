@@ -124,8 +124,7 @@ def may_need_repair(text: str) -> bool:
         or (begins[:1] == "{" and WRAPPED.search(text) is not None)
         or (begins[:1] == '"' and text.rstrip()[-1:] == '"' and CODE.search(text) is not None)
         or _is_one_comment(text, begins)
-        or TYPOGRAPHIC.search(text) is not None
-        or INVISIBLE.search(text) is not None
+        or (not text.isascii() and (TYPOGRAPHIC.search(text) or INVISIBLE.search(text)) is not None)
         or _language_line(text) is not None
     )
 
