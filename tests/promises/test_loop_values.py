@@ -25,10 +25,9 @@ from codemode import (
     request_interrupt,
     run_code_mode_sync,
 )
-from codemode.data import plain_json
 from codemode.data.json_shape import find_excess, holds_more_values_than, weigh
 from codemode.data.json_values import encode_json
-from codemode.data.plain_json import MAX_INT_DIGITS, encode_in_pieces
+from codemode.data.plain_json import MAX_INT_DIGITS
 
 TABLE = [{"id": i, "name": "a name", "price": 1.5, "sold": True, "city": None} for i in range(25_000)]
 EMPTIES = "[" + "{}," * 349_000 + "{}]"
@@ -185,29 +184,6 @@ def test_loop_texts_are_counted_alike_however_they_are_cut(value, size, maximum)
         text = json.dumps(value)
         assert (find_excess(text, max_values=maximum) == "values") == (count(value) > maximum)
         assert (find_excess(text, max_depth=maximum) == "depth") == (depth(value) > maximum)
-
-
-@given(VALUES, st.booleans())
-def test_loop_a_value_is_written_in_pieces_as_it_is_at_once(value, sort_keys):
-    encoder = json.JSONEncoder(separators=(",", ":"), sort_keys=sort_keys)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plain_json, "PIECE_VALUES", 2)
-        assert encode_in_pieces(encoder, value) == encoder.encode(value)
-
-
-def test_loop_no_piece_is_large(monkeypatch):
-    sizes: list[int] = []
-
-    class Noting(json.JSONEncoder):
-        def encode(self, o: Any) -> str:
-            sizes.append(count(o))
-            return super().encode(o)
-
-    nested: Any = [0.5] * 60_000
-    for _ in range(200):
-        nested = [nested, {"a": nested}] if _ < 2 else [nested]
-    assert json.loads(encode_in_pieces(Noting(separators=(",", ":")), nested)) == nested
-    assert max(sizes) <= plain_json.PIECE_VALUES + 2
 
 
 @given(VALUES)

@@ -16,14 +16,15 @@ from .json_shape import find_excess, has_long_integer, holds_more_values_than, w
 from .plain_json import (
     MAX_DEPTH,
     MAX_INT_DIGITS,
-    MOST_VALUES,
-    Runs,
-    encode_in_pieces,
+    MAX_PLAIN_VALUES,
     encode_loosely,
     holds_itself,
+    is_plain,
     plain_encoder,
-    runs_of,
     why_not_json,
+    write_in_pieces,
+    write_json,
+    write_plain,
 )
 
 _SMALL_CHARACTERS = 1 << 9
@@ -167,10 +168,8 @@ _scan_once = cast("Callable[[str, int], tuple[Any, int]]", vars(_DECODER)["scan_
 
 # --- encoding ---
 
-_STRICT = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
-_CANONICAL = json.JSONEncoder(separators=(",", ":"), allow_nan=False, sort_keys=True)
-_write_plain = plain_encoder()
-_write_sorted = plain_encoder(sort_keys=True)
+_write_small = plain_encoder()
+_write_small_sorted = plain_encoder(sort_keys=True)
 
 
 class WrittenObject(dict[str, Any]):
@@ -198,12 +197,11 @@ def canonical_json(value: Any) -> str:
 
     Raises `ValueError` for NaN and infinities, `TypeError` for anything that is not plain JSON.
     """
-    # What is small is neither cut nor looked at twice: it nests in nothing deep, and holds no integer that is too long.
+    # What is small nests in nothing deep, and holds no integer that is too long.
     if weigh(value, _SMALL_CHARACTERS) < _SMALL_CHARACTERS:
         with suppress(TypeError, ValueError):
-            return _write_sorted(value)
-    runs = runs_of(value, sort_keys=True)
-    return encode_in_pieces(_CANONICAL, value) if runs is None else runs.text(_write_sorted)
+            return _write_small_sorted(value)
+    return write_json(value, sort_keys=True)
 
 
 def encode_json(
@@ -213,7 +211,7 @@ def encode_json(
     max_values: int | None = None,
     what: str,
     weight: int | None = None,
-    runs: Runs | None = None,
+    plain: bool | None = None,
 ) -> str:
     """Write a host value as compact ASCII JSON.
 
@@ -221,36 +219,24 @@ def encode_json(
     enums, sets, UTF-8 bytes. NaN and infinities become null. Integers stay exact.
     ``max_bytes`` caps the UTF-8 bytes that ``JSON.stringify`` would need; it escapes less than is done here.
     ``max_values`` caps the containers and scalars, which are counted before anything is written.
-    Who has weighed the value already, or cut it into runs, says so.
+    ``weight`` is what `weigh` returned for the value, ``plain`` what `is_plain` did, if they were called.
     Raises `CodeModeSerializationError` whose message begins with ``what``.
     """
     # One look at what is small: it holds fewer values than characters, no integer that is too long, and not itself.
     is_small = (weigh(value, _SMALL_CHARACTERS) if weight is None else weight) < _SMALL_CHARACTERS
-    is_counted = is_small and (max_values is None or max_values >= _SMALL_CHARACTERS)
-    if not is_counted:
-        runs = runs or runs_of(value, max_values=MOST_VALUES if max_values is None else max_values)
     try:
-        if is_counted:
-            text = _write_plain(value)
+        if is_small and (max_values is None or max_values >= _SMALL_CHARACTERS):
+            text = _write_small(value)
+        elif is_plain(value, MAX_PLAIN_VALUES if max_values is None else max_values) if plain is None else plain:
+            text = write_plain(value, max_depth=MAX_DEPTH)
         else:
-            text = _encode_at_length(value, max_values, what) if runs is None else runs.text(_write_plain)
+            if max_values is not None:
+                refuse_too_many(value, max_values, what)
+            text = write_in_pieces(value, max_depth=MAX_DEPTH)
     except (TypeError, ValueError, RecursionError):
         text = _encode_unusual(value, max_values, what)
     if max_bytes is not None and len(text) > max_bytes:
         check_size(json_length(text), max_bytes, what)
-    return text
-
-
-def _encode_at_length(value: Any, max_values: int | None, what: str) -> str:
-    """Write what cannot be cut into runs: it is no plain JSON, or there is too much of it."""
-    if max_values is not None:
-        refuse_too_many(value, max_values, what)
-    return _refuse_deep(encode_in_pieces(_STRICT, value), what)
-
-
-def _refuse_deep(text: str, what: str) -> str:
-    if len(text) > MAX_DEPTH and nests_deeper_than(text, MAX_DEPTH):
-        raise CodeModeSerializationError(f"{what} nests deeper than {MAX_DEPTH} levels.")
     return text
 
 
@@ -307,11 +293,11 @@ def _encode_unusual(value: Any, max_values: int | None, what: str) -> str:
         text = encode_loosely(value)
         if max_values is not None:
             check_values(text, max_values, what)
-        _refuse_long_integers(text)
-        text = encode_in_pieces(_STRICT, json.loads(text, parse_constant=lambda _: None))
+        if nests_deeper_than(text, MAX_DEPTH):
+            raise CodeModeSerializationError(f"{what} nests deeper than {MAX_DEPTH} levels.")
     except CodeModeSerializationError:
         raise
     except Exception as error:
         # Serialisers are the tool author's code and may raise anything.
         raise CodeModeSerializationError(f"{what} is not JSON: {why_not_json(value, error)}.") from error
-    return _refuse_deep(text, what)
+    return text

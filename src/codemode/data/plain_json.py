@@ -1,4 +1,4 @@
-"""Write values as JSON, large ones in pieces, and explain those that are not plain JSON."""
+"""Write values as JSON: orjson writes what is large and plain, `json` the rest; explain what cannot be written."""
 
 from __future__ import annotations
 
@@ -9,34 +9,31 @@ import os
 from collections import UserList, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MappingView
 from itertools import chain
+from math import isfinite
 from typing import Any, cast
 
 from ..host import steps
-from .json_shape import SCALARS, members
-
-# What comes out is to the byte what the encoder would have written at once.
+from .json_shape import SCALARS, UNLIMITED, members
 
 MAX_INT_DIGITS = 1000
 """The most digits of an integer, both ways: writing and reading one takes time quadratic in them."""
 
-# Some two milliseconds, where every value is a long number. A long text or integer stands for several values.
-PIECE_VALUES = 1 << 12
-_CHARACTERS_OF_A_VALUE = 128
-_BITS_OF_A_VALUE = 128
-_LONG_INTEGER = 1 << _BITS_OF_A_VALUE
+MAX_DEPTH = 512
+"""How deeply arrays and objects may nest, both ways."""
+
+MAX_PLAIN_VALUES = 1 << 22
+"""A value of more containers and scalars is not plain, unless the caller names another limit."""
+
 _TOO_LONG = 10**MAX_INT_DIGITS
-_STEPS_FOR_A_PIECE = 500
-_LOOKED_AT = 1 << 18
+_VALUES_AT_ONCE = 1 << 12
+_MAX_LOOKED_AT = 1 << 18
 _LOOKS_AT_ONCE = 1 << 10
-_CONTAINERS = dict, list, tuple  # written out, a union would be made anew for each value
-_SHORT_SCALARS = frozenset({float, bool, type(None)})
-
-
-def encode_in_pieces(encoder: json.JSONEncoder, value: Any) -> str:
-    """Write a value with a compact ``encoder``. Raises what the encoder raises, and `ValueError` for long integers."""
-    if _is_one_piece(value):
-        return encoder.encode(value)
-    return "".join(_Pieces(encoder, _sizes(value)).of(value))
+_PLAIN = frozenset({dict, list, tuple, str, int, float, bool, type(None)})
+_PLAIN_SCALARS = _PLAIN - {dict, list, tuple}
+_TEXTS = frozenset({str})
+_END: Any = object()
+_WRITTEN: Any = object()
+_values_of: Callable[[dict[Any, Any]], Iterable[Any]] = vars(dict)["values"]
 
 
 def is_long_integer(value: int) -> bool:
@@ -47,7 +44,7 @@ def is_long_integer(value: int) -> bool:
 def holds_itself(value: Any) -> bool:
     """Tell whether a container holds itself, at any depth, as far as a look at a quarter of a million values tells."""
     open_ones = {id(value): iter(members(value))}
-    for number in range(_LOOKED_AT):
+    for number in range(_MAX_LOOKED_AT):
         if not number % _LOOKS_AT_ONCE:
             steps.take()
         inside = open_ones[next(reversed(open_ones))]
@@ -64,358 +61,192 @@ def holds_itself(value: Any) -> bool:
     return False
 
 
-def _is_one_piece(value: Any) -> bool:
-    size, pending = _size(value), [] if type(value) in SCALARS else [value]
-    while pending and size <= PIECE_VALUES:
-        more, inside = _look(pending.pop())
-        steps.take(1 + (more >> 5))
-        size += more
-        pending += inside
-    return size <= PIECE_VALUES
+# --- writing ---
 
 
-def _sizes(value: Any) -> dict[int, int]:
-    """Return how many values each container holds, by identity. Raises `ValueError` when one holds itself.
-
-    A container that stands in several places counts in each.
-    """
-    sizes: dict[int, int] = {}
-    open_ones: dict[int, tuple[int, list[Any]]] = {}
-    pending: list[Any] = [] if type(value) in SCALARS else [value]
-    while pending:
-        item = pending[-1]
-        if id(item) in sizes:
-            pending.pop()
-        elif (looked_at := open_ones.pop(id(item), None)) is not None:
-            sizes[id(item)] = looked_at[0] + sum([sizes[id(one)] for one in looked_at[1]])
-            pending.pop()
-        else:
-            size, inside = _look(item)
-            steps.take(1 + (size >> 5))
-            open_ones[id(item)] = size, inside
-            if any(id(one) in open_ones for one in inside):
-                raise ValueError("Circular reference detected")  # the encoder's own words
-            pending += inside
-    return sizes
-
-
-def _look(item: Any) -> tuple[int, list[Any]]:
-    """Return how many values a container holds itself, and the containers in it. Whatever is no JSON holds nothing."""
-    if not isinstance(item, _CONTAINERS):
-        return 0, []
-    size, inside = len(cast("Collection[Any]", item)), cast("Collection[object]", item)
-    if isinstance(item, dict):
-        inside = cast("dict[Any, object]", item).values()
-        for key in cast("dict[Any, Any]", item):
-            if type(key) is not str or len(key) >= _CHARACTERS_OF_A_VALUE:
-                size += _size(key)
-    held: list[Any] = []
-    for one in inside:
-        if isinstance(one, str):
-            if len(one) >= _CHARACTERS_OF_A_VALUE:
-                size += len(one) // _CHARACTERS_OF_A_VALUE
-        elif isinstance(one, int):
-            if not -_LONG_INTEGER < one < _LONG_INTEGER:
-                size += _size(one)
-        elif type(one) not in SCALARS and isinstance(one, _CONTAINERS):
-            held.append(one)
-    return size, held
-
-
-def _size(value: Any) -> int:
-    """Return for how many values one stands by its own length. Raises `ValueError` for an integer that is too long."""
-    if isinstance(value, str):
-        return 1 + len(value) // _CHARACTERS_OF_A_VALUE
-    if not isinstance(value, int) or -_LONG_INTEGER < value < _LONG_INTEGER:
-        return 1
-    if is_long_integer(value):
-        raise ValueError(f"an integer of more than {MAX_INT_DIGITS} digits")
-    return 1 + value.bit_length() // _BITS_OF_A_VALUE
-
-
-class _Pieces:
-    def __init__(self, encoder: json.JSONEncoder, sizes: dict[int, int]) -> None:
-        self._encoder = encoder
-        self._sizes = sizes
-
-    def of(self, value: Any) -> list[str]:
-        written: list[str] = []
-        self._write(value, written)
-        return written
-
-    def _inside(self, item: Any) -> int:
-        """Return for how many values one stands beside itself."""
-        inside = self._sizes.get(id(item))
-        return _size(item) - 1 if inside is None else inside
-
-    def _write(self, value: Any, written: list[str]) -> None:
-        if self._inside(value) <= PIECE_VALUES or isinstance(value, int):
-            written.append(self._encoder.encode(value))
-        elif isinstance(value, dict):
-            self._write_dict(cast("dict[Any, Any]", value), written)
-        elif isinstance(value, str):
-            self._write_text(value, written)
-        else:
-            self._write_list(value, written)
-
-    def _write_text(self, text: str, written: list[str]) -> None:
-        written.append('"')
-        length = PIECE_VALUES * _CHARACTERS_OF_A_VALUE
-        for start in range(0, len(text), length):
-            steps.take(_STEPS_FOR_A_PIECE)
-            written.append(self._encoder.encode(text[start : start + length])[1:-1])
-        written.append('"')
-
-    def _write_list(self, items: Iterable[Any], written: list[str]) -> None:
-        run: list[Any] = []
-        size, before = 0, "["
-        for item in items:
-            inside = 0 if type(item) in _SHORT_SCALARS else self._inside(item)
-            if run and size + inside > PIECE_VALUES:
-                steps.take(_STEPS_FOR_A_PIECE)
-                written += before, self._encoder.encode(run)[1:-1]
-                run, size, before = [], 0, ","
-            if inside > PIECE_VALUES:
-                written.append(before)
-                self._write(item, written)
-                before = ","
-            else:
-                run.append(item)
-                size += inside + 1
-        written += [before, self._encoder.encode(run)[1:-1], "]"] if run else ["]"]
-
-    def _write_dict(self, members: dict[Any, Any], written: list[str]) -> None:
-        run: dict[Any, Any] = {}
-        size, before = 0, "{"
-        for key in sorted(members) if self._encoder.sort_keys else members:
-            item = members[key]
-            inside, long_key = self._inside(item), _size(key) - 1
-            if run and size + inside + long_key > PIECE_VALUES:
-                steps.take(_STEPS_FOR_A_PIECE)
-                written += before, self._encoder.encode(run)[1:-1]
-                run, size, before = {}, 0, ","
-            if inside + long_key > PIECE_VALUES:
-                written.append(before)
-                self._write_member(key, item, written)
-                before = ","
-            else:
-                run[key] = item
-                size += inside + long_key + 1
-        written += [before, self._encoder.encode(run)[1:-1], "}"] if run else ["}"]
-
-    def _write_member(self, key: Any, item: Any, written: list[str]) -> None:
-        if isinstance(key, str):
-            self._write(key, written)
-            written.append(":")
-        else:
-            written.append(self._encoder.encode({key: None})[1:-5])
-        self._write(item, written)
-
-
-# Plain is what `json.loads` gives, and tuples. Everything else, and what nests very deeply, is for `json_pieces`, which
-# looks at each value by itself. What comes out is to the byte what the encoder writes at once.
-
-RUN_VALUES = 1 << 12
-"""So much is looked at and written in one call into C. Some two milliseconds, where every value is a long number."""
-
-MAX_DEPTH = 512
-"""How deeply arrays and objects may nest, both ways."""
-
-_LONG_PLAIN_INTEGER = 1 << 128
-_CONTAINERS_TO_OPEN = 8  # what lies below is looked at once more for each
-_MOST_KEYS = 1 << 18
-MOST_VALUES = 1 << 22
-"""What is larger is not cut unless it is said to be."""
-_STEPS_FOR_A_RUN = 500
-_PLAIN = frozenset({dict, list, tuple, str, int, float, bool, type(None)})
-_HOLDERS = (dict, list, tuple)
-_TEXTS = frozenset({str})
-_values_of: Callable[[dict[Any, Any]], Iterable[Any]] = vars(dict)["values"]
-
-
-class _NotPlain(Exception):  # noqa: N818 - never leaves this file
-    pass
-
-
-def plain_encoder(*, allow_nan: bool = False, sort_keys: bool = False) -> Callable[[Any], str]:
-    """Return what writes a value compactly, in ASCII. It never looks whether a value holds itself."""
-    slow = json.JSONEncoder(check_circular=False, separators=(",", ":"), allow_nan=allow_nan, sort_keys=sort_keys)
+def plain_encoder(*, sort_keys: bool = False) -> Callable[[Any], str]:
+    """Return what writes a small value compactly, in ASCII. It never looks whether a value holds itself."""
+    slow = json.JSONEncoder(check_circular=False, separators=(",", ":"), allow_nan=False, sort_keys=sort_keys)
     make: Callable[..., Any] | None = vars(json.encoder)["c_make_encoder"]
     if make is None:
         return slow.encode
     # What `encode` makes anew for each value.
-    write = make(None, slow.default, json.encoder.encode_basestring_ascii, None, ":", ",", sort_keys, False, allow_nan)
+    write = make(None, slow.default, json.encoder.encode_basestring_ascii, None, ":", ",", sort_keys, False, False)
     return lambda value: "".join(write(value, 0))
 
 
-class Runs:
-    """A plain value cut into what is written at once. ``values`` is how many containers and scalars it is of."""
+def write_json(value: Any, *, sort_keys: bool = False) -> str:
+    """Write a value as `json.dumps` does, compactly and in ASCII, without keeping the interpreter for long.
 
-    __slots__ = ("_max_values", "_parts", "_sort_keys", "values")
-
-    def __init__(self, *, sort_keys: bool, max_values: int) -> None:
-        self.values = 1
-        self._max_values = max_values
-        self._sort_keys = sort_keys
-        self._parts: list[tuple[Any, int]] = []  # what is written, and how much of both its ends is left out
-
-    def text(self, encode: Callable[[Any], str]) -> str:
-        """Write it."""
-        written: list[str] = []
-        is_begun = False
-        for part, cut in self._parts:
-            if type(part) is str:
-                written.append(part)
-                continue
-            if is_begun:
-                steps.take(_STEPS_FOR_A_RUN)
-            is_begun = True
-            text = encode(part)
-            written.append(text[cut:-cut] if cut else text)
-        return "".join(written)
-
-    def add(self, value: Any, opened: int = 0) -> None:
-        """Cut one value, which stands in so many containers that were cut. Raises `_NotPlain`."""
-        if opened > _CONTAINERS_TO_OPEN:
-            raise _NotPlain
-        if type(value) is str:
-            self._add_text(value)
-        elif not self._add_run(value, opened, 0):
-            self._add_members(value, self._keys(value) if type(value) is dict else value, opened)
-
-    def _keys(self, members: Any) -> list[Any]:
-        if len(members) > _MOST_KEYS or not _TEXTS.issuperset(map(type, members)):
-            raise _NotPlain
-        return ordered_keys(members) if self._sort_keys else list(members)
-
-    def _add_members(self, holder: Any, members: list[Any], opened: int) -> None:
-        """Cut what a container holds: ``members`` are the keys of a dict, and else the items."""
-        is_dict = type(holder) is dict
-        start, length, before = 0, min(RUN_VALUES, len(members) // 2 or 1), "{" if is_dict else "["
-        while start < len(members):
-            taken = members[start : start + length]
-            run = {key: holder[key] for key in taken} if is_dict else taken
-            self._parts.append((before, 0))
-            if size := self._add_run(run, opened, 1):
-                start += len(taken)
-                length = 2 * len(taken) if size <= RUN_VALUES // 2 else len(taken)
-            elif len(taken) > 1:
-                self._parts.pop()
-                length = len(taken) // 2
-                continue
-            else:
-                self._add_member(holder, taken[0], opened)
-                start, length = start + 1, 1
-            before = ","
-        self._parts.append(("}" if is_dict else "]", 0))
-
-    def _add_member(self, holder: Any, member: Any, opened: int) -> None:
-        self.values += 1
-        if type(holder) is not dict:
-            self.add(member, opened + 1)
-            return
-        self._add_text(member)
-        self._parts.append((":", 0))
-        self.add(holder[member], opened + 1)
-
-    def _add_text(self, text: str) -> None:
-        length = RUN_VALUES * _CHARACTERS_OF_A_VALUE
-        self._parts.append(('"', 0))
-        self._parts += (([text[start : start + length]], 2) for start in range(0, len(text), length))
-        self._parts.append(('"', 0))
-
-    def _add_run(self, run: Any, opened: int, cut: int) -> int:
-        """Add what can be written at once, and return for how many values it stands; 0 if it cannot be."""
-        values, size = _measured(run, MAX_DEPTH - opened)
-        steps.take(2 + (values >> 5))
-        if size > RUN_VALUES:
-            return 0
-        self.values += values
-        if self.values > self._max_values:
-            raise _NotPlain
-        self._parts.append((run, cut))
-        return size + 1
+    Raises `TypeError` for what is no JSON, and `ValueError` for NaN, infinities, integers of too many digits and what
+    holds itself.
+    """
+    return write_plain(value, sort_keys=sort_keys) if is_plain(value) else write_in_pieces(value, sort_keys=sort_keys)
 
 
-def runs_of(value: Any, *, sort_keys: bool = False, max_values: int = MOST_VALUES) -> Runs | None:
-    """Cut a value; None for one that is not plain, or of more values."""
-    runs = Runs(sort_keys=sort_keys, max_values=max_values)
+def is_plain(value: Any, max_values: int = MAX_PLAIN_VALUES) -> bool:
+    """Return True if `write_plain` may write a value: of so many values at most, each of which `json` writes alike.
+
+    orjson takes enums and UUIDs, writes NaN as null, and its versions differ in very large and very small numbers.
+    """
+    count, pending = 1, [value]
+    while pending:
+        # Everything is looked at in C, some thousand values at a time, and breadth does not matter.
+        piece = pending[-_VALUES_AT_ONCE:]
+        del pending[-_VALUES_AT_ONCE:]
+        kinds = {*map(type, piece)}
+        if not kinds <= _PLAIN or (float in kinds and not _are_usual(_of(float, piece, kinds))):
+            return False
+        for kind in kinds - _PLAIN_SCALARS:
+            holders = _of(kind, piece, kinds)
+            count += sum(map(len, holders))
+            if count > max_values or (kind is dict and not _TEXTS.issuperset(map(type, chain.from_iterable(holders)))):
+                return False
+            pending += chain.from_iterable(map(_values_of, holders) if kind is dict else holders)
+    return True
+
+
+def _of(kind: type, piece: list[Any], kinds: set[type]) -> list[Any]:
+    return piece if len(kinds) == 1 else [item for item in piece if type(item) is kind]
+
+
+def _are_usual(numbers: list[float]) -> bool:
+    """Return True if all are written without an exponent, in which versions of orjson differ, and none is NaN."""
+    sizes = [*map(abs, filter(None, numbers))]
+    return not sizes or (max(sizes) < 1e16 and min(sizes) >= 1e-4 and isfinite(sum(sizes)))
+
+
+def write_plain(value: Any, *, sort_keys: bool = False, max_depth: int = UNLIMITED) -> str:
+    """Write a value of which `is_plain` is true. Raises `ValueError` for one that nests deeper than ``max_depth``."""
+    import orjson  # late: it takes 6 ms, and a first program with small values needs none of it
+
     try:
-        runs.add(value)
-    except _NotPlain:
-        return None
-    return runs if runs.values <= max_values else None
+        text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS if sort_keys else None).decode()
+    except TypeError:  # nests deeper than 254, an integer of more than 64 bits, a lone surrogate
+        return write_in_pieces(value, sort_keys=sort_keys, max_depth=max_depth)
+    return text if text.isascii() and "\x7f" not in text else _escape(text)
+
+
+def _escape(text: str) -> str:
+    """Escape in JSON text what is not ASCII, as `json` does."""
+    # Escapes all that a string in JSON has to escape, and takes back what was escaped already.
+    escaped = json.encoder.encode_basestring_ascii(text)[1:-1]
+    return escaped.replace("\\\\", "\0").replace('\\"', '"').replace("\0", "\\")
+
+
+def write_in_pieces(
+    value: Any, *, sort_keys: bool = False, nan_as_null: bool = False, max_depth: int = UNLIMITED
+) -> str:
+    """Write any value that `json` can write, a little at a time."""
+    return "".join(_PieceWriter(sort_keys, nan_as_null).write(value, max_depth))
+
+
+class _PieceWriter:
+    """Walks containers in Python; what holds scalars alone is written in one call into C."""
+
+    def __init__(self, sort_keys: bool, nan_as_null: bool) -> None:
+        self._encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False, sort_keys=sort_keys).encode
+        self._sort_keys = sort_keys
+        self._nan_as_null = nan_as_null
+
+    def write(self, value: Any, max_depth: int) -> Iterator[str]:
+        """Yield the pieces of the text."""
+        open_ones: dict[int, tuple[Iterator[tuple[str, Any]], str]] = {}
+        members, bracket = iter([("", value)]), ""
+        while True:
+            before, item = next(members, (bracket, _END))
+            yield before
+            if item is _END:
+                if not open_ones:
+                    return
+                _, (members, bracket) = open_ones.popitem()
+            elif isinstance(item, dict | list | tuple):
+                if id(cast("object", item)) in open_ones:
+                    raise ValueError("Circular reference detected")  # the encoder's own words
+                if len(open_ones) >= max_depth:
+                    raise ValueError(f"nests deeper than {max_depth} levels")
+                open_ones[id(cast("object", item))] = members, bracket
+                is_dict = isinstance(item, dict)
+                yield "{" if is_dict else "["
+                members, bracket = self._members(cast("Any", item)), "}" if is_dict else "]"
+            elif item is not _WRITTEN:
+                yield self._write_scalar(item)
+
+    def _members(self, holder: Any) -> Iterator[tuple[str, Any]]:
+        """Yield what stands before each member, and the member; `_WRITTEN` for those that are in the text already."""
+        comma = ""
+        if not isinstance(holder, dict):
+            for start in range(0, len(holder), _LOOKS_AT_ONCE):
+                piece = holder[start : start + _LOOKS_AT_ONCE]
+                if (text := self._write_flat(piece, piece)) is not None:
+                    yield comma + text, _WRITTEN
+                    comma = ","
+                    continue
+                for item in piece:
+                    yield comma, item
+                    comma = ","
+            return
+        members = cast("dict[Any, Any]", holder)
+        if len(members) <= _LOOKS_AT_ONCE and _TEXTS.issuperset(map(type, members)):
+            text = self._write_flat(members, members.values())
+            if text is not None:
+                yield text, _WRITTEN
+                return
+        for key in ordered_keys(members) if self._sort_keys else members:
+            yield f"{comma}{self._write_key(key)}:", members[key]
+            comma = ","
+
+    def _write_flat(self, holder: Any, items: Collection[Any]) -> str | None:
+        """Write the inside of what holds plain scalars alone; None if it holds anything else."""
+        if not _PLAIN_SCALARS.issuperset(map(type, items)) or any(
+            is_long_integer(item) for item in items if type(item) is int
+        ):
+            return None
+        try:
+            return self._encode(holder)[1:-1]
+        except ValueError:  # NaN
+            return None
+
+    def _write_key(self, key: Any) -> str:
+        if isinstance(key, int):
+            self._write_scalar(key)
+        return self._encode(key) if isinstance(key, str) else self._encode({key: None})[1:-6]
+
+    def _write_scalar(self, value: Any) -> str:
+        if isinstance(value, int) and is_long_integer(value):
+            raise ValueError(f"an integer of more than {MAX_INT_DIGITS} digits")
+        if self._nan_as_null and isinstance(value, float) and not isfinite(value):
+            return "null"
+        return self._encode(value)
 
 
 def ordered_keys(members: dict[Any, Any]) -> list[Any]:
     """Return the keys of a dict in their order. Sorting a hundred thousand at once would keep the interpreter."""
     keys = list(members)
-    if len(keys) <= RUN_VALUES:
+    if len(keys) <= _VALUES_AT_ONCE:
         return sorted(keys)
     from heapq import merge
 
-    steps.take(len(keys) >> 3)
-    return list(merge(*(sorted(keys[start : start + RUN_VALUES]) for start in range(0, len(keys), RUN_VALUES))))
+    pieces = (sorted(keys[start : start + _VALUES_AT_ONCE]) for start in range(0, len(keys), _VALUES_AT_ONCE))
+    return list(merge(*pieces))
 
 
-def _measured(container: Any, max_depth: int) -> tuple[int, int]:
-    """Return how many values a value holds, and for how many they stand by their lengths. Stops when it is large.
-
-    Level by level: a container that holds itself is large, or nests too deeply. Raises `_NotPlain`.
-    """
-    values = weight = 0
-    level: list[Any] = [container]
-    while level and values + weight <= RUN_VALUES:
-        kinds = {*map(type, level)}
-        if not kinds <= _PLAIN:
-            raise _NotPlain
-        if str in kinds:
-            weight += sum(map(len, _of(str, level, kinds))) // _CHARACTERS_OF_A_VALUE
-        if int in kinds:
-            numbers = _of(int, level, kinds)
-            if max(numbers) >= _LONG_PLAIN_INTEGER or min(numbers) <= -_LONG_PLAIN_INTEGER:
-                raise _NotPlain
-        holders = {kind: _of(kind, level, kinds) for kind in _HOLDERS if kind in kinds}
-        if holders and max_depth <= 0:
-            raise _NotPlain
-        max_depth -= 1
-        inside = sum(sum(map(len, ones)) for ones in holders.values())
-        values += inside
-        if values + weight > RUN_VALUES:
-            break
-        if dict in kinds:
-            weight += inside * _longest_key(holders[dict]) // _CHARACTERS_OF_A_VALUE
-            holders[dict] = map(_values_of, holders[dict])
-        level = [*chain.from_iterable(chain.from_iterable(holders.values()))]
-    return values, values + weight
-
-
-def _of(kind: type, level: list[Any], kinds: set[type]) -> Any:
-    return level if len(kinds) == 1 else [item for item in level if type(item) is kind]
-
-
-def _longest_key(dicts: list[dict[Any, Any]]) -> int:
-    keys = set[Any]().union(*dicts)
-    if not _TEXTS.issuperset(map(type, keys)):
-        raise _NotPlain
-    return max(map(len, keys), default=0)
-
+# --- what cannot be written ---
 
 _MAX_READ_DEPTH = 100
 _MAX_NOTED = 100  # the places of which may be long
 _UNREADABLE: Any = object()
 _COLLECTIONS = (list, tuple, set, frozenset, deque, range, UserList, MappingView)
-_LOOSE = json.JSONEncoder(separators=(",", ":"))
 
 
 def encode_loosely(value: Any) -> str:
-    """Write what pydantic can turn into JSON. It raises whatever a serialiser does."""
+    """Write what pydantic can turn into JSON, NaN and infinities as null. It raises whatever a serialiser does."""
     try:
-        return encode_in_pieces(_LOOSE, value)
+        return write_in_pieces(value, nan_as_null=True)
     except TypeError:
         from pydantic_core import to_jsonable_python
 
-        return encode_in_pieces(_LOOSE, to_jsonable_python(value, fallback=_path_text))
+        return write_in_pieces(to_jsonable_python(value, fallback=_path_text), nan_as_null=True)
 
 
 def _path_text(value: Any) -> str:
@@ -518,7 +349,7 @@ class _PartReader:
                 return base64.b64encode(cast("bytes", value)).decode()
             return self._unreadable(path, f"a value of type {type(value).__module__}.{type(value).__qualname__}")
         self.parts += 1
-        return json.loads(text, parse_constant=lambda _: None)
+        return json.loads(text)
 
     def _unreadable(self, path: str, reason: str) -> Any:
         self._note(path, f"{reason}, left out")

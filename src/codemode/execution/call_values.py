@@ -17,7 +17,7 @@ from ..data.json_values import (
     refuse_too_many,
 )
 from ..data.narrowing import is_array, is_object
-from ..data.plain_json import readable_part, runs_of
+from ..data.plain_json import is_plain, readable_part
 from ..data.records import record
 from ..errors import CodeModeError, CodeModeProtocolError, CodeModeSerializationError, CodeModeToolError
 from ..host.cancellation import FAILURES
@@ -265,8 +265,8 @@ async def output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy) 
 
 
 def _large_output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy) -> OutputText:
-    runs, is_declared = runs_of(output, max_values=policy.max_values), tool.output_json_schema is not None
-    if runs is None:
+    plain, is_declared = is_plain(output, policy.max_values), tool.output_json_schema is not None
+    if not plain:
         # Counted first: a validator would build what it is given anew, and what is too much is not looked at any more.
         try:
             refuse_too_many(output, policy.max_values, _of_output(tool))
@@ -276,7 +276,7 @@ def _large_output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy)
             return _circular_text(tool, output, policy, error)
         # Of a small one, and of plain JSON, it is known that there is none in it.
         refuse_iterators(output, is_declared=is_declared)
-    return _output_text(tool, output, policy, runs=runs)
+    return _output_text(tool, output, policy, plain=plain)
 
 
 def _circular_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy, error: Exception) -> OutputText:
@@ -291,7 +291,7 @@ def _circular_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy, err
 
 
 def _output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy, **known: Any) -> OutputText:
-    """Write an output; ``known`` is its weight, or its runs."""
+    """Write an output; ``known`` is its weight, or whether it is plain."""
     what = _of_output(tool)
     limits: dict[str, Any] = {"max_bytes": policy.max_tool_output_bytes, "max_values": policy.max_values, "what": what}
     if tool.output_json_schema is not None:

@@ -14,7 +14,7 @@ from ..continuations.signing import Auth
 from ..data.content import ContentResult, with_parts
 from ..data.json_values import MAX_DEPTH, decode_json, encode_json
 from ..data.narrowing import is_object
-from ..data.plain_json import encode_in_pieces
+from ..data.plain_json import write_json
 from ..data.records import record
 from ..errors import (
     CUT_OFF_ERRORS,
@@ -251,7 +251,6 @@ def with_content(result: Any, outcome: RunOutcome) -> Any:
 # A line of JSON, and behind it the texts of a continuation as they are: escaping and parsing them again would take as
 # long as they are.
 
-_ENCODER = json.JSONEncoder(separators=(",", ":"))
 _DEPTH_AROUND = 8  # of a value in an interrupt in an outcome
 _LISTS = ("warnings", "output_warnings", "abandoned")  # of `RunOutcome`
 
@@ -284,7 +283,7 @@ class RecordedOutcomes:
             return self.of_error(outcome.error, output)
         if outcome.rest is not None:
             calls = [[one.id, one.name, one.kind, one.status] for one in outcome.rest.pending]
-            return self._written(f'{{"rest":{_json([outcome.rest.reason, calls])}{output}}}', ())
+            return self._written(f'{{"rest":{write_json([outcome.rest.reason, calls])}{output}}}', ())
         return self.of_value(
             outcome.value if outcome.interrupt is None else outcome.interrupt, output + self._content_of(outcome)
         )
@@ -293,8 +292,8 @@ class RecordedOutcomes:
         """Write a value, or the next interrupt."""
         if isinstance(value, Interrupt):
             plain, texts = _taken_apart(value)
-            return self._written(f'{{"interrupt":{_json(plain)}{output}}}', texts)
-        return self._written(f'{{"value":{_json(value)}{output}}}', ())
+            return self._written(f'{{"interrupt":{write_json(plain)}{output}}}', texts)
+        return self._written(f'{{"value":{write_json(value)}{output}}}', ())
 
     def of_error(self, error: BaseException, output: str = "") -> str:
         """Write an error, with its recovery."""
@@ -303,8 +302,10 @@ class RecordedOutcomes:
             error = aborted if isinstance(aborted, CodeModeError) else CodeModeError("the resume failed")
         failure = {"name": type(error).__name__, "message": error.message, "code": error.code}
         recovery, texts = (None, ()) if error.recovery is None else _taken_apart(error.recovery)
-        members = f'"error":{_json(failure)},"calls":{_json(error.calls)},"details":{_details_json(error.details)}'
-        return self._written(f'{{{members},"recovery":{_json(recovery)}{output}}}', texts)
+        members = (
+            f'"error":{write_json(failure)},"calls":{write_json(error.calls)},"details":{_details_json(error.details)}'
+        )
+        return self._written(f'{{{members},"recovery":{write_json(recovery)}{output}}}', texts)
 
     def _output(self, outcome: RunOutcome) -> str:
         """Return the members beside what a run came to, behind a comma; both are as bounded as the run itself."""
@@ -317,7 +318,7 @@ class RecordedOutcomes:
         if outcome.output:
             said["output"] = [[one.kind, one.value, one.level] for one in outcome.output]
         said |= {"console": lines, "began": None if outcome.trace is None else outcome.trace.started_at_ms}
-        return "," + _json(said)[1:-1]
+        return "," + write_json(said)[1:-1]
 
     def _content_of(self, outcome: RunOutcome) -> str:
         """Return the content of a run, behind a comma: where a store has it by its ids alone."""
@@ -327,7 +328,7 @@ class RecordedOutcomes:
         kept = [name for name, _ in contents.items() if name in contents.kept]
         carried = {name: part.size for name, part in contents.items() if name not in contents.kept}
         parts = parts_to_list(contents, carried) if sum(carried.values()) <= MAX_CARRIED_BYTES else []
-        return f',"content":{_json([contents.tag, contents.shown, parts, kept])}'
+        return f',"content":{write_json([contents.tag, contents.shown, parts, kept])}'
 
     def replayed(self, text: str) -> RunOutcome:
         """Return the outcome that was recorded, what a store has of its content still ``left`` there.
@@ -404,10 +405,6 @@ def _taken_apart(interrupt: Resumable) -> tuple[dict[str, Any], list[str]]:
 def _put_together(plain: dict[str, Any], texts: _Texts) -> Interrupt:
     continuation = plain["continuation"]
     return Interrupt.from_dict({**plain, "continuation": {**continuation, "body": texts.take(continuation["body"])}})
-
-
-def _json(value: Any) -> str:
-    return encode_in_pieces(_ENCODER, value)
 
 
 def _details_json(details: Mapping[str, Any]) -> str:

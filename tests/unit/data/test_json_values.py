@@ -223,7 +223,7 @@ def nested(levels):
         (circular(), "a circular reference at .list[0]"),
         ({"a": b"\xff"}, "builtins.bytes at .a"),
         (nested(513), "nests deeper than 512"),
-        (nested(100_000), "nesting deeper than 512"),
+        (nested(100_000), "nests deeper than 512"),
         ([10**5000], "builtins.int at [0]"),
     ],
 )

@@ -1,8 +1,12 @@
-"""Large plain values are cut into runs, looked at and written at once, and come out as the encoder writes them."""
+"""Large values are written by orjson or a little at a time, and the text is always what `json` writes."""
 
 from __future__ import annotations
 
+import datetime as dt
+import enum
 import json
+import math
+import uuid
 from typing import Any
 
 import pytest
@@ -13,8 +17,8 @@ from suite import each_row
 from codemode.data import plain_json
 from codemode.data.json_shape import holds_more_values_than
 from codemode.data.json_values import canonical_json, encode_json
-from codemode.data.plain_json import MAX_DEPTH, RUN_VALUES, plain_encoder, runs_of
-from codemode.host import steps
+from codemode.data.plain_json import MAX_DEPTH, is_plain, write_in_pieces, write_json, write_plain
+from codemode.errors import CodeModeSerializationError
 
 SCALARS = (
     st.none()
@@ -38,56 +42,37 @@ def nested(depth: int) -> Any:
     return value
 
 
+def as_json_writes(value: Any, *, sort_keys: bool = False) -> str:
+    return json.dumps(value, separators=(",", ":"), sort_keys=sort_keys)
+
+
 @given(VALUES, st.integers(1, 9), st.booleans())
-def test_what_is_written_in_runs_is_what_is_written_at_once(value, size, sort_keys):
-    plain = json.dumps(value, separators=(",", ":"), sort_keys=sort_keys)
-    write = plain_encoder(sort_keys=sort_keys)
+def test_text_is_what_json_writes_whichever_way_it_is_written(value, size, sort_keys):
+    plain = as_json_writes(value, sort_keys=sort_keys)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plain_json, "RUN_VALUES", size)
-        patch.setattr(plain_json, "_CHARACTERS_OF_A_VALUE", size)
-        patch.setattr(plain_json, "_LONG_PLAIN_INTEGER", 2**130)
-        runs = runs_of(value, sort_keys=sort_keys)
-    if runs is not None:
-        assert runs.text(write) == plain
-    assert encode_json(value, what="it") == json.dumps(value, separators=(",", ":"))
-    assert canonical_json(value) == json.dumps(value, separators=(",", ":"), sort_keys=True)
+        patch.setattr(plain_json, "_VALUES_AT_ONCE", size)
+        patch.setattr(plain_json, "_LOOKS_AT_ONCE", size)
+        assert write_json(value, sort_keys=sort_keys) == plain
+        assert write_in_pieces(value, sort_keys=sort_keys) == plain
+        if is_plain(value):
+            assert write_plain(value, sort_keys=sort_keys) == plain
+    assert encode_json(value, what="it") == as_json_writes(value)
+    assert canonical_json(value) == as_json_writes(value, sort_keys=True)
 
 
 @given(VALUES, st.integers(1, 9), st.integers(0, 12))
-def test_runs_count_values_as_everything_else_does(value, size, maximum):
+def test_values_are_counted_as_everything_else_counts_them(value, size, maximum):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plain_json, "RUN_VALUES", size)
-        patch.setattr(plain_json, "_CONTAINERS_TO_OPEN", 100)
-        patch.setattr(plain_json, "_LONG_PLAIN_INTEGER", 1 << 200)
-        runs = runs_of(value, max_values=maximum)
-    assert (runs is None) == holds_more_values_than(value, maximum)
-    if runs is not None:
-        assert holds_more_values_than(value, runs.values - 1)
+        patch.setattr(plain_json, "_VALUES_AT_ONCE", size)
+        patch.setattr(plain_json, "_are_usual", lambda _: True)
+        assert is_plain([value], maximum) == (not holds_more_values_than([value], maximum))
 
 
-@each_row(
-    "value",
-    [
-        [{"id": i, "name": f"row {i}", "group": i % 7} for i in range(20_000)],
-        {"pages": [{"rows": [{"a": [i]} for i in range(3000)]} for _ in range(4)], "next": None},
-        {f"key {i}": i for i in range(20_000)},
-        [["x" * 100_000] * 12, "y" * 3_000_000, {"z" * 1_000_000: 1}],
-        [{f"{i}" * 100: i for i in range(1000)}],
-        [[0.5] * 5000, 1, [0.5] * 5000, 2] * 3,
-    ],
-)
-def test_no_run_is_large(value):
-    sizes: list[int] = []
-
-    def write(part: Any) -> str:
-        text = json.dumps(part, separators=(",", ":"))
-        sizes.append(len(text))
-        return text
-
-    runs = runs_of(value)
-    assert runs is not None
-    assert json.loads(runs.text(write)) == value
-    assert max(sizes) < 2 * 128 * RUN_VALUES
+@given(st.floats(allow_nan=False, allow_infinity=False) | st.integers(-400, 400).map(lambda n: 10.0 ** (n % 300)))
+def test_numbers_that_orjson_may_write_are_written_alike(number):
+    if is_plain([number]):
+        assert write_plain([number]) == repr([number])
+    assert write_json([number, -number]) == as_json_writes([number, -number])
 
 
 def circular() -> Any:
@@ -110,31 +95,57 @@ def shared() -> Any:
         [b"x"],
         [{1: 2}],
         {"a": object()},
-        [LONGEST],
-        [2**128],
+        [1e16],
+        [0.00001],
+        [math.nan],
+        [uuid.UUID(int=1)],
         circular(),
         [circular()] * 5000,
-        nested(513),
         shared(),
     ],
 )
-def test_what_is_not_plain_is_not_cut(value):
-    assert runs_of(value) is None
+def test_what_orjson_would_write_in_another_way_is_not_plain(value):
+    assert not is_plain(value, 100_000)
 
 
-def test_nesting_as_deep_as_it_may_be_is_plain():
-    assert runs_of(nested(MAX_DEPTH)) is not None
+def test_what_orjson_refuses_is_written_by_json():
+    for value in (nested(400), [2**64, -(2**64)], ["\ud800", "\ude00x"], [{"\udfff": 1}], [LONGEST]):
+        assert is_plain(value)
+        assert write_plain(value) == as_json_writes(value)
+
+
+@each_row("value", [[math.nan] * 200, [{"a": -math.inf}] * 200, [dt.date.max] * 200, [uuid.UUID(int=1)] * 200])
+def test_canonical_text_takes_plain_json_alone(value: Any) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        canonical_json(value)
+
+
+class Colour(enum.StrEnum):
+    RED = "red"
+
+
+class Number(int):
+    pass
+
+
+@each_row("value", [[Colour.RED] * 200, [Number(5)] * 200, [{Colour.RED: 1, 2: 3, None: 4, True: 5, 1.5: 6}] * 200])
+def test_subclasses_and_other_keys_are_written_as_json_writes_them(value: Any) -> None:
+    assert not is_plain(value)
+    assert encode_json(value, what="it") == as_json_writes(value)
+
+
+def test_text_outside_of_ascii_is_escaped():
+    text = 'caf\u00e9 \U0001f600 \x7f \u2028 \x1f " \\' * 500
+    assert canonical_json({"it": [text]}) == as_json_writes({"it": [text]})
+
+
+def test_nesting_as_deep_as_it_may_be_is_written():
     assert json.loads(encode_json(nested(MAX_DEPTH), what="it")) == nested(MAX_DEPTH)
+    with pytest.raises(CodeModeSerializationError, match="deeper than 512"):
+        encode_json(nested(MAX_DEPTH + 1), what="it")
 
 
 def test_keys_of_a_very_wide_object_are_sorted():
     value = {f"{(i * 7919) % 100_003}": i for i in range(50_000)}
-    assert canonical_json(value) == json.dumps(value, separators=(",", ":"), sort_keys=True)
-
-
-@each_row("value", ["b", "", 1, None, {"a": "b"}, ["a", {"b": 1}]])
-def test_a_small_value_takes_few_steps(value: Any) -> None:
-    def too_many() -> int:
-        raise AssertionError("a small value is no work for a thread")
-
-    assert steps.run_metered(lambda: canonical_json(value), 20, too_many) == json.dumps(value, separators=(",", ":"))
+    assert canonical_json(value) == as_json_writes(value, sort_keys=True)
+    assert write_in_pieces(value, sort_keys=True) == as_json_writes(value, sort_keys=True)
