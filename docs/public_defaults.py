@@ -15,7 +15,7 @@ import griffe
 _HIDDEN = "..."
 _PRIVATE = re.compile(r"(?<!\w)_\w")
 _DATACLASS = "dataclasses.dataclass"
-_PACKAGES_OWN = "codemode.dataclass.dataclass"  # which makes the same: griffe knows the other
+_RECORD = "codemode.records.record"  # takes the same options: griffe knows the other
 _OWN_PROPERTY = "codemode.cached_property.cached_property"  # likewise
 
 
@@ -31,7 +31,7 @@ def _go_over(where: griffe.Module | griffe.Class) -> None:
     known = _fields(where) if isinstance(where, griffe.Class) else {}
     for name, member in list(where.members.items()):
         if isinstance(member, griffe.Alias):
-            if member.target_path == _PACKAGES_OWN:
+            if member.target_path == _RECORD:
                 where.set_member(name, griffe.Alias(name, _DATACLASS, runtime=member.runtime, parent=where))
             continue
         if name in known and name.startswith("_"):

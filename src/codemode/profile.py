@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from .dataclass import dataclass
 from .options.parts import ExecutionPolicy
+from .records import record
 
 Words: TypeAlias = Callable[[Any, str, str, bool], Mapping[str, Any]]
 """Takes a `CodeModeError`, the kind and the name of a request, and whether host code has raised it."""
@@ -43,7 +43,7 @@ class GuestFace:
         return self.wrapper == "module"
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class StaticRules:
     """What a program may not say. ``runs_unanalysed``: it runs though nothing is known of it.
 
@@ -65,7 +65,7 @@ class StaticRules:
         return not self.runs_unanalysed
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class HostErrors:
     """What a program reads of a call that failed.
 
@@ -84,7 +84,7 @@ class HostErrors:
     words: Words | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class SidecarRules:
     """How large strings of what tools give become references in a program, which the host puts the text in for.
 
@@ -100,7 +100,7 @@ class SidecarRules:
     allow_composites: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class OutputRules:
     """How much a program may write in all: items of output, its console and its value together, in UTF-8 bytes.
 
@@ -134,8 +134,8 @@ class Profile:
     guest: GuestFace
     request_kinds: frozenset[str] = frozenset({"tool", "catalog", "fetch"})
     limits: ExecutionPolicy = field(default_factory=ExecutionPolicy)
-    static_rules: StaticRules = StaticRules()
-    host_errors: HostErrors = HostErrors()
+    static_rules: StaticRules = field(default_factory=StaticRules)
+    host_errors: HostErrors = field(default_factory=HostErrors)
     sidecar: SidecarRules | None = None
     output: OutputRules | None = None
     has_content: bool = False

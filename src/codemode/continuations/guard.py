@@ -9,14 +9,15 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, NamedTuple, Protocol
 
-from ..dataclass import dataclass
 from ..errors import CodeModeProtocolError
 from ..host.cancellation import alongside
 from ..host.clock import now_ms, passed_seconds
 from ..host.forks import forkable_lock
+from ..records import record
 
 # A claim is made before anything runs, renewed while its owner lives, and gets its outcome afterwards. The same
 # answers again wait for that outcome; other answers are refused. An owner that dies leaves a claim that nobody renews:
@@ -50,7 +51,7 @@ RUNNING: Final = ClaimState.RUNNING
 LAPSED: Final = ClaimState.LAPSED
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Claim:
     """One resume. ``key`` names the continuation, ``answers`` is the digest of what was answered.
 

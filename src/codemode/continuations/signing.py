@@ -14,8 +14,8 @@ from itertools import chain
 from typing import Any, cast
 
 from ..data.json_values import canonical_json
-from ..dataclass import dataclass
 from ..errors import CodeModeProtocolError
+from ..records import record
 
 ALGORITHM = "HMAC-SHA256"
 _MAX_CLOCK_SKEW_MS = 60_000
@@ -34,7 +34,7 @@ _OTHER_BINDING = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Auth:
     """Who signed a value, when, and until when it holds."""
 

@@ -10,13 +10,13 @@ import gc
 import re
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar, cast, get_args
 
 from ..cached_property import cached_property
-from ..dataclass import dataclass
 from ..host import steps
 from ..host.imports import importing
+from ..records import record
 from .json_shape import SCALARS
 from .narrowing import is_mapping
 
@@ -203,7 +203,7 @@ def places_for(value: Any, parts: Parts, part_of: Callable[[Any], Content | None
     return _replaced(value, place, 0)
 
 
-@dataclass(frozen=True)
+@record
 class ContentResult:
     """What a program returned, and beside it what it has shown with ``content(handle)``, in its order."""
 

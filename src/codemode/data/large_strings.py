@@ -13,9 +13,9 @@ from functools import cache
 from typing import Any, cast
 
 from ..host import steps
+from ..records import record
 from .json_values import decode_json_with, well_formed
 from .narrowing import is_array, is_object
-from .records import record
 
 _SLICE_CHARACTERS = 1 << 16
 _MARK = "0E"

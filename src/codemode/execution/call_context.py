@@ -8,16 +8,16 @@ from typing import Any, Protocol, TypeGuard, cast, runtime_checkable
 
 from ..data.json_shape import weigh
 from ..data.json_values import decode_json, encode_json
-from ..dataclass import dataclass
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..options.checked_fields import WrongTypeError, callable_or_none, positive, sequence, string_or_none, text_or_none
 from ..options.parts import CodeModeOptions
+from ..records import record
 
 MAX_TIME_MS = 8_640_000_000_000_000
 """The last moment that a JavaScript date knows."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@record(kw_only=True)
 class CallContext:
     """What one tool call of a model carries into a program: who calls, in which conversation, and when.
 
@@ -66,7 +66,7 @@ def check_call(call: CallContext | None) -> CallContext:
     raise WrongTypeError(f"call must be a CallContext or None, got {call!r:.100}; write CallContext(tool_call_id=...)")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@record(kw_only=True)
 class OuterCall:
     """The call of a model as a surface starts it: its context, and how the surface runs its programs.
 

@@ -18,7 +18,6 @@ from ..data.json_values import (
 )
 from ..data.narrowing import is_array, is_object
 from ..data.plain_json import is_plain, readable_part
-from ..data.records import record
 from ..errors import CodeModeError, CodeModeProtocolError, CodeModeSerializationError, CodeModeToolError
 from ..host.cancellation import FAILURES
 from ..host.threads import LARGE_CHARACTERS, run_check
@@ -28,6 +27,7 @@ from ..options.parts import ExecutionPolicy
 from ..protocol.continuation import Continuation
 from ..protocol.ledger import Fulfilled, LedgerEntry, shown_text
 from ..protocol.references import Sidecar
+from ..records import record
 from ..schemas.compiled import MAX_PROBLEMS, Problem, ValidatedInput, completed, with_fresh
 from ..tools.catalog import MAX_NAME_CHARACTERS, ToolCatalog
 from ..tools.prepared import MISSING, PreparedTool, ReadOutput

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from ..data.json_values import NOT_GIVEN, decode_json, encode_json, json_length, utf8_length, well_formed
 from ..data.narrowing import is_array, is_object
-from ..data.records import record
 from ..errors import CodeModeProtocolError
 from ..host import steps
 from ..protocol.messages import (
@@ -23,6 +22,7 @@ from ..protocol.messages import (
     TurnEnded,
     WorkerMessage,
 )
+from ..records import record
 from ..workers.nesting import Place
 
 if TYPE_CHECKING:

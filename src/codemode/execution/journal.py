@@ -14,7 +14,6 @@ from ..continuations.keys import set_keys
 from ..continuations.sealing import JournalTexts, journal_key
 from ..continuations.signing import Auth
 from ..data.json_values import MAX_DEPTH, canonical_json, decode_json
-from ..data.records import record
 from ..errors import CodeModeAbortedError, CodeModeError, CodeModeProtocolError
 from ..host.cancellation import to_its_end
 from ..host.clock import now_ms, passed_seconds
@@ -25,6 +24,7 @@ from ..protocol.events import CallSettled
 from ..protocol.journal_entries import Claimed, Step, begun, issued, line_of, not_handed, noticed, read_lines, settled
 from ..protocol.ledger import Ledger, Progress
 from ..protocol.settings import Settings
+from ..records import record
 from ..workers.image import engine_version
 from .call_content import complete
 from .call_context import CallContext

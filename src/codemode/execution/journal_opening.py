@@ -9,7 +9,6 @@ from dataclasses import replace
 
 from ..continuations.journal import OpenedJournal
 from ..data.json_values import canonical_json
-from ..data.records import record
 from ..errors import CodeModeProtocolError
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..options.parts import ContinuationOptions
@@ -22,6 +21,7 @@ from ..protocol.ledger import Ledger, Waiting, called_names
 from ..protocol.references import Sidecar, tag_of
 from ..protocol.replay import with_references
 from ..protocol.settings import Settings
+from ..records import record
 from ..tools.catalog import ToolCatalog
 from ..tools.prepared import PreparedTool
 from .call_content import kept_contents

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from ..continuations.guard import Renewal
 from ..data.content import Content
 from ..data.json_values import encode_json
-from ..data.records import record
 from ..errors import CodeModeError, CodeModeFetchError, CodeModeProtocolError, CodeModeSerializationError
 from ..host.clock import Clock
 from ..host.threads import run_check
@@ -25,6 +24,7 @@ from ..protocol.events import CallSettled
 from ..protocol.guest_errors import rejection
 from ..protocol.ledger import Fulfilled, LedgerEntry, Waiting, shown_text, waiting
 from ..protocol.references import Sidecar
+from ..records import record
 from ..schemas.compiled import ValidatedInput
 from ..tools.catalog import ToolCatalog
 from ..tools.context import AnsweredInterrupt, PipelineCall, ToolCallContext

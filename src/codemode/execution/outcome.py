@@ -15,7 +15,6 @@ from ..data.content import ContentResult, with_parts
 from ..data.json_values import MAX_DEPTH, decode_json, encode_json
 from ..data.narrowing import is_object
 from ..data.plain_json import write_json
-from ..data.records import record
 from ..errors import (
     CUT_OFF_ERRORS,
     CallSummary,
@@ -34,6 +33,7 @@ from ..protocol.continuation import parts_to_list, read_contents
 from ..protocol.ledger import UNTOLD, Ledger, LedgerEntry, Waiting
 from ..protocol.messages import RequestKind
 from ..protocol.references import MAX_CARRIED_BYTES, Contents
+from ..records import record
 from ..trace.events import ConsoleEvent
 from ..trace.late_values import held, late
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from ..data.json_values import WrittenObject, canonical_object, utf8_length, well_formed
 from ..data.narrowing import ENDS, list_or_empty, mapping_or_empty, place_rows, two_counts
 from ..data.sized_cache import SizedCache
-from ..dataclass import dataclass
 from ..errors import CodeModeSourceTooLargeError
 from ..options.checked_fields import WrongTypeError
 from ..options.parts import ExecutionPolicy
@@ -19,6 +19,7 @@ from ..profile import Profile
 from ..protocol.events import ProgramAccepted, ProgramRefused
 from ..protocol.guest_errors import read_fields, rejection
 from ..protocol.ledger import LedgerEntry
+from ..records import record
 from ..schemas.compiled import Conversion
 from ..source.checks import check_free_names, check_program, check_results
 from ..source.rules import first_refused, is_analysable, is_module, violations
@@ -42,7 +43,7 @@ class AnalysedProgram:
     fitted: Fitted | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Fitted:
     """That a program fits an unchanging set of tools under some rules. ``found`` is what else came of that, if kept."""
 

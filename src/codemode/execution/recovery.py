@@ -10,7 +10,6 @@ from typing import Any, cast
 from ..continuations.keys import warn_if_unshared
 from ..continuations.sealing import pack
 from ..data.json_values import canonical_json
-from ..dataclass import dataclass
 from ..errors import CodeModeAbortedError
 from ..host.cancellation import to_its_end
 from ..host.clock import now_ms
@@ -24,6 +23,7 @@ from ..protocol.continuation import Continuation, texts_of
 from ..protocol.guest_errors import rejection
 from ..protocol.ledger import UNTOLD, Ledger, LedgerEntry, Outcome, recovery_ledger
 from ..protocol.settings import Settings
+from ..records import record
 from ..tools.catalog import ToolCatalog
 from ..tools.prepared import MISSING, PreparedTool
 from ..workers.image import engine_version
@@ -117,7 +117,7 @@ def lapsed_error() -> CodeModeAbortedError:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Recovery:
     """The calls of one invocation as its tools see them, and what those run with whose outcome is not known."""
 

@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..data.records import record
 from ..errors import CodeModeTimeoutError
 from ..host.clock import Clock
 from ..protocol import events
 from ..protocol.ledger import Fulfilled
 from ..protocol.suspension import RestingInvocation
+from ..records import record
 from .runner import Runner
 
 if TYPE_CHECKING:

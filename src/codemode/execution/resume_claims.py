@@ -14,7 +14,6 @@ from ..continuations.journal import OpenedJournal
 from ..continuations.sealing import answers_digest
 from ..continuations.signing import Auth
 from ..data.json_values import canonical_json, encode_json
-from ..data.records import record
 from ..errors import CodeModeAbortedError, CodeModeError, CodeModeProtocolError
 from ..host import steps
 from ..host.cancellation import to_its_end
@@ -24,6 +23,7 @@ from ..options.parts import ApprovalPolicy, ContinuationOptions
 from ..protocol.journal_entries import Claimed, Step, from_here, refused, resumed, settled
 from ..protocol.ledger import Ledger, Waiting, goes_on
 from ..protocol.suspension import answer_yields
+from ..records import record
 from .call_content import complete
 from .call_values import AnsweredPause
 from .execution import Execution

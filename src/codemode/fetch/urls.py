@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from urllib.parse import quote, unquote, urljoin
 
-from ..dataclass import dataclass
+from ..records import record
 
 MAX_URL_CHARACTERS = 16_384
 
@@ -36,7 +36,7 @@ class UrlError(ValueError):
     """A URL is not one that may be asked for. The message begins with a verb: "is not ...", "has ..."."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Url:
     """An absolute http(s) URL in canonical form, without a fragment.
 
@@ -198,7 +198,7 @@ def _without_dot_segments(path: str) -> str:
 # --- what may be asked for ---
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class UrlRules:
     """Which URLs are allowed: whole origins, and prefixes that end on a path boundary."""
 

@@ -12,10 +12,10 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from ..dataclass import dataclass
+from ..records import record
 from . import steps
 from .forks import forkable_lock
 from .job_threads import IDLE_SECONDS, ByOwner, JobThreads
@@ -351,7 +351,7 @@ async def check_alone(work: Callable[[], ResultT]) -> ResultT:
     return await HostThreads(idle_seconds=0).of_invocation().run_check(work)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Errand:
     work: Callable[[], None]
 

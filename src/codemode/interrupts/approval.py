@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..data.narrowing import mapping_or_empty
-from ..data.records import record
-from ..dataclass import dataclass
 from ..errors import (
     HOST_TOOL_ERROR,
     CodeModeError,
@@ -18,11 +16,12 @@ from ..errors import (
 )
 from ..options.checked_fields import WrongTypeError
 from ..options.parts import ApprovalPolicy
+from ..records import record
 
 _SHAPES = 'an approval decision must be "approved", "denied" or {"approved": bool, "reason"?: str}'
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ApprovalRequest:
     """What a person decides about: the inner call. ``input`` is the validated, defaulted input as plain JSON."""
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from math import isinf
 from typing import Any, NoReturn, cast
 
 from ..data.exact_integers import PLACES_KEY, as_browsers_write, with_texts, without_texts
 from ..data.json_values import decode_json
 from ..data.narrowing import is_array, is_mapping, is_object, is_sequence
-from ..dataclass import dataclass
 from ..errors import CodeModeAbortedError, CodeModeError, CodeModeProtocolError, Resumable
 from ..host import steps
 from ..protocol.ledger import UNKNOWN_OUTCOME_KIND, LedgerEntry, Waiting
+from ..records import record
 from ..trace.events import INTERRUPT_TYPE
 from ..trace.failures import members_of
 
@@ -32,7 +32,7 @@ class InterruptRequested(BaseException):
         self.payload = dict(payload)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@record(kw_only=True)
 class PendingRequest:
     """One call that waits for an answer. ``input`` is the validated input, exactly what runs; ``payload`` says why.
 

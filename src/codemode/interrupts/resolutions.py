@@ -8,9 +8,9 @@ from typing import Any, TypeAlias, TypeGuard
 from ..data.exact_integers import PLACES_KEY, integers_as_in, without_texts
 from ..data.json_values import decode_json, encode_json, refuse_too_many
 from ..data.narrowing import is_object, mapping_or_empty
-from ..data.records import record
 from ..errors import CodeModeError, CodeModeProtocolError, CodeModeSerializationError, CodeModeToolError
 from ..protocol.ledger import UNKNOWN_OUTCOME_KIND, Fulfilled, LedgerEntry, Outcome, Rejected, Waiting
+from ..records import record
 from .approval import Decision, decision_of
 from .interrupt import APPROVAL_KIND
 

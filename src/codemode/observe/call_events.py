@@ -6,11 +6,11 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 from ..data.json_values import decode_json, json_length, utf8_length, well_formed
 from ..data.narrowing import mapping_or_empty
-from ..dataclass import dataclass
 from ..errors import CodeModeError, CodeModeIllegalAccessError
 from ..fetch.urls import MAX_URL_CHARACTERS
 from ..host import steps

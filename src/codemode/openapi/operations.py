@@ -6,13 +6,12 @@ import json
 import re
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from ..cached_property import cached_property
 from ..data.content import CONTENT_SCHEMA
 from ..data.narrowing import is_array, is_mapping, is_object, list_or_empty, mapping_or_empty, string_or_empty
-from ..dataclass import dataclass
 from ..host import steps
 from ..schemas.keyword_repair import Side
 from ..trace.visible_text import clipped, one_line

@@ -10,6 +10,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -20,7 +21,6 @@ from ..data.json_shape import find_excess, holds_more_values_than
 from ..data.json_values import decode_json, encode_json
 from ..data.narrowing import is_array, is_mapping, is_object, list_or_empty, mapping_or_empty, string_or_empty
 from ..data.references import LocalReferences
-from ..dataclass import dataclass
 from ..errors import CodeModeError, CodeModeFetchError
 from ..fetch.client import decoded_body
 from ..host import steps

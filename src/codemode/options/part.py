@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Self, cast
 
 from ..cached_property import cached_property
-from ..dataclass import dataclass
 from .checked_fields import Check
 
 _SHORT = 40

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Literal
 
 from ..cached_property import cached_property
-from ..dataclass import dataclass
 from .checked_fields import (
     CALLABLE,
     checked,
@@ -102,7 +101,7 @@ class ExecutionPolicy(OptionPart):
     clock: Literal["wall", "program"] = checked("wall", one_of("wall", "program"), is_kept=True)
     tool_timeout_ms: int | None = optional_limit()
     on_saturation: Literal["fail", "wait"] | None = checked(None, one_of(None, "fail", "wait"))
-    output_validation: OutputValidation = checked("warn", one_of("warn", "strict"))
+    output_validation: OutputValidation = checked("warn", one_of("warn", "strict"))  # noqa: RUF009 - a field
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)

@@ -12,9 +12,9 @@ from typing import Any, cast
 from ..data.content import Content, ContentKind
 from ..data.json_values import MAX_DEPTH, canonical_json, decode_json
 from ..data.narrowing import is_array, is_object
-from ..dataclass import dataclass
 from ..errors import CodeModeProtocolError
 from ..options.parts import LargeHeapPolicy
+from ..records import record
 from .call_status import IN_CONTINUATIONS, call_status
 from .guest_errors import read_fields
 from .guest_output import MAX_TIMERS, MAX_YIELDS
@@ -302,7 +302,7 @@ REPLAY_VERSION = 12
 """
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Continuation:
     """Everything that a resume needs beside tools and options. ``kept`` are the settings that a replay depends on.
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
-from ..data.records import record
 from ..errors import CodeModeError
+from ..records import record
 from .ledger import Ledger, LedgerEntry, Outcome
 from .messages import HostMessage, ItemKind, NoticeKind
 from .settings import Settings

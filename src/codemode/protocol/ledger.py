@@ -5,13 +5,12 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
 from ..data.json_values import decode_json, utf8_length
 from ..data.large_strings import may_have_places
-from ..data.records import record
-from ..dataclass import dataclass
+from ..records import record
 from .messages import CallRequested, DeliverError, DeliverValue, RequestKind
 
 if TYPE_CHECKING:

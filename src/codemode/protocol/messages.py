@@ -11,8 +11,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ..data.plain_json import plain_encoder
-from ..data.records import record
-from ..dataclass import dataclass
+from ..records import record
 from .framing import PIECE_CHARACTERS, encode_frame, frame_in_pieces, held_frames
 
 if TYPE_CHECKING:
@@ -311,7 +310,7 @@ class ProgramReturned:
     last: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ProgramThrew:
     """The program ended with an error. ``request`` is set when it is the very error that answered that request.
 

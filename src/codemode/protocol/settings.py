@@ -7,14 +7,14 @@ from dataclasses import fields
 from functools import cache
 from typing import Any
 
-from ..dataclass import dataclass
 from ..options.parts import ExecutionPolicy
 from ..profile import Profile
+from ..records import record
 from .messages import Draft, RunModule, RunProgram
 from .references import tag_of
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Settings:
     """What an invocation depends on beside its program. What of ``limits`` is told or kept, its own fields say."""
 

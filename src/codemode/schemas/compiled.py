@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias, TypedDict
 
 from ..cached_property import cached_property
 from ..data.json_shape import holds_more_values_than, weigh
 from ..data.narrowing import is_array, is_object, list_or_empty, mapping_or_empty
 from ..data.references import resolve_reference
-from ..dataclass import dataclass
 from ..host import steps
 
 JsonSchema = dict[str, Any] | bool

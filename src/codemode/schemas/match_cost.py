@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from ..data.sized_cache import SizedCache
-from ..dataclass import dataclass
 from ..host import steps
 from ..host.steps import TooMuchWork
+from ..records import record
 from .patterns import Match, PatternRefused, compile_linear, compiled_bytes, linear
 
 # It is read as that engine writes patterns. What cannot be told is read as more than there is, never as less.
@@ -37,7 +37,7 @@ class Unread(Exception):  # noqa: N818 - never leaves these files
     """It cannot be told what a pattern does, or it is too long."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Program:
     """The nodes of a pattern; who comes to their end has found it. ``atoms`` are patterns of one character each.
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from ..data.narrowing import is_mapping, mapping_or_empty
 from ..data.sized_cache import SizedCache
-from ..dataclass import dataclass
 from ..host import steps
+from ..records import record
 from .json_schema.walk import relaxed_copy, subschemas
 
 MOST_COMPILED_BYTES = 24 << 20
@@ -89,7 +89,7 @@ _is_foreign: ContextVar[bool] = ContextVar("codemode_foreign_patterns", default=
 Match = Callable[[str], bool]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Linear:
     """A pattern as the linear engine writes it, what finds it in a text, and at how many places a match may be."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from ..dataclass import dataclass
+from ..records import record
 
 
 class DescribedTool(Protocol):
@@ -30,7 +30,7 @@ class DescribedTool(Protocol):
     def annotations(self) -> Mapping[str, Any]: ...
 
 
-@dataclass(frozen=True)
+@record
 class Renamed:
     """A tool as it is described under another name than its own."""
 

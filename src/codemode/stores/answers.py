@@ -10,13 +10,13 @@ from typing import Any
 from ..data.exact_integers import integers_as_in, without_texts
 from ..data.json_values import canonical_json, encode_json
 from ..data.narrowing import is_array, is_mapping, is_object
-from ..data.records import record
 from ..errors import CodeModeError, CodeModeProtocolError
 from ..host import steps
 from ..interrupts.interrupt import APPROVAL_KIND, PendingRequest
 from ..interrupts.resolutions import read_answers
 from ..options.checked_fields import WrongTypeError
 from ..protocol.ledger import UNKNOWN_OUTCOME_KIND, LedgerEntry, Waiting
+from ..records import record
 from ..schemas.compiled import SchemaMismatch
 from ..schemas.json_schemas import DictSchema
 from .audit import content_digest, cut

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from ..data.json_values import canonical_json, decode_json, encode_json, well_formed
 from ..data.narrowing import is_array, is_mapping, is_object
-from ..data.records import record
+from ..records import record
 
 BEGINNING = "0" * 64
 """What stands in the first line in place of a hash before it."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
-from ..data.records import record
 from ..host.job_threads import in_own_thread
+from ..records import record
 from .audit import BEGINNING, AuditLine, hash_of, head_of
 from .records import ALL_TENANTS
 

@@ -11,9 +11,9 @@ from typing import Any, cast
 
 from ..data.content import apart
 from ..data.json_values import encode_json
-from ..data.records import record as value
 from ..errors import CodeModeError, CodeModeSerializationError, Resumable
 from ..interrupts.interrupt import Interrupt, PendingRequest, same_json
+from ..records import record as value
 from .answers import asked, shown
 from .audit import MOST_IN_LINE, SYSTEM, By, content_digest, cut
 from .record_writes import Kept, again, pause

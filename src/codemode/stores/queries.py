@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Any, cast, get_args
 
 from ..data.narrowing import is_mapping
-from ..data.records import record as value
 from ..options.checked_fields import WrongTypeError
+from ..records import record as value
 from .audit import BEGINNING, AuditLine, head_text, line_of
 from .records import (
     RECORD_STATES,

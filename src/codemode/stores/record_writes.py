@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from ..data.json_values import encode_json
-from ..data.records import record
 from ..errors import CodeModeProtocolError
 from ..interrupts.interrupt import Interrupt, PendingRequest
+from ..records import record
 from .answers import asked, shown
 from .audit import MOST_IN_LINE, By, cut
 from .errors import RequestSuperseded, StoreError, StoreFull

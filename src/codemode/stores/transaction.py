@@ -9,9 +9,9 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, Protocol, TypeVar
 
 from ..continuations.guard import GuardClock
-from ..data.records import record
 from ..host.cancellation import to_its_end
 from ..host.job_threads import in_own_thread
+from ..records import record
 from .audit import BEGINNING, AuditLine, body_of, hash_of
 from .change_notifier import Watch
 

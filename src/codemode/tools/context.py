@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from ..dataclass import dataclass
+from ..records import record
 
 if TYPE_CHECKING:
     import asyncio
@@ -24,7 +24,7 @@ async def _allowed(_edited: Any) -> None:
     """Refuse nothing: there is no pipeline."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class AnsweredInterrupt:
     """The pause that a resumed tool asked for: its request id, its payload, and the answer."""
 

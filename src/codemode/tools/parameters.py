@@ -10,7 +10,7 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, cast
 
-from ..data.records import record
+from ..records import record
 from ..schemas.compiled import CompiledSchema, ValidatedInput
 from ..schemas.plain_types import NotPlainError, PlainSchema, PlainType, plain_type
 

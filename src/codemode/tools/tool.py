@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, overload
 
 from ..data.narrowing import is_listing
-from ..dataclass import dataclass
 from ..options.checked_fields import WrongTypeError, mapping_or_none, one_of, string_or_none
 from ..schemas.patterns import are_foreign, foreign_patterns
 from .context import ToolCallContext

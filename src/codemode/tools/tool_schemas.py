@@ -12,9 +12,9 @@ from typing import Any, ClassVar, Literal, TypeAlias
 from ..cached_property import cached_property
 from ..data.json_values import encode_json
 from ..data.narrowing import is_mapping
-from ..dataclass import dataclass
 from ..errors import CodeModeError
 from ..options.checked_fields import WrongTypeError
+from ..records import record
 from ..schemas.compiled import CompiledSchema, refuse_too_large
 from ..schemas.patterns import PatternRefused, refused_patterns, require_linear, without_patterns
 from ..schemas.plain_types import PlainSchema, plain_type
@@ -31,7 +31,7 @@ _MODULES_OF_TYPES = frozenset({"typing", "types", "typing_extensions", "annotati
 _log = logging.getLogger("codemode.tools")
 
 
-@dataclass(frozen=True)
+@record
 class InferredOutput:
     """What a function is annotated to return."""
 

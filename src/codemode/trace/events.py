@@ -6,10 +6,9 @@ Each has a ``to_dict()`` in the AI SDK's key names.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any, ClassVar, Literal, TypeAlias, cast
 
-from ..dataclass import dataclass
+from ..records import record
 from .failures import causes_of, message_of
 from .late_values import Late, held, late
 
@@ -20,7 +19,7 @@ INTERRUPT_TYPE = "code-mode-interrupt"
 """What an interrupt calls itself in plain JSON."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, repr=False, eq=False)
+@record(kw_only=True)
 class Event:
     """Something that happened in one invocation. Times are host wall-clock milliseconds."""
 
@@ -29,35 +28,19 @@ class Event:
     invocation_id: str
     outer_tool_call_id: str
 
-    # Compiled for each event, as a dataclass has them, these would take longer than all else here.
-    def __eq__(self, other: object) -> bool:
-        if other.__class__ is not self.__class__:
-            return NotImplemented
-        return self._values() == cast("Event", other)._values()
-
-    def __hash__(self) -> int:
-        return hash(self._values())
-
-    def __repr__(self) -> str:
-        values = ", ".join(f"{item.name}={getattr(self, item.name)!r}" for item in fields(self))
-        return f"{type(self).__qualname__}({values})"
-
-    def _values(self) -> tuple[Any, ...]:
-        return tuple(getattr(self, item.name) for item in fields(self))
-
     def to_dict(self, *, causes: bool = False) -> dict[str, Any]:
         """Return the event in the AI SDK's camelCase keys, without the fields that are None.
 
         Calls have a ``kind``, tool or fetch. With ``causes`` an error has a ``cause``, and that its own: what a tool
         raised, which may say anything.
         """
-        values = ((item.name, getattr(self, item.name)) for item in fields(self))
+        values = ((name, getattr(self, name)) for name in self.__match_args__)
         plain = {_camel_case(name): _plain(value, causes=causes) for name, value in values if value is not None}
         return {"kind": self.kind, **plain} if self.kind else plain
 
 
 @late("input", "input_bytes")
-@dataclass(frozen=True, kw_only=True, slots=True, repr=False, eq=False)
+@record(kw_only=True)
 class NestedToolCallEvent(Event):
     """The program called a tool. Comes before lookup, validation and approval. ``bridge_index`` counts from 1.
 
@@ -85,7 +68,7 @@ class NestedToolCallEvent(Event):
 
 
 @late("output", "output_bytes", "told_error", "interrupt", "shown_input")
-@dataclass(frozen=True, kw_only=True, slots=True, repr=False, eq=False)
+@record(kw_only=True)
 class NestedToolResultEvent(NestedToolCallEvent):
     """A nested call ended. ``output`` with ``output_bytes``, ``error`` or ``interrupt`` says how.
 
@@ -123,7 +106,7 @@ class NestedToolResultEvent(NestedToolCallEvent):
         return {**plain, "interruptType": INTERRUPT_TYPE, "interrupt": paused}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, repr=False, eq=False)
+@record(kw_only=True)
 class FetchRequestEvent(Event):
     """The program asked for a URL."""
 
@@ -143,7 +126,7 @@ class FetchRequestEvent(Event):
 
 
 @late("output_bytes")
-@dataclass(frozen=True, kw_only=True, slots=True, repr=False, eq=False)
+@record(kw_only=True)
 class FetchResultEvent(FetchRequestEvent):
     """A fetch ended. Bodies are never part of an event."""
 
@@ -155,7 +138,7 @@ class FetchResultEvent(FetchRequestEvent):
     error: BaseException | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, repr=False, eq=False)
+@record(kw_only=True)
 class ConsoleEvent(Event):
     """The program wrote a line to its console. ``level`` is debug, log, info, warn or error.
 
@@ -167,7 +150,7 @@ class ConsoleEvent(Event):
     written_at_ms: float = 0.0
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, repr=False, eq=False)
+@record(kw_only=True)
 class GuestMessageEvent(Event):
     """The program spoke to whoever listens. A replay does not repeat it.
 
@@ -182,7 +165,7 @@ class GuestMessageEvent(Event):
     payload: Any = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, repr=False, eq=False)
+@record(kw_only=True)
 class RefusalEvent(Event):
     """A program asked for what its surface forbids.
 
@@ -199,7 +182,7 @@ class RefusalEvent(Event):
 
 
 @late("asked")
-@dataclass(frozen=True, kw_only=True, slots=True, repr=False, eq=False)
+@record(kw_only=True)
 class CatalogEvent(Event):
     """The catalog was searched, or tools of it were described: for a program, or for the model itself.
 
@@ -215,14 +198,14 @@ class CatalogEvent(Event):
     error: BaseException | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, repr=False, eq=False)
+@record(kw_only=True)
 class InterruptEvent(Event):
     """The invocation paused. ``interrupt`` is the `Interrupt` that the caller gets."""
 
     interrupt: Any
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, repr=False, eq=False)
+@record(kw_only=True)
 class InvocationStarted(Event):
     """The run begins; it has no worker yet. Of the program there are length and SHA-256, of UTF-8, never the text.
 
@@ -239,7 +222,7 @@ class InvocationStarted(Event):
     tool_input_kind: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, repr=False, eq=False)
+@record(kw_only=True)
 class WorkerTaken(Event):
     """The invocation got its worker, after ``wait_ms``. Only for the library's own listeners."""
 

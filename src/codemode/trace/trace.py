@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any, Literal, cast
 
-from ..dataclass import dataclass
+from ..records import record
 from .events import ConsoleEvent, Event, FetchResultEvent, NestedToolResultEvent
 from .failures import failure_line, message_of
 from .late_values import Late, held, late
@@ -47,7 +47,7 @@ _BELOW = "grid-column:1/-1;margin:-3px 0 0 12px"  # a line under that of its cal
 
 
 @late("bridge_requests")
-@dataclass(frozen=True, kw_only=True, slots=True)
+@record(kw_only=True)
 class Trace(Event):
     """A whole invocation: every bridge request in the order in which they ended, and the console output.
 

@@ -11,8 +11,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..dataclass import dataclass
 from ..errors import CodeModeWorkerError
+from ..records import record
 
 if TYPE_CHECKING:
     from importlib.metadata import Distribution
@@ -79,7 +79,7 @@ _KERNEL_PARTS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Kernel:
     """The files whose texts, joined between ``before`` and ``after``, evaluate to the kernel function."""
 
@@ -105,7 +105,7 @@ KERNEL = Kernel(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WorkerImage:
     """Paths and versions. ``analyser_path`` None: a worker without a parser. ``command`` empty: this interpreter."""
 

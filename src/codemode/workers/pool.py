@@ -14,12 +14,12 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self, TypeVar
 
-from ..dataclass import dataclass
 from ..errors import CodeModeWorkerError
 from ..host.forks import forkable_lock
 from ..host.threads import HostThreads, off_loop
 from ..options.checked_fields import WrongTypeError, text_or_none
 from ..options.parts import PoolOptions
+from ..records import record
 from . import nesting
 from .admission import Admission, memory_based_limit
 from .image import DEFAULT_MEMORY_LIMIT_BYTES
@@ -145,7 +145,7 @@ def _end(supply: Supply) -> None:
 ResultT = TypeVar("ResultT")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Wanted:
     """What an invocation asks of a pool. ``depth``: how many invocations with a slot wait for it."""
 

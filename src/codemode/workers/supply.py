@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from ..cached_property import cached_property
 from ..data.json_values import decode_json
 from ..data.narrowing import is_object
-from ..dataclass import dataclass
 from ..errors import CodeModeError, CodeModeProtocolError, CodeModeWorkerError
 from ..guest import layers
 from ..guest.layers import LAYERS, REQUIRED_LAYERS
 from ..host.imports import importing
 from ..options.parts import PoolOptions
 from ..protocol.framing import FrameDecoder
+from ..records import record
 from .admission import HARD_MAXIMUM
 from .image import KERNEL, WorkerImage, engine_version, engine_version_is_known
 from .process import is_readable
@@ -43,7 +43,7 @@ class LayerState(StrEnum):
     NOT_ON_THIS_PLATFORM = "not on this platform"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Layer:
     """One layer of isolation; ``detail`` says what it covers, or why it was refused."""
 
@@ -55,7 +55,7 @@ class Layer:
         return f"{self.name}: {self.state}" + (f" ({self.detail})" if self.detail else "")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class IsolationReport:
     """Every layer in `LAYERS`, in that order."""
 

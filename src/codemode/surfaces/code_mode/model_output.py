@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from ...data.content import Content, apart
 from ...data.json_values import canonical_json, decode_json, encode_json
-from ...dataclass import dataclass
 from ...errors import CodeModeProtocolError
 from ...execution.large_results import is_beyond, printed, too_large_text
 from ...host.forks import begin_anew_in_forks, forkable_lock
 from ...options.parts import ModelOutput
+from ...records import record
 from ...trace.failures import log_tool_failure
 from ...trace.late_values import held
 
@@ -223,7 +223,7 @@ class OneCallOutputs(ModelOutputs):
         return run if run is not None and run.gave(result, tool_call_id) else None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record
 class _Run:
     """A run that completed. Keeping the result itself means that no other object can ever take its identity.
 

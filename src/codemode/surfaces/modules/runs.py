@@ -8,13 +8,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...data.narrowing import is_mapping, is_object, is_sequence, list_or_empty, mapping_or_empty
-from ...data.records import record
 from ...errors import CodeModeError, CodeModeProtocolError, CodeModeToolError, Resumable
 from ...execution.call_context import CallContext, OuterCall, check_call
 from ...execution.starting import load_execution, prepared, resume_answered
 from ...host.clock import now_ms
 from ...host.threads import LARGE_CHARACTERS, run_check
 from ...options.parts import CodeModeOptions, ContinuationOptions, ExecutionPolicy
+from ...records import record
 from ...schemas.compiled import json_type
 from ...source.program_input import with_program_field
 from ...tools.prepared import PreparedTool
