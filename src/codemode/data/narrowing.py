@@ -36,12 +36,12 @@ def is_listing(value: Any) -> TypeGuard[Iterable[Any]]:
 
 def mapping_or_empty(value: Any) -> Mapping[Any, Any]:
     """``value`` when it is a JSON object, else an empty one."""
-    return value if is_mapping(value) else {}
+    return value if type(value) is dict or isinstance(value, Mapping) else {}  # pyright: ignore[reportUnknownVariableType]
 
 
 def list_or_empty(value: Any) -> list[Any]:
     """``value`` when it is a JSON array, else an empty one."""
-    return value if is_array(value) else []
+    return value if isinstance(value, list) else []  # pyright: ignore[reportUnknownVariableType]
 
 
 def place_rows(value: Any) -> list[list[int]] | None:
@@ -57,8 +57,9 @@ def place_rows(value: Any) -> list[list[int]] | None:
 
 def two_counts(value: Any) -> list[int] | None:
     """``value`` when it is a JSON array of two integers that are not negative, else None."""
-    is_pair = is_array(value) and len(value) == 2 and all(type(one) is int and 0 <= one < 2**53 for one in value)
-    return value if is_pair else None
+    if not is_array(value) or len(value) != 2:
+        return None
+    return value if all(type(number) is int and 0 <= number < 2**53 for number in value) else None
 
 
 def string_or_empty(value: Any) -> str:

@@ -20,25 +20,11 @@ _PREFIX = "code_mode.gateway."
 _PASSED_ON = ("traceparent", "tracestate", "baggage")
 
 
-class RequestSpan:
-    """The span of one request, while it is answered."""
-
-    def __init__(self, span: Any = None) -> None:
-        self._span = span
-
-    def failed(self, kind: str) -> None:
-        """Say of which kind the failure was: a code, or the name of a class."""
-        trace = _loaded("trace")
-        if self._span is not None and trace is not None:
-            self._span.set_attribute("error.type", kind)
-            self._span.set_status(trace.Status(trace.StatusCode.ERROR))
-
-
 @contextmanager
 def request_span(
     name: str, attributes: Attributes, *, said: Mapping[str, str], brought: Mapping[str, str]
-) -> Generator[RequestSpan]:
-    """Record what is done within as the answer to a request.
+) -> Generator[Any]:
+    """Record what is done within as the answer to a request, and give its span for `record_failure`.
 
     Its parent is the one that the request ``said``, else the current span, else that which its transport ``brought``:
     mappings with ``traceparent`` and ``tracestate``. What is done within is below it, and so are requests to others,
@@ -46,11 +32,14 @@ def request_span(
     """
     trace, propagate = _loaded("trace"), _loaded("propagate")
     if trace is None or propagate is None:
-        yield RequestSpan()
+        yield None
         return
-    carriers = (said,) if trace.get_current_span().get_span_context().is_valid else (said, brought)
-    found = [propagate.extract(one) for one in carriers]
-    parent = next((one for one in found if trace.get_current_span(one).get_span_context().is_valid), None)
+    parent = None
+    for carrier in (said,) if trace.get_current_span().get_span_context().is_valid else (said, brought):
+        context = propagate.extract(carrier)
+        if trace.get_current_span(context).get_span_context().is_valid:
+            parent = context
+            break
     tracer = trace.get_tracer(SCOPE, package_version())
     with tracer.start_as_current_span(
         name,
@@ -60,7 +49,15 @@ def request_span(
         record_exception=False,
         set_status_on_exception=False,
     ) as span:
-        yield RequestSpan(span)
+        yield span
+
+
+def record_failure(span: Any, kind: str) -> None:
+    """Record on the span of a request the kind of its failure: a code, or the name of a class."""
+    trace = _loaded("trace")
+    if span is not None and trace is not None:
+        span.set_attribute("error.type", kind)
+        span.set_status(trace.Status(trace.StatusCode.ERROR))
 
 
 def passed_on() -> dict[str, str]:
@@ -70,7 +67,7 @@ def passed_on() -> dict[str, str]:
         return {}
     carrier: dict[str, str] = {}
     propagate.inject(carrier)
-    return {name: carrier[name] for name in _PASSED_ON if name in carrier}
+    return {name: carrier[name] for name in _PASSED_ON if name in carrier} if carrier else carrier
 
 
 @contextmanager
@@ -96,25 +93,24 @@ def is_recorded() -> bool:
     return metrics is not None and not type(metrics.get_meter_provider()).__name__.startswith("_Proxy")
 
 
-def trace_id() -> str | None:
-    """Return the id of the current trace, 32 hexadecimal digits; None where there is none."""
-    trace = _loaded("trace")
-    if trace is None:
-        return None
-    context = trace.get_current_span().get_span_context()
-    return f"{context.trace_id:032x}" if context.is_valid else None
+def call_ended(outer_id: str, ended: str, seconds: float, codes: list[str]) -> str | None:
+    """Record how a call of the gateway's tool has ended: ``answered``, ``input_required`` or the name of a class.
 
-
-def call_ended(outer_id: str, ended: str, seconds: float, codes: list[str]) -> None:
-    """Record how a call of the gateway's tool has ended: ``answered``, ``input_required`` or the name of a class."""
-    trace = _loaded("trace")
+    Returns the id of its trace, 32 hexadecimal digits; None where there is none.
+    """
+    trace, trace_id = _loaded("trace"), None
     if trace is not None:
         span = trace.get_current_span()
+        context = span.get_span_context()
+        trace_id = f"{context.trace_id:032x}" if context.is_valid else None
         span.set_attribute("code_mode.outer_tool_call_id", outer_id)
         span.set_attribute("code_mode.ended", ended)
         if codes:
             span.set_attribute("code_mode.codes", codes)
-    _record("call.duration", seconds, {"code_mode.ended": ended, "code_mode.waiting": "WAITING_FOR_APPROVAL" in codes})
+    if (made := _instruments()) is not None:
+        attributes: Attributes = {"code_mode.ended": ended, "code_mode.waiting": "WAITING_FOR_APPROVAL" in codes}
+        made["call.duration"].record(seconds, attributes)
+    return trace_id
 
 
 @contextmanager
@@ -127,7 +123,8 @@ def inner_call(server: str) -> Generator[None]:
         attributes["error.type"] = error.code if isinstance(error, CodeModeError) else type(error).__name__
         raise
     finally:
-        _record("inner_call.duration", time.monotonic() - began, attributes)
+        if (made := _instruments()) is not None:
+            made["inner_call.duration"].record(time.monotonic() - began, attributes)
 
 
 def server_started(server: str, *, is_ready: bool, is_again: bool) -> None:
@@ -159,11 +156,6 @@ def approvals_waiting(way: str, calls: int) -> Generator[None]:
 def _add(name: str, by: int, attributes: Attributes) -> None:
     if (made := _instruments()) is not None:
         made[name].add(by, attributes)
-
-
-def _record(name: str, value: float, attributes: Attributes) -> None:
-    if (made := _instruments()) is not None:
-        made[name].record(value, attributes)
 
 
 _made: weakref.WeakKeyDictionary[Any, dict[str, Any]] = weakref.WeakKeyDictionary()

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from codemode.cached_property import cached_property
+
 Transport = Literal["stdio", "http", "sse", "openapi"]
 Approval = Literal["never", "declared", "writes", "always"]
 Sharing = Literal["user", "session", "shared"]
@@ -144,6 +146,11 @@ class GatewayConfig:
     path: Path | None = None
     beside: tuple[Path, ...] = ()
     notes: tuple[str, ...] = ()
+
+    @cached_property
+    def has_session_servers(self) -> bool:
+        """Whether some server is connected for each session of its own."""
+        return any(server.sharing == "session" for server in self.servers)
 
     @property
     def secrets(self) -> tuple[str, ...]:

@@ -11,20 +11,20 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib import metadata
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 import mcp_types as types
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
-from codemode.data.narrowing import is_array, is_mapping, is_object, mapping_or_empty
+from codemode.data.narrowing import is_mapping, is_object
 from codemode.host import steps
 from codemode.host.threads import run_check
-from codemode.observe.request_telemetry import call_ended, request_span, trace_id
+from codemode.observe.request_telemetry import call_ended, record_failure, request_span
 from codemode.trace.failures import log_failure
 
 from ..config.model import Output
@@ -35,7 +35,7 @@ from .principal_sessions import INSTRUCTIONS
 from .principals import kept_in_place
 
 if TYPE_CHECKING:
-    from .principal_sessions import Outfit, Seat
+    from .principal_sessions import Seat
     from .principals import Principal
 
 
@@ -66,29 +66,27 @@ def taken_out(result: Any) -> tuple[Any, list[Media]]:
     pending: list[tuple[Any, Any, Any]] = [(result, holder, 0)]
     while pending:
         value, into, at = pending.pop()
-        into[at] = _copied(value, found, pending)
+        steps.take(1 + (len(value) >> _CHARACTERS_OF_A_STEP) if isinstance(value, str) else 1)
+        if is_object(value):
+            media = find_media(value) if value.get("type") in ("image", "audio") else None
+            if media is not None and (media in found or len(found) < _MOST_BLOCKS):
+                number = found.setdefault(media, len(found) + 1)
+                into[at] = {"type": media.kind, "mimeType": media.mime_type, "block": number}
+                continue
+            copy: Any = dict(value)
+            for name, member in copy.items():
+                pending.append((member, copy, name))
+        elif isinstance(value, list):
+            copy = list(cast("list[Any]", value))
+            pending += [(copy[index], copy, index) for index in reversed(range(len(copy)))]
+        else:
+            copy = value
+        into[at] = copy
     return (holder[0], list(found)) if found else (result, [])
 
 
-def _copied(value: Any, found: dict[Media, int], pending: list[tuple[Any, Any, Any]]) -> Any:
-    """Return a copy of one value whose members are filled in later, or the reference to a block."""
-    steps.take(1 + (len(value) >> _CHARACTERS_OF_A_STEP) if isinstance(value, str) else 1)
-    if is_object(value):
-        media = _media_of(value)
-        if media is not None and (media in found or len(found) < _MOST_BLOCKS):
-            number = found.setdefault(media, len(found) + 1)
-            return {"type": media.kind, "mimeType": media.mime_type, "block": number}
-        copy: Any = dict(value)
-        pending += [(member, copy, name) for name, member in copy.items()]
-        return copy
-    if is_array(value):
-        items: list[Any] = list(value)
-        pending += [(items[at], items, at) for at in reversed(range(len(items)))]
-        return items
-    return value
-
-
-def _media_of(value: Any) -> Media | None:
+def find_media(value: Mapping[str, Any]) -> Media | None:
+    """Return the image or audio that an object is; None for any other."""
     kind, data, mime_type = value.get("type"), value.get("data"), value.get("mimeType")
     if kind not in ("image", "audio") or not isinstance(data, str) or not isinstance(mime_type, str):
         return None
@@ -110,14 +108,11 @@ def answer_of(response: Mapping[str, Any], output: Output = "both") -> types.Cal
     structured = None if media or output == "text" else said
     if output == "structured" and structured is not None:
         return types.CallToolResult(content=[], structured_content=structured)
-    text = json.dumps(_without_empty(said), ensure_ascii=False, separators=(",", ":"))
+    # What says nothing is left out; a result says something even where it is null or empty.
+    shown = {name: value for name, value in said.items() if name == "result" or value not in ([], {}, "", None)}
+    text = json.dumps(shown, ensure_ascii=False, separators=(",", ":"))
     blocks: list[types.ContentBlock] = [types.TextContent(type="text", text=text), *map(_block, media)]
     return types.CallToolResult(content=blocks, structured_content=structured)
-
-
-def _without_empty(said: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out what says nothing; a result says something even where it is null or empty."""
-    return {name: value for name, value in said.items() if name == "result" or value not in ([], {}, "", None)}
 
 
 def _block(one: Media) -> types.ContentBlock:
@@ -213,17 +208,19 @@ def trace_of(said: Mapping[str, Any]) -> dict[str, str]:
 
     It goes on to servers, as headers too: whatever else somebody writes there goes nowhere.
     """
-    found = {name: said.get(name) for name in _FORMS}
-    fitting = {
-        name: text for name, text in found.items() if isinstance(text, str) and _FORMS[name].fullmatch(text) is not None
-    }
+    fitting: dict[str, str] = {}
+    if said.get("traceparent") is not None:
+        for name, form in _FORMS.items():
+            text = said.get(name)
+            if isinstance(text, str) and form.fullmatch(text) is not None:
+                fitting[name] = text
     return fitting if "traceparent" in fitting else {}
 
 
 def trace_in(ctx: Any) -> tuple[dict[str, str], dict[str, str]]:
     """Return the trace that the message of a `ServerRequestContext` names in its ``_meta``, and in its headers."""
     request = getattr(ctx, "request", None)
-    return trace_of(mapping_or_empty(ctx.meta)), {} if request is None else trace_of(request.headers)
+    return trace_of(ctx.meta or {}), {} if request is None else trace_of(request.headers)
 
 
 def traced(server: Server[Any]) -> Any:
@@ -238,10 +235,10 @@ def traced(server: Server[Any]) -> Any:
             try:
                 return await call_next(ctx)
             except MCPError as error:
-                span.failed(str(error.error.code))
+                record_failure(span, str(error.error.code))
                 raise
             except BaseException as error:
-                span.failed(type(error).__name__)
+                record_failure(span, type(error).__name__)
                 raise
 
     return trace
@@ -256,7 +253,7 @@ def _described(ctx: Any, server: Server[Any]) -> tuple[str, dict[str, str | int 
     if method != "tools/call":
         return method, attributes
     attributes["gen_ai.operation.name"] = "execute_tool"
-    tool = mapping_or_empty(ctx.params).get("name")
+    tool = ctx.params.get("name") if is_mapping(ctx.params) else None
     if tool not in TOOL_NAMES:
         return method, attributes
     return f"{method} {tool}", {**attributes, "gen_ai.tool.name": tool}
@@ -281,8 +278,11 @@ class Calls:
     async def answer(
         self, seat: Seat, caller: Principal, known: Announced, ctx: Any, params: types.CallToolRequestParams
     ) -> Any:
-        """Return the answer to a call. Raises `MCPError` for one that is none of this tool."""
-        check_name(params.name, known)
+        """Return the answer to a call. Raises `MCPError` for the name of a tool that there is not."""
+        if params.name not in TOOL_NAMES and params.name != known.tool_name:
+            shown = json.dumps(params.name[:_MOST_NAME_CHARACTERS])
+            only = f"this server has one tool, {known.tool_name}"
+            raise MCPError(types.INVALID_PARAMS, f"there is no tool {shown}: {only}")
         task = asyncio.create_task(self._served(seat, caller, known, ctx, params))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
@@ -309,17 +309,19 @@ class Calls:
         began = time.monotonic()
         async with AsyncExitStack() as stack:
             outfit = await stack.enter_async_context(seat.run())
-            progress: Any = None
-            if _wants_progress(ctx):
-                told = Progress(ctx.session, status=outfit.waited_for)
-                progress = self._progress[outer_id] = await stack.enter_async_context(told)
+            said, brought = trace_in(ctx)
+            origin = CallOrigin(caller, outer_id, ctx.session, trace=said or brought)
+            meta: Mapping[str, Any] = ctx.meta or {}
+            if meta.get("progress_token") is not None or meta.get("progressToken") is not None:
+                progress = await stack.enter_async_context(Progress(ctx.session, status=outfit.waited_for))
+                self._progress[outer_id] = progress
                 stack.callback(self._progress.pop, outer_id, None)
-            origin = _origin(caller, outer_id, ctx, progress)
+                origin = replace(origin, progress=progress)
             token = ORIGIN.set(origin)
             asking = outfit.asking_for(caller)
 
             async def run() -> Any:
-                async with seat.run():  # it may go on behind this request, while the client is asked
+                async with seat.run(outfit):  # it may go on behind this request, while the client is asked
                     return await asking.run(
                         ctx, params, params.arguments or {}, origin=origin, by_console=known.asks == "console"
                     )
@@ -331,42 +333,19 @@ class Calls:
                 raise
             finally:
                 ORIGIN.reset(token)
-        return await _answered(response, outfit, outer_id, seat, ctx, began)
-
-
-async def _answered(response: Any, outfit: Outfit, outer_id: str, seat: Seat, ctx: Any, began: float) -> Any:
-    if not is_mapping(response):  # the SDK's InputRequiredResult
-        _note(outer_id, seat, ctx, began, "input_required", None)
-        return response
-    _note(outer_id, seat, ctx, began, "answered", response)
-    return await run_check(0, partial(answer_of, response, outfit.config.settings.output))
-
-
-def check_name(name: str, known: Announced) -> None:
-    """Raise `MCPError` for the name of a tool that there is not."""
-    if name not in TOOL_NAMES and name != known.tool_name:
-        shown = json.dumps(name[:_MOST_NAME_CHARACTERS])
-        raise MCPError(types.INVALID_PARAMS, f"there is no tool {shown}: this server has one tool, {known.tool_name}")
-
-
-def _origin(principal: Principal, outer_id: str, ctx: Any, progress: Progress | None) -> CallOrigin:
-    said, brought = trace_in(ctx)
-    trace = said or brought
-    if progress is None:
-        return CallOrigin(principal, outer_id, ctx.session, trace=trace)
-    return CallOrigin(principal, outer_id, ctx.session, progress, trace)
-
-
-def _wants_progress(ctx: Any) -> bool:
-    meta: Mapping[str, Any] = ctx.meta or {}
-    return meta.get("progress_token") is not None or meta.get("progressToken") is not None
+        if not is_mapping(response):  # the SDK's InputRequiredResult
+            _note(outer_id, seat, ctx, began, "input_required", None)
+            return response
+        _note(outer_id, seat, ctx, began, "answered", response)
+        return await run_check(0, partial(answer_of, response, outfit.config.settings.output))
 
 
 def _note(outer_id: str, seat: Seat, ctx: Any, began: float, ended: str, response: Mapping[str, Any] | None) -> None:
     """Write the one line about a call: nothing of what went in, nothing of what came out."""
     client = getattr(ctx.session.client_params, "client_info", None)
     seconds = time.monotonic() - began
-    codes = sorted({str(one.get("code")) for one in (response or {}).get("diagnostics") or ()})
+    diagnostics = None if response is None else response.get("diagnostics")
+    codes = sorted({str(one.get("code")) for one in diagnostics}) if diagnostics else []
     said: dict[str, Any] = {
         "event": "call",
         "id": outer_id,
@@ -378,9 +357,8 @@ def _note(outer_id: str, seat: Seat, ctx: Any, began: float, ended: str, respons
     if response is not None:
         said["calls"] = len(response.get("toolTrace") or ())
         said["codes"] = codes
-    if (trace := trace_id()) is not None:
+    if (trace := call_ended(outer_id, ended, seconds, codes)) is not None:
         said["trace"] = trace
-    call_ended(outer_id, ended, seconds, codes)
     _log.info("%s", json.dumps(said, ensure_ascii=True))
 
 
@@ -409,12 +387,7 @@ def made_server(list_tools: Any, call_tool: Any, passed_of: PassedOf, *, passes:
     server.middleware[:] = [kept_in_place, traced(server)]
     if passes:
         pass_logs(server, passed_of)
-        announce = announcing(passed_of)
-
-        async def announced(ctx: Any, call_next: Any) -> Any:
-            return await announce(ctx, call_next)
-
-        server.middleware.append(announced)
+        server.middleware.append(announcing(passed_of))
     server.middleware.append(_says_what_is_wrong)
     return server
 

@@ -70,11 +70,12 @@ def announced(client_info: Any, settings: GatewaySettings) -> Announced:
     name = _plain(getattr(client_info, "name", None))
     known = CLIENTS.get(name, Announced())
     wanted = settings.tool_name
-    own = {_plain(key): value for key, value in settings.clients.items()}
-    for said in (own.get("*"), own.get(name)):
-        if is_mapping(said):
-            wanted = str(said.get("toolName", wanted))
-            known = _overridden(known, said)
+    if settings.clients:
+        own = {_plain(key): value for key, value in settings.clients.items()}
+        for said in (own.get("*"), own.get(name)):
+            if is_mapping(said):
+                wanted = str(said.get("toolName", wanted))
+                known = _overridden(known, said)
     auto = DOTTED if known.takes_dots else PLAIN
     return replace(known, tool_name=auto if wanted == "auto" else wanted)
 

@@ -308,13 +308,14 @@ class Seat:
             self._outfit = Outfit(config, connected, run_tool, self._wiring.asking)
         if old is not None:
             old.is_replaced = True
-            self._end_unused(old)
+            if not old.users:
+                self._spawn(self._given_back(old))
             self.tools_changed()
 
     @asynccontextmanager
-    async def run(self) -> AsyncGenerator[Outfit]:
-        """Have servers, tool and asking of one run until it ends."""
-        outfit = self._current
+    async def run(self, outfit: Outfit | None = None) -> AsyncGenerator[Outfit]:
+        """Have servers, tool and asking of one run until it ends: the current ones, or those of a run that goes on."""
+        outfit = outfit or self._current
         outfit.users += 1
         self.runs += 1
         try:
@@ -322,7 +323,8 @@ class Seat:
         finally:
             outfit.users -= 1
             self.runs -= 1
-            self._end_unused(outfit)
+            if outfit.is_replaced and not outfit.users:
+                self._spawn(self._given_back(outfit))
 
     async def shown(self, known: Announced) -> types.Tool:
         """Return the tool as a client is shown it, with what is known of servers that answer in time."""
@@ -375,10 +377,6 @@ class Seat:
         await outfit.run_tool.prepare()
         if asyncio.get_running_loop().time() >= outfit.listed_by:  # it may itself have begun late
             self.tools_changed()  # whoever has asked was answered without them
-
-    def _end_unused(self, outfit: Outfit) -> None:
-        if outfit.is_replaced and not outfit.users:
-            self._spawn(self._given_back(outfit))
 
     async def _given_back(self, outfit: Outfit) -> None:
         await outfit.aclose()
@@ -453,8 +451,7 @@ class Seats:
         await asyncio.gather(*(one.aclose() for one in seats))
 
     def _principal(self, caller: Principal) -> Principal:
-        is_apart = any(one.sharing == "session" for one in self._config().servers)
-        return caller if is_apart else Principal(caller.id)
+        return caller if self._config().has_session_servers else Principal(caller.id)
 
     async def _made(self, principal: Principal) -> Seat:
         seat = Seat(principal, self._connections, self._wiring)

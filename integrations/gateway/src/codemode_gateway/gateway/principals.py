@@ -129,9 +129,12 @@ async def kept_in_place(ctx: Any, call_next: Any) -> Any:
     In a session the handler goes on when the client hangs up, and clients that come and go would have any number.
     """
     request = getattr(ctx, "request", None)
-    token = _PLACE.set(None if request is None else request.scope.get(PLACE_KEY))
+    place = None if request is None else request.scope.get(PLACE_KEY)
+    token = _PLACE.set(place)
     try:
-        with in_place():
+        if place is None:
+            return await call_next(ctx)
+        with place.in_use():
             return await call_next(ctx)
     finally:
         _PLACE.reset(token)

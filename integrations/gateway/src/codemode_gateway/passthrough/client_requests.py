@@ -270,7 +270,7 @@ def _is_asked_in_rounds(session: Any) -> bool:
     able = getattr(session, "client_capabilities", None)
     if able is None or session.can_send_request or session.protocol_version not in MODERN_PROTOCOL_VERSIONS:
         return False
-    return any(one is not None for one in (able.elicitation, able.sampling, able.roots))
+    return able.elicitation is not None or able.sampling is not None or able.roots is not None
 
 
 MAX_PER_CALL: Mapping[str, int] = {"elicitation/create": 8, "sampling/createMessage": 32, "roots/list": 32}

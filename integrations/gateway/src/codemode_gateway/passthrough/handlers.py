@@ -59,7 +59,7 @@ def pass_logs(server: Any, passed_of: PassedOf) -> None:
     server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, set_level)
 
 
-def announcing(passed_of: PassedOf) -> Callable[[Any, Any], Awaitable[Any]]:
+def announcing(passed_of: PassedOf) -> Any:
     """Return a middleware that announces of what `handlers` pass through that which some server behind may have.
 
     It also lets requests hear what servers log, where they ask for it.

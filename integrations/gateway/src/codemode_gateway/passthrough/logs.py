@@ -16,7 +16,6 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from codemode.data.json_shape import weigh
 from codemode.data.json_values import nests_deeper_than
-from codemode.data.narrowing import mapping_or_empty
 from codemode.trace.visible_text import clipped, counted, one_line
 
 from ..upstreams.connection import LEVELS, lowest
@@ -48,8 +47,10 @@ def level_asked(ctx: Any) -> types.LoggingLevel | None:
     """Return from which level on a request of 2026-07-28 hears what servers log; None: it has not asked."""
     if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS or ctx.request_id is None:
         return None
-    asked = mapping_or_empty(ctx.meta).get(types.LOG_LEVEL_META_KEY)
-    return next((one for one in LEVELS if one == asked and ctx.method not in _NOT_ABOUT_SERVERS), None)
+    asked = None if ctx.meta is None else ctx.meta.get(types.LOG_LEVEL_META_KEY)
+    if asked is None or ctx.method in _NOT_ABOUT_SERVERS:
+        return None
+    return next((level for level in LEVELS if level == asked), None)
 
 
 class Logs:

@@ -8,6 +8,7 @@ from collections import Counter, deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import cache, partial
 from itertools import islice
 from typing import Any
@@ -203,14 +204,6 @@ Caller = tuple[str, str]
 """A user and the program that calls for them."""
 
 
-def caller_of(context: Any) -> Caller:
-    """Return who makes a call, from its `ToolCallContext`."""
-    origin = origin_of(context)
-    if origin is None:
-        return LOCAL.id, str(getattr(context, "outer_tool_call_id", None) or "")
-    return origin.principal.id, origin.outer_id or ""
-
-
 class FairSlots:
     """Slots for at most ``limit`` calls at a time, of which one user and one program have at most ``share``.
 
@@ -227,17 +220,17 @@ class FairSlots:
     @asynccontextmanager
     async def slot(self, caller: Caller) -> AsyncGenerator[None]:
         """Hold a slot while the block runs, once there is one."""
-        await self._take(caller)
+        # Whoever waits while a slot is free is at the limit of their share, and has no claim to it.
+        if self._free and self._may_have(caller):
+            self._hold(caller)
+        else:
+            await self._wait(caller)
         try:
             yield
         finally:
             self._give_back(caller)
 
-    async def _take(self, caller: Caller) -> None:
-        # Whoever waits while a slot is free is at the limit of their share, and has no claim to it.
-        if self._free and self._may_have(caller):
-            self._hold(caller)
-            return
+    async def _wait(self, caller: Caller) -> None:
         user, program = caller
         turn = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(user, {}).setdefault(program, deque()).append(turn)
@@ -265,7 +258,7 @@ class FairSlots:
             self._held[holder] -= 1
             if not self._held[holder]:
                 del self._held[holder]
-        while self._free and self._grant_next():
+        while self._free and self._waiting and self._grant_next():
             pass
 
     def _grant_next(self) -> bool:
@@ -312,18 +305,15 @@ class Asking:
         self._secrets = secrets
         self._under_way = 0
         self._calls: dict[Clock, Any] = {}
+        self.capabilities: dict[str, Any] = {}
+        """What a server is told that can be asked, as JSON."""
+        if hooks.asked is not None:
+            self.capabilities = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {"listChanged": True}}
 
     @property
     def clocks(self) -> list[Clock]:
         """The clocks of the calls in flight."""
         return [*self._calls]
-
-    @property
-    def capabilities(self) -> dict[str, Any]:
-        """What a server is told that can be asked, as JSON."""
-        if self._hooks.asked is None:
-            return {}
-        return {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {"listChanged": True}}
 
     def session(self, requests: Requests, heard: Any) -> ClientSession:
         """Return a session whose questions come here, and whose notifications go to ``heard``."""
@@ -432,6 +422,25 @@ class Progress:
             await self._origin.progress(self._secrets.text(said[:_MAX_READ_CHARACTERS])[:_MAX_PROGRESS_CHARACTERS])
 
 
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of a tool. ``context`` is its `ToolCallContext`, ``origin`` the client request that it serves."""
+
+    name: str
+    tool: types.Tool | None
+    arguments: dict[str, Any]
+    context: Any
+    origin: CallOrigin | None
+    may_repeat: bool = False
+
+    @property
+    def caller(self) -> Caller:
+        """Who makes it."""
+        if self.origin is None:
+            return LOCAL.id, str(getattr(self.context, "outer_tool_call_id", None) or "")
+        return self.origin.principal.id, self.origin.outer_id or ""
+
+
 class Calls:
     """Performs calls on whatever connection its server has.
 
@@ -465,9 +474,17 @@ class Calls:
         self._link.require_loop()
         if arguments is not None and not is_mapping(arguments):
             raise CodeModeToolError(f"{name!r} takes an object", details={"tool_name": name})
-        async with self._slots.slot(caller_of(context)):
+        call = Call(name, tool, dict(arguments or {}), context, origin_of(context), may_repeat)
+        async with self._slots.slot(call.caller):
             with inner_call(self._config.name):
-                raw = await self._signed_in(name, tool, dict(arguments or {}), context, may_repeat=may_repeat)
+                try:
+                    raw = await self._answer(call)
+                except CodeModeAuthenticationError:
+                    # The server has refused the call before it looked at it: it is safe to send again.
+                    if not await self._signed_out(self._config, context):
+                        raise
+                    self._link.retry()
+                    raw = await self._answer(call)
         self._link.answered()
         self._last_logged = None
         schema = None if tool is None else tool.output_schema
@@ -477,52 +494,35 @@ class Calls:
         """Return what a program gets, once whoever wants to has seen it."""
         if self._returned is None or result.is_error:
             return result
-        value = await run_check(0, partial(unwrapped, result))
+        value = result.structured_content
+        if not result.has_structured_content:
+            value = await run_check(0, partial(unwrapped, result))
         self._returned(self._config, name, value)
         return value
 
-    def stamp(self, connection: Connection, method: str, params: dict[str, Any]) -> CallOptions:
-        """Write into params, and return beside them, what the revision of a connection asks for."""
-        return stamped(connection, method, params, self._asking.capabilities)
-
-    async def _signed_in(
-        self, name: str, tool: types.Tool | None, arguments: dict[str, Any], context: Any, *, may_repeat: bool
-    ) -> Any:
-        try:
-            return await self._answer(name, tool, dict(arguments), context, may_repeat=may_repeat)
-        except CodeModeAuthenticationError:
-            # The server has refused the call before it looked at it: it is safe to send again.
-            if not await self._signed_out(self._config, context):
-                raise
-            self._link.retry()
-            return await self._answer(name, tool, dict(arguments), context, may_repeat=may_repeat)
-
-    async def _answer(
-        self, name: str, tool: types.Tool | None, arguments: dict[str, Any], context: Any, *, may_repeat: bool
-    ) -> Any:
+    async def _answer(self, call: Call) -> dict[str, Any]:
         for attempt in range(_MAX_ATTEMPTS):
             connection = await self._link.connection()
             try:
                 if self._confirm is not None:
-                    await self._confirm(connection, name)
-                with self._asking.during(context, self._config.timeout_ms / 1000) as clock:
-                    headers = mirrored(connection, tool, arguments)
-                    return await self._rounds(connection, name, arguments, context, clock, headers)
+                    await self._confirm(connection, call.name)
+                with self._asking.during(call.context, self._config.timeout_ms / 1000) as clock:
+                    return await self._rounds(connection, call, clock)
             except Lost as lost:
                 most = _MAX_SESSIONS if lost.is_over and lost.cut_at is None else _MAX_ATTEMPTS
                 if lost.is_over or (lost.is_late and await self._stands_still(connection)):
                     await self._link.give_up(connection, lost)
                 if lost.needs_sign_in:
                     raise self._link.error(lost.reason, UpstreamFailure.of(lost)) from None
-                is_harmless = lost.never_arrived or may_repeat
+                is_harmless = lost.never_arrived or call.may_repeat
                 if is_harmless and not (lost.is_late or lost.is_final) and attempt < most - 1:
                     continue
-                error = self._hidden((failed_call if is_harmless else unknown_outcome)(self._config, name, lost))
+                error = self._hidden((failed_call if is_harmless else unknown_outcome)(self._config, call.name, lost))
                 self._log_once(error.message)
                 raise error from None
             except MCPError as error:
-                self._ask_to_open(page_to_open(error), context)
-                raise self._hidden(refused(self._config, name, error)) from None
+                self._ask_to_open(page_to_open(error), call.context)
+                raise self._hidden(refused(self._config, call.name, error)) from None
         raise AssertionError
 
     async def _stands_still(self, connection: Connection) -> bool:
@@ -534,7 +534,7 @@ class Calls:
         if not connection.tells_sending or silence.seconds < least:
             return False
         params: dict[str, Any] = {}
-        opts = self.stamp(connection, "ping", params)
+        opts = stamped(connection, "ping", params, self._asking.capabilities)
         with suppress(TimeoutError, MCPError, OSError, RuntimeError):  # a refusal is an answer too
             async with asyncio.timeout(_PING_SECONDS):
                 await connection.requests.send_raw_request("ping", params, opts)
@@ -560,32 +560,24 @@ class Calls:
         payload = {"kind": KIND, "server": self._config.name, "url": url, "message": message, "askedByServer": True}
         request_interrupt(payload)
 
-    async def _rounds(
-        self,
-        connection: Connection,
-        name: str,
-        arguments: dict[str, Any],
-        context: Any,
-        clock: Clock,
-        headers: dict[str, str],
-    ) -> dict[str, Any]:
+    async def _rounds(self, connection: Connection, call: Call, clock: Clock) -> dict[str, Any]:
         """Send a call, and again with what the server asks for in the manner of 2026-07-28."""
+        headers = mirrored(connection, call.tool, call.arguments)
         answers: dict[str, Any] = {}
         for _ in range(MAX_ROUNDS):
-            params: dict[str, Any] = {"name": name, "arguments": arguments, **answers}
-            origin = origin_of(context)
-            trace = passed_on() or ({} if origin is None else dict(origin.trace))
+            params: dict[str, Any] = {"name": call.name, "arguments": call.arguments, **answers}
+            trace = passed_on() or ({} if call.origin is None else dict(call.origin.trace))
             if trace:
                 params["_meta"] = dict(trace)
-            opts = self.stamp(connection, "tools/call", params)
+            opts = stamped(connection, "tools/call", params, self._asking.capabilities)
             opts["headers"] = {**opts.get("headers", {}), **headers, **trace}
-            if origin is not None:
-                opts["on_progress"] = Progress(origin, self._secrets)
+            if call.origin is not None:
+                opts["on_progress"] = Progress(call.origin, self._secrets)
             raw = await called(connection, params, opts, clock)
             if raw.get("resultType") != "input_required":
                 return raw
-            answers = await self._answers(connection, raw, context)
-        raise CodeModeToolError(f"{name!r} asks again and again for more", details={"tool_name": name})
+            answers = await self._answers(connection, raw, call.context)
+        raise CodeModeToolError(f"{call.name!r} asks again and again for more", details={"tool_name": call.name})
 
     async def _answers(self, connection: Connection, raw: Mapping[str, Any], context: Any) -> dict[str, Any]:
         requests = raw.get("inputRequests")

@@ -20,7 +20,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from codemode.data.json_shape import holds_more_values_than
-from codemode.data.narrowing import is_array, is_mapping, mapping_or_empty
+from codemode.data.narrowing import is_array, is_mapping
 from codemode.errors import CodeModeAuthenticationError
 from codemode.trace.failures import members_of
 from codemode.trace.visible_text import one_line
@@ -42,10 +42,10 @@ def lowest(levels: Iterable[types.LoggingLevel | None]) -> types.LoggingLevel | 
     return next((one for one in LEVELS if one in wanted), None)
 
 
-def with_level(params: Mapping[str, Any] | None, level: str | None) -> Mapping[str, Any] | None:
-    """Return the params of a request with the level, where its revision has a place for it."""
-    meta = mapping_or_empty(mapping_or_empty(params).get("_meta"))
-    if level is None or types.PROTOCOL_VERSION_META_KEY not in meta:
+def with_level(params: Mapping[str, Any] | None, wanted: Callable[[], str | None]) -> Mapping[str, Any] | None:
+    """Return the params of a request with the level that is ``wanted``, where its revision has a place for it."""
+    meta = (params or {}).get("_meta")
+    if not meta or types.PROTOCOL_VERSION_META_KEY not in meta or (level := wanted()) is None:
         return params
     return {**(params or {}), "_meta": {**meta, types.LOG_LEVEL_META_KEY: level}}
 
@@ -222,7 +222,7 @@ class Requests(JSONRPCDispatcher):
         sending.is_begun = True
         token = SENDING.set(sending)
         try:
-            given = await self._send(method, with_level(params, self.log_level()), opts, **more)
+            given = await self._send(method, with_level(params, self.log_level), opts, **more)
             if method.startswith("tools/"):
                 return given
             if holds_more_values_than(given, MAX_ANSWER_VALUES):

@@ -7,7 +7,7 @@ import select
 import sys
 from array import array
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -352,7 +352,13 @@ class Watched:
         self._silence = silence
 
     async def receive(self) -> Any:
-        return await self._read(self._stream.receive)
+        try:
+            item = await self._stream.receive()
+            self._silence.heard()
+            return in_bounds(item)
+        except BaseException:
+            self._ended.set()
+            raise
 
     async def aclose(self) -> None:
         self._ended.set()
@@ -362,16 +368,10 @@ class Watched:
         return self
 
     async def __anext__(self) -> Any:
-        return await self._read(self._stream.__anext__)
-
-    async def _read(self, read: Callable[[], Awaitable[Any]]) -> Any:
         try:
-            item = await read()
-            self._silence.heard()
-            return in_bounds(item)
-        except BaseException:
-            self._ended.set()
-            raise
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
 
     async def __aenter__(self) -> Self:
         return self

@@ -26,7 +26,7 @@ from codemode.trace.visible_text import clipped
 from ..config.model import ServerConfig
 from ..config.patterns import matches, patterns_of, unmatched_notes
 from ..config.redaction import Secrets
-from .call_retries import Asking, Calls, mirrors_arguments
+from .call_retries import Asking, Calls, mirrors_arguments, stamped
 from .connection import Connection, Listening, LogLevel, LostRequestError
 from .connection_errors import Lost, UpstreamFailure
 from .hooks import UpstreamHooks
@@ -87,10 +87,15 @@ def _offered(config: ServerConfig, tool: types.Tool, hooks: UpstreamHooks, call:
     """Ask the hooks about a tool, and return what makes it: metered work."""
     name = tool.name
     rule, observed = hooks.approval(config, tool), None if tool.output_schema else hooks.observed(config, tool)
+    is_always_spared: bool | None = None
 
     async def execute(input: Any, context: Any) -> Any:  # noqa: A002 - what tools call it
+        nonlocal is_always_spared
         if rule is False:
-            await _require_spared(config, tool, hooks, now)
+            if is_always_spared is None:  # of thousands of tools few are called
+                is_always_spared = hooks.approval(config, types.Tool(name=name, input_schema={})) is False
+            if not is_always_spared:  # else nobody is asked, whatever the server says
+                await _require_spared(config, tool, hooks, now)
         return await call(name, input, context)
 
     async def needs_approval(input: Any, context: Any) -> bool:  # noqa: A002 - likewise
@@ -124,8 +129,6 @@ async def _asks(rule: Any, given: Any, context: Any) -> bool:
 
 async def _require_spared(config: ServerConfig, tool: types.Tool, hooks: UpstreamHooks, now: Now) -> None:
     """Raise where nobody was asked because of what a server says no longer of its tool."""
-    if hooks.approval(config, types.Tool(name=tool.name, input_schema={})) is False:
-        return  # whatever it says, nobody is asked
     said = await now(tool.name)
     if said is not None and said is not tool and hooks.approval(config, said) is not False:
         raise CodeModeToolError(
@@ -474,7 +477,7 @@ class Upstream:
 
         async def ask(params: dict[str, Any]) -> dict[str, Any]:
             is_first = "cursor" not in params
-            opts = self._calls.stamp(connection, "tools/list", params)
+            opts = stamped(connection, "tools/list", params, self._asking.capabilities)
             try:
                 return await connection.requests.send_raw_request("tools/list", params, opts)
             except LostRequestError:
