@@ -70,7 +70,7 @@ def frames(data: bytes) -> None:
         assert stream.startswith(_encoded(found))
         return
     assert stream.startswith(_encoded(found))
-    assert decoder.has_partial_frame == (len(stream) > len(_encoded(found)))
+    assert bool(decoder.buffer) == (len(stream) > len(_encoded(found)))
     for frame in found:
         assert 1 <= len(frame) <= 64
         with contextlib.suppress(CodeModeProtocolError):

@@ -369,7 +369,7 @@ class Execution:
     async def _worker(self) -> Lease:
         policy, limits = self._options.execution_policy, self._machine.settings.limits
         lease = await self._pool.acquire(limits.memory_limit_bytes, policy.on_saturation, limits.timeout_ms)
-        lease.wait_for(self._threads)
+        lease.threads = self._threads
         try:
             self._reporter.worker_taken()
         except BaseException:

@@ -53,12 +53,13 @@ class FrameDecoder:
 
     def __init__(self, max_frame_bytes: int) -> None:
         self._max_frame_bytes = max_frame_bytes
-        self._buffer = bytearray()
+        self.buffer = bytearray()
+        """The part of a frame that has come; empty between frames."""
 
     def feed(self, data: bytes) -> list[bytes]:
         """Return the frames that ``data`` completes, without their lengths."""
-        buffer = self._buffer
-        if not buffer and len(data) > 4 and self._length_at(data, 0) == len(data) - 4:
+        buffer = self.buffer
+        if not buffer and 4 < len(data) <= self._max_frame_bytes and _LENGTH.unpack_from(data)[0] == len(data) - 4:
             return [data[4:]]
         buffer += data
         frames: list[bytes] = []
@@ -79,11 +80,6 @@ class FrameDecoder:
         if not 1 <= length <= self._max_frame_bytes:
             raise CodeModeProtocolError(f"the worker sent a frame of {length} bytes")
         return length
-
-    @property
-    def has_partial_frame(self) -> bool:
-        """True when the stream stopped inside a frame."""
-        return bool(self._buffer)
 
 
 def held_frames(large: LargeStrings) -> Iterator[bytes]:

@@ -38,19 +38,22 @@ class Admission:
         self._maximum = maximum  # (active, memory_limit_bytes) -> how many may be active
         self._whose = whose
         self._lock = forkable_lock()
-        self._waiting = _Queue()
+        # Those who wait, by depth, each in order of arrival.
+        self._waiting: tuple[dict[_Waiter, None], ...] = tuple({} for _ in range(MAX_BEYOND + 1))
         self._beyond = 0  # how many slots more are taken than were free
         self.active = 0
 
     def try_enter(self, memory_limit_bytes: int, depth: int = 0) -> bool:
         """Take a slot if one is free and nobody waits for one who comes before."""
         with self._lock:
-            return not self._waiting.holds(depth) and self._take(memory_limit_bytes, depth)
+            if any(self._waiting[min(depth, MAX_BEYOND) :]):
+                return False
+            return self._take(memory_limit_bytes, depth)
 
     def has_room(self, memory_limit_bytes: int) -> bool:
         """Tell whether a slot is free, and nobody waits for one."""
         with self._lock:
-            return not len(self._waiting) and self.active < self._maximum(self.active, memory_limit_bytes)
+            return not any(self._waiting) and self.active < self._maximum(self.active, memory_limit_bytes)
 
     def refusal(
         self, memory_limit_bytes: int, waited_ms: int | None = None, depth: int = 0
@@ -80,7 +83,7 @@ class Admission:
 
         waiter = _Waiter(asyncio.get_running_loop(), asyncio.Event(), memory_limit_bytes, depth)
         with self._lock:
-            self._waiting.add(waiter)
+            self._waiting[depth][waiter] = None
         self._wake()  # a slot may have become free between the two
         try:
             # Not wait_for(): in Python 3.11 it swallows a cancellation that comes together with the slot.
@@ -98,7 +101,8 @@ class Admission:
         """Give a slot back."""
         with self._lock:
             self._free()
-            self._admit_waiting()
+            if any(self._waiting):
+                self._admit_waiting()
 
     def _take(self, memory_limit_bytes: int, depth: int) -> bool:
         if self.active >= self._maximum(self.active, memory_limit_bytes):
@@ -115,7 +119,8 @@ class Admission:
     def _withdraw(self, waiter: _Waiter) -> bool:
         """Leave the queue; False when the slot has been given meanwhile."""
         with self._lock:
-            was_waiting = self._waiting.remove(waiter)
+            was_waiting = waiter in self._waiting[waiter.depth]
+            self._waiting[waiter.depth].pop(waiter, None)
         self._wake()  # the next one may need less memory than this one did
         return was_waiting
 
@@ -124,42 +129,13 @@ class Admission:
             self._admit_waiting()
 
     def _admit_waiting(self) -> None:
-        while (waiter := self._waiting.first()) is not None:
+        while deepest := next(filter(None, reversed(self._waiting)), None):
+            waiter = next(iter(deepest))
             if not self._take(waiter.memory_limit_bytes, waiter.depth):
                 return
-            self._waiting.remove(waiter)
+            del deepest[waiter]
             if not waiter.admit():
                 self._free()
-
-
-class _Queue:
-    """Those who wait: the deepest first, in order of arrival."""
-
-    def __init__(self) -> None:
-        self._by_depth: tuple[dict[_Waiter, None], ...] = tuple({} for _ in range(MAX_BEYOND + 1))
-
-    def __len__(self) -> int:
-        return sum(map(len, self._by_depth))
-
-    def holds(self, depth: int) -> bool:
-        """True when somebody waits who is as deep, or deeper."""
-        return any(self._by_depth[min(depth, MAX_BEYOND) :])
-
-    def add(self, waiter: _Waiter) -> None:
-        self._by_depth[waiter.depth][waiter] = None
-
-    def remove(self, waiter: _Waiter) -> bool:
-        """Return whether it was there."""
-        was_waiting = waiter in self._by_depth[waiter.depth]
-        self._by_depth[waiter.depth].pop(waiter, None)
-        return was_waiting
-
-    def first(self) -> _Waiter | None:
-        """Return who comes next."""
-        for waiters in reversed(self._by_depth):
-            if waiters:
-                return next(iter(waiters))
-        return None
 
 
 class _Waiter:

@@ -125,7 +125,8 @@ class WorkerChannel:
         """Begin to read, unless it is closed already."""
         if self._open:
             self._loop.add_reader(self._descriptor, self._readable)
-            self._release()
+            if not self._outgoing.is_empty:
+                self._release()
 
     def left_over(self) -> bytes | None:
         """Return the one frame that has come and was not told, empty when there is none.
@@ -135,7 +136,7 @@ class WorkerChannel:
         if not (self._open and self._outgoing.is_empty and self._reading is None) or len(self._frames) > 1:
             return None
         try:
-            is_clear = not self._decoder.has_partial_frame and next(self._unread, None) is None
+            is_clear = not self._decoder.buffer and next(self._unread, None) is None
         except CodeModeProtocolError:
             return None
         return (self._frames.popleft() if self._frames else b"") if is_clear else None
@@ -155,14 +156,24 @@ class WorkerChannel:
             self._outgoing.put(message)
             self._release()
         elif self._open:
-            self._send_alone(message.frame())
+            frame, count = message.frame(), 0
+            try:
+                count = self._socket.send(frame)
+            except (BlockingIOError, InterruptedError):
+                pass
+            except OSError:
+                return  # as in `_write`
+            if count < len(frame):
+                self._outgoing.put_back(frame[count:])
+                self._write_later()
 
     def close(self) -> None:
         """Stop reading and writing; the socket itself belongs to the worker's handle."""
         if self._open:
             self._open = False
             self._loop.remove_reader(self._descriptor)
-            self._write_no_more()
+            if self._is_writing:
+                self._write_no_more()
             if self._reading is not None:
                 self._reading.cancel()
                 self._reading = None
@@ -246,18 +257,6 @@ class WorkerChannel:
         self._is_paused = False
         self._loop.add_reader(self._descriptor, self._readable)
 
-    def _send_alone(self, frame: bytes) -> None:
-        count = 0
-        try:
-            count = self._socket.send(frame)
-        except (BlockingIOError, InterruptedError):
-            pass
-        except OSError:
-            return  # as in `_write`
-        if count < len(frame):
-            self._outgoing.put_back(frame[count:])
-            self._write_later()
-
     def _release(self) -> None:
         if self._open and not self._outgoing.is_empty:
             self._write()
@@ -270,13 +269,12 @@ class WorkerChannel:
 
     def _writable(self) -> None:
         self._write()
-        if self._outgoing.is_empty and self._open:
+        if self._outgoing.is_empty and self._open and self._is_writing:
             self._write_no_more()
 
     def _write_no_more(self) -> None:
-        if self._is_writing:
-            self._is_writing = False
-            self._loop.remove_writer(self._descriptor)
+        self._is_writing = False
+        self._loop.remove_writer(self._descriptor)
 
     def _write(self) -> None:
         try:

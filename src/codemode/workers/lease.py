@@ -44,18 +44,15 @@ class Lease:
         self._worker: PooledWorker | None = worker
         self._owner: Keeper | None = owner
         self._given_up: list[Callable[[], None]] = []  # at most one: whoever takes it out decides what becomes of it
-        self._threads: InvocationThreads | None = None
+        self.threads: InvocationThreads | None = None
+        """Where tools run: slots that are given back stay taken until none does any more."""
+        self.has_run = worker.tenure is not None and worker.tenure.programs > 0
+        """True when the worker has run a program before, which may have changed it."""
         self._left = False
         self._has_rested = False
         self._said_since: bytes | None = None
         self.place = Place()
         self.worker = worker.process
-
-    @property
-    def has_run(self) -> bool:
-        """True when the worker has run a program before, which may have changed it."""
-        tenure = None if self._worker is None else self._worker.tenure
-        return tenure is not None and tenure.programs > 0
 
     @property
     def may_go_on(self) -> bool:
@@ -69,7 +66,8 @@ class Lease:
 
     def channel(self, max_frame_bytes: int, **heard: Any) -> WorkerChannel:
         """Return a channel to the worker; ``heard`` are its callbacks."""
-        first = None if self._worker is None else self._supply.first_message(self._worker)
+        worker = self._worker
+        first = None if worker is None or worker.tenure is None else self._supply.first_message(worker.tenure)
         on_end: Callable[[str], None] = heard.pop("on_end")
 
         def told(reason: str) -> None:
@@ -133,7 +131,7 @@ class Lease:
     def let_go(self) -> None:
         """Do what `leave` does, though what runs in the threads of the run goes on: it needs no slot any more."""
         self.take_back()
-        self._threads = None
+        self.threads = None
         self.leave()
 
     def give_back(self) -> None:
@@ -141,19 +139,15 @@ class Lease:
         worker, self._worker = self._worker, None
         if worker is not None:
             if self._said_since is None or self._owner is None or self._owner.is_closed:
-                self._supply.give_up(worker)
+                self._supply.stock.give_up(worker)
             else:
                 self._supply.keep(worker, self._said_since)
         if not self._left:
             self._left = True
-            if self._threads is None:
+            if self.threads is None:
                 self._leave_slots()
             else:
-                self._threads.call_when_free(self._leave_slots)
-
-    def wait_for(self, threads: InvocationThreads) -> None:
-        """Keep the slots, when they are given back, until no tool runs in these threads any more."""
-        self._threads = threads
+                self.threads.call_when_free(self._leave_slots)
 
     def _leave_slots(self) -> None:
         self.place.is_taken = False

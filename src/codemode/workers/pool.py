@@ -239,7 +239,7 @@ class WorkerPool:
     @property
     def has_begun(self) -> bool:
         """False when `start` would start something."""
-        return self._is_closed or self.supply.has_begun
+        return self._is_closed or self.supply.stock.has_begun
 
     def start(self) -> None:
         """Start a first spare, where there may be any, unless there was one before: it boots while the caller prepares.
@@ -269,13 +269,13 @@ class WorkerPool:
         when no worker starts.
         """
         wanted = Wanted(memory_limit_bytes, on_saturation or self.options.on_saturation, nesting.depth())
-        admissions = await self.enter(wanted, self.options.wait_timeout_ms)
+        admissions, supply = await self.enter(wanted, self.options.wait_timeout_ms), self.supply
         try:
-            worker = await self.supply.ready_worker(self.share_path, start_timeout_ms / 1000)
+            worker = await supply.ready_worker(self.share_path, start_timeout_ms / 1000)
         except BaseException:
             _leave(admissions)
             raise
-        return Lease(self.supply, admissions, worker, self)
+        return Lease(supply, admissions, worker, self)
 
     async def enter(self, wanted: Wanted, wait_timeout_ms: int | None) -> tuple[Admission, ...]:
         """Take a slot, waiting as ``wanted`` says. Raises `CodeModeConcurrencyError` when there is none."""
@@ -458,7 +458,7 @@ def pool_or_default(pool: object) -> WorkerPool:
     if isinstance(pool, WorkerPool):
         return pool
     if pool is None:
-        return default_pool()
+        return _default or default_pool()
     hint = ": make one of them, WorkerPool(options)" if isinstance(pool, PoolOptions | Mapping) else ""
     raise WrongTypeError(f"pool must be a WorkerPool or None, got {pool!r}{hint}")
 

@@ -124,24 +124,23 @@ async def read_hello(channel: socket.socket, seconds: float) -> tuple[bytes, byt
     """
     import asyncio
 
-    decoder = FrameDecoder(_MAX_HELLO_BYTES)
+    decoder, frames = FrameDecoder(_MAX_HELLO_BYTES), list[bytes]()
+    data: bytes | None = None
     try:
-        frames = _frames(decoder, channel.recv(_READ_BYTES))
+        data = channel.recv(_READ_BYTES)
+        frames = decoder.feed(data)
     except BlockingIOError:
-        frames = []
-    if not frames:
+        pass
+    if data != b"" and not frames:
         async with asyncio.timeout(seconds):
-            while not frames:
-                frames = _frames(decoder, await asyncio.get_running_loop().sock_recv(channel, _READ_BYTES))
-    if len(frames) != 1 or decoder.has_partial_frame:
+            while data != b"" and not frames:
+                data = await asyncio.get_running_loop().sock_recv(channel, _READ_BYTES)
+                frames = decoder.feed(data)
+    if not frames:
+        raise WorkerEndedEarlyError("the worker ended before it said hello")
+    if len(frames) != 1 or decoder.buffer:
         raise CodeModeWorkerError("the worker said more than hello")
     return frames[0][:1], frames[0][1:]
-
-
-def _frames(decoder: FrameDecoder, data: bytes) -> list[bytes]:
-    if not data:
-        raise WorkerEndedEarlyError("the worker ended before it said hello")
-    return decoder.feed(data)
 
 
 class HelloCheck:
@@ -220,18 +219,13 @@ class Supply:
         """What confines the workers; None before the first one is ready."""
         return self._hello.report if self._hello is not None else None
 
-    @property
-    def has_begun(self) -> bool:
-        """False when `start` would start something."""
-        return self.stock.has_begun
-
     def start(self) -> None:
         """Start a first spare, unless there was one before. May wait. Failures show when a worker is needed."""
         self.stock.start()
 
     async def begin(self) -> None:
         """Do what `start` does, in a thread. Afterwards the engine's version is known too, if there is an engine."""
-        if not (self.has_begun and engine_version_is_known()):
+        if not (self.stock.has_begun and engine_version_is_known()):
             await self.off_loop(self._begin)
 
     def _begin(self) -> None:
@@ -248,30 +242,58 @@ class Supply:
 
         A worker that ends before its hello is replaced for ``seconds``, where one of this pool has started before.
         """
-        if self._programs_per_worker == 1:
-            return await self._new_worker(seconds)
-        worker = await self._kept_worker(share)
-        if worker is None:
-            worker = await self._new_worker(seconds)
-            worker.tenure = Tenure(share, self._programs_per_worker)
-        return worker
+        keeps = self._programs_per_worker != 1
+        if keeps and (kept := await self._kept_worker(share)) is not None:
+            return kept
+        began = time.monotonic()
+        for attempt in count(1):
+            worker = self.stock.take_at_once() or await self.stock.take()
+            try:
+                check = self._hello
+                if check is None or not check.is_prepared:
+                    check = await self._prepared_check()
+                check.check(*await read_hello(worker.process.channel, worker.generation.hello_seconds))
+            except (TimeoutError, OSError, CodeModeError) as error:
+                await self._replace_or_raise(worker, error, attempt, began, seconds)
+            except BaseException:
+                self.close_worker(worker)
+                raise
+            else:
+                worker.generation.started()
+                self._has_started = True
+                if keeps:
+                    worker.tenure = Tenure(share, self._programs_per_worker)
+                return worker
+        raise AssertionError("unreachable")
 
-    def first_message(self, worker: PooledWorker) -> BeginProgram | None:
+    async def _replace_or_raise(
+        self, worker: PooledWorker, error: Exception, attempt: int, began: float, seconds: float
+    ) -> None:
+        """Give up a worker that did not become ready. Raises `CodeModeError` where no further one is tried."""
+        has_ended = isinstance(error, (WorkerEndedEarlyError, ConnectionError))
+        self.stock.did_not_start(worker, has_ended=has_ended)
+        reason = worker.generation.source.failure()  # it may have come behind the end of the worker
+        waited = time.monotonic() - began
+        attempts = _MAX_ENDED_ATTEMPTS if self._has_started else _FIRST_ENDED_ATTEMPTS
+        is_late = waited > (seconds if self._has_started else _FIRST_START_SECONDS)
+        if attempt >= (attempts if has_ended and not reason and not is_late else _START_ATTEMPTS):
+            raise _not_started(error, reason) from error
+        await _pause(attempt)
+
+    def first_message(self, tenure: Tenure) -> BeginProgram:
         """Return what a worker that runs more than one program is told before each."""
-        if worker.tenure is None:
-            return None
         with importing:
             from ..protocol.messages import BeginProgram  # late: a cold start would import it before a first worker
 
-        return BeginProgram(worker.tenure.programs)
+        return BeginProgram(tenure.programs)
 
     def keep(self, worker: PooledWorker, said: bytes = b"") -> None:
-        """Let a worker whose program has ended well wait for the next one of its share, or be closed as `give_up` does.
+        """Let a worker whose program has ended well wait for the next one of its share, or be closed soon.
 
         It is for the host to say that it has, and to measure what is left. ``said``: the frame that was sent since.
         """
         if worker.tenure is None or not worker.tenure.end(said, worker.process.memory()):
-            self.give_up(worker)
+            self.stock.give_up(worker)
         else:
             self.stock.keep(worker)
 
@@ -292,41 +314,9 @@ class Supply:
             self.close_worker(worker)
         return None
 
-    async def _new_worker(self, seconds: float) -> PooledWorker:
-        began = time.monotonic()
-        for attempt in count(1):
-            worker = await self.stock.take()
-            try:
-                check = self._hello
-                if check is None or not check.is_prepared:
-                    check = await self._prepared_check()
-                check.check(*await read_hello(worker.process.channel, worker.generation.hello_seconds))
-            except (TimeoutError, OSError, CodeModeError) as error:
-                has_ended = isinstance(error, (WorkerEndedEarlyError, ConnectionError))
-                self.stock.did_not_start(worker, has_ended=has_ended)
-                reason = worker.generation.source.failure()  # it may have come behind the end of the worker
-                waited = time.monotonic() - began
-                attempts = _MAX_ENDED_ATTEMPTS if self._has_started else _FIRST_ENDED_ATTEMPTS
-                is_late = waited > (seconds if self._has_started else _FIRST_START_SECONDS)
-                if attempt >= (attempts if has_ended and not reason and not is_late else _START_ATTEMPTS):
-                    raise _not_started(error, reason) from error
-                await _pause(attempt)
-            except BaseException:
-                self.close_worker(worker)
-                raise
-            else:
-                worker.generation.started()
-                self._has_started = True
-                return worker
-        raise AssertionError("unreachable")
-
     def close_worker(self, worker: PooledWorker) -> None:
         """Kill a worker that was in use."""
         self.stock.close_worker(worker)
-
-    def give_up(self, worker: PooledWorker) -> None:
-        """Let a worker that is done be closed by the next refill, or whatever comes before it."""
-        self.stock.give_up(worker)
 
     def end_kept(self, share: Share) -> None:
         """Close the workers that are kept for this share, and for its parts."""

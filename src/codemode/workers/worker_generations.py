@@ -146,6 +146,8 @@ class Generation:
 
     def __init__(self, source: WorkerSource) -> None:
         self.source = source
+        self.hello_seconds = _HELLO_SECONDS
+        """How long a worker may take to be ready."""
         self.has_started = False
         self.has_ended = False
         self._spawned = 0
@@ -171,7 +173,10 @@ class Generation:
 
     def started(self) -> None:
         """Take note of a worker that has become ready."""
-        self.has_started = True
+        if not self.has_started:
+            self.has_started = True
+            if isinstance(self.source, Zygote) and self.source.is_quick:
+                self.hello_seconds = _FORKED_HELLO_SECONDS
         self._ended_in_a_row = 0
 
     def may_lose_one(self) -> bool:
@@ -204,12 +209,6 @@ class Generation:
         with self._lock:
             self._open -= 1
             return self._retired and not self._open
-
-    @property
-    def hello_seconds(self) -> float:
-        """How long a worker may take to be ready."""
-        is_quick = self.has_started and isinstance(self.source, Zygote) and self.source.is_quick
-        return _FORKED_HELLO_SECONDS if is_quick else _HELLO_SECONDS
 
     @property
     def is_usable(self) -> bool:

@@ -125,10 +125,10 @@ class Stock:
         return await self._starts.run(work)
 
     async def take(self) -> PooledWorker:
-        """Return a worker that is starting or ready. Raises `CodeModeWorkerError` when there is none."""
-        worker = self._take_at_once()
-        if worker is not None:
-            return worker
+        """Return a worker that is starting or ready. Raises `CodeModeWorkerError` when there is none.
+
+        For when `take_at_once` gives none: it waits for a thread.
+        """
         taken = _Handover(self.close_worker)
         try:
             await self._starts.run(lambda: taken.give(self._take()))
@@ -238,13 +238,21 @@ class Stock:
 
     # --- what never waits ---
 
-    def _take_at_once(self) -> PooledWorker | None:
+    def take_at_once(self) -> PooledWorker | None:
         """Return a worker, None when there may be something to wait for."""
-        self._close_done()
+        if self._done:
+            self._close_done()
         with self._lock:
             if self.is_closed:
                 raise CodeModeWorkerError("the worker pool is closed")
-            worker = self._living_spare() or self._spawn_at_once()
+            self._look_after_source()
+            while self.spares:
+                worker = self.spares.popleft()
+                if not worker.process.is_dead():
+                    break
+                self.close_worker(worker)
+            else:
+                worker = self._spawn_at_once()
             if worker is not None:
                 self.in_use.add(worker)
             return worker
@@ -253,15 +261,6 @@ class Stock:
         if self._generation is not None and not self._generation.source.is_alive():
             # Those that wait are about to die with it.
             self._retire_generation()
-
-    def _living_spare(self) -> PooledWorker | None:
-        self._look_after_source()
-        while self.spares:
-            worker = self.spares.popleft()
-            if not worker.process.is_dead():
-                return worker
-            self.close_worker(worker)
-        return None
 
     def _spawn_at_once(self) -> PooledWorker | None:
         generation = self._generation
@@ -309,7 +308,7 @@ class Stock:
 
     def _take(self) -> PooledWorker:
         with self._starting:
-            worker = self._take_at_once()
+            worker = self.take_at_once()
             if worker is None:
                 # A fork that came in between would leave the child with descriptors that it knows nothing of.
                 with importing:

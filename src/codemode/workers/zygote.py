@@ -107,7 +107,8 @@ class Zygote:
     def is_alive(self) -> bool:
         """False once the zygote process has ended."""
         with self._lock:
-            return not self._process.wait_dead(0)
+            pidfd = self._process.pidfd
+            return pidfd >= 0 and not is_readable(pidfd, 0)
 
     def ends_at_once(self) -> bool:
         """True once it is dead."""

@@ -37,9 +37,9 @@ def test_a_stream_cut_at_any_boundary_gives_the_same_frames(boundary: int):
     decoder = FrameDecoder(MAXIMUM)
     first = decoder.feed(data[:boundary])
     assert first == bodies(FRAMES)[: len(first)]
-    assert decoder.has_partial_frame == (boundary != len(encoded(FRAMES[: len(first)])))
+    assert bool(decoder.buffer) == (boundary != len(encoded(FRAMES[: len(first)])))
     assert first + decoder.feed(data[boundary:]) == bodies(FRAMES)
-    assert not decoder.has_partial_frame
+    assert not bool(decoder.buffer)
 
 
 def test_a_stream_of_single_bytes_gives_the_same_frames():
@@ -55,7 +55,7 @@ def test_frames_come_out_as_they_went_in(items: list[tuple[bytes, bytes]], cuts:
     edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
     got = [frame for start, end in pairwise(edges) for frame in decoder.feed(data[start:end])]
     assert got == bodies(items)
-    assert not decoder.has_partial_frame
+    assert not bool(decoder.buffer)
 
 
 @pytest.mark.parametrize("length", [0, MAXIMUM + 1, 2**31, 2**32 - 1])
@@ -86,7 +86,7 @@ def test_junk_gives_frames_or_the_protocol_error_and_no_hoard(chunks: list[bytes
             for frame in decoder.feed(chunk):
                 assert 1 <= len(frame) <= MAXIMUM
                 read_or_refuse(frame)
-            assert len(decoder._buffer) < MAXIMUM + 4
+            assert len(decoder.buffer) < MAXIMUM + 4
     except CodeModeProtocolError:
         pass
 

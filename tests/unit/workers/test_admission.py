@@ -30,7 +30,7 @@ def admission(maximum: int = 1) -> Admission:
 
 
 def queue(slots: Admission) -> int:
-    return len(slots._waiting)
+    return sum(map(len, slots._waiting))
 
 
 @each_row(
