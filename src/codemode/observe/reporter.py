@@ -18,9 +18,11 @@ from ..protocol.messages import NoticeKind
 from ..trace.events import (
     ConsoleEvent,
     Event,
+    FetchRequestEvent,
     FetchResultEvent,
     InterruptEvent,
     InvocationStarted,
+    NestedToolCallEvent,
     NestedToolResultEvent,
     WorkerTaken,
 )
@@ -69,6 +71,8 @@ def hidden_failure(error: BaseException | None) -> BaseException | None:
     return error if error.__cause__ is not None else None
 
 
+_BEGINNINGS: dict[str, type[Event]] = {"tool": NestedToolCallEvent}
+_ENDINGS: dict[str, type[Event]] = {"tool": NestedToolResultEvent}
 _WITHOUT_START = ("catalog", "state")  # of which nobody hears that they begin; of state nobody hears at all
 Listener: TypeAlias = Callable[[Event], Any]
 """Hears every event, as hooks do. Its ``name`` is what ``on_hook_error`` reads when it fails."""
@@ -112,7 +116,7 @@ class Reporter:
         self, text: str | SourceMeasure, *, source: Literal["script", "invoke"] = "script", resumed: bool = False
     ) -> None:
         """Tell that the run of this program, or of one that was measured before, begins."""
-        if not self.is_watched:
+        if not self.is_watched or not (self._listeners or self.hooks.hears(InvocationStarted)):
             self._source_bytes = utf8_length(text) if isinstance(text, str) else text.source_bytes
             return
         if isinstance(text, str):
@@ -124,7 +128,7 @@ class Reporter:
 
     def worker_taken(self) -> None:
         """Tell that there is a worker for it."""
-        if self.is_watched:
+        if self._listeners:
             self._emit(WorkerTaken(**self._ids, wait_ms=self._clock() - self._started_at_ms))
 
     def call_started(self, entry: LedgerEntry, *, replayed: bool = False) -> CallRecord:
@@ -186,7 +190,8 @@ class Reporter:
         """Tell that the invocation has ended, wait for the async hooks, and return its trace."""
         trace = _trace(*self._closed(result_bytes), error=error, interrupted_by=interrupted_by)
         if self.is_watched:
-            self._tell_refusal(error, None)
+            if error is not None:
+                self._tell_refusal(error, None)
             self._emit(trace)
             await self.hooks.finish()
         return trace
@@ -230,24 +235,25 @@ class Reporter:
             copy_context().run(self._tell_whole, record)
 
     def _hears_end_of(self, entry: LedgerEntry) -> bool:
-        ending = NestedToolResultEvent if entry.kind == "tool" else FetchResultEvent
-        return entry.id in self._open and self.hooks.hears(ending)
+        return entry.id in self._open and self.hooks.hears(_ENDINGS.get(entry.kind, FetchResultEvent))
 
     def _tell_start(self, record: CallRecord) -> None:
         record.is_told = True
-        if self.is_watched:
+        event = _BEGINNINGS.get(record.entry.kind, FetchRequestEvent)
+        if self.is_watched and (self._listeners or self.hooks.hears(event)):
             self._emit(started_event(record, self._ids))
 
     def _tell_end(self, record: CallRecord) -> None:
-        self._emit(_result(record, self._ids))
-        if not record.replayed:
+        if self._listeners or self.hooks.hears(_ENDINGS.get(record.entry.kind, FetchResultEvent)):
+            self._emit(_result(record, self._ids))
+        if record.error is not None and not record.replayed:
             self._tell_refusal(record.error, record)
 
     def _tell_whole(self, record: CallRecord) -> None:
         self._tell_start(record)
         self._tell_end(record)
 
-    def _tell_refusal(self, error: BaseException | None, record: CallRecord | None) -> None:
+    def _tell_refusal(self, error: BaseException, record: CallRecord | None) -> None:
         refusal = refusal_event(error, record, self._ids)
         if refusal is not None:
             self._emit(refusal)
