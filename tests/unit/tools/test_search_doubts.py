@@ -42,7 +42,7 @@ def warning(query: str) -> str:
     return " ".join(INDEX.answer(query, 8).warnings)
 
 
-@each_row("query", ["list tables", "serch fiels", "list the tables", "create_issue", "make an issue", "fichiers"])
+@each_row("query", ["list tables", "serch fiels", "list the tables", "create_issue", "make an issue"])
 def test_what_fits_is_told_without_a_word(query):
     assert (bool(names(query)), warning(query)) == (True, "")
 
@@ -62,23 +62,6 @@ def test_other_words_are_those_that_tools_have():
 @each_row("query", ["", " ", "?!", "🎉🎉", "---", "\u200d"])
 def test_a_query_without_a_word(query):
     assert (names(query), warning(query)) == ([], "The query has no word in it: say in words what is to be done.")
-
-
-@each_row(
-    "query",
-    [
-        "查找文件",
-        "ファイルを探して",
-        "파일을 검색해줘",
-        "найди файлы",
-        "ابحث عن ملف",
-        "ค้นหาไฟล์",
-        "फ़ाइल खोज",
-        "buscar archivos",
-    ],
-)
-def test_common_tasks_in_other_scripts_find_what_they_mean(query):
-    assert names(query)[0] == "search_files"
 
 
 @each_row("query", ["水豚", "カピバラ", "бармаглот", "عنقاء", "คาปิบารา", "ოცნება", "όνειρο", "חלום"])

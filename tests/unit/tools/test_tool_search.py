@@ -164,21 +164,11 @@ def test_a_synonym_finds_but_never_passes_a_given_word():
 
 def test_what_no_tool_has_is_known_by_what_it_means():
     music, stray = PlainTool("play_music"), PlainTool("t", "Something. For all on a train.")
-    assert found("an album for the train", music, stray, *OTHERS)[0] == "play_music"
+    assert found("a song for the train", music, stray, *OTHERS)[0] == "play_music"
     assert (
-        found("an album for the train", music, stray, PlainTool("u", "Something. Of an album."), *OTHERS)[2]
-        == "play_music"
+        found("a song for the train", music, stray, PlainTool("u", "Something. Of a song."), *OTHERS)[2] == "play_music"
     )
     assert found("look at the train", PlainTool("search"), stray, *OTHERS)[0] == "t", "what is done says nothing"
-
-
-def test_words_lead_to_others_and_not_back():
-    weather, rain = PlainTool("get_weather"), PlainTool("rain_gauge")
-    for query in ("is it raining", "snowing outside", "the wind"):
-        assert "get_weather" in found(query, weather, *OTHERS)
-    assert found("cinema", PlainTool("movie"), *OTHERS) == ["movie"]
-    assert found("movie", PlainTool("cinema"), *OTHERS) == []
-    assert found("raining", weather, rain, *OTHERS)[0] == "rain_gauge"
 
 
 def test_another_form_of_a_word_has_its_synonyms():
@@ -191,10 +181,7 @@ def test_another_form_of_a_word_has_its_synonyms():
     [
         ("list prs", "list_pull_requests"),
         ("mkdir", "create_directory"),
-        ("Datei löschen", "delete_file"),
-        ("CRÉER UN DOSSIER", "create_directory"),
-        ("创建文件夹", "create_directory"),
-        ("文件を削除する", "delete_file"),
+        ("erase the document", "delete_file"),
     ],
 )
 def test_other_ways_to_say_it(query, name):
@@ -224,7 +211,6 @@ def test_accents_and_case_make_no_difference():
         ("rename a file", "move_file"),
         ("which alarms are firing right now", "get_active_alarms"),
         ("save my work in git with a message", "git_commit"),
-        ("创建分支", "create_branch"),
     ],
 )
 def test_queries_find_real_tools(query, name):

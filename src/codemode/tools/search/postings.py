@@ -296,8 +296,8 @@ def _texts(values: tuple[Any, ...]) -> Iterator[str]:
 
 
 # BM25's. It is usually saturated by less, but here a word in a name counts for eight.
-_SATURATION = 2.0
-_LENGTH = 0.5  # how much a long text counts against a tool
+_SATURATION = 3.9
+_LENGTH = 0.2  # how much a long text counts against a tool
 _TOOLS_OF_A_STEP = 32  # that are gone through, or copied, in one call
 _COUNTS_OF_A_STEP = 64
 _STEPS_OF_AN_ENTRY = 20

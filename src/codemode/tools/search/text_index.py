@@ -16,18 +16,14 @@ from ...host import steps
 from .meanings import GENERAL, SPELLINGS, STOP_WORDS, synonyms
 from .postings import KnownWords, Postings
 from .query import Query
-from .translations import translations
 from .words import is_unspaced, pairs_of, runs_of, stem_of, words_of
 
 GIVEN = 1.0
 SPELLING = 0.7
 BEGINNING = 0.4
 FORM = 0.6
-TRANSLATION = 0.5
 SYNONYM = 0.35
 MEANT = 0.6  # a synonym of what no tool has: nothing else says what was asked for
-_MIN_STEM_CHARACTERS = 6  # of a word in Latin letters whose end is left out
-_MIN_FOREIGN_CHARACTERS = 2
 _MIN_PREFIX_CHARACTERS = 3  # of less than that nearly everything is found
 
 
@@ -53,10 +49,7 @@ def readings_of(word: str, joined: Sequence[str], known: KnownWords) -> Iterator
         longer = dict.fromkeys(stem_of(other) for other in known.beginning_with(word))
         if found := [(stem,) for stem in longer if stem != own]:
             yield Reading(found, BEGINNING)
-    english = translated(word)
-    if english:
-        yield Reading([_stems(other) for other in english], TRANSLATION)
-    meant = dict.fromkeys(other for one in (word, *(spelt or "").split(), *english) for other in synonyms_of(one))
+    meant = dict.fromkeys(other for one in (word, *(spelt or "").split()) for other in synonyms_of(one))
     if meant:
         yield Reading([_stems(other) for other in meant], SYNONYM)
 
@@ -72,19 +65,9 @@ def _synonyms_by_stem() -> dict[str, tuple[str, ...]]:
     return {stem_of(word): others for word, others in reversed(synonyms().items())}
 
 
-@lru_cache(1 << 12)
-def translated(word: str) -> tuple[str, ...]:
-    """Return the English for a word of another language: its own, or that of what it begins with."""
-    known = translations()
-    if word in known:
-        return known[word]
-    least = _MIN_STEM_CHARACTERS if word.isascii() else _MIN_FOREIGN_CHARACTERS
-    return next((known[word[:end]] for end in range(len(word) - 1, least - 1, -1) if word[:end] in known), ())
-
-
 def corrected(word: str, known: KnownWords) -> list[Reading]:
     """Return how a word can be read that no tool has; none when it means something as it stands."""
-    if synonyms_of(word) or word in SPELLINGS or translated(word):
+    if synonyms_of(word) or word in SPELLINGS:
         return []
     return [Reading([_stems(other)], SPELLING / (at + 1)) for at, other in enumerate(known.corrections(word))]
 
@@ -305,7 +288,7 @@ def is_foreign(query: Query) -> bool:
 
 def _suggestion(words: list[str], index: TextIndex) -> str:
     """Return words that tools here do have: those that mean about the same, or else the commonest of their names."""
-    meant = (other for word in words for one in (word, *translated(word)) for other in (one, *synonyms_of(one)))
+    meant = (other for word in words for other in (word, *synonyms_of(word)))
     near = [word for word in dict.fromkeys(meant) if word in index.postings.known and word not in words]
     if near:
         return f", such as {', '.join(near[:_MAX_SUGGESTED])}"

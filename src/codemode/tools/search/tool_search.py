@@ -18,27 +18,21 @@ from .embeddings import Embed, Embeddings, Unusable, Vector, bounded, is_async, 
 from .index import Answer, Found, ToolIndex
 from .postings import named_tools
 from .query import read_query
-from .text_index import translated
 from .words import MAX_QUERY_CHARACTERS, words_of
 
 _MEANING = 0.7
-_MEANING_FOREIGN = 0.3
 _RANK = 0.5  # what being early in both lists counts beside the scores
 _RANK_HALVES_AT = 10
 _PLACES = 6
 _ALMOST_ONE = 0.999  # 1 is for a tool whose very name was asked for
 
 
-def fused(
-    worded: Sequence[Found], meant: Sequence[tuple[int, float]], limit: int, *, is_foreign: bool = False
-) -> list[Found]:
+def fused(worded: Sequence[Found], meant: Sequence[tuple[int, float]], limit: int) -> list[Found]:
     """Return at most ``limit`` tools of both lists, each in order: positions with scores up to 1.
 
-    ``is_foreign`` says that the words had to be translated: models mostly know the language of the tools best.
     Scores of words and cosines are of different scales: each counts as a part of the best of its list.
     """
     most_worded = max((one.score for one in worded if one.score < 1), default=0.0) or 1.0
-    meaning = _MEANING_FOREIGN if is_foreign else _MEANING
     most_meant = max((cosine for _, cosine in meant), default=0.0)
     if most_meant <= 0:
         return list(worded[:limit])
@@ -46,9 +40,9 @@ def fused(
     for rank, (position, score) in enumerate(worded):
         sums[position] = score / most_worded + _of_rank(rank)
     for rank, (position, cosine) in enumerate(meant):
-        sums[position] = sums.get(position, 0.0) + meaning * (max(cosine, 0.0) / most_meant + _of_rank(rank))
+        sums[position] = sums.get(position, 0.0) + _MEANING * (max(cosine, 0.0) / most_meant + _of_rank(rank))
     most = min(max(most_meant, most_worded if worded else 0.0), _ALMOST_ONE)
-    scale = most / ((1 + meaning) * (1 + _RANK))
+    scale = most / ((1 + _MEANING) * (1 + _RANK))
     named = {one.position for one in worded if one.score == 1}
     found = [Found(at, 1.0 if at in named else round(min(total * scale, most), _PLACES)) for at, total in sums.items()]
     return sorted(found, key=lambda one: (-one.score, one.position))[:limit]
@@ -148,7 +142,7 @@ class ToolSearch:
             return await self._by_words(query, limit, among, *([self._warning(Unusable(problem))] if problem else []))
         places = range(len(vectors)) if among is None else [at for at in among if 0 <= at < len(vectors)]
         meant = await _in_thread(lambda: nearest(vector, vectors, places, max(limit, _LOOKED_AT)))
-        return Answer(fused(worded, meant, limit, is_foreign=any(map(translated, read_query(query).words))), ())
+        return Answer(fused(worded, meant, limit), ())
 
     async def _by_strategy(
         self, strategy: SearchStrategy, query: str, limit: int, among: Collection[int] | None
