@@ -1,9 +1,9 @@
-"""Inputs and calls that show a tool in use. Invents no facts: placeholders only where the schema gives nothing."""
+"""Inputs and calls that show a tool in use. Placeholders stand where the schema gives no value."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..data.narrowing import list_or_empty, mapping_or_empty
@@ -19,6 +19,7 @@ MAX_EXAMPLE_CHARACTERS = 400
 _MAX_SAMPLE = 2.0**63
 _SLIGHT = 1e-9
 
+_LEFT_OUT: Any = object()
 _BY_FORMAT = {
     "date-time": "2025-01-31T12:00:00Z",
     "date": "2025-01-31",
@@ -50,17 +51,18 @@ def sample_input(tool: DescribedTool) -> Any:
 
 def sample_value(schema: Any) -> Any:
     """A value that fits ``schema`` as far as types, formats and limits go. Never raises."""
-    return Sampler(LocalReferences(schema)).value(schema, 0)
+    sample = _Sampler(LocalReferences(schema)).value(schema, 0)
+    return None if sample is _LEFT_OUT else sample
 
 
-class Sampler:
+class _Sampler:
     """Makes one value of a schema and of those in it."""
 
     def __init__(self, local: LocalReferences) -> None:
         self._local = local
 
     def value(self, schema: Any, depth: int) -> Any:
-        """A value that fits a schema at this depth of the first."""
+        """A value that fits a schema at this depth of the first; `_LEFT_OUT` for text that has to match a pattern."""
         if not isinstance(schema, Mapping) or depth > MAX_SAMPLE_DEPTH:
             return {} if depth == 0 else None
         known = mapping_or_empty(schema)
@@ -99,10 +101,12 @@ class Sampler:
             case _:
                 return {} if depth == 0 else None
 
-    def _string(self, schema: Mapping[Any, Any]) -> str:
+    def _string(self, schema: Mapping[Any, Any]) -> Any:
         known_format = schema.get("format")
         if isinstance(known_format, str) and known_format in _BY_FORMAT:
             return _BY_FORMAT[known_format]
+        if "pattern" in schema:
+            return _LEFT_OUT
         least, most = schema.get("minLength"), schema.get("maxLength")
         text = "text"
         if isinstance(least, int) and least > len(text):
@@ -113,7 +117,8 @@ class Sampler:
         items = schema.get("items")
         listed = list_or_empty(schema.get("prefixItems")) or list_or_empty(items)
         if listed:
-            return [self.value(item, depth + 1) for item in listed[:MAX_SAMPLE_PROPERTIES]]
+            made = [self.value(item, depth + 1) for item in listed[:MAX_SAMPLE_PROPERTIES]]
+            return [] if _LEFT_OUT in made else made
         least = schema.get("minItems")
         count = min(max(least, 1), MAX_SAMPLE_PROPERTIES) if isinstance(least, int) else 1
         if depth >= MAX_SAMPLE_DEPTH and not least:
@@ -124,6 +129,8 @@ class Sampler:
         if schema.get("uniqueItems") is True and len(listed) >= count > 1:
             return [*listed[:count]]
         one = self.value(items, depth + 1)
+        if one is _LEFT_OUT:
+            return []
         return [_other(one, at) for at in range(count)] if schema.get("uniqueItems") is True else [one] * count
 
     def _object(self, schema: Mapping[Any, Any], depth: int) -> dict[str, Any]:
@@ -134,7 +141,141 @@ class Sampler:
         for name in list_or_empty(schema.get("required"))[:MAX_SAMPLE_PROPERTIES]:
             if isinstance(name, str):
                 sample[name] = self.value(known.get(name, schema.get("additionalProperties")), depth + 1)
+        return {name: value for name, value in sample.items() if value is not _LEFT_OUT}
+
+
+# What of a condition a sample is made to meet: not its `if`; its `if`, as one without it does; and both.
+_WAYS = (("else",), ("then",), ("if", "then"))
+_MAX_VALUES = 300
+_TYPES = {
+    "pattern": "string",
+    "minLength": "string",
+    "format": "string",
+    "contains": "array",
+    "items": "array",
+    "minItems": "array",
+    "minProperties": "object",
+    "properties": "object",
+    "required": "object",
+    "minimum": "number",
+    "maximum": "number",
+    "multipleOf": "number",
+}
+_PARTS = frozenset({"allOf", "if", "then", "else"})
+
+
+def samples(schema: Any) -> Iterator[Any]:
+    """Yield values that may fit a schema. Never raises."""
+    seen = [sample_value(schema)]
+    yield seen[0]
+    for way in _WAYS:
+        try:
+            made = _CloserSampler(schema, way).value(schema, 0)
+        except _TooMuch:
+            return
+        if made is not _LEFT_OUT and made not in seen:
+            seen.append(made)
+            yield made
+
+
+class _TooMuch(Exception):  # noqa: N818 - no error: the schema has no small sample
+    """A sample would be too large."""
+
+
+class _CloserSampler(_Sampler):
+    """Makes one value that minds more keywords. ``way`` names the parts of conditions that it is to meet."""
+
+    def __init__(self, schema: Any, way: tuple[str, ...]) -> None:
+        super().__init__(LocalReferences(schema))
+        self._followed = LocalReferences(schema).followed
+        self._way = way
+        self._left = _MAX_VALUES
+
+    def value(self, schema: Any, depth: int) -> Any:
+        self._spend()
+        if not isinstance(schema, Mapping) or depth > MAX_SAMPLE_DEPTH:
+            return super().value(schema, depth)
+        whole = self._whole(mapping_or_empty(schema), depth)
+        return whole["const"] if whole.get("const") is not None else super().value(whole, depth)
+
+    def _spend(self) -> None:
+        self._left -= 1
+        if self._left < 0:
+            raise _TooMuch
+
+    def _whole(self, schema: Mapping[Any, Any], depth: int) -> Mapping[Any, Any]:
+        """Return a schema with what stands in its parts as if it stood in the schema itself."""
+        parts = [*list_or_empty(schema.get("allOf"))[:MAX_SAMPLE_PROPERTIES]]
+        if "properties" in schema or "required" in schema:
+            parts += [one for key in ("anyOf", "oneOf") for one in list_or_empty(schema.get(key))[:1]]
+        parts += [schema[key] for key in self._way if key in schema and "if" in schema]
+        whole = {key: value for key, value in schema.items() if key not in _PARTS}
+        for part in parts:
+            self._spend()
+            followed = mapping_or_empty(self._followed(part))
+            if depth < MAX_SAMPLE_DEPTH:
+                whole = _both(whole, self._whole(followed, depth + 1))
+        if "type" not in whole and (implied := next((_TYPES[key] for key in _TYPES if key in whole), None)):
+            whole["type"] = implied
+        return whole
+
+    def _array(self, schema: Mapping[Any, Any], depth: int) -> list[Any]:
+        wanted = mapping_or_empty(schema.get("contains"))
+        if "items" not in schema and isinstance(schema.get("minItems"), int) and "prefixItems" not in schema:
+            schema = {**schema, "items": wanted or {"type": "string"}}
+        made = super()._array(schema, depth)
+        least = schema.get("minContains", 1)
+        if not wanted or not isinstance(least, int):
+            return made
+        of_items = mapping_or_empty(schema.get("items"))
+        found = {**schema, "items": _both(of_items, wanted), "minItems": min(least, MAX_SAMPLE_PROPERTIES)}
+        beside = made[: max(len(made) - least, 0)] if isinstance(schema.get("minItems"), int) else []
+        return [*super()._array({key: value for key, value in found.items() if key != "prefixItems"}, depth), *beside]
+
+    def _object(self, schema: Mapping[Any, Any], depth: int) -> dict[str, Any]:
+        sample = super()._object(schema, depth)
+        known = mapping_or_empty(schema.get("properties"))
+        for name, needed in mapping_or_empty(schema.get("dependentRequired")).items():
+            for one in list_or_empty(needed)[:MAX_SAMPLE_PROPERTIES] if name in sample else ():
+                if isinstance(one, str) and one not in sample:
+                    self._put(sample, one, known.get(one), depth)
+        least = schema.get("minProperties")
+        if isinstance(least, int):
+            self._fill(sample, schema, min(least, MAX_SAMPLE_PROPERTIES), depth)
         return sample
+
+    def _fill(self, sample: dict[str, Any], schema: Mapping[Any, Any], least: int, depth: int) -> None:
+        """Add members that may be there until there are enough."""
+        known, other = mapping_or_empty(schema.get("properties")), schema.get("additionalProperties", True)
+        named = list_or_empty(mapping_or_empty(schema.get("propertyNames")).get("enum"))
+        names = [*known, *(named or [f"key{number + 1}" for number in range(least)] if other is not False else [])]
+        for name in names:
+            if len(sample) >= least:
+                return
+            if isinstance(name, str) and name not in sample:
+                self._put(sample, name, known.get(name, mapping_or_empty(other) or {"type": "string"}), depth)
+
+    def _put(self, sample: dict[str, Any], name: str, schema: Any, depth: int) -> None:
+        value = self.value(schema, depth + 1)
+        if value is not _LEFT_OUT:
+            sample[name] = value
+
+
+def _both(one: Mapping[Any, Any], other: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Return the keywords of two schemas of one value; of the same keyword the second's counts."""
+    both = {**one, **other}
+    for key in ("properties", "dependentRequired"):
+        first, second = mapping_or_empty(one.get(key)), mapping_or_empty(other.get(key))
+        if first and second:
+            both[key] = {**first, **{name: _of_both(first.get(name), second[name]) for name in second}}
+    if "required" in one and "required" in other:
+        both["required"] = [*list_or_empty(one["required"]), *list_or_empty(other["required"])]
+    return both
+
+
+def _of_both(first: Any, second: Any) -> Any:
+    one, other = mapping_or_empty(first), mapping_or_empty(second)
+    return {**one, **other} if one and other else second
 
 
 def _first_type(schema: Mapping[Any, Any]) -> str:

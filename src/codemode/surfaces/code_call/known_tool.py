@@ -14,8 +14,8 @@ from ...errors import CodeModeError, CodeModeSerializationError
 from ...options.checked_fields import checked, strings, text_or_none
 from ...options.part import OptionPart
 from ...schemas.compiled import JsonSchema
+from ...signatures.examples import samples
 from ...signatures.literals import MAX_LITERAL_DEPTH, MAX_LITERAL_ITEMS, literal, string_literal
-from ...signatures.pattern_samples import samples
 from ...tools.prepared import PreparedTool, prepared
 from ...tools.tool import Tool
 

@@ -142,13 +142,13 @@ def test_what_the_schema_refuses_is_left_out(schema: Any):
     assert examples("make_it", schema) == []
 
 
-def test_patterns_conditions_and_numbers_of_members_have_examples():
+def test_conditions_and_numbers_of_members_have_examples():
     schema = {
         "type": "object",
         "properties": {
-            "sku": {"type": "string", "pattern": "^[A-Z]{2}-[0-9]{4}$"},
+            "sku": {"type": "string", "pattern": "^[A-Z]{2}-[0-9]{4}$", "examples": ["AA-1111"]},
             "how": {"enum": ["card", "cash"]},
-            "card": {"type": "string", "pattern": "^[0-9]{4}$"},
+            "card": {"type": "string", "pattern": "^[0-9]{4}$", "examples": ["1111"]},
             "roles": {"type": "array", "items": {"type": "string"}, "contains": {"const": "buyer"}},
             "labels": {"type": "object", "minProperties": 1, "additionalProperties": {"type": "string"}},
         },
@@ -164,6 +164,13 @@ def test_patterns_conditions_and_numbers_of_members_have_examples():
         "labels": {"key1": "text"},
         "card": "1111",
     }
+
+
+def test_a_required_text_with_a_pattern_and_no_example_of_its_own_has_no_example():
+    schema = {"type": "object", "properties": {"sku": {"type": "string", "pattern": "^[A-Z]+$"}}, "required": ["sku"]}
+    assert examples("buy", schema) == []
+    (found,) = inputs(examples("buy", {**schema, "required": []}))
+    assert _read(found) == {}
 
 
 @each_row("value", [{"a": float("nan")}, {"a": [0] * 60}, {"a": object()}, {1: 2}, [[[[[[[[[[1]]]]]]]]]]])
