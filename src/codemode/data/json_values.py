@@ -183,7 +183,7 @@ class WrittenObject(dict[str, Any]):
 
 def canonical_object(members: Mapping[str, Any]) -> str:
     """Write an object as `canonical_json` does; a member that is a `WrittenObject` is not written again."""
-    if not any(type(value) is WrittenObject for value in members.values()):
+    if WrittenObject not in map(type, members.values()):
         return canonical_json(members)
     texts = (
         f"{canonical_json(key)}:{value.text if type(value) is WrittenObject else canonical_json(value)}"

@@ -163,7 +163,8 @@ class DictSchema:
 
     def _problems(self, value: Any) -> list[Problem]:
         try:
-            return unique(failure.problem() for failure in self._document.failures(value, MAX_PROBLEMS))
+            found = self._document.failures(value, MAX_PROBLEMS)
+            return unique(failure.problem() for failure in found) if found else []
         except UnknownReference as error:
             return [{"path": "", "message": f"the schema refers to {clip(error.reference)}, which is not part of it"}]
         except RecursionError:

@@ -63,7 +63,8 @@ def is_module(facts: Any) -> bool:
     prefix, take = module.get("prefix"), module.get("take", 0)
     if type(prefix) is not int or prefix < 0 or not isinstance(take, str | None):
         return False
-    return all(is_array(module.get(key)) for key in ("imports", "dynamic", "namespace_calls"))
+    imports, dynamic, calls = module.get("imports"), module.get("dynamic"), module.get("namespace_calls")
+    return isinstance(imports, list) and isinstance(dynamic, list) and isinstance(calls, list)
 
 
 def not_analysable() -> Violation:

@@ -258,26 +258,32 @@ def _blocks_in(content: Any) -> tuple[list[Any], Any]:
         return [], NOT_GIVEN
     if isinstance(content, str):
         return [{"type": "text", "text": content}], NOT_GIVEN
-    entries = [*content] if is_array(content) else [content]
+    entries = content if is_array(content) else [content]
     steps.take(len(entries))
-    read = [(entry, _block(entry)) for entry in entries if entry is not None]
-    if read and all(block is None for _, block in read):
+    blocks: list[Any] = []
+    others: list[tuple[int, Any]] = []
+    for entry in entries:
+        if entry is None:
+            continue
+        if is_block(entry):
+            blocks.append(entry)
+        elif isinstance(entry, str):
+            blocks.append({"type": "text", "text": entry})
+        elif is_mapping(entry) and isinstance(entry.get("text"), str):
+            blocks.append({**entry, "type": "text"})
+        else:
+            others.append((len(blocks), entry))
+            blocks.append(None)
+    if others and len(others) == len(blocks):
         return [], content
-    return [{"type": "text", "text": _as_text(entry)} if block is None else block for entry, block in read], NOT_GIVEN
+    for at, entry in others:
+        blocks[at] = {"type": "text", "text": _as_text(entry)}
+    return blocks, NOT_GIVEN
 
 
 def is_block(entry: Any) -> bool:
     """Tell whether an entry of a content is a block: a mapping with a type, or a model of an SDK."""
     return isinstance(entry.get("type"), str) if is_mapping(entry) else hasattr(entry, "model_dump")
-
-
-def _block(entry: Any) -> Any:
-    """Return an entry of a content as a block; None for what is none."""
-    if is_block(entry):
-        return entry
-    if isinstance(entry, str):
-        return {"type": "text", "text": entry}
-    return {**entry, "type": "text"} if is_mapping(entry) and isinstance(entry.get("text"), str) else None
 
 
 def _plain(block: Any) -> dict[str, Any]:

@@ -145,9 +145,6 @@ class Asking:
         if isinstance(resume, str):
             record = await self._keeping.record(resume)
             return unknown_run() if record is None else await self._kept(leg, record)
-        return await self._first(leg)
-
-    async def _first(self, leg: Leg) -> Answer:
         if leg.code and self._run_tool.may_ask:
             await self._goes_on()  # with what was decided before this gateway began, too
             if (same := await self._keeping.waits(leg.code)) is not None:
@@ -193,7 +190,8 @@ class Asking:
                 return await self._left_to_store(leg, outcome, questions)
         if isinstance(outcome, Record):
             return await self._kept(leg, outcome)
-        return await self._ended(leg, outcome)
+        recovery = outcome.recovery
+        return outcome if recovery is None else await self._ended(leg, outcome, recovery)
 
     async def _in_session(self, leg: Leg, interrupt: Interrupt, questions: list[Question]) -> Any:
         try:
@@ -309,9 +307,8 @@ class Asking:
                 said.resolutions = {}
         return said
 
-    async def _ended(self, leg: Leg, response: RunResponse) -> RunResponse:
+    async def _ended(self, leg: Leg, response: RunResponse, recovery: object) -> RunResponse:
         """Keep what was cut off, so that it can go on once people have said what happened."""
-        recovery = response.recovery
         if not isinstance(recovery, Interrupt) or not (recovery.requests or _is_under_way(response)):
             return response
         questions = self._bundles.questions(recovery)

@@ -41,7 +41,7 @@ class Wiring:
         store: KeptStore,
         folder: Path,
         *,
-        on_step: Callable[[str, str], None],
+        on_step: Callable[[Any], None],
         page_of: Callable[[str], str | None],
     ) -> None:
         from ..approvals.remembered import Remembered
@@ -177,7 +177,7 @@ class Wiring:
             # A slow server is bounded by its own time, and a full pool by the caller's patience.
             "execution_policy": {"clock": "program", "on_saturation": "wait"},
             "approval": {"mode": "interrupt", "show_denial_reason": True},
-            "lifecycle": {"on_nested_tool_call": self._told_of},
+            "lifecycle": {"on_nested_tool_call": self._on_step},
             "continuation": continuation,
             "telemetry": {"is_enabled": is_recorded()},
         }
@@ -204,10 +204,6 @@ class Wiring:
     def _hearing(self, scope: Scope) -> list[Seat]:
         """Return the seats that may be told what a server logs: a user is told nothing of the calls of another."""
         return [seat for seat in self.seats.within(scope) if scope.is_of_user(seat.principal)]
-
-    def _told_of(self, event: Any) -> None:
-        if not event.replayed:  # it was told of when it was made
-            self._on_step(event.outer_tool_call_id, event.tool_name)
 
 
 def learns(config: GatewayConfig, options: GatewayOptions) -> bool:

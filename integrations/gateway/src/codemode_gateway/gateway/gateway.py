@@ -63,7 +63,7 @@ class Gateway:
         keys_of(self.config.settings.keys, self.folder)  # without key and store nobody can be served: better said now
         self._kept.require()
         wiring = Wiring(
-            self.config, self.options, self._kept, self.folder, on_step=self._on_step, page_of=self._page_of
+            self.config, self.options, self._kept, self.folder, on_step=self._calls.on_step, page_of=self._page_of
         )
         self.seats = wiring.seats = Seats(Connections(wiring.connect), wiring, lambda: self.config)
         self._wiring = wiring
@@ -148,7 +148,7 @@ class Gateway:
     async def call_tool(self, ctx: Any, params: types.CallToolRequestParams) -> Any:
         """Answer ``tools/call``."""
         caller = self._caller(ctx)
-        seat = await self.seat(caller)
+        seat = await self.seats.of(caller)
         known = announced(getattr(ctx.session.client_params, "client_info", None), self.config.settings)
         return await self._calls.answer(seat, caller, known, ctx, params)
 
@@ -193,9 +193,6 @@ class Gateway:
 
     def _page_of(self, record_id: str) -> str | None:
         return self.record_url(record_id)
-
-    def _on_step(self, outer_id: str, tool_name: str) -> None:
-        self._calls.on_step(outer_id, tool_name)
 
 
 def _no_page(_record_id: str) -> str | None:

@@ -35,6 +35,8 @@ from .principal_sessions import INSTRUCTIONS
 from .principals import kept_in_place
 
 if TYPE_CHECKING:
+    from codemode.trace.events import NestedToolCallEvent
+
     from .principal_sessions import Seat
     from .principals import Principal
 
@@ -269,11 +271,11 @@ class Calls:
         self._progress: dict[str, Progress] = {}
         self._running: set[asyncio.Task[Any]] = set()
 
-    def on_step(self, outer_id: str, tool_name: str) -> None:
-        """Tell the client of a call that its program calls a tool."""
-        progress = self._progress.get(outer_id)
-        if progress is not None:
-            progress.step(tool_name)
+    def on_step(self, event: NestedToolCallEvent) -> None:
+        """Tell the client of a call that its program calls a tool; of a replayed call it was told before."""
+        progress = self._progress.get(event.outer_tool_call_id)
+        if progress is not None and not event.replayed:
+            progress.step(event.tool_name)
 
     async def answer(
         self, seat: Seat, caller: Principal, known: Announced, ctx: Any, params: types.CallToolRequestParams

@@ -94,31 +94,6 @@ TIMEOUT = "TIMEOUT"
 _MAX_SAID = 20_000
 
 
-async def called(connection: Connection, params: dict[str, Any], opts: CallOptions, clock: Clock) -> dict[str, Any]:
-    """Call a tool and return the result as the server gave it. Raises `Lost`, and `MCPError` for what it refuses.
-
-    When its time is over, or the task is cancelled, the server is told.
-    """
-    sending = Sending()
-    sending.has_left = not connection.tells_sending
-    token = SENDING.set(sending)
-    try:
-        async with clock.started():
-            return await connection.requests.send_raw_request("tools/call", params, opts)
-    except TimeoutError:
-        if not clock.has_passed:
-            raise Lost("its connection is stuck", never_arrived=not sending.has_left) from None
-        raise Lost("it did not answer in time", never_arrived=not sending.has_left, is_late=True) from None
-    except LostRequestError as error:
-        raise error.lost from None
-    except (OSError, RuntimeError):
-        if connection.is_open:
-            raise
-        raise Lost("its connection was lost", never_arrived=not sending.has_left) from None
-    finally:
-        SENDING.reset(token)
-
-
 def stamped(
     connection: Connection, method: str, params: dict[str, Any], capabilities: Mapping[str, Any]
 ) -> CallOptions:
@@ -561,7 +536,11 @@ class Calls:
         request_interrupt(payload)
 
     async def _rounds(self, connection: Connection, call: Call, clock: Clock) -> dict[str, Any]:
-        """Send a call, and again with what the server asks for in the manner of 2026-07-28."""
+        """Send a call, and again with what the server asks for in the manner of 2026-07-28.
+
+        Raises `Lost`, and `MCPError` for what the server refuses. When its time is over, or the task is cancelled, the
+        server is told.
+        """
         headers = mirrored(connection, call.tool, call.arguments)
         answers: dict[str, Any] = {}
         for _ in range(MAX_ROUNDS):
@@ -573,7 +552,24 @@ class Calls:
             opts["headers"] = {**opts.get("headers", {}), **headers, **trace}
             if call.origin is not None:
                 opts["on_progress"] = Progress(call.origin, self._secrets)
-            raw = await called(connection, params, opts, clock)
+            sending = Sending()
+            sending.has_left = not connection.tells_sending
+            token = SENDING.set(sending)
+            try:
+                async with clock.started():
+                    raw = await connection.requests.send_raw_request("tools/call", params, opts)
+            except TimeoutError:
+                if not clock.has_passed:
+                    raise Lost("its connection is stuck", never_arrived=not sending.has_left) from None
+                raise Lost("it did not answer in time", never_arrived=not sending.has_left, is_late=True) from None
+            except LostRequestError as error:
+                raise error.lost from None
+            except (OSError, RuntimeError):
+                if connection.is_open:
+                    raise
+                raise Lost("its connection was lost", never_arrived=not sending.has_left) from None
+            finally:
+                SENDING.reset(token)
             if raw.get("resultType") != "input_required":
                 return raw
             answers = await self._answers(connection, raw, call.context)

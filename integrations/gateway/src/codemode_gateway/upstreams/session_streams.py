@@ -208,17 +208,15 @@ class Outbox(asyncio.BaseProtocol):
             async with self._turn:  # else all would wake whenever one can write
                 while self._drained is not None:
                     await asyncio.shield(self._drained)
-                self._write(data)
+                transport = self._transport
+                if self.is_closed or transport is None or transport.is_closing():
+                    raise anyio.ClosedResourceError
+                had_left = transport.get_write_buffer_size() == 0
+                transport.write(data)
+                if had_left and transport.is_closing():  # nobody has the other end any more: nothing was written
+                    raise anyio.ClosedResourceError
         finally:
             self._waiting -= 1
-
-    def _write(self, data: bytes) -> None:
-        if self.is_closed or self._transport is None or self._transport.is_closing():
-            raise anyio.ClosedResourceError
-        had_left = self._transport.get_write_buffer_size() == 0
-        self._transport.write(data)
-        if had_left and self._transport.is_closing():  # nobody has the other end any more: nothing was written
-            raise anyio.ClosedResourceError
         sending = SENDING.get()
         if sending is not None and not sending.has_left:
             sending.has_left, sending.begins_at = True, self._written

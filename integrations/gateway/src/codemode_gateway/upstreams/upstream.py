@@ -389,7 +389,8 @@ class Upstream:
         await self._link.aclose()
 
     async def _offered(self, name: str, arguments: Any, context: Any) -> Any:
-        result = await self.call(name, arguments, context)
+        tool = self._by_name.get(name)
+        result = await self._calls.call(name, tool, arguments, context, may_repeat=may_be_repeated(tool))
         return await self._calls.given(name, result)
 
     def _session(self, requests: Any) -> ClientSession:
