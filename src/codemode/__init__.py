@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .execution.call_context import CallContext
     from .execution.outcome_texts import failure_text
     from .execution.pauses import CallView, PauseView, inspect_interrupt, is_approval_interrupt, is_interrupt
+    from .execution.program_library import ProgramLibrary, SavedProgram, SavedVersion
     from .interrupts.interrupt import Interrupt, PendingRequest, request_interrupt
     from .observe.audit import audit_log
     from .options.parts import (
@@ -200,6 +201,7 @@ __all__ = [
     "PipelineCall",
     "PoolOptions",
     "PostgresInterruptStore",
+    "ProgramLibrary",
     "Record",
     "RecordExpired",
     "RecordLost",
@@ -215,6 +217,8 @@ __all__ = [
     "RunOptions",
     "RunResponse",
     "RunTool",
+    "SavedProgram",
+    "SavedVersion",
     "SqliteInterruptStore",
     "StoreError",
     "StoreFull",
@@ -315,6 +319,7 @@ _LATE = {
     ),
     "stores.postgres": "PostgresInterruptStore",
     "stores.resumer": "Resumer",
+    "execution.program_library": "ProgramLibrary SavedProgram SavedVersion",
     "stores.sqlite": "MemoryInterruptStore SqliteInterruptStore",
     "stores.audit": "AuditLine",
     "tools.tool_result": "ToolResult",

@@ -59,7 +59,8 @@ def opened(
 
 def _are_elsewhere(shown: Sequence[PendingRequest], recorded: Sequence[PendingRequest]) -> bool:
     """Tell whether places are shown that are not those of the calls. A page may have left them out."""
-    return any(one.place not in (None, other.place) for one, other in zip(shown, recorded, strict=True))
+    pairs = list(zip(shown, recorded, strict=True))
+    return any(one.place not in (None, other.place) or one.program not in (None, other.program) for one, other in pairs)
 
 
 def restored_profile(continuation: Continuation, profile: Profile) -> Profile:
@@ -240,7 +241,7 @@ def _call(order: int, entry: LedgerEntry, answered: int | None) -> CallView:
         error = {"name": outcome.name, "message": outcome.message, "code": outcome.code}
     if isinstance(outcome, Fulfilled) and outcome.value_json is not None:
         value = decode_json(outcome.value_json)
-    line, column = (None, None) if entry.place is None else entry.place
+    line, column = (None, None) if entry.place is None or len(entry.place) == 3 else entry.place
     return CallView(
         order=order,
         id=call_id(entry),

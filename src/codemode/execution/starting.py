@@ -14,12 +14,15 @@ from ..workers.pool import WorkerPool, pool_or_default
 from .optional_parts import load_optional_parts, optional_parts_are_loaded
 
 if TYPE_CHECKING:
-    from ..profile import Profile
+    from collections.abc import Iterable
+
+    from ..profile import Profile, StaticRules
     from ..tools.catalog import ToolCatalog
     from ..tools.prepared import PreparedTool
     from ..workers.pool import WorkerPool
-    from .call_context import OuterCall
+    from .call_context import CallContext, OuterCall
     from .outcome import RunOutcome
+    from .program_library import ProgramLibrary
 
 
 def started(pool: WorkerPool | None) -> WorkerPool:
@@ -100,3 +103,39 @@ async def resume_answered(
     continuations = load_continuations()
     answers = partial(continuations.answers_of, resolution=resolution, resolutions=resolutions)
     return await continuations.resume(profile, interrupt, answers, catalog, options, outer, workers)
+
+
+def attach_library(
+    library: ProgramLibrary | None, catalog: ToolCatalog[PreparedTool], names: Iterable[str]
+) -> ProgramLibrary | None:
+    """Return the library that programs over these tools have; ``names`` are those of the tools and their namespaces.
+
+    Raises `ValueError` for what is none.
+    """
+    if library is None:
+        return None
+    from .saved_programs import attached  # late: only what saves programs needs it
+
+    return attached(library, catalog, names)
+
+
+def described_with(description: str, library: ProgramLibrary | None, import_from: str | None = None) -> str:
+    """Return a description with what it says of saved programs, where there are any."""
+    said = "" if library is None else library.describe(import_from)
+    return f"{description}\n\n{said}" if said else description
+
+
+def with_library(
+    catalog: ToolCatalog[PreparedTool],
+    library: ProgramLibrary | None,
+    js: str | None,
+    call: CallContext,
+    pool: WorkerPool | None,
+    rules: StaticRules | None = None,
+) -> ToolCatalog[PreparedTool]:
+    """Return the tools of a run with the saved programs that it may call; see `saved_programs.with_library`."""
+    if library is None:
+        return catalog
+    from .saved_programs import with_library as with_saved
+
+    return with_saved(catalog, library, js, call, pool, rules)

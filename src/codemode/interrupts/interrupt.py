@@ -13,6 +13,7 @@ from ..data.narrowing import is_array, is_mapping, is_object, is_sequence
 from ..errors import CodeModeAbortedError, CodeModeError, CodeModeProtocolError, Resumable
 from ..host import steps
 from ..protocol.ledger import UNKNOWN_OUTCOME_KIND, LedgerEntry, Waiting
+from ..protocol.messages import Place
 from ..records import record
 from ..trace.events import INTERRUPT_TYPE
 from ..trace.failures import members_of
@@ -20,7 +21,7 @@ from ..trace.failures import members_of
 APPROVAL_KIND = "ai-sdk-code-mode/tool-approval"
 _REQUEST_KEYS = {"interruptId": "interrupt_id", "toolName": "tool_name", "toolCallId": "tool_call_id",
                  "input": "input", "payload": "payload"}  # fmt: skip
-_PLACE_KEYS = ("line", "column")
+_PLACE_KEYS = ("line", "column", "program")
 _INTERRUPT_KEYS = {"type", "outerToolCallId", "continuation", "requests", *_REQUEST_KEYS}
 
 
@@ -36,7 +37,8 @@ class InterruptRequested(BaseException):
 class PendingRequest:
     """One call that waits for an answer. ``input`` is the validated input, exactly what runs; ``payload`` says why.
 
-    ``line`` and ``column`` are its place in the program, counted from 1, where that is known.
+    ``line`` and ``column`` are its place in the program, counted from 1, where that is known. ``program`` is the saved
+    program that makes the call, with its line, as in "weekly_report:3".
     """
 
     interrupt_id: str
@@ -46,6 +48,7 @@ class PendingRequest:
     payload: Mapping[str, Any]
     line: int | None = None
     column: int | None = None
+    program: str | None = None
 
     @property
     def is_approval(self) -> bool:
@@ -65,7 +68,7 @@ class PendingRequest:
         return None if self.line is None or self.column is None else (self.line, self.column)
 
     def _placed(self) -> dict[str, Any]:
-        return {} if self.place is None else {key: getattr(self, key) for key in _PLACE_KEYS}
+        return {key: value for key in _PLACE_KEYS if (value := getattr(self, key)) is not None}
 
     def shown(self) -> dict[str, Any]:
         """Return the same with its integers as they are: what is compared."""
@@ -84,7 +87,11 @@ class PendingRequest:
         if not all(isinstance(body[key], str) for key in texts) or not isinstance(body["payload"], dict):
             raise CodeModeProtocolError("a pending request of the interrupt is malformed")
         line, column = _read_place(value)
-        return cls(**{name: body[key] for key, name in _REQUEST_KEYS.items()}, line=line, column=column)
+        program = value.get("program")
+        if program is not None and not isinstance(program, str):
+            raise CodeModeProtocolError("a pending request of the interrupt is malformed")
+        named = {name: body[key] for key, name in _REQUEST_KEYS.items()}
+        return cls(**named, line=line, column=column, program=program)
 
     @classmethod
     def of(cls, entry: LedgerEntry) -> PendingRequest:
@@ -104,8 +111,7 @@ class PendingRequest:
             tool_call_id=entry.tool_call_id or "",
             input=shown,
             payload=payload,
-            line=None if entry.place is None else entry.place[0],
-            column=None if entry.place is None else entry.place[1],
+            **_place_of(entry.place),
         )
 
 
@@ -187,6 +193,14 @@ class Interrupt:
     def of(cls, value: Resumable | Mapping[str, Any]) -> Interrupt:
         """Take an interrupt as it is or as the plain JSON of `to_dict`."""
         return value if isinstance(value, Interrupt) else cls.from_dict(value)
+
+
+def _place_of(place: Place | None) -> dict[str, Any]:
+    if place is None:
+        return {}
+    if len(place) == 3:
+        return {"program": f"{place[2]}:{place[0]}"}
+    return {"line": place[0], "column": place[1]}
 
 
 def _read_place(value: Mapping[str, Any]) -> tuple[int, int] | tuple[None, None]:

@@ -221,7 +221,13 @@ def _called(record: CallRecord) -> dict[str, Any]:
         "tool_name": record.entry.name,
         "tool_call_id": record.entry.tool_call_id or "",
         "input": record.input,
+        **_place_told(record.entry),
     }
+
+
+def _place_told(entry: LedgerEntry) -> dict[str, Any]:
+    place = entry.place
+    return {"program": place[2], "line": place[0]} if place is not None and len(place) == 3 else {}
 
 
 def _asked(record: CallRecord) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from .guest_errors import read_fields
 from .guest_output import MAX_TIMERS, MAX_YIELDS
 from .in_flight import delay_ms
 from .ledger import Fulfilled, Ledger, LedgerEntry, Outcome, Progress, Rejected, Waiting
-from .messages import REQUEST_KINDS
+from .messages import REQUEST_KINDS, Place
 from .references import MAX_CARRIED_BYTES, Contents
 from .settings import Settings, kept_limits
 
@@ -163,8 +163,15 @@ def entry_to_dict(entry: LedgerEntry) -> dict[str, Any]:
     return {key: value for key, value in plain.items() if value is not None}
 
 
-def _place_to_dict(place: tuple[int, int] | None) -> dict[str, int]:
-    return {} if place is None else {"line": place[0], "column": place[1]}
+def _place_to_dict(place: Place | None) -> dict[str, Any]:
+    return {} if place is None else dict(zip(("line", "column", "program"), place, strict=False))
+
+
+def _place_from_dict(body: Mapping[str, Any]) -> Place | None:
+    if "line" not in body:
+        return None
+    line, column = read_positive(body["line"]), read_positive(body.get("column"))
+    return (line, column, read_text(body["program"])) if "program" in body else (line, column)
 
 
 def _outcome_to_dict(outcome: Outcome | None) -> dict[str, Any]:
@@ -183,7 +190,7 @@ def _outcome_to_dict(outcome: Outcome | None) -> dict[str, Any]:
 
 _ENTRY_KEYS = {
     "kind", "name", "inputJson", "inputBytes", "toolCallId", "executedInputJson", "dateNowMs", "approved", "waits",
-    "withdrawn", "status", "line", "column", "lastedUs",
+    "withdrawn", "status", "line", "column", "program", "lastedUs",
     "valueJson", "error", "interruptId", "interruptPayloadJson", "attempt", "shownInputJson",
 }  # fmt: skip
 
@@ -202,7 +209,7 @@ def entry_from_dict(value: object, position: int) -> LedgerEntry:
         input_json=read_optional_text(body.get("inputJson")),
         input_bytes=read_optional_positive(body.get("inputBytes")),
         tool_call_id=read_optional_text(body.get("toolCallId")),
-        place=(read_positive(body["line"]), read_positive(body.get("column"))) if "line" in body else None,
+        place=_place_from_dict(body),
         outcome=_outcome_from_dict(body),
         executed_input_json=read_optional_text(body.get("executedInputJson")),
         now_ms=read_optional_positive(body.get("dateNowMs")),
@@ -293,12 +300,12 @@ def _check_timers(ledger: Ledger) -> None:
 # The text comes back signed by this host, yet every field is checked: a key may leak, and a bug must not become a
 # replay of something that never happened.
 
-REPLAY_VERSION = 12
+REPLAY_VERSION = 13
 """Raised whenever something changes that a replay depends on: kernel, delivery order, clock, random, limits.
 
 6: ledgers hold requests about state, and continuations carry content. 8: ledgers hold how long calls took.
 9: calls may wait for others (`in_flight_limit`). 10: texts of numbers, dates and comparisons are those of en-US.
-11: continuations hold the program as it was sent.
+11: continuations hold the program as it was sent. 13: continuations hold saved programs, and calls say which made them.
 """
 
 

@@ -18,12 +18,13 @@ from .continuation import (
     read_items,
     read_optional_positive,
     read_positive,
+    read_text,
     texts_of,
 )
 from .events import CallSettled
 from .guest_errors import read_fields
 from .ledger import Fulfilled, Ledger, LedgerEntry, Rejected, Waiting
-from .messages import REQUEST_KINDS
+from .messages import REQUEST_KINDS, Place
 
 # A line is a group: a JSON array of steps, and behind it the long texts of them as they are, each of a length that its
 # step names. Any beginning of the lines gives a ledger from which the invocation can go on: what a program was handed
@@ -218,7 +219,7 @@ class _Reading:
         text, self._at = self._line[self._at : end], end
         return text
 
-    def _issued(self, kind: str, name: str, size: int | None, place: tuple[int, int] | None, text: str | None) -> None:
+    def _issued(self, kind: str, name: str, size: int | None, place: Place | None, text: str | None) -> None:
         if kind not in REQUEST_KINDS:
             raise ValueError("no request")
         self._add(LedgerEntry(len(self.ledger.entries) + 1, cast("Any", kind), name, text, size, place=place))
@@ -255,8 +256,9 @@ def _lasted(value: object) -> int | None:
     return None if value is None else read_count(value)
 
 
-def _place(value: object) -> tuple[int, int] | None:
+def _place(value: object) -> Place | None:
     if value is None:
         return None
-    line, column = read_items(value)
-    return read_positive(line), read_positive(column)
+    line, column, *program = read_items(value)
+    place = read_positive(line), read_positive(column)
+    return (*place, read_text(program[0])) if program else place

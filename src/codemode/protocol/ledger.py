@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 from ..data.json_values import decode_json, utf8_length
 from ..data.large_strings import may_have_places
 from ..records import record
-from .messages import CallRequested, DeliverError, DeliverValue, RequestKind
+from .messages import CallRequested, DeliverError, DeliverValue, Place, RequestKind
 
 if TYPE_CHECKING:
     from ..data.large_strings import LargeStrings
@@ -100,7 +100,8 @@ class LedgerEntry(NamedTuple):
     """One bridge request. ``id`` counts from 1 in issue order; ``input_json`` is the text the guest issued.
 
     A named tuple, for each call makes three of them, and they take a fifth of a frozen dataclass's time.
-    ``place`` are line and column of the call, where somebody may be asked about it; no replay looks at it.
+    ``place`` are line and column of the call, where somebody may be asked about it, and the name of the saved program
+    that they are in; no replay looks at it.
 
     ``outcome`` None means that the outcome is not known (yet); ``is_started`` that the tool itself may have begun.
     ``is_approved``: a person has allowed it, and is not asked again. ``executed_input_json`` is the validated, possibly
@@ -118,7 +119,7 @@ class LedgerEntry(NamedTuple):
     input_json: str | None
     input_bytes: int | None = None
     tool_call_id: str | None = None
-    place: tuple[int, int] | None = None
+    place: Place | None = None
     outcome: Outcome | None = None
     executed_input_json: str | None = None
     now_ms: int | None = None

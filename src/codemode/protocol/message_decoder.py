@@ -18,6 +18,7 @@ from .messages import (
     EngineFailed,
     GuestNotice,
     ItemWritten,
+    Place,
     ProgramAnalysed,
     ProgramReturned,
     ProgramThrew,
@@ -168,11 +169,11 @@ def _read_call(body: dict[str, Any]) -> CallRequested:
     return CallRequested(_count(body.get("id"), "id"), kind, _text(body, "name", 512), input_json, input_bytes, place)
 
 
-def _read_place(body: dict[str, Any], kind: str) -> tuple[int, int]:
+def _read_place(body: dict[str, Any], kind: str) -> Place:
     line, column = _count(body["line"], "line"), _count(body.get("column"), "column")
     if kind not in ("tool", "fetch") or not line or not column:
         _violation("a bad place")
-    return line, column
+    return (line, column, _text(body, "program", 64)) if "program" in body else (line, column)
 
 
 def _read_withdrawn(body: dict[str, Any]) -> RequestWithdrawn:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 RequestKind: TypeAlias = Literal["tool", "fetch", "catalog", "timer", "yield", "state"]
 NoticeKind: TypeAlias = Literal["log", "notify"]
 ItemKind: TypeAlias = Literal["text", "json", "content"]
+Place: TypeAlias = tuple[int, int] | tuple[int, int, str]
+"""Line and column, counted from 1; the third is the name of the saved program that they are in."""
 REQUEST_KINDS = ("tool", "fetch", "catalog", "timer", "yield", "state")
 # What the worker itself looks at stands in front of the text, as numbers.
 _ANALYSIS = Struct(">IB")
@@ -245,7 +247,7 @@ class ProgramAnalysed:
 class CallRequested:
     """The guest asks for something. ``input_json`` None: called without an argument, or too large (``input_bytes``).
 
-    ``place`` are line and column in the program, where the worker was to tell them.
+    ``place`` are line and column in the program, where the worker was to tell them; and which saved program that is.
     """
 
     id: int
@@ -253,7 +255,7 @@ class CallRequested:
     name: str
     input_json: str | None
     input_bytes: int | None
-    place: tuple[int, int] | None = None
+    place: Place | None = None
 
 
 @record

@@ -53,6 +53,7 @@ from .resume_outcome import (
     written,
 )
 from .rows import given_back, interrupt_of, lost, tenants_of
+from .saved_programs import SavedProgramRows
 from .transaction import Database, Session, read, write
 
 ResultT = TypeVar("ResultT")
@@ -94,6 +95,11 @@ class InterruptStore(ABC):
     def guard(self) -> ResumeGuard:
         """The guard on the same database, for ``continuation={"guard": store.guard}``."""
         return self._guard
+
+    @property
+    def programs(self) -> SavedProgramRows:
+        """The rows of saved programs, for a `ProgramLibrary`."""
+        return SavedProgramRows(self._database)
 
     def journal(self, *, tenant: str, app: str, lease_ms: int = LEASE_MS) -> Journal:
         """Return the journal of a tenant's app, for ``continuation={"journal": ...}``."""

@@ -68,6 +68,20 @@ COUNTED_LINES = (
 )
 
 
+SAVED_PROGRAMS = (
+    (
+        "CREATE TABLE codemode_saved_programs (owner TEXT NOT NULL, name TEXT NOT NULL,"
+        " current_version BIGINT NOT NULL, next_version BIGINT NOT NULL, is_disabled BIGINT NOT NULL,"
+        " uses BIGINT NOT NULL, used_at_ms BIGINT, stale TEXT, PRIMARY KEY (owner, name)){clustered}"
+    ),
+    (
+        "CREATE TABLE codemode_saved_versions (owner TEXT NOT NULL, name TEXT NOT NULL, version BIGINT NOT NULL,"
+        " saved_at_ms BIGINT NOT NULL, body TEXT NOT NULL, tools TEXT, confirmed_by TEXT, confirmed_at_ms BIGINT,"
+        " PRIMARY KEY (owner, name, version)){clustered}"
+    ),
+)
+
+
 # An app is compared within an index: beside a tenant it leaves out little. What can be claimed is little of all there
 # is, and is looked for at every change: there each question has its own.
 
@@ -263,7 +277,9 @@ _VERSION_4 = CONTENT
 
 _VERSION_5 = COUNTED_LINES
 
-UPGRADES: tuple[tuple[str, ...], ...] = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4, _VERSION_5)
+_VERSION_6 = SAVED_PROGRAMS
+
+UPGRADES: tuple[tuple[str, ...], ...] = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4, _VERSION_5, _VERSION_6)
 """What makes each version of the tables out of the one before. A ``{clustered}`` table lies in its primary key.
 
 ``{blob}`` is the type of bytes."""

@@ -45,7 +45,8 @@ class NestedToolCallEvent(Event):
     """The program called a tool. Comes before lookup, validation and approval. ``bridge_index`` counts from 1.
 
     With a ``pipeline.before`` it comes after that, with the input that it let through; None for a call that did not get
-    so far. ``resumed``: the call was told of before, then waited for somebody, and now goes on.
+    so far. ``resumed``: the call was told of before, then waited for somebody, and now goes on. ``program`` is the
+    saved program that makes the call, ``line`` its line in that.
 
     ``input`` is decoded each time it is read, as is ``output`` of a result: keep what you need more than once.
     """
@@ -60,6 +61,8 @@ class NestedToolCallEvent(Event):
     replayed: bool
     started_at_ms: float
     resumed: bool = False
+    program: str | None = None
+    line: int | None = None
 
     @property
     def label(self) -> str:

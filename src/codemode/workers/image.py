@@ -75,7 +75,7 @@ _KERNEL_PARTS = (
     "intrinsics", "json", "content", "locale", "sidecar", "powers", "determinism", "text", "memory", "errors", "places",
     "bridge", "surface", "utf8", "fetch", "code_call", "notices", "result", "encoding", "percent", "url_hosts",
     "url_parse", "url", "url_params", "module_errors", "stable_text", "timers", "output", "calls", "discovery",
-    "namespaces", "modules", "exec_wait", "state", "faces", "harden", "entry",
+    "namespaces", "modules", "saved", "exec_wait", "state", "faces", "harden", "entry",
 )  # fmt: skip
 
 

@@ -44,6 +44,8 @@ const install = (config) => {
     else put(shown === undefined ? name : shown, value, isRehearsal);
   }
   if (isRehearsal) for (let i = 0; i < TOUCHED.length; i++) GLOBALS[TOUCHED[i]];
+  takeSaved(given.saved, config.wrapper);
+  if (savedGiven !== undefined) put("saved", makeSaved([]), isRehearsal);
   if (isModule()) installModule(given.module, isRehearsal);
   if (given.scopes !== undefined) {
     const spaces = ownKeys(scopes);
@@ -66,6 +68,8 @@ const uninstall = () => {
   for (let i = 0; i < installed.length; i++) deleteProperty(G, installed[i]);
   installed = [];
   if (isModule()) uninstallModule();
+  takeSaved(undefined);
+  shadowParameters = "";
   given = NOTHING_GIVEN;
 };
 const namesOf = (list) => {
@@ -83,7 +87,7 @@ for (const name of ownKeys(G)) if (typeof name === "string") show(name, name ===
 // Shadowed names are parameters of the wrapper that get no argument. The global object is one of them, for it hands out
 // the others by any key; a program that may name it gets one without them. The first parameter, so that `arguments`
 // shows nothing else. What the global object has not is nothing anyway, and may not even be a name.
-let wrapperArguments = [];
+let wrapperArguments = [], shadowParameters = "";
 const shadow = (config) => {
   const names = config.shadowed;
   let parameters = "globalThis", isBanned = false;
@@ -93,7 +97,8 @@ const shadow = (config) => {
     else if (name in G && indexOf(parameters + ",", "," + name + ",") < 0) parameters += "," + name;
   }
   wrapper = wrapperOf(config.wrapper, parameters);
-  if (!isBanned) wrapperArguments = [maySay("globalThis", config.js) ? globalsWithout(namesOf(names)) : undefined];
+  shadowParameters = parameters;
+  if (!isBanned) wrapperArguments = [maySay("globalThis", config.js) || savedGiven !== undefined ? globalsWithout(namesOf(names)) : undefined];
   // `__proto__ = {get x() { return this }}` would else make the bare name `x` an accessor's, called with the real one.
   if (config.is_rehearsal !== true) preventExtensions(G);
 };

@@ -26,6 +26,7 @@ const keepNamespace = (path, server) => {
 // Undefined for what the program was not given.
 const givenNamespace = (specifier) => {
   const own = OWN_MODULES[specifier], path = pathOf(specifier);
+  if (specifier === SAVED_MODULE) return givenSaved();
   if (own !== undefined || path === undefined) return own;
   const known = mapGet(serverNamespaces, path), server = getOwnPropertyDescriptor(moduleGiven.servers, path);
   return known !== undefined || server === undefined ? known : keepNamespace(path, server.value);

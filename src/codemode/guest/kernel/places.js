@@ -23,6 +23,9 @@ const placeMembers = () => {
   for (let i = 0; i < found.length; i++) {
     const row = lineOf(found[i]);
     if (row > 0 && row < KERNEL_LINE) {
+      const inSaved = savedPlace(row);
+      if (inSaved !== undefined)
+        return ',"line":' + inSaved[1] + ',"column":' + savedColumn(inSaved[1], columnOf(found[i])) + ',"program":' + stringify(inSaved[0]);
       const place = placeInSource(row, guestColumn(row, columnOf(found[i])));
       return ',"line":' + place[0] + ',"column":' + place[1];
     }

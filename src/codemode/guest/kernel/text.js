@@ -119,6 +119,11 @@ const guestFrame = (line) => {
   if (second < 0) return "";
   const row = parseInteger(slice(line, mark + 8, second), 10);
   if (!(row < KERNEL_LINE)) return "";
+  const inSaved = savedPlace(row);
+  if (inSaved !== undefined) {
+    const column = savedColumn(inSaved[1], parseInteger(slice(line, second + 1), 10)), close = lastIndexOf(slice(line, 0, mark), "(") >= 0 ? ")" : "";
+    return slice(line, 0, mark) + "saved/" + inSaved[0] + ".js:" + inSaved[1] + ":" + column + close;
+  }
   const place = placeInSource(row, guestColumn(row, parseInteger(slice(line, second + 1), 10)));
   const head = slice(line, 0, mark);
   const tail = lastIndexOf(head, "(") >= 0 ? ")" : "";

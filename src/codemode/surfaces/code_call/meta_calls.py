@@ -13,7 +13,7 @@ from ...data.json_values import NOT_GIVEN
 from ...errors import CodeModeToolError, Resumable
 from ...execution.call_context import CallContext, OuterCall, check_call
 from ...execution.optional_parts import require_optional_parts
-from ...execution.starting import load_execution, prepared, resume_answered
+from ...execution.starting import attach_library, load_execution, prepared, resume_answered, with_library
 from ...execution.sync_forms import SyncForms
 from ...host import steps
 from ...host.threads import run_check
@@ -30,6 +30,7 @@ from .result import profile_of, told
 
 if TYPE_CHECKING:
     from ...errors import CodeModeError
+    from ...execution.program_library import ProgramLibrary
     from ...observe.meta_tools import CatalogQuestion
     from ...profile import Profile
 
@@ -293,6 +294,7 @@ class MetaCalls(SyncForms):
         options: CodeCallOptions | Mapping[str, Any] | None,
         pool: WorkerPool | None,
         store: StoreLike | None = None,
+        library: ProgramLibrary | None = None,
     ) -> None:
         given = CodeCallOptions.of(options)
         settings, self.store = with_store(given.settings, store)
@@ -306,6 +308,7 @@ class MetaCalls(SyncForms):
         self._of_new_runs = self._settings.under(self._profile.limits)
         self._most = settings.model_output.max_model_characters
         self._tools = ToolSet.of(tools, self.options)
+        self.library = attach_library(library, self._tools.catalog, self._tools.catalog.names())
 
     def without_journal(self) -> Self:
         """Return these tools without their journal: for plugins whose engine keeps a record of every call itself."""
@@ -373,6 +376,8 @@ class MetaCalls(SyncForms):
             raise
         pool = await prepared(self._pool, self._settings)
         run = load_execution()
+        rules = self._profile.static_rules
+        catalog = with_library(catalog, self.library, script, outer.call, pool, rules)
         execution = run.Execution(self._profile, catalog, self._of_new_runs, outer, pool, given=given)
         return told(await execution.start(script), self._most, script)
 
@@ -413,7 +418,8 @@ class MetaCalls(SyncForms):
         It goes on under the rules with which it began, over the tools there are now. Returns and raises as `execute`
         does, and `CodeModeProtocolError` for an interrupt, or answers, with which nothing can go on.
         """
-        catalog, outer = self._tools.catalog, self._outer(call)
+        outer = self._outer(call)
+        catalog = with_library(self._tools.catalog, self.library, None, outer.call, self._pool)
         outcome = resume_answered(
             self._profile, interrupt, resolution, resolutions, catalog, self._settings, outer, self._pool
         )

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from copy import copy
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...cached_property import cached_property
 from ...execution.call_context import CallContext
+from ...execution.starting import described_with
 from ...host.forks import forkable_lock
 from ...host.sync import run_sync
 from ...host.threads import off_loop
@@ -20,6 +21,9 @@ from .index import Listener, Listeners, ToolSet, change_of
 from .meta_calls import MetaCalls
 from .names import META_TOOLS, meta_name
 from .options import CodeCallOptions
+
+if TYPE_CHECKING:
+    from ...execution.program_library import ProgramLibrary
 
 _MAX_LISTED_CHARACTERS = 300
 _TEXT = {"type": "string"}
@@ -153,7 +157,12 @@ def output_schema_of(meta_tool: str) -> dict[str, Any]:
     }
 
 
-def meta_tool_as_tool(kind: str, options: CodeCallOptions, call: Callable[..., Coroutine[Any, Any, Any]]) -> Tool:
+def meta_tool_as_tool(
+    kind: str,
+    options: CodeCallOptions,
+    call: Callable[..., Coroutine[Any, Any, Any]],
+    library: ProgramLibrary | None = None,
+) -> Tool:
     """Return a meta-tool, whose calls ``call`` performs. Its calls bring along what the outer call has."""
     name = meta_name(kind, options.names)
 
@@ -164,7 +173,7 @@ def meta_tool_as_tool(kind: str, options: CodeCallOptions, call: Callable[..., C
     return Tool(
         name,
         execute=execute,
-        description=describe_meta_tool(kind, options),
+        description=described_with(describe_meta_tool(kind, options), library if kind == "execute" else None),
         input_schema=input_schema_of(kind, options),
         output_schema=output_schema_of(kind),
         annotations={"readOnlyHint": kind in ("search", "describe")},
@@ -180,8 +189,9 @@ class CodeCallToolset(MetaCalls):
         options: CodeCallOptions | Mapping[str, Any] | None,
         pool: WorkerPool | None,
         store: StoreLike | None = None,
+        library: ProgramLibrary | None = None,
     ) -> None:
-        super().__init__(tools, options, pool, store)
+        super().__init__(tools, options, pool, store, library)
         self._listeners = Listeners()
         self._updating = forkable_lock()
 
@@ -197,11 +207,21 @@ class CodeCallToolset(MetaCalls):
         """The number of the set of tools in use; it grows with each `update`."""
         return self._tools.version
 
-    @cached_property
+    @property
     def tools(self) -> tuple[Tool, ...]:
-        """The meta-tools, for whatever takes a `Tool`. An `Interrupt` that one gives is the host's, not the model's."""
+        """The meta-tools, for whatever takes a `Tool`. An `Interrupt` that one gives is the host's, not the model's.
+
+        With a library they are made anew each time: what there is of saved programs changes.
+        """
+        return self._fixed_tools if self.library is None else self._made_tools()
+
+    @cached_property
+    def _fixed_tools(self) -> tuple[Tool, ...]:
+        return self._made_tools()
+
+    def _made_tools(self) -> tuple[Tool, ...]:
         kinds = META_TOOLS if self.options.direct_calls.enabled else META_TOOLS[:-1]
-        return tuple(meta_tool_as_tool(kind, self.options, self.call) for kind in kinds)
+        return tuple(meta_tool_as_tool(kind, self.options, self.call, self.library) for kind in kinds)
 
     def list_tools(self) -> list[Tool]:
         """Return what a client is shown: the meta-tools, then the tools that stay visible."""
@@ -237,7 +257,7 @@ class CodeCallToolset(MetaCalls):
         """
         own = {"_tools": ToolSet.of(tools, self.options, self._tools), "_listeners": Listeners()}
         other = copy(self)
-        other.__dict__.pop("tools", None)
+        other.__dict__.pop("_fixed_tools", None)
         other.__dict__.update(own, _updating=forkable_lock())
         return other
 
@@ -302,11 +322,12 @@ def create_code_call_tools(
     *,
     pool: WorkerPool | None = None,
     store: StoreLike | None = None,
+    library: ProgramLibrary | None = None,
 ) -> CodeCallToolset:
     """Turn many tools into three or four: search, describe, execute and, where direct calls are enabled, invoke.
 
-    ``tools``, ``pool`` and ``store`` are as in `create_code_mode_tool`; ``options`` are `CodeCallOptions` or a mapping.
-    Raises `ValueError` for wrong options, names, schemas, metadata or pools, for what is no tool, and for a tool whose
-    name looks like that of a meta-tool.
+    ``tools``, ``pool``, ``store`` and ``library`` are as in `create_code_mode_tool`; ``options`` are `CodeCallOptions`
+    or a mapping. Raises `ValueError` for wrong options, names, schemas, metadata or pools, for what is no tool, and
+    for a tool whose name looks like that of a meta-tool.
     """
-    return CodeCallToolset(tools, options, pool, store)
+    return CodeCallToolset(tools, options, pool, store, library)

@@ -14,7 +14,14 @@ from ...errors import CodeModeToolError, Resumable
 from ...execution.call_context import CallContext, OuterCall, StatePlace, check_call, state_place
 from ...execution.large_results import is_beyond
 from ...execution.optional_parts import fetch_line, require_optional_parts
-from ...execution.starting import load_execution, prepared, resume_answered
+from ...execution.starting import (
+    attach_library,
+    described_with,
+    load_execution,
+    prepared,
+    resume_answered,
+    with_library,
+)
 from ...execution.sync_forms import SyncForms
 from ...host.threads import run_check
 from ...options.parts import CodeModeOptions
@@ -30,6 +37,7 @@ from .outcome import CODE_MODE, told, with_value
 if TYPE_CHECKING:
     from ...data.content import Content
     from ...execution.outcome import RunOutcome
+    from ...execution.program_library import ProgramLibrary
 
 _INPUT_SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -55,6 +63,7 @@ class CodeModeTool(SyncForms):
         options: CodeModeOptions | Mapping[str, Any] | None,
         pool: WorkerPool | None,
         store: StoreLike | None = None,
+        library: ProgramLibrary | None = None,
     ) -> None:
         self.options, self.store = with_store(CodeModeOptions.of(options), store)
         # A wrong origin and a missing extra are told of here, not in the first run.
@@ -64,14 +73,19 @@ class CodeModeTool(SyncForms):
         collected = collect_tools(tools)
         compile_all(collected.items())
         self.catalog = Catalog(collected)
+        self.library = attach_library(library, self.catalog, collected)
         self._outputs = ModelOutputs(self.options.model_output, self._own_model_output)
 
     def __repr__(self) -> str:
         return f"<CodeModeTool over {len(self.catalog)} tools>"
 
-    @cached_property
+    @property
     def description(self) -> str:
-        """What the model reads: the rules, the tools as TypeScript, examples."""
+        """What the model reads: the rules, the tools as TypeScript, examples, saved programs."""
+        return described_with(self._description, self.library)
+
+    @cached_property
+    def _description(self) -> str:
         from .description import describe_tools
 
         policy = self.options.execution_policy
@@ -99,7 +113,8 @@ class CodeModeTool(SyncForms):
         pool = await prepared(self._pool, self.options)
         run = load_execution()
         outer, place = self._outer(call)
-        execution = run.Execution(CODE_MODE, self.catalog, self.options, outer, pool)
+        catalog = with_library(self.catalog, self.library, js, call, pool)
+        execution = run.Execution(CODE_MODE, catalog, self.options, outer, pool)
         return await self._noted(await execution.start(js), place, js)
 
     async def resume(
@@ -115,9 +130,10 @@ class CodeModeTool(SyncForms):
         Uses this tool's tools, options and pool, and of ``call`` everything but ``tool_call_id`` and ``started_at_ms``,
         which are those of the paused call.
         """
-        outer, place = self._outer(check_call(call))
+        outer, place = self._outer(call := check_call(call))
+        catalog = with_library(self.catalog, self.library, None, call, self._pool)
         outcome = await resume_answered(
-            CODE_MODE, interrupt, resolution, resolutions, self.catalog, self.options, outer, self._pool
+            CODE_MODE, interrupt, resolution, resolutions, catalog, self.options, outer, self._pool
         )
         return await self._noted(outcome, place)
 
@@ -203,6 +219,7 @@ def create_code_mode_tool(
     *,
     pool: WorkerPool | None = None,
     store: StoreLike | None = None,
+    library: ProgramLibrary | None = None,
 ) -> CodeModeTool:
     """Turn many tools into one.
 
@@ -210,10 +227,11 @@ def create_code_mode_tool(
     object. ``options``: `CodeModeOptions` or a mapping. ``pool``: a `WorkerPool`; the process-wide one when None.
     ``store``: an interrupt store or its URL, such as ``sqlite:///pauses.db``, through which pauses outlive this
     process: calls that need approval pause, any process with the key in ``CODEMODE_SIGNING_KEY`` can resume them, and
-    only one does. It is `CodeModeTool.store` then. Raises `ValueError` for wrong options, names, schemas, pools or
+    only one does. It is `CodeModeTool.store` then. ``library``: programs that were saved, which programs call as
+    ``saved.name(input)``. Raises `ValueError` for wrong options, names, schemas, pools or
     stores, where there is no such key, and for what is no tool.
     """
-    return CodeModeTool(tools, options, pool, store)
+    return CodeModeTool(tools, options, pool, store, library)
 
 
 def program_of(value: object) -> str:

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Awaitable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from ...cached_property import cached_property
 from ...data.json_values import WrittenObject, encode_json, utf8_length
@@ -16,6 +16,7 @@ from ...data.similar_names import did_you_mean, nearest_names
 from ...errors import CodeModeError, CodeModeIllegalAccessError, CodeModeProtocolError, CodeModeToolError
 from ...execution.call_context import CallContext, OuterCall, state_place
 from ...execution.pauses import scope_binding
+from ...execution.starting import with_library
 from ...options.parts import CodeModeOptions
 from ...profile import Profile
 from ...tools.prepared import PreparedTool
@@ -28,6 +29,7 @@ from .waiting_run import Counts
 
 if TYPE_CHECKING:
     from ...data.program_facts import Facts
+    from ...execution.program_library import ProgramLibrary
     from ...workers.pool import WorkerPool
     from .namespaces import Scopes
     from .stored import StoredRuns
@@ -458,6 +460,13 @@ class Setup:
     counts: Counts
     stored: StoredRuns | None = None
     namespaces: NamespaceRegistry | None = None
+    library: ProgramLibrary | None = None
+
+    def view(self, code: str, scopes: Scopes | None, call: CallContext, pool: WorkerPool | None) -> CatalogView:
+        """Return the catalog as a program sees it, and its saved programs: these may look at all of it."""
+        looks = f"{code}\ntools[name]; ALL_TOOLS; MCP" if self.library is not None and "saved" in code else code
+        view = self.catalog.view(looks, scopes)
+        return cast("CatalogView", with_library(view, self.library, code, call, pool))
 
     async def scopes(self, context: Any) -> Scopes | None:
         """Return the namespaces of a program with this context. Raises `InvalidConfigError`."""

@@ -15,6 +15,7 @@ from ...continuations.keys import SIGNING_KEY_VARIABLE, environment_keys, set_ke
 from ...data.json_values import NOT_GIVEN
 from ...errors import Resumable
 from ...execution.call_context import CallContext
+from ...execution.starting import attach_library, described_with
 from ...host.forks import begin_anew_in_forks, forkable_lock, leave_to_the_parent
 from ...host.sync import has_running_loop, refuse_in_workflow, run_sync
 from ...options.parts import CodeModeOptions
@@ -46,6 +47,7 @@ from .sources import MCP, Entry, ToolSource, check_source_name, entries_of, list
 from .waiting_run import RunInfo, counts_of
 
 if TYPE_CHECKING:
+    from ...execution.program_library import ProgramLibrary
     from ...stores.interrupt_store import InterruptStore
     from ...stores.records import Record
     from ...workers.pool import WorkerPool
@@ -221,6 +223,7 @@ class ExecWaitTools:
         pool: WorkerPool | None,
         kept: Kept,
         namespaces: NamespaceRegistry | None = None,
+        library: ProgramLibrary | None = None,
     ) -> None:
         if not isinstance(cast("Any", namespaces), NamespaceRegistry | None):
             raise InvalidConfigError(f"namespaces must be a NamespaceRegistry or None, got {namespaces!r}")
@@ -239,15 +242,17 @@ class ExecWaitTools:
         self._counts.catalog(self.catalog.by_source)
         stored = kept.runs(self.options, self)
         profile = profile_of(self.options)
+        names = [one.name for one in self.catalog.entries] + [one.name for one in self.catalog.servers]
+        self.library = attach_library(library, self.catalog.view(""), names)
         shared = self.catalog, self.options, self.settings, profile, pool, self._counts, stored, namespaces
-        setup = Setup(*shared)
+        setup = Setup(*shared, self.library)
         self._programs = Programs(setup)
         self._own_loop = OwnLoop()
         entries, programs = self.catalog.entries, self._programs
         servers = [one.name for one in self.catalog.servers]
         self._namespaces = namespaces
         self._described: tuple[int, str] | None = None
-        describe = partial(self._description, entries, servers)
+        describe = partial(self._whole_description, entries, servers)
         takes, kind = exec_schema(self.options), Kinds(EXEC_KIND, self.options.languages)
         self.exec = PairTool(EXEC, describe, takes, programs.exec, kind, self.run_sync)
         takes, kind = wait_schema(), Kinds(WAIT_KIND)
@@ -272,6 +277,9 @@ class ExecWaitTools:
             texts = [] if registry is None else [one.text() for one in registry.visible(entries)]
             made = self._described = version, self._describe(entries, servers, texts)
         return made[1]
+
+    def _whole_description(self, entries: Sequence[Entry], servers: Sequence[str], context: Any) -> str:
+        return described_with(self._description(entries, servers, context), self.library)
 
     def _describe(self, entries: Sequence[Entry], servers: Sequence[str], namespaces: Sequence[str]) -> str:
         settings = self.settings
@@ -426,15 +434,17 @@ def create_exec_wait_tools(
     store: StoreLike | None = None,
     tenant: str | None = None,
     app: str | None = None,
+    library: ProgramLibrary | None = None,
 ) -> ExecWaitTools:
     """Turn any number of tools into two: exec runs a program over them, wait goes on with one that had not ended.
 
     ``sources``: a `ToolSource`, several of them, or tools as `create_code_mode_tool` takes them. ``options`` are those
     of the pair; ``settings``: approvals, pipeline, lifecycle, telemetry, continuations. ``approval.mode`` is
     "interrupt" unless it is said, or there is an ``on_approval_required``. ``namespaces`` are those of the
-    application's plugins. With a ``store``, or the URL of one, runs outlive this process, under a key that was set; it
-    brings guard and journal, and ``tenant`` and ``app`` say whose the runs are in it. Starts no process and lists no
-    server. Raises `InvalidConfigError`, a `ValueError`, and `ValueError` for what is no tool.
+    application's plugins. With a ``store``, or the URL of one, runs outlive this process, under a key that was set;
+    it brings guard and journal, and ``tenant`` and ``app`` say whose the runs are in it. ``library``: saved
+    programs, as in `create_code_mode_tool`. Starts no process and lists no server. Raises `InvalidConfigError`, a
+    `ValueError`, and `ValueError` for what is no tool.
     """
     return ExecWaitTools(
         sources,
@@ -443,6 +453,7 @@ def create_exec_wait_tools(
         pool,
         Kept(_opened(store), "" if tenant is None else tenant, "" if app is None else app),
         namespaces,
+        library,
     )
 
 

@@ -127,7 +127,7 @@ class Programs:
         scopes = None if self._setup.namespaces is None else await self._setup.scopes(call.context)
         if scopes is not None:
             one.ids = {path: tool.id for path, tool in scopes.tools.items()}
-        view = self._catalog.view(one.code, scopes)
+        view = self._setup.view(one.code, scopes, call, pool)
         # A journal finds a call again by its id: without a scope that is not one call's alone.
         if not one.scope and self._stored is not None:
             call = replace(call, tool_call_id=None)

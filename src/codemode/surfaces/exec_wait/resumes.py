@@ -22,7 +22,7 @@ from ...errors import (
 from ...execution.call_context import CallContext, check_call
 from ...execution.outcome import with_content
 from ...execution.outcome_texts import failure_text
-from ...execution.starting import load_continuations, prepared
+from ...execution.starting import load_continuations, prepared, with_library
 from ...interrupts.interrupt import Interrupt
 from ...stores.errors import AlreadyDecided, RecordExpired, RecordWithdrawn, StoreUnavailable
 from ...trace.failures import log_failure
@@ -96,7 +96,8 @@ class KeptPrograms:
         go_on = await pool.off_loop(load_continuations)
         answers_to = partial(go_on.answers_of, **{"resolution": go_on.NOT_GIVEN, "resolutions": None, **answers})
         needs = bool(answers.get("resolutions")) or "resolution" in answers
-        given = setup.catalog.view("", await setup.scopes(outer.call.context)), setup.settings, outer, pool
+        view = setup.catalog.view("", await setup.scopes(outer.call.context))
+        given = with_library(view, setup.library, None, outer.call, pool), setup.settings, outer, pool
         return await go_on.resume(setup.profile, paused, answers_to, *given, needs_answers=needs)
 
 

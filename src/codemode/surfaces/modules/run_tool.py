@@ -24,6 +24,7 @@ from .response import host_failed, refused
 from .server_set import Homes, ServerSet
 
 if TYPE_CHECKING:
+    from ...execution.program_library import ProgramLibrary
     from ...stores.durability import StoreLike
     from ...stores.interrupt_store import InterruptStore
     from ...workers.pool import WorkerPool
@@ -48,6 +49,7 @@ class RunTool(SyncForms):
         settings: CodeModeOptions | Mapping[str, Any] | None,
         pool: WorkerPool | None,
         store: StoreLike | None = None,
+        library: ProgramLibrary | None = None,
     ) -> None:
         self.options = RunOptions.of(options)
         self.settings = CodeModeOptions.of(settings)
@@ -68,6 +70,12 @@ class RunTool(SyncForms):
         self._servers = ServerSet(servers)
         self._descriptions = Descriptions(self._servers, self.options)
         self._homes = Homes(self._servers.sources, self.settings.continuation)
+        self.library = library
+        if library is not None:
+            from ...execution.starting import attach_library
+
+            paths = [one.path for one in self._servers.sources]
+            self.library = attach_library(library, self._servers.catalog(), paths)
         self._runs: Runs | None = None
 
     def __repr__(self) -> str:
@@ -80,7 +88,12 @@ class RunTool(SyncForms):
 
     def describe(self, max_characters: int | None = None) -> str:
         """Return the description for a model that reads so many characters of it; None is the option's."""
-        return self._descriptions.read(max_characters).text
+        text = self._descriptions.read(max_characters).text
+        if self.library is None:
+            return text
+        from ...execution.starting import described_with
+
+        return described_with(text, self.library, "@codemode/saved")
 
     @property
     def input_schema(self) -> dict[str, Any]:
@@ -196,7 +209,7 @@ class RunTool(SyncForms):
             from .runs import Runs
 
             parts = self._servers, self._descriptions, self._homes
-            self._runs = self._runs or Runs(*parts, self.options, self.settings, self._pool)
+            self._runs = self._runs or Runs(*parts, self.options, self.settings, self._pool, self.library)
         return self._runs
 
 
@@ -207,13 +220,14 @@ def create_run_tool(
     settings: CodeModeOptions | Mapping[str, Any] | None = None,
     pool: WorkerPool | None = None,
     store: StoreLike | None = None,
+    library: ProgramLibrary | None = None,
 ) -> RunTool:
     """Turn the tools of many servers into one tool, ``codemode.run``, whose programs are ES modules.
 
     ``servers``: a list of `ModuleServer`, or of objects whose tools change: with ``server_id``, ``name``, ``version``,
     ``description`` and ``capabilities``, an async method ``tools()`` and a ``revision``. ``settings``: approvals,
-    lifecycle, telemetry, continuations, as `create_code_mode_tool` takes them, and ``store`` as there; of the limits
-    of a request the ``options`` alone decide. Raises `ValueError` for wrong options, settings, pools or stores, and for
-    what is no server.
+    lifecycle, telemetry, continuations, as `create_code_mode_tool` takes them, and ``store`` and ``library`` as
+    there; of the limits of a request the ``options`` alone decide. Raises `ValueError` for wrong options, settings,
+    pools or stores, and for what is no server.
     """
-    return RunTool(servers, options, settings, pool, store)
+    return RunTool(servers, options, settings, pool, store, library)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...data.narrowing import is_mapping, is_object, is_sequence, list_or_empty, mapping_or_empty
 from ...errors import CodeModeError, CodeModeProtocolError, CodeModeToolError, Resumable
 from ...execution.call_context import CallContext, OuterCall, check_call
-from ...execution.starting import load_execution, prepared, resume_answered
+from ...execution.starting import load_execution, prepared, resume_answered, with_library
 from ...host.clock import now_ms
 from ...host.threads import LARGE_CHARACTERS, run_check
 from ...options.parts import CodeModeOptions, ContinuationOptions, ExecutionPolicy
@@ -33,6 +33,7 @@ from .servers import Source
 if TYPE_CHECKING:
     from ...data.program_facts import Facts
     from ...execution.outcome import RunOutcome
+    from ...execution.program_library import ProgramLibrary
     from ...workers.pool import WorkerPool
     from .catalog import ModuleCatalog
 
@@ -324,7 +325,9 @@ class Runs:
         options: RunOptions,
         settings: CodeModeOptions,
         pool: WorkerPool | None,
+        library: ProgramLibrary | None = None,
     ) -> None:
+        self._library = library
         self._servers = servers
         self._descriptions = descriptions
         self._homes = homes
@@ -364,7 +367,8 @@ class Runs:
         given = None if is_plain else _given(notes, capabilities, request.limits)
         pool = await prepared(self._pool, self._settings)
         settings = self._usual if request.limits is None else self._settings
-        execution = load_execution().Execution(profile, view, settings, outer, pool, given=given)
+        tools = with_library(view, self._library, request.code, outer.call, pool)
+        execution = load_execution().Execution(profile, tools, settings, outer, pool, given=given)
         outcome = await execution.start(request.code)
         if outcome.error is not None:
             say_other_language(outcome.error, request.code)
@@ -380,8 +384,9 @@ class Runs:
     ) -> Any:
         """Return what `execute` does, of a program that goes on. Raises `CodeModeProtocolError`."""
         view, outer = RunView(self._servers, homes=self._homes), _outer(call)
+        tools = with_library(view, self._library, None, outer.call, self._pool)
         outcome = await resume_answered(
-            self._profile, interrupt, resolution, resolutions, view, self._settings, outer, self._pool
+            self._profile, interrupt, resolution, resolutions, tools, self._settings, outer, self._pool
         )
         return await self._told(outcome, view, view.limits or self._options.limits, view.notes, view.capabilities)
 

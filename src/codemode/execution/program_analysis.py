@@ -1,0 +1,133 @@
+"""Read a program that is to be saved in a worker: types stripped, facts collected, nothing of it run."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from ..data.narrowing import ENDS, mapping_or_empty, two_counts
+from ..errors import CodeModeIllegalAccessError
+from ..options.parts import CodeModeOptions
+from ..profile import GuestFace, Profile, StaticRules
+from ..protocol.ending_errors import syntax_error
+from ..protocol.events import ProgramAccepted, ProgramRefused
+from ..source.checks import check_program
+from ..source.rules import is_analysable
+from ..tools.catalog import Catalog
+from ..tools.prepared import PreparedTool
+from ..workers.pool import WorkerPool, pool_or_default
+from .call_context import OuterCall
+from .execution import Execution
+
+if TYPE_CHECKING:
+    from ..data.program_facts import Facts
+    from .programs import ProgramChecker
+
+_PROFILE = Profile(
+    name="savedProgram",
+    outer_tool="save",
+    guest=GuestFace(wrapper="sloppy", globals=()),
+    request_kinds=frozenset(),
+    static_rules=StaticRules(runs_unanalysed=False, analysis_ms=1000),
+)
+_IMPORT = re.compile(
+    r"""^[ \t]*import\s+(?:(?P<type>type\s+[^;"']*?)|(?P<names>\{[^}]*\})|\*\s*as\s+(?P<all>[\w$]+))\s*"""
+    r"""from\s*(?P<quoted>"[^"\n]+"|'[^'\n]+')[ \t]*;?""",
+    re.MULTILINE,
+)
+_SAVED_MODULES = ('"@codemode/saved"', "'@codemode/saved'")
+_CALLED = '((value) => typeof value === "function" ? value(input) : value)'
+_FUNCTION = re.compile(r"\s*(?:async\b\s*)?(?:function\b|\([^()]*\)\s*=>|[A-Za-z_$][\w$]*\s*=>)")
+_DECLARED = re.compile(r"\s*(?:async\s+)?function\s+([A-Za-z_$][\w$]*)\s*\(")
+_KEPT_FACTS = ("names", "loops", "modules", "definitions")
+
+
+class _Analysis(Execution):
+    """Reads a text and has the engine compile it."""
+
+    found: tuple[str, Facts | None] | None = None
+
+    def _checker(self, source: str, lease: Any) -> Any:  # noqa: ARG002 - as `Execution` has it
+        return _Reader(self)
+
+
+class _Reader:
+    """Takes what a worker says of a program, in the place of a `ProgramChecker`."""
+
+    known = None
+    repairs = ()
+
+    def __init__(self, analysis: _Analysis) -> None:
+        self._analysis = analysis
+
+    def accepted_before(self) -> None:
+        return None
+
+    def preparation(self, facts: Facts | None) -> None:
+        del facts
+
+    def check(self, js: str, facts: Facts | None, size: int = 0) -> ProgramAccepted | ProgramRefused:
+        del size
+        self._analysis.found = js, facts
+        problems = check_program({"modules": mapping_or_empty(facts).get("modules")}, (), lambda _: None)
+        return ProgramRefused(tuple(problems)) if problems else ProgramAccepted(js, compile_only=True)
+
+
+if TYPE_CHECKING:
+    _: type[ProgramChecker]
+
+
+async def analyse_program(program: str, pool: WorkerPool | None = None) -> tuple[str, dict[str, Any]]:
+    """Return the JavaScript of a saved program, the body of an async function, and the facts that rules look at.
+
+    A program that is one function, or ends by calling one, returns what that gives for ``input``. Raises
+    `CodeModeSyntaxError` and whatever else a program fails with that cannot even begin.
+    """
+    options = CodeModeOptions()
+    workers = pool_or_default(pool)
+    await workers.begin()
+    catalog: Catalog[PreparedTool] = Catalog({})
+    analysis = _Analysis(_PROFILE, catalog, options, OuterCall(), workers)
+    outcome = await analysis.start(without_imports(program))
+    # A program that was only compiled, without an error, ends as one that could not be checked.
+    if outcome.error is not None and not isinstance(outcome.error, CodeModeIllegalAccessError):
+        raise outcome.error
+    if analysis.found is None or not is_analysable(analysis.found[1]):
+        message = "this is not understood: write plain JavaScript or TypeScript"
+        raise syntax_error([{"message": message, "line": 1, "column": 1}])
+    js, facts = analysis.found
+    said: Any = facts
+    return _returning(js, mapping_or_empty(said)), {name: said[name] for name in _KEPT_FACTS if name in said}
+
+
+def without_imports(program: str) -> str:
+    """Return the program with its static imports as reads: of `saved`, or of a module that `codemode.run` has."""
+    return _IMPORT.sub(_read, program)
+
+
+def _read(found: re.Match[str]) -> str:
+    lines = "\n" * found[0].count("\n")
+    if found["type"] is not None:
+        return lines
+    names = found["all"] or re.sub(r"([\w$]+)\s+as\s+([\w$]+)", r"\1: \2", found["names"])
+    lines = "\n" * (found[0].count("\n") - names.count("\n"))
+    if found["quoted"] in _SAVED_MODULES:
+        return f"const {names} = saved;{lines}"
+    return f"const {names} = await $import({found['quoted']});{lines}"
+
+
+def _returning(js: str, facts: Any) -> str:
+    last, name = two_counts(facts.get("last")), facts.get("last_name")
+    declared = _DECLARED.match(js)
+    if declared is not None and len(mapping_or_empty(facts.get("names")).get(declared[1], ())) == 1:
+        return f"{js}\nreturn await {declared[1]}(input);"  # nothing else calls it
+    if last is None or not (facts.get("ends") in ENDS or _FUNCTION.match(js)):
+        return js
+    units = js.encode("utf-16-le", "surrogatepass")
+    before, expression, behind = (
+        part.decode("utf-16-le", "surrogatepass")
+        for part in (units[: 2 * last[0]], units[2 * last[0] : 2 * last[1]], units[2 * last[1] :])
+    )
+    if isinstance(name, str):
+        return f"{js}\nreturn await {_CALLED}({name});"
+    return f"{before}return await {_CALLED}(await ({expression})){behind}"

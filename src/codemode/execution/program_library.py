@@ -1,0 +1,625 @@
+"""Keep programs that worked as named functions: versions, trust, and what a model is shown of them."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
+from typing import TYPE_CHECKING, Any, Protocol, Self, cast
+
+from ..data.json_values import canonical_json
+from ..data.narrowing import is_array, is_mapping, mapping_or_empty
+from ..errors import CodeModeError
+from ..host.threads import LARGE_CHARACTERS, run_check
+from ..options.checked_fields import WrongTypeError
+from ..records import record
+from ..signatures.declarations import call_types, opening
+from ..signatures.described_tool import Renamed
+from ..signatures.literals import fenced
+from ..tools.catalog import LANGUAGE_NAMES
+from ..tools.tool import Tool
+from ..workers.pool import WorkerPool
+from .call_context import CallContext
+
+if TYPE_CHECKING:
+    from ..tools.catalog import ToolCatalog
+    from ..tools.prepared import PreparedTool
+
+MAX_PROGRAM_BYTES = 64 << 10
+MAX_PROGRAM_LINES = 4000  # the guest places saved programs so many lines apart
+MAX_DECLARED = 20
+MAX_DEPTH = 4
+MAX_SENT, MAX_SENT_CHARACTERS = 64, 1 << 20
+_MAX_DESCRIPTION = 2000
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_KEYWORDS = """
+arguments async await break case catch class const continue debugger default delete do else enum eval export extends
+false finally for function if implements import in instanceof interface let new null package private protected public
+return static super switch this throw true try typeof undefined var void while with yield then input saved tools
+codemode console hasOwnProperty isPrototypeOf propertyIsEnumerable __proto__ __meta__
+"""
+_RESERVED = LANGUAGE_NAMES.union(_KEYWORDS.split())
+EXPORT_FORMAT = "codemode-saved-programs"
+
+
+class _Version(Protocol):
+    version: Any
+    saved_at_ms: Any
+    body: Any
+    tools: Any
+    confirmed_by: Any
+    confirmed_at_ms: Any
+
+
+class _Rows(Protocol):
+    """What a library asks of a store: `InterruptStore.programs` is one."""
+
+    async def load(self, owner: str) -> Sequence[Any]: ...
+    async def versions(self, owner: str, name: str) -> Sequence[Any]: ...
+    async def add(self, owner: str, name: str, body: Any, tools: Any, expected: int | None = None) -> int: ...
+    async def set_disabled(self, owner: str, name: str, *, is_disabled: bool) -> None: ...
+    async def set_current(self, owner: str, name: str, version: int) -> None: ...
+    async def delete(self, owner: str, name: str) -> None: ...
+    async def note_use(self, owner: str, name: str) -> None: ...
+    async def note_stale(self, owner: str, stale: Any) -> None: ...
+    async def pin(self, owner: str, pins: Iterable[Any], *, by: str | None = None) -> None: ...
+    def load_now(self, owner: str) -> Sequence[Any]: ...
+
+
+@record
+class SavedVersion:
+    """One version of a saved program, ``saved_by`` whom and when. ``program`` is the text as it was given.
+
+    ``tools`` are the tools that it names, None before it was first used; ``confirmed_by`` says who has last confirmed
+    their definitions. ``created_from`` is the id of the invocation that it was made of.
+    """
+
+    name: str
+    version: int
+    program: str
+    description: str
+    input_schema: Mapping[str, Any] | None
+    tools: tuple[str, ...] | None
+    saved_by: str
+    saved_at_ms: int
+    created_from: str | None = None
+    confirmed_by: str | None = None
+    confirmed_at_ms: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain JSON."""
+        return {**dict(_items(self)), "tools": None if self.tools is None else list(self.tools)}
+
+
+@record
+class SavedProgram:
+    """A saved program as it is now. ``changes`` say why it is stale: it is refused until `ProgramLibrary.confirm`."""
+
+    name: str
+    current: SavedVersion
+    is_disabled: bool
+    uses: int
+    used_at_ms: int | None
+    changes: tuple[str, ...]
+    owner: str = ""
+
+    @property
+    def is_stale(self) -> bool:
+        """True when something that it depends on was another when it was last called."""
+        return bool(self.changes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain JSON."""
+        return {**dict(_items(self)), "current": self.current.to_dict(), "changes": list(self.changes)}
+
+
+def _items(value: Any) -> Iterable[tuple[str, Any]]:
+    return ((name, getattr(value, name)) for name in value.__match_args__)
+
+
+class ProgramLibrary:
+    """Saved programs of one owner in a store; give it to a tool as ``library=``.
+
+    ``store`` is a store of interrupts, such as `MemoryInterruptStore()` or `SqliteInterruptStore("programs.db")`.
+    ``owner`` says whose programs these are: a text, or a function that takes the `CallContext` of a call and returns
+    one. Programs of one owner never run for another. With ``model_saves`` programs have ``saved.$save``, which always
+    asks a person. ``pool`` reads programs that the host saves. Raises `ValueError` for anything else.
+    """
+
+    def __init__(
+        self,
+        store: Any,
+        *,
+        owner: str | Callable[[CallContext], str] = "",
+        model_saves: bool = False,
+        pool: WorkerPool | None = None,
+    ) -> None:
+        rows = getattr(store, "programs", None)
+        if not all(callable(getattr(rows, name, None)) for name in ("load", "versions", "add", "pin", "note_use")):
+            raise WrongTypeError(
+                f"ProgramLibrary takes a store such as MemoryInterruptStore() or SqliteInterruptStore(path), got"
+                f" {store!r:.100}"
+            )
+        if not (isinstance(owner, str) or callable(owner)):
+            raise WrongTypeError(f"owner must be a text or a function of a CallContext, got {owner!r:.100}")
+        self.rows = cast("_Rows", rows)
+        self.owner = owner
+        self.model_saves = model_saves
+        self._pool = pool
+        self._tools: ToolCatalog[PreparedTool] | None = None
+        self._known: dict[str, Sequence[Any]] = {}
+
+    def for_owner(self, owner: str) -> Self:
+        """Return the library of another owner in the same store."""
+        other = copy(self)
+        other.__dict__.update(owner=owner, _known={})
+        return other
+
+    def attach(self, tools: ToolCatalog[PreparedTool]) -> None:
+        """Pin what is saved from now on to the definitions of these tools. Surfaces do that with theirs."""
+        self._tools = tools
+
+    def owner_of(self, call: CallContext) -> str:
+        """Return whose programs a call may use. Raises `CodeModeError` where ``owner`` does not say."""
+        if isinstance(self.owner, str):
+            return self.owner
+        owner: Any = self.owner(call)
+        if not isinstance(owner, str):
+            raise CodeModeError(f"the owner of saved programs must be a text, got {type(owner).__name__}")
+        return owner
+
+    # -- what the host does
+
+    async def save(
+        self,
+        name: str,
+        program: str,
+        *,
+        description: str = "",
+        input_schema: Mapping[str, Any] | None = None,
+        created_from: Any = None,
+        by: str = "host",
+    ) -> SavedVersion:
+        """Keep a program as a new version of ``saved.<name>`` and return it. Nothing of it runs.
+
+        ``program`` is the body of an async function with the parameter ``input``, or one function; it calls tools as
+        the programs of its surface do, and may import from ``@codemode/saved`` and modules of `codemode.run`.
+        ``input_schema`` is the JSON Schema of ``input``. ``created_from`` is the trace of a completed invocation, or
+        its id; ``by`` says who saves. Raises `ValueError` for a name that cannot be called, a schema that is none or a
+        program that is too long, `CodeModeSyntaxError` for a program that is none.
+        """
+        body = await self.prepare(name, program, description, input_schema, self._pool)
+        body |= {"by": by, "created_from": _invocation_id(created_from)}
+        return await self.keep(self._own(), name, body)
+
+    async def prepare(
+        self, name: Any, program: Any, description: Any, input_schema: Any, pool: WorkerPool | None
+    ) -> dict[str, Any]:
+        """Return what is kept of a program, once all of it was checked. Raises as `save` does."""
+        from .program_analysis import analyse_program  # late: it brings along what runs programs
+
+        check_saved(name, program, description, input_schema)
+        js, facts = await analyse_program(program, pool)
+        body = {"program": program, "js": js, "facts": facts, "description": description}
+        body["input_schema"] = None if input_schema is None else dict(input_schema)
+        body["digest"] = digest_of(body)
+        return body
+
+    async def keep(
+        self,
+        owner: str,
+        name: str,
+        body: Mapping[str, Any],
+        expected: int | None = None,
+        tools: ToolCatalog[PreparedTool] | None = None,
+    ) -> SavedVersion:
+        """Keep what `prepare` has returned. ``expected`` is the version that a person compared it with."""
+        known = self._tools if tools is None else tools
+        pins = None if known is None else pins_of(body["program"], known)
+        version = await self.rows.add(owner, name, body, pins, expected)
+        await self.refresh(owner)
+        return next(one for one in await self._versions(owner, name) if one.version == version)
+
+    async def list(self) -> list[SavedProgram]:
+        """Return the programs, the most used first."""
+        return [program_of(one) for one in await self.refresh(self._own())]
+
+    async def get(self, name: str) -> SavedProgram:
+        """Return one program. Raises `LookupError`."""
+        found = next((one for one in await self.list() if one.name == name), None)
+        if found is None:
+            raise LookupError(f"there is no saved program {name!r}")
+        return found
+
+    async def history(self, name: str) -> list[SavedVersion]:
+        """Return the versions of a program, the newest first. Raises `LookupError`."""
+        found = await self._versions(self._own(), name)
+        if not found:
+            raise LookupError(f"there is no saved program {name!r}")
+        return found
+
+    async def difference(self, name: str, version: int | None = None) -> str:
+        """Return what a version changed of the one before it, as a unified diff; None: the newest one."""
+        versions = await self.history(name)
+        at = 0 if version is None else next((i for i, one in enumerate(versions) if one.version == version), None)
+        if at is None:
+            raise LookupError(f"there is no version {version} of the saved program {name!r}")
+        before = versions[at + 1] if at + 1 < len(versions) else None
+        return await run_check(LARGE_CHARACTERS, lambda: difference(before, versions[at]))
+
+    async def disable(self, name: str) -> None:
+        """Refuse calls of a program until it is enabled or saved again."""
+        await self._change(self.rows.set_disabled(self._own(), name, is_disabled=True))
+
+    async def enable(self, name: str) -> None:
+        """Allow calls of a program that was disabled."""
+        await self._change(self.rows.set_disabled(self._own(), name, is_disabled=False))
+
+    async def restore(self, name: str, version: int) -> None:
+        """Make an earlier version the current one."""
+        await self._change(self.rows.set_current(self._own(), name, version))
+
+    async def delete(self, name: str) -> None:
+        """Delete a program with all its versions."""
+        await self._change(self.rows.delete(self._own(), name))
+
+    async def confirm(self, name: str, *, by: str) -> SavedProgram:
+        """Trust a stale program again, with what had changed when it was refused. ``by`` says who has looked at it.
+
+        Raises `ValueError` where nothing waits to be confirmed.
+        """
+        owner = self._own()
+        stored = next((one for one in await self.rows.load(owner) if one.name == name), None)
+        if stored is None:
+            raise LookupError(f"there is no saved program {name!r}")
+        stale = stored.stale
+        if stale is None or stale["version"] != stored.current.version:
+            raise ValueError(f"saved.{name} is not stale: there is nothing to confirm")
+        if digest_of(stored.current.body) != stored.current.body.get("digest"):  # its text was changed in the store
+            old = stored.current.body
+            body = await self.prepare(name, old["program"], old["description"], old["input_schema"], self._pool)
+            await self.rows.add(owner, name, {**body, "by": by, "created_from": None}, stale["tools"])
+        else:
+            await self.rows.pin(owner, [(name, stored.current.version, stale["tools"])], by=by)
+        return await self.get(name)
+
+    async def export(self, names: Iterable[str] | None = None) -> dict[str, Any]:
+        """Return programs, all or those of these names, as plain JSON for `import_`."""
+        wanted = None if names is None else set(names)
+        rows = [one for one in await self.rows.load(self._own()) if wanted is None or one.name in wanted]
+        if wanted is not None and (missing := wanted - {one.name for one in rows}):
+            raise LookupError(f"there is no saved program {min(missing)!r}")
+        kept = ("program", "description", "input_schema")
+        programs = [
+            {"name": one.name, **{key: one.current.body[key] for key in kept}, "tools": one.current.tools}
+            for one in rows
+        ]
+        return {"format": EXPORT_FORMAT, "programs": programs}
+
+    async def import_(self, exported: Mapping[str, Any], *, by: str = "import") -> list[SavedVersion]:
+        """Save the programs of an export, each as a new version, pinned to the tools that it had.
+
+        All are checked before the first is saved. Raises as `save` does.
+        """
+        items = mapping_or_empty(exported).get("programs")
+        if mapping_or_empty(exported).get("format") != EXPORT_FORMAT or not is_array(items):
+            raise WrongTypeError(f"this is no export of saved programs: its format must be {EXPORT_FORMAT!r}")
+        bodies: list[tuple[str, dict[str, Any], Any]] = []
+        for item in map(mapping_or_empty, items):
+            name, tools = item.get("name"), item.get("tools")
+            fields = (name, item.get("program"), item.get("description", ""), item.get("input_schema"))
+            body = await self.prepare(*fields, self._pool)
+            bodies.append((cast("str", name), body | {"by": by, "created_from": None}, tools))
+        owner = self._own()
+        numbers = [await self.rows.add(owner, name, body, _pins(tools)) for name, body, tools in bodies]
+        await self.refresh(owner)
+        return [
+            next(one for one in await self._versions(owner, name) if one.version == number)
+            for (name, _, _), number in zip(bodies, numbers, strict=True)
+        ]
+
+    async def refresh(self, owner: str | None = None) -> Sequence[Any]:
+        """Read what there is, for the descriptions that models read from now on."""
+        whose = self._own() if owner is None else owner
+        found = self._known[whose] = await self.rows.load(whose)
+        return found
+
+    # -- what a model reads
+
+    def describe(self, import_from: str | None = None) -> str:
+        """Return what a tool's description says of saved programs; empty where there are none to say anything of."""
+        if not isinstance(self.owner, str):  # whose they are is known when a program is run
+            return _rules([], 0, self.model_saves, import_from, is_known=False)
+        if self.owner not in self._known:
+            self._known[self.owner] = self.rows.load_now(self.owner)
+        usable = [one for one in self._known[self.owner] if not one.is_disabled and one.stale is None]
+        return _rules(usable[:MAX_DECLARED], len(usable), self.model_saves, import_from)
+
+    def _own(self) -> str:
+        if isinstance(self.owner, str):
+            return self.owner
+        raise ValueError("this library finds out whose programs are meant at each call: use library.for_owner(owner)")
+
+    async def _versions(self, owner: str, name: str) -> list[SavedVersion]:
+        return [version_of(name, one) for one in await self.rows.versions(owner, name)]
+
+    async def _change(self, change: Any) -> None:
+        await change
+        await self.refresh()
+
+
+def _rules(shown: Sequence[Any], count: int, saves: bool, import_from: str | None, *, is_known: bool = True) -> str:
+    lines: list[str] = []
+    if shown or not is_known:
+        how = f' (or `import {{ name }} from "{import_from}"`)' if import_from else ""
+        lines.append(f"Programs that were saved are functions{how}: `await saved.name(input)`.")
+    if count > len(shown) or not is_known:
+        more = f"There are {count - len(shown)} more: " if is_known else ""
+        lines.append(f"{more}`await saved.$search(words)` finds saved programs with their declarations.")
+    if shown:
+        lines.append(fenced("\n".join(["declare const saved: {", *declarations(shown), "};"])))
+    if saves:
+        lines.append(
+            "`await saved.$save({ name, description, inputSchema, program })` asks a person to keep a program that"
+            " worked: `program` is the body of an async function that reads `input`."
+        )
+    return "\n".join(lines)
+
+
+def declarations(programs: Iterable[Any]) -> list[str]:
+    """Return the declarations of stored programs as members of `saved`."""
+    tools = [described(one) for one in programs]
+    calls, aliases = call_types(tools)
+    del aliases  # each schema stands alone
+    lines = [f"{opening(tool)}{call};" for tool, call in zip(tools, calls, strict=True)]
+    return ["\n".join(f"  {line}" for line in text.split("\n")) for text in lines]
+
+
+def described(stored: Any) -> Renamed:
+    """Return a stored program as a tool is described."""
+    body = stored.current.body
+    return Renamed(stored.name, body["description"], body["input_schema"], None, (), {})
+
+
+def check_saved(name: Any, program: Any, description: Any, input_schema: Any) -> None:
+    """Raise `ValueError` for what cannot be saved."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or name in _RESERVED:
+        raise WrongTypeError(
+            "a saved program needs a name of letters, digits and _ that JavaScript does not use itself, got"
+            f" {name!r:.80}"
+        )
+    if not isinstance(program, str) or not program.strip():
+        raise WrongTypeError(f"saved.{name}: the program must be a text, got {program!r:.80}")
+    if len(program.encode("utf-8", "surrogatepass")) > MAX_PROGRAM_BYTES or program.count("\n") >= MAX_PROGRAM_LINES:
+        raise WrongTypeError(
+            f"saved.{name}: a saved program has at most {MAX_PROGRAM_BYTES} bytes and {MAX_PROGRAM_LINES} lines"
+        )
+    if not isinstance(description, str) or len(description) > _MAX_DESCRIPTION:
+        raise WrongTypeError(f"saved.{name}: the description must be a text of at most {_MAX_DESCRIPTION} characters")
+    if input_schema is not None and not is_mapping(input_schema):
+        raise WrongTypeError(f"saved.{name}: the input schema must be a JSON Schema object, got {input_schema!r:.80}")
+    validator_of(name, input_schema)
+
+
+def validator_of(name: str, input_schema: Any, execute: Callable[..., Any] = str) -> PreparedTool:
+    """Return the tool that validates the input of a saved program. Raises `ValueError` for a broken schema."""
+    from ..tools.prepared import prepared
+
+    made = prepared(Tool(f"saved.{name}", execute=execute, input_schema=input_schema))
+    made.compile()
+    return made
+
+
+def digest_of(body: Mapping[str, Any]) -> str:
+    """Return what tells a version's text, and what is run of it, from a changed one."""
+    trusted = {key: body.get(key) for key in ("program", "js", "facts", "input_schema", "description")}
+    return hashlib.sha256(canonical_json(trusted).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+# -- which tools a program names, and whether they are those it was saved with
+
+_TOKENS = re.compile(
+    r"//[^\n]*|/\*.*?\*/|(?P<quoted>\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*')"
+    r"|(?P<chain>[A-Za-z_$][\w$]*(?:\s*\??\.\s*[A-Za-z_$][\w$]*|\s*\[\s*(?:\"[^\"\\\n]*\"|'[^'\\\n]*')\s*\])*)",
+    re.DOTALL,
+)
+_IMPORTED = re.compile(r"import\s*(\{[^}]*\}|\*\s*as\s+[\w$]+)\s*from\s*[\"']@codemode/servers/([^\"'\n]+)[\"']")
+_WORD = re.compile(r"[\w$]+")
+_SERVER_GLOBALS = re.compile(r"\b(?:MCP|API)\b")
+_ROOTS = ("tools", "MCP", "namespaces")
+_LINK = re.compile(r"\s*\??\.\s*|\s*\[\s*[\"']|[\"']\s*\](?:\s*\??\.\s*)?")
+
+
+def tools_named(program: str, tools: ToolCatalog[PreparedTool]) -> dict[str, dict[str, str]]:
+    """Return the definitions, as digests, of the tools that a program calls by names that stand in its text."""
+    said = _names_said(program)
+    found: dict[str, dict[str, str]] = {}
+    for name in tools.names():
+        if said.isdisjoint((_folded(name), _folded(name.rpartition(":")[2]))):  # as ids of exec and wait end
+            continue
+        tool = tools.get(name)
+        if tool is not None:
+            found[name] = _definition(tool)
+    return found
+
+
+def pins_of(program: str, tools: ToolCatalog[PreparedTool]) -> dict[str, dict[str, str]] | None:
+    """Return what a version is pinned to; None where its servers may not be listed yet: then its first use pins it."""
+    paths = {path for _, path in _IMPORTED.findall(program)}
+    if _SERVER_GLOBALS.search(program) or any(
+        not any(name.startswith(f"{path}.") for name in tools.names()) for path in paths
+    ):
+        return None
+    return tools_named(program, tools)
+
+
+def _names_said(program: str) -> set[str]:
+    said: set[str] = set()
+    for found in _TOKENS.finditer(program):
+        if (quoted := found["quoted"]) is not None:
+            said.add(_folded(quoted[1:-1]))
+        elif (chain := found["chain"]) is not None:
+            parts = [part for part in _LINK.split(chain) if part]
+            said.update(_folded(".".join(parts[:end])) for end in range(2, len(parts) + 1))
+            if parts[0] in _ROOTS:
+                said.update(_folded(".".join(parts[1:end])) for end in range(2, len(parts) + 1))
+    for names, path in _IMPORTED.findall(program):
+        if names.startswith("*"):
+            alias = _folded(names.split()[-1])
+            said |= {_folded(path) + one.removeprefix(alias) for one in said if one.startswith(f"{alias}.")}
+        else:
+            said |= {f"{_folded(path)}.{_folded(word)}" for word in _WORD.findall(names)}
+    return said
+
+
+def _folded(name: str) -> str:
+    return re.sub(r"[^a-z0-9.]", "", name.lower())
+
+
+def _definition(tool: PreparedTool) -> dict[str, str]:
+    takes, gives = tool.schema_texts
+    texts = {"description": tool.description, "input schema": takes, "output schema": gives}
+    return {
+        part: hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16] for part, text in texts.items()
+    }
+
+
+def changes_of(pinned: Mapping[str, Mapping[str, str]], now: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """Return what is another of the tools that a version was saved with."""
+    changes: list[str] = []
+    for name in sorted({*pinned, *now}):
+        if name not in now:
+            changes.append(f"the tool {name!r} is gone")
+        elif name not in pinned:
+            changes.append(f"the tool {name!r} was not there")
+        else:
+            changes += [
+                f"the {part} of the tool {name!r} has changed"
+                for part in now[name]
+                if pinned[name].get(part) != now[name][part]
+            ]
+    return changes
+
+
+# -- which saved programs a program names
+
+_MENTION = re.compile(
+    r"//[^\n]*|/\*.*?\*/|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'"
+    r"|(?<![\w$.])(?P<saved>saved)(?![\w$])(?:\s*(?:\?\.|\.)\s*(?P<member>[A-Za-z_$][\w$]*)"
+    r"|\s*(?:\?\.)?\s*\[\s*(?P<quote>[\"'`])(?P<literal>[^\"'`\\\n]*)(?P=quote)\s*\])?",
+    re.DOTALL,
+)
+_SAVED = re.compile(r"(?<![\w$.])saved(?![\w$])")
+_SAVED_IMPORT = re.compile(r"(?:import|export)\s*(\{[^}]*\}|\*\s*as\s+[\w$]+)\s*from\s*[\"']@codemode/saved[\"']")
+
+
+@record
+class Mentions:
+    """Saved programs that a text names: ``certain`` are called or imported; ``is_open``: it computes names too."""
+
+    certain: tuple[str, ...]
+    imported: tuple[str, ...]
+    is_open: bool
+
+
+def may_mention(program: str) -> bool:
+    """Tell whether a program may use saved programs at all."""
+    return _SAVED.search(program) is not None or "\\u" in program
+
+
+def mentions_of(program: str) -> Mentions:
+    """Return which saved programs a program names."""
+    names: dict[str, None] = {}
+    imports: dict[str, None] = {}
+    is_open = "\\u" in program
+    for found in _MENTION.finditer(program):
+        if found["saved"] is None:
+            continue
+        name = found["member"] or found["literal"]
+        if name is None:
+            is_open = True
+        elif not name.startswith("$"):
+            names[name] = None
+    statements: list[str] = _SAVED_IMPORT.findall(program)
+    for imported in statements:
+        is_open = is_open or imported.startswith("*")
+        parts = () if imported.startswith("*") else imported.strip("{} \n\t").split(",")
+        imports |= {word.split()[0]: None for word in parts if word.split() and not word.strip().startswith("$")}
+    is_open = is_open or program.count("@codemode/saved") > len(statements)  # `import()` of it
+    return Mentions(tuple({**names, **imports}), tuple(imports), is_open)
+
+
+# -- values as the host reads them
+
+
+def version_of(name: str, stored: _Version) -> SavedVersion:
+    """Return a stored version as the host reads it."""
+    body = stored.body
+    return SavedVersion(
+        name=name,
+        version=stored.version,
+        program=body["program"],
+        description=body["description"],
+        input_schema=body["input_schema"],
+        tools=None if stored.tools is None else tuple(stored.tools),
+        saved_by=body.get("by") or "",
+        saved_at_ms=stored.saved_at_ms,
+        created_from=body.get("created_from"),
+        confirmed_by=stored.confirmed_by,
+        confirmed_at_ms=stored.confirmed_at_ms,
+    )
+
+
+def program_of(stored: Any) -> SavedProgram:
+    """Return a stored program as the host reads it."""
+    stale: Any = stored.stale or {}
+    is_of_current = stale.get("version") == stored.current.version
+    return SavedProgram(
+        name=stored.name,
+        current=version_of(stored.name, stored.current),
+        is_disabled=stored.is_disabled,
+        uses=stored.uses,
+        used_at_ms=stored.used_at_ms,
+        changes=tuple(stale["changes"]) if is_of_current else (),
+        owner=stored.owner,
+    )
+
+
+def difference(before: SavedVersion | None, after: SavedVersion) -> str:
+    """Return what a version changes of the one before it, as a unified diff; empty where nothing is another."""
+    if before is None:
+        return ""
+    parts: list[str] = []
+    for what, old, new in (
+        ("description", before.description, after.description),
+        ("inputSchema", canonical_json(before.input_schema), canonical_json(after.input_schema)),
+        ("program", before.program, after.program),
+    ):
+        names = (f"{what} of version {before.version}", f"{what} of version {after.version}")
+        parts += difflib.unified_diff(old.splitlines(), new.splitlines(), *names, lineterm="")
+    return "\n".join(parts)
+
+
+def _pins(tools: Any) -> dict[str, dict[str, str]] | None:
+    if not is_mapping(tools):
+        return None
+    return {
+        name: {part: text for part, text in mapping_or_empty(parts).items() if isinstance(text, str)}
+        for name, parts in tools.items()
+    }
+
+
+def _invocation_id(created_from: Any) -> str | None:
+    """Return the id of an invocation. Raises `ValueError` for one that has not completed."""
+    if created_from is None or isinstance(created_from, str):
+        return created_from
+    trace: Any = getattr(created_from, "trace", None) or created_from
+    identity: Any = getattr(trace, "invocation_id", None)
+    status: Any = getattr(trace, "status", "completed")
+    if not isinstance(identity, str):
+        raise WrongTypeError(f"created_from must be a Trace or the id of an invocation, got {created_from!r:.80}")
+    if status != "completed":
+        raise ValueError(f"created_from is an invocation that is {status}: save what has completed")
+    return identity

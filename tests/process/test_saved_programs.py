@@ -1,0 +1,322 @@
+"""Saved programs: how they are called, trusted and pinned, on one surface; and that all surfaces have them."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import Any
+
+import pytest
+from waiting import within
+
+from codemode import (
+    CodeModeError,
+    CodeModeSyntaxError,
+    CodeModeToolError,
+    Interrupt,
+    MemoryInterruptStore,
+    ModuleServer,
+    ProgramLibrary,
+    Tool,
+    WorkerPool,
+    create_code_call_tools,
+    create_code_mode_tool,
+    create_exec_wait_tools,
+    create_run_tool,
+)
+
+WEEK = {"type": "object", "properties": {"week": {"type": "integer"}}, "required": ["week"]}
+REPORT = "const { week }: { week: number } = input;\nreturn (await tools.get_total({ week })) + 1;"
+PAUSES = {"approval": {"mode": "interrupt"}}
+
+
+def get_total(week: int) -> int:
+    """The total of a week."""
+    return week * 10
+
+
+def refund(id: int) -> str:  # noqa: A002 - as a user may write it
+    return f"refunded {id}"
+
+
+def tools_with(total: Any = get_total) -> dict[str, Any]:
+    return {"get_total": total, "refund": Tool.from_function(refund, needs_approval=True)}
+
+
+def library_with(programs: dict[str, str], store: Any = None, **settings: Any) -> ProgramLibrary:
+    library = ProgramLibrary(store or MemoryInterruptStore(), **settings)
+    for name, program in programs.items():
+        within(
+            library.save(name, program, description=f"The {name}.", input_schema=WEEK if "week" in program else None)
+        )
+    return library
+
+
+def run(library: ProgramLibrary, js: str, tools: Any = None, options: Any = PAUSES, **more: Any) -> Any:
+    tool = create_code_mode_tool(tools or tools_with(), options, library=library, **more)
+    return within(tool.execute(js))
+
+
+def refused(library: ProgramLibrary, js: str, tools: Any = None, kind: type[CodeModeError] = CodeModeToolError) -> str:
+    with pytest.raises(kind) as raised:
+        run(library, js, tools)
+    return raised.value.message
+
+
+def test_a_saved_program_runs_with_its_validated_input():
+    library = library_with({"report": REPORT})
+    assert run(library, "return await saved.report({ week: 4 })") == 41
+    assert "week: expected integer" in refused(library, "return await saved.report({ week: 'x' })")
+    assert within(library.get("report")).uses == 1
+
+
+def test_names_that_are_computed_are_looked_up_when_they_are_called():
+    library = library_with({"report": REPORT})
+    assert run(library, "const name = 're' + 'port'; return await saved[name]({ week: 4 })") == 41
+    assert run(library, "return Object.keys(saved)") == ["report"]
+    text = refused(library, "return await saved['rep' + 'orts']({ week: 4 })")
+    assert "there is no saved program 'reports'" in text
+    assert "saved.report" in text
+
+
+def test_a_program_that_is_a_function_is_called_with_the_input():
+    for program in (
+        "async ({ week }) => week + 1",
+        "async function main(input) { return input.week + 1 }",
+        "async function main(input) { return input.week + 1 }\nmain",
+        "function next({ week }) { return week + 1 }\nreturn next(input);",
+    ):
+        library = library_with({"next": program})
+        assert run(library, "return await saved.next({ week: 4 })") == 5, program
+
+
+def test_calls_of_a_saved_program_say_in_the_trace_which_made_them():
+    traces: list[Any] = []
+    library = library_with({"report": REPORT})
+    options = {"lifecycle": {"on_trace": traces.append}}
+    run(library, "await tools.get_total({ week: 1 }); return await saved.report({ week: 4 })", options=options)
+    calls = [(call.tool_name, call.program, call.line) for call in traces[0].bridge_requests]
+    assert calls == [("get_total", None, None), ("saved.report", None, None), ("get_total", "report", 2)]
+
+
+def test_an_error_names_the_saved_program_and_its_line():
+    library = library_with({"broken": "const a = 1;\nreturn a.b.c;"})
+    with pytest.raises(CodeModeError) as raised:
+        run(library, "return await saved.broken()")
+    assert "saved/broken.js:2" in raised.value.details["stack"]
+
+
+def test_saved_programs_call_others_to_a_depth_of_four():
+    chain = {f"p{n}": f"return 1 + await saved.p{n + 1}()" for n in range(1, 5)}
+    four = library_with({**chain, "p4": "return 1"})
+    assert run(four, "return await saved.p1()") == 4
+    five = library_with({**chain, "p5": "return 1"})
+    assert "deeper than 4" in refused(five, "return await saved.p1()", kind=CodeModeSyntaxError)
+    assert run(five, "return await saved.p2()") == 4
+
+
+def test_cycles_are_refused_before_anything_runs():
+    library = library_with({"a": "return saved.b()", "b": "return saved.a()"})
+    calls: list[int] = []
+    tools = {"get_total": Tool("get_total", execute=lambda _: calls.append(1))}
+    text = refused(library, "await tools.get_total({}); return await saved.a()", tools, CodeModeSyntaxError)
+    assert "saved.a calls saved.b calls saved.a" in text
+    assert not calls
+
+
+def test_a_computed_cycle_ends_when_it_is_called():
+    library = library_with({"a": "return saved['a' + '']()"})
+    with pytest.raises(CodeModeError, match=r"a cycle: saved\.a calls saved\.a"):
+        run(library, "return await saved.a()")
+
+
+def test_a_changed_tool_makes_a_program_stale_until_a_person_confirms_it():
+    library = library_with({})
+    create_code_mode_tool(tools_with(), library=library)  # the tools that it is pinned to
+    within(library.save("report", REPORT))
+
+    def changed(week: int, year: int = 2026) -> int:
+        """The total of a week."""
+        return week + year
+
+    other = tools_with(changed)
+    text = refused(library, "return await saved.report({ week: 4 })", other)
+    assert "the input schema of the tool 'get_total' has changed since version 1" in text
+    assert "stale" in refused(library, "return await saved['repo' + 'rt']({ week: 4 })", other)
+    assert within(library.get("report")).is_stale
+    assert within(library.confirm("report", by="ann")).current.confirmed_by == "ann"
+    assert run(library, "return await saved.report({ week: 4 })", other) == 2031
+    assert "stale" in refused(library, "return await saved.report({ week: 4 })")
+    assert "'get_total' is gone" in refused(library, "return await saved.report({ week: 4 })", {"refund": refund})
+
+
+def test_what_is_not_pinned_yet_is_pinned_by_its_first_use():
+    library = library_with({"report": REPORT})
+    assert within(library.get("report")).current.tools is None
+    run(library, "return await saved.report({ week: 4 })")
+    assert within(library.get("report")).current.tools == ("get_total",)
+    changed = Tool.from_function(get_total, description="Something else.")
+    text = refused(library, "return await saved.report({ week: 4 })", tools_with(changed))
+    assert "the description of the tool 'get_total'" in text
+
+
+def test_a_text_that_was_changed_in_the_store_is_refused():
+    store = MemoryInterruptStore()
+    library = library_with({"report": REPORT}, store)
+    with store._database.transaction(writes=True) as session:
+        session.run("UPDATE codemode_saved_versions SET body = replace(body, '+ 1', '+ 2')")
+    assert "its text in the store has changed" in refused(library, "return await saved.report({ week: 4 })")
+    within(library.confirm("report", by="ann"))
+    assert run(library, "return await saved.report({ week: 4 })") == 42
+
+
+def test_a_disabled_program_is_refused_until_it_is_enabled():
+    library = library_with({"report": REPORT})
+    within(library.disable("report"))
+    assert refused(library, "return await saved.report({ week: 4 })") == "saved.report is disabled"
+    within(library.enable("report"))
+    assert run(library, "return await saved.report({ week: 4 })") == 41
+
+
+def test_approvals_inside_are_asked_for_and_name_the_saved_program():
+    library = library_with({"refund_it": "\nreturn tools.refund({ id: 7 })"})
+    pause = run(library, "return await saved.refund_it()")
+    assert isinstance(pause, Interrupt)
+    assert [(one.tool_name, one.program) for one in pause.requests] == [("refund", "refund_it:2")]
+    tool = create_code_mode_tool(tools_with(), PAUSES, library=library)
+    assert within(tool.resume(Interrupt.of(pause.to_dict()), True)) == "refunded 7"
+
+
+def test_a_paused_invocation_resumes_with_the_versions_it_started_with():
+    library = library_with({"late": "return 'version 1'", "ask": "return tools.refund({ id: 1 })"})
+    tool = create_code_mode_tool(tools_with(), PAUSES, library=library)
+    pause = within(tool.execute("await saved.ask(); return [await saved.late(), await saved['la' + 'te']()]"))
+    within(library.save("late", "return 'version 2'"))
+    within(library.delete("ask"))
+    assert within(tool.resume(pause, True)) == ["version 1", "version 1"]
+    assert run(library, "return await saved.late()") == "version 2"
+
+
+def test_programs_of_one_owner_never_run_for_another():
+    store = MemoryInterruptStore()
+    ann = library_with({"report": "return 'planted by ann'"}, store, owner="ann")
+    bob = ann.for_owner("bob")
+    assert "there is no saved program 'report'" in refused(bob, "return await saved.report()")
+    within(bob.save("report", "return 'of bob'"))
+    assert run(bob, "return await saved.report()") == "of bob"
+    assert run(ann, "return await saved.report()") == "planted by ann"
+
+
+def test_an_owner_can_be_found_out_at_each_call():
+    from codemode import CallContext
+
+    store = MemoryInterruptStore()
+    library_with({"who": "return 'of ann'"}, store, owner="ann")
+    library = ProgramLibrary(store, owner=lambda call: call.context)
+    tool = create_code_mode_tool(tools_with(), library=library)
+    assert within(tool.execute("return await saved.who()", CallContext(context="ann"))) == "of ann"
+    for context in ("bob", None):
+        with pytest.raises(CodeModeToolError):
+            within(tool.execute("return await saved.who()", CallContext(context=context)))
+    assert "saved.$search" in tool.description
+
+
+def test_names_cannot_shadow_anything():
+    library = library_with({})
+    for name in ("then", "constructor", "__proto__", "$save", "tools", "delete", "a.b", "é", "", "toString"):
+        with pytest.raises(ValueError, match="name"):
+            within(library.save(name, "return 1"))
+
+
+def test_a_program_that_is_none_is_not_saved():
+    library = library_with({})
+    for program in ("return (", "}); globalThis.x = 1; (async () => {", "export const a = 1", "await import('fs')"):
+        with pytest.raises(CodeModeSyntaxError):
+            within(library.save("bad", program))
+    assert within(library.list()) == []
+
+
+def test_nothing_of_a_saved_program_is_left_in_a_kept_worker():
+    planted = "globalThis.left = 'here'; globalThis.saved; return 1"
+    library = library_with({"plant": planted})
+    pool = WorkerPool({"max_workers": 1, "spare_workers": 0, "programs_per_worker": 20, "allow_kept_workers": True})
+    with closing(pool):
+        assert run(library, "return await saved.plant()", pool=pool) == 1
+        look = "return [typeof saved, typeof globalThis.left, typeof globalThis.saved]"
+        tool = create_code_mode_tool(tools_with(), pool=pool)
+        assert within(tool.execute(look)) == ["undefined"] * 3
+
+
+def test_a_variable_called_saved_is_the_programs_own():
+    library = library_with({"report": REPORT})
+    assert run(library, "const saved = { nothing: () => 5 }; return saved.nothing()") == 5
+
+
+def test_tools_in_a_namespace_of_that_name_disable_the_global_with_a_warning(caplog):
+    library = library_with({"report": REPORT})
+    tool = create_code_mode_tool({"saved.report": lambda week: week}, library=library)
+    assert "named `saved`" in caplog.text
+    assert within(tool.execute("return [typeof saved, await tools.saved.report({ week: 3 })]")) == ["undefined", 3]
+    assert "Programs that were saved" not in tool.description
+
+
+def test_the_description_declares_the_most_used_and_costs_nothing_without_any():
+    library = ProgramLibrary(MemoryInterruptStore())
+    tool = create_code_mode_tool(tools_with(), library=library)
+    assert tool.description == create_code_mode_tool(tools_with()).description
+    for number in range(22):
+        within(library.save(f"p{number}", "return 1", description=f"Number {number}."))
+    within(library.rows.note_use("", "p21"))
+    within(library.refresh())
+    text = tool.description
+    assert text.count("(input?: unknown)") == 20
+    assert "p21(" in text
+    assert "There are 2 more" in text
+    found = run(library, "return await saved.$search('number 21')")
+    assert found[0]["name"] == "p21"
+    assert "p21(input?: unknown)" in found[0]["declaration"]
+
+
+def test_every_surface_calls_saved_programs():
+    body = "const rows = await {call}({ week: input.week });\nreturn rows + 1;"
+
+    def library_of(call: str) -> ProgramLibrary:
+        return library_with({"report": body.replace("{call}", call)})
+
+    tools = {"get_total": get_total}
+    js = "return await saved.report({ week: 4 })"
+    code_call = create_code_call_tools({"shop.get_total": get_total}, library=library_of("shop.get_total"))
+    assert within(code_call.execute(js))["result"] == 41
+    imports = 'import { get_total } from "@codemode/servers/shop";\n'
+    library = library_with({"report": imports + body.replace("{call}", "get_total")})
+    module = create_run_tool([ModuleServer("shop", tools=tools)], library=library)
+    for code in (
+        'import { report } from "@codemode/saved";\nexport const result = await report({ week: 4 });',
+        'import * as all from "@codemode/saved";\nexport const result = await all.report({ week: 4 });',
+        'const all = await import("@codemode/saved");\nexport const result = await all.report({ week: 4 });',
+        "export const result = await saved.report({ week: 4 });",
+    ):
+        response = within(module.execute(code))
+        assert response["result"] == 41, (code, response)
+    pair = create_exec_wait_tools(tools, library=library_of("tools.get_total"))
+    assert within(pair.exec.execute(js))["value"] == 41
+    within(pair.aclose())
+    for text in (code_call.tools[2].description, module.description, pair.exec.description):
+        assert "report(input: {" in text
+
+
+def test_an_import_of_what_was_not_saved_is_refused_before_anything_runs():
+    library = library_with({"report": REPORT})
+    module = create_run_tool([ModuleServer("shop", tools={"get_total": get_total})], library=library)
+    code = 'import { nothing } from "@codemode/saved";\nexport const result = await nothing({});'
+    assert "there is no saved program 'nothing'" in str(within(module.execute(code)))
+
+
+def test_rules_of_the_calling_surface_hold_for_saved_programs():
+    library = library_with({"loops": "for (let i = 0; i < 2; i++);\nreturn 1", "calls": "return saved.loops()"})
+    tool = create_code_call_tools({"get_total": get_total}, library=library)
+    for js in ("return await saved.loops()", "return await saved.calls()"):
+        assert within(tool.execute(js))["status"] == "illegal_access", js
+    answer = within(tool.execute("return await saved['lo' + 'ops']()"))
+    assert (answer["status"], "loops are not allowed" in answer["error"]["message"]) == ("tool_error", True)
+    loose = create_code_call_tools({"get_total": get_total}, {"vm": {"preset": "experimental"}}, library=library)
+    assert within(loose.execute("return await saved.calls()"))["result"] == 1
