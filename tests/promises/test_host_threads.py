@@ -16,7 +16,7 @@ from suite import full_only
 
 from codemode import CodeModeTimeoutError, Tool, WorkerPool, run_code_mode
 from codemode.host import steps
-from codemode.host.threads import HostThreads, run_check
+from codemode.host.threads import HostThreads, InvocationThreads, run_check
 
 TIMEOUT = 60
 LIMITED = {"execution_policy": {"timeout_ms": 60_000}}
@@ -116,7 +116,7 @@ def busy_until(event: threading.Event):
 @in_loop
 async def test_endless_checks_of_one_share_leave_another_share_its_turn():
     end = threading.Event()
-    noisy, calm = HostThreads().of_invocation(), HostThreads().of_invocation()
+    noisy, calm = InvocationThreads(HostThreads()), InvocationThreads(HostThreads())
     checks = [asyncio.create_task(noisy.run_check(busy_until(end))) for _ in range(4)]
     try:
         assert await in_time(calm.run_check(lambda: "quick")) == "quick"
@@ -160,7 +160,7 @@ async def test_one_check_runs_at_a_time_however_many_shares_wait():
         if alone:
             running.release()
 
-    shares = [HostThreads().of_invocation() for _ in range(8)]
+    shares = [InvocationThreads(HostThreads()) for _ in range(8)]
     await in_time(asyncio.gather(*(share.run_check(work) for share in shares for _ in range(8))))
     assert together == [False] * 64
 
@@ -168,7 +168,7 @@ async def test_one_check_runs_at_a_time_however_many_shares_wait():
 @in_loop
 async def test_an_invocation_that_asks_for_much_does_not_make_another_wait_for_all_of_it():
     share = HostThreads()
-    greedy, modest = share.of_invocation(), share.of_invocation()
+    greedy, modest = InvocationThreads(share), InvocationThreads(share)
     gate, order = threading.Event(), []
 
     def ordered(name: str):
@@ -205,8 +205,8 @@ def test_a_check_that_hangs_is_passed_over(is_other_share):
 
 async def pass_over(*, is_other_share: bool):
     hanging, share = Hanging(), HostThreads()
-    calm = (HostThreads() if is_other_share else share).of_invocation()
-    hung = asyncio.create_task(share.of_invocation().run_check(hanging))
+    calm = InvocationThreads(HostThreads() if is_other_share else share)
+    hung = asyncio.create_task(InvocationThreads(share).run_check(hanging))
     assert await asyncio.to_thread(hanging.begun.wait, TIMEOUT)
     try:
         assert await in_time(calm.run_check(lambda: "quick")) == "quick"
@@ -221,7 +221,7 @@ async def pass_over(*, is_other_share: bool):
 @in_loop
 async def test_a_check_that_was_passed_over_waits_for_its_turn_again():
     hanging, go_on = Hanging(), threading.Event()
-    hung = asyncio.create_task(HostThreads().of_invocation().run_check(hanging))
+    hung = asyncio.create_task(InvocationThreads(HostThreads()).run_check(hanging))
     assert await asyncio.to_thread(hanging.begun.wait, TIMEOUT)
     begun = threading.Event()
 
@@ -231,7 +231,7 @@ async def test_a_check_that_was_passed_over_waits_for_its_turn_again():
             steps.take()
         return True
 
-    other = asyncio.create_task(HostThreads().of_invocation().run_check(busy))
+    other = asyncio.create_task(InvocationThreads(HostThreads()).run_check(busy))
     assert await asyncio.to_thread(begun.wait, TIMEOUT)
     hanging.end.set()
     go_on.set()

@@ -14,7 +14,7 @@ from codemode import CodeModeSyntaxError, CodeModeTimeoutError, Tool, create_cod
 from codemode.data import similar_names
 from codemode.execution import programs
 from codemode.host import steps
-from codemode.host.threads import HostThreads
+from codemode.host.threads import HostThreads, InvocationThreads
 from codemode.source import checks
 from codemode.source.checks import check_program, check_results
 from codemode.tools.catalog import Catalog
@@ -68,7 +68,7 @@ def test_loop_whoever_makes_the_index_may_give_its_turn_to_another_search():
     shares = [HostThreads(), HostThreads()]
 
     async def search(number: int) -> int:
-        invocation = shares[number % 2].of_invocation()
+        invocation = InvocationThreads(shares[number % 2])
         return len(await invocation.run_check(lambda: catalog.search("orders", 7)))
 
     async def all_of_them() -> list[int]:

@@ -19,7 +19,7 @@ from waiting import until, within
 from codemode.cached_property import cached_property
 from codemode.data.content import Content
 from codemode.host import steps, threads
-from codemode.host.threads import HostThreads
+from codemode.host.threads import HostThreads, InvocationThreads
 from codemode.schemas.compiled import ValidatedInput
 
 TREE = Path(__file__).parents[2]
@@ -208,7 +208,7 @@ def test_a_check_hands_on_its_turn_while_it_computes_to_one_that_computes_the_sa
 
 
 async def _checked(work: Callable[[], Any]) -> Any:
-    return await HostThreads().of_invocation().run_check(work)
+    return await InvocationThreads(HostThreads()).run_check(work)
 
 
 @pytest.mark.parametrize("is_same", [True, False])

@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
+from ..cached_property import cached_property
 from ..continuations.guard import Renewal
 from ..data.content import with_parts
 from ..data.json_shape import weigh
@@ -33,7 +34,7 @@ from ..errors import (
     CodeModeWorkerError,
 )
 from ..host.clock import now_ms
-from ..host.threads import LARGE_CHARACTERS, run_check
+from ..host.threads import LARGE_CHARACTERS, InvocationThreads, Serving, run_check
 from ..interrupts.interrupt import Interrupt
 from ..observe.call_events import CallRecord, measured
 from ..observe.reporter import Reporter
@@ -59,8 +60,8 @@ from .identity import EndedBefore, derived_identity, has_way_on
 from .nested_call import NestedCalls
 from .optional_parts import parts_of
 from .outcome import RunOutcome
-from .programs import ProgramChecker, check_source, is_checked, is_large
-from .recovery import KeptInputs, Recovery, WayOn, begun_ledger, lapsed_error, reads_only
+from .programs import LARGE_SOURCE_CHARACTERS, ProgramChecker, check_source, is_checked
+from .recovery import Recovery, WayOn, begun_ledger, lapsed_error, reads_only
 from .runner import Runner
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
 
 
 _WHAT = "the program's result"
+_SHORT_CHARACTERS = 4096
 
 
 async def read_result(text: str | None, max_values: int, ledger: Ledger) -> tuple[Any, int | None]:
@@ -78,6 +80,8 @@ async def read_result(text: str | None, max_values: int, ledger: Ledger) -> tupl
     if contents is not None and len(contents) and (contents.tag in text or "\\u" in text):
         return await run_check(len(text), lambda: _with_content(text, max_values, contents)), utf8_length(text)
     if sidecar is None or not may_have_places(text):
+        if len(text) <= _SHORT_CHARACTERS:
+            return read_value(text, max_values), utf8_length(text)
         return await run_check(len(text), lambda: read_value(text, max_values)), utf8_length(text)
     return await run_check(LARGE_CHARACTERS, lambda: (read_value(text, max_values, sidecar), sidecar.length(text)))
 
@@ -91,9 +95,10 @@ def read_value(text: str, max_values: int, sidecar: Sidecar | None = None, what:
 
     Raises `CodeModeSerializationError` for what is too deep or too much, `CodeModeProtocolError` for no JSON at all.
     """
-    check_values(text, max_values, what)
-    if nests_deeper_than(text, MAX_DEPTH):
-        raise CodeModeSerializationError(f"{what} nests deeper than {MAX_DEPTH} levels")
+    if len(text) > min(MAX_DEPTH, max_values):  # what is shorter is neither too deep nor too much
+        check_values(text, max_values, what)
+        if nests_deeper_than(text, MAX_DEPTH):
+            raise CodeModeSerializationError(f"{what} nests deeper than {MAX_DEPTH} levels")
     try:
         return decode_json(text, max_depth=len(text)) if sidecar is None else sidecar.value(text, what)
     except ValueError as error:
@@ -116,7 +121,7 @@ def invocation_of(
     call = outer.call
     random = secrets.token_hex(32)
     invocation_id = "code-mode-" + random[:16]
-    calls_directly = is_direct(given)
+    calls_directly = given is not None and is_direct(given)
     settings = Settings(
         outer_tool_call_id=call.tool_call_id if call.tool_call_id is not None else invocation_id,
         salt=random[_SALT],
@@ -132,7 +137,7 @@ def invocation_of(
         given_json=canonical_json(given) if calls_directly else None,
     )
     if answered is None:
-        identify = derived_identity(options.continuation, call, given)
+        identify = derived_identity(options.continuation, call, given) if call.tool_call_id else None
         return kind(settings, identify=identify), invocation_id
     continuation = answered.continuation
     resolved = answered.answers.keys()
@@ -140,9 +145,9 @@ def invocation_of(
     return machine, invocation_id
 
 
-def is_direct(given: Mapping[str, Any] | None) -> bool:
+def is_direct(given: Mapping[str, Any]) -> bool:
     """Tell whether what an invocation brings along says that it is one call without a program."""
-    return given is not None and given.get("source") == "invoke"
+    return given.get("source") == "invoke"
 
 
 def _of_direct_call(profile: Profile) -> Profile:
@@ -179,25 +184,24 @@ class Execution:
     ) -> None:
         self._profile = profile
         self._given = given if answered is None else answered.continuation.given
-        self._is_direct = is_direct(self._given)
+        self._is_direct = self._given is not None and is_direct(self._given)
         self._given_warnings: tuple[str, ...] = () if self._given is None else tuple(self._given.get("warnings", ()))
         self._output_warnings: list[str] = []
         # What goes on after a pause was seen as it is now when its answers were checked.
         self._program: ProgramChecker | None = None
-        self._catalog = catalog = catalog.under(given) if answered is None else catalog
+        self._catalog = catalog = catalog.under(given) if answered is None and given is not None else catalog
         self._options = options = options.under(profile.limits)
         self._outer = outer
         self._answered = answered
         self._renewal: Renewal | None = None
-        self._pool = pool_or_default(pool)
-        self._threads = self._pool.threads.of_invocation(nesting.depth())
+        self._pool = pool_or_default(None) if pool is None else pool
+        self._threads = InvocationThreads(self._pool.threads, nesting.depth())
         self._parts = parts = parts_of(options, outer, catalog, profile, is_direct=self._is_direct)
         self._begun = partial(invocation_of, self._kind, profile, catalog, options, outer, answered, self._given)
         self._machine, invocation_id = self._begun()
         self._seat: DirectSeat | None = None  # of a call without a program
-        self._kept_inputs = KeptInputs()
+        self._kept_inputs: dict[int, str] = {}
         self._journaling = journaling if answered else parts.journaling
-        self._way_on = WayOn(options.continuation, outer.call.conversation_id, self._threads)
         settings, listeners = self._machine.settings, (*parts.listeners, *outer.listeners)
         more: Any = {"hides_inputs": settings.hides_inputs, "kinds": (outer.tool_kind, outer.tool_input_kind)}
         self._reporter = Reporter(options.lifecycle, invocation_id, settings.outer_tool_call_id, listeners, **more)
@@ -207,7 +211,8 @@ class Execution:
         policy = self._options.execution_policy
         try:
             look = partial(check_source, js, policy)
-            source = await self._looked_through(look) if is_large(js) else look()
+            is_large = isinstance(js, str) and len(js) > LARGE_SOURCE_CHARACTERS  # pyright: ignore[reportUnnecessaryIsInstance]
+            source = await self._looked_through(look) if is_large else look()
         except CodeModeError as error:
             return await self._run(js, error)
         return await self._run(source)
@@ -233,12 +238,16 @@ class Execution:
         continuation, inputs, settings = self._pause.continuation, self._pause.inputs, self._machine.settings
         begun = begun_ledger(self._pause, self._options.approval, now_ms(), self._profile.host_errors)
         shown = {request_id: one.shown_json for request_id, one in inputs.items() if one.shown_json is not None}
-        recovery = Recovery(self._catalog, KeptInputs(shown))
+        recovery = Recovery(self._catalog, shown)
         error = lapsed_error()
         error.calls = self._summaries(begun)
         ledger = partial(recovery.ledger, begun, settings.salt)
         error.recovery = await self._way_on.at(continuation.js, settings, ledger, continuation.engine)
         return self.failed(error)
+
+    @cached_property
+    def _way_on(self) -> WayOn:
+        return WayOn(self._options.continuation, self._outer.call.conversation_id, self._threads)
 
     @property
     def _warnings(self) -> tuple[str, ...]:
@@ -282,12 +291,12 @@ class Execution:
 
     async def _run(self, source: str, refused: CodeModeError | None = None) -> RunOutcome:
         shown, kind = source, "invoke" if self._is_direct else "script"
-        if is_large(source):
+        if len(source) > LARGE_SOURCE_CHARACTERS:
             hashes = self._reporter.is_watched and not self._is_direct
             shown = await self._looked_through(partial(measured, source, hashes=hashes))
         self._reporter.started(shown, source=kind, resumed=self._answered is not None)
         try:
-            with self._threads.serving():
+            with Serving(self._threads):
                 if refused is not None:  # what can be no program is told of as one that failed
                     return self.failed(await self._ended(refused))
                 if self._journaling is not None:
@@ -301,7 +310,7 @@ class Execution:
 
     async def _looked_through(self, work: Callable[[], ResultT]) -> ResultT:
         """Do work on a long text: where it takes many steps, in a thread."""
-        with self._threads.serving():
+        with Serving(self._threads):
             return await run_check(0, work)
 
     async def _run_journaled(self, work: Callable[[], Awaitable[RunOutcome]], journaling: Journaling) -> RunOutcome:
@@ -370,11 +379,12 @@ class Execution:
         policy, limits = self._options.execution_policy, self._machine.settings.limits
         lease = await self._pool.acquire(limits.memory_limit_bytes, policy.on_saturation, limits.timeout_ms)
         lease.threads = self._threads
-        try:
-            self._reporter.worker_taken()
-        except BaseException:
-            lease.leave()
-            raise
+        if self._reporter.is_watched:
+            try:
+                self._reporter.worker_taken()
+            except BaseException:
+                lease.leave()
+                raise
         return lease
 
     async def _completed(self, ending: events.Completed) -> RunOutcome:
@@ -383,14 +393,15 @@ class Execution:
             value, result_bytes = await read_result(text, max_values, self._machine.ledger)
         except CodeModeError as error:
             return self.failed(await self._ended(error))
-        self._reporter.notes = (*self._warnings, *self._output_warnings)
+        warnings, output_warnings = self._warnings, tuple(self._output_warnings)
+        self._reporter.notes = (*warnings, *output_warnings)
         trace: Any = None
         if self._reporter.is_watched:
             trace = await self._reporter.ended(result_bytes=result_bytes)
         elif self._outer.is_traced:
             trace = self._reporter.ended_unheard(result_bytes)
-        more: dict[str, Any] = {**self._warning_fields, "abandoned": ending.abandoned}
-        more["warnings"] = (*ending.warnings, *self._warnings)
+        more: dict[str, Any] = {"output_warnings": output_warnings, "abandoned": ending.abandoned}
+        more["warnings"] = (*ending.warnings, *warnings)
         if text is None and not self._is_direct:
             more |= {"returned_nothing": True, "last_value": ending.last or ""}
             more["summaries"] = self._summaries(self._machine.ledger)

@@ -30,7 +30,7 @@ from .identity import ORIGIN, EndedBefore, Underway, held_elsewhere, opening_sec
 from .journal import InvocationJournal, JournalAccess
 from .outcome import RunOutcome, is_programs_end
 from .pauses import restored_profile
-from .recovery import KeptInputs, Recovery
+from .recovery import Recovery
 
 
 class JournalHeld(Exception):  # noqa: N818 - tells how far the run has come, and is no error of it
@@ -111,7 +111,7 @@ class WrittenCalls:
         rules = self.profile.sidecar
         if rules is not None:
             ledger = with_references(ledger, rules, sidecar)
-        recovered = Recovery(self.catalog, KeptInputs()).ledger(ledger, salt)
+        recovered = Recovery(self.catalog, {}).ledger(ledger, salt)
         # None of them runs on this host.
         entries = [entry._replace(is_started=False) if entry.is_started else entry for entry in recovered.entries]
         return replace(recovered, entries=entries, sidecar=ledger.sidecar)

@@ -46,7 +46,7 @@ from .call_values import (
 )
 from .host_code import CallPipeline, HostRaised, decided, guarded, needs_approval, sound, told, unwrapped_output
 from .program_state import ProgramState, answer_of
-from .recovery import KeptInputs, known_outcome
+from .recovery import has_to_be_kept, known_outcome
 
 if TYPE_CHECKING:
     from ..fetch.fetches import Fetches
@@ -79,7 +79,8 @@ class NestedCalls:
 
     ``aborted`` is set when the invocation ends before its calls. ``answers`` are what a resume brought, by request id,
     ``checked`` the inputs of answered calls, validated before. ``salt`` is for interrupt ids, ``source`` is who calls.
-    ``output_warnings`` collects the warnings about outputs that the surface shows with the outcome.
+    ``kept_inputs`` are validated inputs as JSON texts, by request id: those that `has_to_be_kept` says, until their
+    outcome is known. ``output_warnings`` collects the warnings about outputs that the surface shows with the outcome.
     """
 
     catalog: ToolCatalog[PreparedTool]
@@ -93,7 +94,7 @@ class NestedCalls:
     answers: Mapping[int, Answer]
     threads: InvocationThreads
     fetches: Fetches | None
-    kept_inputs: KeptInputs
+    kept_inputs: dict[int, str]
     checked: Mapping[int, CheckedInput]
     host_errors: HostErrors
     sidecar: Sidecar | None
@@ -230,7 +231,9 @@ class _ToolCall:
         if self._pipeline is not None:
             checked = await self._before(self._pipeline, checked)
         calls = self._calls
-        calls.kept_inputs.keep(entry.id, checked.shown_json, varies=tool.input_varies)
+        shown_json = checked.shown_json
+        if shown_json is not None and has_to_be_kept(shown_json, varies=tool.input_varies):
+            calls.kept_inputs[entry.id] = shown_json
         if isinstance(self._answer, Approval):
             self._allow(checked)
         if asks and not self._is_approved and await self._needs_approval(checked.validated):
@@ -445,7 +448,7 @@ class JournaledProgress:
         request_id, text = self._entry.id, executed_input_json
         tool = self._calls.catalog.get(self._entry.name) if text is None and self._entry.kind == "tool" else None
         if tool is not None and tool.input_varies:  # which nobody could find out again
-            text = self._calls.kept_inputs.of(request_id)
+            text = self._calls.kept_inputs.get(request_id)
 
         def begun() -> None:
             self._progress.started(executed_input_json, is_approved=is_approved)

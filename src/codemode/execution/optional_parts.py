@@ -73,9 +73,9 @@ def require_cipher(options: CodeModeOptions) -> None:
         require_cipher(options.continuation)
 
 
-def optional_parts_are_loaded(options: CodeModeOptions) -> bool:
+def optional_parts_are_loaded() -> bool:
     """True when `telemetry_listeners` reads no file."""
-    return not options.telemetry.is_enabled or _telemetry_is_loaded
+    return _telemetry_is_loaded
 
 
 def load_optional_parts(options: CodeModeOptions) -> None:

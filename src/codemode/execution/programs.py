@@ -51,42 +51,21 @@ class Fitted:
     rules: object
     found: Any = None
 
-    def is_of(self, tools: object, rules: object) -> bool:
-        """True when it was these very tools, and equal rules."""
-        return self.tools() is tools and self.rules == rules
-
-
-class ProgramCache:
-    """Least recently used programs by SHA-256 of their source. Safe to use from several threads.
-
-    Sizes are bytes of what the worker has said of a program, its text and facts: those it chose, and what they take in
-    memory grows with them. Larger ones are not kept (requirement A35).
-    """
-
-    def __init__(self, *, max_entries: int = 256, max_bytes: int = 4 << 20, max_entry_bytes: int = 64 << 10) -> None:
-        self._entries: SizedCache[bytes, AnalysedProgram] = SizedCache(
-            max_bytes, most_entries=max_entries, most_of_one=max_entry_bytes
-        )
-
-    def get(self, key: bytes) -> AnalysedProgram | None:
-        """Return what is known about a program."""
-        return self._entries.get(key)
-
-    def put(self, key: bytes, program: AnalysedProgram, size: int) -> None:
-        """Keep a program of this size, forgetting the least recently used ones beyond the bounds."""
-        self._entries.put(key, program, size)
-
 
 def program_key(source: str, profile: str) -> bytes:
     """Return what names a program here: its source under a profile of this name."""
     return hashlib.sha256(f"{profile}\n{source}".encode("utf-8", "surrogatepass")).digest()
 
 
-_LARGE_SOURCE_CHARACTERS = 1 << 16
+LARGE_SOURCE_CHARACTERS = 1 << 16
+"""From here on even to look at a program's text may take long."""
+
 _MAX_KEPT = 4096  # characters of what a program is given
 _MAX_REPAIRS, _MAX_REPAIR = 8, 200
 _NAME = re.compile(r"[^\W\d][\w$]{0,255}|\$[\w$]{0,255}")
-_programs = ProgramCache()
+# Least recently used programs by SHA-256 of their source. Sizes are bytes of what the worker has said of a program, its
+# text and facts: those it chose, and what they take in memory grows with them (requirement A35).
+_programs: SizedCache[bytes, AnalysedProgram] = SizedCache(4 << 20, most_entries=256, most_of_one=64 << 10)
 
 
 def check_source(js: object, policy: ExecutionPolicy) -> str:
@@ -102,12 +81,7 @@ def check_source(js: object, policy: ExecutionPolicy) -> str:
             f"the program has {size} bytes; max_source_bytes is {policy.max_source_bytes}",
             details={"bytes": size, "max_bytes": policy.max_source_bytes},
         )
-    return well_formed(js)
-
-
-def is_large(source: object) -> bool:
-    """Tell whether even to look at a program's text may take long."""
-    return isinstance(source, str) and len(source) > _LARGE_SOURCE_CHARACTERS
+    return js if js.isascii() else well_formed(js)
 
 
 class ProgramChecker:
@@ -179,6 +153,8 @@ class ProgramChecker:
     def repairs(self) -> tuple[str, ...]:
         """What was done to the text so that it is the program that was meant, as the worker says."""
         facts = self._facts if self._facts is not None or self.known is None else self.known.facts
+        if facts is None or "repairs" not in facts:
+            return ()
         said = list_or_empty(mapping_or_empty(facts).get("repairs"))[:_MAX_REPAIRS]
         return tuple(one_line(note, _MAX_REPAIR) for note in said if isinstance(note, str))
 
@@ -197,7 +173,9 @@ class ProgramChecker:
 
     def _fitted(self) -> Fitted | None:
         fitted = None if self.known is None or self._changes else self.known.fitted
-        return fitted if fitted is not None and fitted.is_of(self._catalog, self._rules) else None
+        if fitted is None or fitted.tools() is not self._catalog or fitted.rules != self._rules:
+            return None
+        return fitted
 
     def _keep(self, accepted: ProgramAccepted) -> None:
         """Remember that a known program fits; and what it is given, where the next run is given the very same."""

@@ -13,7 +13,7 @@ from ..data.json_values import canonical_json
 from ..errors import CodeModeAbortedError
 from ..host.cancellation import to_its_end
 from ..host.clock import now_ms
-from ..host.threads import LARGE_CHARACTERS, InvocationThreads, run_check
+from ..host.threads import LARGE_CHARACTERS, InvocationThreads, Serving, run_check
 from ..interrupts.approval import ApprovalRequest, denial
 from ..interrupts.interrupt import Interrupt, pending_requests
 from ..interrupts.resolutions import Answer, Approval, KnownOutcome, is_denial
@@ -31,30 +31,12 @@ from .call_content import content_store_of, genuine, hold_for, knowing
 from .call_values import AnsweredPause
 
 
-class KeptInputs:
-    """Validated inputs as JSON texts, by request id: those that a recovery is asked for and cannot validate again.
+def has_to_be_kept(text: str, *, varies: bool) -> bool:
+    """Tell whether a recovery could not validate again what a call is about to run with.
 
     Of a large input that would keep the loop; where a schema gives another value each time it would come out otherwise.
     """
-
-    def __init__(self, texts: Mapping[int, str] | None = None) -> None:
-        self._texts = dict(texts or {})
-
-    def __len__(self) -> int:
-        return len(self._texts)
-
-    def keep(self, request_id: int, text: str | None, *, varies: bool) -> None:
-        """Take what a call is about to run with, if it has to be kept."""
-        if text is not None and (varies or len(text) >= LARGE_CHARACTERS):
-            self._texts[request_id] = text
-
-    def let_go(self, request_id: int) -> None:
-        """Forget that of a call whose outcome is known."""
-        self._texts.pop(request_id, None)
-
-    def of(self, request_id: int) -> str | None:
-        """Return what a call runs with; None when that was not kept."""
-        return self._texts.get(request_id)
+    return varies or len(text) >= LARGE_CHARACTERS
 
 
 # Runs nothing.
@@ -122,7 +104,7 @@ class Recovery:
     """The calls of one invocation as its tools see them, and what those run with whose outcome is not known."""
 
     catalog: ToolCatalog[PreparedTool]
-    inputs: KeptInputs
+    inputs: Mapping[int, str]
 
     def ledger(self, ledger: Ledger, salt: str) -> Ledger:
         """Return the ledger from which the run goes on."""
@@ -154,7 +136,7 @@ class Recovery:
         tool = self.catalog.get(entry.name) if entry.kind == "tool" else None
         if tool is None or entry.executed_input_json is not None:
             return entry.issued_json if entry.executed_input_json is None else entry.executed_input_json
-        kept = self.inputs.of(entry.id)
+        kept = self.inputs.get(entry.id)
         if kept is not None:
             return kept
         try:
@@ -187,7 +169,7 @@ class WayOn:
         when None.
         """
         if self._interrupt is None:
-            with self._threads.serving():
+            with Serving(self._threads):
                 await to_its_end(self._keep(js, settings, ledger, engine))
         return cast("Interrupt", self._interrupt)
 

@@ -12,7 +12,7 @@ from ..data.json_values import utf8_length
 from ..errors import CodeModeAbortedError, CodeModeConcurrencyError, CodeModeError, CodeModeProtocolError
 from ..host.cancellation import kept_from_cancelling, to_its_end
 from ..host.clock import now_ms
-from ..host.threads import run_check
+from ..host.threads import Serving, run_check
 from ..interrupts.interrupt import Interrupt
 from ..options.parts import CodeModeOptions
 from ..profile import Profile
@@ -336,7 +336,7 @@ class RestingExecution(Execution):
         async def done() -> RunOutcome:
             return await self._stopped(await work())
 
-        with self._threads.serving():
+        with Serving(self._threads):
             return await (done() if self._journaling is None else self._run_journaled(done, self._journaling))
 
     async def _handed_in(self, runner: RestingRunner, wait_ms: int) -> _Stop:
@@ -424,7 +424,7 @@ class RestingExecution(Execution):
             continuation = continuation_of(js, engine_version(), settings, recovered, keeping)
             return interrupt_at(continuation, keeping, self._outer.call.conversation_id)
 
-        with self._threads.serving():
+        with Serving(self._threads):
             interrupt = await run_check(len(js) + machine.size_bytes, kept)
             await hold_for(interrupt, ledger, settings.salt, keeping)
             return interrupt

@@ -17,7 +17,7 @@ from ..data.json_values import NOT_GIVEN
 from ..errors import CodeModeProtocolError, Resumable
 from ..host.clock import now_ms
 from ..host.sync import refuse_in_workflow
-from ..host.threads import LARGE_CHARACTERS, run_check
+from ..host.threads import LARGE_CHARACTERS, InvocationThreads, Serving, run_check
 from ..interrupts.interrupt import Interrupt, pending_requests
 from ..interrupts.resolutions import Answer, read_answers
 from ..options.parts import CodeModeOptions, ContinuationOptions
@@ -108,7 +108,7 @@ async def resume(
     refuse_in_workflow()
     workers = pool_or_default(pool)
     await workers.begin()
-    with workers.threads.of_invocation().serving():
+    with Serving(InvocationThreads(workers.threads)):
         with _refusals():
             paused = await run_check(0, lambda: Interrupt.of(interrupt))
             resolutions = answers_to(paused)

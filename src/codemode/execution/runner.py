@@ -549,7 +549,7 @@ class Runner:
 
     def _hand_in(self, settled: events.CallSettled) -> None:
         try:
-            self._calls.kept_inputs.let_go(settled.id)
+            self._calls.kept_inputs.pop(settled.id, None)
             self.feed(settled)
         except Exception as error:  # noqa: BLE001 - nobody else would hear of it, and the program would wait for ever
             self._fail(error)

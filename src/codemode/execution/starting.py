@@ -40,7 +40,9 @@ async def prepared(pool: WorkerPool | None, options: CodeModeOptions) -> WorkerP
     """Return the pool to use as `started` does, with what runs programs imported. The event loop goes on meanwhile."""
     refuse_in_workflow()
     workers = pool_or_default(pool)
-    if not (workers.has_begun and load_execution.cache_info().currsize and optional_parts_are_loaded(options)):
+    is_loaded = not options.telemetry.is_enabled or optional_parts_are_loaded()
+    # Once all is imported there is nothing to do while a first worker boots.
+    if not (is_loaded and load_execution.cache_info().currsize):
         await workers.off_loop(partial(_prepare, workers, options))
     return workers
 

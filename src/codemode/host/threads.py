@@ -223,10 +223,6 @@ class HostThreads:
             found = self._tools.setdefault(depth, made)
         return found
 
-    def of_invocation(self, depth: int = 0) -> InvocationThreads:
-        """Return the part of one invocation."""
-        return InvocationThreads(self, depth)
-
     def end_idle(self) -> None:
         """Let them end when they have nothing to do. What still comes is done all the same."""
         for one in (self.checks, *self._tools.values()):
@@ -237,7 +233,10 @@ class HostThreads:
 
 
 class InvocationThreads:
-    """What one invocation has of the threads of its pool. Knows which of its tools and checks still run."""
+    """What one invocation has of the threads of its pool. Knows which of its tools and checks still run.
+
+    ``depth``: in how many nested calls of others it is.
+    """
 
     def __init__(self, share: HostThreads, depth: int = 0) -> None:
         self._share = share
@@ -245,10 +244,6 @@ class InvocationThreads:
         self._lock = forkable_lock()
         self._running = 0
         self._when_free: Callable[[], None] | None = None
-
-    def serving(self) -> _Serving:
-        """Let `run_check` in this task, and in those that it starts, run in these threads."""
-        return _Serving(self)
 
     def run_tool(self, work: Callable[[], ResultT]) -> Coroutine[Any, Any, ResultT]:
         """Run a sync tool, with the caller's context variables."""
@@ -302,7 +297,9 @@ class _Watch:
         self._later = loop.call_later(HUNG_SECONDS, self._look, loop)
 
 
-class _Serving:
+class Serving:
+    """Let `run_check` in this task, and in those that it starts, run in these threads."""
+
     def __init__(self, threads: InvocationThreads) -> None:
         self._threads = threads
 
@@ -348,7 +345,7 @@ async def off_loop(work: Callable[[], ResultT]) -> ResultT:
 
 async def check_alone(work: Callable[[], ResultT]) -> ResultT:
     """Run heavy host work of no invocation in a thread of its own, in turn with others, until nobody waits for it."""
-    return await HostThreads(idle_seconds=0).of_invocation().run_check(work)
+    return await InvocationThreads(HostThreads(idle_seconds=0)).run_check(work)
 
 
 @record

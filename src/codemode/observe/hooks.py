@@ -65,7 +65,8 @@ class InOrder:
                 del self._last[loop]  # which it knows, so that neither would ever go
 
 
-_HEARING: ContextVar[Callable[[Any], Any] | None] = ContextVar("codemode_hearing", default=None)
+HEARING: ContextVar[Callable[[Any], Any] | None] = ContextVar("codemode_hearing", default=None)
+"""Who hears of an invocation that begins here."""
 
 
 @contextmanager
@@ -75,17 +76,11 @@ def heard_by(listener: Callable[[Any], Any]) -> Generator[None]:
     It is called on the loop of each; what it raises changes nothing. Whoever is called in turn, such as a tool that
     runs programs of its own, begins here too: the first event, an `InvocationStarted`, says whose the others are.
     """
-    token = _HEARING.set(listener)
+    token = HEARING.set(listener)
     try:
         yield
     finally:
-        _HEARING.reset(token)
-
-
-def listeners_here() -> tuple[Callable[[Any], Any], ...]:
-    """Return who hears of an invocation that begins now."""
-    listener = _HEARING.get()
-    return () if listener is None else (listener,)
+        HEARING.reset(token)
 
 
 _GRACE_SECONDS = 5.0

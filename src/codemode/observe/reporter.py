@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextvars import copy_context
 from typing import Any, Literal, TypeAlias
 
@@ -40,7 +40,7 @@ from .call_events import (
     result_event,
     started_event,
 )
-from .hooks import Hooks, listeners_here
+from .hooks import HEARING, Hooks
 
 # Knows no hooks. A hook that hears of a failure stands in for its line here; who calls this knows whether there is one.
 
@@ -99,16 +99,19 @@ class Reporter:
         kinds: tuple[str | None, str | None] = (None, None),
     ) -> None:
         self.hooks = Hooks(lifecycle)
-        self._listeners = (*listeners, *listeners_here())
+        listener = HEARING.get()
+        self._listeners = listeners if listener is None else (*listeners, listener)
         self._hides_inputs = hides_inputs
         self.is_watched = bool(self._listeners) or lifecycle.has_hooks
         self._ids = {"invocation_id": invocation_id, "outer_tool_call_id": outer_tool_call_id}
         self._kinds = kinds
-        self._clock = _Clock()
-        self._started_at_ms = self._clock.started_at_ms
+        # Wall-clock milliseconds that never run backwards.
+        self._started_at_ms = float(now_ms())
+        self._offset_ms = self._started_at_ms - time.perf_counter() * 1000
         self._source_bytes = 0
         self._open: dict[int, CallRecord] = {}
-        self._ended: list[CallRecord] = []
+        self.calls: list[CallRecord] = []
+        """The calls of tools and fetches that have ended, in the order in which they did."""
         self.console: list[ConsoleEvent] = []
         self.notes: tuple[str, ...] = ()  # on the program as a whole
 
@@ -129,11 +132,11 @@ class Reporter:
     def worker_taken(self) -> None:
         """Tell that there is a worker for it."""
         if self._listeners:
-            self._emit(WorkerTaken(**self._ids, wait_ms=self._clock() - self._started_at_ms))
+            self._emit(WorkerTaken(**self._ids, wait_ms=self._now_ms() - self._started_at_ms))
 
     def call_started(self, entry: LedgerEntry, *, replayed: bool = False) -> CallRecord:
         """Tell that the program called a tool or asked for a URL. Of a question to the catalog only the end is told."""
-        record = CallRecord(entry, self._clock(), replayed=replayed)
+        record = CallRecord(entry, self._offset_ms + time.perf_counter() * 1000, replayed=replayed)
         self._open[entry.id] = record
         if self._hides_inputs and entry.kind == "tool":
             record.is_input_hidden, record.shown_json = True, shown_text(entry)
@@ -149,7 +152,7 @@ class Reporter:
 
     def measure(self, record: CallRecord) -> int:
         """Note that a call has just ended, and return how many microseconds it took."""
-        record.completed_at_ms = self._clock()
+        record.completed_at_ms = self._offset_ms + time.perf_counter() * 1000
         return max(round((record.completed_at_ms - record.started_at_ms) * 1000), 0)
 
     def call_ended(self, record: CallRecord, outcome: Outcome, error: BaseException | None) -> None:
@@ -161,12 +164,12 @@ class Reporter:
 
     def still_waiting(self, entry: LedgerEntry) -> None:
         """Tell of a call that was waiting before and still does, unless this run made it again."""
-        if entry.outcome is not None and entry.id not in {record.entry.id for record in self._ended}:
+        if entry.outcome is not None and entry.id not in {record.entry.id for record in self.calls}:
             self.call_ended(self.call_started(entry, replayed=True), entry.outcome, None)
 
     def console_written(self, level: str, text: str) -> None:
         """Tell about a line of console output."""
-        event = ConsoleEvent(**self._ids, level=level, text=text, written_at_ms=self._clock())
+        event = ConsoleEvent(**self._ids, level=level, text=text, written_at_ms=self._now_ms())
         self.console.append(event)
         self._emit(event)
 
@@ -178,11 +181,6 @@ class Reporter:
     def interrupted(self, interrupt: Any) -> None:
         """Tell that the invocation paused."""
         self._emit(InterruptEvent(**self._ids, interrupt=interrupt))
-
-    @property
-    def calls(self) -> Sequence[CallRecord]:
-        """The calls of tools and fetches that have ended, in the order in which they did."""
-        return self._ended
 
     async def ended(
         self, *, error: BaseException | None = None, interrupted_by: Any = None, result_bytes: int | None = None
@@ -200,16 +198,19 @@ class Reporter:
         """Return what makes the trace of an invocation that has come to a result, and of which nobody listens."""
         return Late(_trace, *self._closed(result_bytes))
 
+    def _now_ms(self) -> float:
+        return self._offset_ms + time.perf_counter() * 1000
+
     def _closed(self, result_bytes: int | None) -> tuple[Any, ...]:
         """Close what is open, and return what a trace is made of."""
         for record in list(self._open.values()):
             self._close(record, None, CodeModeAbortedError("the invocation ended before this call did"))
-        times = (self._started_at_ms, self._clock())
+        times = (self._started_at_ms, self._now_ms())
         return (
             self._ids,
             self._kinds,
             *times,
-            tuple(self._ended),
+            tuple(self.calls),
             tuple(self.console),
             self._source_bytes,
             result_bytes,
@@ -219,13 +220,13 @@ class Reporter:
     def _close(self, record: CallRecord, outcome: Outcome | None, error: BaseException | None) -> None:
         if self._open.pop(record.entry.id, None) is None:
             return
-        record.completed_at_ms = record.completed_at_ms or self._clock()
+        record.completed_at_ms = record.completed_at_ms or self._now_ms()
         record.status, record.outcome, record.error = call_status(outcome, IN_TRACES), outcome, error
         if record.entry.kind in _WITHOUT_START:
             if self.is_watched and record.entry.kind == "catalog":
                 self._emit(catalog_event(record, self._ids))
             return
-        self._ended.append(record)
+        self.calls.append(record)
         if not self.is_watched:
             return
         if record.is_told:
@@ -307,14 +308,3 @@ def _result(record: CallRecord, ids: dict[str, str]) -> Result:
     if record.ended is None:
         record.ended = result_event(record, ids)
     return record.ended
-
-
-class _Clock:
-    """Wall-clock milliseconds that never run backwards."""
-
-    def __init__(self) -> None:
-        self.started_at_ms = float(now_ms())
-        self._offset_ms = self.started_at_ms - time.perf_counter() * 1000
-
-    def __call__(self) -> float:
-        return self._offset_ms + time.perf_counter() * 1000

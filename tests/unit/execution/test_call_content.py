@@ -12,7 +12,7 @@ from codemode import CodeModeProtocolError, CodeModeSerializationError, Content,
 from codemode.data.content import with_parts
 from codemode.execution.call_content import CallContent, genuine, kept_contents, knowing
 from codemode.execution.execution import read_result
-from codemode.execution.recovery import KeptInputs, Recovery
+from codemode.execution.recovery import Recovery
 from codemode.host.steps import TooLongForTheLoop, run_on_the_loop
 from codemode.options.parts import ContinuationOptions, ExecutionPolicy
 from codemode.protocol.continuation import described
@@ -60,7 +60,7 @@ def test_what_a_person_is_shown_of_a_call_of_unknown_outcome_is_the_hosts_word_t
     text = json.dumps({"of": lie(made)}, separators=(",", ":"))
     send = prepared(Tool("send", execute=print, input_schema={"type": "object"}))
     begun = Ledger([LedgerEntry(1, "tool", "send", text, is_started=True)], contents=made)
-    recovered = Recovery({"send": send}, KeptInputs()).ledger(begun, "salt")
+    recovered = Recovery({"send": send}, {}).ledger(begun, "salt")
     assert json.loads(recovered.entries[0].outcome.input_json) == {"of": made.take(OTHER)}
 
 

@@ -13,7 +13,7 @@ from waiting import until, within
 
 from codemode import WorkerPool
 from codemode.host.job_threads import JobThreads
-from codemode.host.threads import Errands, HostThreads
+from codemode.host.threads import Errands, HostThreads, InvocationThreads
 
 LONG = 3600.0  # no test waits until a thread is bored
 
@@ -22,7 +22,7 @@ def _of_host() -> tuple[Any, Callable[[], Awaitable[Any]]]:
     threads = HostThreads(LONG)
 
     async def work() -> None:
-        ours = threads.of_invocation()
+        ours = InvocationThreads(threads)
         seen.append(await ours.run_tool(threading.current_thread))
         seen.append(await ours.run_check(threading.current_thread))
 
@@ -68,7 +68,7 @@ def test_threads_end_with_their_share_of_a_pool(*, is_closed: bool):
         with WorkerPool({"max_workers": 1}) as pool:
             share = pool.share("acme", max_workers=1)
             share.threads = HostThreads(LONG)
-            thread = await share.threads.of_invocation().run_tool(threading.current_thread)
+            thread = await InvocationThreads(share.threads).run_tool(threading.current_thread)
             if is_closed:
                 share.close()
             else:

@@ -16,7 +16,7 @@ from ...execution.optional_parts import require_optional_parts
 from ...execution.starting import attach_library, load_execution, prepared, resume_answered, with_library
 from ...execution.sync_forms import SyncForms
 from ...host import steps
-from ...host.threads import run_check
+from ...host.threads import InvocationThreads, run_check
 from ...signatures.declarations import first_sentence, summary_of
 from ...stores.durability import StoreLike, with_store
 from ...trace.failures import log_tool_failure
@@ -53,7 +53,7 @@ async def _filter_admits(tools: ToolSet, name: str, policy: DirectCalls, pool: W
     task = asyncio.current_task()
     info = tools.indexed[name].info
     try:
-        return bool(await run_hook(policy.filter, (info,), pool.threads.of_invocation(), name, ""))
+        return bool(await run_hook(policy.filter, (info,), InvocationThreads(pool.threads), name, ""))
     except FAILURES as error:
         if isinstance(error, asyncio.CancelledError | GeneratorExit) and is_ended_from_outside(task):
             raise

@@ -75,6 +75,7 @@ class CodeModeTool(SyncForms):
         self.catalog = Catalog(collected)
         self.library = attach_library(library, self.catalog, collected)
         self._outputs = ModelOutputs(self.options.model_output, self._own_model_output)
+        self._outer_of_nobody = OuterCall(is_traced=self.options.model_output.tells_of_runs)
 
     def __repr__(self) -> str:
         return f"<CodeModeTool over {len(self.catalog)} tools>"
@@ -109,11 +110,16 @@ class CodeModeTool(SyncForms):
         ``program`` is the JavaScript, or the tool input ``{"js": string}`` as a model sends it; ``call`` says whose
         call it is. Raises `CodeModeError` or a subclass, `CodeModeToolError` for another input.
         """
-        js, call = program_of(program), check_call(call)
+        js = program_of(program)
+        if call is None and not self.options.has_state:
+            outer, place = self._outer_of_nobody, None
+        else:
+            outer, place = self._outer(check_call(call))
         pool = await prepared(self._pool, self.options)
         run = load_execution()
-        outer, place = self._outer(call)
-        catalog = with_library(self.catalog, self.library, js, call, pool)
+        catalog: ToolCatalog[PreparedTool] = self.catalog
+        if self.library is not None:
+            catalog = with_library(self.catalog, self.library, js, check_call(call), pool)
         execution = run.Execution(CODE_MODE, catalog, self.options, outer, pool)
         return await self._noted(await execution.start(js), place, js)
 
@@ -238,7 +244,11 @@ def program_of(value: object) -> str:
     """Return the program of a call: a text itself, or that in ``{"js": string}``. Raises `CodeModeToolError`."""
     if isinstance(value, str):
         return value
-    given: Any = with_program_field(value, "js")
+    kind: Any = type(value)
+    given: Any = value
+    if kind is dict and len(given) == 1 and type(js := given.get("js")) is str:
+        return js  # as models mostly send it
+    given = with_program_field(value, "js")
     is_mapping = type(value) is dict or isinstance(value, Mapping)
     if is_mapping and isinstance(js := given.get("js"), str) and len(given) == 1:
         return js
