@@ -73,8 +73,7 @@ def frames(data: bytes) -> None:
     assert bool(decoder.buffer) == (len(stream) > len(_encoded(found)))
     for frame in found:
         assert 1 <= len(frame) <= 64
-        with contextlib.suppress(CodeModeProtocolError):
-            assert b"\n".join(kind + payload for kind, payload in messages_in(frame)) == frame
+        assert b"\n".join(messages_in(frame)) == frame
 
 
 def _encoded(found: list[bytes]) -> bytes:
@@ -89,8 +88,8 @@ def worker(data: bytes) -> None:
     _perform(machine, effects)
     try:
         for frame in decoder.feed(data[1:]):
-            for kind, payload in messages_in(frame):
-                _perform(machine, machine.receive(read_message(kind, payload)))
+            for message in messages_in(frame):
+                _perform(machine, machine.receive(read_message(message)))
     except CodeModeProtocolError as error:
         machine.receive(events.HostFailed(error))
     machine.receive(events.WorkerEnded("end of input"))

@@ -77,9 +77,9 @@ def test_a_reference_is_one_member_and_no_level_of_a_result():
 def test_the_text_crosses_once_and_never_back(monkeypatch: pytest.MonkeyPatch):
     came: list[int] = []
 
-    def counted(kind: bytes, payload: bytes) -> Any:
-        came.append(len(payload))
-        return message_decoder.read_message(kind, payload)
+    def counted(message: bytes) -> Any:
+        came.append(len(message))
+        return message_decoder.read_message(message)
 
     monkeypatch.setattr(channel, "read_message", counted)
     js = f"{READ} await callTool('docs.store', given); await callTool('take', [text, text]); return [text, given]"

@@ -30,7 +30,7 @@ def read_messages(worker: WorkerProcess) -> list[tuple[bytes, bytes]]:
     """Kind and payload of each message of a frame; EOFError when the worker has closed the channel."""
     worker.channel.settimeout(WAIT_MS / 1000)
     (length,) = struct.unpack(">I", _read(worker, 4))
-    return list(messages_in(_read(worker, length)))
+    return [(message[:1], message[1:]) for message in messages_in(_read(worker, length))]
 
 
 def read_hello(worker: WorkerProcess) -> dict[str, object]:

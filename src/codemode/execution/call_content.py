@@ -173,10 +173,11 @@ class CallContent:
     ) -> None:
         self._contents = contents
         self._options = options
-        self._store = content_store_of(options)
+        keeps = options.content_store is not None or options.journal is not None or options.guard is not None
+        self._store: Any = content_store_of(options) if keeps else None
         self._journal_key = journal_key if self._store is options.journal else None
         if contents is not None:
-            contents.by_digest = is_named_by_ids(options)
+            contents.by_digest = options.journal is not None or self._store is not None
 
     @cached_property
     def _turn(self) -> asyncio.Lock:

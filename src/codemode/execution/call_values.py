@@ -57,6 +57,8 @@ def input_to_run(tool: PreparedTool, entry: LedgerEntry, edited_json: str | None
     """
     if edited_json is not None:
         return _edited(tool, edited_json)
+    if entry.executed_input_json is None and entry.outcome is None:
+        return tool.validate_input(_issued(entry))
     shown_json = shown_text(entry)
     if shown_json is None:
         return tool.validate_input(_issued(entry))
@@ -94,7 +96,10 @@ def _as_shown(tool: PreparedTool, entry: LedgerEntry, shown_json: str) -> Valida
 
 
 def _issued(entry: LedgerEntry) -> Any:
-    return MISSING if entry.input_json is None else genuine(entry.issued(), entry.input_json)
+    text = entry.input_json
+    if text is None:
+        return MISSING
+    return genuine(decode_json(text) if entry.sidecar is None else entry.issued(), text)
 
 
 def _edited(tool: PreparedTool, edited_json: str) -> ValidatedInput:
@@ -210,7 +215,7 @@ def check_input(
 
 
 def _checked_input(tool: PreparedTool, entry: LedgerEntry, policy: ExecutionPolicy, *, is_shown: bool) -> CheckedInput:
-    what = f"the input of tool {tool.name!r}"
+    what = tool.input_what
     try:
         if entry.input_bytes is not None:
             check_size(entry.input_bytes, policy.max_tool_input_bytes, what)
@@ -269,9 +274,9 @@ def _large_output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy)
     if not plain:
         # Counted first: a validator would build what it is given anew, and what is too much is not looked at any more.
         try:
-            refuse_too_many(output, policy.max_values, _of_output(tool))
+            refuse_too_many(output, policy.max_values, tool.output_what)
         except CodeModeSerializationError as error:
-            if _LIMITS & error.details.keys() or _is_strict(tool, policy):
+            if _LIMITS & error.details.keys() or (tool.output_validation or policy.output_validation) == "strict":
                 raise
             return _circular_text(tool, output, policy, error)
         # Of a small one, and of plain JSON, it is known that there is none in it.
@@ -292,15 +297,17 @@ def _circular_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy, err
 
 def _output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy, **known: Any) -> OutputText:
     """Write an output; ``known`` is its weight, or whether it is plain."""
-    what = _of_output(tool)
+    what = tool.output_what
     limits: dict[str, Any] = {"max_bytes": policy.max_tool_output_bytes, "max_values": policy.max_values, "what": what}
     if tool.output_json_schema is not None:
         if policy.max_values < LARGE_CHARACTERS:
             refuse_too_many(output, policy.max_values, what)
         known = {}
-    if _is_strict(tool, policy):
+    if (tool.output_validation or policy.output_validation) == "strict":
         return OutputText(encode_json(tool.validate_output(output), **limits, **known))
-    read = _read_output(tool, output, policy)
+    read = tool.read_output(output)
+    if read.problems and tool.declares_container and isinstance(output, str):
+        read = _read_text(tool, output, policy) or read
     try:
         return OutputText(encode_json(read.value, **limits, **known), read.problems, read.failure)
     except FAILURES as error:  # serialisers are the tool author's code
@@ -317,26 +324,20 @@ def _output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy, **kno
     return OutputText(encode_json(value, **limits), [*problems, *_problems_of(left_out)], read.failure)
 
 
-def _is_strict(tool: PreparedTool, policy: ExecutionPolicy) -> bool:
-    return (tool.output_validation or policy.output_validation) == "strict"
-
-
 def _problems_of(left_out: list[tuple[str, str]]) -> list[Problem]:
     return [{"path": path, "message": reason} for path, reason in left_out[:MAX_PROBLEMS]]
 
 
-def _read_output(tool: PreparedTool, output: Any, policy: ExecutionPolicy) -> ReadOutput:
-    """Read an output by its schema. Text is parsed as JSON where the schema declares an object or array."""
-    read = tool.read_output(output)
-    is_text = isinstance(output, str) and len(output) <= policy.max_tool_output_bytes
-    if not (read.problems and is_text and tool.declares_container):
-        return read
+def _read_text(tool: PreparedTool, output: str, policy: ExecutionPolicy) -> ReadOutput | None:
+    """Read a text that is the JSON of the object or array which the schema declares; None for any other text."""
+    if len(output) > policy.max_tool_output_bytes:
+        return None
     try:
-        check_values(output, policy.max_values, _of_output(tool))
+        check_values(output, policy.max_values, tool.output_what)
         parsed = decode_json(output)
     except (ValueError, CodeModeSerializationError):
-        return read
-    return tool.read_output(parsed) if is_object(parsed) or is_array(parsed) else read
+        return None
+    return tool.read_output(parsed) if is_object(parsed) or is_array(parsed) else None
 
 
 async def fulfilled(text: str | None, sidecar: Sidecar) -> Fulfilled:
@@ -344,10 +345,6 @@ async def fulfilled(text: str | None, sidecar: Sidecar) -> Fulfilled:
     if text is None:
         return Fulfilled(text)
     return Fulfilled(text, await run_check(len(text), lambda: sidecar.cut(text)))
-
-
-def _of_output(tool: PreparedTool) -> str:
-    return f"the output of tool {tool.name!r}"
 
 
 async def payload_text(tool_name: str, payload: Mapping[str, Any], policy: ExecutionPolicy) -> str:

@@ -249,7 +249,10 @@ class _ToolCall:
             await calls.begun(begun)
         try:
             output = await guarded(entry, run_tool(tool, given, context, calls.threads, self._call_id))
-            text = self._report_problems(await self._write_output(output))
+            written = await self._write_output(output)
+            if written.problems or written.failure is not None:
+                self._report_problems(written)
+            text = written.text
             if self._pipeline is not None:
                 text = await self._pipeline.after(self._edited or checked, text)
         except InterruptRequested as pause:
@@ -266,15 +269,17 @@ class _ToolCall:
             if Content.exist:
                 output = await self._calls.content.taken(output)
             try:
-                return await self._checked_output(output)
+                check = output_text(self._tool, output, self._policy)
+                return await (check if self._pipeline is None else self._pipeline.unquoted("output", check))
             except UnreadOutput:
                 read = read_output(self._tool, output, self._policy, self._calls.threads, self._call_id)
-            return await self._checked_output(await guarded(self._entry, read))
+            check = output_text(self._tool, await guarded(self._entry, read), self._policy)
+            return await (check if self._pipeline is None else self._pipeline.unquoted("output", check))
         except CodeModeSerializationError as error:
             raise mark_as_called(error, self._tool) from error.__cause__
 
-    def _report_problems(self, written: OutputText) -> str | None:
-        """Report the problems of an output to the log and the surface. Returns its text."""
+    def _report_problems(self, written: OutputText) -> None:
+        """Report the problems of an output to the log and the surface."""
         hides = self._pipeline is not None and self._pipeline.judges_outputs
         if written.failure is not None and hides:  # what it raises may quote the output
             log_mismatch(f"the output type of tool {self._tool.name!r} fails: {type(written.failure).__name__}")
@@ -284,11 +289,6 @@ class _ToolCall:
             problems = unquoted_problems(written.problems, self._tool, "output") if hides else written.problems
             log_mismatch(warning := mismatch_warning(self._tool.name, problems))
             self._calls.warn(warning)
-        return written.text
-
-    def _checked_output(self, output: Any) -> Awaitable[OutputText]:
-        check = output_text(self._tool, output, self._policy)
-        return check if self._pipeline is None else self._pipeline.unquoted("output", check)
 
     async def _validate(self, *, is_shown: bool) -> CheckedInput:
         entry, tool = self._entry, self._tool

@@ -62,19 +62,6 @@ def unanswered(entry: LedgerEntry, timeout_ms: int) -> CodeModeError:
 _WITH_TRACEBACKS = 4
 
 
-class KeptErrors:
-    """Lets go of the tracebacks of all errors but the last few. By then they have been logged, or told to a hook."""
-
-    def __init__(self) -> None:
-        self._last: deque[BaseException] = deque()
-
-    def add(self, error: BaseException) -> None:
-        """Take one more."""
-        self._last.append(error)
-        if len(self._last) > _WITH_TRACEBACKS:
-            forget_tracebacks(self._last.popleft())
-
-
 def forget_tracebacks(error: BaseException) -> None:
     """Take the tracebacks off an error, its causes, and what they are groups of."""
     pending, seen = [error], set[int]()
@@ -287,7 +274,7 @@ class Runner:
         self._journal: InvocationJournal | None = None
         self._effects: deque[events.Effect] = deque()
         self._performing = self._is_preparing = False
-        self._errors = KeptErrors()
+        self._errors: deque[BaseException] = deque()  # the last few
         self._timers: Timers | None = None
         stops_itself = machine.settings.profile.guest.stops_itself and machine.settings.limits.clock == "wall"
         self._worker_time = 0.0 if stops_itself else None  # in which the clock stood still, as far as its worker knows
@@ -311,7 +298,8 @@ class Runner:
 
     def start(self, effects: Iterable[events.Effect]) -> None:
         """Perform the first effects; what can wait until the worker has begun comes after them."""
-        self._follow()
+        if self._journaling is not None:
+            self._follow()
         self.perform(effects)
         self._channel.listen()
         if not self.ended.done() and not self._is_preparing:
@@ -361,6 +349,8 @@ class Runner:
                 self._send(message)
             case events.Invoke(entry):
                 self._tasks[entry.id] = self._loop.create_task(self._call(entry))
+            case events.Finish(ending):
+                self._finish(ending)
             case events.SetTimers() | events.StopTimer():
                 self._change_timers(effect)
             case events.PauseClock():
@@ -370,8 +360,6 @@ class Runner:
                 self._clock.start()
             case events.ResumeClock():
                 self._clock.start()
-            case events.Finish(ending):
-                self._finish(ending)
             case events.CheckProgram():
                 self._check_program(effect)
             case events.WriteConsole(level, text):
@@ -499,7 +487,10 @@ class Runner:
         clock = None
         try:
             record = self._reporter.call_started(entry)
-            timeout_ms = call_timeout_ms(entry, self._machine.settings, self._calls.options.execution_policy)
+            policy = self._calls.options.execution_policy
+            timeout_ms = policy.tool_timeout_ms
+            if entry.kind != "tool":
+                timeout_ms = call_timeout_ms(entry, self._machine.settings, policy)
             if timeout_ms is not None:
                 clock = self._call_clock(entry, record, timeout_ms)
             plain, journal = Progress(self.feed, self._reporter, entry.id, record, clock), self._journal
@@ -544,7 +535,9 @@ class Runner:
         settled = self._machine.admitted(events.CallSettled(settled.id, settled.outcome, settled.now_ms, *more))
         self._reporter.call_ended(record, settled.outcome, settled.error)
         if settled.error is not None:
-            self._errors.add(settled.error)
+            self._errors.append(settled.error)
+            if len(self._errors) > _WITH_TRACEBACKS:  # the first has been logged by now, or told to a hook
+                forget_tracebacks(self._errors.popleft())
         self._hand_in(settled) if journal is None else journal.settled(settled, self._hand_in)
 
     def _hand_in(self, settled: events.CallSettled) -> None:

@@ -153,8 +153,6 @@ def detached_calls(
     ``taken`` are those whose answer the guest was handed; ``unsent`` were asked for in the turn in which the program
     ended.
     """
-    if not ledger.entries and not unobserved_ids:
-        return []  # as a program that has called nothing
     delivered, unobserved = set(taken), set(unobserved_ids)
     _require_made(ledger, unobserved)
     pending = [
@@ -172,8 +170,6 @@ def abandoned_calls(
     ledger: Ledger, taken: Sequence[int], unsent: set[int], unobserved_ids: tuple[int, ...]
 ) -> tuple[DetachedCall, ...]:
     """Return the calls that a program has left to themselves: those not done, and those whose failure nobody saw."""
-    if not ledger.entries and not unobserved_ids:
-        return ()
     delivered, unobserved = set(taken), set(unobserved_ids)
     _require_made(ledger, unobserved)
     calls: list[DetachedCall] = []

@@ -190,32 +190,37 @@ def after_return(
     settings: Settings,
     ledger: Ledger,
     taken: Sequence[int],
-    unsent: set[int],
-    queued: set[int],
+    unsent: Sequence[LedgerEntry],
+    queued: Sequence[LedgerEntry],
 ) -> Completed | Failed:
     """Return the ending of a program that returned, by what its profile makes of calls that nobody waits for.
 
     ``unsent`` are the calls of the last turn, ``queued`` those that other calls left no room for: neither has run.
     """
-    most = settings.limits.max_result_bytes, _shown_name("max_result_bytes", settings)
+    if len(taken) == len(ledger.entries) and not event.unobserved:
+        return returned(event, settings)  # all that it has asked for was answered and looked at
+    last_turn = {entry.id for entry in unsent}
     if settings.profile.unawaited != "refuse":
-        abandoned = abandoned_calls(ledger, taken, unsent | queued, event.unobserved)
+        not_sent = last_turn | {entry.id for entry in queued}
+        abandoned = abandoned_calls(ledger, taken, not_sent, event.unobserved)
         if settings.profile.unawaited == "drain" and any(call["status"] != "failed" for call in abandoned):
             raise CodeModeProtocolError("the worker ended a program whose calls are in flight")
-        return returned(event, *most, abandoned)
-    calls = detached_calls(ledger, taken, unsent, event.unobserved)
-    return Failed(detached_error(calls)) if calls else returned(event, *most)
+        return returned(event, settings, abandoned)
+    calls = detached_calls(ledger, taken, last_turn, event.unobserved)
+    return Failed(detached_error(calls)) if calls else returned(event, settings)
 
 
 def returned(
-    event: ProgramReturned, max_result_bytes: int, name: str, abandoned: tuple[DetachedCall, ...] = ()
+    event: ProgramReturned, settings: Settings, abandoned: tuple[DetachedCall, ...] = ()
 ) -> Completed | Failed:
-    """Return the ending of a program that returned. ``name`` is what ``max_result_bytes`` is called where it is.
+    """Return the ending of a program that returned.
 
     Raises `CodeModeProtocolError` when its result is not there.
     """
     size = event.value_bytes if event.value_json is None else utf8_length(event.value_json)
+    max_result_bytes = settings.limits.max_result_bytes
     if size is not None and size > max_result_bytes:
+        name = _shown_name("max_result_bytes", settings)
         return Failed(
             CodeModeSerializationError(
                 f"the program's result has {size} bytes; {name} is {max_result_bytes}. Return less",

@@ -6,7 +6,7 @@ them. A message is one byte of kind and a payload. What a worker says is JSON te
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from struct import Struct
 from typing import TYPE_CHECKING
@@ -35,16 +35,17 @@ def frame_in_pieces(kind: bytes, head: bytes, text: str, tail: bytes) -> Iterato
         yield tail
 
 
-def messages_in(frame: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Yield ``(kind, payload)`` of each message of a hostile frame. Raises `CodeModeProtocolError` at an empty one."""
+def messages_in(frame: bytes) -> Iterable[bytes]:
+    """Return the messages of a hostile frame, those of a long one one by one: there may be millions."""
+    return frame.split(b"\n") if len(frame) <= PIECE_CHARACTERS else _pieces(frame)
+
+
+def _pieces(frame: bytes) -> Iterator[bytes]:
     start = 0
     while start <= len(frame):
         end = frame.find(b"\n", start)
-        if end < 0:
-            end = len(frame)
-        if end == start:
-            raise CodeModeProtocolError("the worker sent an empty message")
-        yield frame[start : start + 1], frame[start + 1 : end]
+        end = len(frame) if end < 0 else end
+        yield frame[start:end]
         start = end + 1
 
 

@@ -184,5 +184,4 @@ class Written:
 
     def value(self, text: str | None) -> None:
         """Count what the program returned."""
-        if self._settings.profile.output is not None:
-            self._output.value(text)
+        self._output.value(text)

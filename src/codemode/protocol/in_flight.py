@@ -69,10 +69,6 @@ class HostWork:
         self.ended(request_id)
         return was_running
 
-    def is_not_the_programs(self, clock: str) -> bool:
-        """Whether an idle program waits for others alone: timers are its own, all else by the wall's clock."""
-        return not self.timers and (clock == "program" or self.running == self.asked)
-
     def person_asked(self, request_id: int) -> None:
         """Note that a person decides about a request."""
         if request_id in self.running:
@@ -126,11 +122,6 @@ class Turns:
         """Begin the first turn."""
         self.owed = 1
 
-    def require_one(self) -> None:
-        """Raise when it is not the worker's turn."""
-        if not self.owed:
-            raise CodeModeProtocolError("the worker spoke out of turn")
-
     def issued(self, kind: RequestKind) -> None:
         """Count a request. Raises beyond the limits."""
         if kind == "catalog":
@@ -154,7 +145,6 @@ class Turns:
 
     def one_ended(self, in_flight: int) -> None:
         """Count the end of a turn, after which the guest counts so many calls in flight."""
-        self.require_one()
         if in_flight != self._in_flight:
             raise CodeModeProtocolError("the worker miscounts the calls in flight")
         self.ended += 1
@@ -165,7 +155,9 @@ class Turns:
     def delivered(self, request_id: int) -> None:
         """Count an outcome that was handed in."""
         self._ledger.deliveries.append(request_id)
-        self.handed()
+        self.owed += 1
+        if self.owed == 1:
+            self._begin()
 
     def handed(self) -> None:
         """Count the turn that a delivery which stands in the ledger brings."""
@@ -175,5 +167,5 @@ class Turns:
 
     def _begin(self) -> None:
         ledger = self._ledger
-        if ledger[ledger.deliveries[self.ended - 1]].kind not in UNCOUNTED:
+        if ledger.entries[ledger.deliveries[self.ended - 1] - 1].kind not in UNCOUNTED:
             self._in_flight -= 1

@@ -152,7 +152,9 @@ def _bytes(text: str | None) -> int:
 # are delivered in the recorded order, which is sent ahead as a whole; only then do requests that were waiting or
 # unknown, and new ones, go out.
 
-_OF_A_RUN = (messages.CallRequested, messages.RequestWithdrawn, messages.TurnEnded, Writing)
+_WRITINGS = (messages.ConsoleWritten, messages.ItemWritten, messages.GuestNotice)
+_OF_A_RUN = frozenset((messages.CallRequested, messages.RequestWithdrawn, messages.TurnEnded, *_WRITINGS))
+_IN_A_TURN = _OF_A_RUN | {messages.ProgramReturned, messages.ProgramThrew}
 
 
 class Invocation:
@@ -211,10 +213,13 @@ class Invocation:
             self._after_end(event)
             return []
         self._effects = []
+        kind = type(event)
         try:
-            if self._compiles_only and isinstance(event, _OF_A_RUN):
+            if not self._turns.owed and kind in _IN_A_TURN:
+                raise CodeModeProtocolError("the worker spoke out of turn")
+            if self._compiles_only and kind in _OF_A_RUN:
                 raise CodeModeProtocolError("the worker runs a program that it was to compile")
-            self.TABLE[type(event)](self, event)
+            self.TABLE[kind](self, event)
         except (CodeModeProtocolError, CodeModeBridgeLimitError) as error:
             self._fail(error)
         return self._effects
@@ -229,7 +234,7 @@ class Invocation:
 
     def entry(self, request_id: int) -> LedgerEntry:
         """Return what is known of a request that was made."""
-        return self.ledger[request_id]
+        return self.ledger.entries[request_id - 1]
 
     # -- the program before it runs
 
@@ -247,7 +252,12 @@ class Invocation:
         if self.js is not None:
             raise CodeModeProtocolError("a program was accepted while another one runs")
         self.js = event.js
-        self.settings = event.settings or self.identified(event)
+        settings, given_json = self.settings, event.given_json
+        if event.settings is not None:
+            settings = event.settings
+        elif given_json is not None or self._identify is not None:
+            settings = self.identified(event)
+        self.settings = settings
         if self._source not in (None, event.js):
             self.settings = replace(self.settings, source=self._source)
         if event.settings is not None:  # an earlier host may have begun it under other limits
@@ -278,7 +288,6 @@ class Invocation:
     # -- turns
 
     def _requested(self, event: messages.CallRequested) -> None:
-        self._turns.require_one()
         ledger = self.ledger
         if event.id != len(ledger.entries) + 1:
             raise CodeModeProtocolError(f"the worker used request id {event.id} out of order")
@@ -303,7 +312,6 @@ class Invocation:
         self._turn_requests.append(entry)
 
     def _withdrawn(self, event: messages.RequestWithdrawn) -> None:
-        self._turns.require_one()
         if event.id not in self.ledger or self.ledger[event.id].kind != "timer" or event.id in self._withdrawals:
             raise CodeModeProtocolError(f"the worker withdraws request {event.id}, which is no timer that runs")
         self._withdrawals.add(event.id)
@@ -319,14 +327,16 @@ class Invocation:
             self._release(entry if entry.kind != "timer" else self.ledger[entry.id])
         if not self._replay.is_empty:
             self._pump_replay()
-        self._invoke_held()
+        if self._work.held:
+            self._invoke_held()
         self._rest()
 
     def _release(self, entry: LedgerEntry) -> None:
         outcome = entry.outcome
         if isinstance(outcome, Rejected):
             self.host_errors.setdefault(entry.id, error_again(outcome))
-        if entry.is_open or (isinstance(outcome, Waiting) and entry.id in self._resolved):
+        is_open = outcome is None and not entry.is_withdrawn
+        if is_open or (isinstance(outcome, Waiting) and entry.id in self._resolved):
             self._work.held.append(entry)
 
     def _pump_replay(self) -> None:
@@ -337,26 +347,27 @@ class Invocation:
 
     def _invoke_held(self) -> None:
         # Outcomes of calls made now must come after every recorded one.
-        if self._work.held and not self._replay.is_unfinished(self.ledger):
+        if self._work.held and (self._replay.is_empty or not self._replay.is_unfinished(self.ledger)):
             self._effects += self._work.begin(self.settings.limits.max_in_flight_bridge_requests)
 
     def _settled(self, event: events.CallSettled) -> None:
         if event.id not in self._work.running:
             return
         self._work.ended(event.id)
-        event = self._size.admitted(event, was := self.ledger[event.id])
+        event = self._size.admitted(event, was := self.ledger.entries[event.id - 1])
         entry = self._noted(event, was)
         if event.error is not None:
             self.host_errors[event.id] = event.error
         if not isinstance(event.outcome, Waiting):
             self._effects.append(Send(entry.delivery()))
             self._turns.delivered(event.id)
-        self._invoke_held()
+        if self._work.held:
+            self._invoke_held()
         self._rest()
 
     def _execution_started(self, event: events.ExecutionStarted) -> None:
         if event.id in self._work.running:
-            was, text = self.ledger[event.id], event.executed_input_json
+            was, text = self.ledger.entries[event.id - 1], event.executed_input_json
             self._size.changed(was, self.ledger.start(event.id, text, is_approved=event.is_approved))
 
     def _noted(self, event: events.CallSettled, was: LedgerEntry) -> LedgerEntry:
@@ -390,33 +401,31 @@ class Invocation:
         return self._set_clocks(is_idle=is_idle)
 
     def _set_clocks(self, *, is_idle: bool) -> None:
-        pause = is_idle and self._work.is_not_the_programs(self.settings.limits.clock)
+        work = self._work
+        # An idle program waits for others alone: timers are its own, all else by the wall's clock.
+        pause = is_idle and not work.timers and (self.settings.limits.clock == "program" or work.running == work.asked)
         if pause != self._clock_paused:
             self._clock_paused = pause
             self._effects.append(events.PauseClock() if pause else events.ResumeClock())
 
     def _wrote(self, event: Writing) -> None:
-        self._turns.require_one()
         self._effects += self._written.take(event)
 
     # -- endings
 
     def _returned(self, event: messages.ProgramReturned) -> None:
-        self._turns.require_one()
         if self._compiles_only:
             return self._fail(ending_errors.not_analysable(self._draft))
         if event.warnings and self.settings.profile.guest.result != "sanitised":
             raise CodeModeProtocolError("the worker cut a result that is taken as it is")
-        self._replay.require_seen(self.ledger)
-        self._written.value(event.value_json)
-        unsent = {entry.id for entry in self._turn_requests}
-        queued = {entry.id for entry in self._work.held}
-        return self._finish(
-            ending_errors.after_return(event, self.settings, self.ledger, self._turns.taken, unsent, queued)
-        )
+        if not self._replay.is_empty:
+            self._replay.require_seen(self.ledger)
+        if self.settings.profile.output is not None:
+            self._written.value(event.value_json)
+        taken, unsent, queued = self._turns.taken, self._turn_requests, self._work.held
+        return self._finish(ending_errors.after_return(event, self.settings, self.ledger, taken, unsent, queued))
 
     def _threw(self, event: messages.ProgramThrew) -> None:
-        self._turns.require_one()
         if event.origin != "syntax":
             self._replay.require_seen(self.ledger)
         taken = self._turns.taken

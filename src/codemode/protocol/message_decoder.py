@@ -54,33 +54,42 @@ _MAX_LAST_VALUE = 2001  # the kernel cuts it there
 _NOTICES = {"log": (("level", "message"), "metadata"), "notify": (("event",), "payload")}
 
 
-def read_message(kind: bytes, payload: bytes) -> WorkerMessage:
-    """Return the message in a frame from the worker. Raises `CodeModeProtocolError` for anything else."""
-    if kind == b"T" and payload in _TURN_ENDS:
-        return _TURN_ENDS[payload]
+def read_message(message: bytes) -> WorkerMessage:
+    """Return a message of the worker, a byte of kind and a payload. Raises `CodeModeProtocolError` for any other."""
+    if (known := _TURN_ENDS.get(message)) is not None:
+        return known
+    if not message:
+        _violation("an empty message")
+    kind, payload = message[:1], message[1:]
     reader = _READERS.get(kind)
     if reader is None:
         _violation(f"an unknown frame {kind!r}")
     if kind in _SMALL_KINDS and len(payload) > _MAX_SMALL_BYTES:
         _violation(f"a frame {kind!r} of {len(payload)} bytes")
     try:
-        body = (_decode_short if len(payload) <= _SHORT_BYTES else _decode_long)(kind, payload.decode("utf-8"))
+        body: Any = (_decode_short if len(payload) <= _SHORT_BYTES else _decode_long)(kind, payload.decode("utf-8"))
     except ValueError as error:
         raise CodeModeProtocolError(f"the worker sent a frame {kind!r} that is not JSON") from error
-    if not is_object(body):
+    if not isinstance(body, dict):
         _violation(f"a frame {kind!r} that is not an object")
-    return _read_analysed(body, len(payload)) if kind == b"a" else reader(body)
+    members = cast("dict[str, Any]", body)
+    return _read_analysed(members, len(payload)) if kind == b"a" else reader(members)
 
 
 def _decode_short(kind: bytes, text: str) -> Any:
     # Too short to cost anything: looking at what was read is cheaper than looking at the text first.
-    depth = _MAX_DEPTHS.get(kind, 1)
-    if depth > 1:
-        return decode_json(text, max_depth=depth)
+    if kind == b"a":
+        return decode_json(text, max_depth=_MAX_FACTS_DEPTH)
     body: dict[str, Any] | None = decode_json(text)
-    if type(body) is dict and not _CONTAINERS.isdisjoint(map(type, body.values())):
+    if type(body) is not dict or _CONTAINERS.isdisjoint(map(type, body.values())):
+        return body
+    if kind != b"V" or any(type(one) is dict or not _is_flat(one) for one in body.values()):
         _violation(f"a frame {kind!r} that is not flat")
     return body
+
+
+def _is_flat(value: object) -> bool:
+    return not is_array(value) or _CONTAINERS.isdisjoint(map(type, value))
 
 
 def _decode_long(kind: bytes, text: str) -> Any:
@@ -162,7 +171,8 @@ def _read_call(body: dict[str, Any]) -> CallRequested:
     kind = body.get("kind")
     if kind not in REQUEST_KINDS:
         _violation("a bad request kind")
-    input_json, input_bytes = _optional_text(body, "input", 2**30), _optional_count(body, "bytes")
+    input_json = _text(body, "input", 2**30) if body.get("input") is not None else None
+    input_bytes = _optional_count(body, "bytes") if "bytes" in body else None
     if input_json is not None and input_bytes is not None:
         _violation("an input and the size of one it withheld")
     place = _read_place(body, kind) if "line" in body else None
@@ -216,12 +226,13 @@ def _read_turn(body: dict[str, Any]) -> TurnEnded:
 
 def _read_returned(body: dict[str, Any]) -> ProgramReturned:
     unobserved = _items(body, "unobserved", _MAX_REQUESTS)
-    value, size = _optional_text(body, "value", 2**30), _optional_count(body, "bytes")
+    value = _text(body, "value", 2**30) if body.get("value") is not None else None
+    size = _optional_count(body, "bytes") if "bytes" in body else None
     is_undefined = body.get("undefined") is True
     if (value is not None) + (size is not None) + is_undefined != 1:
         _violation("a result that is not exactly one value")
-    unseen = tuple(_count(item, "unobserved") for item in unobserved)
-    last = _optional_text(body, "last", _MAX_LAST_VALUE)
+    unseen = tuple(_count(item, "unobserved") for item in unobserved) if unobserved else ()
+    last = _optional_text(body, "last", _MAX_LAST_VALUE) if "last" in body else None
     if last is not None and not is_undefined:
         _violation("the value of a last statement beside a result")
     if "warnings" not in body:
@@ -267,4 +278,4 @@ _READERS: dict[bytes, Callable[[dict[str, Any]], WorkerMessage]] = {
 
 
 # Every call brings one, and there are few: these are not read again.
-_TURN_ENDS = {b'{"in_flight":%d}' % count: TurnEnded(count) for count in range(64)}
+_TURN_ENDS = {b'T{"in_flight":%d}' % count: TurnEnded(count) for count in range(64)}

@@ -104,7 +104,7 @@ class RunModule:
 def _start_frame(kind: bytes, told: Mapping[str, Any], given_json: str | None) -> bytes:
     stops = told.get("stops", (0, False))
     limits = _LIMITS.pack(told["memory_limit_bytes"], told["max_stack_size_bytes"], *stops)
-    text = _json(told)
+    text = _write(told).encode("ascii")
     if given_json is not None:
         text = b'%b,"given":%b}' % (text[:-1], given_json.encode())
     return encode_frame(kind, limits + text)

@@ -100,12 +100,13 @@ def sidecar_of(profile: Profile, recorded: Ledger | None) -> Sidecar | None:
 
 
 def contents_of(settings: Settings, recorded: Ledger | None) -> Contents | None:
-    """Return where an invocation's content goes, with what was recorded; None in a profile without any."""
+    """Return where an invocation's content goes, with what was recorded; None in a profile without any.
+
+    It belongs to the invocation (`Contents.under`) once its program is accepted.
+    """
     if not settings.profile.has_content:
         return None
-    return (Contents() if recorded is None or recorded.contents is None else recorded.contents).under(
-        settings.limits, settings.salt
-    )
+    return Contents() if recorded is None or recorded.contents is None else recorded.contents
 
 
 def with_references(recorded: Ledger, rules: SidecarRules, sidecar: Sidecar | None = None) -> Ledger:

@@ -60,9 +60,7 @@ class Settings:
         limits, face = self.limits, self.profile.guest
         told: dict[str, Any] = {"seed": self.seed, "now_ms": self.started_ms, "wrapper": face.wrapper}
         told["globals"] = [*face.globals, *(["fetch"] if self.fetch else []), *(["state"] if self.state else [])]
-        told |= limits.told
-        if with_places:
-            told["places"] = True
+        told |= {**limits.told, "places": True} if with_places else limits.told
         if self.language_names:
             told["language_names"] = list(self.language_names)
         if face.shadowed:
@@ -81,10 +79,6 @@ class Settings:
             told["drains"] = True
         if self.profile.output is not None:
             told["max_output_bytes"] = self.profile.output.max_bytes
-        return told | self._of_values()
-
-    def _of_values(self) -> dict[str, Any]:
-        told: dict[str, Any] = {}
         if self.profile.has_content:
             told["content"] = tag_of(self.salt)
         if (rules := self.profile.sidecar) is not None:

@@ -70,6 +70,7 @@ class PreparedTool:
 
     def __init__(self, tool: Tool) -> None:
         self.name = tool.name
+        self.input_what, self.output_what = f"the input of tool {tool.name!r}", f"the output of tool {tool.name!r}"
         self.description = tool.description
         self.execute = tool.execute
         self.needs_approval = tool.needs_approval
@@ -141,14 +142,6 @@ class PreparedTool:
         if self._parameters is not None:
             return self._parameters.context_name is not None
         return self.execute is not None and count_positional(self.execute) >= 2
-
-    def call(self, value: Any, context: ToolCallContext | None) -> Any:
-        """Call ``execute`` with a validated value; ``context`` None is for a tool that does not take it.
-
-        Gives what ``execute`` gives: a value, an awaitable or an async iterator. Raises `CodeModeToolError` for a tool
-        that is only declared.
-        """
-        return self._call(value, context)
 
     def asks_approval(self, value: Any, context: ToolCallContext) -> Any:
         """Evaluate ``needs_approval`` for a validated value: a bool, or what the function gives (maybe awaitable)."""
@@ -228,7 +221,12 @@ class PreparedTool:
         return self._schemas.output
 
     @cached_property
-    def _call(self) -> Callable[[Any, Any], Any]:
+    def call(self) -> Callable[[Any, Any], Any]:
+        """Calls ``execute`` with a validated value and the context, None for a tool that does not take it.
+
+        Gives what ``execute`` gives: a value, an awaitable or an async iterator. Raises `CodeModeToolError` for a tool
+        that is only declared.
+        """
         function = self.execute
         if function is None:
             raise not_executable(self.name)

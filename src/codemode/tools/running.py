@@ -148,6 +148,8 @@ async def run_tool(
     """
     if tool.execute_kind == "async":
         result = await tool.call(value, context)
+        if type(result) in _PLAIN:
+            return result
     elif tool.execute_kind == "async_iterator":
         result = tool.call(value, context)
     else:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator
-from itertools import starmap
 
 from ..errors import CodeModeProtocolError
 from ..host.threads import run_check
@@ -226,7 +225,7 @@ class WorkerChannel:
                 if len(frame) >= _LARGE_FRAME_BYTES:
                     self._read_elsewhere(frame)
                     return
-                self._unread = starmap(read_message, messages_in(frame))
+                self._unread = map(read_message, messages_in(frame))
         except CodeModeProtocolError as error:
             self._on_violation(error)
         except Exception as error:  # noqa: BLE001 - the loop would only log it, and the program would wait for ever
@@ -238,7 +237,7 @@ class WorkerChannel:
 
     async def _read_large(self, frame: bytes) -> None:
         try:
-            read = await run_check(len(frame), lambda: [read_message(*one) for one in messages_in(frame)])
+            read = await run_check(len(frame), lambda: [*map(read_message, messages_in(frame))])
             self._unread = iter(read)
         except CodeModeProtocolError as error:
             self._on_violation(error)

@@ -48,16 +48,13 @@ class Lease:
         """Where tools run: slots that are given back stay taken until none does any more."""
         self.has_run = worker.tenure is not None and worker.tenure.programs > 0
         """True when the worker has run a program before, which may have changed it."""
+        self.may_go_on = worker.tenure is not None
+        """True where the pool keeps workers: this one may have another program."""
         self._left = False
         self._has_rested = False
         self._said_since: bytes | None = None
         self.place = Place()
         self.worker = worker.process
-
-    @property
-    def may_go_on(self) -> bool:
-        """True where the pool keeps workers: this one may have another program."""
-        return self._worker is not None and self._worker.tenure is not None
 
     @property
     def lacks_spare(self) -> bool:
@@ -168,28 +165,25 @@ class KeptLeases:
 
     def __init__(self) -> None:
         self._lock = forkable_lock()
-        self._leases: dict[Lease, None] = {}
-
-    def __len__(self) -> int:
-        return len(self._leases)
+        self.leases: dict[Lease, None] = {}
 
     def add(self, lease: Lease) -> None:
         """Take one."""
         with self._lock:
-            self._leases[lease] = None
+            self.leases[lease] = None
 
     def remove(self, lease: Lease) -> None:
         """Forget one, if it is there."""
         with self._lock:
-            self._leases.pop(lease, None)
+            self.leases.pop(lease, None)
 
     def give_up_oldest(self) -> None:
         """Give up the oldest that still can be."""
         while True:
             with self._lock:
-                lease = next(iter(self._leases), None)
+                lease = next(iter(self.leases), None)
                 if lease is None:
                     return
-                del self._leases[lease]
+                del self.leases[lease]
             if lease.give_up():
                 return

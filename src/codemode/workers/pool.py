@@ -280,7 +280,7 @@ class WorkerPool:
     async def enter(self, wanted: Wanted, wait_timeout_ms: int | None) -> tuple[Admission, ...]:
         """Take a slot, waiting as ``wanted`` says. Raises `CodeModeConcurrencyError` when there is none."""
         admission = self._admission
-        if self._kept and not admission.has_room(wanted.memory_limit_bytes):
+        if self._kept.leases and not admission.has_room(wanted.memory_limit_bytes):
             self._kept.give_up_oldest()
         if wanted.on_saturation == "wait":
             await admission.enter(wanted.memory_limit_bytes, wait_timeout_ms, wanted.depth)

@@ -111,12 +111,12 @@ KINDS = b"aCWLNTVXF"
 
 
 def read(kind: bytes, body: object) -> messages.WorkerMessage:
-    return read_message(kind, json.dumps(body).encode())
+    return read_message(kind + json.dumps(body).encode())
 
 
 def refused(kind: bytes, payload: bytes) -> None:
     with pytest.raises(CodeModeProtocolError):
-        read_message(kind, payload)
+        read_message(kind + payload)
 
 
 @each_row("kind, body, message", GOOD)
@@ -229,13 +229,13 @@ def test_an_unknown_kind_is_refused(kind: bytes):
 
 
 def test_lone_surrogates_become_replacement_characters():
-    assert read_message(b"L", b'{"level":"log","text":"a\\ud800b\\udfff"}') == messages.ConsoleWritten(
+    assert read_message(b"L" + b'{"level":"log","text":"a\\ud800b\\udfff"}') == messages.ConsoleWritten(
         "log", "a\ufffdb\ufffd"
     )
 
 
 def test_of_duplicate_keys_the_last_wins_and_is_checked():
-    assert read_message(b"T", b'{"in_flight":"x","in_flight":1}') == messages.TurnEnded(1)
+    assert read_message(b"T" + b'{"in_flight":"x","in_flight":1}') == messages.TurnEnded(1)
     refused(b"T", b'{"in_flight":1,"in_flight":"x"}')
 
 
@@ -256,7 +256,7 @@ keys = st.sampled_from(sorted({key for _, body, _ in GOOD for key in body}))
 
 def read_or_refuse(kind: bytes, payload: bytes) -> None:
     with suppress(CodeModeProtocolError):
-        read_message(kind, payload)
+        read_message(kind + payload)
 
 
 @given(st.binary(min_size=1, max_size=1), st.binary(max_size=60))

@@ -128,13 +128,13 @@ def test_their_number_is_checked(wrong):
 )
 def test_other_notices_are_refused(body):
     with pytest.raises(CodeModeProtocolError):
-        read_message(b"N", json.dumps(body).encode())
+        read_message(b"N" + json.dumps(body).encode())
 
 
 @given(st.text(max_size=50), st.text(max_size=50), st.recursive(st.none() | st.text(), st.lists, max_leaves=5))
 def test_what_is_passed_on_is_the_json_of_what_was_said(level, message, metadata):
     body = {"kind": "log", "level": level, "message": message, "metadata": json.dumps(metadata)}
-    notice = read_message(b"N", json.dumps(body).encode())
+    notice = read_message(b"N" + json.dumps(body).encode())
     assert isinstance(notice, GuestNotice)
     assert json.loads(notice.payload_json) == {"level": level, "message": message, "metadata": metadata}
 
@@ -151,7 +151,7 @@ def test_warnings_come_with_the_value_where_results_are_cut():
 @each_row("warnings", [["x"] * 33, ["x" * 201], "x", [5], None, [["x"]]])
 def test_warnings_are_few_and_short(warnings):
     with pytest.raises(CodeModeProtocolError):
-        read_message(b"V", json.dumps({"value": "1", "unobserved": [], "warnings": warnings}).encode())
+        read_message(b"V" + json.dumps({"value": "1", "unobserved": [], "warnings": warnings}).encode())
 
 
 # --- a program that could not be checked ---

@@ -411,10 +411,10 @@ def test_a_program_that_was_kept_is_answered_where_it_has_yielded():
 )
 def test_an_item_that_no_kernel_writes_is_refused(body: Any):
     with pytest.raises(CodeModeProtocolError):
-        read_message(b"O", json.dumps(body).encode())
+        read_message(b"O" + json.dumps(body).encode())
 
 
 @pytest.mark.parametrize("kind", ["text", "json"])
 def test_an_item_is_read_as_it_is(kind: Any):
     text = "[1" * 5 if kind == "text" else "x" * 100_000  # what is no JSON is refused when it is handed over
-    assert read_message(b"O", json.dumps({"kind": kind, "text": text}).encode()) == ItemWritten(kind, text)
+    assert read_message(b"O" + json.dumps({"kind": kind, "text": text}).encode()) == ItemWritten(kind, text)
