@@ -20,7 +20,6 @@ from suite import each_row
 from waiting import until, within
 
 from codemode import CodeModeError, PoolOptions, WorkerPool, run_code_mode
-from codemode.data.sized_cache import SizedCache
 from codemode.execution import programs as known_programs
 from codemode.options.parts import MAX_HEAP_BYTES
 from codemode.protocol.framing import encode_frame
@@ -195,7 +194,7 @@ def test_the_next_program_may_have_the_largest_heap() -> None:
 
 
 def test_what_a_kept_worker_says_of_a_text_is_for_its_own_program_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(known_programs, "_programs", SizedCache(1 << 20, most_entries=9))
+    monkeypatch.setattr(known_programs, "_programs", known_programs.make_program_cache())
     ran: list[str] = []
 
     def script(worker: FakeWorker) -> None:

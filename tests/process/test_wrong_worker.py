@@ -175,9 +175,9 @@ def test_a_flood_of_analyses_is_checked_no_more_than_once(host: Host, monkeypatc
 def forget_programs(monkeypatch: Any) -> None:
     """Make the host analyse every program anew."""
     from codemode.execution import programs
-    from codemode.execution.programs import ProgramCache
+    from codemode.execution.programs import make_program_cache
 
-    monkeypatch.setattr(programs, "_programs", ProgramCache())
+    monkeypatch.setattr(programs, "_programs", make_program_cache())
 
 
 # --- what is no violation, or another error ---

@@ -52,6 +52,15 @@ class Fitted:
     found: Any = None
 
 
+def make_program_cache() -> SizedCache[bytes, AnalysedProgram]:
+    """Return a cache of analysed programs by the SHA-256 of their source.
+
+    Sizes are bytes of what the worker has said of a program, its text and facts: those it chose, and what they take in
+    memory grows with them (requirement A35).
+    """
+    return SizedCache(4 << 20, most_entries=256, most_of_one=64 << 10)
+
+
 def program_key(source: str, profile: str) -> bytes:
     """Return what names a program here: its source under a profile of this name."""
     return hashlib.sha256(f"{profile}\n{source}".encode("utf-8", "surrogatepass")).digest()
@@ -63,9 +72,7 @@ LARGE_SOURCE_CHARACTERS = 1 << 16
 _MAX_KEPT = 4096  # characters of what a program is given
 _MAX_REPAIRS, _MAX_REPAIR = 8, 200
 _NAME = re.compile(r"[^\W\d][\w$]{0,255}|\$[\w$]{0,255}")
-# Least recently used programs by SHA-256 of their source. Sizes are bytes of what the worker has said of a program, its
-# text and facts: those it chose, and what they take in memory grows with them (requirement A35).
-_programs: SizedCache[bytes, AnalysedProgram] = SizedCache(4 << 20, most_entries=256, most_of_one=64 << 10)
+_programs = make_program_cache()
 
 
 def check_source(js: object, policy: ExecutionPolicy) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from codemode.execution.programs import AnalysedProgram, ProgramCache, program_key
+from codemode.data.sized_cache import SizedCache
+from codemode.execution.programs import AnalysedProgram, make_program_cache, program_key
 
 
 def program(js: str) -> AnalysedProgram:
@@ -10,7 +11,7 @@ def program(js: str) -> AnalysedProgram:
 
 
 def test_what_was_put_comes_back():
-    cache = ProgramCache()
+    cache = make_program_cache()
     cache.put(b"source", program("js"), 2)
     assert cache.get(b"source") == program("js")
     assert cache.get(b"other") is None
@@ -23,7 +24,7 @@ def test_a_program_is_another_one_under_another_profile_or_with_another_text():
 
 
 def test_the_least_recently_used_one_is_forgotten():
-    cache = ProgramCache(max_entries=2)
+    cache = SizedCache[bytes, AnalysedProgram](1 << 20, most_entries=2)
     cache.put(b"a", program("a"), 1)
     cache.put(b"b", program("b"), 1)
     assert cache.get(b"a")
@@ -32,7 +33,7 @@ def test_the_least_recently_used_one_is_forgotten():
 
 
 def test_the_total_is_bounded():
-    cache = ProgramCache(max_bytes=10)
+    cache = SizedCache[bytes, AnalysedProgram](10, most_entries=9)
     cache.put(b"a", program("a"), 6)
     cache.put(b"b", program("b"), 4)
     assert cache.get(b"a")
@@ -41,7 +42,7 @@ def test_the_total_is_bounded():
 
 
 def test_a_large_program_is_not_kept():
-    cache = ProgramCache(max_entry_bytes=5)
+    cache = SizedCache[bytes, AnalysedProgram](100, most_entries=9, most_of_one=5)
     cache.put(b"a", program("a"), 5)
     cache.put(b"b", program("b"), 6)
     assert cache.get(b"a")
@@ -49,7 +50,7 @@ def test_a_large_program_is_not_kept():
 
 
 def test_a_program_put_again_counts_once():
-    cache = ProgramCache(max_bytes=10)
+    cache = SizedCache[bytes, AnalysedProgram](10, most_entries=9)
     for _ in range(5):
         cache.put(b"a", program("a"), 6)
     cache.put(b"b", program("b"), 4)
@@ -58,7 +59,7 @@ def test_a_program_put_again_counts_once():
 
 
 def test_the_defaults_are_those_of_the_requirement():
-    cache = ProgramCache()
+    cache = make_program_cache()
     for number in range(300):
         cache.put(b"%d" % number, program("x"), 64 << 10 if number % 2 else 1)
     kept = [number for number in range(300) if cache.get(b"%d" % number)]
