@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from ...data.content import Content
     from ...execution.outcome import RunOutcome
     from ...execution.program_library import ProgramLibrary
+    from ...tools.catalog import ToolCatalog
+    from ...tools.prepared import PreparedTool
 
 _INPUT_SCHEMA: dict[str, Any] = {
     "type": "object",
