@@ -16,8 +16,12 @@ import codemode
 from codemode import plugins
 
 TREE = Path(__file__).parents[2]
-# The gateway is no plugin: it is part of the toolkit in a distribution of its own, and imports what it needs.
-FILES = sorted(path for path in (TREE / "integrations").glob("*/src/**/*.py") if "codemode_gateway" not in path.parts)
+# The gateway and the console's command are no plugins: they are parts of the toolkit in distributions of their own.
+FILES = sorted(
+    path
+    for path in (TREE / "integrations").glob("*/src/**/*.py")
+    if "codemode_gateway" not in path.parts and path.parts[-2:] != ("codemode_console", "command.py")
+)
 # Whoever registers an adapter is given this one, at the entry point "codemode.adapters".
 GIVEN = {"register_adapter"}
 # What says of a tool that is made how its programs will be started. All else of the room waits for the first one.

@@ -141,10 +141,15 @@ def test_what_cannot_be_used_is_said_before_anything_is_served(
 def test_it_says_how_to_install_what_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for missing in ("codemode_console", "starlette.requests"):
-        with monkeypatch.context() as patched:
-            for name in [one for one in sys.modules if one.startswith("codemode_console")]:
-                patched.delitem(sys.modules, name)
-            patched.setitem(sys.modules, missing, None)
-            assert main(["console", "--database", f"sqlite:///{tmp_path}/a.db", "--create"]) == 2
-        assert "in a clone of the repository pip install ./integrations/console" in capsys.readouterr().err
+    arguments = ["console", "--database", f"sqlite:///{tmp_path}/a.db", "--create"]
+    with monkeypatch.context() as patched:
+        for name in [name for name in sys.modules if name.startswith("codemode_console")]:
+            patched.delitem(sys.modules, name)
+        patched.setitem(sys.modules, "starlette.requests", None)
+        assert main(arguments) == 2
+    assert "cannot start: import of starlette.requests" in (said := capsys.readouterr().err)
+    assert "install codemode-console again" in said
+    monkeypatch.setattr("codemode.cli.metadata.entry_points", lambda **_: ())
+    assert main(arguments) == 2
+    assert "in a clone of the repository pip install ./integrations/console" in capsys.readouterr().err
+    assert not (tmp_path / "a.db").exists()

@@ -30,25 +30,17 @@ exit codes:
   3    the program paused and waits for somebody; the interrupt is on stdout
   130  stopped with Ctrl-C
 """
-_TOOLS_HELP = """\
+TOOLS_HELP = """\
 a tools file is plain Python: every public function that it defines is a tool, and so is every @tool and Tool;
 or it names them itself in a list or mapping `tools`
 """
-_KEY_HELP = """\
-the environment variable CODEMODE_SIGNING_KEY holds the key with which the programs' pauses are signed: with it the
-console shows what programs are and have done, and goes on with them where --tools is given; a JSON array holds several
-"""
-_TOKENS_HELP = """\
-a file of tokens: {"sha256:<hex of the token's SHA-256>": {"name": "ana", "tenants": ["acme"], "may_decide": true}};
-"tenants": "*" is all of them; who has no "may_decide" may decide: "may_decide": false is for those who only look
-"""
 _GROUP = "codemode.commands"
-_OWN_COMMANDS = ("run", "describe", "doctor", "console")
-_ADDED_HELP = {"mcp": "put all MCP servers behind one tool, for any client (needs codemode-gateway)"}
-_KNOWN_ADDED = {
-    "mcp": "`codemode mcp` is in the package codemode-gateway, which is not installed: in a clone of the repository"
-    " pip install ./integrations/gateway",
+_OWN_COMMANDS = ("run", "describe", "doctor")
+_ADDED_HELP = {
+    "console": "serve a page on which people decide the calls that wait (needs codemode-console)",
+    "mcp": "put all MCP servers behind one tool, for any client (needs codemode-gateway)",
 }
+_DISTRIBUTIONS = {"console": "codemode-console", "mcp": "codemode-gateway"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -87,8 +79,12 @@ def _find_added_command(name: str) -> Callable[[Sequence[str]], int] | None:
         except ModuleNotFoundError as error:
             distribution = added.dist.name if added.dist is not None else added.module
             raise UsageError(f"`codemode {name}` cannot start: {error}; install {distribution} again") from error
-    if name in _KNOWN_ADDED:
-        raise UsageError(_KNOWN_ADDED[name])
+    if name in _DISTRIBUTIONS:
+        folder = _DISTRIBUTIONS[name].removeprefix("codemode-")
+        raise UsageError(
+            f"`codemode {name}` is in the package {_DISTRIBUTIONS[name]}, which is not installed: in a clone of the"
+            f" repository pip install ./integrations/{folder}"
+        )
     return None
 
 
@@ -108,10 +104,6 @@ def _run_command(options: argparse.Namespace) -> int:
         from .describe import describe
 
         return describe(options)
-    if options.command == "console":
-        from .console import console
-
-        return console(options)
     from .doctor import doctor
 
     return doctor(options)
@@ -128,7 +120,6 @@ def _parser() -> argparse.ArgumentParser:
     _add_run(commands)
     _add_describe(commands)
     _add_doctor(commands)
-    _add_console(commands)
     for command, told in _ADDED_HELP.items():
         commands.add_parser(command, help=told)
     return parser
@@ -140,7 +131,7 @@ def _add_run(commands: Any) -> None:
         allow_abbrev=False,
         help="run a program over the tools of a Python file",
         description="Run one program. The result goes to stdout; calls and console output go to stderr as they happen.",
-        epilog=f"{_TOOLS_HELP}\n{_RUN_EXITS}",
+        epilog=f"{TOOLS_HELP}\n{_RUN_EXITS}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     run.set_defaults(parser=run)
@@ -163,7 +154,7 @@ def _add_describe(commands: Any) -> None:
         allow_abbrev=False,
         help="show what a model sees of the tools",
         description="Print the description of the codeMode tool to stdout, and its size to stderr.",
-        epilog=f"{_TOOLS_HELP}\nexit codes: 0, or 2 for a file that cannot be used",
+        epilog=f"{TOOLS_HELP}\nexit codes: 0, or 2 for a file that cannot be used",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     describe.set_defaults(parser=describe)
@@ -183,31 +174,3 @@ def _add_doctor(commands: Any) -> None:
     doctor.add_argument(
         "--required", action="store_true", help='also fail when isolation="required" would refuse to run here'
     )
-
-
-def _add_console(commands: Any) -> None:
-    console: argparse.ArgumentParser = commands.add_parser(
-        "console",
-        allow_abbrev=False,
-        help="serve a page on which people decide the calls that wait",
-        description="Serve the approval console of a database. Without a file of tokens it makes one token, prints the"
-        " URL that holds it once, and is for this machine alone.",
-        epilog=f"{_KEY_HELP}\n{_TOKENS_HELP}\n{_TOOLS_HELP}\n"
-        "exit codes: 0 when it was told to end, 2 for what cannot be used",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    console.set_defaults(parser=console)
-    console.add_argument(
-        "--database",
-        metavar="URL",
-        required=True,
-        help="sqlite:///approvals.db, or postgresql://user@host/name (needs codemode-toolkit[postgres])",
-    )
-    console.add_argument("--create", action="store_true", help="create the database where it does not exist")
-    console.add_argument(
-        "--tools", metavar="FILE", help="Python file with the tools: decided programs go on here (none: elsewhere)"
-    )
-    console.add_argument("--app", metavar="NAME", help="the app whose programs go on here (all by default)")
-    console.add_argument("--tokens", metavar="FILE", help="JSON file with the users by the hashes of their tokens")
-    console.add_argument("--host", default="127.0.0.1", help="address to listen at (default 127.0.0.1)")
-    console.add_argument("--port", type=int, default=8822, metavar="N", help="port (default 8822; 0 takes a free one)")

@@ -7,13 +7,12 @@ import logging
 from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
 
 import pytest
+from codemode_console import command
 from codemode_gateway.cli import serve as mcp_serve
 from required import missing
 
-from codemode.cli import console
 from codemode.cli.databases import DRIVER, Seldom
 from codemode.cli.exits import UsageError
 
@@ -49,15 +48,15 @@ def log(monkeypatch: pytest.MonkeyPatch) -> logging.Logger:
 
 
 @pytest.mark.parametrize(
-    ("serve", "said"),
+    "serve",
     [
-        (mcp_serve.run, {"http": "no port"}),
-        (console.console, {"database": "mysql://no-database", "tokens": None, "tools": None}),
+        lambda: mcp_serve.run(argparse.Namespace(http="no port")),
+        lambda: command.main(["--database", "mysql://no-database"]),
     ],
     ids=["the gateway", "the console"],
 )
-def test_what_serves_tells_seldom(serve: Callable[..., int], said: dict[str, Any], log: logging.Logger):
+def test_what_serves_tells_seldom(serve: Callable[[], int], log: logging.Logger):
     for _ in range(2):
         with pytest.raises(UsageError):
-            serve(argparse.Namespace(**said))
+            serve()
     assert [type(one) for one in log.filters] == [Seldom]

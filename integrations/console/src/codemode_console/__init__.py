@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from .application import Console, ConsoleOptions, approval_console, serve
-from .auth import ProxyHeaderAuth, TokenAuth, User, new_token, token_hash
-from .notices import SlackWebhook, Webhook, verify_signature
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .application import Console, ConsoleOptions, approval_console, serve
+    from .auth import ProxyHeaderAuth, TokenAuth, User, new_token, token_hash
+    from .notices import SlackWebhook, Webhook, verify_signature
 
 __all__ = [
     "Console",
@@ -20,3 +24,17 @@ __all__ = [
     "token_hash",
     "verify_signature",
 ]
+
+_LATE = {
+    "application": "Console ConsoleOptions approval_console serve",
+    "auth": "ProxyHeaderAuth TokenAuth User new_token token_hash",
+    "notices": "SlackWebhook Webhook verify_signature",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first asked for: the help of the command needs no framework."""
+    for module, names in _LATE.items():
+        if name in names.split():
+            return getattr(import_module(f".{module}", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,121 @@
+"""``codemode console``: the approval console over a database, served by itself. Imports no framework for its help."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from codemode import CodeModeError, set_continuation_signing_key
+from codemode.cli import TOOLS_HELP
+from codemode.cli.databases import require_database, tell_seldom
+from codemode.cli.exits import DONE, UsageError
+from codemode.continuations.keys import environment_keys
+from codemode.plugins import open_store
+
+if TYPE_CHECKING:
+    from codemode import InterruptStore
+
+    from .auth import TokenAuth
+
+_KEY_HELP = """\
+the environment variable CODEMODE_SIGNING_KEY holds the key with which the programs' pauses are signed: with it the
+console shows what programs are and have done, and goes on with them where --tools is given; a JSON array holds several
+"""
+_TOKENS_HELP = """\
+a file of tokens: {"sha256:<hex of the token's SHA-256>": {"name": "ana", "tenants": ["acme"], "may_decide": true}};
+"tenants": "*" is all of them; who has no "may_decide" may decide: "may_decide": false is for those who only look
+"""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Serve the console until the process is told to end. ``arguments`` are those after ``codemode console``."""
+    options = _parser().parse_args(arguments)
+    try:
+        from . import serve
+    except ModuleNotFoundError as error:
+        raise UsageError(f"`codemode console` cannot start: {error}; install codemode-console again") from error
+    tell_seldom()
+    if keys := _keys():
+        set_continuation_signing_key([*keys])  # also without tools: what programs have done is read with it
+    store = _store(options.database)
+    require_database(options.database, create=options.create)
+    auth = None if options.tokens is None else _auth(options.tokens)
+    resume = None if options.tools is None else _resume(options.tools, options.app, store)
+    try:
+        serve(store, auth=auth, resume=resume, host=options.host, port=options.port, say=_say)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    except OSError as error:
+        raise UsageError(f"{options.host}:{options.port} cannot be had: {error.strerror or error}") from error
+    except CodeModeError as error:
+        raise UsageError(f"{options.database.partition(':')[0]} database: {error.message}") from error
+    return DONE
+
+
+def _parser() -> argparse.ArgumentParser:
+    console = argparse.ArgumentParser(
+        prog="codemode console",
+        allow_abbrev=False,
+        description="Serve the approval console of a database. Without a file of tokens it makes one token, prints the"
+        " URL that holds it once, and is for this machine alone.",
+        epilog=f"{_KEY_HELP}\n{_TOKENS_HELP}\n{TOOLS_HELP}\n"
+        "exit codes: 0 when it was told to end, 2 for what cannot be used",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    console.add_argument(
+        "--database",
+        metavar="URL",
+        required=True,
+        help="sqlite:///approvals.db, or postgresql://user@host/name (needs codemode-toolkit[postgres])",
+    )
+    console.add_argument("--create", action="store_true", help="create the database where it does not exist")
+    console.add_argument(
+        "--tools", metavar="FILE", help="Python file with the tools: decided programs go on here (none: elsewhere)"
+    )
+    console.add_argument("--app", metavar="NAME", help="the app whose programs go on here (all by default)")
+    console.add_argument("--tokens", metavar="FILE", help="JSON file with the users by the hashes of their tokens")
+    console.add_argument("--host", default="127.0.0.1", help="address to listen at (default 127.0.0.1)")
+    console.add_argument("--port", type=int, default=8822, metavar="N", help="port (default 8822; 0 takes a free one)")
+    return console
+
+
+def _store(url: str) -> InterruptStore:
+    try:
+        return open_store(url)
+    except (ImportError, ValueError) as error:
+        raise UsageError(str(error)) from error
+
+
+def _auth(path: str) -> TokenAuth:
+    from . import TokenAuth
+
+    try:
+        return TokenAuth.from_json(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise UsageError(f"{path} is no file of tokens: {error}") from error
+
+
+def _keys() -> tuple[bytes, ...] | None:
+    try:
+        return environment_keys()
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+
+
+def _resume(path: str, app: str | None, store: InterruptStore) -> Any:
+    """Return what lets programs go on; a file that sets the key itself needs none in the environment."""
+    from codemode.cli.describe import tool_over  # imports what runs programs
+
+    continuation: dict[str, object] = {"guard": store.guard}
+    if keys := _keys():
+        continuation["keys"] = keys
+    code_mode = tool_over(path, {"approval": {"mode": "interrupt"}, "continuation": continuation})
+    return code_mode.resume if app is None else {app: code_mode.resume}
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)  # noqa: T201 - the output of a command
