@@ -223,7 +223,7 @@ def test_each_worker_is_a_child_of_its_own_and_locked(pool: WorkerPool) -> None:
 
 
 @MOSTLY_WITH_PIDFDS
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize("number", [signal.SIGKILL, *full_only(signal.SIGSTOP)])
 def test_a_spare_that_died_or_stopped_costs_at_most_its_own_invocation(
     pool: WorkerPool, number: signal.Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:

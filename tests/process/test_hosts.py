@@ -56,12 +56,12 @@ def test_pools_that_nobody_closed(programs: str, start_method: str) -> None:
 @each_row(
     "script",
     [
-        "closed_loop.py",
         "no_descriptors.py",
         "threads.py",
-        "tool_forks.py",
         *full_only(
+            "tool_forks.py",
             "checks_of_two_tenants.py",
+            "closed_loop.py",
             "forks_during_start.py",
             "forks_in_first_import.py",
             "notebook.py",
@@ -118,6 +118,7 @@ def test_interpreter_shutdown_in_the_middle_of_a_run() -> None:
     assert "Traceback" not in outcome.stderr
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("way", ["warm", *full_only("cold")])
 def test_fork_while_a_program_of_exec_waits(way: str) -> None:
     assert_fine(run_host("exec_wait_forks.py", way))

@@ -34,7 +34,7 @@ from codemode.workers.zygote import Zygote
 pytestmark = pytest.mark.usefixtures("leaves_nothing")
 
 
-@pytest.mark.parametrize("spare_workers", [0, 1, 3])
+@pytest.mark.parametrize("spare_workers", [1, *full_only(0, 3)])
 def test_spares_are_refilled(make_pool: PoolMaker, spare_workers: int) -> None:
     before = children()
     pool = make_pool(spare_workers=spare_workers)
@@ -51,7 +51,7 @@ def test_a_worker_runs_one_program(make_pool: PoolMaker) -> None:
     assert [run_code_mode_sync(program, {}, pool=pool) for _ in range(4)] == [None] * 4
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize("number", [signal.SIGKILL, *full_only(signal.SIGSTOP)])
 def test_spares_that_died_or_stopped_do_not_harm(make_pool: PoolMaker, number: signal.Signals) -> None:
     before = children()
     pool = make_pool()
@@ -122,6 +122,7 @@ def test_a_zygote_that_died_or_stopped_is_replaced(
     assert len(zygotes(before)) == 1
 
 
+@pytest.mark.full
 def test_a_stopped_zygote_costs_many_waiting_invocations_one_replacement(make_pool: PoolMaker) -> None:
     before = children()
     started_sources: list[Zygote] = []

@@ -189,6 +189,7 @@ def test_hostile_inputs_run_nothing_of_ours(kernel: KernelDriver):
     ]
 
 
+@pytest.mark.full
 @each_row(
     "js",
     [

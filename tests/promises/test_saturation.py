@@ -171,11 +171,12 @@ def test_many_programs_whose_tools_run_programs_all_end(pool: WorkerPool):
     assert pool.active == 0
 
 
-@pytest.mark.parametrize("nested", [inner, inner_sync, _in_a_thread, *full_only(*OTHER_NESTED)])
+@pytest.mark.parametrize("nested", [inner, *full_only(inner_sync, _in_a_thread, *OTHER_NESTED)])
 def test_however_a_tool_runs_a_program_it_waits_for_nobody_around_it(nested: Any, pool: WorkerPool):
     assert together(pool, nested, "return await tools.ask()", 20) == [1] * 20
 
 
+@pytest.mark.full
 def test_programs_in_shares_end_too():
     async def scenario() -> list[int]:
         with WorkerPool(PoolOptions(max_workers=3)) as whole:
@@ -192,6 +193,7 @@ def test_programs_in_shares_end_too():
     assert within(scenario()) == [1] * 60
 
 
+@pytest.mark.full
 def test_programs_in_two_pools_that_use_each_other_end():
     async def scenario() -> list[int]:
         with WorkerPool(PoolOptions(max_workers=1)) as one, WorkerPool(PoolOptions(max_workers=1)) as other:
@@ -226,6 +228,7 @@ def test_programs_end_where_memory_sets_the_limit(monkeypatch: pytest.MonkeyPatc
     assert most <= 1 + MAX_BEYOND
 
 
+@pytest.mark.full
 def test_sync_tools_have_threads_at_every_depth():
     """More tools than there are threads wait for programs that need one too."""
 

@@ -65,7 +65,7 @@ def test_what_was_typed_into_fields_that_are_too_many_by_now_is_never_passed_ove
     assert not edited.is_readable
 
 
-@each_row("said", ["description", "schema", *full_only("tool", "input", "labels")])
+@each_row("said", ["description", *full_only("schema", "tool", "input", "labels")])
 def test_a_page_of_many_requests_is_bounded(said: str) -> None:
     async def work() -> None:
         house, count = House(), 150

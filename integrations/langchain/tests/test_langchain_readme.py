@@ -92,6 +92,7 @@ def terminal(langchain_python: WarmPython, tmp_path: Path) -> Terminal:
     return lambda answers: langchain_python.run(EXAMPLE, str(tmp_path / "approvals.db"), said=answers)
 
 
+@pytest.mark.full
 def test_the_example_in_two_sittings(terminal: Terminal):
     first = terminal("y\n")  # the input ends at the second question
     assert first.stdout.count("(looking") == 1

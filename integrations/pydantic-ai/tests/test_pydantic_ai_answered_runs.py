@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import answered_pydantic_runs
+import pytest
 from answered_pydantic_runs import ROWS, Row
 from cut_off import cancel_all, check_without_journal
 from forked_hosts import ForkedHosts
@@ -25,6 +26,7 @@ def check(row: Row, seen: dict[str, Any]) -> None:
     assert seen["told"] == "['refunded a', 'seen', 'refunded b']", told
 
 
+@pytest.mark.full
 def test_cancelled_after_an_answer(tmp_path: Path) -> None:
     for row, seen in zip(ROWS, asyncio.run(cancel_all(answered_pydantic_runs.runs(tmp_path, 0))), strict=True):
         check(row, seen)

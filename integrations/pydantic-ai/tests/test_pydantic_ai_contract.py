@@ -252,9 +252,14 @@ def rows() -> Iterator[tuple[type[Capability], Check]]:
             yield from ((plugin, check) for plugin in ALONE if face is plugin.face)
 
 
+OF_CODE_MODE = {check for face, check in without() if face is CODE_MODE}
+
+
 def usual(plugin: type[Capability], check: Check) -> bool:
-    """Say whether the default suite has it: each check on a capability, and pauses on what stands for one."""
-    return plugin not in (OneTool, CallToolset) or check in PAUSES
+    """Say whether the default suite has it: each check on one surface's capability, and pauses on all."""
+    if check in PAUSES:
+        return True
+    return plugin not in (OneTool, CallToolset) and (plugin.face is CODE_MODE or check not in OF_CODE_MODE)
 
 
 @pytest.mark.parametrize(

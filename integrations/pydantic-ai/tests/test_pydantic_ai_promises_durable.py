@@ -110,6 +110,7 @@ def test_a_workflow_killed_while_it_waits_and_after_the_approval_repeats_nothing
     assert desk.did == did == ["stock nut", "refund a 500", "stock bolt"]
 
 
+@pytest.mark.full
 def test_a_program_that_is_one_step_makes_each_call_once_and_asks_how_the_one_ended_that_was_killed(
     begin: Begin, tmp_path: Path
 ) -> None:
@@ -221,6 +222,7 @@ def waiting_in_a_process(*given: tuple[str | None, str, str]) -> list[Any]:
     return json.loads(done.stdout)
 
 
+@pytest.mark.full
 def test_two_processes_come_to_one_pause_in_one_conversation(pydantic_ai_python: WarmPython) -> None:
     done = pydantic_ai_python.run("-c", IDS, said=json.dumps([(KEY, RANDOM, "c1")]))
     assert done.returncode == 0, done.stderr

@@ -168,6 +168,7 @@ def test_a_server_that_has_failed_is_not_started_again_by_the_command(run: Run, 
     assert "cannot be listed" not in err
 
 
+@pytest.mark.full
 def test_check_starts_a_server_of_which_a_list_is_kept_from_before(run: Run, tmp_path: Path):
     path, script = tmp_path / "mcp.json", tmp_path / "server.py"
     path.write_text(json.dumps({"mcpServers": {"x": {"command": sys.executable, "args": ["-I", str(script)]}}}))
@@ -178,6 +179,7 @@ def test_check_starts_a_server_of_which_a_list_is_kept_from_before(run: Run, tmp
     assert (code, "exit code 3" in out) == (1, True)
 
 
+@pytest.mark.full
 def test_types_are_printed_of_all_and_of_one(run: Run, config: Path):
     code, out, _ = run("types", "backups", "--config", str(config))
     assert (code, "export function delete_backups(" in out, "logbook" in out) == (0, True, False)

@@ -162,6 +162,7 @@ def test_a_module_that_does_not_fit_is_seen_before_its_types_are_read():
     assert fits_in(server, 100_000) == declare_server(server)
 
 
+@pytest.mark.full
 def test_schemas_without_end_are_not_read_for_a_text_that_has_one():
     every = {f"p{at}": {"$ref": f"#/$defs/D{at}"} for at in range(60)}
     mesh = {"$ref": "#/$defs/D0", "$defs": {f"D{at}": {"properties": {**every, f"own{at}": True}} for at in range(60)}}

@@ -333,6 +333,7 @@ def test_a_sign_in_is_shown_as_a_page_and_the_call_goes_on_with_what_was_said(
     within(scenario())
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 def test_with_a_journal_the_same_holds(mode: str, tmp_path: Path) -> None:
     async def scenario() -> None:
