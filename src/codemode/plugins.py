@@ -77,7 +77,7 @@ if TYPE_CHECKING:
     from .tools.collecting import refuse_framework_tool
     from .tools.prepared import PreparedTool, prepared
     from .tools.selection import Places, Selection, not_among_the_tools, places
-    from .tools.tool import ImpossibleNameError, can_be_called, check_name
+    from .tools.tool import ImpossibleNameError, can_be_called, check_name, parse_summary
     from .tools.tool_schemas import Compile, FrameworkSchema, InferredOutput
     from .trace.failures import log_left_out
     from .workers.pool import check_pool
@@ -148,6 +148,7 @@ __all__ = [
     "open_continuation",
     "open_store",
     "outer_id_of",
+    "parse_summary",
     "path_text",
     "places",
     "places_for",
@@ -223,7 +224,7 @@ _LATE = {
     "surfaces.exec_wait.pair": "direct_names",
     "tools.adapters": "register_adapter",
     "tools.collecting": "refuse_framework_tool",
-    "tools.tool": "can_be_called check_name ImpossibleNameError",
+    "tools.tool": "can_be_called check_name ImpossibleNameError parse_summary",
     "tools.prepared": "PreparedTool prepared",
     "tools.selection": "Places Selection not_among_the_tools places",
     "tools.tool_schemas": "Compile FrameworkSchema InferredOutput",

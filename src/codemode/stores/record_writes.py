@@ -16,14 +16,13 @@ from .answers import asked, shown
 from .audit import MOST_IN_LINE, By, cut
 from .errors import RequestSuperseded, StoreError, StoreFull
 from .records import OWNED, RecordState, StoredPause, record_after, request_after
-from .rows import marks, requests_named, requests_of
+from .rows import annotations_text, marks, requests_named, requests_of
 from .tables import IS_OPEN, insert_labels, label_key
 from .transaction import Row, Session, is_plain
 
 MAX_PAYLOAD_BYTES = 16 << 20
 MAX_LABEL_BYTES = 16 << 10
 _MAX_NAME_CHARACTERS = 1000
-_FORM = ("input_schema", "description", "annotations")
 
 
 @record
@@ -183,7 +182,7 @@ def pause(session: Session, record_id: str, state: RecordState, new: Kept) -> No
     is_ready = not asked or any(
         stands[one].request.state == "decided" for one in asked & stands.keys() if one not in open_ids
     )
-    known = {name: _form_texts(one) for name, one in forms.items()}
+    known = {name: _form_texts(one, one.input_schema) for name, one in forms.items()}
     _insert_requests(session, record_id, new, known, asked - stands.keys(), len(stands))
     session.run(
         "UPDATE codemode_records SET version = ?, state = ?, interrupt = ?, expires_at_ms = ?, owner = NULL,"
@@ -287,9 +286,10 @@ def _form(one: PendingRequest, new: Kept, known: Mapping[str, tuple[str | None, 
     return new.forms.get(one.tool_name) or known.get(one.tool_name) or (None, '""', None)
 
 
-def _form_texts(request: Any) -> tuple[str | None, str, str | None]:
-    schema, description, annotations = (getattr(request, name) for name in _FORM)
-    return _written(schema), json.dumps(description), _written(annotations)
+def _form_texts(tool: Any, schema: Any) -> tuple[str | None, str, str | None]:
+    # What a framework or a server brings has neither title nor summary of the host's.
+    title, summary = (getattr(tool, name, "") for name in ("title", "summary"))
+    return _written(schema), json.dumps(tool.description), annotations_text(tool.annotations, title, summary)
 
 
 def _forms(interrupt: Interrupt, tool: Any) -> dict[str, tuple[str | None, str, str | None]]:
@@ -299,8 +299,7 @@ def _forms(interrupt: Interrupt, tool: Any) -> dict[str, tuple[str | None, str, 
     for one in interrupt.requests:
         found = None if catalog is None else catalog.get(one.tool_name)
         if found is not None:
-            annotations = _written(None if not found.annotations else dict(found.annotations))
-            forms[one.tool_name] = _written(found.input_json_schema), json.dumps(found.description), annotations
+            forms[one.tool_name] = _form_texts(found, found.input_json_schema)
     return forms
 
 

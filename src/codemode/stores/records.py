@@ -119,8 +119,9 @@ LEASE_MS: Final = JOURNAL_LEASE_MS
 class StoredRequest:
     """One call that waits, or has waited. ``input`` is what was shown; ``decision`` and ``actor`` are of its answer.
 
-    ``input_schema``, ``description`` and ``annotations`` are those of its tool, where the tools were told. ``refusal``
-    says why an answer was given back. ``line`` and ``column`` are its place in the program, where that is known.
+    ``input_schema``, ``description``, ``annotations``, ``title`` and ``summary`` are those of its tool, where the tools
+    were told; the last two are set by the host alone, never by a server. ``refusal`` says why an answer was given back.
+    ``line`` and ``column`` are its place in the program, where that is known.
     """
 
     interrupt_id: str
@@ -138,6 +139,8 @@ class StoredRequest:
     refusal: str | None = None
     line: int | None = None
     column: int | None = None
+    title: str = ""
+    summary: str = ""
 
 
 @dataclass(frozen=True, slots=True)

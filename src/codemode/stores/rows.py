@@ -89,6 +89,7 @@ _REQUEST_COLUMNS = (
     "interrupt_id, kind, tool_name, input, payload, input_schema, description, annotations, state, decision, actor,"
     " decided_at_ms, refusal, at_line, at_column"
 )
+_HEADLINE = "codemode/headline"
 _OWN_COLUMNS = f"record_id, {_REQUEST_COLUMNS}, is_taken, shown"
 
 
@@ -122,6 +123,7 @@ def request_of(row: Sequence[Any]) -> StoredRequest:
     """Read the columns of a request."""
     interrupt_id, kind, tool_name, given, payload, schema, description, annotations, *rest = row
     state, decision, actor, decided_at_ms, refusal, line, column = rest
+    hints, title, summary = _read_annotations(annotations)
     return StoredRequest(
         interrupt_id=interrupt_id,
         kind=kind,
@@ -130,7 +132,7 @@ def request_of(row: Sequence[Any]) -> StoredRequest:
         payload=_value(payload),
         input_schema=_read(schema),
         description=_value(description),
-        annotations=_read(annotations),
+        annotations=hints,
         state=state,
         decision=_read(decision),
         actor=actor,
@@ -138,7 +140,24 @@ def request_of(row: Sequence[Any]) -> StoredRequest:
         refusal=_read(refusal),
         line=line,
         column=column,
+        title=title,
+        summary=summary,
     )
+
+
+def annotations_text(annotations: Mapping[str, Any] | None, title: str, summary: str) -> str | None:
+    """Write the annotations of a tool, with the title and the summary that its host gave it."""
+    # The key is the host's alone: what a server sends under it is left out.
+    written = {name: value for name, value in (annotations or {}).items() if name != _HEADLINE}
+    if title or summary:
+        written[_HEADLINE] = [title, summary]
+    return json.dumps(written) if written else None
+
+
+def _read_annotations(text: str | None) -> tuple[dict[str, Any] | None, str, str]:
+    annotations: dict[str, Any] | None = _read(text)
+    title, summary = ("", "") if annotations is None else annotations.pop(_HEADLINE, ("", ""))
+    return annotations or None, title, summary
 
 
 class KeptRequest:

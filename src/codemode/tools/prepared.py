@@ -80,6 +80,7 @@ class PreparedTool:
         self.annotations = tool.annotations
         self.output_validation = tool.output_validation
         self.metadata = tool.metadata
+        self.title, self.summary = tool.title, tool.summary
         self._parameters = tool.input_schema if isinstance(tool.input_schema, Parameters) else None
         self._schemas = tool.schemas
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import re
+import string
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, overload
@@ -56,6 +58,25 @@ def can_be_called(name: Any) -> bool:
     return True
 
 
+_FIELD_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+_NUMBER_FORMAT = re.compile(r",?(\.\d)?f?")
+
+
+def parse_summary(template: str) -> list[tuple[str, str | None, str]]:
+    """Split ``"{order.id}: {amount:.2f} EUR"`` into texts, each with the path of the input's field that follows it.
+
+    The third part is a number format: ``.2f``, ``,.2f`` or empty. Raises `ValueError` for any other template.
+    """
+    parts: list[tuple[str, str | None, str]] = []
+    for text, path, number_format, conversion in string.Formatter().parse(template):
+        if path is not None and not _FIELD_PATH.fullmatch(path):
+            raise ValueError(f"{{{path}}} names no field of the input: write {{amount}} or {{order.id}}")
+        if conversion or not _NUMBER_FORMAT.fullmatch(number_format or ""):
+            raise ValueError(f"{{{path}}} takes a number format such as :.2f, and no other")
+        parts.append((text, path, number_format or ""))
+    return parts
+
+
 _validation = one_of(None, "warn", "strict")
 
 ToolFunction: TypeAlias = Callable[[], Any] | Callable[[Any], Any] | Callable[[Any, ToolCallContext], Any]
@@ -70,9 +91,10 @@ class Tool:
     take the input alone or nothing; None declares a tool that cannot be executed. Sync functions run in a thread.
     A schema is a JSON Schema dict or any type a pydantic ``TypeAdapter`` takes; ``execute`` then gets an instance.
     ``needs_approval`` is a bool or ``(input, context) -> bool``, sync or async. ``metadata`` is what surfaces read,
-    each under a key of its own. ``output_validation`` says what becomes of an output that misses its schema, "warn" or
-    "strict"; None does as ``execution_policy.output_validation`` says.
-    Raises `ValueError` for an impossible name and for values of a wrong type.
+    each under a key of its own. ``title`` and ``summary`` tell a person who decides about a call what it will do:
+    "Refund" and ``"{orderId}: {amount:.2f} {currency}"``, with fields of the input. ``output_validation`` says what
+    becomes of an output that misses its schema, "warn" or "strict"; None does as ``execution_policy.output_validation``
+    says. Raises `ValueError` for an impossible name and for values of a wrong type.
     """
 
     name: str
@@ -86,6 +108,8 @@ class Tool:
     annotations: Mapping[str, Any]
     metadata: Mapping[str, Any]
     output_validation: OutputValidation | None
+    title: str
+    summary: str
     is_foreign: ClassVar[bool] = False  # of a framework or server: nobody here can mend its schemas
     is_gated_elsewhere: ClassVar[bool] = False  # by a framework, which may ask a person about any call of it
     schemas: ClassVar[ToolSchemas]  # each tool has its own, and it is no field
@@ -104,14 +128,18 @@ class Tool:
         annotations: Mapping[str, Any] | None = None,
         metadata: Mapping[str, Any] | None = None,
         output_validation: OutputValidation | None = None,
+        title: str = "",
+        summary: str = "",
     ) -> None:
         name = check_is_name(name)
         _check_callable(name, "execute", execute)
         _check_callable(name, "to_model_output", to_model_output)
         if not isinstance(needs_approval, bool) and not callable(needs_approval):
             raise WrongTypeError(f"needs_approval of tool {name!r} must be a bool or callable, got {needs_approval!r}")
-        if string_or_none(description, f"description of tool {name!r}") is None:
-            raise WrongTypeError(f"description of tool {name!r} must be a string, got None")
+        for option, text in (("description", description), ("title", title), ("summary", summary)):
+            if string_or_none(text, f"{option} of tool {name!r}") is None:
+                raise WrongTypeError(f"{option} of tool {name!r} must be a string, got None")
+        _check_summary(name, summary)
         mapping_or_none(annotations, f"annotations of tool {name!r}")
         mapping_or_none(metadata, f"metadata of tool {name!r}")
         if isinstance(input_examples, Mapping) or not is_listing(input_examples):
@@ -129,6 +157,8 @@ class Tool:
             "annotations": dict(annotations or {}),
             "metadata": dict(metadata or {}),
             "output_validation": _validation(output_validation, f"output_validation of tool {name!r}"),
+            "title": title,
+            "summary": summary,
         }
         for field_name, value in values.items():
             object.__setattr__(self, field_name, value)
@@ -172,6 +202,13 @@ def _check_callable(tool_name: str, option: str, value: Any) -> None:
         raise WrongTypeError(f"{option} of tool {tool_name!r} must be callable or None, got {value!r}")
 
 
+def _check_summary(tool_name: str, summary: str) -> None:
+    try:
+        parse_summary(summary)
+    except ValueError as error:
+        raise ValueError(f"summary of tool {tool_name!r}: {error}") from None
+
+
 def _described_output(said: FunctionDescription) -> InferredOutput | None:
     return None if said.returns is NOTHING else InferredOutput(said.returns)
 
@@ -192,6 +229,8 @@ def tool(
     annotations: Mapping[str, Any] | None = None,
     metadata: Mapping[str, Any] | None = None,
     output_validation: OutputValidation | None = None,
+    title: str = "",
+    summary: str = "",
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 
 
