@@ -136,11 +136,13 @@ class Desk:
         return [
             find_orders,
             Tool("refund", execute=refund, description=pay_back, input_schema=Refund, needs_approval=True,
-                 annotations={"destructiveHint": True}),
+                 annotations={"destructiveHint": True}, title="Refund", summary="{orderId} · {amount:.2f} {currency}"),
             Tool("giveVoucher", execute=give_voucher, description="Give a customer something off the next order.",
-                 input_schema=Voucher, needs_approval=True),
+                 input_schema=Voucher, needs_approval=True, title="Voucher",
+                 summary="{percent} % for {customer}, until {until}"),
             Tool("askColleague", execute=_ask, description="Ask a colleague.", input_schema=_QUESTION),
-            Tool("payOut", execute=self._pay_out, description="Pay a supplier.", input_schema=_PAYMENT),
+            Tool("payOut", execute=self._pay_out, description="Pay a supplier.", input_schema=_PAYMENT, title="Pay out",
+                 summary="{amount:,.2f} EUR to {supplier}"),
             reply,
         ]  # fmt: skip
 
@@ -183,7 +185,8 @@ async def fill(store: InterruptStore, code_mode: CodeModeTool, desk: Desk) -> No
     kept: dict[str, Any] = {"tool": code_mode, "tenant": "acme", "app": "support"}
     for customer, js in (("ada", REFUNDS), ("bob", VOUCHER), ("bob", QUESTION)):
         waiting = await code_mode.execute({"js": js})
-        await store.put(waiting, labels={"customer": customer}, **kept)
+        labels = {"agent": "refunds", "customer": customer, "link": f"https://chat.example.com/{customer}"}
+        await store.put(waiting, labels=labels, **kept)
     paying = asyncio.create_task(code_mode.execute({"js": PAYMENT}))
     await desk.is_paying.wait()
     paying.cancel()
@@ -193,7 +196,7 @@ async def fill(store: InterruptStore, code_mode: CodeModeTool, desk: Desk) -> No
         aborted = stopped.__cause__
         if not isinstance(aborted, CodeModeAbortedError) or aborted.recovery is None:
             raise
-        await store.put(aborted.recovery, labels={"supplier": "Camera World"}, **kept)
+        await store.put(aborted.recovery, labels={"agent": "invoices", "supplier": "Camera World"}, **kept)
 
 
 def say(text: str) -> None:

@@ -152,8 +152,8 @@ def charging(begun: asyncio.Event, charged: list[Any]) -> Tool:
 
 
 @pytest.mark.parametrize(("label", "fields", "outcome", "times"), [
-    ("It came to this value", {"json": '{"id": 7}'}, {"id": 7}, 1),
-    ("It came to this value", {"json": "null"}, None, 1),
+    ("Record this result", {"json": '{"id": 7}'}, {"id": 7}, 1),
+    ("Record this result", {"json": "null"}, None, 1),
     ("It failed", {"reason": "the bank <said> no"}, {"failed": "the bank <said> no"}, 1),
     ("Run it again", {"json": "nonsense", "reason": "why not"}, "charged again", 2),
 ])  # fmt: skip
@@ -165,7 +165,7 @@ def test_somebody_says_how_a_call_ended(label: str, fields: dict[str, str], outc
         async with desk.browser() as ana:
             form = await desk.form(ana, record_id)
             assert (await form.enter(ana)).status_code == 422
-            for wrong in ("It came to this value", "It failed"):
+            for wrong in ("Record this result", "It failed"):
                 assert (await form.press(ana, wrong)).status_code == 422
             for name in ("approve", "answer", "edit", "nonsense"):
                 assert (await form.send(ana, "decision", name)).status_code == 400
@@ -193,8 +193,8 @@ def test_the_field_that_does_not_do_is_the_one_that_is_marked() -> None:
                 ("It failed", {"json": "nonsense"}, "reason", "json"),
                 ("It failed", {"json": "1", "reason": "x" * 2001}, "reason", "json"),
                 ("Run it again", {"reason": "x" * 2001}, "reason", "json"),
-                ("It came to this value", {}, "json", "reason"),
-                ("It came to this value", {"json": "nonsense", "reason": "why"}, "json", "reason"),
+                ("Record this result", {}, "json", "reason"),
+                ("Record this result", {"json": "nonsense", "reason": "why"}, "json", "reason"),
             ]:
                 one = form.as_shown()
                 for name, text in typed.items():

@@ -77,7 +77,7 @@ def test_a_record_is_read_by_whoever_knows_its_keys_and_binding():
 @pytest.mark.parametrize("options", [{}, {"inspect": refusing}])
 def test_what_cannot_be_read_is_said_and_no_failure(options: dict[str, Any]):
     for page in pages(options):
-        assert "Its text is not known here" in page
+        assert "The text of this program is not known here" in page
     if options:
         assert "nobody reads acme" in pages(options)[0]
 

@@ -88,7 +88,7 @@ def test_a_lost_record_runs_again_or_is_closed_and_the_audit_says_who_from_where
         again, closed = await lost(desk), await lost(desk)
         async with desk.browser() as ana:
             page = (await ana.get(f"/records/{again}")).text
-            assert "nobody knows what became of it" in page
+            assert "its outcome is unknown" in page
             assert "may happen twice" in page
             fields = await form(ana, again)
             assert (await send(ana, again, fields, action="run-again", why="the bank says no")).status_code == 303
@@ -130,7 +130,7 @@ def test_what_goes_on_no_more_is_not_said_to_be_not_resumable(end: str) -> None:
         record_id = await unfit(desk)
         async with desk.browser() as ana:
             assert "not resumable" in (await ana.get("/?state=pending")).text
-            assert "has been seen being resumed yet" in (await ana.get(f"/records/{record_id}")).text
+            assert "has been resumed yet" in (await ana.get(f"/records/{record_id}")).text
             if end == "withdraw":
                 await desk.store.withdraw(record_id, actor="ana")
             else:

@@ -88,7 +88,7 @@ def test_no_element_and_no_attribute_comes_of_a_text(text: str) -> None:
         assert str(script.attributes["src"]).endswith("/static/console.js")
         seen = page.source
         assert all(one in "\n\t" or unicodedata.category(one) not in ("Cc", "Cf", "Zl", "Zp") for one in seen)
-        for heading in ("Program", "Calls so far", "Versions before"):
+        for heading in ("Program", "Calls so far", "Earlier versions"):
             assert page.section(heading)
 
     run(work)
@@ -98,10 +98,10 @@ def test_the_same_texts_are_all_there_to_be_read() -> None:
     async def work() -> None:
         text = TEXTS["script"]
         page = await page_with(text)
-        for heading in ("Program", "Calls so far", "Versions before"):
+        for heading in ("Program", "Calls so far", "Earlier versions"):
             assert text in page.section(heading).text
         assert f"It cannot be resumed: {text}" in page.text
-        assert f"by {text}, 20" in page.section("Versions before").text
+        assert f"by {text}, 20" in page.section("Earlier versions").text
 
     run(work)
 

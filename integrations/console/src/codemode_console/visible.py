@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -183,12 +184,35 @@ def moment_text(unix_ms: int) -> str:
 
 
 def moment(unix_ms: int) -> Markup:
-    """Return a time for a page, which programs can read too."""
+    """Return a time for a page; the script of the console shows it in the zone of the viewer."""
+    return _time(unix_ms, moment_text(unix_ms), "")
+
+
+def ago(unix_ms: int) -> Markup:
+    """Return how long ago a time was, or how far ahead it is, with the time itself on hover."""
+    return _time(unix_ms, ago_text(unix_ms, time.time_ns() // 1_000_000), "ago")
+
+
+def ago_text(unix_ms: int, now_ms: int) -> str:
+    """Return such as ``3 min ago`` and ``in 23 h``: whole units, rounded down."""
+    seconds = abs(now_ms - unix_ms) // 1000
+    if seconds < _SECONDS["min"]:
+        return "just now" if unix_ms <= now_ms else "in less than a minute"
+    unit = next(name for name, size in reversed(_SECONDS.items()) if seconds >= size * (2 if name == "days" else 1))
+    length = f"{seconds // _SECONDS[unit]} {unit}"
+    return f"{length} ago" if unix_ms <= now_ms else f"in {length}"
+
+
+_SECONDS = {"min": 60, "h": 3600, "days": 86_400}
+
+
+def _time(unix_ms: int, text: str, style: str) -> Markup:
     found = _moment(unix_ms)
     if found is None:
         return Markup("{}").format(moment_text(unix_ms))
     stamp = found.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return Markup('<time datetime="{}">{}</time>').format(stamp, moment_text(unix_ms))
+    named = Markup(' class="{}"').format(style) if style else ""
+    return Markup('<time{} datetime="{}" title="{}">{}</time>').format(named, stamp, moment_text(unix_ms), text)
 
 
 def _moment(unix_ms: int) -> datetime | None:

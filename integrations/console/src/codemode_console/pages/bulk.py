@@ -120,7 +120,7 @@ async def _look(desk: Desk, request: Request, decision: str, chosen: Sequence[Ch
         told = _whole(told)
     asked = [one for one in told if one.problem is None]
     tools = {one.one.tool_name for one in told if one.one is not None}
-    if len(tools) > 1:
+    if len(tools) > 1 and len(ids) > 1:  # the calls of one program are shown together on its page, too
         raise Problem(422, "These are calls of several tools", "Those of one tool are decided together; nothing was.")
     if not asked:
         return _answer(request, decision, told)
@@ -131,7 +131,10 @@ async def _look(desk: Desk, request: Request, decision: str, chosen: Sequence[Ch
             listed = [{**one.to_json(), "request": one.chosen.text(), **_shown(one)} for one in asked]
             gone = [one.to_json() for one in told if one.problem is not None]
             return JSONResponse({"decision": decision, "requests": listed, "notWaiting": gone, "formToken": token})
-        shown: dict[str, Any] = {"tool": next(iter(tools)), "most_reason": MOST_REASON_CHARACTERS}
+        shown: dict[str, Any] = {
+            "tool": next(iter(tools)) if len(tools) == 1 else "",
+            "most_reason": MOST_REASON_CHARACTERS,
+        }
         gone = [one for one in told if one.problem is not None]
         return page(request, "many.html", decision=decision, asked=asked, gone=gone, token=token, **shown)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import parse_qsl, urlencode
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
@@ -181,7 +182,13 @@ async def _decided(desk: Desk, request: Request, record: Record, one: StoredRequ
 def _done(request: Request, record: Record, one: StoredRequest) -> Response:
     if wants_json(request):
         return JSONResponse({"id": one.interrupt_id, "state": "decided"})
-    return RedirectResponse(record_path(request, record.id), 303)
+    if "back" not in request.query_params:
+        return RedirectResponse(record_path(request, record.id), 303)
+    # Decided in the list: it says so, in the same order and with the same filters.
+    number = [each.interrupt_id for each in record.requests].index(one.interrupt_id) + 1
+    kept = [pair for pair in parse_qsl(request.query_params["back"]) if pair[0] != "done"]
+    query = urlencode([*kept, ("done", f"{record.id}/{number}")])
+    return RedirectResponse(f"{request.scope.get('root_path', '')}/?{query}", 303)
 
 
 _MOST_WAITING = 20

@@ -1,9 +1,9 @@
-"""The list: what waits, by tenant, app, tool, label and state, and how many requests wait for each tool."""
+"""The list: a row for each call that waits, found by tenant, app, tool, label and state."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 from urllib.parse import urlencode
 
@@ -11,21 +11,21 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from codemode import Page, Record
+from codemode import ALL_TENANTS, Page, Record, StoredRequest, UnknownRequest
 from codemode.plugins import APPROVAL_KIND, LARGE_CHARACTERS, run_check
 
-from ..decisions import ABOUT_CHOICE, MOST_AT_ONCE, chosen_text
+from ..decisions import ABOUT_CHOICE, MOST_AT_ONCE, about, chosen_text, decision_words, version_of
 from ..errors import Problem
-from ..rendering import page, wants_json
+from ..rendering import InputLine, input_line, page, wants_json
 from ..visible import is_visible, visible_text
-from ..visits import chosen_tenants, visit_of
+from ..visits import Visit, choices_of, chosen_tenants, visit_of
 from .desk import Desk, record_json
 
 _LISTED = 50
 _ORDERS = {"newest": "Newest first", "expiring": "Soonest to expire first"}
 _STATES = {
-    "waiting": "Waiting for somebody",
-    "pending": "Pending, decided ones too",
+    "waiting": "Pending calls",
+    "pending": "Pending and decided",
     "resuming": "Being resumed",
     "resting": "Resting",
     "lost": "Lost",
@@ -33,7 +33,7 @@ _STATES = {
     "failed": "Failed",
     "expired": "Expired",
     "withdrawn": "Withdrawn",
-    "all": "All but resting",
+    "all": "All except resting",
 }
 _MOST_WAITING = 10
 _MOST_LABELS = 10
@@ -62,7 +62,8 @@ def routes(desk: Desk) -> list[BaseRoute]:
             raise Problem(400, "There is no such page", "Its cursor is of no list, or of another order.") from None
         if wants_json(request):
             return JSONResponse(_json(found, counts))
-        return await run_check(LARGE_CHARACTERS, lambda: _page(request, asked, found, counts, tool))
+        done = await _done(desk, request)
+        return await run_check(LARGE_CHARACTERS, lambda: _page(desk, request, asked, found, counts, tool, done))
 
     return [Route("/", listing, methods=["GET"])]
 
@@ -85,6 +86,11 @@ class _Asked:
     def labels(self) -> dict[str, str]:
         """The labels, by their names."""
         return {name: text for name, _, text in (one.partition("=") for one in self.label)}
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether the list is of less than all that waits."""
+        return bool(self.tenant or self.app or self.tool or self.label)
 
     def query(self, **changed: Any) -> str:
         """Return the query of a list of the same, but for what is changed."""
@@ -133,45 +139,102 @@ def _json(found: Page, counts: Mapping[str, int]) -> dict[str, Any]:
     return {"records": [record_json(one) for one in found.records], "next": found.next, "counts": dict(counts)}
 
 
-def _page(request: Request, asked: _Asked, found: Page, counts: Mapping[str, int], tool: str) -> Response:
+async def _done(desk: Desk, request: Request) -> dict[str, Any] | None:
+    """Return the call that was just decided in the list, with what was decided; None where the address names none."""
+    record_id, _, number = request.query_params.get("done", "").partition("/")
+    if not (record_id and number.isascii() and number.isdigit() and len(number) < 6):
+        return None
+    try:
+        record = await desk.store.record(record_id, tenant=ALL_TENANTS)
+    except UnknownRequest:
+        return None
+    if not visit_of(request).user.sees(record.tenant) or not 1 <= int(number) <= len(record.requests):
+        return None
+    one = record.requests[int(number) - 1]
+    return {"record": record, "one": one, "words": decision_words(one)} if one.state in ("decided", "applied") else None
+
+
+def _page(
+    desk: Desk, request: Request, asked: _Asked, found: Page, counts: Mapping[str, int], tool: str, done: Any
+) -> Response:
     visit = visit_of(request)
     is_open = asked.state in ("waiting", "pending") and visit.user.may_decide
+    rows = [row for record in found.records for row in _rows(desk, visit, record, tool, is_open=is_open)]
+    choices = {row.one.tool_name for row in rows if row.one is not None and row.choice}
     shown: dict[str, Any] = {
-        "rows": [_row(one, tool, is_open=is_open) for one in found.records],
+        "rows": rows,
         "asked": asked,
         "tool": tool,
         "states": _STATES,
         "orders": _ORDERS,
         "counts": [{"tool": one, "count": count, "query": asked.query(tool=one)} for one, count in counts.items()],
+        "pending": counts.get(tool, 0) if tool else sum(counts.values()),
         "decided": asked.query(state="pending", order=""),
         "lost": asked.query(state="lost", order=""),
         "every_tool": asked.query(tool=""),
         "following": None if found.next is None else asked.query(after=found.next),
         "chosen": asked.query(select="all", after=asked.after),
         "longer": asked.query(limit=MOST_AT_ONCE),
+        "back": asked.query(after=asked.after),
         "is_longest": asked.limit == MOST_AT_ONCE,
-        "may_choose": is_open and any(one.state == "waiting" for record in found.records for one in record.requests),
+        "may_choose": bool(choices),
+        "may_choose_all": len(choices) == 1,
+        "shows_tenants": len({record.tenant for record in found.records}) > 1,
         "choice_token": visit.form_token(ABOUT_CHOICE),
         "most": MOST_AT_ONCE,
+        "done": done,
     }
     return page(request, "list.html", **shown)
 
 
-def _row(record: Record, tool: str, *, is_open: bool) -> dict[str, Any]:
-    waiting = [one for one in record.requests if one.state == "waiting" and tool in ("", one.tool_name)]
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One call in the list; ``one`` is None for a record that has asked nothing. ``more`` counts calls left out.
+
+    ``line`` is its input, ``choice`` the value of its checkbox, and ``form`` what its own form sends: only where the
+    row shows the whole input, and nothing else is to be read or chosen before somebody decides.
+    """
+
+    record: Record
+    one: StoredRequest | None
+    number: int = 0
+    line: InputLine | None = None
+    choice: str | None = None
+    form: Mapping[str, str] | None = None
+    more: int = 0
+
+    @property
+    def agent(self) -> str:
+        """Which agent asks: the label that says so, else the app."""
+        return self.record.labels.get("agent") or self.record.app
+
+    @property
+    def labels(self) -> list[tuple[str, str]]:
+        """The other labels, as many as a row shows."""
+        labels = [pair for pair in self.record.labels.items() if pair[0] not in ("agent", "link")]
+        return labels[:_MOST_LABELS]
+
+    @property
+    def more_labels(self) -> int:
+        """How many labels the row leaves out."""
+        return max(0, len(self.record.labels.keys() - {"agent", "link"}) - _MOST_LABELS)
+
+
+def _rows(desk: Desk, visit: Visit, record: Record, tool: str, *, is_open: bool) -> list[_Row]:
+    numbered = list(enumerate(record.requests, 1))
+    waiting = [pair for pair in numbered if pair[1].state == "waiting" and tool in ("", pair[1].tool_name)]
+    if not waiting:  # listed for its state: by the last call that it has asked about
+        return [_Row(record, one, number, input_line(one)) for number, one in numbered[-1:]] or [_Row(record, None)]
     kept = waiting[: MOST_AT_ONCE if tool else _MOST_WAITING]
-    labels = list(record.labels.items())
-    return {
-        "record": record,
-        "waiting": [
-            {
-                "tool": one.tool_name,
-                "choice": chosen_text(record.id, one.interrupt_id) if is_open and one.kind == APPROVAL_KIND else None,
-                "input": one.input if number < _MOST_WAITING else None,
-            }
-            for number, one in enumerate(kept)
-        ],
-        "more": len(waiting) - len(kept),
-        "labels": labels[:_MOST_LABELS],
-        "more_labels": max(0, len(labels) - _MOST_LABELS),
-    }
+    rows: list[_Row] = []
+    for at, (number, one) in enumerate(kept):
+        line, choice, form = input_line(one) if at < _MOST_WAITING else None, None, None
+        if is_open and one.kind == APPROVAL_KIND:
+            choice = chosen_text(record.id, one.interrupt_id)
+            if line is not None and line.is_whole and not one.refusal and not choices_of(desk.later, record, one):
+                version, shown = version_of(record, one), desk.store.shown(one)
+                token = visit.form_token(about(one.interrupt_id, version, shown))
+                form = {"form_token": token, "version": version, "shown": shown}
+        rows.append(_Row(record, one, number, line, choice, form))
+    rows[-1] = replace(rows[-1], more=len(waiting) - len(kept))
+    return rows

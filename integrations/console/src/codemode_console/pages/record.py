@@ -16,12 +16,14 @@ from codemode.plugins import APPROVAL_KIND, LARGE_CHARACTERS, UNKNOWN_OUTCOME_KI
 
 from ..bodies import Items
 from ..decisions import (
+    ABOUT_CHOICE,
     MOST_WHY_CHARACTERS,
     PREVIEW,
     Sent,
     about,
     about_ending,
     as_shown,
+    chosen_text,
     decision_words,
     edited_input,
     endings_json,
@@ -48,9 +50,9 @@ from ..record_view import (
     value_at,
     view_json,
 )
-from ..rendering import page, wants_json
+from ..rendering import brief, headline, page, wants_json
 from ..visible import ON_DEMAND_CHARACTERS, Cut, Folded, cut, fold
-from ..visits import Visit, choices_of, visit_of
+from ..visits import Visit, choices_of, chosen_tenants, visit_of
 from .desk import Desk, record_json
 
 _OPEN = ("pending", "resuming")
@@ -59,6 +61,8 @@ _MOST_FIELDS = 1_000
 _MOST_CHARACTERS = 2_000_000
 """So many characters of forms and changes are on one page; what is behind them is shown when somebody opens it."""
 _AROUND_A_LINE = 100
+_MOST_TOGETHER = 20
+"""So many calls of a record are offered to be decided together: a person reads each first."""
 _MOST_ADDRESS_CHARACTERS = 500
 _MARKS = (("destructiveHint", "destructive"), ("readOnlyHint", "read-only"), ("idempotentHint", "may be repeated"))
 
@@ -355,6 +359,8 @@ async def record_page(
     elif notice is not None:
         told = {"error": notice.to_json()}
     known = ending_context(request, record)
+    if not wants_json(request):
+        known |= await _headings(desk, request, record)
     ending = endings_json(record, known["endings"], known["ending_token"])
 
     def rendered() -> Response:
@@ -365,6 +371,28 @@ async def record_page(
         return page(request, "record.html", status=status, **shown, **known)
 
     return await run_check(LARGE_CHARACTERS, rendered)
+
+
+async def _headings(desk: Desk, request: Request, record: Record) -> dict[str, Any]:
+    """Return what a page says of the calls of a record together, and which record comes after it."""
+    visit = visit_of(request)
+    waiting = [one for one in record.requests if one.state == "waiting"]
+    approvals = [one for one in waiting if one.kind == APPROVAL_KIND]
+    is_open = record.state in _OPEN and visit.user.may_decide
+    asked = waiting or record.requests[-1:]
+    text = headline(asked[0]) if asked else brief(record.outer_tool or record.id)
+    found: dict[str, Any] = {
+        "title": {"text": text, "more": len(waiting) - 1 if waiting else 0, "waiting": bool(waiting)},
+        "together": [chosen_text(record.id, one.interrupt_id) for one in approvals[:_MOST_TOGETHER]],
+        "choice_token": visit.form_token(ABOUT_CHOICE),
+        "next_pending": None,
+    }
+    if not is_open or not 2 <= len(approvals) <= _MOST_TOGETHER:
+        found["together"] = []
+    if not waiting and visit.user.may_decide:
+        listed = await desk.store.list(tenant=chosen_tenants(visit.user, ""), state="waiting", limit=1)
+        found["next_pending"] = next(iter(listed.records), None)
+    return found
 
 
 def ending_context(request: Request, record: Record) -> dict[str, Any]:

@@ -81,7 +81,38 @@ function isHeldList(main) {
 
 function said(region) {
   const shown = [...region.querySelectorAll('input[name="shown"], input[name="version"]')];
-  return [region.textContent.replace(/\s+/g, " "), ...shown.map((one) => one.value)].join("\n");
+  const still = region.cloneNode(true); // how long ago something was is no news
+  for (const time of still.querySelectorAll("time")) time.textContent = time.dateTime;
+  return [still.textContent.replace(/\s+/g, " "), ...shown.map((one) => one.value)].join("\n");
+}
+
+// ---- Times: in the zone of the viewer, in UTC on hover ----
+
+const UNITS = [["days", 86400, 2], ["h", 3600, 1], ["min", 60, 1]];
+const TICK_MS = 30000;
+
+// The words of `ago_text` on the server.
+function agoText(then, now) {
+  const seconds = Math.floor(Math.abs(now - then) / 1000);
+  if (seconds < 60) return then <= now ? "just now" : "in less than a minute";
+  const [name, size] = UNITS.find(([, size, least]) => seconds >= size * least);
+  const length = `${Math.floor(seconds / size)} ${name}`;
+  return then <= now ? `${length} ago` : `in ${length}`;
+}
+
+const LOCAL = new Intl.DateTimeFormat("sv", { dateStyle: "short", timeStyle: "medium" });
+const ZONED = new Intl.DateTimeFormat("sv", { dateStyle: "short", timeStyle: "long" });
+
+function showTimes(tree) {
+  for (const time of tree.querySelectorAll("time")) {
+    const then = new Date(time.dateTime);
+    if (Number.isNaN(then.getTime())) continue;
+    time.dataset.utc ??= time.title;
+    if (time.classList.contains("ago")) {
+      time.textContent = agoText(then.getTime(), Date.now());
+      time.title = `${ZONED.format(then)} (${time.dataset.utc})`;
+    } else time.textContent = LOCAL.format(then);
+  }
 }
 
 function tell(words, href) {
@@ -109,21 +140,54 @@ function rest(made) {
 function put(fresh, old) {
   const opened = new Set([...old.querySelectorAll("details[open] > summary")].map((one) => one.textContent));
   const made = document.adoptNode(fresh);
+  showTimes(made);
   for (const summary of made.querySelectorAll("details > summary")) {
     if (opened.has(summary.textContent)) summary.parentElement.open = true;
   }
   old.replaceWith(rest(made));
 }
 
+// What was decided elsewhere cannot be decided here any more, also where the page stays as it is under a hand.
+function retire(region, words) {
+  for (const one of region.querySelectorAll("button, input[type=checkbox]")) {
+    one.disabled = true;
+    one.checked = false;
+  }
+  const line = document.createElement("p");
+  line.className = "note";
+  line.textContent = words;
+  if (!region.classList.contains("gone")) (region.querySelector("td:last-child, .buttons") ?? region).append(line);
+  region.classList.add("gone");
+}
+
+function retireRows(main, made) {
+  for (const row of main.querySelectorAll("tr[data-call]")) {
+    const isThere = made.querySelector(`tr[data-call="${CSS.escape(row.dataset.call)}"]`) !== null;
+    if (!isThere) retire(row, "No longer pending");
+  }
+}
+
 function updateList(fresh) {
   const main = document.getElementById("main");
   const made = fresh.getElementById("main");
+  document.title = fresh.title;
   if (said(main) === said(made)) return;
-  if (isHeldList(main)) return tell("The list has changed.", location.href);
+  if (isHeldList(main)) {
+    retireRows(main, made);
+    return tell("The list has changed.", location.href);
+  }
   const href = main.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
   put(made, main);
+  showChoices();
   if (href !== null) [...made.querySelectorAll("a[href]")].find((one) => one.getAttribute("href") === href)?.focus();
   tell("The list has changed.");
+}
+
+// Calls of one tool are decided together: once one is selected, those of other tools cannot be.
+function showChoices() {
+  const boxes = [...document.querySelectorAll("td input[type=checkbox]")];
+  const tool = boxes.find((one) => one.checked)?.dataset.tool;
+  for (const one of boxes) one.disabled = tool !== undefined && one.dataset.tool !== tool;
 }
 
 // What is new of a card, in the words of the page that shows it now.
@@ -139,12 +203,16 @@ function partOf(tree, key) {
 
 function add(made) {
   const record = document.querySelector("#main .record");
+  showTimes(made);
   if (made.classList.contains("card")) record.querySelector(".cards").append(rest(document.adoptNode(made)));
   else if (made.dataset.part === "outcome") record.before(document.adoptNode(made));
   else record.after(document.adoptNode(made));
 }
 
 function updateRecord(fresh, href) {
+  document.title = fresh.title;
+  const heading = fresh.querySelector("h1");
+  if (heading !== null) document.querySelector("h1").replaceWith(document.adoptNode(heading.cloneNode(true)));
   const partsOf = (tree) => [...tree.querySelectorAll("[data-part]")];
   const changed = partsOf(fresh).filter((made) => {
     const old = partOf(document, made.dataset.part);
@@ -153,14 +221,17 @@ function updateRecord(fresh, href) {
   const gone = partsOf(document).filter((old) => partOf(fresh, old.dataset.part) === null);
   if (changed.length + gone.length === 0) return;
   const news = changed.filter((made) => made.classList.contains("card")).map(newsOf);
-  const state = fresh.querySelector(".facts .status");
+  const state = fresh.querySelector(".meta .status");
   if (news.length === 0 && state !== null) news.push(state.textContent);
   let isWhole = true;
   for (const made of changed) {
     const old = partOf(document, made.dataset.part);
     if (old === null) add(made);
-    else if (isHeld(old)) isWhole = false;
-    else put(made, old);
+    else if (!isHeld(old)) put(made, old);
+    else {
+      isWhole = false;
+      if (made.classList.contains("card") && made.dataset.state !== "waiting") retire(old, newsOf(made));
+    }
   }
   for (const old of gone) {
     if (isHeld(old)) isWhole = false;
@@ -269,56 +340,81 @@ function valueOf(control, isFirst) {
 function showDifference(form) {
   let list = form.querySelector(":scope > .typing");
   const changed = controlsIn(form).filter((one) => one.name && !["reason", "later"].includes(one.name) && isChanged(one));
+  const buttons = form.querySelector(":scope > .buttons");
+  const isShown = form.querySelector(":scope > .changes tr") !== null; // by the server, of what was typed before
+  form.classList.toggle("is-changed", changed.length > 0 || isShown);
   if (changed.length === 0) return list?.remove();
   if (list === null) {
     list = document.createElement("ul");
     list.className = "typing";
     list.setAttribute("aria-label", "Changes so far");
-    form.insertBefore(list, form.querySelector(":scope > .buttons"));
+    form.insertBefore(list, buttons);
   }
   list.replaceChildren(
-    ...changed.flatMap((control) =>
-      [["-", "diff-removed", true], ["+", "diff-added", false]].map(([sign, name, isFirst]) => {
-        const line = document.createElement("li");
-        line.className = name;
-        line.textContent = `${sign} ${control.name} ${seen(valueOf(control, isFirst))}`;
-        return line;
-      }),
-    ),
+    ...changed.map((control) => {
+      const line = document.createElement("li");
+      const [was, is] = [document.createElement("del"), document.createElement("ins")];
+      was.textContent = seen(valueOf(control, true)) || "empty";
+      is.textContent = seen(valueOf(control, false)) || "empty";
+      line.append(`${seen(control.name.replace(/^\//, ""))}: `, was, " \u2192 ", is);
+      return line;
+    }),
   );
+}
+
+// Who types into a field that is left out, or null, means to send what they type.
+function giveValue(control) {
+  const state = control.form?.elements.namedItem(`state:${control.name}`);
+  if (state && "options" in state && control.value !== "") state.value = "set";
 }
 
 // ---- Keys: they move and never decide ----
 
+const FIRST_OF_ROW = "a[id]";
+
+// A place is a card of a record, or a row of the list.
 function places() {
-  const cards = [...document.querySelectorAll("#main .card")];
-  return cards.length > 0 ? cards : [...document.querySelectorAll('#main td a[href*="/records/"]')];
+  return [...document.querySelectorAll("#main .card, #main tr[data-call]")];
+}
+
+function placeAt(focused) {
+  return focused?.closest("#main .card, #main tr[data-call]") ?? null;
 }
 
 function move(step) {
   const all = places();
-  const at = all.findIndex((one) => one.contains(document.activeElement));
+  const at = all.indexOf(placeAt(document.activeElement));
   const next = all[Math.max(0, Math.min(all.length - 1, at === -1 && step < 0 ? 0 : at + step))];
   if (next === undefined) return;
-  if (!next.matches("a")) next.tabIndex = -1;
-  next.focus();
+  const target = next.querySelector(FIRST_OF_ROW) ?? next;
+  if (target === next) next.tabIndex = -1;
+  target.focus();
   next.scrollIntoView({ block: "nearest" });
 }
 
+// In the place that has the focus; where none has it, in the first that has such a thing.
 function focusIn(selector) {
-  const card = document.activeElement?.closest(".card");
-  const found = card?.querySelector(selector) ?? document.querySelector(`#main .card ${selector}`);
-  found?.focus();
+  const here = placeAt(document.activeElement);
+  for (const place of here === null ? places() : [here]) {
+    const found = [...place.querySelectorAll(selector)].find((one) => !one.disabled && one.checkVisibility());
+    if (found !== undefined) return found.focus();
+  }
 }
 
 const KEYS = {
   j: () => move(1),
   k: () => move(-1),
-  a: () => focusIn('button[value="approve"]'),
-  d: () => focusIn('button[value="deny"]'),
+  a: () => focusIn('button:is([value="approve"], [value="edit"], [value="answer"], [value="value"]), a.button'),
+  d: () => focusIn('button[value="deny"], .deny > summary, a.button'),
   e: () => focusIn('.fields :is(input:not([type="hidden"]), textarea, select)'),
   r: () => focusIn('[name="reason"]'),
   l: () => location.assign(ROOT),
+  n: () => {
+    const next = document.getElementById("next");
+    if (next !== null) next.click();
+    else if (document.querySelector("#main .card") === null) move(1);
+    else location.assign(ROOT);
+  },
   "?": () => {
     const help = document.getElementById("keys");
     help.open = true;
@@ -368,7 +464,14 @@ signInByFragment(true);
 addEventListener("hashchange", () => signInByFragment(false)); // the printed URL, opened where this page is already
 beginKeys();
 live.begin();
+showTimes(document);
+showChoices();
+setInterval(() => showTimes(document), TICK_MS);
 document.addEventListener("input", (event) => {
   const form = event.target.closest?.(".card form");
-  if (form) showDifference(form);
+  if (form) {
+    giveValue(event.target);
+    showDifference(form);
+  }
+  if (event.target.matches?.("td input[type=checkbox]")) showChoices();
 });
