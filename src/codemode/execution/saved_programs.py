@@ -53,17 +53,16 @@ _SAVE_SCHEMA: dict[str, Any] = {
     "properties": {
         "name": {"type": "string"},
         "description": {"type": "string"},
-        "inputSchema": {"type": "object", "description": "JSON Schema of the program's input."},
+        "inputSchema": {"type": ["object", "null"], "description": "JSON Schema of the program's input."},
         "program": {"type": "string"},
     },
-    "required": ["name", "description", "program"],
+    "required": ["name", "program"],
     "additionalProperties": False,
 }
 _SHOWN_SCHEMA: dict[str, Any] = {
     **_SAVE_SCHEMA,
     "properties": {
         **_SAVE_SCHEMA["properties"],
-        "inputSchema": {"type": ["object", "null"]},
         "tools": {"type": "array", "items": {"type": "string"}},
         "difference": {"type": "string"},
         "replaces": {"type": "integer"},
@@ -425,7 +424,7 @@ class SavedCatalog:
             self._tools[_PREFIX + name] = validator_of(name, schema, partial(self._use, name))
         self._tools[_PREFIX + "$search"] = _ready("$search", self._search, {"type": "string"})
         if self._library.model_saves:
-            self._tools[_PREFIX + "$prepare"] = _ready("$prepare", self._prepare_save, _SAVE_SCHEMA)
+            self._tools[_PREFIX + "$prepare"] = _ready("$save", self._prepare_save, _SAVE_SCHEMA)
             self._tools[_PREFIX + "$save"] = _ready("$save", self._save, _SHOWN_SCHEMA, self._asks)
 
     async def _use(self, name: str, value: Any) -> Any:
@@ -454,9 +453,9 @@ class SavedCatalog:
         return shown
 
     async def _shown(self, asked: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        name, schema = asked["name"], asked.get("inputSchema")
+        name, description, schema = asked["name"], asked.get("description", ""), asked.get("inputSchema")
         try:
-            body = await self._library.prepare(name, asked["program"], asked["description"], schema, self._pool)
+            body = await self._library.prepare(name, asked["program"], description, schema, self._pool)
         except ValueError as error:
             raise CodeModeToolError(str(error)) from error
         versions = await self._library.rows.versions(self._owner, name)
@@ -464,7 +463,7 @@ class SavedCatalog:
         stored: Any = _Unsaved(0 if before is None else before.version + 1, body)
         shown = {
             "name": name,
-            "description": asked["description"],
+            "description": description,
             "inputSchema": body["input_schema"],
             "program": asked["program"],
             "tools": sorted(tools_named(asked["program"], self._inner)),
