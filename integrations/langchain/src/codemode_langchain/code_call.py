@@ -10,7 +10,16 @@ from langchain_core.tools import BaseTool
 from pydantic import PrivateAttr
 
 import codemode
-from codemode import CallContext, CodeCallOptions, CodeCallToolset, CodeModeError, Content, Interrupt, WorkerPool
+from codemode import (
+    CallContext,
+    CodeCallOptions,
+    CodeCallToolset,
+    CodeModeError,
+    Content,
+    Interrupt,
+    ProgramLibrary,
+    WorkerPool,
+)
 from codemode.plugins import PreparedTool, StoreLike, cached_property, prepared
 
 from .approvals import ApprovalRules, Approvals, Caller, InterruptMode
@@ -175,17 +184,18 @@ def create_code_call_tools(
     pool: WorkerPool | None = None,
     interrupt_mode: InterruptMode = "per_call",
     store: StoreLike | None = None,
+    library: ProgramLibrary | None = None,
 ) -> list[BaseTool]:
     """Turn LangChain tools, or a toolkit, into those of CodeCall, and the tools that stay visible beside them.
 
     ``options`` are `codemode.CodeCallOptions` or a mapping, in which ``search["embed"]`` may be LangChain's
-    ``Embeddings``. ``approve``, ``interrupt_mode`` and ``store`` are as in `create_code_mode_tool`; ``script_context``
-    makes a script's context of the `RunnableConfig`. Raises `ValueError` as that does, and for a rule about a tool that
-    stays visible.
+    ``Embeddings``. ``approve``, ``interrupt_mode``, ``store`` and ``library`` are as in `create_code_mode_tool`;
+    ``script_context`` makes a script's context of the `RunnableConfig`. Raises `ValueError` as that does, and for a
+    rule about a tool that stays visible.
     """
     approvals = Approvals(approve, interrupt_mode)
     wrapped = tools_of(tools, approvals, "CodeCallMiddleware")
-    face = CodeCallFace(wrapped, no_tools(options, pool, store), approvals)
+    face = CodeCallFace(wrapped, no_tools(options, pool, store, library), approvals)
     if ungated := sorted(one for one in face.visible() if approvals.may_ask(one, annotations_of(face.tools[one]))):
         raise ValueError(
             f"{ungated[0]!r} stays visible to the model, and approve may ask about it: only calls from scripts and of"
@@ -197,14 +207,17 @@ def create_code_call_tools(
 
 
 def no_tools(
-    options: CodeCallOptions | Mapping[str, Any] | None, pool: WorkerPool | None, store: StoreLike | None = None
+    options: CodeCallOptions | Mapping[str, Any] | None,
+    pool: WorkerPool | None,
+    store: StoreLike | None = None,
+    library: ProgramLibrary | None = None,
 ) -> CodeCallToolset:
     """Return CodeCall over no tools, with an agent's defaults. Raises `ValueError` with the path of what is wrong."""
     given = CodeCallOptions.of(_with_embed_function(options) if isinstance(options, Mapping) else options)
     # Neither OpenAI nor Anthropic accepts a dot or a colon in the name of a tool.
     given = given.with_defaults(names="underscore")
     settings = for_agents(given.settings, pool=pool, store=store)
-    return codemode.create_code_call_tools([], given.replaced(settings=settings), pool=pool)
+    return codemode.create_code_call_tools([], given.replaced(settings=settings), pool=pool, library=library)
 
 
 def _with_embed_function(options: Mapping[str, Any]) -> Mapping[str, Any]:

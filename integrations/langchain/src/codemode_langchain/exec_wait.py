@@ -38,7 +38,7 @@ from .pregel import NAMESPACE, is_in_node
 from .running_programs import Program, WaitingPrograms, agent_run, program_of, scope_of
 
 if TYPE_CHECKING:
-    from codemode import Content, ExecWaitTools, NamespaceRegistry
+    from codemode import Content, ExecWaitTools, NamespaceRegistry, ProgramLibrary
 
 
 INPUT = "input"  # the one argument of a call whose input is no object
@@ -419,15 +419,17 @@ def create_exec_wait_tools(
     store: StoreLike | None = None,
     tenant: str | None = None,
     app: str | None = None,
+    library: ProgramLibrary | None = None,
     interrupt_mode: InterruptMode = "per_call",
 ) -> list[BaseTool]:
     """Turn LangChain tools, or a toolkit, into exec and wait, for ``bind_tools``, ``ToolNode`` and what takes tools.
 
     ``sources`` are further tools, as `codemode.create_exec_wait_tools` takes them, ``settings`` what is called options
-    in `create_code_mode_tool`, ``approve`` and ``interrupt_mode`` are as there. Programs belong to the LangGraph
-    thread. Raises `ValueError` as both do, and for tools that need injected state: `ExecWaitMiddleware` is for those.
+    in `create_code_mode_tool`, ``approve``, ``interrupt_mode`` and ``library`` are as there. Programs belong to the
+    LangGraph thread. Raises `ValueError` as both do, and for tools that need injected state: `ExecWaitMiddleware` is
+    for those.
     """
-    kept = {"namespaces": namespaces, "store": store, "tenant": tenant, "app": app}
+    kept = {"namespaces": namespaces, "store": store, "tenant": tenant, "app": app, "library": library}
     rules = PairRules(options, sources, settings=settings, pool=pool, **kept)
     approvals = Approvals(approve, interrupt_mode)
     face = ExecWaitFace(tools_of(tools, None, "ExecWaitMiddleware", str), rules, approvals)

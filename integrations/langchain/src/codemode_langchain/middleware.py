@@ -11,7 +11,15 @@ from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool
 from langgraph.prebuilt.tool_node import ToolCallRequest
 
-from codemode import CodeCallOptions, CodeModeOptions, ExecWaitOptions, InvalidConfigError, ToolSource, WorkerPool
+from codemode import (
+    CodeCallOptions,
+    CodeModeOptions,
+    ExecWaitOptions,
+    InvalidConfigError,
+    ProgramLibrary,
+    ToolSource,
+    WorkerPool,
+)
 from codemode.plugins import Listing, StoreLike, configured, looks_like_meta_tool
 
 from .approvals import ApprovalRules, Caller, InterruptMode
@@ -70,14 +78,16 @@ class CodeModeMiddleware(HidingMiddleware):
         interrupt_mode: InterruptMode | None = None,
         listing: Listing | None = None,
         store: StoreLike | None = None,
+        library: ProgramLibrary | None = None,
     ) -> None:
+        self._library = library
         given = for_agents(options, pool=pool, listing=listing, store=store)
         self._options = given.having(state=in_graph) if given.state is None else given
         self._pool = pool
         super().__init__(_WORDS, keep, approve, interrupt_mode, tools)
 
     def _made_face(self, tools: Sequence[BaseTool]) -> Face:
-        return CodeModeFace(tools, self._options, self._approvals, self._pool)
+        return CodeModeFace(tools, self._options, self._approvals, self._pool, self._library)
 
     def _own_tool(self, face: Face, request: ToolCallRequest, caller: Caller) -> BaseTool:
         is_in_graph = self._options.state is in_graph
@@ -130,8 +140,9 @@ class CodeCallMiddleware(HidingMiddleware):
         pool: WorkerPool | None = None,
         interrupt_mode: InterruptMode = "per_call",
         store: StoreLike | None = None,
+        library: ProgramLibrary | None = None,
     ) -> None:
-        self._core = no_tools(options, pool, store)
+        self._core = no_tools(options, pool, store, library)
         self._newest: CodeCallFace | None = None
         self._script_context = script_context
         search, _, execute, *_ = [one.name for one in self._core.tools]
@@ -218,11 +229,12 @@ class ExecWaitMiddleware(HidingMiddleware):
         store: StoreLike | None = None,
         tenant: str | None = None,
         app: str | None = None,
+        library: ProgramLibrary | None = None,
         interrupt_mode: InterruptMode = "per_call",
     ) -> None:
         given: ExecWaitOptions = configured(options, agent)
         self.is_enabled = given.enabled or not given.says("enabled")
-        kept = {"namespaces": namespaces, "store": store, "tenant": tenant, "app": app}
+        kept = {"namespaces": namespaces, "store": store, "tenant": tenant, "app": app, "library": library}
         self._rules = PairRules(given, sources, settings=settings, pool=pool, **kept)
         self._newest: ExecWaitFace | None = None
         super().__init__(_EXEC_WAIT_WORDS, _named(direct), approve, interrupt_mode)

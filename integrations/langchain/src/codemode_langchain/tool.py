@@ -9,7 +9,7 @@ from typing import Any
 from langchain_core.tools import BaseTool
 from pydantic import BaseModel, Field, PrivateAttr
 
-from codemode import CallContext, CodeModeOptions, Content, Interrupt, WorkerPool
+from codemode import CallContext, CodeModeOptions, Content, Interrupt, ProgramLibrary, WorkerPool
 from codemode import CodeModeTool as Core
 from codemode.plugins import LatePlace, Listing, PreparedTool, StoreLike
 
@@ -34,10 +34,11 @@ class CodeModeFace(Face):
         options: CodeModeOptions,
         approvals: Approvals,
         pool: WorkerPool | None = None,
+        library: ProgramLibrary | None = None,
     ) -> None:
         super().__init__(tools, approvals)
-        self.blocking = Core(self._for_blocking, options, pool)
-        self.awaiting = Core(self._for_awaiting, options, pool)
+        self.blocking = Core(self._for_blocking, options, pool, library=library)
+        self.awaiting = Core(self._for_awaiting, options, pool, library=library)
 
     @property
     def core(self) -> Core:
@@ -121,6 +122,7 @@ def create_code_mode_tool(
     interrupt_mode: InterruptMode = "per_call",
     listing: Listing | None = None,
     store: StoreLike | None = None,
+    library: ProgramLibrary | None = None,
 ) -> BaseTool:
     """Turn LangChain tools, or a toolkit, into one tool for ``bind_tools``, ``ToolNode`` and all that takes a tool.
 
@@ -130,10 +132,11 @@ def create_code_mode_tool(
     calls of a program that wait at a time are one interrupt, answered with ``{"decisions": [...]}`` in their order.
     ``listing`` is ``execution_policy.listing``: what the model is told of the tools. ``store`` is as in
     `codemode.create_code_mode_tool`: with it any process that has the key and the checkpoints resumes, and only one.
-    Raises `ValueError` for wrong options and rules, and for tools that need injected state: `CodeModeMiddleware` is for
-    those. A tool that no program could call by its name is left out, with a warning in the log.
+    ``library``: saved programs, as there. Raises `ValueError` for wrong options and rules, and for tools that need
+    injected state: `CodeModeMiddleware` is for those. A tool that no program could call by its name is left out, with a
+    warning in the log.
     """
     approvals = Approvals(approve, interrupt_mode)
     wrapped = tools_of(tools, approvals, "CodeModeMiddleware")
     settings = for_agents(options, pool=pool, listing=listing, store=store)
-    return CodeModeTool(CodeModeFace(wrapped, settings, approvals, pool))
+    return CodeModeTool(CodeModeFace(wrapped, settings, approvals, pool, library))

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 from agents import Agent, FunctionTool, RunContextWrapper, Tool, UserError
 from agents.mcp import MCPServer
 
-from codemode import WorkerPool
+from codemode import ProgramLibrary, WorkerPool
 from codemode.plugins import Listing, Selection, StoreLike, can_be_called, places
 
 from .approvals import ApprovalRules, Approvals
@@ -40,6 +40,7 @@ def with_code_mode(
     state: StateOf | None = None,
     on_stream: OnStream | None = None,
     store: StoreLike | None = None,
+    library: ProgramLibrary | None = None,
 ) -> Agent[Any]:
     """Return an agent like this one, whose model is offered ``codeMode`` in place of its tools.
 
@@ -52,7 +53,9 @@ def with_code_mode(
     if type(agent) is not Agent:
         raise ValueError(f"with_code_mode takes an Agent, not a {type(agent).__name__}: give its tools to code_mode")
     chosen = Selection(keep, "keep"), None if tools is None else Selection(tools, "tools", may_be_all=True)
-    making = Making(settings_of(options, pool, listing, state, store), Approvals(approve), pool, state, on_stream)
+    making = Making(
+        settings_of(options, pool, listing, state, store), Approvals(approve), pool, state, on_stream, library
+    )
     given: dict[str, Any] = {one.name: getattr(agent, one.name) for one in dataclasses.fields(agent)}
     hiding = _Hiding(*chosen, making)
     # Whoever restores a state looks for the agents behind tools among these, before any turn has begun.

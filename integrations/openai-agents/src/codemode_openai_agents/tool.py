@@ -16,7 +16,7 @@ from agents import FunctionTool, FunctionToolCustomDataContext, RunConfig, ToolO
 from agents.tool_context import ToolContext
 from pydantic import BaseModel
 
-from codemode import CodeModeOptions, Tool, ToolCallContext, WorkerPool
+from codemode import CodeModeOptions, ProgramLibrary, Tool, ToolCallContext, WorkerPool
 from codemode import create_code_mode_tool as create_core_tool
 from codemode.plugins import Listing, StoreLike, check_pool, with_program_field, with_store
 
@@ -51,6 +51,7 @@ def code_mode(
     state: StateOf | None = None,
     on_stream: OnStream | None = None,
     store: StoreLike | None = None,
+    library: ProgramLibrary | None = None,
 ) -> FunctionTool:
     """Make one function tool, ``codeMode``, of many: a model writes programs that call them.
 
@@ -61,12 +62,13 @@ def code_mode(
     ``execution_policy.listing``. ``state``: ``(context) -> mapping or place`` of what programs leave for later ones.
     ``on_stream`` is called with an `AgentToolStreamEvent` for each call of a program, when it begins and when it ends.
     ``store`` is as in `codemode.create_code_mode_tool`: any process that has the key and the kept state resumes, and
-    only one does. Raises `ValueError` for wrong options and rules, and for what is no function tool.
+    only one does. ``library``: saved programs, as there; what the model reads of them is that of when this was made.
+    Raises `ValueError` for wrong options and rules, and for what is no function tool.
     """
     rules = Approvals(approve)
     wrapped = tools_of(tools)
     rules.require_known([one.name for one in wrapped])
-    made = Making(settings_of(options, pool, listing, state, store), rules, pool, state, on_stream)
+    made = Making(settings_of(options, pool, listing, state, store), rules, pool, state, on_stream, library)
     return ToolInCodeMode(wrapped, made, HoldingAgent.new()).tool
 
 
@@ -104,6 +106,7 @@ class Making:
     pool: WorkerPool | None
     state: StateOf | None
     on_stream: OnStream | None
+    library: ProgramLibrary | None = None
 
 
 def tool_of(agent: HoldingAgent, description: str) -> FunctionTool:
@@ -134,7 +137,7 @@ class ToolInCodeMode:
         self._making = making
         outputs = declared or {}
         converted = [self._converted(one, outputs.get(one.name)) for one in self._tools.values()]
-        self._core = create_core_tool(converted, making.settings, pool=making.pool)
+        self._core = create_core_tool(converted, making.settings, pool=making.pool, library=making.library)
         self._agent = agent
         agent.learn(self._tools.values())
         self._data: WeakKeyDictionary[ToolContext[Any], dict[str, Any]] = WeakKeyDictionary()
@@ -153,6 +156,7 @@ class ToolInCodeMode:
         made._tools = {one.name: one for one in tools}  # noqa: SLF001 - of the same class
         made.tool = copy.copy(self.tool)
         made.tool.on_invoke_tool = made._invoke  # noqa: SLF001 - as above
+        made.tool.description = self._core.description  # saved programs come and go
         return made
 
     def _converted(self, tool: FunctionTool, declared: Any) -> Tool:

@@ -19,7 +19,7 @@ from pydantic_ai.tools import AgentDepsT
 from pydantic_ai.toolsets import AbstractToolset
 from typing_extensions import Unpack
 
-from codemode import CodeCallOptions, CodeModeOptions, ExecWaitOptions, NamespaceRegistry, WorkerPool
+from codemode import CodeCallOptions, CodeModeOptions, ExecWaitOptions, NamespaceRegistry, ProgramLibrary, WorkerPool
 from codemode.plugins import Listing, StoreLike, open_store
 
 from .code_call import CodeCallFace, CodeCallFields, ScriptContext
@@ -93,19 +93,22 @@ class CodeMode(HidingCapability[AgentDepsT]):
     programs, such as a tenant's share; without one they wait for workers of the process-wide pool. ``listing``:
     ``execution_policy.listing``, what the model is told of the tools. Continuations are always sealed, and hold for a
     week unless ``continuation.max_age_ms`` says otherwise. ``store`` is as in `codemode.create_code_mode_tool`: any
-    process that has the key and the messages resumes, and only one does. Raises `ValueError` for what means nothing.
+    process that has the key and the messages resumes, and only one does. ``library``: saved programs, as there; of an
+    agent of several users its ``owner`` is a function of the call, whose ``context.run_context.deps`` are the run's.
+    Raises `ValueError` for what means nothing.
     """
 
     options: Options = None
     tools: InPrograms | None = None
     listing: Listing | None = None
     store: StoreLike | None = None
+    library: ProgramLibrary | None = None
 
     def __post_init__(self) -> None:
         """Check the options now, not in the first run."""
         check_settings(self.keep, self.max_retries, self.pool, self.tools)
         self.store = None if self.store is None else open_store(self.store)
-        self._made_face = CodeModeFace(self.options, self.pool, self.listing, self.store)
+        self._made_face = CodeModeFace(self.options, self.pool, self.listing, self.store, self.library)
         self.options = self._made_face.settings
 
     @property
@@ -121,8 +124,8 @@ class CodeCall(HidingCapability[AgentDepsT]):
     then stand above it. The meta-tools are called ``codecall_search`` and so on unless ``names`` says otherwise.
     ``search={"embed": ...}`` also takes a pydantic-ai `Embedder`. A tool says what it is to CodeCall in its
     ``metadata["codecall"]``. ``script_context``: ``(ctx: RunContext) -> mapping``, sync or async, of what scripts read
-    in ``codecallContext``. ``keep``, ``max_retries``, ``pool`` and ``store`` are those of `CodeMode`; a script that
-    failed is an answer, and costs no retry.
+    in ``codecallContext``. ``keep``, ``max_retries``, ``pool``, ``store`` and ``library`` are those of `CodeMode`; a
+    script that failed is an answer, and costs no retry.
     """
 
     options: CodeCallOptions  # pyright: ignore[reportGeneralTypeIssues] - the base's default is for its own __init__
@@ -137,6 +140,7 @@ class CodeCall(HidingCapability[AgentDepsT]):
         *,
         script_context: ScriptContext | None = None,
         store: StoreLike | None = None,
+        library: ProgramLibrary | None = None,
         id: str | None = None,  # noqa: A002 - these three are every capability's
         description: str | None = None,
         defer_loading: bool = False,
@@ -144,7 +148,7 @@ class CodeCall(HidingCapability[AgentDepsT]):
     ) -> None:
         check_settings(keep, max_retries, pool)
         super().__init__(id=id, description=description, defer_loading=defer_loading)
-        self._made_face = face = CodeCallFace(options, pool, script_context, fields, store)
+        self._made_face = face = CodeCallFace(options, pool, script_context, fields, store, library)
         self.options, self.keep, self.max_retries, self.pool = face.options, keep, max_retries, pool
         self.script_context = script_context
 
@@ -176,6 +180,7 @@ class ExecWait(HidingCapability[AgentDepsT]):
         store: StoreLike | None = None,
         tenant: str | None = None,
         app: str | None = None,
+        library: ProgramLibrary | None = None,
         id: str | None = None,  # noqa: A002 - these three are every capability's
         description: str | None = None,
         defer_loading: bool = False,
@@ -185,7 +190,8 @@ class ExecWait(HidingCapability[AgentDepsT]):
         super().__init__(id=id, description=description, defer_loading=defer_loading)
         opened = None if store is None else open_store(store)
         parts: dict[str, Any] = {"settings": settings, "namespaces": namespaces, "store": opened}
-        made = PairParts(options=pair_options(options), pool=pool, tenant=tenant, app=app, **parts)
+        parts |= {"tenant": tenant, "app": app, "library": library}
+        made = PairParts(options=pair_options(options), pool=pool, **parts)
         face = ExecWaitFace(made, sources, direct)
         self.options, self.direct, self.keep, self.pool = made.options, face.direct, face.direct, pool
         self._made_face = face if made.options.enabled else None

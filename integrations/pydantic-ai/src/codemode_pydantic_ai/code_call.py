@@ -14,7 +14,15 @@ from pydantic_ai.tools import AgentDepsT, ToolDefinition
 from pydantic_ai.toolsets import ToolsetTool
 
 import codemode
-from codemode import CallContext, CodeCallOptions, CodeModeOptions, Interrupt, WorkerPool, create_code_call_tools
+from codemode import (
+    CallContext,
+    CodeCallOptions,
+    CodeModeOptions,
+    Interrupt,
+    ProgramLibrary,
+    WorkerPool,
+    create_code_call_tools,
+)
 from codemode import CodeCallToolset as CoreToolset
 from codemode.plugins import OpenedContinuation, StoreLike, looks_like_meta_tool
 
@@ -93,13 +101,14 @@ class CodeCallFace:
         script_context: ScriptContext | None,
         fields: Mapping[str, Any],
         store: StoreLike | None = None,
+        library: ProgramLibrary | None = None,
     ) -> None:
         if script_context is not None and not callable(script_context):
             raise ValueError(f"script_context must be a function, got {script_context!r}")
         self.options = call_options(options, fields, pool, store)
         self.settings = self.options.settings
         self._script_context = script_context
-        self._of_no_tools = create_code_call_tools([], self.options, pool=pool)
+        self._of_no_tools = create_code_call_tools([], self.options, pool=pool, library=library)
         self._compiled = CompiledTools[CoreToolset](self._make)
 
     def _make(self, tools: Mapping[str, codemode.Tool], newest: CoreToolset | None) -> CoreToolset:
@@ -178,6 +187,7 @@ class CodeCallToolset(HidingToolset[AgentDepsT]):
     """
 
     store: StoreLike | None = None
+    library: ProgramLibrary | None = None
 
     def _own_face(self) -> Face:
-        return CodeCallFace(self.options, self.pool, None, {}, self.store)
+        return CodeCallFace(self.options, self.pool, None, {}, self.store, self.library)

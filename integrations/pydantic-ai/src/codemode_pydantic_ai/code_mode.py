@@ -16,7 +16,7 @@ from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 from typing_extensions import TypedDict
 
 import codemode
-from codemode import CallContext, CodeModeOptions, CodeModeTool, Interrupt, WorkerPool
+from codemode import CallContext, CodeModeOptions, CodeModeTool, Interrupt, ProgramLibrary, WorkerPool
 from codemode import create_code_mode_tool as create_core_tool
 from codemode.plugins import Listing, OpenedContinuation, StoreLike, forkable_lock, open_store, with_program_field
 
@@ -58,6 +58,7 @@ class CodeModeFace:
         pool: WorkerPool | None,
         listing: Listing | None = None,
         store: StoreLike | None = None,
+        library: ProgramLibrary | None = None,
     ) -> None:
         given = CodeModeOptions.of(options).with_listing(listing)
         refuse_callback(given)
@@ -66,10 +67,11 @@ class CodeModeFace:
         self._states = given.state if isinstance(given.state, ConversationStates) else None
         self.settings = agent_settings(given, pool, store=store)
         self._pool = pool
+        self._library = library
         self._compiled = CompiledTools[CodeModeTool](self._make)
 
     def _make(self, tools: Mapping[str, codemode.Tool], _newest: CodeModeTool | None) -> CodeModeTool:
-        return create_core_tool(list(tools.values()), self.settings, pool=self._pool)
+        return create_core_tool(list(tools.values()), self.settings, pool=self._pool, library=self._library)
 
     async def shown(self, hidden: Mapping[str, ToolsetTool[Any]]) -> ShownTools:
         """Return codeMode."""
@@ -131,10 +133,11 @@ class CodeModeToolset(HidingToolset[AgentDepsT]):
 
     listing: Listing | None = None
     store: StoreLike | None = None
+    library: ProgramLibrary | None = None
 
     def _own_face(self) -> Face:
         self.store = None if self.store is None else open_store(self.store)
-        return CodeModeFace(self.options, self.pool, self.listing, self.store)
+        return CodeModeFace(self.options, self.pool, self.listing, self.store, self.library)
 
 
 class _ShownSteps:
@@ -166,15 +169,17 @@ def create_code_mode_tool(
     pool: WorkerPool | None = None,
     listing: Listing | None = None,
     store: StoreLike | None = None,
+    library: ProgramLibrary | None = None,
 ) -> Tool[AgentDepsT]:
     """Make one `pydantic_ai.Tool` of a toolset or of tools and functions, for agents without the capability.
 
     The model is shown the tools that the toolset has at each step. A toolset that must be entered, as some MCP ones
     must, is for you to enter. ``pool``: the `WorkerPool` that runs the programs. ``listing``: what the model is told of
-    the tools. ``store`` is that of `CodeMode`. A pause defers the call of this tool; see `answer`. Raises `ValueError`
-    for what is no tool.
+    the tools. ``store`` and ``library`` are those of `CodeMode`. A pause defers the call of this tool; see `answer`.
+    Raises `ValueError` for what is no tool.
     """
     more: dict[str, Any] = {"max_retries": max_retries, "pool": pool, "listing": listing, "store": store}
+    more["library"] = library
     toolset = CodeModeToolset(toolset_of(tools), options, **more)
 
     shown = _ShownSteps()

@@ -47,7 +47,7 @@ from .nested import NestedCalls
 from .outer_calls import RunState
 
 if TYPE_CHECKING:
-    from codemode import InterruptStore
+    from codemode import InterruptStore, ProgramLibrary
 
 MCP = "mcp"
 _STRUCTURED, _IS_ERROR = "structuredContent", "isError"
@@ -234,13 +234,14 @@ class PairParts:
     store: InterruptStore | None = None
     tenant: str | None = None
     app: str | None = None
+    library: ProgramLibrary | None = None
 
     def made(self, sources: list[ToolSource]) -> ExecWaitTools:
         """Return the pair over these tools."""
         settings = agent_settings(CodeModeOptions.of(self.settings), self.pool, clock=None)
         kept: dict[str, Any] = {"store": self.store, "tenant": self.tenant, "app": self.app}
         more: dict[str, Any] = {"settings": settings, "namespaces": self.namespaces, "pool": self.pool}
-        return create_exec_wait_tools(sources, self.options, **more, **kept)
+        return create_exec_wait_tools(sources, self.options, **more, **kept, library=self.library)
 
 
 class PairProgram:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...cached_property import cached_property
 from ...execution.call_context import CallContext
-from ...execution.starting import described_with
+from ...execution.starting import attach_library, described_with
 from ...host.forks import forkable_lock
 from ...host.sync import run_sync
 from ...host.threads import off_loop
@@ -246,6 +246,7 @@ class CodeCallToolset(MetaCalls):
             before = self._tools
             after = ToolSet.of(tools, self.options, before)
             self._tools = after
+            attach_library(self.library, after.catalog, after.catalog.names())
             change = change_of(before, after)
             if change is not None:
                 self._listeners.note(change)
@@ -255,10 +256,11 @@ class CodeCallToolset(MetaCalls):
 
         For hosts whose conversations see different tools. Raises `ValueError` as `create_code_call_tools` does.
         """
-        own = {"_tools": ToolSet.of(tools, self.options, self._tools), "_listeners": Listeners()}
+        own: dict[str, Any] = {"_tools": ToolSet.of(tools, self.options, self._tools), "_listeners": Listeners()}
         other = copy(self)
         other.__dict__.pop("_fixed_tools", None)
         other.__dict__.update(own, _updating=forkable_lock())
+        attach_library(other.library, own["_tools"].catalog, ())
         return other
 
     def on_tools_changed(self, listener: Listener) -> Callable[[], None]:
