@@ -48,6 +48,9 @@ from .sdk import agent_behind
 NAME = "codeMode"
 UNKNOWN_OUTCOME = "unknown.outcome"
 """The namespace of calls that had begun when a process died: what was approved for always does not repeat them."""
+SAVE = "saved.$save"
+"""What programs call to have a program saved: each call is asked about, whatever was approved for always."""
+_SAVED_ONE_BY_ONE = "saving programs is approved one by one, never for always"
 _CARRIER = "rs_codemode_"
 
 
@@ -150,9 +153,13 @@ class HoldingAgent(Agent[Any]):
     def learn(self, tools: Iterable[FunctionTool]) -> None:
         """Let it ask for calls of these too."""
         for one in tools:
-            self.asked_for.setdefault(one.name, _asked_for(one.name))
+            self.learn_name(one.name)
             if agent_behind(one) is not None:
                 self.behind[one.name] = one
+
+    def learn_name(self, name: str) -> None:
+        """Let it ask for calls of what is no tool of the SDK's."""
+        self.asked_for.setdefault(name, _asked_for(name))
 
     async def get_all_tools(self, run_context: RunContextWrapper[Any]) -> list[Tool]:
         """Return what stands for the tools, and for those of agents behind them, in a namespace of each such tool."""
@@ -252,12 +259,14 @@ async def _decisions(items: list[dict[str, Any]], holding: Holding, paused: Inte
         is_approved = _status(held, ToolApprovalItem(holding.agent, call))
         if is_approved is None or call.call_id not in marks:
             raise UserError(f"what was shown and decided is not the call of {name!r} with which this program waits")
+        # A call that nobody has asked about is decided when all are.
+        is_for_all = held.is_tool_approved(name, secrets.token_hex(16)) is is_approved
+        is_refused = name == SAVE and is_for_all and is_approved
         decisions[call.call_id] = Decision(
             mark=marks[call.call_id],
-            is_approved=is_approved,
-            said=str(told.get(call.call_id, {}).get("output", "")),
-            # A call that nobody has asked about is decided when all are.
-            is_for_all=held.is_tool_approved(name, secrets.token_hex(16)) is is_approved,
+            is_approved=is_approved and not is_refused,
+            said=_SAVED_ONE_BY_ONE if is_refused else str(told.get(call.call_id, {}).get("output", "")),
+            is_for_all=is_for_all and not is_refused,
         )
     return decisions
 

@@ -25,7 +25,7 @@ from .approvals import ApprovalRules, Approvals
 from .content import shown
 from .conversion import convert, tools_of
 from .outer_call import CallLog, OnStream, OuterCall
-from .pauses import CURRENT, NAME, Holding, HoldingAgent, Hooks
+from .pauses import CURRENT, NAME, SAVE, Holding, HoldingAgent, Hooks
 
 MAX_AGE_MS = 7 * 24 * 3_600_000
 MAX_MODEL_CHARACTERS = 20_000
@@ -140,6 +140,8 @@ class ToolInCodeMode:
         self._core = create_core_tool(converted, making.settings, pool=making.pool, library=making.library)
         self._agent = agent
         agent.learn(self._tools.values())
+        if making.library is not None and making.library.model_saves:
+            agent.learn_name(SAVE)
         self._data: WeakKeyDictionary[ToolContext[Any], dict[str, Any]] = WeakKeyDictionary()
         self.tool = tool_of(agent, self._core.description)
         self._through_agent = self.tool.on_invoke_tool

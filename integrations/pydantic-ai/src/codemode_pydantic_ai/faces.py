@@ -204,6 +204,8 @@ def agent_settings(
     policy = given.execution_policy.with_defaults(**defaults)
     output = given.model_output.with_defaults(max_model_characters=MAX_MODEL_CHARACTERS)
     approval = given.approval.with_defaults(show_denial_reason=True)  # what a reviewer writes is meant for the model
+    if approval.on_approval_required is None:  # what core itself asks about, such as saving a program
+        approval = dataclasses.replace(approval, mode="interrupt")
     made = given.having(approval=approval, continuation=sealed, execution_policy=policy, model_output=output)
     return with_store(made, store)[0]
 

@@ -22,6 +22,7 @@ from pydantic_ai.messages import RetryPromptPart as LegacyRetry  # pyright: igno
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, RunContext, ToolApproved, ToolDenied
 
 from codemode import CodeModeProtocolError, Interrupt, PendingRequest
+from codemode.plugins import APPROVAL_KIND as CORE_APPROVAL_KIND
 from codemode.plugins import (
     UNKNOWN_OUTCOME_KIND,
     end_continuation,
@@ -213,7 +214,8 @@ def answers_for(pause: Pause, results: DeferredToolResults) -> dict[str, Any]:
         if result is not None:
             kind = request.payload["kind"]
             answer = _plain_answer(request.interrupt_id, result, kind)
-            metadata = results.metadata.get(request.interrupt_id) if kind != UNKNOWN_OUTCOME_KIND else None
+            is_of_tool = kind not in (UNKNOWN_OUTCOME_KIND, CORE_APPROVAL_KIND)
+            metadata = results.metadata.get(request.interrupt_id) if is_of_tool else None
             answers[request.interrupt_id] = {**answer, "metadata": metadata} if metadata else answer
     return answers
 
@@ -221,6 +223,8 @@ def answers_for(pause: Pause, results: DeferredToolResults) -> dict[str, Any]:
 def _plain_answer(waiting_id: str, result: Any, kind: str) -> dict[str, Any]:
     if kind == UNKNOWN_OUTCOME_KIND:
         return _known_outcome(waiting_id, result)
+    if kind == CORE_APPROVAL_KIND:
+        return _decision(result)
     if isinstance(result, ToolApproved):
         if kind == CALL_KIND:
             raise UserError(f"{waiting_id!r} waits for a result, not for an approval")
@@ -238,6 +242,15 @@ def _plain_answer(waiting_id: str, result: Any, kind: str) -> dict[str, Any]:
     if isinstance(result, LegacyRetry):  # pyright: ignore[reportDeprecated]
         return {"failed": result.model_response()}
     return {"result": _plain_value(result)}
+
+
+def _decision(result: Any) -> dict[str, Any]:
+    """Return the answer about a call that core itself asks about, such as that of saving a program."""
+    if isinstance(result, ToolApproved):
+        edited: Any = result.override_args
+        return {"approved": True} if edited is None else {"approved": True, "input": edited}
+    message = getattr(result, "message", None)
+    return {"approved": False, "reason": message if isinstance(message, str) else ToolDenied().message}
 
 
 def _known_outcome(waiting_id: str, result: Any) -> dict[str, Any]:
