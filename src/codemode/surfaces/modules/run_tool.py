@@ -88,12 +88,11 @@ class RunTool(SyncForms):
 
     def describe(self, max_characters: int | None = None) -> str:
         """Return the description for a model that reads so many characters of it; None is the option's."""
-        text = self._descriptions.read(max_characters).text
-        if self.library is None:
-            return text
-        from ...execution.starting import described_with
-
-        return described_with(text, self.library, "@codemode/saved")
+        said = "" if self.library is None else self.library.describe("@codemode/saved")
+        if not said:
+            return self._descriptions.read(max_characters).text
+        room = None if max_characters is None else max(max_characters - len(said) - 2, 0)
+        return f"{self._descriptions.read(room).text}\n\n{said}"
 
     @property
     def input_schema(self) -> dict[str, Any]:

@@ -20,6 +20,8 @@ from ..config.places import COMMAND, login_command
 Kind = Literal["approval", "unknown", "sign-in", "other"]
 
 SIGN_IN_KIND = "connection-auth"
+SAVE = "saved.$save"
+"""What programs call to have a program saved: each call is asked about."""
 ONCE, SESSION, ALWAYS, DENY = "once", "session", "always", "deny"
 HAPPENED, FAILED, RUN_AGAIN = "happened", "failed", "run_again"
 MAX_INPUT_CHARACTERS = 16_000
@@ -87,7 +89,11 @@ def form_of(question: Question, *, has_session: bool = True) -> dict[str, Any]:
         value = {"type": "string", "title": "What it gave", "description": "JSON; where it happened"}
         properties = {"decision": _WHAT_HAPPENED, "value": value, "reason": _REASON}
     else:
-        properties = {"decision": _decision(has_session=has_session), **_input_field(question), "reason": _REASON}
+        properties = {
+            "decision": _decision(question, has_session=has_session),
+            **_input_field(question),
+            "reason": _REASON,
+        }
     return {"type": "object", "properties": properties, "required": ["decision"]}
 
 
@@ -108,8 +114,10 @@ def message_of(question: Question, code: str) -> str:
     return "\n".join([head, *(f"{name}: {text}" for name, text in said.items() if text)])
 
 
-def _decision(*, has_session: bool) -> dict[str, Any]:
+def _decision(question: Question, *, has_session: bool) -> dict[str, Any]:
     offered = {name: one for name, one in _DECISIONS.items() if has_session or name != SESSION}
+    if question.tool_name == SAVE:
+        offered = {name: one for name, one in offered.items() if name in (ONCE, DENY)}
     about = "; ".join(f"{name}: {one}" for name, one in offered.items())
     return {"type": "string", "title": "Decision", "description": about, "enum": [*offered]}
 

@@ -82,6 +82,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_signing_in(parts)
     _add_approvals(parts)
     _add_pins(parts)
+    _add_programs(parts)
     return mcp
 
 
@@ -242,6 +243,27 @@ def _add_pins(parts: Any) -> None:
     approve.add_argument("name", help="the server")
 
 
+def _add_programs(parts: Any) -> None:
+    programs = _part(parts, "programs", "show the programs that users have saved, and what has made any of them stale")
+    _add_user(programs, None)
+    _add_store(programs, store=None, create=False)
+    programs.add_argument("--json", action="store_true", help="as one JSON object")
+    doing = programs.add_subparsers(dest="action", metavar="action")
+    for name, told in (
+        ("list", "show the saved programs"),
+        ("show", "show a saved program with its versions and their differences"),
+        ("disable", "refuse calls of a saved program, until it is saved again or enabled"),
+        ("enable", "allow calls of a saved program that was disabled"),
+        ("confirm", "trust a stale program again, after showing what has changed and asking"),
+    ):
+        parser = _part(doing, name, told)
+        _add_user(parser, argparse.SUPPRESS)
+        _add_store(parser)
+        if name != "list":
+            parser.add_argument("name", help="the program")
+        parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="as one JSON object")
+
+
 def _add_user(parser: argparse.ArgumentParser, default: str | None) -> None:
     parser.add_argument("--user", metavar="NAME", default=default, help="of this user of a gateway over HTTP")
 
@@ -261,6 +283,7 @@ _FUNCTIONS = {
     "logout": ("configuration_commands", "login_or_logout"),
     "approvals": ("approvals", "run"),
     "pins": ("configuration_commands", "show_or_approve_pins"),
+    "programs": ("programs", "run"),
 }
 _SERVING = ("http", "tool_name", "output", "pass_through")
 

@@ -101,10 +101,10 @@ class ServerConfig:
 class GatewaySettings:
     """The gateway's own settings. ``store`` is a URL (``sqlite:///...``, ``postgresql://...``) or None for the default.
 
-    ``state_folder`` may be given as text. ``keys`` sign and seal pauses; without any, the gateway makes one and
-    keeps it beside its store. ``journal`` and ``learn`` None are decided by how the gateway is served.
-    ``max_waiting`` programs of one user may wait in the store before another one is refused. ``limits`` and
-    ``clients`` are the objects of the file, checked.
+    ``state_folder`` may be given as text. ``keys`` sign and seal pauses; without any, the gateway makes one and keeps
+    it beside its store. ``journal`` and ``learn`` None are decided by how the gateway is served. With ``library`` each
+    user's programs can be saved in the store, and called. ``max_waiting`` programs of one user may wait in the store
+    before another one is refused. ``limits`` and ``clients`` are the objects of the file, checked.
     """
 
     store: str | None = None
@@ -112,6 +112,7 @@ class GatewaySettings:
     journal: bool | None = None
     auth: Mapping[str, Any] = field(default_factory=dict[str, Any])
     learn: bool | None = None
+    library: bool = False
     tool_name: str = "auto"
     output: Output = "both"
     pass_through: bool = True

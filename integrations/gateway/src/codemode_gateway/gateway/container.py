@@ -19,6 +19,7 @@ from .principal_sessions import Connected
 from .principals import Principal, Scope, share_of
 
 if TYPE_CHECKING:
+    from codemode.execution.program_library import ProgramLibrary
     from codemode.surfaces.modules.run_tool import RunTool
 
     from ..approvals.pending_store import Resuming, RunsOf
@@ -119,9 +120,16 @@ class Wiring:
             "limits": limits,
             "secrets": [text for text in config.secrets if len(text) >= _LEAST_SECRET_CHARACTERS],
         }
-        return create_run_tool(
-            connected, options, settings=self._settings(config, principal), pool=share_of(self._options.pool, principal)
-        )
+        pool = share_of(self._options.pool, principal)
+        library = self._library_of(principal, pool) if config.settings.library else None
+        settings = self._settings(config, principal)
+        return create_run_tool(connected, options, settings=settings, pool=pool, library=library)
+
+    def _library_of(self, principal: Principal, pool: Any) -> ProgramLibrary:
+        """Return the saved programs of a principal, in the gateway's store."""
+        from codemode.execution.program_library import ProgramLibrary
+
+        return ProgramLibrary(self._store.store, owner=principal.id, model_saves=True, pool=pool)
 
     @cached_property
     def resuming(self) -> Resuming:
