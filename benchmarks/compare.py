@@ -26,6 +26,16 @@ ROOT = Path(__file__).parent.parent
 MOST = 1.05
 _MORE_IS_BETTER = ("runs/s",)
 _SIDES = ("before", "after")
+_NAMES = "W0,W1,W2,W2u,W3,W4,W5,W6,W7,W8,W9,W10,W11,W16,W17,W18,W19,W21"
+_GATEWAY = "W21"
+# `benchmarks.gateway` prints a table on both sides; servers that sleep are its own matter.
+_GATEWAY_ROWS = """\
+import asyncio, json
+from benchmarks.gateway import gateway_rows
+
+rows = asyncio.run(gateway_rows(2, servers=1, seconds=0.0))
+print(json.dumps({"rows": [row.figures() for row in rows]}))
+"""
 
 
 @dataclass(slots=True)
@@ -62,24 +72,31 @@ def checked_out(ref: str, folder: Path) -> Path:
     return folder
 
 
-def measured(side: Path, options: list[str]) -> list[dict[str, Any]]:
+def measured(side: Path, options: list[str], names: list[str]) -> list[dict[str, Any]]:
     """Run one round of a side's own benchmarks and return its rows."""
     sources = [side / "src", *sorted(side.glob("integrations/*/src"))]
     variables = {**environment(), "PYTHONPATH": os.pathsep.join(map(str, sources))}
-    command = [sys.executable, "-m", "benchmarks.run", "--json", *options]
-    done = subprocess.run(command, cwd=side, env=variables, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise RuntimeError(f"the benchmarks of {side} failed: {done.stderr[-2000:]}")
-    return json.loads(done.stdout)["rows"]
+    of_run = [name for name in names if name != _GATEWAY]
+    commands = [["-m", "benchmarks.run", "--json", *options, "--only", ",".join(of_run)]] if of_run else []
+    commands += [["-c", _GATEWAY_ROWS]] if _GATEWAY in names else []
+    rows: list[dict[str, Any]] = []
+    for command in commands:
+        done = subprocess.run(
+            [sys.executable, *command], cwd=side, env=variables, capture_output=True, text=True, check=False
+        )
+        if done.returncode != 0:
+            raise RuntimeError(f"the benchmarks of {side} failed: {done.stderr[-2000:]}")
+        rows += json.loads(done.stdout)["rows"]
+    return rows
 
 
-def compare(sides: dict[str, Path], rounds: int, options: list[str]) -> dict[str, Compared]:
+def compare(sides: dict[str, Path], rounds: int, options: list[str], names: list[str]) -> dict[str, Compared]:
     """Return what every row came to on both sides, in rounds that take turns."""
     rows: dict[str, Compared] = {}
     for number in range(rounds):
         # The side that comes first finds the machine as the other left it: they take turns in that too.
         for name in _SIDES if number % 2 == 0 else reversed(_SIDES):
-            for row in measured(sides[name], options):
+            for row in measured(sides[name], options, names):
                 if row["ours"] is not None:
                     known = rows.setdefault(f"{row['name']:4} {row['what']}", Compared(row["unit"]))
                     known.figures[name].append(row["ours"])
@@ -103,12 +120,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=1.0)
-    parser.add_argument("--only", default="W0,W1,W2,W2u,W3,W4,W5,W6,W7,W8,W9,W10,W11")
+    parser.add_argument("--only", default=_NAMES)
     given = parser.parse_args(arguments)
-    options = ["--rounds", "2", "--runs", str(given.runs), "--seconds", str(given.seconds), "--only", given.only]
+    options = ["--rounds", "2", "--runs", str(given.runs), "--seconds", str(given.seconds)]
     with tempfile.TemporaryDirectory() as folder:
         sides = {"before": checked_out(given.ref, Path(folder)), "after": ROOT}
-        rows = compare(sides, max(2, given.rounds), options)
+        rows = compare(sides, max(2, given.rounds), options, given.only.split(","))
     print(table(rows))
     return int(any(row.is_slower for row in rows.values()))
 

@@ -111,9 +111,9 @@ def test_two_commits_are_compared_row_by_row(
     compare, rows = module("compare"), dict[Path, Any]()
     measured = compare.measured
 
-    def once(side: Path, options: list[str]) -> Any:
+    def once(side: Path, *options: list[str]) -> Any:
         """The rows of a side, which in a second round are those of the first."""
-        return rows[side] if side in rows else rows.setdefault(side, measured(side, options))
+        return rows[side] if side in rows else rows.setdefault(side, measured(side, *options))
 
     monkeypatch.setattr(compare, "measured", once)
     assert compare.main(["HEAD", "--rounds", "2", "--runs", "1", "--only", "W9"]) in (0, 1)
