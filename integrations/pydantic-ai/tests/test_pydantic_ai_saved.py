@@ -64,3 +64,13 @@ def test_scripts_and_pairs_call_saved_programs():
     library = library_with(stock="return tools.stock({ product: 'nut' })")
     made = agent_with(Script(execute("return await saved.stock()"), "done"), ExecWait(library=library))
     assert returned(within(made.run("go")))[0]["value"] == 7
+
+
+def test_the_owner_may_be_found_in_the_dependencies_of_the_run():
+    store = MemoryInterruptStore()
+    library = ProgramLibrary(store, owner=lambda call: call.context.run_context.deps)
+    within(library.for_owner("ann").save("who", "return 'of ann'"))
+    for user, text in (("ann", "of ann"), ("bob", "there is no saved program 'who'")):
+        steps = Script(program("return await saved.who().catch((error) => error.message)"), "done")
+        made = agent_with(steps, CodeMode(library=library))
+        assert text in returned(within(made.run("go", deps=user)))[0], user

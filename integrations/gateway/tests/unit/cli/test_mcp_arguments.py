@@ -39,6 +39,8 @@ PARTS: list[list[str]] = [
     ["approvals", "forget", "git", "push"],
     ["pins"],
     ["pins", "approve", "git"],
+    ["programs"],
+    ["programs", "show", "report"],
 ]
 
 
