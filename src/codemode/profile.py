@@ -125,7 +125,8 @@ class Profile:
     the result stands, "drain" waits for them. ``at_deadline`` says what comes of a program that waits when the time of
     the model's call is up: it fails, or it rests until somebody goes on with it; then ``timeout_ms`` measures nothing
     but what it computes. With ``tells_of_runs`` a model is told more of a run than its value, and a recorded outcome
-    keeps that too.
+    keeps that too. ``returns_rich_values``: a result's dates, bytes and sets are Python values for the host, where
+    ``execution_policy.values`` is "rich"; else they are JSON, for a model.
     """
 
     name: str
@@ -142,5 +143,6 @@ class Profile:
     unawaited: Literal["refuse", "drain", "abandon"] = "refuse"
     at_deadline: Literal["fail", "rest"] = "fail"
     tells_of_runs: bool = False
+    returns_rich_values: bool = False
     parameters: Mapping[str, Any] = field(default_factory=dict[str, Any])
     restored: Callable[[Mapping[str, Any]], Profile] | None = field(default=None, compare=False, repr=False)

@@ -15,6 +15,7 @@ from ..cached_property import cached_property
 from ..continuations.sealing import open_part, seal_part
 from ..data.content import Content, Distinct, current, places_for, with_parts
 from ..data.json_shape import SCALARS, UNLIMITED
+from ..data.rich_values import is_rich, using_rich_values
 from ..errors import CodeModeProtocolError
 from ..host import steps
 from ..host.steps import TooMuchWork
@@ -170,9 +171,12 @@ class CallContent:
         contents: Contents | None,
         options: ContinuationOptions,
         journal_key: Callable[[], str | None] | None = None,
+        *,
+        has_rich_values: Callable[[], bool] = lambda: False,
     ) -> None:
         self._contents = contents
         self._options = options
+        self._has_rich_values = has_rich_values
         keeps = options.content_store is not None or options.journal is not None or options.guard is not None
         self._store: Any = content_store_of(options) if keeps else None
         self._journal_key = journal_key if self._store is options.journal else None
@@ -184,8 +188,9 @@ class CallContent:
         return asyncio.Lock()
 
     def enter(self) -> None:
-        """Let schemas know the handles of this program, in the task that performs one call."""
+        """Let schemas know handles and form of this program's values, in the task that performs one call."""
         current.set(self._contents)
+        is_rich.set(self._has_rich_values())
 
     async def given(self, validated: ValidatedInput) -> Any:
         """Return what a tool is given: parts in place of their handles, but for those that its schema has read."""
@@ -273,11 +278,12 @@ def _new_parts(output: Any, contents: Contents) -> list[Content]:
 
 
 @contextmanager
-def knowing(contents: Contents | None) -> Generator[None, None, None]:
-    """Let schemas know these handles meanwhile."""
+def knowing(contents: Contents | None, *, has_rich_values: bool = False) -> Generator[None, None, None]:
+    """Let schemas know these handles, and the form of values, meanwhile."""
     token = current.set(contents)
     try:
-        yield
+        with using_rich_values(has_rich_values):
+            yield
     finally:
         current.reset(token)
 

@@ -92,6 +92,11 @@ STATE_RULE = """\
   `await state.set(key, value)`, `await state.delete(key)`, `await state.keys()`. Values are JSON, 1 MiB in all."""
 
 
+RICH_VALUES_RULE = """\
+- Inputs and results are JSON, and besides Date, Uint8Array, Set and Map (with string keys). Text where a tool says
+  `string` stays text; other objects lose their class, and cycles are errors."""
+
+
 @runtime_checkable
 class StatePlace(Protocol):
     """Where one conversation, thread or run keeps what its programs write. Values are JSON texts, keys any text.

@@ -18,6 +18,7 @@ from ..data.json_values import (
 )
 from ..data.narrowing import is_array, is_object
 from ..data.plain_json import is_plain, readable_part
+from ..data.rich_values import is_rich, to_tagged
 from ..errors import CodeModeError, CodeModeProtocolError, CodeModeSerializationError, CodeModeToolError
 from ..host.cancellation import FAILURES
 from ..host.threads import LARGE_CHARACTERS, run_check
@@ -304,12 +305,12 @@ def _output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy, **kno
             refuse_too_many(output, policy.max_values, what)
         known = {}
     if (tool.output_validation or policy.output_validation) == "strict":
-        return OutputText(encode_json(tool.validate_output(output), **limits, **known))
+        return OutputText(_written(tool.validate_output(output), limits, known))
     read = tool.read_output(output)
     if read.problems and tool.declares_container and isinstance(output, str):
         read = _read_text(tool, output, policy) or read
     try:
-        return OutputText(encode_json(read.value, **limits, **known), read.problems, read.failure)
+        return OutputText(_written(read.value, limits, known), read.problems, read.failure)
     except FAILURES as error:  # serialisers are the tool author's code
         is_ours = isinstance(error, CodeModeError)
         if is_ours and (_LIMITS & error.details.keys() or not isinstance(error, CodeModeSerializationError)):
@@ -321,7 +322,13 @@ def _output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy, **kno
                 raise error from read.failure or error.__cause__
             raise CodeModeSerializationError(f"{what} is not JSON: writing it failed") from error
     problems = read.problems or tool.read_output(value).problems
-    return OutputText(encode_json(value, **limits), [*problems, *_problems_of(left_out)], read.failure)
+    return OutputText(_written(value, limits, {}), [*problems, *_problems_of(left_out)], read.failure)
+
+
+def _written(value: Any, limits: Mapping[str, Any], known: Mapping[str, Any]) -> str:
+    if is_rich.get():
+        return encode_json(to_tagged(value, max_values=limits["max_values"]), **limits)
+    return encode_json(value, **limits, **known)
 
 
 def _problems_of(left_out: list[tuple[str, str]]) -> list[Problem]:

@@ -24,6 +24,7 @@ from ..data.json_values import (
     utf8_length,
 )
 from ..data.large_strings import may_have_places
+from ..data.rich_values import TAG_START, from_tagged, to_plain
 from ..errors import (
     CallSummary,
     CodeModeAbortedError,
@@ -38,7 +39,7 @@ from ..host.threads import LARGE_CHARACTERS, InvocationThreads, Serving, run_che
 from ..interrupts.interrupt import Interrupt
 from ..observe.call_events import CallRecord, measured
 from ..observe.reporter import Reporter
-from ..options.parts import CodeModeOptions
+from ..options.parts import CodeModeOptions, ExecutionPolicy
 from ..profile import Profile
 from ..protocol import events
 from ..protocol.call_status import call_summaries
@@ -105,6 +106,14 @@ def read_value(text: str, max_values: int, sidecar: Sidecar | None = None, what:
         raise CodeModeProtocolError(f"{what} cannot be read: {error}") from error
 
 
+def _read_tags(read: Callable[[Any], Any], value: Any) -> Any:
+    """Read a result's tags. Raises `CodeModeSerializationError` for one that stands for nothing."""
+    try:
+        return read(value)
+    except ValueError as error:
+        raise CodeModeSerializationError(f"{_WHAT} cannot be read: {error}") from None
+
+
 _SALT, _SEED = slice(16, 32), slice(32, None)
 
 
@@ -127,7 +136,7 @@ def invocation_of(
         salt=random[_SALT],
         seed=random[_SEED],
         started_ms=call.started_at_ms or now_ms(),
-        limits=options.execution_policy,
+        limits=_without_rich_values(options.execution_policy) if calls_directly else options.execution_policy,
         profile=_of_direct_call(profile) if calls_directly else profile,
         language_names=catalog.language_names,
         fetch="fetch" in profile.request_kinds and options.fetch_policy is not None,
@@ -153,6 +162,11 @@ def is_direct(given: Mapping[str, Any]) -> bool:
 def _of_direct_call(profile: Profile) -> Profile:
     """Return the profile for one call, whose output no script has seen: nothing is cut of it, also after a pause."""
     return replace(profile, guest=replace(profile.guest, result="json"))
+
+
+def _without_rich_values(policy: ExecutionPolicy) -> ExecutionPolicy:
+    """Return the limits for one call, whose input a model writes as plain JSON and whose output it reads as that."""
+    return policy if policy.values == "json" else replace(policy, values="json")
 
 
 ResultT = TypeVar("ResultT")
@@ -238,7 +252,7 @@ class Execution:
         continuation, inputs, settings = self._pause.continuation, self._pause.inputs, self._machine.settings
         begun = begun_ledger(self._pause, self._options.approval, now_ms(), self._profile.host_errors)
         shown = {request_id: one.shown_json for request_id, one in inputs.items() if one.shown_json is not None}
-        recovery = Recovery(self._catalog, shown)
+        recovery = Recovery(self._catalog, shown, settings.has_rich_values)
         error = lapsed_error()
         error.calls = self._summaries(begun)
         ledger = partial(recovery.ledger, begun, settings.salt)
@@ -280,7 +294,7 @@ class Execution:
             return self._answered.interrupt
         settings, ledger = machine.settings, machine.ledger
         ledger = replace(ledger, entries=[*ledger.entries], deliveries=[*ledger.deliveries])
-        recovery = Recovery(self._catalog, self._kept_inputs)
+        recovery = Recovery(self._catalog, self._kept_inputs, settings.has_rich_values)
         with suppress(CodeModeError):  # more content than a continuation carries
             return await self._way_on.at(machine.js, settings, lambda: recovery.ledger(ledger, settings.salt))
         return None
@@ -391,6 +405,11 @@ class Execution:
         text, max_values = ending.value_json, self._options.execution_policy.max_values
         try:
             value, result_bytes = await read_result(text, max_values, self._machine.ledger)
+            has_tags = self._machine.settings.has_tagged_result and TAG_START in (text or "")
+            if has_tags and not self._profile.returns_rich_values:
+                value, has_tags = await run_check(len(text or ""), partial(_read_tags, to_plain, value)), False
+            elif has_tags:
+                await run_check(len(text or ""), partial(_read_tags, from_tagged, value))
         except CodeModeError as error:
             return self.failed(await self._ended(error))
         warnings, output_warnings = self._warnings, tuple(self._output_warnings)
@@ -402,6 +421,7 @@ class Execution:
             trace = self._reporter.ended_unheard(result_bytes)
         more: dict[str, Any] = {"output_warnings": output_warnings, "abandoned": ending.abandoned}
         more["warnings"] = (*ending.warnings, *warnings)
+        more["is_tagged"] = has_tags
         if text is None and not self._is_direct:
             more |= {"returned_nothing": True, "last_value": ending.last or ""}
             more["summaries"] = self._summaries(self._machine.ledger)
@@ -484,7 +504,12 @@ class Execution:
             source="invoke" if self._is_direct else "script",
             host_errors=self._profile.host_errors,
             sidecar=machine.ledger.sidecar,
-            content=CallContent(machine.ledger.contents, keeping, partial(getattr, self._journaling, "key", None)),
+            content=CallContent(
+                machine.ledger.contents,
+                keeping,
+                partial(getattr, self._journaling, "key", None),
+                has_rich_values=lambda: machine.settings.has_rich_values,
+            ),
             renewal=self._renewal,
             state=self._parts.state,
         )

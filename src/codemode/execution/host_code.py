@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from ..data.content import current
 from ..data.json_shape import weigh
 from ..data.json_values import decode_json, encode_json
+from ..data.rich_values import is_rich, to_tagged
 from ..errors import (
     HOST_BRIDGE_ERROR,
     HOST_FETCH_ERROR,
@@ -275,6 +276,8 @@ class CallPipeline:
         sidecar = self._entry.sidecar
         max_bytes = policy.max_tool_input_bytes + (0 if sidecar is None else sidecar.max_total_bytes)
         try:
+            if is_rich.get():
+                value = to_tagged(value, escapes=False, max_values=policy.max_values)
             text = encode_json(value, max_bytes=max_bytes, max_values=policy.max_values, what=what)
             plain = decode_json(text)
         except (CodeModeSerializationError, ValueError) as error:
@@ -284,4 +287,6 @@ class CallPipeline:
 
     def _written(self, value: Any) -> str:
         what, policy = f"the output of tool {self._tool.name!r}", self._policy
+        if is_rich.get():
+            value = to_tagged(value, escapes=False, max_values=policy.max_values)
         return encode_json(value, max_bytes=policy.max_tool_output_bytes, max_values=policy.max_values, what=what)

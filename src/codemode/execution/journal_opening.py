@@ -99,19 +99,21 @@ class WrittenCalls:
             error.details.setdefault("origin", ORIGIN)
             raise
 
-    async def ledger(self, ledger: Ledger, salt: str, sidecar: Sidecar | None = None) -> Ledger:
+    async def ledger(
+        self, ledger: Ledger, salt: str, sidecar: Sidecar | None = None, *, has_rich_values: bool
+    ) -> Ledger:
         """Return it: what had begun and not ended waits for somebody to say how it did, or is made again."""
         size = len(ledger.entries) if self.profile.sidecar is None else LARGE_CHARACTERS
         if self.profile.has_content and (contents := await kept_contents(ledger, salt, self.options)) is not None:
             contents.tag = tag_of(salt)
             ledger = replace(ledger, contents=contents)
-        return await run_check(size, lambda: self._ledger(ledger, salt, sidecar))
+        return await run_check(size, lambda: self._ledger(ledger, salt, sidecar, has_rich_values))
 
-    def _ledger(self, ledger: Ledger, salt: str, sidecar: Sidecar | None) -> Ledger:
+    def _ledger(self, ledger: Ledger, salt: str, sidecar: Sidecar | None, has_rich_values: bool) -> Ledger:
         rules = self.profile.sidecar
         if rules is not None:
             ledger = with_references(ledger, rules, sidecar)
-        recovered = Recovery(self.catalog, {}).ledger(ledger, salt)
+        recovered = Recovery(self.catalog, {}, has_rich_values).ledger(ledger, salt)
         # None of them runs on this host.
         entries = [entry._replace(is_started=False) if entry.is_started else entry for entry in recovered.entries]
         return replace(recovered, entries=entries, sidecar=ledger.sidecar)
@@ -214,7 +216,12 @@ class Journaling:
         journal.has_written(written.continuation.ledger, written.claims)
         self.calls.require_same(written.continuation)
         settings = self._begun_under(written.continuation, settings)
-        ledger = await self.calls.ledger(written.continuation.ledger, settings.salt, machine.ledger.sidecar)
+        ledger = await self.calls.ledger(
+            written.continuation.ledger,
+            settings.salt,
+            machine.ledger.sidecar,
+            has_rich_values=settings.has_rich_values,
+        )
         journal.note(*now_waiting(written.continuation.ledger, ledger))
         return _under(event, settings, ledger)
 

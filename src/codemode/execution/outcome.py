@@ -169,7 +169,7 @@ class RunOutcome:
     ``began_at_ms`` is when a recorded run began, which else its trace says. ``result_bytes`` are those of the JSON that
     it returned, where that is known. A program that ``returned_nothing`` has not returned null: ``last_value`` is then
     the value of its last statement as text, if that is an expression. ``summaries`` are of its calls, with
-    their texts, where there is a use for that.
+    their texts, where there is a use for that. ``is_tagged``: the value has tags for dates, bytes and sets.
     """
 
     status: Literal["completed", "interrupted", "failed", "resting"]
@@ -192,6 +192,7 @@ class RunOutcome:
     returned_nothing: bool = False
     last_value: str = ""
     summaries: tuple[CallSummary, ...] = ()
+    is_tagged: bool = False
 
     @property
     def calls(self) -> tuple[CallSummary, ...]:
@@ -284,9 +285,8 @@ class RecordedOutcomes:
         if outcome.rest is not None:
             calls = [[one.id, one.name, one.kind, one.status] for one in outcome.rest.pending]
             return self._written(f'{{"rest":{write_json([outcome.rest.reason, calls])}{output}}}', ())
-        return self.of_value(
-            outcome.value if outcome.interrupt is None else outcome.interrupt, output + self._content_of(outcome)
-        )
+        output += self._content_of(outcome) + (',"tagged":true' if outcome.is_tagged else "")
+        return self.of_value(outcome.value if outcome.interrupt is None else outcome.interrupt, output)
 
     def of_value(self, value: Any, output: str = "") -> str:
         """Write a value, or the next interrupt."""
@@ -350,6 +350,7 @@ class RecordedOutcomes:
             return RunOutcome("resting", outer_id, console, rest=rest, **more)
         if "value" in outcome:
             more["ledger"] = _ledger_of(outcome.get("content"))
+            more["is_tagged"] = outcome.get("tagged") is True
             if "nothing" in outcome:
                 last_value, summaries = outcome["nothing"]
                 more |= {"returned_nothing": True, "last_value": last_value, "summaries": tuple(summaries)}

@@ -105,6 +105,7 @@ class Recovery:
 
     catalog: ToolCatalog[PreparedTool]
     inputs: Mapping[int, str]
+    has_rich_values: bool = False
 
     def ledger(self, ledger: Ledger, salt: str) -> Ledger:
         """Return the ledger from which the run goes on."""
@@ -114,7 +115,7 @@ class Recovery:
             text = self._ran_with(entry)
             return text if contents is None else contents.told(text)
 
-        with knowing(contents):  # a person is shown the host's own words of it
+        with knowing(contents, has_rich_values=self.has_rich_values):  # a person is shown the host's own words of it
             return recovery_ledger(ledger, salt, self._runs_again, shown, self._runs_again_with)
 
     def _runs_again(self, entry: LedgerEntry) -> bool:

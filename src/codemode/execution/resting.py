@@ -417,7 +417,7 @@ class RestingExecution(Execution):
         machine, keeping = runner.machine, self._options.continuation
         was, settings, js = machine.ledger, machine.settings, machine.js or ""
         ledger = Ledger([*was.entries], [*was.deliveries], was.notices, was.sidecar, self._progress, was.contents)
-        recovery = Recovery(self._catalog, self._kept_inputs)
+        recovery = Recovery(self._catalog, self._kept_inputs, settings.has_rich_values)
 
         def kept() -> Interrupt:
             recovered = recovery.ledger(ledger, settings.salt)

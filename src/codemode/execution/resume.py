@@ -251,7 +251,7 @@ async def _checked_answers(
     size += sum(len(entries[request_id - 1].input_json or "") for request_id in answers)
     if continuation.ledger.sidecar is not None:
         size = max(size, LARGE_CHARACTERS)
-    with knowing(continuation.ledger.contents):
+    with knowing(continuation.ledger.contents, has_rich_values=continuation.has_rich_values):
         return answers, await run_check(size, lambda: check_answers(catalog, entries, answers))
 
 

@@ -255,7 +255,8 @@ class JournaledResume:
         self.journaling.calls.require_same(written.continuation)
         was = written.continuation.ledger
         journal.has_written(was, written.claims)
-        ledger = await self.journaling.calls.ledger(was, access.settings.salt)
+        settings = access.settings
+        ledger = await self.journaling.calls.ledger(was, settings.salt, has_rich_values=settings.has_rich_values)
         return ledger, now_waiting(was, ledger), written.ended
 
     async def _go_on(
@@ -308,7 +309,7 @@ class JournaledResume:
         """Return the pause after a host of which nobody knows what it has done with the answers."""
         profile, kept = self.journaling.profile, paused.continuation
         begun = begun_ledger(paused, self.approval, now_ms(), profile.host_errors)
-        ledger = await self.journaling.calls.ledger(begun, kept.kept["salt"])
+        ledger = await self.journaling.calls.ledger(begun, kept.kept["salt"], has_rich_values=kept.has_rich_values)
         await journal.write(from_here(ledger))
         return AnsweredPause(paused.interrupt, replace(kept, ledger=ledger), {}, {})
 

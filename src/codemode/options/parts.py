@@ -71,7 +71,8 @@ class ExecutionPolicy(OptionPart):
     ``wait_timeout_ms`` at most, whatever the pool does. ``listing`` is what the description of codeMode says of the
     tools: all declarations that fit, their names alone, or how to search them, one text whatever tools there are.
     ``output_validation`` says what becomes of a tool's output that misses its schema: "warn" passes it on as it came,
-    with a warning; with "strict" the call fails.
+    with a warning; with "strict" the call fails. ``values`` "rich" lets dates, bytes and sets cross as `Date`,
+    `Uint8Array` and `Set`, and come back as `datetime`, `bytes` and `set`; with "json" they cross as JSON.
 
     What is told to the worker, and what a continuation keeps, follows from the fields.
     """
@@ -102,6 +103,7 @@ class ExecutionPolicy(OptionPart):
     tool_timeout_ms: int | None = optional_limit()
     on_saturation: Literal["fail", "wait"] | None = checked(None, one_of(None, "fail", "wait"))
     output_validation: OutputValidation = checked("warn", one_of("warn", "strict"))  # noqa: RUF009 - a field
+    values: Literal["json", "rich"] = checked("json", one_of("json", "rich"), is_kept=True)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)

@@ -300,7 +300,7 @@ def _check_timers(ledger: Ledger) -> None:
 # The text comes back signed by this host, yet every field is checked: a key may leak, and a bug must not become a
 # replay of something that never happened.
 
-REPLAY_VERSION = 13
+REPLAY_VERSION = 14
 """Raised whenever something changes that a replay depends on: kernel, delivery order, clock, random, limits.
 
 6: ledgers hold requests about state, and continuations carry content. 8: ledgers hold how long calls took.
@@ -343,6 +343,11 @@ class Continuation:
     def given(self) -> Mapping[str, Any] | None:
         """What the invocation was given, as plain JSON."""
         return None if self.given_json is None else _read(self.given_json, MAX_DEPTH + _DEPTH_AROUND_GIVEN)
+
+    @property
+    def has_rich_values(self) -> bool:
+        """True where values cross as tagged JSON."""
+        return self.kept["values"] == "rich"
 
     def settings(self, fresh: Settings) -> Settings:
         """Return the settings of the resumed run: ``fresh`` ones but for what a replay depends on."""

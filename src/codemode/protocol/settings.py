@@ -31,6 +31,16 @@ class Settings:
     hides_inputs: bool = False  # whether nobody is shown an input but as the host's pipeline has let it through
     source: str | None = None  # the program as it was sent, where that is not the text that runs
 
+    @property
+    def has_rich_values(self) -> bool:
+        """True where values cross as tagged JSON."""
+        return self.limits.values == "rich"
+
+    @property
+    def has_tagged_result(self) -> bool:
+        """True where a result is tagged JSON: what is cut of one is cut of JSON."""
+        return self.has_rich_values and self.profile.guest.result != "sanitised"
+
     def giving(self, given_json: str) -> Settings:
         """Return them with what the invocation was given. By hand: each run of a module does it."""
         return Settings(
@@ -81,6 +91,8 @@ class Settings:
             told["max_output_bytes"] = self.profile.output.max_bytes
         if self.profile.has_content:
             told["content"] = tag_of(self.salt)
+        if self.has_rich_values:
+            told["values"] = "rich"
         if (rules := self.profile.sidecar) is not None:
             told["sidecar"] = {"resolved": rules.max_resolved_bytes, "composites": rules.allow_composites}
         return told

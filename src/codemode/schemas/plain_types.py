@@ -12,6 +12,7 @@ from collections.abc import Callable
 from math import isfinite
 from typing import Annotated, Any, Union, cast, get_args, get_origin
 
+from ..data.rich_values import is_tag_key
 from ..host import steps
 from ..host.imports import importing
 from .compiled import CompiledSchema, Conversion, JsonSchema, ValidatedInput
@@ -58,7 +59,7 @@ class PlainType:
         item = (self._inner or self).copy
         if kind is list:
             return [item(one, depth + 1, left) for one in value]
-        if not all(type(key) is str and _is_usual(key) for key in value):
+        if not all(type(key) is str and _is_usual(key) for key in value) or is_tag_key(value):
             raise NotPlainError
         return {key: item(one, depth + 1, left) for key, one in value.items()}
 
@@ -114,6 +115,7 @@ class PlainSchema:
     """A plain type as a compiled schema. ``whole`` makes what pydantic makes of it, for all other values."""
 
     varies = False
+    takes_tags = True
     conversion: Conversion = "pydantic"
 
     def __init__(self, plain: PlainType, whole: Callable[[], CompiledSchema]) -> None:

@@ -7,8 +7,9 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from ..cached_property import cached_property
-from ..data.json_values import encode_json
+from ..data.json_values import decode_json, encode_json
 from ..data.narrowing import is_mapping, is_sequence
+from ..data.rich_values import from_tagged, is_rich, to_tagged
 from ..host.steps import TooMuchWork
 from .compiled import (
     MAX_PROBLEMS,
@@ -150,7 +151,12 @@ def _together(errors: list[_Error]) -> _Error:
 
 
 class TypeSchema:
-    """Any type a pydantic ``TypeAdapter`` takes, or such an adapter."""
+    """Any type a pydantic ``TypeAdapter`` takes, or such an adapter.
+
+    Where values are rich, what it is given and shows is tagged JSON.
+    """
+
+    takes_tags = True
 
     def __init__(self, python_type: Any, mode: Literal["input", "output"], refuse: Refuse = raise_refusal) -> None:
         from pydantic import TypeAdapter, ValidationError
@@ -201,6 +207,8 @@ class TypeSchema:
             raise SchemaMismatch(self._problems(error, value)) from None
         except TooMuchWork:
             raise SchemaMismatch([TOO_MUCH]) from None
+        if is_rich.get():
+            return self._serializer.to_rich(instance, round_trip=False)
         return self._serializer.to_python(instance, round_trip=False)
 
     def as_it_came(self, value: Any) -> tuple[Any, list[Problem]]:
@@ -222,6 +230,8 @@ class TypeSchema:
 
     def instance_of(self, value: Any) -> Any:
         """Return the instance that plain JSON stands for. Raises `SchemaMismatch`."""
+        if is_rich.get():
+            value = _untagged(value)
         try:
             return self._settled(self._validator.validate(value))
         except self._mismatch as error:
@@ -270,6 +280,9 @@ class TypeSchema:
 
     def _own_form(self, instance: Any) -> Any:
         try:
+            if is_rich.get():
+                own = to_tagged(self._serializer.to_rich(instance, round_trip=True))
+                return decode_json(encode_json(own, what="an input"))
             return self._serializer.to_python(instance, round_trip=True)
         finally:
             if self._may_give_once:
@@ -297,6 +310,13 @@ class TypeSchema:
             return is_same(self.instance_of(plain), instance)
         except Exception:  # noqa: BLE001 - validators are the tool author's code
             return False
+
+
+def _untagged(value: Any) -> Any:
+    try:
+        return from_tagged(value)
+    except ValueError as error:
+        raise SchemaMismatch([{"path": "", "message": f"holds {error}"}]) from None
 
 
 @cache

@@ -39,6 +39,12 @@ class PieceSerializer:
             return self._adapters_own.to_python(instance, **how)
         return _Writing(self, how).write(self._schema, None, instance, 0)
 
+    def to_rich(self, instance: Any, *, round_trip: bool) -> Any:
+        """Return what an instance holds, its dates, bytes and sets as they are."""
+        return self._adapters_own.to_python(
+            instance, mode="python", by_alias=True, round_trip=round_trip, warnings=False
+        )
+
     def whole(self, schema: Any, config: Any, instance: Any, how: Mapping[str, Any]) -> Any:
         """Serialise an instance of a part of the type in one call."""
         made = self._made.get((id(schema), id(config)))

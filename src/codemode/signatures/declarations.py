@@ -7,8 +7,9 @@ from typing import Any
 
 from ..data.json_shape import weigh
 from ..data.narrowing import mapping_or_empty, string_or_empty
+from ..data.rich_values import is_rich
 from ..host import steps
-from .described_tool import DescribedTool
+from .described_tool import DescribedTool, rich_sides
 from .json_schema import read_document
 from .literals import comment_line, literal, member_name
 from .shapes import Doc
@@ -36,13 +37,7 @@ def call_types(tools: Sequence[DescribedTool], *, has_comments: bool = True) -> 
     """For each tool ``(input: ...): Promise<...>``, and the declarations of the types that these share."""
     for tool in tools:
         take_steps(tool)
-    parts = [
-        (
-            _part(tool.input_json_schema, tool.name, "Input"),
-            _part(tool.output_json_schema, tool.name, "Output"),
-        )
-        for tool in tools
-    ]
+    parts = [_parts(tool) for tool in tools]
     printer = TypePrinter((part for pair in parts for part in pair if part is not None), has_comments=has_comments)
     calls = [_call(tool, *pair, printer) for tool, pair in zip(tools, parts, strict=True)]
     return calls, printer.aliases()
@@ -72,10 +67,18 @@ def summary_of(tool: DescribedTool) -> str:
     return next((text for text in texts if text.strip()), "")
 
 
-def _part(schema: Any, tool_name: str, suffix: str) -> Part | None:
+def _parts(tool: DescribedTool) -> tuple[Part | None, Part | None]:
+    takes, gives = rich_sides(tool) if is_rich.get() else (False, False)
+    return (
+        _part(tool.input_json_schema, tool.name, "Input", takes),
+        _part(tool.output_json_schema, tool.name, "Output", gives),
+    )
+
+
+def _part(schema: Any, tool_name: str, suffix: str, has_rich_values: bool) -> Part | None:
     if schema is None:
         return None
-    return Part(read_document(schema), pascal_case(tool_name) + suffix)
+    return Part(read_document(schema, has_rich_values=has_rich_values), pascal_case(tool_name) + suffix)
 
 
 def _call(tool: DescribedTool, takes: Part | None, gives: Part | None, printer: TypePrinter) -> str:

@@ -40,9 +40,16 @@ class Renamed:
     output_json_schema: Any
     input_examples: tuple[Any, ...]
     annotations: Mapping[str, Any]
+    rich_sides: tuple[bool, bool] = (False, False)
+
+
+def rich_sides(tool: DescribedTool) -> tuple[bool, bool]:
+    """Return whether dates, bytes and sets of a tool's input and output are Python values, where values are rich."""
+    sides: Any = getattr(tool, "rich_sides", (False, False))
+    return sides
 
 
 def renamed(tool: DescribedTool, name: str) -> Renamed:
     """Return a tool as it is described under this name."""
     schemas = tool.input_json_schema, tool.output_json_schema
-    return Renamed(name, tool.description, *schemas, tool.input_examples, tool.annotations)
+    return Renamed(name, tool.description, *schemas, tool.input_examples, tool.annotations, rich_sides(tool))

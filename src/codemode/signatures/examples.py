@@ -8,8 +8,9 @@ from typing import Any
 
 from ..data.narrowing import list_or_empty, mapping_or_empty
 from ..data.references import LocalReferences
-from .described_tool import DescribedTool
-from .literals import literal, member_access
+from ..data.rich_values import is_rich
+from .described_tool import DescribedTool, rich_sides
+from .literals import Expression, literal, member_access
 from .typescript import pascal_case
 
 MAX_SAMPLE_DEPTH = 6
@@ -46,7 +47,9 @@ def sample_input(tool: DescribedTool) -> Any:
     """An input for ``tool``: its first example, else one made from the schema (required keys only)."""
     if tool.input_examples:
         return tool.input_examples[0]
-    return sample_value(tool.input_json_schema) if tool.input_json_schema is not None else {}
+    if tool.input_json_schema is None:
+        return {}
+    return _RichSampler.sample(tool) if is_rich.get() and rich_sides(tool)[0] else sample_value(tool.input_json_schema)
 
 
 def sample_value(schema: Any) -> Any:
@@ -142,6 +145,25 @@ class _Sampler:
             if isinstance(name, str):
                 sample[name] = self.value(known.get(name, schema.get("additionalProperties")), depth + 1)
         return {name: value for name, value in sample.items() if value is not _LEFT_OUT}
+
+
+class _RichSampler(_Sampler):
+    """Writes dates, bytes and sets as the expressions that make them."""
+
+    @classmethod
+    def sample(cls, tool: DescribedTool) -> Any:
+        made = cls(LocalReferences(tool.input_json_schema)).value(tool.input_json_schema, 0)
+        return None if made is _LEFT_OUT else made
+
+    def _string(self, schema: Mapping[Any, Any]) -> Any:
+        known_format, text = schema.get("format"), super()._string(schema)
+        if known_format == "binary":
+            return Expression("new Uint8Array([1, 2, 3])")
+        return Expression(f"new Date({literal(text)})") if known_format in ("date-time", "date") else text
+
+    def _array(self, schema: Mapping[Any, Any], depth: int) -> Any:
+        items = super()._array(schema, depth)
+        return Expression(f"new Set({literal(items)})") if schema.get("uniqueItems") is True else items
 
 
 # What of a condition a sample is made to meet: not its `if`; its `if`, as one without it does; and both.

@@ -45,6 +45,12 @@ MAX_COMMENT_CHARACTERS = 120
 Schema = Mapping[Any, Any]
 
 _NUMBER = Keyword("number")
+# As pydantic writes dates and bytes.
+_RICH_FORMATS: dict[Any, Keyword] = {
+    "date-time": Keyword("Date"),
+    "date": Keyword("Date"),
+    "binary": Keyword("Uint8Array"),
+}
 _TOO_LARGE = unknown("schema too large to show")
 _TOO_DEEP = unknown("nested too deeply to show")
 _PYTHON_TYPES: dict[str, tuple[type, ...]] = {
@@ -77,9 +83,12 @@ _BRANCHING = ("anyOf", "oneOf", "allOf")
 _LEGACY_DRAFTS = ("draft-03", "draft-04", "draft-05", "draft-06", "draft-07")
 
 
-def read_document(schema: Any) -> Document:
-    """The shapes of one schema, whatever it is. Never raises, and visits at most ``MAX_NODES`` subschemas."""
-    return _Reader(schema).document()
+def read_document(schema: Any, *, has_rich_values: bool = False) -> Document:
+    """The shapes of one schema, whatever it is. Never raises, and visits at most ``MAX_NODES`` subschemas.
+
+    ``has_rich_values``: it is of a Python type whose dates, bytes and sets cross as such.
+    """
+    return _Reader(schema, has_rich_values=has_rich_values).document()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +106,8 @@ class _Place:
 
 
 class _Reader:
-    def __init__(self, root: Any) -> None:
+    def __init__(self, root: Any, *, has_rich_values: bool) -> None:
+        self._has_rich_values = has_rich_values
         self._local = LocalReferences(root)
         self._nodes_left = MAX_NODES
         self._references: list[Reference] = []
@@ -225,6 +235,8 @@ class _Reader:
             return self._array(schema, place)
         if name == "integer":
             return union([_NUMBER, Keyword("bigint")]) if _passes_exact_integers(schema) else _NUMBER
+        if name == "string" and self._has_rich_values and (rich := _RICH_FORMATS.get(schema.get("format"))):
+            return rich
         if name in ("string", "number", "boolean", "null"):
             return Keyword(name)
         return unknown(comment_line(f"no JSON Schema type: {name}", MAX_COMMENT_CHARACTERS))
@@ -299,7 +311,8 @@ class _Reader:
         if isinstance(rest, list):
             prefix, rest = list_or_empty(rest), schema.get("additionalItems")
         if not prefix:
-            return Array(UNKNOWN if rest is None else self._shape(rest, inner))
+            is_set = self._has_rich_values and schema.get("uniqueItems") is True
+            return Array(UNKNOWN if rest is None else self._shape(rest, inner), is_set)
         return self._tuple(schema, prefix, rest, inner)
 
     def _tuple(self, schema: Schema, prefix: list[Any], rest: Any, inner: _Place) -> Shape:

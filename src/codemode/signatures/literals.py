@@ -59,8 +59,16 @@ def number_literal(value: float) -> str | None:
     return repr(float(value)) if math.isfinite(value) else None
 
 
+class Expression(str):
+    """An expression that stands as it is among values of a literal."""
+
+    __slots__ = ()
+
+
 def literal(value: Any, depth: int = 0) -> str:
     """A JavaScript expression for a JSON value; what is too deep, too long or no JSON is elided."""
+    if type(value) is Expression:
+        return value
     if value is None or isinstance(value, bool):
         return json.dumps(value)
     if isinstance(value, str):

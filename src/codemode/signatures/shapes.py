@@ -29,6 +29,7 @@ class Literal:
 @dataclass(frozen=True, slots=True)
 class Array:
     item: Shape
+    is_set: bool = False
 
 
 @dataclass(frozen=True, slots=True)

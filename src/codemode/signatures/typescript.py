@@ -8,6 +8,7 @@ from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from ..data.rich_values import is_rich
 from .literals import comment_lines, member_name
 from .shapes import (
     CONTENT,
@@ -37,6 +38,7 @@ MAX_SMALL_MEMBERS = 3
 _WORD = re.compile(r"[A-Za-z0-9]+")
 # Names that the printed text itself relies on.
 _RESERVED = frozenset({"Promise", "Record", "Array", CONTENT.name})
+_RESERVED_WITH_RICH_VALUES = _RESERVED | {"Date", "Uint8Array", "Set"}
 _DECLARED_CONTENT = """\
 /** An image, audio or a file, frozen: pass it to tools, return it, or show it with content(handle). */
 type Content = { kind: "image" | "audio" | "video" | "file"; mimeType: string; bytes: number; name: string | null };
@@ -96,7 +98,7 @@ class TypePrinter:
         self._endless = {id(part): endless_references(part.document) for part in self._parts}
         self._uses = self._count_uses()
         self._names: dict[str, str] = {}
-        self._taken: set[str] = set(_RESERVED)
+        self._taken: set[str] = set(_RESERVED_WITH_RICH_VALUES if is_rich.get() else _RESERVED)
         self._pending: deque[tuple[str, _Scope]] = deque()
         self._has_content = False
 
@@ -152,8 +154,8 @@ class TypePrinter:
                 return f"/* {comment} */ {name}" if comment else name
             case Literal(text):
                 return text
-            case Array(item):
-                return f"{self._operand(item, scope)}[]"
+            case Array(item, is_set):
+                return f"Set<{self._print(item, scope.deeper())}>" if is_set else f"{self._operand(item, scope)}[]"
             case Tuple():
                 return self._tuple(shape, scope)
             case Object():

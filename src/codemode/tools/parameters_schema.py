@@ -14,6 +14,8 @@ from .parameters import NOTHING, Parameter, Parameters
 class ParametersSchema:
     """The parameters of a plain function. The value is its keyword arguments; unknown ones are refused."""
 
+    takes_tags = True
+
     def __init__(self, parameters: Parameters) -> None:
         from pydantic import ConfigDict, create_model
         from pydantic_core import SchemaError

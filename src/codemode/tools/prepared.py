@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from ..cached_property import cached_property
 from ..data.narrowing import is_array, mapping_or_empty
+from ..data.rich_values import from_tagged, is_rich, to_plain, to_tagged
 from ..errors import HOST_TOOL_ERROR, CodeModeError, CodeModeSerializationError, CodeModeToolError
 from ..host import steps
 from ..schemas.compiled import (
@@ -21,6 +22,7 @@ from ..schemas.compiled import (
     SchemaMismatch,
     ValidatedInput,
     declares_container,
+    plain_copy,
     plain_input,
     takes_object,
     unique,
@@ -156,10 +158,10 @@ class PreparedTool:
         schema = self._input
         if value is MISSING:
             value = {} if schema is not None and takes_object(schema.json_schema) else None
-        if schema is None:
-            return plain_input(value)
         try:
-            return schema.validate_input(value)
+            if is_rich.get() and not getattr(schema, "takes_tags", False):
+                return _of_tagged(schema, value)
+            return plain_input(value) if schema is None else schema.validate_input(value)
         except SchemaMismatch as mismatch:
             raise wrong_value(self.name, "input", mismatch) from None
         except CodeModeError:
@@ -209,6 +211,12 @@ class PreparedTool:
         return ReadOutput(value, problems, failure)
 
     @property
+    def rich_sides(self) -> tuple[bool, bool]:
+        """Whether dates, bytes and sets of its input and of its output are Python values, where values are rich."""
+        takes, gives = getattr(self._input, "takes_tags", False), getattr(self._output, "takes_tags", False)
+        return takes, gives
+
+    @property
     def declares_container(self) -> bool:
         """Whether the tool declares that it returns an object or an array, and not a string."""
         return self._output is not None and declares_container(self._output.json_schema)
@@ -242,6 +250,18 @@ class PreparedTool:
     def _asks(self) -> Callable[[Any, ToolCallContext], Any]:
         rule = self.needs_approval
         return (lambda _value, _context: rule) if isinstance(rule, bool) else _with_two_arguments(rule)
+
+
+def _of_tagged(schema: CompiledSchema | None, value: Any) -> ValidatedInput:
+    """Validate tagged JSON where a schema reads JSON alone: it gets none of the tags. Without a schema all is taken."""
+    try:
+        given = from_tagged(value) if schema is None else to_plain(value)
+    except ValueError as error:
+        raise SchemaMismatch([{"path": "", "message": f"holds {error}"}]) from None
+    if schema is None:
+        return ValidatedInput(given, lambda: plain_copy(value))
+    validated = schema.validate_input(given)
+    return ValidatedInput(validated.value, lambda: to_tagged(validated.json_value))
 
 
 def tool_failed(name: str, raised: BaseException, **more: Any) -> CodeModeToolError:

@@ -72,10 +72,10 @@ _GUEST = Path(__file__).parent.parent / "guest"
 ANALYSER_PATH = str(_GUEST / "analysis" / "analyse.py")
 # In the order in which they are evaluated.
 _KERNEL_PARTS = (
-    "intrinsics", "json", "content", "locale", "sidecar", "powers", "determinism", "text", "memory", "errors", "places",
-    "bridge", "surface", "utf8", "fetch", "code_call", "notices", "result", "encoding", "percent", "url_hosts",
-    "url_parse", "url", "url_params", "module_errors", "stable_text", "timers", "output", "calls", "discovery",
-    "namespaces", "modules", "saved", "exec_wait", "state", "faces", "harden", "entry",
+    "intrinsics", "json", "content", "locale", "sidecar", "rich", "powers", "determinism", "text", "memory", "errors",
+    "places", "bridge", "surface", "utf8", "fetch", "code_call", "notices", "result", "encoding", "percent",
+    "url_hosts", "url_parse", "url", "url_params", "module_errors", "stable_text", "timers", "output", "calls",
+    "discovery", "namespaces", "modules", "saved", "exec_wait", "state", "faces", "harden", "entry",
 )  # fmt: skip
 
 

@@ -133,7 +133,7 @@ def test_what_is_told_and_kept_is_what_it_was():
     told |= {"max_content_parts", "in_flight_limit"}
     assert SETTINGS.for_worker().keys() == told | {"seed", "now_ms", "wrapper", "globals", "content"}
     kept = {"outer_tool_call_id", "salt", "seed", "started_ms", "profile", "fetch", "state", "language_names", "clock"}
-    kept |= {"parameters"}
+    kept |= {"parameters", "values"}
     assert plain()["settings"].keys() == kept | {"max_ledger_bytes"} | (told - {"max_result_bytes"})
 
 

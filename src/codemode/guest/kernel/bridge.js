@@ -161,6 +161,7 @@ const settle = (answer) => {
   if (slot.kind === "timer") return fire(slot);
   if (slot.kind === "catalog") questions--;
   else if (slot.kind !== "yield") inFlight--;
+  if (isRich && (slot.kind === "tool" || slot.kind === "state")) answer.value = revived(answer.value);
   if (answer.error !== undefined) settleError(slot, answer.error, resolve, reject, site);
   else if (slot.isQuiet) resolve({ success: true, data: answer.value === undefined ? null : answer.value });
   else resolve(slot.kind === "fetch" ? makeResponse(answer.value) : answer.value);

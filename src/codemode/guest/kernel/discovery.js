@@ -8,7 +8,7 @@ const askCatalog = (name, args) => {
   try {
     while (count > 0 && args[count - 1] === undefined) count--; // left out, as far as the host can tell
     args.length = count;
-    text = toSent(args);
+    text = toPlain(args);
   } catch (error) {
     if (saysNothing(error)) throw error; // no memory
     return refuseInput({ message: name + ": the arguments are no JSON: " + thrownText(error), received: "no JSON" });

@@ -209,6 +209,7 @@ const run = (config) => {
   install(config);
   takeSidecar(config.sidecar);
   takeContent(config.content);
+  takeRich(config.values);
   if (config.shadowed !== undefined) shadow(config);
   takeLanguageNames(config.language_names);
   programText = config.js;
@@ -320,6 +321,7 @@ const reset = () => {
   seed = "";
   takeSidecar(undefined);
   takeContent(undefined);
+  takeRich(undefined);
   uninstall();
   wrapperArguments = [];
   resultWarnings = "";

@@ -13,7 +13,7 @@ const readAllTools = freeze({
 
 const askTools = (name, args) => {
   requireRunning();
-  const text = toSent(args), limit = reachedLimit("catalog");
+  const text = toPlain(args), limit = reachedLimit("catalog");
   return limit === undefined ? send("catalog", name, text, false) : refuse(limit);
 };
 const toolHelpers = freeze({

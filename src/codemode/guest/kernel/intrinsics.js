@@ -3,7 +3,7 @@
 // the first to name those that programs write, and their cells lie together.
 const CELLS_TOGETHER = () => [
   outbox, finished, nextId, inFlight, unanswered, bridgeRequests, catalogRequests, questions, limits, given, contentTag,
-  hasContents, shownContents, clock, seed, s0h, s0l, s1h, s1l, drains, saysInText, tellsOfMemory, returned, ownPromise,
+  hasContents, shownContents, isRich, clock, seed, s0h, s0l, s1h, s1l, drains, saysInText, tellsOfMemory, returned, ownPromise,
   hasAsked, wasFull, allTools, scopes, installed, wrapperArguments, pendingCount, ofBoxed, moduleGiven, noticeBytes, notices,
   outputBytes, outputItems, yields, frames, resultRule, resultWarnings, sidecar, arrivedTexts, arrivedParts, bodies,
   referenceCount, resolvedBytes, stand, languageNames, consoleBytes, consoleLines, consoleFull, isStable, wrapper,

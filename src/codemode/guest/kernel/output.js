@@ -55,7 +55,7 @@ const guestContent = freeze({
       throw new TypeErr("content(handle): takes an image, audio or a file as a tool has given it, not " + kindOf(handle));
     if (shownContents >= limits.max_content_parts)
       throw new RangeErr("content was called too often (max_content_parts is " + limits.max_content_parts + ")");
-    const text = toSent(place);
+    const text = toPlain(place);
     if (limits.max_output_bytes !== undefined) admitOutput(utf8Length(text));
     emit("O", '{"kind":"content","text":' + stringify(text) + "}");
     shownContents++;

@@ -49,14 +49,14 @@ const refusingReplacer = (rule) => {
     if (++members > properties) throw new RangeErr("too many members");
     if (typeof value !== "object" || value === null) return typeof value === "bigint" ? writeExactly(key, value) : value;
     while (level > 0 && open[level - 1] !== this) level--;
-    if (level >= depth || unseenIn(value) !== undefined) throw new RangeErr("too deep, or more than JSON sees");
+    if (level >= depth || unseenIn(value) !== undefined || (isRich && plainOf(value) !== value)) throw new RangeErr("too deep, or more than JSON sees");
     return (open[level++] = isError(value) ? errorFields(value) : value);
   };
 };
 
 const boundedJson = (value) => {
   if (value === undefined) return undefined;
-  if (!isObject(value)) return toSent(value);
+  if (!isObject(value)) return toPlain(value);
   try {
     return toSentBy(refusingReplacer(resultRule), value);
   } catch (error) {
@@ -65,7 +65,7 @@ const boundedJson = (value) => {
   // What a getter threw it throws again here, or its second answer counts.
   const cut = { __proto__: null, rule: resultRule, left: resultRule.properties, open: [], keys: [], warnings: 0, unsaid: 0 };
   const copy = copyOf(cut, { __proto__: null, "": value }, "");
-  const text = toSent(copy);
+  const text = toPlain(copy);
   if (cut.unsaid > 0) addWarning("and " + cut.unsaid + " more");
   return text;
 };
@@ -108,6 +108,7 @@ const copyOf = (cut, holder, key) => {
     if (typeof toJSON === "function") value = apply(toJSON, value, [Str(key)]);
   }
   if (typeof value === "function" || typeof value === "symbol") return undefined;
+  if (isRich && isObject(value) && largeOf(value) === undefined) value = plainOf(value);
   if (!isObject(value) || largeOf(value) !== undefined) return value;
   const plain = unboxed(value);
   return plain === undefined ? copyOfContainer(cut, value) : plain;

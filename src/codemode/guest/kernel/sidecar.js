@@ -175,9 +175,11 @@ const toJsonWith = (makeStand, value) => {
 };
 
 // For inputs and the result, in which the host puts the texts; and for what is only to be looked at.
-const sentJson = (value) => (hasContents ? toJsonWithContents(value) : toJsonWith(asPlace, value));
-const shownJson = (value) => toJsonWith(asBeginning, value);
+const plainJson = (value) => (hasContents ? toJsonWithContents(value) : toJsonWith(asPlace, value));
+const sentJson = (value) => (isRich ? richJson(value) : plainJson(value));
+const shownJson = (value) => (isRich ? richShown(value) : toJsonWith(asBeginning, value));
 const toSent = (value) => writeWithErrors(sentJson, value);
+const toPlain = (value) => writeWithErrors(plainJson, value);
 const toShown = (value) => writeWithErrors(shownJson, value);
 const toSentBy = (write, value) =>
   sidecar === undefined ? stringify(value, write) : withReferences(asPlace, value, writeStanding(write));

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...cached_property import cached_property
-from ...execution.call_context import CallContext
+from ...execution.call_context import RICH_VALUES_RULE, CallContext
 from ...execution.starting import attach_library, described_with
 from ...host.forks import forkable_lock
 from ...host.sync import run_sync
@@ -49,7 +49,7 @@ calls and {timeout_ms} ms, time in tools {waiting}.
 - {console}
 - Not available, by these names: {banned}, import and export.
 - Integers beyond 2^53 are BigInt. Dates and `toLocaleString` know UTC and en-US alone: no other time zone or locale, \
-no currency, no Intl.{sidecar}
+no currency, no Intl.{sidecar}{values}
 Answers {{ "status": "ok", "result" }}, or status syntax_error, illegal_access, tool_error, runtime_error or timeout \
 with `error`: read it, and send a better script."""
 _INVOKE = """\
@@ -77,6 +77,7 @@ def describe_meta_tool(meta_tool: str, options: CodeCallOptions) -> str:
     return text.format(
         sidecar=_SIDECAR.format(threshold=sidecar.extraction_threshold, joins=joins) if sidecar.enabled else "",
         **named,
+        values=f"\n{RICH_VALUES_RULE}" if policy.values == "rich" else "",
         max_steps=vm.max_steps,
         in_flight=policy.max_in_flight_bridge_requests,
         beyond="; one more throws" if policy.says("in_flight_limit") and policy.in_flight_limit == "fail" else "",

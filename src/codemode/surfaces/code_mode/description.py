@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...execution.call_context import STATE_RULE
+from ...data.rich_values import is_rich
+from ...execution.call_context import RICH_VALUES_RULE, STATE_RULE
 from ...options.parts import ExecutionPolicy, Listing
 from ...signatures.declarations import declare_tools, first_sentence, opening, summary_of
 from ...signatures.described_tool import DescribedTool
@@ -25,8 +26,10 @@ _TOOL_RULES = """\
 - A call that fails throws an Error; catch it to go on without that call."""
 
 
+_JSON_RULE = (
+    "- Inputs and results are JSON only: a function inside is dropped, a Map or Set becomes {}; cycles are errors."
+)
 _CLOSING_RULES = """\
-- Inputs and results are JSON only: a function inside is dropped, a Map or Set becomes {}; cycles are errors.
 - Integers beyond 2^53 are BigInt, in results too: write 12345678901234567890n, and do not mix them with numbers.
 - There is no import, require, timer, file system, process or DOM.
 - Dates and `toLocaleString` know UTC and en-US alone: there is no other time zone or locale, no currency, no Intl.
@@ -98,7 +101,8 @@ def _full(tools: Sequence[DescribedTool], rules: str, max_characters: int) -> st
 def _rules(fetch_line: str | None, more: Sequence[str], tool_rules: str | None) -> str:
     fetch = _NO_FETCH if fetch_line is None else "- " + " ".join(fetch_line.split())
     of_tools = [] if tool_rules is None else [tool_rules]
-    return "\n".join([_OPENING, *of_tools, _CLOSING_RULES, fetch, *more])
+    values = RICH_VALUES_RULE if is_rich.get() else _JSON_RULE
+    return "\n".join([_OPENING, *of_tools, values, _CLOSING_RULES, fetch, *more])
 
 
 def _listing(tools: Sequence[DescribedTool], why: str, max_characters: int) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from ...data.content import Content, apart
 from ...data.json_values import canonical_json, decode_json, encode_json
+from ...data.rich_values import to_plain, to_tagged
 from ...errors import CodeModeProtocolError
 from ...execution.large_results import is_beyond, printed, too_large_text
 from ...host.forks import begin_anew_in_forks, forkable_lock
@@ -54,6 +55,7 @@ class ModelOutputs:
 
     def __init__(self, options: ModelOutput, show_of: Callable[[str], Show | None]) -> None:
         self._options = options
+        self.has_rich_values = False  # whether a result may hold dates, bytes and sets
         self.tells_beside = options.tells_of_runs or options.max_model_characters is not None
         self._show_of = show_of  # a tool's own to_model_output, by the tool's name
         self._kept: deque[_Run] = deque()
@@ -117,6 +119,8 @@ class ModelOutputs:
         if _is_interrupt(result):
             return shown(result), []
         run, most = self._run_that_gave(result, tool_call_id), self._options.max_model_characters
+        if self.has_rich_values:
+            result = to_plain(to_tagged(result))
         result, parts = (result, []) if run is not None and run.is_plain else apart(result)
         said = "" if run is None else run.said
         if not said and most is not None and is_beyond(result, most):

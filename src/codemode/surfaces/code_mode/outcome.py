@@ -16,6 +16,7 @@ CODE_MODE = Profile(
     guest=GuestFace(wrapper="sloppy", globals=("tools", "console", "content")),
     request_kinds=frozenset({"tool", "catalog", "fetch", "state"}),
     has_content=True,
+    returns_rich_values=True,
 )
 
 
@@ -31,7 +32,9 @@ def told(outcome: RunOutcome) -> Any:
 
 
 def value_of(outcome: RunOutcome) -> Any:
-    """Return the value of a run, with its images, audio and files in their places."""
+    """Return the value of a run, with its images, audio, files, dates, bytes and sets in their places."""
+    if outcome.is_tagged:
+        outcome = with_python_values(outcome)
     contents = None if outcome.ledger is None else outcome.ledger.contents
     if not contents:
         return outcome.value
@@ -48,3 +51,19 @@ def with_value(outcome: RunOutcome) -> RunOutcome:
     from ...execution.outcome import changed
 
     return changed(outcome, value=value)
+
+
+def with_python_values(outcome: RunOutcome) -> RunOutcome:
+    """Return the outcome with Python values in place of the tags of its value."""
+    from ...data.rich_values import from_tagged
+    from ...execution.outcome import changed
+
+    return changed(outcome, value=from_tagged(outcome.value), is_tagged=False)
+
+
+def without_tags(outcome: RunOutcome) -> RunOutcome:
+    """Return the outcome with JSON in place of the tags of its value, as a model is shown it."""
+    from ...data.rich_values import to_plain
+    from ...execution.outcome import changed
+
+    return changed(outcome, value=to_plain(outcome.value), is_tagged=False)

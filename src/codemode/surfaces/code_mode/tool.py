@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...cached_property import cached_property
 from ...data.json_values import NOT_GIVEN
+from ...data.rich_values import using_rich_values
 from ...errors import CodeModeToolError, Resumable
 from ...execution.call_context import CallContext, OuterCall, StatePlace, check_call, state_place
 from ...execution.large_results import is_beyond
@@ -32,7 +33,7 @@ from ...tools.collecting import collect_tools
 from ...tools.prepared import compile_all
 from ...workers.pool import WorkerPool, check_pool
 from .model_output import ModelOutputs, OneCallOutputs
-from .outcome import CODE_MODE, told, with_value
+from .outcome import CODE_MODE, told, with_python_values, with_value, without_tags
 
 if TYPE_CHECKING:
     from ...data.content import Content
@@ -92,14 +93,15 @@ class CodeModeTool(SyncForms):
         from .description import describe_tools
 
         policy = self.options.execution_policy
-        return describe_tools(
-            self.catalog.tools(),
-            fetch_line=fetch_line(self.options),
-            has_state=self.options.has_state,
-            max_characters=policy.max_description_characters,
-            listing=policy.listing,
-            max_at_once=policy.max_in_flight_bridge_requests if policy.in_flight_limit == "fail" else None,
-        )
+        with using_rich_values(policy.values == "rich"):
+            return describe_tools(
+                self.catalog.tools(),
+                fetch_line=fetch_line(self.options),
+                has_state=self.options.has_state,
+                max_characters=policy.max_description_characters,
+                listing=policy.listing,
+                max_at_once=policy.max_in_flight_bridge_requests if policy.in_flight_limit == "fail" else None,
+            )
 
     @property
     def input_schema(self) -> dict[str, Any]:
@@ -194,9 +196,14 @@ class CodeModeTool(SyncForms):
         if outcome.status != "completed":
             return told(outcome)
         is_plain = outcome.ledger is None or not outcome.ledger.contents
+        shown, size = outcome, outcome.result_bytes or 0
+        if outcome.is_tagged:
+            self._outputs.has_rich_values = True
+            shown = await run_check(size, partial(without_tags, outcome))
+            outcome = await run_check(size, partial(with_python_values, outcome))
         if is_plain and outcome.value is not None and not self._outputs.tells_beside:
             return outcome.value
-        said, size = await self._said_of(outcome, place, js), outcome.result_bytes or 0
+        said = await self._said_of(shown, place, js)
         if not is_plain:
             outcome = await run_check(0, partial(with_value, outcome))
         more: Any = {"said": said, "json_bytes": size, "is_plain": is_plain}

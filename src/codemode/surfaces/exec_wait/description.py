@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ...execution.call_context import STATE_RULE
+from ...data.rich_values import is_rich
+from ...execution.call_context import RICH_VALUES_RULE, STATE_RULE
 from ...signatures.declarations import call_types, first_sentence, summary_of
 from ...signatures.literals import comment_line
 from .options import ExecWaitOptions
@@ -28,7 +29,7 @@ Rules for the program:
   Error that can be caught.
 - `text(value)` and `json(value)` add to the output, in order. `await yield_control()` hands over what there is so far.
 - When its tools take long the result is {{"status": "waiting", "runId"}}: call `wait` with that runId to go on.
-- Only JSON crosses. There is no fetch, import, require, eval, file or process, but `setTimeout` and `console`.
+{values}There is no fetch, import, require, eval, file or process, but `setTimeout` and `console`.
 - Dates and `toLocaleString` know UTC and en-US alone: there is no other time zone or locale, no currency, no Intl."""
 
 WAIT_DESCRIPTION = (
@@ -51,7 +52,9 @@ def describe_exec(
     ``may_queue``: calls beyond ``options.max_pending_tool_calls`` wait instead of failing.
     """
     at_once = "" if may_queue else f", at most {options.max_pending_tool_calls}; one more throws"
-    parts = [_RULES.format(at_once=at_once)]
+    parts = [
+        _RULES.format(at_once=at_once, values=f"{RICH_VALUES_RULE}\n- " if is_rich.get() else "- Only JSON crosses. ")
+    ]
     if servers:
         parts.append(_of_servers(servers))
     if namespaces:

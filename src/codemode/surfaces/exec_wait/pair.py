@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ...continuations.keys import SIGNING_KEY_VARIABLE, environment_keys, set_keys
 from ...data.json_values import NOT_GIVEN
+from ...data.rich_values import using_rich_values
 from ...errors import Resumable
 from ...execution.call_context import CallContext
 from ...execution.starting import attach_library, described_with
@@ -284,9 +285,10 @@ class ExecWaitTools:
     def _describe(self, entries: Sequence[Entry], servers: Sequence[str], namespaces: Sequence[str]) -> str:
         settings = self.settings
         may_queue = settings.execution_policy.in_flight_limit == "queue"
-        return describe_exec(
-            entries, self.options, servers, namespaces, has_state=settings.has_state, may_queue=may_queue
-        )
+        with using_rich_values(settings.execution_policy.values == "rich"):
+            return describe_exec(
+                entries, self.options, servers, namespaces, has_state=settings.has_state, may_queue=may_queue
+            )
 
     def runs(self, conversation_id: str | None = None) -> tuple[RunInfo, ...]:
         """Return the runs of a conversation in this process: those that run or wait, and recent ones that have ended.

@@ -9,6 +9,7 @@ from typing import Any
 
 from ...data.json_shape import weigh
 from ...data.narrowing import is_mapping, is_object
+from ...data.rich_values import is_rich
 from ...host import steps
 from ...schemas.json_schemas import says_nothing
 from ...signatures.declarations import call_types, example_tags, first_sentence, summary_of
@@ -97,7 +98,11 @@ class ObservedOutput:
 
     def on(self, shown: Renamed) -> Renamed:
         """Return a tool as if it had declared what was observed."""
-        return replace(shown, output_json_schema={"type": "string"} if self.is_text else self.schema)
+        return replace(
+            shown,
+            output_json_schema={"type": "string"} if self.is_text else self.schema,
+            rich_sides=(shown.rich_sides[0], False),
+        )
 
     @property
     def tag(self) -> str:
@@ -225,11 +230,12 @@ def _weighs_more_than(server: ListedServer, characters: int) -> bool:
 def _declared(server: ListedServer, level: int) -> str:
     # Kept with the server, which lives as long as its listing.
     kept = vars(server)
-    text: str | None = kept.get(f"_declared_{level}")
+    key = f"_declared_{level}{'_rich' if is_rich.get() else ''}"
+    text: str | None = kept.get(key)
     if text is None:
         # Some tens of microseconds for each tool: nothing for the loop.
         steps.take(steps.STEPS_ON_THE_LOOP * (len(server.tools) > 1))
-        text = kept[f"_declared_{level}"] = _module(server, _LEVELS[level](server.tools))
+        text = kept[key] = _module(server, _LEVELS[level](server.tools))
     return text
 
 

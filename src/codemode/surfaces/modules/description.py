@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ...data.rich_values import is_rich, using_rich_values
+from ...execution.call_context import RICH_VALUES_RULE
 from ...signatures.declarations import first_sentence
 from ...signatures.literals import comment_line, fenced
 from ...trace.visible_text import one_line
@@ -82,7 +84,8 @@ def _opening(servers: Sequence[ListedServer]) -> str:
 def _rules(options: RunOptions) -> str:
     defaults, ceilings = options.limits, options.ceilings
     said = (f"{name} {getattr(defaults, option)}/{getattr(ceilings, option)}" for option, name in WIRE_NAMES.items())
-    return _RULES.format(limits=", ".join(said))
+    rules = _RULES.format(limits=", ".join(said))
+    return f"{rules}\n{RICH_VALUES_RULE}" if is_rich.get() else rules
 
 
 def _listed(servers: Sequence[ListedServer], room: int) -> str:
@@ -133,7 +136,8 @@ def _declared(servers: Sequence[ListedServer], room: int) -> dict[str, str]:
 class Descriptions:
     """The descriptions of one tool, each made once for each listing and length. Safe to use from several threads."""
 
-    def __init__(self, servers: ServerSet, options: RunOptions) -> None:
+    def __init__(self, servers: ServerSet, options: RunOptions, *, has_rich_values: bool) -> None:
+        self._has_rich_values = has_rich_values
         self._servers = servers
         self._options = options
         self._made: tuple[object, dict[int, RunDescription]] | None = None
@@ -166,7 +170,8 @@ class Descriptions:
 
     def _description(self, most: int | None = None) -> RunDescription:
         made, most = self._of_now(), most or self._options.max_description_characters
-        return made.get(most) or made.setdefault(most, described(self._servers.shown(), self._options, most))
+        with using_rich_values(self._has_rich_values):
+            return made.get(most) or made.setdefault(most, described(self._servers.shown(), self._options, most))
 
     def _of_now(self) -> dict[int, RunDescription]:
         listed, made = self._servers.listing(), self._made

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...data.json_values import NOT_GIVEN
+from ...data.rich_values import using_rich_values
 from ...errors import Resumable
 from ...execution.call_context import CallContext
 from ...execution.optional_parts import require_optional_parts
@@ -68,7 +69,8 @@ class RunTool(SyncForms):
             check_pool(pool)
         self._pool = pool
         self._servers = ServerSet(servers)
-        self._descriptions = Descriptions(self._servers, self.options)
+        has_rich_values = self.settings.execution_policy.values == "rich"
+        self._descriptions = Descriptions(self._servers, self.options, has_rich_values=has_rich_values)
         self._homes = Homes(self._servers.sources, self.settings.continuation)
         self.library = library
         if library is not None:
@@ -130,6 +132,10 @@ class RunTool(SyncForms):
         Servers are as they were last listed; ``server_id`` is the path or the host's own id. Raises `ValueError` for
         a server that there is not.
         """
+        with using_rich_values(self.settings.execution_policy.values == "rich"):
+            return self._declarations(server_id)
+
+    def _declarations(self, server_id: str | None) -> str:
         if server_id is None:
             return "\n\n".join((DISCOVERY, ERRORS, *map(declare_server, self._servers.catalog().servers)))
         found = self._servers.find(server_id)

@@ -1,0 +1,212 @@
+"""Dates, bytes and sets as tagged JSON and back, for ``execution_policy.values="rich"``.
+
+``{"$rich": [kind, value]}`` stands for a value that JSON cannot say. An object of data that looks like that has one
+more ``$`` in its key, so that each text has one meaning and a tag cannot be forged by data.
+"""
+
+from __future__ import annotations
+
+import binascii
+import dataclasses
+import re
+from base64 import b64encode
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import UTC, date, datetime
+from typing import Any, cast
+
+from ..errors import CodeModeSerializationError
+from ..host import steps
+from .json_shape import SCALARS
+
+TAG = "$rich"
+TAG_START = '"$'
+"""JSON text without it has no tags, and nothing that was escaped."""
+
+is_rich: ContextVar[bool] = ContextVar("codemode_rich_values", default=False)
+"""True while values of a program in rich mode are read or written, and its tools are described."""
+
+MAX_VALUES = 1 << 22
+_MAX_DEPTH = 200  # of host values, each level of which takes three frames
+_SCALARS = SCALARS - {bytes}
+_TAG_KEY = re.compile(r"\$+rich")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z")
+
+
+@contextmanager
+def using_rich_values(is_used: bool) -> Generator[None, None, None]:
+    """Let values be rich meanwhile, or plain."""
+    token = is_rich.set(is_used)
+    try:
+        yield
+    finally:
+        is_rich.reset(token)
+
+
+def is_tag_key(value: Mapping[Any, Any]) -> bool:
+    """Return True for an object that is a tag, or data that was escaped for it looks like one."""
+    if len(value) != 1:
+        return False
+    (key,) = value
+    return type(key) is str and _TAG_KEY.fullmatch(key) is not None
+
+
+def to_tagged(value: Any, *, escapes: bool = True, max_values: int = MAX_VALUES) -> Any:
+    """Return a host value with tags in place of its dates, bytes and sets; all else is left as it is.
+
+    ``escapes`` False is for JSON that has tags already. Raises `CodeModeSerializationError` for what nests too deeply,
+    holds itself or more than ``max_values``, and for a date that has no place in the years 1 to 9999 of UTC.
+    """
+    try:
+        return _Tagging(escapes, max_values).of(value, 0)
+    except RecursionError:
+        raise _too_deep() from None
+
+
+class _Tagging:
+    def __init__(self, escapes: bool, max_values: int) -> None:
+        self._escapes = escapes
+        self._values_left = self._max_values = max_values
+
+    def of(self, value: Any, depth: int) -> Any:
+        kind = cast("Any", type(value))
+        if kind in _SCALARS:
+            return value
+        if depth > _MAX_DEPTH:
+            raise _too_deep()
+        if isinstance(value, datetime | date):
+            return {TAG: ["Date", _date_text(value)]}
+        if isinstance(value, bytes | bytearray | memoryview):
+            return {TAG: ["Uint8Array", b64encode(cast("bytes", value)).decode()]}
+        if isinstance(value, set | frozenset):
+            return {TAG: ["Set", self._items(cast("set[Any]", value), depth)]}
+        if kind in (list, tuple):
+            return self._items(value, depth)
+        if isinstance(value, dict):
+            return self._members(cast("dict[Any, Any]", value), depth)
+        fields = _fields_of(value)
+        return value if fields is None else self._members(fields, depth)
+
+    def _items(self, items: Any, depth: int) -> list[Any]:
+        self._count(len(items))
+        return [one if type(one) in _SCALARS else self.of(one, depth + 1) for one in items]
+
+    def _members(self, members: dict[Any, Any], depth: int) -> dict[Any, Any]:
+        self._count(len(members))
+        is_escaped = self._escapes and is_tag_key(members)
+        return {
+            "$" + key if is_escaped else key: one if type(one) in _SCALARS else self.of(one, depth + 1)
+            for key, one in members.items()
+        }
+
+    def _count(self, values: int) -> None:
+        steps.take(1 + (values >> 3))
+        self._values_left -= values
+        if self._values_left < 0:
+            raise CodeModeSerializationError(
+                f"a value holds more than {self._max_values} values", details={"max_values": self._max_values}
+            )
+
+
+def _date_text(value: date) -> str:
+    if not isinstance(value, datetime):
+        value = datetime(value.year, value.month, value.day, tzinfo=UTC)
+    try:
+        moment = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    except OverflowError:
+        raise CodeModeSerializationError(f"a date is outside of the years 1 to 9999: {value}") from None
+    return moment.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
+
+
+def _fields_of(value: Any) -> dict[str, Any] | None:
+    """Return what a model or a dataclass holds, by its public names; None for anything else."""
+    kind = cast("Any", type(value))
+    if (serializer := getattr(kind, "__pydantic_serializer__", None)) is not None:
+        try:
+            held = serializer.to_python(value, mode="python", by_alias=True, warnings=False)
+        except Exception:  # noqa: BLE001 - serialisers are the tool author's code; written as JSON it says what is wrong
+            return None
+        return cast("dict[str, Any]", held) if isinstance(held, dict) else None
+    if not dataclasses.is_dataclass(kind):
+        return None
+    return {field.name: getattr(value, field.name) for field in dataclasses.fields(kind)}
+
+
+def from_tagged(value: Any) -> Any:
+    """Return plain JSON with the Python values that its tags stand for.
+
+    Raises `ValueError` for a tag that is not as a program writes it: its date may be no date.
+    """
+    return _read_all(value, is_plain=False)
+
+
+def to_plain(value: Any) -> Any:
+    """Return tagged JSON without tags: dates as ISO text, bytes as base64, sets as arrays. Raises as `from_tagged`."""
+    return _read_all(value, is_plain=True)
+
+
+def _read_all(value: Any, *, is_plain: bool) -> Any:
+    try:
+        return _read(value, is_plain=is_plain)
+    except RecursionError:
+        raise ValueError("nests too deeply for the current stack") from None
+
+
+def _read(value: Any, *, is_plain: bool) -> Any:
+    if type(value) is list:
+        items: list[Any] = []
+        for one in cast("list[Any]", value):
+            items.append(_read(one, is_plain=is_plain))  # noqa: PERF401 - as above
+        return items
+    if type(value) is not dict:
+        return value
+    steps.take()
+    members = cast("dict[str, Any]", value)
+    if is_tag_key(members):
+        ((key, inner),) = members.items()
+        return _read_tag(inner, is_plain) if key == TAG else {key[1:]: _read(inner, is_plain=is_plain)}
+    read: dict[str, Any] = {}
+    for key, one in members.items():
+        read[key] = _read(one, is_plain=is_plain)
+    return read
+
+
+def _read_tag(tagged: Any, is_plain: bool) -> Any:
+    match tagged:
+        case ["Date", str(text)]:
+            return text if is_plain else _read_date(text)
+        case ["Uint8Array", str(text)]:
+            return text if is_plain else _read_bytes(text)
+        case ["Set", [*_]]:
+            return _read_set(_read(tagged[1], is_plain=is_plain), is_plain)
+        case _:
+            raise ValueError("a tagged value of no known kind")
+
+
+def _read_date(text: str) -> datetime:
+    if _DATE.fullmatch(text) is None:
+        raise ValueError("a Date that is not in the years 1 to 9999")
+    return datetime.fromisoformat(text)
+
+
+def _read_bytes(text: str) -> bytes:
+    try:
+        return binascii.a2b_base64(text, strict_mode=True)
+    except ValueError:
+        raise ValueError("a Uint8Array that cannot be read") from None
+
+
+def _read_set(items: list[Any], is_plain: bool) -> Any:
+    """Return a set; a list of what no Python set holds, or takes for one value, such as objects, or 1 and true."""
+    if is_plain:
+        return items
+    try:
+        made = set(items)
+    except TypeError:
+        return items
+    return made if len(made) == len(items) else items
+
+
+def _too_deep() -> CodeModeSerializationError:
+    return CodeModeSerializationError(f"a value nests deeper than {_MAX_DEPTH} levels, or holds itself")
