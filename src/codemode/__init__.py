@@ -91,6 +91,7 @@ if TYPE_CHECKING:
         to_approval_messages,
         unwrap_result,
     )
+    from .surfaces.code_mode.openai_custom_tool import OpenAICustomTool
     from .surfaces.code_mode.program import (
         continue_approval,
         continue_approval_sync,
@@ -192,6 +193,7 @@ __all__ = [
     "NestedToolCallEvent",
     "NestedToolResultEvent",
     "Notice",
+    "OpenAICustomTool",
     "OpenedJournal",
     "Outbox",
     "Page",
@@ -278,6 +280,7 @@ _LATE = {
         "ApprovalPolicy CodeModeOptions ContinuationOptions ExecutionPolicy FetchPolicy Lifecycle ModelOutput "
         "Pipeline PoolOptions Telemetry"
     ),
+    "surfaces.code_mode.openai_custom_tool": "OpenAICustomTool",
     "surfaces.code_mode.program": (
         "continue_approval continue_approval_sync continue_interrupt continue_interrupt_sync run_code_mode "
         "run_code_mode_sync"

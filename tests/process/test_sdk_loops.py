@@ -21,7 +21,8 @@ FAILS = "const n = await tools.stock({ product: 'nut' });\nreturn n.missing.more
 
 
 def block_of(sdk: str) -> str:
-    (block,) = (block for block in BLOCKS if f"from {sdk} import" in block)
+    shown = {"openai": "client.chat.", "responses": "client.responses.", "anthropic": "client.messages."}[sdk]
+    (block,) = (block for block in BLOCKS if shown in block)
     return block
 
 
@@ -70,6 +71,15 @@ def test_a_failed_program_is_explained_and_the_next_one_works(server, sdk):
     if sdk == "anthropic":
         assert second["messages"][-1]["content"][0]["is_error"] is True
     assert tool_result(sdk, third) == ("call_2", "fine")
+
+
+def test_a_custom_tool_takes_raw_text(server):
+    first, second, third = converse("responses", server, 'return "a\\n\\"b\\"";', FAILS)
+    (tool,) = first["tools"]
+    assert (tool["type"], tool["name"], tool["format"]) == ("custom", "codeMode", {"type": "text"})
+    assert "stock(input: {" in tool["description"]
+    assert second["input"][-1] == {"type": "custom_tool_call_output", "call_id": "call_1", "output": 'a\n"b"'}
+    assert "TypeError" in third["input"][-1]["output"]
 
 
 PHOTO = """

@@ -14,6 +14,7 @@ from typing import Any
 from http_server import HttpServer, Request, response
 
 OPENAI_PATH = "/v1/chat/completions"
+RESPONSES_PATH = "/v1/responses"
 ANTHROPIC_PATH = "/v1/messages"
 
 
@@ -34,6 +35,20 @@ class ScriptedModel:
             message = {"role": "assistant", "content": None, "tool_calls": [call]}
         choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if "tool_calls" in message else "stop"}
         body = {"id": "c", "object": "chat.completion", "created": 0, "model": "stand-in", "choices": [choice]}
+        writer.write(response(json.dumps(body).encode(), content_type="application/json"))
+        await writer.drain()
+
+    async def responses(self, request: Request, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        turn = self._next_turn(request)
+        text = {"type": "output_text", "text": self.closing, "annotations": []}
+        item = {"id": "m", "type": "message", "role": "assistant", "status": "completed", "content": [text]}
+        if turn < len(self.programs):
+            call = {"call_id": f"call_{turn + 1}", "name": "codeMode", "input": self.programs[turn]}
+            item = {"id": f"ctc_{turn + 1}", "type": "custom_tool_call", **call}
+        body = {
+            "id": "r", "object": "response", "created_at": 0, "model": "stand-in", "output": [item], "tools": [],
+            "tool_choice": "auto", "parallel_tool_calls": True, "status": "completed",
+        }  # fmt: skip
         writer.write(response(json.dumps(body).encode(), content_type="application/json"))
         await writer.drain()
 
@@ -59,6 +74,7 @@ class ScriptedModel:
 def serve(server: HttpServer, model: ScriptedModel) -> dict[str, str]:
     """Let a server answer for both services. Returns the environment that points the SDKs at it."""
     server.on(OPENAI_PATH, model.openai)
+    server.on(RESPONSES_PATH, model.responses)
     server.on(ANTHROPIC_PATH, model.anthropic)
     return {
         "OPENAI_BASE_URL": f"{server.origin}/v1",

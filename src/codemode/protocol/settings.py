@@ -71,6 +71,7 @@ class Settings:
         told: dict[str, Any] = {"seed": self.seed, "now_ms": self.started_ms, "wrapper": face.wrapper}
         told["globals"] = [*face.globals, *(["fetch"] if self.fetch else []), *(["state"] if self.state else [])]
         told |= {**limits.told, "places": True} if with_places else limits.told
+        told |= {"values": "rich"} if self.has_rich_values else {}
         if self.language_names:
             told["language_names"] = list(self.language_names)
         if face.shadowed:
@@ -91,8 +92,6 @@ class Settings:
             told["max_output_bytes"] = self.profile.output.max_bytes
         if self.profile.has_content:
             told["content"] = tag_of(self.salt)
-        if self.has_rich_values:
-            told["values"] = "rich"
         if (rules := self.profile.sidecar) is not None:
             told["sidecar"] = {"resolved": rules.max_resolved_bytes, "composites": rules.allow_composites}
         return told

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from ...execution.program_library import ProgramLibrary
     from ...tools.catalog import ToolCatalog
     from ...tools.prepared import PreparedTool
+    from .openai_custom_tool import OpenAICustomTool
 
 _INPUT_SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -161,6 +162,14 @@ class CodeModeTool(SyncForms):
         """Return the ``value`` of `to_model_output` without images, audio and files, and these, for plugins."""
         shown, parts = self._outputs.show_apart(result, tool_call_id)
         return shown["value"], parts
+
+    def as_openai_custom_tool(self) -> OpenAICustomTool:
+        """Return this tool for OpenAI's Responses API as a custom tool, whose input is the program as raw text."""
+        from .openai_custom_tool import OpenAICustomTool
+
+        return OpenAICustomTool(
+            self.name, describe=lambda: self.description, execute=self.execute, to_model_output=self.to_model_output
+        )
 
     def for_one_call(self) -> CodeModeTool:
         """Return this tool as if it had never run: its results are told apart from all others, whatever their ids.
