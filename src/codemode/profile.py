@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from .cached_property import cached_property
 from .options.parts import ExecutionPolicy
 from .records import record
 
@@ -37,7 +38,7 @@ class GuestFace:
     limit_names: Mapping[str, str] = field(default_factory=dict[str, str])
     stops_itself: bool = False
 
-    @property
+    @cached_property
     def is_module(self) -> bool:
         """True when a program is an ES module."""
         return self.wrapper == "module"

@@ -59,7 +59,7 @@ from .call_values import AnsweredPause
 from .direct_call import DirectCall, DirectSeat
 from .identity import EndedBefore, derived_identity, has_way_on
 from .nested_call import NestedCalls
-from .optional_parts import parts_of
+from .optional_parts import NO_PARTS, parts_of
 from .outcome import RunOutcome
 from .programs import LARGE_SOURCE_CHARACTERS, ProgramChecker, check_source, is_checked
 from .recovery import Recovery, WayOn, begun_ledger, lapsed_error, reads_only
@@ -78,7 +78,7 @@ async def read_result(text: str | None, max_values: int, ledger: Ledger) -> tupl
     if text is None:
         return None, None
     sidecar, contents = ledger.sidecar, ledger.contents
-    if contents is not None and len(contents) and (contents.tag in text or "\\u" in text):
+    if contents is not None and contents.parts and (contents.tag in text or "\\u" in text):
         return await run_check(len(text), lambda: _with_content(text, max_values, contents)), utf8_length(text)
     if sidecar is None or not may_have_places(text):
         if len(text) <= _SHORT_CHARACTERS:
@@ -204,13 +204,15 @@ class Execution:
         # What goes on after a pause was seen as it is now when its answers were checked.
         self._program: ProgramChecker | None = None
         self._catalog = catalog = catalog.under(given) if answered is None and given is not None else catalog
-        self._options = options = options.under(profile.limits)
+        self._options = options = options.under(profile.limits) if profile.limits.named else options
         self._outer = outer
         self._answered = answered
         self._renewal: Renewal | None = None
         self._pool = pool_or_default(None) if pool is None else pool
         self._threads = InvocationThreads(self._pool.threads, nesting.depth())
-        self._parts = parts = parts_of(options, outer, catalog, profile, is_direct=self._is_direct)
+        self._parts = parts = NO_PARTS
+        if options.uses_optional_parts or outer.call.state is not None:
+            self._parts = parts = parts_of(options, outer, catalog, profile, is_direct=self._is_direct)
         self._begun = partial(invocation_of, self._kind, profile, catalog, options, outer, answered, self._given)
         self._machine, invocation_id = self._begun()
         self._seat: DirectSeat | None = None  # of a call without a program

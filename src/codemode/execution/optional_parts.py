@@ -108,24 +108,19 @@ class OptionalParts(NamedTuple):
     listeners: tuple[Callable[[Event], None], ...] = ()
 
 
-_NONE = OptionalParts()
+NO_PARTS = OptionalParts()
 
 
 def parts_of(
     options: CodeModeOptions, outer: OuterCall, catalog: ToolCatalog[PreparedTool], profile: Profile, *, is_direct: bool
 ) -> OptionalParts:
     """Return what an invocation has of them. Raises `ValueError` for what is asked for and cannot be."""
-    keeping = options.continuation
-    is_kept_plainly = keeping.journal is None and not keeping.seal
-    has_state = options.has_state or outer.call.state is not None
-    if is_kept_plainly and options.fetch_policy is None and not has_state and not options.telemetry.is_enabled:
-        return _NONE  # as most have
     from .identity import require_journal_identity
 
     fetches = fetches_of(options) if "fetch" in profile.request_kinds else None
     state = state_of(options, outer.call) if "state" in profile.request_kinds else None
     require_cipher(options)
-    require_journal_identity(keeping, outer.call)
+    require_journal_identity(options.continuation, outer.call)
     called = profile.direct_tool if is_direct else profile.outer_tool
     listeners = telemetry_listeners(options, catalog.get, called, profile.host_errors)
     return OptionalParts(fetches, state, journaling_of(options, outer, catalog, profile), listeners)

@@ -208,6 +208,8 @@ class HostThreads:
     """
 
     def __init__(self, idle_seconds: float = IDLE_SECONDS) -> None:
+        self.lock = forkable_lock()
+        """For what its invocations count."""
         self._tools: dict[int, JobThreads] = {}
         self._idle_seconds = idle_seconds
         self.checks = JobThreads("codemode-check", 1, ByOwner(), idle_seconds=idle_seconds)
@@ -241,8 +243,9 @@ class InvocationThreads:
     def __init__(self, share: HostThreads, depth: int = 0) -> None:
         self._share = share
         self._depth = depth
-        self._lock = forkable_lock()
-        self._running = 0
+        self._lock = share.lock
+        self.running = 0
+        """How many of its jobs run now. Nobody else can begin one."""
         self._when_free: Callable[[], None] | None = None
 
     def run_tool(self, work: Callable[[], ResultT]) -> Coroutine[Any, Any, ResultT]:
@@ -263,7 +266,7 @@ class InvocationThreads:
     def call_when_free(self, call: Callable[[], None]) -> None:
         """Call once nothing runs here: at once, or from the thread of the last job. No thread can be stopped."""
         with self._lock:
-            if self._running:
+            if self.running:
                 self._when_free = call
                 return
         call()
@@ -271,13 +274,13 @@ class InvocationThreads:
     def run(self, job: _Job, run: Callable[[_Job], Any]) -> Any:
         """Run a job in this thread. Until it has ended the invocation keeps its slot."""
         with self._lock:
-            self._running += 1
+            self.running += 1
         try:
             return run(job)
         finally:
             with self._lock:
-                self._running -= 1
-                call, is_free = self._when_free, not self._running
+                self.running -= 1
+                call, is_free = self._when_free, not self.running
                 self._when_free = None if is_free else call  # once: a run that rests has work here again afterwards
             if is_free and call is not None:
                 call()

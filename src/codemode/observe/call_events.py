@@ -14,6 +14,7 @@ from ..data.narrowing import mapping_or_empty
 from ..errors import CodeModeError, CodeModeIllegalAccessError
 from ..fetch.urls import MAX_URL_CHARACTERS
 from ..host import steps
+from ..protocol.call_status import IN_TRACES, call_status
 from ..protocol.ledger import Fulfilled, LedgerEntry, Outcome, Rejected, Waiting, goes_on
 from ..protocol.messages import NoticeKind
 from ..trace.events import (
@@ -77,7 +78,6 @@ class CallRecord:
     started_at_ms: float
     replayed: bool
     completed_at_ms: float = 0.0
-    status: CallStatus = "aborted"
     outcome: Outcome | None = None
     error: BaseException | None = None
     ended: Result | None = None
@@ -85,6 +85,11 @@ class CallRecord:
     is_told: bool = False
     is_input_hidden: bool = False
     shown_json: str | None = None
+
+    @property
+    def status(self) -> CallStatus:
+        """How the call has ended; "aborted" until then."""
+        return call_status(self.outcome, IN_TRACES)
 
     @property
     def duration_ms(self) -> float:

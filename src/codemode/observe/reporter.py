@@ -12,7 +12,6 @@ from ..data.json_values import utf8_length
 from ..errors import HIDDEN_CODES, CodeModeAbortedError, CodeModeError
 from ..host.clock import now_ms
 from ..options.parts import Lifecycle
-from ..protocol.call_status import IN_TRACES, call_status
 from ..protocol.ledger import LedgerEntry, Outcome, shown_text
 from ..protocol.messages import NoticeKind
 from ..trace.events import (
@@ -221,7 +220,7 @@ class Reporter:
         if self._open.pop(record.entry.id, None) is None:
             return
         record.completed_at_ms = record.completed_at_ms or self._now_ms()
-        record.status, record.outcome, record.error = call_status(outcome, IN_TRACES), outcome, error
+        record.outcome, record.error = outcome, error
         if record.entry.kind in _WITHOUT_START:
             if self.is_watched and record.entry.kind == "catalog":
                 self._emit(catalog_event(record, self._ids))

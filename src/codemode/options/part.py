@@ -19,12 +19,13 @@ class OptionPart:
     """A group of options. Raises `ValueError` naming the full path of a wrong value when made."""
 
     path: ClassVar[str] = ""
-    _said: ClassVar[frozenset[str]] = frozenset()  # each part has its own: the options that its maker named
+    named: ClassVar[frozenset[str]] = frozenset()
+    """The options that its maker named: each part has its own."""
 
     def __new__(cls, *_values: Any, **said: Any) -> Self:
         """Note what its maker names: a plugin may have other defaults for the rest."""
         part = super().__new__(cls)
-        object.__setattr__(part, "_said", frozenset(said))
+        object.__setattr__(part, "named", frozenset(said))
         return part
 
     def __post_init__(self) -> None:
@@ -70,8 +71,8 @@ class OptionPart:
 
     def with_defaults(self, **defaults: Any) -> Self:
         """Return the same options, with these values for those that their maker did not name."""
-        part = replace(self, **{name: value for name, value in defaults.items() if name not in self._said})
-        object.__setattr__(part, "_said", self._said | defaults.keys())
+        part = replace(self, **{name: value for name, value in defaults.items() if name not in self.named})
+        object.__setattr__(part, "named", self.named | defaults.keys())
         return part
 
     def over(self, defaults: Self) -> Self:
@@ -79,20 +80,20 @@ class OptionPart:
 
         They are of the class of ``defaults`` then, which may have other ranges.
         """
-        if defaults._said <= self._said:
+        if defaults.named <= self.named:
             return self
         part = self
         if not isinstance(self, type(defaults)):
-            part = type(defaults)(**{name: getattr(self, name) for name in self._said})
-        return part.with_defaults(**{name: getattr(defaults, name) for name in defaults._said})
+            part = type(defaults)(**{name: getattr(self, name) for name in self.named})
+        return part.with_defaults(**{name: getattr(defaults, name) for name in defaults.named})
 
     def says(self, name: str) -> bool:
         """Tell whether the maker of these options named this one."""
-        return name in self._said
+        return name in self.named
 
     def without(self, *names: str) -> Self:
         """Return the same options as if their maker had not named these: they have their defaults."""
-        return type(self)(**{name: getattr(self, name) for name in self._said if name not in names})
+        return type(self)(**{name: getattr(self, name) for name in self.named if name not in names})
 
     @classmethod
     def _keywords(cls, given: Mapping[str, Any]) -> dict[str, Any]:

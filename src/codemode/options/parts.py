@@ -339,6 +339,13 @@ class CodeModeOptions(OptionPart):
         """True where programs leave values for each other."""
         return self.state is not None and self.state is not False
 
+    @cached_property
+    def uses_optional_parts(self) -> bool:
+        """False where a run has no fetch, state, journal, sealed continuation or telemetry of these options."""
+        keeping = self.continuation
+        is_kept_plainly = keeping.journal is None and not keeping.seal
+        return not is_kept_plainly or self.fetch_policy is not None or self.has_state or self.telemetry.is_enabled
+
     def under(self, limits: ExecutionPolicy) -> CodeModeOptions:
         """Return the same options with other defaults of the execution policy."""
         policy = self.execution_policy.over(limits)

@@ -118,10 +118,6 @@ class Turns:
         """The requests whose outcome the guest has been handed, and had a turn to see."""
         return self._ledger.deliveries[: self.ended]
 
-    def program_started(self) -> None:
-        """Begin the first turn."""
-        self.owed = 1
-
     def issued(self, kind: RequestKind) -> None:
         """Count a request. Raises beyond the limits."""
         if kind == "catalog":

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
+from ..cached_property import cached_property
 from ..data.json_values import utf8_length
 from ..errors import CodeModeBridgeLimitError, CodeModeError, CodeModeProtocolError
 from ..profile import HostErrors
@@ -15,8 +16,8 @@ from .guest_errors import error_again, rejection
 from .guest_output import Writing, Written
 from .in_flight import HostWork, Turns, delay_ms
 from .ledger import OF_PROGRAMS, Fulfilled, Ledger, LedgerEntry, Outcome, Rejected, Waiting
-from .references import Sidecar
-from .replay import Replay, contents_of, sidecar_of
+from .references import Contents, Sidecar
+from .replay import Replay, sidecar_of
 from .settings import Settings, analysis_face
 
 # So that a program which catches that the ledger is full can go on with calls that need little.
@@ -68,8 +69,9 @@ class LedgerSize:
 
     def issued(self, entry: LedgerEntry) -> None:
         """Count a new request. Raises `CodeModeBridgeLimitError` when it does not go in."""
-        if entry.input_json is not None:
-            self._bytes += utf8_length(entry.input_json)
+        text = entry.input_json
+        if text is not None:
+            self._bytes += len(text) if text.isascii() else utf8_length(text)
         if self._bytes > self.maximum + _ROOM_FOR_INPUTS:
             raise ending_errors.ledger_full(self.maximum)
 
@@ -170,7 +172,12 @@ class Invocation:
     ) -> None:
         self.settings = settings
         self._identify = identify  # by the program, once it is known what the engine is given
-        self.ledger = Ledger(sidecar=sidecar_of(settings.profile, recorded), contents=contents_of(settings, recorded))
+        profile = settings.profile
+        sidecar = None if profile.sidecar is None else sidecar_of(profile.sidecar, recorded)
+        contents = None if recorded is None else recorded.contents
+        # It belongs to the invocation (`Contents.under`) once its program is accepted.
+        contents = (Contents() if contents is None else contents) if profile.has_content else None
+        self.ledger = Ledger(sidecar=sidecar, contents=contents)
         self.js: str | None = None
         self._source: str | None = None  # as it was sent; None for one that goes on
         self._is_asked = False  # the worker, what the program is
@@ -185,7 +192,7 @@ class Invocation:
         self._turn_requests: list[LedgerEntry] = []
         self._turns = Turns(settings, self.ledger)
         self._tool_calls = 0
-        self._written = Written(settings, self.ledger, recorded)
+        self._recorded = recorded
         self._compiles_only = False
         self._work = HostWork()
         self._withdrawals: set[int] = set()
@@ -236,6 +243,10 @@ class Invocation:
         """Return what is known of a request that was made."""
         return self.ledger.entries[request_id - 1]
 
+    @cached_property
+    def _written(self) -> Written:  # most programs write nothing
+        return Written(self.settings, self.ledger, self._recorded)
+
     # -- the program before it runs
 
     def _analysed(self, event: messages.ProgramAnalysed) -> None:
@@ -269,8 +280,9 @@ class Invocation:
         self._compiles_only = event.compile_only
         if event.recorded is not None:
             self._replay = Replay(event.recorded, hides_inputs=self.settings.hides_inputs)
-            self._written = Written(self.settings, self.ledger, event.recorded)
-        self._turns.program_started()
+            self._recorded = event.recorded
+            vars(self).pop("_written", None)
+        self._turns.owed = 1
         self._effects.append(Send(self.settings.program(event.js, self._draft, event.compile_only, event.with_places)))
         # Sent ahead, and accounted for when their requests are made again: each that is waited for would cost a trip.
         if not self._replay.is_empty:
@@ -450,7 +462,8 @@ class Invocation:
         self._finish(Failed(error))
 
     def _finish(self, ending: events.Ending) -> None:
-        self._replay.complete(self.ledger)
+        if self._replay.has_record:
+            self._replay.complete(self.ledger)
         self.ending = ending
         self._effects.append(Finish(ending))
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from ..cached_property import cached_property
 from ..data.content import Content, Distinct
 from ..data.json_values import utf8_length
 from ..data.large_strings import (
@@ -52,8 +53,8 @@ class Contents:
     """
 
     def __init__(self) -> None:
-        self._parts: dict[str, Content] = {}
-        self._distinct: Distinct[str] = Distinct()
+        self.parts: dict[str, Content] = {}
+        """By their names."""
         self._bytes = 0
         self._limits: ExecutionPolicy | None = None
         self.by_digest = True
@@ -62,18 +63,22 @@ class Contents:
         self.left: tuple[str, ...] = ()  # the ids of what a store has and is not here yet
         self.shown: list[str] = []  # the names of what the program has shown
 
+    @cached_property
+    def _distinct(self) -> Distinct[str]:
+        return Distinct()
+
     def __len__(self) -> int:
-        return len(self._parts)
+        return len(self.parts)
 
     def __iter__(self) -> Iterator[Content]:
-        return iter(self._parts.values())
+        return iter(self.parts.values())
 
     def __contains__(self, name: object) -> bool:
-        return name in self._parts
+        return name in self.parts
 
     def items(self) -> Iterable[tuple[str, Content]]:
         """Return the parts and their names."""
-        return self._parts.items()
+        return self.parts.items()
 
     def under(self, limits: ExecutionPolicy, salt: str, recorded: Contents | None = None) -> Contents:
         """Belong to an invocation with these limits from now on, which had these parts before."""
@@ -96,7 +101,7 @@ class Contents:
 
     def at(self, part_id: object) -> Content:
         """Return a part by its name, or its id. Raises `CodeModeSerializationError` for none of this invocation."""
-        part = self._parts.get(part_id) if isinstance(part_id, str) else None
+        part = self.parts.get(part_id) if isinstance(part_id, str) else None
         if part is None and isinstance(part_id, str) and len(part_id) == ID_CHARACTERS:
             part = next((one for one in self if one.id == part_id), None)
         if part is None:
@@ -111,15 +116,15 @@ class Contents:
         name = self._distinct.name_of(part)
         if name is None:
             self._admit(part)
-            name = part.id if self.by_digest else f"{_NUMBER}{len(self._parts) + 1}"
+            name = part.id if self.by_digest else f"{_NUMBER}{len(self.parts) + 1}"
             self.put(part, name)
         return {self.tag: name, **part.described}
 
     def put(self, part: Content, name: str | None = None) -> None:
         """Keep a part that was admitted before, under its id where it has no name."""
         name = part.id if name is None else name
-        if name not in self._parts:
-            self._parts[name] = part
+        if name not in self.parts:
+            self.parts[name] = part
             self._distinct.add(part, name)
             self._bytes += part.size
 
@@ -133,13 +138,13 @@ class Contents:
             return text
 
         def named(found: re.Match[str]) -> str:
-            part = self._parts.get(found[2])
+            part = self.parts.get(found[2])
             return found[0] if part is None else f'{found[1]}{part.id}"'
 
         return re.sub(f'("{re.escape(self.tag)}":")({_NUMBER}[0-9]+)"', named, text)
 
     def _admit(self, part: Content) -> None:
-        self.require_room(part, self._bytes + part.size, len(self._parts) + 1)
+        self.require_room(part, self._bytes + part.size, len(self.parts) + 1)
 
     def require_room(self, part: Content, all_bytes: int, count: int) -> None:
         """Raise `CodeModeSerializationError` for a part that is too large, or with which others are too many."""

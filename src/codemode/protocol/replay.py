@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from ..data.large_strings import cut_large_strings, may_have_places
-from ..profile import Profile, SidecarRules
+from ..profile import SidecarRules
 from . import ending_errors
 from .events import CallSettled, ExecutionStarted
 from .ledger import Fulfilled, Ledger, LedgerEntry, Waiting
 from .messages import CallRequested
-from .references import Contents, Sidecar
-from .settings import Settings
+from .references import Sidecar
 
 
 class Replay:
@@ -20,6 +19,7 @@ class Replay:
 
     def __init__(self, recorded: Ledger | None, *, hides_inputs: bool = False) -> None:
         self._hides_inputs = hides_inputs
+        self.has_record = recorded is not None
         self._recorded = recorded if recorded is not None else Ledger()
         self.is_empty = not self._recorded.entries
 
@@ -92,21 +92,9 @@ class Replay:
         ledger.progress = max(ledger.progress, self._recorded.progress)
 
 
-def sidecar_of(profile: Profile, recorded: Ledger | None) -> Sidecar | None:
-    """Return where an invocation's large strings go, with those that were recorded; None in a profile without one."""
-    if profile.sidecar is None or recorded is None or recorded.sidecar is None:
-        return None if profile.sidecar is None else Sidecar(profile.sidecar)
-    return recorded.sidecar
-
-
-def contents_of(settings: Settings, recorded: Ledger | None) -> Contents | None:
-    """Return where an invocation's content goes, with what was recorded; None in a profile without any.
-
-    It belongs to the invocation (`Contents.under`) once its program is accepted.
-    """
-    if not settings.profile.has_content:
-        return None
-    return Contents() if recorded is None or recorded.contents is None else recorded.contents
+def sidecar_of(rules: SidecarRules, recorded: Ledger | None) -> Sidecar:
+    """Return where an invocation's large strings go, with those that were recorded."""
+    return Sidecar(rules) if recorded is None or recorded.sidecar is None else recorded.sidecar
 
 
 def with_references(recorded: Ledger, rules: SidecarRules, sidecar: Sidecar | None = None) -> Ledger:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import types
 from collections.abc import Callable
 from math import isfinite
-from typing import Annotated, Any, Union, cast, get_args, get_origin
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from ..data.rich_values import is_tag_key
 from ..host import steps
@@ -39,7 +39,7 @@ class PlainType:
 
     def copy(self, value: Any, depth: int = 0, left: list[int] | None = None) -> Any:
         """Return a copy of plain JSON that is exactly of the type. Raises `NotPlainError`."""
-        kind = cast("Any", type(value))
+        kind: Any = type(value)  # pyright: ignore[reportUnknownVariableType]
         if kind in _SCALARS:
             if (self._kind is Any or kind is self._kind or (self._kind is Union and value is None)) and _is_usual(
                 value
@@ -66,7 +66,7 @@ class PlainType:
 
 def _is_usual(scalar: Any) -> bool:
     """Return False for scalars that validators and serialisers may have their own thoughts about."""
-    kind = cast("Any", type(scalar))
+    kind: Any = type(scalar)  # pyright: ignore[reportUnknownVariableType]
     if kind is str:
         return len(scalar) <= _MAX_CHARACTERS and (scalar.isascii() or _is_unicode(scalar))
     return isfinite(scalar) if kind is float else kind is not int or -_MAX_INTEGER <= scalar < _MAX_INTEGER

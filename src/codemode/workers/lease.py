@@ -141,7 +141,7 @@ class Lease:
                 self._supply.keep(worker, self._said_since)
         if not self._left:
             self._left = True
-            if self.threads is None:
+            if self.threads is None or not self.threads.running:
                 self._leave_slots()
             else:
                 self.threads.call_when_free(self._leave_slots)

@@ -259,7 +259,9 @@ class Supply:
                 self.close_worker(worker)
                 raise
             else:
-                worker.generation.started()
+                generation = worker.generation
+                if not generation.has_started or generation.ended_in_a_row:
+                    generation.started()
                 self._has_started = True
                 if keeps:
                     worker.tenure = Tenure(share, self._programs_per_worker)

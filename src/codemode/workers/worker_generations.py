@@ -151,7 +151,7 @@ class Generation:
         self.has_started = False
         self.has_ended = False
         self._spawned = 0
-        self._ended_in_a_row = 0
+        self.ended_in_a_row = 0
         self._open = 0
         self._retired = False
         self._lock = forkable_lock()
@@ -177,12 +177,12 @@ class Generation:
             self.has_started = True
             if isinstance(self.source, Zygote) and self.source.is_quick:
                 self.hello_seconds = _FORKED_HELLO_SECONDS
-        self._ended_in_a_row = 0
+        self.ended_in_a_row = 0
 
     def may_lose_one(self) -> bool:
         """Count a worker that ended before it was ready; False where these are too many for a source that works."""
-        self._ended_in_a_row += 1
-        return self.source.is_alive() and self._ended_in_a_row <= _MAX_ENDED_IN_A_ROW
+        self.ended_in_a_row += 1
+        return self.source.is_alive() and self.ended_in_a_row <= _MAX_ENDED_IN_A_ROW
 
     def retire(self) -> bool:
         """Give no more workers; True when there are none left that would end the source with them."""

@@ -204,7 +204,8 @@ class CodeModeTool(SyncForms):
             await keep_call_results(outcome, place)
         if outcome.status != "completed":
             return told(outcome)
-        is_plain = outcome.ledger is None or not outcome.ledger.contents
+        contents = None if outcome.ledger is None else outcome.ledger.contents
+        is_plain = contents is None or not contents.parts
         shown, size = outcome, outcome.result_bytes or 0
         if outcome.is_tagged:
             self._outputs.has_rich_values = True
