@@ -48,7 +48,7 @@ async def test_many_are_approved_each_once_but_one_that_somebody_else_denied(
     await page.goto(desk.url)
     await follow(page, page.get_by_role("link", name="refund", exact=True))
     await follow(page, page.get_by_role("link", name="Select all on this page"))
-    await button(page, "Approve").click()
+    await button(page, "Approve selected\N{HORIZONTAL ELLIPSIS}").click()
     await expect(page.get_by_role("heading", level=1)).to_have_text(f"Approve {count} calls of refund?")
     for number in range(count):
         await expect(page.locator("pre").filter(has_text=f'"A-{number}"')).to_have_count(1)
@@ -74,7 +74,7 @@ async def test_two_that_are_selected_are_denied_with_a_reason_at_320_pixels_by_k
     await require_fitting(page)
     for number in range(2):
         await page.get_by_role("checkbox", name="refund").nth(number).press("Space")
-    await button(page, "Deny").press("Enter")
+    await button(page, "Deny selected\N{HORIZONTAL ELLIPSIS}").press("Enter")
     await expect(page.get_by_role("heading", level=1)).to_have_text("Deny 2 calls of refund?")
     await require_fitting(page)
     await require_nothing_serious(page)

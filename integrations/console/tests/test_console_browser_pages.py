@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from browsing import Desk, Visitor, button, cards, follow, shape_of
+from browsing import Desk, Hall, Visitor, button, cards, follow, serving, shape_of, visiting
 from console_visitors import ANA
 from demonstration import demonstration
 from suite import rounds
+
+from codemode import Tool
 
 if TYPE_CHECKING:
     from playwright.async_api import Locator, Page
@@ -19,7 +22,10 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.full
 
 DEMO = demonstration()
-MOST_BYTES = 150_000
+MOST_BYTES = 200_000
+"""Of one image."""
+MOST_PAGE_BYTES = 100_000
+"""Of one page with its stylesheet and script."""
 FOLDER = "CODEMODE_IMAGES"
 """Where `make screenshots` keeps images; everywhere else they are only made."""
 MOST_PAGES = 30
@@ -102,7 +108,7 @@ async def test_no_page_shuts_anybody_out(desk: Desk, visitor: Visitor, agent: An
     await page.goto(f"{desk.url}/?tool=refund")
     for box in await page.get_by_role("checkbox").all():
         await box.check()
-    await button(page, "Deny").click()
+    await button(page, "Deny selected\N{HORIZONTAL ELLIPSIS}").click()
     await page.wait_for_url("**/many")
     await require_usable(page)
     await page.goto(f"{desk.url}/records/{records[0].id}")
@@ -178,38 +184,110 @@ async def test_everything_can_be_done_with_the_keyboard_alone(desk: Desk, visito
     assert paid[0] == "refund(A-1003, 100.00 EUR)"
 
 
-@pytest.mark.parametrize("settings", [
-    {"viewport": {"width": 1200, "height": 800}, "color_scheme": "light", "reduced_motion": "reduce"},
-], ids=["light"])  # fmt: skip
-async def test_images_of_the_console_are_small(desk: Desk, visitor: Visitor, agent: Any, tmp_path: Path) -> None:
+VIEWS: dict[str, dict[str, Any]] = {
+    "1280": {"viewport": {"width": 1280, "height": 900}},
+    "390": {"viewport": {"width": 390, "height": 844}},
+    "dark": {"viewport": {"width": 1280, "height": 900}, "color_scheme": "dark"},
+}
+
+
+class Pictures:
+    """Takes an image of each page in one view, and asks axe about it."""
+
+    def __init__(self, page: Page, view: str, folder: Path) -> None:
+        self.page, self.view, self.folder = page, view, folder
+        self.sizes: dict[str, int] = {}
+
+    async def show(self, name: str, url: str) -> None:
+        """Go to a page, and keep it; with its stylesheet and script it is small."""
+        await self.page.goto(url)
+        await self.page.wait_for_load_state()
+        loaded = await self.page.evaluate(
+            "performance.getEntries().filter(one => one.decodedBodySize).map(one => [one.name, one.decodedBodySize])"
+        )
+        assert len(loaded) >= 3, loaded
+        assert sum(size for _, size in loaded) <= MOST_PAGE_BYTES, loaded
+        await self.keep(name)
+
+    async def keep(self, name: str) -> None:
+        from axe_playwright_python.async_playwright import Axe
+
+        found = await Axe().run(self.page, options={"resultTypes": ["violations"]})
+        violations = [
+            (one["id"], [node["html"][:200] for node in one["nodes"]]) for one in found.response["violations"]
+        ]
+        assert violations == [], (name, self.view)
+        await require_fitting(self.page)
+        path = self.folder / f"console-{name}-{self.view}.png"
+        await self.page.screenshot(path=path)
+        self.sizes[path.name] = path.stat().st_size
+
+
+@pytest.mark.parametrize("view", [*VIEWS])
+async def test_images_of_the_console_violate_no_rule_of_axe(
+    desk: Desk, hall: Hall, agent: Any, tmp_path: Path, view: str
+) -> None:
     folder = Path(os.environ.get(FOLDER) or tmp_path)
-    made: list[Path] = []
-
-    async def keep(page: Page, name: str, **settings: Any) -> None:
-        made.append(folder / f"console-{name}.png")
-        await page.screenshot(path=made[-1], **settings)
-
     await DEMO.fill(desk.store, desk.code_mode, agent)
-    await visitor.sign_in(desk.url)
-    page = await visitor.page()
-    await page.goto(desk.url)
-    await keep(page, "list")
-    asked = (await desk.store.list(tenant="acme", tool="refund")).records[0]
-    await page.goto(f"{desk.url}/records/{asked.id}")
-    await keep(page, "record")
-    card = cards(page).nth(1)
-    await card.locator('[name="/amount"]').fill("174.5")
-    await card.locator("[name=reason]").fill("half: it can be repaired")
-    await card.locator('[name="/amount"]').press("Enter")
-    await page.get_by_role("table").first.wait_for()
-    await cards(page).nth(1).scroll_into_view_if_needed()
-    await keep(page, "changes")
-    await follow(page, button(cards(page).nth(1), "Approve with changes"))
-    await desk.until(asked.id, lambda record: record.version == 2)
-    await page.goto(f"{desk.url}/records/{asked.id}")
-    await cards(page).locator("[name=reason]").fill("the parcel may still arrive")
-    await follow(page, button(cards(page), "Deny"))
-    await desk.outcome(asked.id)
-    await page.goto(f"{desk.url}/history")
-    await keep(page, "history")
-    assert {path.name: path.stat().st_size for path in made if path.stat().st_size > MOST_BYTES} == {}
+
+    async def record_of(tool: str) -> str:
+        return (await desk.store.list(tenant="acme", tool=tool)).records[0].id
+
+    refunds, voucher, payment = [await record_of(name) for name in ("refund", "giveVoucher", "payOut")]
+    async with visiting(hall, [desk.url], reduced_motion="reduce", **VIEWS[view]) as visitor:
+        await visitor.sign_in(desk.url)
+        page = await visitor.page()
+        pictures = Pictures(page, view, folder)
+        await pictures.show("list", desk.url)
+        await pictures.show("record", f"{desk.url}/records/{refunds}")
+        card = cards(page).nth(1)
+        await card.locator('[name="/amount"]').fill("174.5")
+        await card.locator("[name=reason]").fill("half: it can be repaired")
+        await button(card, "Approve with changes").scroll_into_view_if_needed()
+        await pictures.keep("edited")
+        await follow(page, button(card, "Approve with changes"))
+        await desk.until(refunds, lambda record: record.version == 2)
+        await page.goto(f"{desk.url}/records/{refunds}")
+        await cards(page).locator("[name=reason]").fill("the parcel may still arrive")
+        await follow(page, button(cards(page), "Deny"))
+        await desk.outcome(refunds)
+        await pictures.show("denied", f"{desk.url}/records/{refunds}")
+        await page.goto(f"{desk.url}/records/{voucher}")
+        await follow(page, button(cards(page), "Approve"))
+        await desk.outcome(voucher)
+        await pictures.show("approved", f"{desk.url}/records/{voucher}")
+        await pictures.show("unknown", f"{desk.url}/records/{payment}")
+        await pictures.show("history", f"{desk.url}/history")
+        await pictures.show("audit", f"{desk.url}/audit")
+    assert {name: size for name, size in pictures.sizes.items() if size > MOST_BYTES} == {}
+
+
+SIX_FIELDS: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "order": {"type": "string", "description": "The number of the order."},
+        "amount": {"type": "number", "minimum": 1},
+        "currency": {"enum": ["EUR", "CHF"]},
+        "reason": {"type": "string", "maxLength": 200},
+        "notify": {"type": "boolean"},
+        "note": {"type": ["string", "null"]},
+    },
+    "required": ["order", "amount", "currency"],
+}
+SIX_VALUES = {"order": "A-1002", "amount": 42, "currency": "EUR", "reason": "lost", "notify": True, "note": None}
+
+
+async def test_a_card_of_six_fields_is_decided_without_scrolling(hall: Hall, tmp_path: Path) -> None:
+    described = {"description": "Pay money back. A person approves every refund.", "title": "Refund"}
+    refund = Tool("refund", execute=len, input_schema=SIX_FIELDS, needs_approval=True, **described)
+    async with serving(tmp_path / "six.db", [refund]) as desk, visiting(hall, [desk.url], **VIEWS["1280"]) as visitor:
+        labels = {"agent": "refunds", "link": "https://chat.example.com/7"}
+        record_id = await desk.pause(f"return await tools.refund({json.dumps(SIX_VALUES)})", labels=labels)
+        await visitor.sign_in(desk.url)
+        page = await visitor.page()
+        await page.goto(f"{desk.url}/records/{record_id}")
+        for name in ("Approve", "Deny"):
+            box = await button(cards(page), name).bounding_box()
+            assert box is not None
+            assert box["y"] + box["height"] <= 900, (name, box)
+        assert await page.title() == "Refund A-1002 \N{MIDDLE DOT} 42 \N{MIDDLE DOT} EUR \N{EN DASH} pending"

@@ -37,6 +37,27 @@ MOST_SCANNED = 1000
 """So many lines are looked at for one page."""
 DECISIONS = ("decided", "withdrawn", "closed", "run_again")
 """Kinds of lines of what somebody has decided."""
+KIND_WORDS = {
+    "put": "Requested",
+    "decided": "Decided",
+    "refused": "Answer refused",
+    "paused": "Paused again",
+    "completed": "Completed",
+    "failed": "Failed",
+    "lost": "Lost",
+    "closed": "Closed",
+    "run_again": "Run again",
+    "expired": "Expired",
+    "withdrawn": "Withdrawn",
+    "purged": "Deleted",
+    "notice_failed": "Notification failed",
+    "unreadable": "Unreadable line",
+    "signed_in": "Signed in",
+    "signed_out": "Signed out",
+    "sign_in_failed": "Sign-in failed",
+    "request_refused": "Request refused",
+    "audit_exported": "Audit exported",
+}
 _FIELDS = tuple(one.name for one in fields(AuditLine))
 _SHOWN_APART = frozenset({"sequence", "at_ms", "kind", "actor", "tenant", "record_id", "address", "diff", "details"})
 _NAME = re.compile("[A-Za-z0-9_-]{1,200}")
@@ -95,12 +116,13 @@ def _line_text(line: AuditLine) -> str:
 class Told:
     """One line for a page: all of it is text to be shown as such, but ``when``, ``diff`` and ``details``.
 
-    ``said`` is what was decided, in the words of cards.
+    ``words`` is what happened, ``said`` what was decided, in the words of cards.
     """
 
     sequence: str
     when: Markup
     kind: str
+    words: str
     actor: str
     tenant: str
     address: str
@@ -125,17 +147,20 @@ def _told(line: AuditLine) -> Told:
         said["details"] = line.details
     if line.diff:
         said["diff"] = list(line.diff)
+    kind = _text(line.kind)
+    decided = told_words(_text(line.decision) or kind)
     return Told(
         sequence=_text(line.sequence),
         when=moment(line.at_ms) if type(line.at_ms) is int else Markup(),
-        kind=_text(line.kind),
+        kind=kind,
+        words=decided.capitalize() if kind == "decided" else KIND_WORDS.get(kind, kind),
         actor=_text(line.actor),
         tenant=_text(line.tenant),
         address=_text(line.address),
         record_id=_text(line.record_id),
         has_page=_NAME.fullmatch(_text(line.record_id)) is not None,
         tool=_text(line.tool_name),
-        said=told_words(_text(line.decision) or _text(line.kind)),
+        said=decided,
         reason=cut(_text(line.reason)) if line.reason else None,
         diff=tuple(told_diff([one for one in line.diff if isinstance(cast("Any", one), Mapping)])),
         details=cut(json.loads(json.dumps(said, default=repr))) if said else None,
@@ -207,7 +232,7 @@ async def _page(desk: Desk, request: Request, checked: Checked | None) -> Respon
         return JSONResponse({"lines": lines, "next": found.next, "checked": said, "formToken": token})
     following = None if found.next is None else urlencode({**kept, "after": found.next})
     context: dict[str, Any] = {"asked": asked, "checked": checked, "token": token, "following": following}
-    context["most_scanned"] = MOST_SCANNED
+    context |= {"most_scanned": MOST_SCANNED, "kinds": KIND_WORDS}
     return page(request, "audit.html", lines=await told(found.lines), **context)
 
 
