@@ -51,13 +51,14 @@ KIND_WORDS = {
     "withdrawn": "Withdrawn",
     "purged": "Deleted",
     "notice_failed": "Notification failed",
-    "unreadable": "Unreadable line",
+    "unreadable": "Line unreadable",
     "signed_in": "Signed in",
     "signed_out": "Signed out",
     "sign_in_failed": "Sign-in failed",
     "request_refused": "Request refused",
     "audit_exported": "Audit exported",
 }
+_KINDS = {words: kind for kind, words in KIND_WORDS.items()}
 _FIELDS = tuple(one.name for one in fields(AuditLine))
 _SHOWN_APART = frozenset({"sequence", "at_ms", "kind", "actor", "tenant", "record_id", "address", "diff", "details"})
 _NAME = re.compile("[A-Za-z0-9_-]{1,200}")
@@ -216,9 +217,11 @@ async def _page(desk: Desk, request: Request, checked: Checked | None) -> Respon
     visit = visit_of(request)
     asked = {name: request.query_params.get(name, "").strip() for name in ("tenant", "kind", "actor", "record")}
 
+    sought = {**asked, "kind": _KINDS.get(asked["kind"], asked["kind"])}
+
     def fits(line: AuditLine) -> bool:
         pairs = (("kind", line.kind), ("actor", line.actor), ("record", line.record_id))
-        return all(asked[name] in ("", value) for name, value in pairs)
+        return all(sought[name] in ("", value) for name, value in pairs)
 
     kept = {name: value for name, value in asked.items() if value}
     tenants = chosen_tenants(visit.user, asked["tenant"])
@@ -232,7 +235,7 @@ async def _page(desk: Desk, request: Request, checked: Checked | None) -> Respon
         return JSONResponse({"lines": lines, "next": found.next, "checked": said, "formToken": token})
     following = None if found.next is None else urlencode({**kept, "after": found.next})
     context: dict[str, Any] = {"asked": asked, "checked": checked, "token": token, "following": following}
-    context |= {"most_scanned": MOST_SCANNED, "kinds": KIND_WORDS}
+    context |= {"most_scanned": MOST_SCANNED, "kinds": KIND_WORDS.values()}
     return page(request, "audit.html", lines=await told(found.lines), **context)
 
 
