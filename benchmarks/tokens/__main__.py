@@ -15,6 +15,8 @@ answer.
 
 One more question is about an API: its tools are operations of an OpenAPI document (`api_catalog.py`).
 
+Two tasks are played once more with their program saved (`saved.py`): the second use of a program is one line.
+
 Counted (`transcript.py`) is every text of each request: the tools as compact JSON, a system prompt, the question, what
 the model has written and what came back, and four tokens for the marks of each. Tokens in are summed over all requests,
 as without a cache; "each once" is what a cache of the conversation leaves, and "beside the tools" all but the listing,
@@ -33,7 +35,7 @@ import sys
 
 from codemode import WorkerPool
 
-from . import report, tokenizer
+from . import report, saved, tokenizer
 from .api_catalog import ApiCatalog
 from .tasks import TASKS
 from .transcript import Transcript, counted
@@ -53,6 +55,25 @@ async def played() -> Transcripts:
         }
     finally:
         pool.close()
+
+
+async def played_again() -> dict[str, Transcript]:
+    """Return the conversations in which the program of a task was saved before."""
+    pool = WorkerPool()
+    try:
+        return await saved.played_again(pool)
+    finally:
+        pool.close()
+
+
+def again_text(transcripts: dict[str, Transcript]) -> str:
+    """Say what a model writes for the second use of a program. Raises `ValueError` where that is too much."""
+    tokens = tokenizer.tokens_of(text for one in transcripts.values() for text in one.texts())
+    written = {task: counted(one, tokens).written for task, one in transcripts.items()}
+    if max(written.values()) > saved.MAX_TOKENS_OUT:
+        raise ValueError(f"the second use of a saved program takes {written}, more than {saved.MAX_TOKENS_OUT}")
+    said = ", ".join(f"{number} ({task})" for task, number in written.items())
+    return f"Tokens out once the program of a task is [saved](saved-programs.md), the answer included: {said}."
 
 
 def results(transcripts: Transcripts) -> report.Results:
@@ -87,7 +108,8 @@ def main(arguments: list[str]) -> None:
     found = results(transcripts)
     made = f"gpt-tokenizer {tokenizer.version()}, o200k."
     short = f"{report.losses(found)} {report.behind_search(found)}\n\n{report.short_table(found)}"
-    whole = f"Counted with {made}\n\n{report.whole_table(found)}"
+    again = again_text(asyncio.run(played_again()))
+    whole = f"Counted with {made} {again}\n\n{report.whole_table(found)}"
     print(f"{short}\n\n{whole}")
     if "--write" in arguments:
         report.put(report.README, short)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -149,3 +150,17 @@ def test_what_no_server_would_take_and_no_search_finds_is_refused(module: Any, w
         asyncio.run(ways.code_call(task))
     with pytest.raises(CodeModeToolError, match="time_convert_time"):
         asyncio.run(ways.catalog.direct("time_convert_time", {"time": "09:30"}))
+
+
+def test_the_second_use_of_a_saved_program_is_one_line(module: Any):
+    pool = WorkerPool()
+    try:
+        found = asyncio.run(module("saved").played_again(pool))
+    finally:
+        pool.close()
+    assert [len(one.turns) for one in found.values()] == [2, 2]
+    page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    for task in found:
+        said = re.search(rf"(\d+) \({task}\)", page)
+        assert said is not None, task
+        assert int(said[1]) <= module("saved").MAX_TOKENS_OUT, task
