@@ -22,6 +22,7 @@ from codemode import (
     create_code_mode_tool,
     create_exec_wait_tools,
     create_run_tool,
+    failure_text,
 )
 
 WEEK = {"type": "object", "properties": {"week": {"type": "integer"}}, "required": ["week"]}
@@ -218,6 +219,28 @@ def test_an_owner_can_be_found_out_at_each_call():
         with pytest.raises(CodeModeToolError):
             within(tool.execute("return await saved.who()", CallContext(context=context)))
     assert "saved.$search" in tool.description
+
+
+def test_a_saved_program_is_no_tool_of_that_name():
+    library = library_with({"report": REPORT})
+    with pytest.raises(CodeModeError, match=r"called as saved\.report"):
+        run(library, "saved; const name = 'saved'; return await tools[name].report({ week: 4 })")
+    tool = create_code_call_tools({"get_total": get_total}, library=library)
+    answer = within(tool.execute("saved; return await callTool('saved.report', { week: 4 })"))
+    assert answer["error"]["toolName"] == "saved.report"
+
+
+def test_an_error_lists_what_was_done_inside_and_no_call_that_changed_nothing():
+    library = library_with({"two": "await tools.get_total({ week: 1 });\nthrow new Error('late')"})
+    with pytest.raises(CodeModeError) as raised:
+        run(library, "return await saved.two({ week: 1 })")
+    assert [(call.tool_name, call.program) for call in raised.value.trace.bridge_requests] == [
+        ("saved.two", None),
+        ("get_total", "two"),
+    ]
+    text = failure_text(raised.value, "return await saved.two()")
+    assert "get_total" in text
+    assert "only read: saved.two(" in text
 
 
 def test_names_cannot_shadow_anything():

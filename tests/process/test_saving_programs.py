@@ -10,6 +10,7 @@ from test_saved_programs import PAUSES, REPORT, WEEK, get_total, library_with, r
 from waiting import within
 
 from codemode import (
+    CallContext,
     CodeModeError,
     CodeModeSyntaxError,
     CodeModeToolError,
@@ -23,6 +24,9 @@ from codemode import (
     create_exec_wait_tools,
     create_run_tool,
 )
+from codemode.execution.saved_programs import SavedCatalog
+from codemode.tools.catalog import Catalog
+from codemode.tools.collecting import collect_tools
 
 SAVE = """return await saved.$save({ name: "report", description: "Adds one.", inputSchema: %s, program: %r });"""
 SAVE_REPORT = SAVE % ('{ type: "object", properties: { week: { type: "integer" } } }', REPORT)
@@ -99,8 +103,14 @@ def test_a_person_is_never_shown_anything_untrue():
     library = saving()
     forged = {"name": "x", "description": "", "inputSchema": None, "program": "return tools.get_total(input)"}
     forged |= {"tools": [], "difference": "", "replaces": 0}
-    text = refused(library, f"saved; return await tools.saved.$save({forged!r})".replace("None", "null"))
-    assert "what is to be shown is not what would be saved" in text
+    text = refused(library, f"saved; return await saved.$save({forged!r})".replace("None", "null"))
+    assert "Invalid input" in text
+    with pytest.raises(CodeModeError, match="called as saved"):
+        run(library, f"saved; const t = tools; return await t.saved.$save({forged!r})".replace("None", "null"))
+    catalog: Any = SavedCatalog(Catalog(collect_tools(tools_with())), library, None, CallContext(), None, None, {})
+    save = catalog.get("saved.$save")  # as a worker that is no longer ours may call it
+    with pytest.raises(CodeModeToolError, match="not what would be saved"):
+        within(save.asks_approval(forged, None))
 
 
 def test_a_program_that_is_none_is_refused_before_a_person_is_asked():

@@ -407,7 +407,8 @@ def validator_of(name: str, input_schema: Any, execute: Callable[..., Any] = str
     """Return the tool that validates the input of a saved program. Raises `ValueError` for a broken schema."""
     from ..tools.prepared import prepared
 
-    made = prepared(Tool(f"saved.{name}", execute=execute, input_schema=input_schema))
+    reads = {"readOnlyHint": True}  # what it calls is told of, and has annotations of its own
+    made = prepared(Tool(f"saved.{name}", execute=execute, input_schema=input_schema, annotations=reads))
     made.compile()
     return made
 

@@ -158,7 +158,7 @@ class SavedCatalog:
         return len(self._inner)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._inner or name in self._tools
+        return name in self._inner
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._inner)
@@ -502,7 +502,16 @@ class _Unsaved:
 
 
 def _ready(name: str, execute: Any, schema: dict[str, Any], needs_approval: Any = False) -> PreparedTool:
-    return PreparedTool(Tool(_PREFIX + name, execute=execute, input_schema=schema, needs_approval=needs_approval))
+    changes_nothing = {"readOnlyHint": needs_approval is False}
+    return PreparedTool(
+        Tool(
+            _PREFIX + name,
+            execute=execute,
+            input_schema=schema,
+            needs_approval=needs_approval,
+            annotations=changes_nothing,
+        )
+    )
 
 
 def _servers_of(program: str) -> Iterator[str]:

@@ -129,6 +129,7 @@ const issue = (slot, json) => {
   unanswered++;
 };
 const send = (kind, name, text, isQuiet) => {
+  if (kind === "tool" && isSavedByName(name)) return rejected(new TypeErr("a saved program is called as " + name + "(input)"));
   const id = nextId, isCatalog = kind === "catalog", site = new Err().stack;
   const slot = { __proto__: null, id, kind, isQuiet, observed: false, delivered: false, site, resolve: undefined, reject: undefined };
   const promise = bridgePromise(slot);

@@ -8,7 +8,7 @@ const CELLS_TOGETHER = () => [
   outputBytes, outputItems, yields, frames, resultRule, resultWarnings, sidecar, arrivedTexts, arrivedParts, bodies,
   referenceCount, resolvedBytes, stand, languageNames, consoleBytes, consoleLines, consoleFull, isStable, wrapper,
   programText, programIsAscii, lastValue, timersSet, ownedBy, retakeParameters, errorsWritten, isLean,
-  shadowParameters, savedGiven, savedNames, savedExports, savedDirective,
+  shadowParameters, savedGiven, savedNames, savedExports, savedDirective, asksSaved,
 ];
 
 // Every intrinsic that the kernel uses, captured before guest code exists. The other parts name nothing else.

@@ -38,10 +38,17 @@ const chainProblem = (chain, name) => {
   return chain.length >= MAX_SAVED_DEPTH ? "deeper than " + MAX_SAVED_DEPTH + ": " + chainText(chain, name) : undefined;
 };
 
+let asksSaved = false; // while a request is made that nobody makes by the name of a tool
+const isSavedByName = (name) => savedGiven !== undefined && !asksSaved && indexOf(name, "saved.") === 0;
 const askSaved = (path, args) => {
-  if (!isModule()) return request("tool", path, args);
-  const { text, problem } = writtenInput(args[0]);
-  return problem === undefined ? sendModule("tool", path, text) : refuseInput({ message: path + "(input): the input " + problem });
+  asksSaved = true;
+  try {
+    if (!isModule()) return request("tool", path, args);
+    const { text, problem } = writtenInput(args[0]);
+    return problem === undefined ? sendModule("tool", path, text) : refuseInput({ message: path + "(input): the input " + problem });
+  } finally {
+    asksSaved = false;
+  }
 };
 const savedImport = freeze({ $import(specifier) { return load(specifier); } }.$import);
 const noImport = freeze({
