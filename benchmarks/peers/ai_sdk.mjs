@@ -1,11 +1,11 @@
-// Measures experimental-ai-sdk-code-mode: answers the same JSON lines as serve.py.
-// node ai_sdk.mjs <folder of node_modules> <file of programs> [cold W1]
+// Measures the code mode of the AI SDK: answers the same JSON lines as serve.py.
+// node ai_sdk.mjs <folder of node_modules> <file of programs> <package> <name of what makes its tool> [cold W1]
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { createInterface } from "node:readline";
 import { pathToFileURL } from "node:url";
 
-const [folder, programsFile, mode, coldWorkload] = process.argv.slice(2);
+const [folder, programsFile, packageName, maker, mode, coldWorkload] = process.argv.slice(2);
 const require = createRequire(`${folder}/`);
 const load = (name) => import(pathToFileURL(require.resolve(name)).href);
 const loadModuleOnly = (name) => import(pathToFileURL(`${folder}/node_modules/${name}/dist/index.js`).href);
@@ -13,7 +13,7 @@ const loadModuleOnly = (name) => import(pathToFileURL(`${folder}/node_modules/${
 const { programs, rows, hold } = JSON.parse(readFileSync(programsFile, "utf8"));
 const { tool } = await load("ai");
 const { z } = await load("zod");
-const { createCodeModeTool } = await loadModuleOnly("experimental-ai-sdk-code-mode");
+const { [maker]: createCodeModeTool } = await loadModuleOnly(packageName);
 
 let arrived = 0;
 let letGo;

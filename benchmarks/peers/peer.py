@@ -17,7 +17,7 @@ from typing import Any
 from benchmarks.measure import Samples
 from benchmarks.processes import ROOT, environment, first_line_ms, pss_mib
 
-from .install import NODE, NODE_PACKAGE, PYTHON
+from .install import NODE, NODE_PACKAGES, PYTHON
 
 _PATIENCE_SECONDS = 120
 
@@ -159,7 +159,9 @@ def known_peers(programs_file: Path) -> list[Peer]:
     ]
     node = _node()
     driver = (node, str(Path(__file__).with_name("ai_sdk.mjs")), str(NODE), str(programs_file))
-    return [Peer("ai-sdk", NODE_PACKAGE, driver, (node, "-e", "console.log(1)")), *python]
+    bare = (node, "-e", "console.log(1)")
+    packages = NODE_PACKAGES.items()
+    return [*(Peer(name, made[0], (*driver, *made), bare) for name, made in packages), *python]
 
 
 def _waiting(bare: tuple[str, ...]) -> list[str]:

