@@ -10,16 +10,18 @@ from agents import Agent, Model, ModelResponse, RunConfig, Usage
 from openai.types.responses import (
     Response,
     ResponseCompletedEvent,
+    ResponseCustomToolCall,
     ResponseFunctionToolCall,
     ResponseOutputMessage,
     ResponseOutputText,
 )
 
+CUSTOM = "custom:"
 QUIET = RunConfig(tracing_disabled=True)
 
 
 class Script(Model):
-    """Each turn is a text, or ``(name, arguments)`` pairs of calls, with ids ``<ids>-<n>``.
+    """Each turn is a text, or ``(name, arguments)`` pairs of calls, with ids ``<ids>-<n>``; "custom:" makes raw text.
 
     With ``ends`` it says what that makes of its input once that holds an answer.
     """
@@ -66,8 +68,11 @@ class Script(Model):
             return [ResponseOutputMessage(id="m", content=[part], role="assistant", status="completed", type="message")]
         return [self._call(name, given) for name, given in turn]
 
-    def _call(self, name: str, given: Any) -> ResponseFunctionToolCall:
+    def _call(self, name: str, given: Any) -> ResponseFunctionToolCall | ResponseCustomToolCall:
         self._calls += 1
+        if name.startswith(CUSTOM):
+            call_id, name = f"{self._ids}-{self._calls}", name.removeprefix(CUSTOM)
+            return ResponseCustomToolCall(call_id=call_id, name=name, input=given, type="custom_tool_call")
         text = given if isinstance(given, str) else json.dumps(given)
         call_id = f"{self._ids}-{self._calls}"
         return ResponseFunctionToolCall(call_id=call_id, name=name, arguments=text, type="function_call")

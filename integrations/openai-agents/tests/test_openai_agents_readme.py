@@ -47,4 +47,4 @@ def run_block(block: str) -> None:
 
 
 def test_every_block_has_a_model() -> None:
-    assert len(BLOCKS) == README.count("```python\n") == 4
+    assert len(BLOCKS) == README.count("```python\n") == 5

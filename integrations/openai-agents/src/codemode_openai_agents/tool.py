@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, TypeAlias, cast
 from weakref import WeakKeyDictionary
 
-from agents import FunctionTool, FunctionToolCustomDataContext, RunConfig, ToolOutputText
+from agents import CustomTool, FunctionTool, FunctionToolCustomDataContext, RunConfig, ToolOutputText, UserError
 from agents.tool_context import ToolContext
 from pydantic import BaseModel
 
@@ -70,6 +70,31 @@ def code_mode(
     rules.require_known([one.name for one in wrapped])
     made = Making(settings_of(options, pool, listing, state, store), rules, pool, state, on_stream, library)
     return ToolInCodeMode(wrapped, made, HoldingAgent.new()).tool
+
+
+def code_mode_custom_tool(
+    tools: Iterable[Any],
+    options: Options = None,
+    *,
+    pool: WorkerPool | None = None,
+    listing: Listing | None = None,
+    state: StateOf | None = None,
+    on_stream: OnStream | None = None,
+) -> CustomTool:
+    """Make the same as a custom tool of the Responses API: the model writes programs as raw text, not inside JSON.
+
+    Parameters are those of `code_mode`. The SDK cannot pause a run in a custom tool and gives a model its text alone.
+    Raises `ValueError` for a tool whose calls a person may have to decide about, as well as where `code_mode` does.
+    """
+    rules = Approvals(None)
+    wrapped = tools_of(tools)
+    if asking := [one.name for one in wrapped if rules.may_ask(one)]:
+        raise ValueError(
+            f"a custom tool cannot pause the run, and a person may have to approve calls of {', '.join(asking[:5])}:"
+            " use code_mode(...), whose input is JSON"
+        )
+    made = Making(settings_of(options, pool, listing, state), rules, pool, state, on_stream)
+    return ToolInCodeMode(wrapped, made, HoldingAgent.new()).as_custom_tool()
 
 
 def settings_of(
@@ -148,6 +173,18 @@ class ToolInCodeMode:
         self.tool.params_json_schema = self._core.input_schema
         self.tool.on_invoke_tool = self._invoke
         self.tool.custom_data_extractor = self._custom_data
+
+    def as_custom_tool(self) -> CustomTool:
+        """Return the tool whose input is a program as raw text."""
+        definition = self._core.as_openai_custom_tool().definition
+        return CustomTool(NAME, definition["description"], self._invoke_raw, format=definition["format"])
+
+    async def _invoke_raw(self, context: ToolContext[Any], program: str) -> str:
+        output = await self._invoke(context, json.dumps({"js": program}))
+        if output is None:
+            raise UserError("A call of the program waits for a person, and a custom tool cannot pause the run.")
+        # Images have a description in the text.
+        return output if isinstance(output, str) else cast("str", output[0].text)
 
     def having(self, tools: Iterable[FunctionTool]) -> ToolInCodeMode:
         """Return the same over these, which are described as those are that it was made of.
