@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         way_on,
         why_refused,
     )
-    from .observe.hooks import heard_by
+    from .observe.reporter import heard_by
     from .options.checked_fields import WrongTypeError, not_negative
     from .options.parts import Listing
     from .protocol.ledger import UNKNOWN_OUTCOME_KIND, outer_id_of
@@ -196,7 +196,7 @@ _LATE = {
     "host.threads": "LARGE_CHARACTERS off_loop run_check",
     "host.sync": "refuse_in_workflow",
     "interrupts.interrupt": "agent_pause APPROVAL_KIND recovery_of same_json was_answered way_on why_refused",
-    "observe.hooks": "heard_by",
+    "observe.reporter": "heard_by",
     "options.checked_fields": "WrongTypeError not_negative",
     "options.parts": "Listing",
     "protocol.ledger": "UNKNOWN_OUTCOME_KIND outer_id_of",

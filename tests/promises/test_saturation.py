@@ -22,10 +22,9 @@ from codemode import (
     run_code_mode,
     run_code_mode_sync,
 )
-from codemode.workers import nesting
+from codemode.workers import lease
 from codemode.workers import pool as available_memory
-from codemode.workers.admission import MAX_BEYOND
-from codemode.workers.nesting import Place
+from codemode.workers.lease import MAX_BEYOND, Place
 
 WAIT = {"execution_policy": {"on_saturation": "wait", "timeout_ms": 60_000}}
 
@@ -296,9 +295,9 @@ def test_what_a_call_left_running_is_no_part_of_it():
             left: list[asyncio.Task[int]] = []
 
             async def later() -> int:
-                depths.append(nesting.depth())
+                depths.append(lease.nesting_depth())
                 await go_on.wait()
-                depths.append(nesting.depth())
+                depths.append(lease.nesting_depth())
                 return await down(pool, MAX_BEYOND, WAIT)
 
             async def leave() -> None:
@@ -311,7 +310,7 @@ def test_what_a_call_left_running_is_no_part_of_it():
 
     within(scenario())
     assert depths == [1, 0]
-    assert nesting.depth() == 0
+    assert lease.nesting_depth() == 0
 
 
 def test_a_thread_of_its_own_counts_as_its_own():
@@ -323,7 +322,7 @@ def test_a_thread_of_its_own_counts_as_its_own():
 
 
 def _note_depth(seen: list[int]) -> None:
-    seen.append(nesting.depth())
-    thread = threading.Thread(target=lambda: seen.append(contextvars.Context().run(nesting.depth)))
+    seen.append(lease.nesting_depth())
+    thread = threading.Thread(target=lambda: seen.append(contextvars.Context().run(lease.nesting_depth)))
     thread.start()
     thread.join(60)

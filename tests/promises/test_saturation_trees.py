@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codemode.workers import nesting
-from codemode.workers.admission import MAX_BEYOND, Admission
-from codemode.workers.nesting import Place
+from codemode.workers import lease
+from codemode.workers.lease import MAX_BEYOND, Admission, Place
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ def test_no_tree_of_invocations_ever_waits_for_itself(forest: list[Tree], maxima
     async def invoke(tree: Tree) -> None:
         held: list[Admission] = []
         for admission in slots.of(tree.place):
-            await admission.enter(1, None, nesting.depth())
+            await admission.enter(1, None, lease.nesting_depth())
             held.append(admission)
             assert admission.active <= max(maxima) + MAX_BEYOND
         place = Place()

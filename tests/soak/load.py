@@ -16,7 +16,7 @@ from tests.support.leftovers import nothing_left
 from tests.support.waiting import until
 
 from codemode import WorkerPool, run_code_mode
-from codemode.workers.admission import Admission
+from codemode.workers.lease import Admission
 from codemode.workers.pool import Wanted
 
 WORKERS, THREADS = 4, 8
@@ -109,7 +109,7 @@ async def cancel_waiting(count: int, cancelled: int) -> float:
         for _ in range(WORKERS):
             await asyncio.wait_for(holding.acquire(), WAIT_SECONDS)
         tasks = [asyncio.create_task(run_code_mode(f"return {number}", (), pool=pool)) for number in range(count)]
-        await until(lambda: len(pool._admission._waiting) == count)
+        await until(lambda: sum(map(len, pool._admission._waiting)) == count)
         leaving = tasks[:: max(1, count // cancelled)][:cancelled]
         started = time.monotonic()
         for task in leaving:
@@ -118,7 +118,7 @@ async def cancel_waiting(count: int, cancelled: int) -> float:
         seconds = time.monotonic() - started
         assert all(task.cancelled() for task in leaving)
         assert not any(holder.done() for holder in holders)
-        assert len(pool._admission._waiting) == count - len(leaving)
+        assert sum(map(len, pool._admission._waiting)) == count - len(leaving)
         release.set()
         staying = [task for task in tasks if task not in leaving]
         assert await asyncio.gather(*staying) == [number for number in range(count) if tasks[number] in staying]

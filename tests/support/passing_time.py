@@ -44,11 +44,11 @@ class PassingTime:
 
     def block(self, seconds: float) -> None:
         """Let them pass in a hook, as if it kept the loop for so long: it is not the program's time."""
-        from codemode.observe import hooks  # late: a host may watch what is imported
+        from codemode.observe import reporter  # late: a host may watch what is imported
 
         if not self._blocked:
             ahead = SimpleNamespace(perf_counter=lambda: time.perf_counter() + self._blocked)
-            self._patch(hooks, "time", ahead)
+            self._patch(reporter, "time", ahead)
         self._blocked += seconds
         self.skip(seconds)
 

@@ -23,7 +23,7 @@ from ..protocol.messages import (
     WorkerMessage,
 )
 from ..records import record
-from ..workers.nesting import Place
+from ..workers.lease import Place
 
 if TYPE_CHECKING:
     from ..host.threads import InvocationThreads

@@ -50,8 +50,7 @@ from ..protocol.settings import Settings
 from ..tools.catalog import ToolCatalog
 from ..tools.prepared import PreparedTool
 from ..trace.events import ConsoleEvent
-from ..workers import nesting
-from ..workers.lease import Lease
+from ..workers.lease import Lease, nesting_depth
 from ..workers.pool import WorkerPool, pool_or_default
 from .call_content import CallContent
 from .call_context import OuterCall
@@ -209,7 +208,7 @@ class Execution:
         self._answered = answered
         self._renewal: Renewal | None = None
         self._pool = pool_or_default(None) if pool is None else pool
-        self._threads = InvocationThreads(self._pool.threads, nesting.depth())
+        self._threads = InvocationThreads(self._pool.threads, nesting_depth())
         self._parts = parts = NO_PARTS
         if options.uses_optional_parts or outer.call.state is not None:
             self._parts = parts = parts_of(options, outer, catalog, profile, is_direct=self._is_direct)

@@ -22,7 +22,7 @@ from ..protocol.ledger import Fulfilled, LedgerEntry, Rejected, Waiting
 from ..protocol.messages import HostMessage, RunModule, TimeStoodStill, WorkerMessage
 from ..protocol.settings import Settings
 from ..trace.failures import members_of
-from ..workers.nesting import Place
+from ..workers.lease import Place
 from .nested_call import JournaledProgress, NestedCalls, Progress
 
 if TYPE_CHECKING:

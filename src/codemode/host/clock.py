@@ -24,7 +24,7 @@ def passed_seconds() -> float:
 
 
 class Tally(Protocol):
-    """Seconds that somebody adds up, as `observe.hooks.Hooks` does."""
+    """Seconds that somebody adds up, as `observe.reporter.Hooks` does."""
 
     seconds: float
 

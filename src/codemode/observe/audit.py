@@ -20,7 +20,7 @@ from ..trace.events import (
     RefusalEvent,
 )
 from ..trace.trace import Trace
-from .hooks import InOrder
+from .reporter import InOrder
 
 _MAX_NAME_CHARACTERS = 128
 

@@ -17,7 +17,7 @@ from ..host.threads import LARGE_CHARACTERS, run_check
 from ..options.parts import CodeModeOptions, Telemetry
 from ..trace.events import CatalogEvent, Event, GuestMessageEvent, NestedToolCallEvent, NestedToolResultEvent
 from .call_events import measured
-from .hooks import Hooks, InOrder
+from .reporter import Hooks, InOrder
 
 
 class Notifications:

@@ -20,10 +20,8 @@ from ..host.threads import HostThreads, off_loop
 from ..options.checked_fields import WrongTypeError, text_or_none
 from ..options.parts import PoolOptions
 from ..records import record
-from . import nesting
-from .admission import Admission, memory_based_limit
 from .image import DEFAULT_MEMORY_LIMIT_BYTES
-from .lease import KeptLeases, Lease
+from .lease import Admission, KeptLeases, Lease, memory_based_limit, nesting_depth
 from .supply import Supply
 from .worker_generations import Share, WorkerSource
 
@@ -268,7 +266,7 @@ class WorkerPool:
         Raises `CodeModeConcurrencyError` when full (or still full after ``wait_timeout_ms``), `CodeModeWorkerError`
         when no worker starts.
         """
-        wanted = Wanted(memory_limit_bytes, on_saturation or self.options.on_saturation, nesting.depth())
+        wanted = Wanted(memory_limit_bytes, on_saturation or self.options.on_saturation, nesting_depth())
         admissions, supply = await self.enter(wanted, self.options.wait_timeout_ms), self.supply
         try:
             worker = await supply.ready_worker(self.share_path, start_timeout_ms / 1000)

@@ -21,7 +21,6 @@ from ..host.imports import importing
 from ..options.parts import PoolOptions
 from ..protocol.framing import FrameDecoder
 from ..records import record
-from .admission import HARD_MAXIMUM
 from .image import KERNEL, WorkerImage, engine_version, engine_version_is_known
 from .process import is_readable
 from .worker_generations import ExecSource, PooledWorker, Share, Tenure, WorkerSource
@@ -191,6 +190,8 @@ def _read(payload: bytes) -> dict[str, Any]:
     return hello
 
 
+HARD_MAXIMUM = 32
+"""More workers at once are for a pool to ask for."""
 _START_ATTEMPTS = 2
 # Of workers that only end, as those do that somebody kills: a few at first, for a machine may not be able to start any;
 # once one has started, as many as the invocation has time for.

@@ -6,7 +6,7 @@ import asyncio
 import gc
 import weakref
 
-from codemode.observe.hooks import InOrder
+from codemode.observe.reporter import InOrder
 
 
 def test_an_async_function_is_called_with_one_after_the_other():

@@ -173,7 +173,7 @@ def test_what_it_raises_is_reported_and_stops_nothing(kind: str, error: BaseExce
 
 
 def test_one_that_hangs_is_given_up_with_all_behind_it(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("codemode.observe.hooks._GRACE_SECONDS", 0.05)
+    monkeypatch.setattr("codemode.observe.reporter._GRACE_SECONDS", 0.05)
     seen: list[str] = []
 
     async def notify(message: dict[str, Any]) -> None:

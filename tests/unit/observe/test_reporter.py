@@ -13,8 +13,7 @@ from waiting import within
 
 from codemode import CodeModeAbortedError, Lifecycle
 from codemode.interrupts.interrupt import InterruptRequested
-from codemode.observe.hooks import _HOOKS
-from codemode.observe.reporter import Reporter
+from codemode.observe.reporter import _HOOKS, Reporter
 from codemode.protocol.ledger import Fulfilled, LedgerEntry, Rejected, Waiting
 from codemode.trace.events import FetchResultEvent, NestedToolCallEvent, NestedToolResultEvent
 from codemode.trace.trace import Trace
@@ -195,7 +194,7 @@ def test_async_hooks_begin_in_order_and_hold_up_nothing_but_the_end():
 
 
 def test_a_hook_that_never_ends_is_cancelled(monkeypatch):
-    monkeypatch.setattr("codemode.observe.hooks._GRACE_SECONDS", 0.05)
+    monkeypatch.setattr("codemode.observe.reporter._GRACE_SECONDS", 0.05)
     cancelled = []
 
     async def hang(_event):

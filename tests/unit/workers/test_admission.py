@@ -14,7 +14,7 @@ from suite import each_row
 from waiting import until, within
 
 from codemode.errors import CodeModeConcurrencyError
-from codemode.workers.admission import Admission, memory_based_limit
+from codemode.workers.lease import Admission, memory_based_limit
 from codemode.workers.pool import AvailableMemory
 
 MIB = 1 << 20
