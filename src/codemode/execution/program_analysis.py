@@ -31,7 +31,7 @@ _PROFILE = Profile(
     static_rules=StaticRules(runs_unanalysed=False, analysis_ms=1000),
 )
 _IMPORT = re.compile(
-    r"""^[ \t]*import\s+(?:(?P<type>type\s+[^;"']*?)|(?P<names>\{[^}]*\})|\*\s*as\s+(?P<all>[\w$]+))\s*"""
+    r"""^[ \t]*import\s+(?:(?P<type>type\s+[^;"']{0,1000}?)|(?P<names>\{[^{}]*\})|\*\s*as\s+(?P<all>[\w$]+))\s*"""
     r"""from\s*(?P<quoted>"[^"\n]+"|'[^'\n]+')[ \t]*;?""",
     re.MULTILINE,
 )

@@ -33,6 +33,7 @@ MAX_DECLARED = 20
 MAX_DEPTH = 4
 MAX_SENT, MAX_SENT_CHARACTERS = 64, 1 << 20
 _MAX_DESCRIPTION = 2000
+_MAX_SCHEMA_CHARACTERS = 16 << 10
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _KEYWORDS = """
 arguments async await break case catch class const continue debugger default delete do else enum eval export extends
@@ -400,6 +401,8 @@ def check_saved(name: Any, program: Any, description: Any, input_schema: Any) ->
         raise WrongTypeError(f"saved.{name}: the description must be a text of at most {_MAX_DESCRIPTION} characters")
     if input_schema is not None and not is_mapping(input_schema):
         raise WrongTypeError(f"saved.{name}: the input schema must be a JSON Schema object, got {input_schema!r:.80}")
+    if len(canonical_json(input_schema)) > _MAX_SCHEMA_CHARACTERS:
+        raise WrongTypeError(f"saved.{name}: the input schema has more than {_MAX_SCHEMA_CHARACTERS} characters")
     validator_of(name, input_schema)
 
 
@@ -421,28 +424,40 @@ def digest_of(body: Mapping[str, Any]) -> str:
 
 # -- which tools a program names, and whether they are those it was saved with
 
+# Texts are a model's: each pattern takes what is not closed to its end, so that no text is read more than once.
+_COMMENTS = r"//[^\n]*|/\*.*?(?:\*/|\Z)"
+_QUOTED = r"\"(?:[^\"\\\n]|\\.)*+(?:\"|(?=\n)|\Z|\\)|'(?:[^'\\\n]|\\.)*+(?:'|(?=\n)|\Z|\\)"
 _TOKENS = re.compile(
-    r"//[^\n]*|/\*.*?\*/|(?P<quoted>\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*')"
+    rf"{_COMMENTS}|(?P<quoted>{_QUOTED})"
     r"|(?P<chain>[A-Za-z_$][\w$]*(?:\s*\??\.\s*[A-Za-z_$][\w$]*|\s*\[\s*(?:\"[^\"\\\n]*\"|'[^'\\\n]*')\s*\])*)",
     re.DOTALL,
 )
-_IMPORTED = re.compile(r"import\s*(\{[^}]*\}|\*\s*as\s+[\w$]+)\s*from\s*[\"']@codemode/servers/([^\"'\n]+)[\"']")
+_IMPORTED = re.compile(r"import\s*(\{[^{}]*\}|\*\s*as\s+[\w$]+)\s*from\s*[\"']@codemode/servers/([^\"'\n]+)[\"']")
 _WORD = re.compile(r"[\w$]+")
 _SERVER_GLOBALS = re.compile(r"\b(?:MCP|API)\b")
+_MAX_PARTS = 8  # of a name
 _ROOTS = ("tools", "MCP", "namespaces")
 _LINK = re.compile(r"\s*\??\.\s*|\s*\[\s*[\"']|[\"']\s*\](?:\s*\??\.\s*)?")
 
 
-def tools_named(program: str, tools: ToolCatalog[PreparedTool]) -> dict[str, dict[str, str]]:
-    """Return the definitions, as digests, of the tools that a program calls by names that stand in its text."""
-    said = _names_said(program)
-    found: dict[str, dict[str, str]] = {}
+def tools_named(
+    program: str, tools: ToolCatalog[PreparedTool], by_said: Mapping[str, list[str]] | None = None
+) -> dict[str, dict[str, str]]:
+    """Return the definitions, as digests, of the tools that a program calls by names that stand in its text.
+
+    ``by_said`` is what `names_by_said` gives for these tools.
+    """
+    known = names_by_said(tools) if by_said is None else by_said
+    named = sorted({name for said in _names_said(program) for name in known.get(said, ())})
+    return {name: _definition(tool) for name in named if (tool := tools.get(name)) is not None}
+
+
+def names_by_said(tools: ToolCatalog[PreparedTool]) -> dict[str, list[str]]:
+    """Return the names of tools by what a text says that means them."""
+    found: dict[str, list[str]] = {}
     for name in tools.names():
-        if said.isdisjoint((_folded(name), _folded(name.rpartition(":")[2]))):  # as ids of exec and wait end
-            continue
-        tool = tools.get(name)
-        if tool is not None:
-            found[name] = _definition(tool)
+        for said in {_folded(name), _folded(name.rpartition(":")[2])}:  # as ids of exec and wait end
+            found.setdefault(said, []).append(name)
     return found
 
 
@@ -462,7 +477,7 @@ def _names_said(program: str) -> set[str]:
         if (quoted := found["quoted"]) is not None:
             said.add(_folded(quoted[1:-1]))
         elif (chain := found["chain"]) is not None:
-            parts = [part for part in _LINK.split(chain) if part]
+            parts = [part for part in _LINK.split(chain, _MAX_PARTS) if part][:_MAX_PARTS]
             said.update(_folded(".".join(parts[:end])) for end in range(2, len(parts) + 1))
             if parts[0] in _ROOTS:
                 said.update(_folded(".".join(parts[1:end])) for end in range(2, len(parts) + 1))
@@ -507,13 +522,13 @@ def changes_of(pinned: Mapping[str, Mapping[str, str]], now: Mapping[str, Mappin
 # -- which saved programs a program names
 
 _MENTION = re.compile(
-    r"//[^\n]*|/\*.*?\*/|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'"
+    rf"{_COMMENTS}|{_QUOTED}"
     r"|(?<![\w$.])(?P<saved>saved)(?![\w$])(?:\s*(?:\?\.|\.)\s*(?P<member>[A-Za-z_$][\w$]*)"
     r"|\s*(?:\?\.)?\s*\[\s*(?P<quote>[\"'`])(?P<literal>[^\"'`\\\n]*)(?P=quote)\s*\])?",
     re.DOTALL,
 )
 _SAVED = re.compile(r"(?<![\w$.])saved(?![\w$])")
-_SAVED_IMPORT = re.compile(r"(?:import|export)\s*(\{[^}]*\}|\*\s*as\s+[\w$]+)\s*from\s*[\"']@codemode/saved[\"']")
+_SAVED_IMPORT = re.compile(r"(?:import|export)\s*(\{[^{}]*\}|\*\s*as\s+[\w$]+)\s*from\s*[\"']@codemode/saved[\"']")
 
 
 @record

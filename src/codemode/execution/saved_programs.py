@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..data.narrowing import list_or_empty, mapping_or_empty
 from ..data.similar_names import did_you_mean, nearest_names
 from ..errors import CodeModeError, CodeModeToolError
+from ..host.threads import LARGE_CHARACTERS, run_check
 from ..options.checked_fields import WrongTypeError
 from ..profile import StaticRules
 from ..protocol.ending_errors import illegal_access, syntax_error
@@ -34,6 +35,7 @@ from .program_library import (
     digest_of,
     may_mention,
     mentions_of,
+    names_by_said,
     tools_named,
     validator_of,
     version_of,
@@ -48,6 +50,7 @@ _PREFIX = "saved."
 _SERVERS = "@codemode/servers/"
 _MODULE = "@codemode/saved"
 _MAX_FOUND = 10
+_CHARACTERS_OF_A_NAME = 50  # of a program, which take as long to look through
 _SAVE_SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
@@ -148,6 +151,8 @@ class SavedCatalog:
         self._problem: CodeModeError | None = None
         self._owner = ""
         self._tools: dict[str, PreparedTool] = {}
+        self._servers: list[str] = []  # that saved programs import
+        self._mentions = Mentions((), (), is_open=False)
         if given is not None:
             self._take(given)
 
@@ -235,24 +240,21 @@ class SavedCatalog:
         except Exception as error:  # noqa: BLE001 - `owner` is host code
             log_failure(_log, "the owner of saved programs is not known", (), error)
             self._problem = CodeModeToolError("saved programs cannot be read now")
-        chosen = self._chosen()
-        servers = {path for one in chosen for path in _servers_of(one.current.body["program"])}
-        self._servers = sorted(servers)
+        weight = len(self._js or "") + sum(len(one.current.body["program"]) for one in self._all.values())
+        chosen = await run_check(weight, self._chosen)
         doing = self._inner.preparation(self._with_servers(facts), given)
         if doing is not None:
             await doing
-        for stored in chosen:
-            self._sent[stored.name] = self._looked_at(stored)
+        weight += _CHARACTERS_OF_A_NAME * len(self._inner)
+        self._sent = await run_check(weight, partial(self._looked_at, chosen))
         await self._note_changes()
         self._make_tools(
             {name: one.stored.current.body["input_schema"] for name, one in self._usable()},
         )
 
-    _servers: list[str] = []  # noqa: RUF012 - of an instance once it is prepared
-
     def _chosen(self) -> list[Any]:
         """Return the programs that go along: the named ones and what they name; all where names are computed."""
-        mentions = mentions_of(self._js or "")
+        mentions = self._mentions = mentions_of(self._js or "")
         chosen: dict[str, Any] = {}
         pending = list(mentions.certain)
         is_open = mentions.is_open
@@ -272,11 +274,16 @@ class SavedCatalog:
             left -= len(stored.current.body["js"])
             if left >= 0:
                 sent.append(stored)
+        self._servers = sorted({path for one in sent for path in _servers_of(one.current.body["program"])})
         return sent
 
-    def _looked_at(self, stored: Any) -> _Sent:
+    def _looked_at(self, chosen: Iterable[Any]) -> dict[str, _Sent]:
+        names = names_by_said(self._inner)
+        return {stored.name: self._compared(stored, names) for stored in chosen}
+
+    def _compared(self, stored: Any, names: Mapping[str, list[str]]) -> _Sent:
         body, version = stored.current.body, stored.current
-        tools = tools_named(body["program"], self._inner)
+        tools = tools_named(body["program"], self._inner, names)
         changes = [] if version.tools is None else changes_of(version.tools, tools)
         if digest_of(body) != body.get("digest"):
             changes.insert(0, "its text in the store has changed")
@@ -328,9 +335,8 @@ class SavedCatalog:
                 self._problem = CodeModeToolError(f"saved programs cannot be read now: {error.message}")
 
     def _refused(self) -> CodeModeError | None:
-        mentions = mentions_of(self._js or "")
-        for name in mentions.certain:
-            error = self._refusal_of(name, (), mentions.imported)
+        for name in self._mentions.certain:
+            error = self._refusal_of(name, (), self._mentions.imported)
             if error is not None:
                 return error
         return None
@@ -467,7 +473,7 @@ class SavedCatalog:
             "inputSchema": body["input_schema"],
             "program": asked["program"],
             "tools": sorted(tools_named(asked["program"], self._inner)),
-            "difference": difference(before, version_of(name, stored)),
+            "difference": await run_check(LARGE_CHARACTERS, lambda: difference(before, version_of(name, stored))),
             "replaces": 0 if before is None else before.version,
         }
         return shown, body

@@ -65,3 +65,13 @@ def test_imports_become_reads_in_the_same_lines():
     assert without_imports(text) == (
         'const { a: b,\n  c } = await $import("@codemode/servers/x");\nconst s = saved;\nreturn b;'
     )
+
+
+def test_hostile_texts_are_read_once():
+    """Each of these took a minute and more with a pattern that begins anew at each unclosed end."""
+    size = 60_000
+    for piece in ("/*", '"\\"', "'\\'", "import {", "import type a\n", "saved['", 'saved["', "a . ", "a[", "`", "x?."):
+        text = piece * (size // len(piece))
+        mentions_of(text)
+        without_imports(text)
+        tools_named(text, Catalog(collect_tools([])))
