@@ -9,7 +9,7 @@ from unittest.mock import AsyncMock
 
 import pytest
 
-from codemode import CallContext, CodeModeToolError, Tool
+from codemode import CallContext, CodeModeToolError, MemoryInterruptStore, ProgramLibrary, Tool
 from codemode.surfaces.exec_wait.options import InvalidConfigError
 from codemode.surfaces.exec_wait.pair import create_exec_wait_tools
 from codemode.surfaces.exec_wait.sources import ToolSource
@@ -219,3 +219,18 @@ def test_what_is_no_session_is_refused_and_so_is_an_owner_twice():
     twice = [ToolSource(Session(), source="mcp", owner="a"), ToolSource(Session(), source="mcp", owner="a")]
     with pytest.raises(InvalidConfigError, match="same owner"):
         create_exec_wait_tools(twice)
+
+
+def test_a_saved_program_is_pinned_to_the_tools_of_servers(within):
+    library = ProgramLibrary(MemoryInterruptStore())
+
+    async def main() -> Any:
+        await library.save("create", "return MCP.hub.create_issue({ title: input.title })")
+        pair = create_exec_wait_tools([ToolSource(Session(), source="mcp", owner="hub")], library=library)
+        try:
+            result = await pair.exec.execute("return await saved.create({ title: 'x' })")
+        finally:
+            await pair.aclose()
+        return result["value"], (await library.get("create")).current.tools
+
+    assert within(main()) == ({"number": 7}, ("mcp:hub:create_issue",))

@@ -458,6 +458,10 @@ def names_by_said(tools: ToolCatalog[PreparedTool]) -> dict[str, list[str]]:
     for name in tools.names():
         for said in {_folded(name), _folded(name.rpartition(":")[2])}:  # as ids of exec and wait end
             found.setdefault(said, []).append(name)
+    by_server: Mapping[str, list[str]] = getattr(tools, "server_tools", {})  # of exec and wait
+    for name, aliases in by_server.items():
+        for said in map(_folded, aliases):
+            found.setdefault(said, []).append(name)
     return found
 
 

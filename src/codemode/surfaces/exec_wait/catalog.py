@@ -94,6 +94,16 @@ class CatalogView:
         return iter(self._catalog)
 
     @property
+    def server_tools(self) -> dict[str, list[str]]:
+        """What programs call the tools of servers that have been listed, by their ids."""
+        servers = self._catalog.servers
+        return {
+            one.tool.id: [f"{MCP}.{server.name}.{name}" for name in one.names]
+            for server in servers
+            for one in server.tools
+        }
+
+    @property
     def language_names(self) -> tuple[str, ...]:
         """None, as of the catalog."""
         return ()
