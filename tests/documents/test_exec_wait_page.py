@@ -11,9 +11,9 @@ from suite import each_row
 
 import codemode
 from codemode import ExecWaitOptions
-from codemode.surfaces.exec_wait import results
+from codemode.execution import outcome_texts
 from codemode.surfaces.exec_wait.options import INVALID_CONFIG
-from codemode.surfaces.exec_wait.results import INVALID_INPUT, UNSUPPORTED_LANGUAGE
+from codemode.surfaces.exec_wait.results import UNSUPPORTED_LANGUAGE
 from codemode.surfaces.exec_wait.waiting_run import COUNTED, RunInfo
 
 PAGE = (Path(__file__).parents[2] / "docs" / "exec-wait.md").read_text(encoding="utf-8")
@@ -64,10 +64,10 @@ def test_words_are_as_the_page_says():
 
 def test_every_code_has_a_row_and_no_other():
     rows = re.findall(r"^\| `(\w+)` \|", section("Errors"), re.MULTILINE)
-    source = (Path(results.__file__)).read_text(encoding="utf-8")
+    source = Path(outcome_texts.__file__).read_text(encoding="utf-8")
     codes = set(re.findall(r'^[A-Z_]+ = "([a-z_]+)"$', source, re.MULTILINE))
     assert len(rows) == len(set(rows))
-    assert set(rows) == codes | {INVALID_CONFIG, INVALID_INPUT, UNSUPPORTED_LANGUAGE}
+    assert set(rows) == codes | {INVALID_CONFIG, UNSUPPORTED_LANGUAGE}
 
 
 def test_what_is_counted_and_told_of_runs_is_named():

@@ -40,6 +40,89 @@ if TYPE_CHECKING:
     from .outcome import RunOutcome
 
 
+_DEADLOCK = "CODE_MODE_DEADLOCK"
+# Each kind of error that ends a program has a name. A surface words the kinds that it tells apart, else a broader one.
+
+_CLASSES: tuple[tuple[type[CodeModeError], str], ...] = (
+    (CodeModeSyntaxError, "syntax"),
+    (CodeModeIllegalAccessError, "illegal_access"),
+    (CodeModeSourceTooLargeError, "source_too_large"),
+    (CodeModeTimeoutError, "timeout"),
+    (CodeModeAbortedError, "aborted"),
+    (CodeModeConcurrencyError, "busy"),
+    (CodeModeSerializationError, "value"),
+    (CodeModeBridgeLimitError, "limit"),
+    (CodeModeDetachedBridgeRequestError, "detached"),
+    (CodeModeProtocolError, "protocol"),
+    (CodeModeToolApprovalDeniedError, "denied"),
+    (CodeModeToolApprovalRequiredError, "unapproved"),
+    (CodeModeAuthenticationError, "sign_in"),
+    (CodeModeToolError, "tool"),
+    (CodeModeFetchError, "fetch"),
+    (CodeModeWorkerError, "worker"),
+)
+_BROADER = {
+    **dict.fromkeys(("held", "call_timeout"), "timeout"),
+    "claim_lost": "aborted",
+    **dict.fromkeys(("result_too_large", "call_value"), "value"),
+    "call_value_too_large": "call_value",
+    **dict.fromkeys(("max_in_flight_bridge_requests", "max_bridge_requests", "max_catalog_requests"), "limit"),
+    **dict.fromkeys(("max_ledger_bytes", "max_timers"), "limit"),
+    **dict.fromkeys(("continuation", "journal", "malformed_decision"), "protocol"),
+    **dict.fromkeys(("undecided", "denied", "unapproved", "sign_in", "tool_output"), "tool"),
+    **dict.fromkeys(("tool_refused", "tool_failed", "slow_tool"), "tool"),
+    "fetch_failed": "fetch",
+    "worker_ended": "worker",
+}
+_TOOL_CODES = {HOST_TOOL_ERROR: "tool_failed", CALL_TIMEOUT: "slow_tool"}
+_BY_CODE = {
+    ("timeout", CALL_TIMEOUT): "call_timeout",
+    ("fetch", HOST_FETCH_ERROR): "fetch_failed",
+    ("error", _DEADLOCK): "deadlock",
+}
+_BY_ORIGIN = {
+    ("aborted", "continuation"): "claim_lost",
+    ("protocol", "continuation"): "continuation",
+    ("protocol", "journal"): "journal",
+    ("protocol", "decision"): "malformed_decision",
+    ("worker", "worker"): "worker_ended",
+}
+_OWN_DETAILS = {"schema", "problems", "available_tools"}  # of an error that no tool has raised
+
+
+def kind_of(error: CodeModeError) -> str:
+    """Return the kind of what ended a program, the nearest one."""
+    details, code, origin = error.details, error.code, error.details.get("origin")
+    kind = next((kind for known, kind in _CLASSES if isinstance(error, known)), "error")
+    if isinstance(error, CodeModeToolError):
+        if origin == "decision":
+            return "undecided"
+        if details.get("schema") == "output":
+            return "tool_output"
+        is_raised = kind == "tool" and error.reason == "execution" and not details.keys() & _OWN_DETAILS
+        return _TOOL_CODES.get(code, "tool_refused" if is_raised and type(error) is CodeModeToolError else kind)
+    if kind == "timeout" and "late_ms" in details:
+        return "held"
+    if kind == "value":
+        is_large = "max_bytes" in details
+        if "kind" in details:  # of a call, not of the program's result
+            return "call_value_too_large" if is_large else "call_value"
+        return "result_too_large" if is_large else kind
+    if kind == "limit":
+        return str(details.get("limit")) if details.get("limit") in _BROADER else kind
+    if kind == "error" and code != _DEADLOCK and details.get("name") == "ReferenceError":
+        return "undefined_name"
+    return _BY_ORIGIN.get((kind, str(origin))) or _BY_CODE.get((kind, code), kind)
+
+
+def nearest_kind(table: Mapping[str, Any], error: CodeModeError) -> str:
+    """Return the nearest kind of an error that a table has; every table has ``error``."""
+    kind = kind_of(error)
+    while kind not in table:
+        kind = _BROADER.get(kind, "error")
+    return kind
+
+
 # Every surface uses these lines, so that a model never repeats what is done and has what it needs of it.
 
 MAX_DESCRIPTION_CHARACTERS = 3000
@@ -177,31 +260,41 @@ _MAX_ENDED_CHARACTERS = 2000
 
 _SEND_AGAIN = "send the whole program again"
 _SEND_THE_REST = "send it without the calls that are done: use their results"
-# By class, the nearest first.
-_HINTS: dict[type[BaseException], str] = {
-    CodeModeSyntaxError: "Nothing of the program ran. Correct every problem above and send the whole program again.",
-    CodeModeIllegalAccessError: "Nothing of the program ran. Do without what is named above and send it again.",
-    CodeModeSourceTooLargeError: "Nothing ran. Send a shorter program; fetch data with tools instead of writing it in.",
-    CodeModeTimeoutError: "Do less in one program: fewer or parallel calls (Promise.all), no loop without an end.",
-    CodeModeAbortedError: "The run was stopped from outside. Ask before trying again.",
-    CodeModeConcurrencyError: "The program may be right: try the same one again later.",
-    CodeModeSerializationError: "Only JSON crosses: return and pass plain objects, arrays, text, numbers.",
-    CodeModeBridgeLimitError: "Make fewer calls, or fewer at once: work in batches and await each batch.",
-    CodeModeDetachedBridgeRequestError: "Await every call before the program ends, for instance with Promise.all.",
-    CodeModeProtocolError: "This is not the program's fault. Say so, and do not repeat what may be done.",
-    CodeModeToolApprovalDeniedError: "A person refused this call. Do not try it again; say so, or find another way.",
-    CodeModeToolApprovalRequiredError: "This call needs a person's approval and nobody can give it now. Do without it.",
-    CodeModeAuthenticationError: "Somebody has to sign in before this tool can be called. Say so, or do without it.",
-    CodeModeToolError: "Check the tool's name and the types of its input; catch errors of calls that may fail.",
-    CodeModeFetchError: "Fetch only what the description of fetch allows.",
-    CodeModeWorkerError: "The sandbox failed; a program that uses less memory may work.",
-    CodeModeError: f"Correct the program at that place and {_SEND_AGAIN}.",
-}
-# By code, where the class does not say whose fault it was.
-_CODE_HINTS = {
-    HOST_TOOL_ERROR: "The tool itself failed. Try other input, or go on without it.",
-    CALL_TIMEOUT: "The call was too slow and may have happened all the same: find out, then ask for less or go on.",
-    HOST_FETCH_ERROR: "The server did not answer as expected, or could not be reached. Go on without it, or try later.",
+_SLOW_CALL = "The call was too slow and may have happened all the same: find out, then ask for less or go on."
+_REFUSED_HINT = "The tool says what is wrong. Change the call accordingly, or go on without it."
+_UNREADABLE_OUTPUT = (
+    "This is not the program's fault. Go on without this result; where the call may be made again, ask for less."
+)
+_HINTS = {
+    "syntax": "Nothing of the program ran. Correct every problem above and send the whole program again.",
+    "illegal_access": "Nothing of the program ran. Do without what is named above and send it again.",
+    "source_too_large": "Nothing ran. Send a shorter program; fetch data with tools instead of writing it in.",
+    "timeout": "Do less in one program: fewer or parallel calls (Promise.all), no loop without an end.",
+    "held": "This may not be the program's fault: the host was busy with something else. Try fewer calls, or say so.",
+    "call_timeout": _SLOW_CALL,
+    "aborted": "The run was stopped from outside. Ask before trying again.",
+    "busy": "The program may be right: try the same one again later.",
+    "value": "Only JSON crosses: return and pass plain objects, arrays, text, numbers.",
+    "result_too_large": "Return less: filter, slice or aggregate in the program.",
+    "call_value_too_large": "Send less in one call, or ask the tool for less: split the work or use its limits.",
+    "limit": "Make fewer calls, or fewer at once: work in batches and await each batch.",
+    "detached": "Await every call before the program ends, for instance with Promise.all.",
+    "protocol": "This is not the program's fault. Say so, and do not repeat what may be done.",
+    "denied": "A person refused this call. Do not try it again; say so, or find another way.",
+    "unapproved": "This call needs a person's approval and nobody can give it now. Do without it.",
+    "undecided": "This is not the program's fault: the host could not decide about the call. Go on without it.",
+    "sign_in": "Somebody has to sign in before this tool can be called. Say so, or do without it.",
+    "tool": "Check the tool's name and the types of its input; catch errors of calls that may fail.",
+    "tool_failed": "The tool itself failed. Try other input, or go on without it.",
+    "tool_refused": _REFUSED_HINT,
+    "tool_output": "This is not the program's fault: the tool broke its own output schema. Go on without it.",
+    "slow_tool": _SLOW_CALL,
+    "fetch": "Fetch only what the description of fetch allows.",
+    "fetch_failed": "The server did not answer as expected, or could not be reached. Go on without it, or try later.",
+    "worker": "The sandbox failed; a program that uses less memory may work.",
+    "undefined_name": "A program has the language itself and what the description names, and calls a tool on `tools`."
+    f" Correct it and {_SEND_AGAIN}.",
+    "error": f"Correct the program at that place and {_SEND_AGAIN}.",
 }
 # A variable that is given what a call returns, without `await`; names that are taken from `tools` or imported.
 _ASSIGNED_CALL = re.compile(
@@ -211,22 +304,8 @@ _TAKEN_NAMES = re.compile(
     r"\{([^{}]{1,300})\}\s{0,9}=\s{0,9}(?:globalThis\.)?tools\b|\bimport\s{0,9}\{([^{}]{1,300})\}"
 )
 _MAX_READ_CHARACTERS = 20_000
-_REFUSED_HINT = "The tool says what is wrong. Change the call accordingly, or go on without it."
 _BEFORE_ANY_CALL = (CodeModeSyntaxError, CodeModeIllegalAccessError, CodeModeSourceTooLargeError)
-_OWN_DETAILS = {"schema", "problems", "available_tools"}  # of an error that no tool has raised
-_UNDECIDED_HINT = "This is not the program's fault: the host could not decide about the call. Go on without it."
-_HELD_HINT = "This may not be the program's fault: the host was busy with something else. Try fewer calls, or say so."
-_WRONG_OUTPUT_HINT = "This is not the program's fault: the tool broke its own output schema. Go on without it."
-_UNREADABLE_HINT = (
-    "This is not the program's fault. Go on without this result; where the call may be made again, ask for less."
-)
-_UNDEFINED_HINT = (
-    "A program has the language itself and what the description names, and calls a tool on `tools`."
-    f" Correct it and {_SEND_AGAIN}."
-)
 _GO_ON_HINT = "The program may be right, and could not go on now. Say so, and do not send it again."
-_LARGE_RESULT_HINT = "Return less: filter, slice or aggregate in the program."
-_LARGE_VALUE_HINT = "Send less in one call, or ask the tool for less: split the work or use its limits."
 _PRINTED = "It had printed:"
 _NO_CALL = "No call was made."
 _HIDDEN = {
@@ -370,8 +449,9 @@ def _hint(error: BaseException, js: str) -> str:
         return f"Hint: {other}"
     if type(error) is CodeModeError and name == "TypeError" and (unawaited := _unawaited_hint(error, js)):
         return f"Hint: {unawaited}"
-    hint = next((hint for kind, hint in _HINTS.items() if isinstance(error, kind)), "Try a simpler program.")
-    hint = (_closer_hint(error) if isinstance(error, CodeModeError) else "") or hint
+    hint = _HINTS[nearest_kind(_HINTS, error)] if isinstance(error, CodeModeError) else "Try a simpler program."
+    if isinstance(error, CodeModeSerializationError) and error.reason == "output":
+        hint = _UNREADABLE_OUTPUT
     if getattr(error, "calls", ()) and isinstance(error, _BEFORE_ANY_CALL):
         hint = _REFUSED_HINT  # it is of a program that a tool has run
     if _is_after_pause(error) or has_done(getattr(error, "calls", ())):
@@ -394,19 +474,57 @@ def _unawaited_hint(error: CodeModeError, js: str) -> str:
     return ""
 
 
-def _closer_hint(error: CodeModeError) -> str:
-    if _is_undecided(error) and not isinstance(error, CodeModeProtocolError):
-        return _UNDECIDED_HINT
-    if isinstance(error, CodeModeToolError) and error.details.get("schema") == "output":
-        return _WRONG_OUTPUT_HINT
-    if type(error) is CodeModeToolError and error.reason == "execution" and not error.details.keys() & _OWN_DETAILS:
-        return _CODE_HINTS.get(error.code, _REFUSED_HINT)
-    if isinstance(error, CodeModeSerializationError) and error.reason == "output":
-        return _UNREADABLE_HINT
-    if isinstance(error, CodeModeSerializationError) and "max_bytes" in error.details:
-        return _LARGE_VALUE_HINT if "kind" in error.details else _LARGE_RESULT_HINT
-    if type(error) is CodeModeError and error.details.get("name") == "ReferenceError":
-        return _UNDEFINED_HINT
-    if isinstance(error, CodeModeTimeoutError) and "late_ms" in error.details:
-        return _HELD_HINT
-    return _CODE_HINTS.get(error.code, "")
+# The codes that a model reads of what ended a program of exec.
+
+INVALID_INPUT = "invalid_input"
+RUNTIME_UNAVAILABLE = "runtime_unavailable"
+SNAPSHOT_EXPIRED = "snapshot_expired"
+SNAPSHOT_LIMIT = "snapshot_limit_exceeded"
+SNAPSHOT_RESTORE_FAILED = "snapshot_restore_failed"
+OUTPUT_LIMIT = "output_limit_exceeded"
+MEMORY_LIMIT = "memory_limit_exceeded"
+TIMEOUT = "timeout"
+ABORTED = "aborted"
+INTERNAL_ERROR = "internal_error"
+TOO_MANY_PENDING = "too_many_pending_tool_calls"
+NESTED_TOOL_FAILED = "nested_tool_failed"
+TYPESCRIPT_FAILED = "typescript_transform_failed"
+MODULE_DENIED = "module_access_denied"
+CAPS = frozenset({TIMEOUT, MEMORY_LIMIT, OUTPUT_LIMIT, SNAPSHOT_LIMIT, TOO_MANY_PENDING})
+"""Codes of limits that a program has passed."""
+_EXEC_CODES = {
+    "illegal_access": MODULE_DENIED,
+    "source_too_large": INVALID_INPUT,
+    "timeout": TIMEOUT,
+    "call_timeout": NESTED_TOOL_FAILED,
+    "aborted": ABORTED,
+    "busy": RUNTIME_UNAVAILABLE,
+    "call_value": NESTED_TOOL_FAILED,
+    "result_too_large": OUTPUT_LIMIT,
+    "max_in_flight_bridge_requests": TOO_MANY_PENDING,
+    "continuation": SNAPSHOT_RESTORE_FAILED,
+    "tool": NESTED_TOOL_FAILED,
+    "worker": RUNTIME_UNAVAILABLE,
+    "worker_ended": INTERNAL_ERROR,
+    "error": INTERNAL_ERROR,
+}
+_TYPESCRIPT = "TypeScript "
+_MODULE_WORDS = ("`import", "`export", "`require", "import.meta ", "meta expected")
+SHELL_REFUSED = (
+    "exec runs JavaScript, and this looks like a shell command, which it is not. Write a program: find tools with"
+    ' `await tools.search("what it should do")`, and call one with `await tools.call(id, input)`'
+)
+
+
+def exec_code_of(error: CodeModeError) -> str:
+    """Return the code that a model reads of an error that ended a program of exec."""
+    if error.code == "CODE_MODE_OUTPUT_LIMIT":
+        return OUTPUT_LIMIT
+    if error.details.get("is_out_of_memory") is True:
+        return MEMORY_LIMIT
+    messages = [str(one.get("message", "")) for one in _problems(error)]
+    if any(message.startswith(_MODULE_WORDS) for message in messages):
+        return MODULE_DENIED
+    if any(message.startswith(_TYPESCRIPT) for message in messages):
+        return TYPESCRIPT_FAILED
+    return _EXEC_CODES[nearest_kind(_EXEC_CODES, error)]

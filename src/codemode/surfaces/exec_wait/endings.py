@@ -16,19 +16,18 @@ from ...errors import (
 )
 from ...execution.identity import is_of_journal
 from ...execution.outcome import with_content
-from ...execution.outcome_texts import ended_text, has_done
+from ...execution.outcome_texts import (
+    RUNTIME_UNAVAILABLE,
+    SNAPSHOT_LIMIT,
+    SNAPSHOT_RESTORE_FAILED,
+    ended_text,
+    has_done,
+)
 from ...host.cancellation import kept_from_cancelling
 from ...stores.errors import StoreUnavailable
 from ...trace.failures import log_failure
 from .catalog import Setup
-from .results import (
-    RUNTIME_UNAVAILABLE,
-    SNAPSHOT_LIMIT,
-    SNAPSHOT_RESTORE_FAILED,
-    output_of,
-    pending_of,
-    waiting,
-)
+from .results import output_of, pending_of, waiting
 from .run_texts import Words, still_waits, store_away_text
 from .runs import Runs
 from .waiting_run import ABORTED as RUN_ABORTED

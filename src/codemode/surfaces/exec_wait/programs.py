@@ -16,25 +16,20 @@ from ...errors import (
     CodeModeWorkerError,
 )
 from ...execution.call_context import CallContext, check_call
-from ...execution.outcome_texts import ended_text
-from ...execution.starting import load_resting, prepared
-from ...trace.failures import log_failure
-from .catalog import Setup
-from .endings import Endings
-from .options import EXEC, WAIT, InvalidConfigError
-from .results import (
+from ...execution.outcome_texts import (
     ABORTED,
     INTERNAL_ERROR,
     INVALID_INPUT,
     RUNTIME_UNAVAILABLE,
     SNAPSHOT_EXPIRED,
-    ExecRequest,
-    Recorded,
-    RefusedInputError,
-    read_exec,
-    read_wait,
-    unknown_run,
+    ended_text,
 )
+from ...execution.starting import load_resting, prepared
+from ...trace.failures import log_failure
+from .catalog import Setup
+from .endings import Endings
+from .options import EXEC, WAIT, InvalidConfigError
+from .results import ExecRequest, Recorded, RefusedInputError, read_exec, read_wait, unknown_run
 from .resumes import Elsewhere, Resumes
 from .run_texts import Words, aborted_text, still_waits
 from .runs import FullError, Runs, let_go

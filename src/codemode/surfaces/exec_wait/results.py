@@ -16,23 +16,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from ...data.json_shape import UNLIMITED, weigh
 from ...data.json_values import encode_json
 from ...data.narrowing import is_mapping, is_object
-from ...errors import (
-    CALL_TIMEOUT,
-    CodeModeAbortedError,
-    CodeModeBridgeLimitError,
-    CodeModeConcurrencyError,
-    CodeModeError,
-    CodeModeIllegalAccessError,
-    CodeModeProtocolError,
-    CodeModeSerializationError,
-    CodeModeSourceTooLargeError,
-    CodeModeSyntaxError,
-    CodeModeTimeoutError,
-    CodeModeToolError,
-    CodeModeWorkerError,
-)
 from ...execution.call_context import CallContext
 from ...execution.large_results import characters_of, too_large_text
+from ...execution.outcome_texts import INVALID_INPUT, RUNTIME_UNAVAILABLE
 from ...host.clock import passed_seconds
 from ...host.forks import begin_anew_in_forks, forkable_lock, leave_to_the_parent
 from ...host.threads import LARGE_CHARACTERS, run_check
@@ -45,7 +31,6 @@ if TYPE_CHECKING:
     from ...execution.outcome import OutputItem, PendingCall
 
 
-INVALID_INPUT = "invalid_input"
 UNSUPPORTED_LANGUAGE = "unsupported_language"
 RUN_ID = re.compile(rf"{RUN_PREFIX}[0-9a-f]{{32}}", re.ASCII)
 _OTHER_ID = re.compile(
@@ -128,12 +113,6 @@ def unknown_run(run_id: str) -> RefusedInputError:
     return RefusedInputError(f"wait: there is no waiting run {shown!r}. Start one with exec")
 
 
-SHELL_REFUSED = (
-    "exec runs JavaScript, and this looks like a shell command, which it is not. Write a program: find tools with"
-    ' `await tools.search("what it should do")`, and call one with `await tools.call(id, input)`'
-)
-
-
 def _fields(given: Any, known: tuple[str, ...], usage: str) -> Mapping[str, Any]:
     if not is_mapping(given):
         raise RefusedInputError(f"{usage}, an object")
@@ -142,74 +121,6 @@ def _fields(given: Any, known: tuple[str, ...], usage: str) -> Mapping[str, Any]
         shown = (repr(key[:_MAX_SHOWN]) if isinstance(key, str) else "a key that is no text" for key in unknown[:8])
         raise RefusedInputError(f"{usage}, and not {', '.join(shown)}")
     return given
-
-
-RUNTIME_UNAVAILABLE = "runtime_unavailable"
-SNAPSHOT_EXPIRED = "snapshot_expired"
-SNAPSHOT_LIMIT = "snapshot_limit_exceeded"
-SNAPSHOT_RESTORE_FAILED = "snapshot_restore_failed"
-OUTPUT_LIMIT = "output_limit_exceeded"
-MEMORY_LIMIT = "memory_limit_exceeded"
-TIMEOUT = "timeout"
-ABORTED = "aborted"
-INTERNAL_ERROR = "internal_error"
-TOO_MANY_PENDING = "too_many_pending_tool_calls"
-NESTED_TOOL_FAILED = "nested_tool_failed"
-TYPESCRIPT_FAILED = "typescript_transform_failed"
-MODULE_DENIED = "module_access_denied"
-CAPS = frozenset({TIMEOUT, MEMORY_LIMIT, OUTPUT_LIMIT, SNAPSHOT_LIMIT, TOO_MANY_PENDING})
-"""Codes of limits that a program has passed."""
-_OF_OUTPUT = "CODE_MODE_OUTPUT_LIMIT"
-_TYPESCRIPT = "TypeScript "
-_MODULE_WORDS = ("`import", "`export", "`require", "import.meta ", "meta expected")
-
-
-def code_of(error: CodeModeError) -> str:
-    """Return the code that a model reads of an error that ended a program."""
-    if error.code == _OF_OUTPUT:
-        return OUTPUT_LIMIT
-    if error.details.get("is_out_of_memory") is True:
-        return MEMORY_LIMIT
-    match error:
-        case CodeModeTimeoutError():
-            return TIMEOUT if error.code != CALL_TIMEOUT else NESTED_TOOL_FAILED
-        case CodeModeToolError():
-            return NESTED_TOOL_FAILED
-        case CodeModeSyntaxError():
-            return _code_of_syntax(error)
-        case CodeModeBridgeLimitError():
-            is_pending = error.details.get("limit") == "max_in_flight_bridge_requests"
-            return TOO_MANY_PENDING if is_pending else INTERNAL_ERROR
-        case CodeModeSerializationError():
-            return _code_of_value(error)
-        case CodeModeProtocolError() if error.details.get("origin") == "continuation":
-            return SNAPSHOT_RESTORE_FAILED
-        case CodeModeWorkerError() if error.details.get("origin") == "worker":
-            return INTERNAL_ERROR
-        case _:
-            return next((code for kind, code in _CODES.items() if isinstance(error, kind)), INTERNAL_ERROR)
-
-
-_CODES: dict[type[CodeModeError], str] = {
-    CodeModeIllegalAccessError: MODULE_DENIED,
-    CodeModeConcurrencyError: RUNTIME_UNAVAILABLE,
-    CodeModeWorkerError: RUNTIME_UNAVAILABLE,
-    CodeModeAbortedError: ABORTED,
-    CodeModeSourceTooLargeError: INVALID_INPUT,
-}
-
-
-def _code_of_syntax(error: CodeModeError) -> str:
-    messages = [str(one.get("message", "")) for one in error.details.get("problems", ())]
-    if any(message.startswith(_MODULE_WORDS) for message in messages):
-        return MODULE_DENIED
-    return TYPESCRIPT_FAILED if any(message.startswith(_TYPESCRIPT) for message in messages) else INTERNAL_ERROR
-
-
-def _code_of_value(error: CodeModeError) -> str:
-    if "kind" in error.details:  # of a call, not of the program's result
-        return NESTED_TOOL_FAILED
-    return OUTPUT_LIMIT if "max_bytes" in error.details else INTERNAL_ERROR
 
 
 def output_of(items: Sequence[OutputItem], most: int | None = None) -> list[dict[str, Any]]:

@@ -21,22 +21,20 @@ from ...errors import (
 )
 from ...execution.call_context import CallContext, check_call
 from ...execution.outcome import with_content
-from ...execution.outcome_texts import failure_text
+from ...execution.outcome_texts import (
+    ABORTED,
+    RUNTIME_UNAVAILABLE,
+    SNAPSHOT_EXPIRED,
+    SNAPSHOT_RESTORE_FAILED,
+    failure_text,
+)
 from ...execution.starting import load_continuations, prepared, with_library
 from ...interrupts.interrupt import Interrupt
 from ...stores.errors import AlreadyDecided, RecordExpired, RecordWithdrawn, StoreUnavailable
 from ...trace.failures import log_failure
 from .catalog import Setup
 from .endings import Endings, is_nothing_run, is_of_store, yields_of
-from .results import (
-    ABORTED,
-    RUNTIME_UNAVAILABLE,
-    SNAPSHOT_EXPIRED,
-    SNAPSHOT_RESTORE_FAILED,
-    Recorded,
-    RefusedInputError,
-    waiting,
-)
+from .results import Recorded, RefusedInputError, waiting
 from .run_texts import Words, still_waits
 from .runs import FullError, Runs
 from .waiting_run import ABORTED as RUN_ABORTED

@@ -10,14 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import HIDDEN_CODES, CodeModeAbortedError, CodeModeError, CodeModeSyntaxError
 from ...execution.large_results import is_beyond
-from ...execution.outcome_texts import ended_text, failure_text, has_done, no_result_text
-from ...execution.program_state import keep_call_results, told_of_large
-from ...source.program_input import looks_like_shell
-from ...stores.errors import StoreUnavailable
-from ...trace.failures import log_failure, message_of
-from ...trace.public_message import first_line
-from .catalog import ServerAwayError, Setup
-from .results import (
+from ...execution.outcome_texts import (
     ABORTED,
     CAPS,
     INTERNAL_ERROR,
@@ -25,11 +18,19 @@ from .results import (
     MEMORY_LIMIT,
     RUNTIME_UNAVAILABLE,
     SHELL_REFUSED,
-    code_of,
-    completed,
-    failed,
-    output_of,
+    ended_text,
+    exec_code_of,
+    failure_text,
+    has_done,
+    no_result_text,
 )
+from ...execution.program_state import keep_call_results, told_of_large
+from ...source.program_input import looks_like_shell
+from ...stores.errors import StoreUnavailable
+from ...trace.failures import log_failure, message_of
+from ...trace.public_message import first_line
+from .catalog import ServerAwayError, Setup
+from .results import completed, failed, output_of
 from .waiting_run import WaitingRun, telemetry_of
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ class Words:
             return self.aborted(one, output, telemetry, error)
         if looks_like_shell(one.code) and _is_no_program(error):
             return self.failed(SHELL_REFUSED, INVALID_INPUT, output, telemetry)
-        code = code_of(error)
+        code = exec_code_of(error)
         return self.failed(self._text(one, error, code), code, output, telemetry)
 
     def _text(self, one: WaitingRun, error: CodeModeError, code: str) -> str:
@@ -147,7 +148,7 @@ class Words:
         if isinstance(error, ServerAwayError):
             return self.failed(still_waits(error), RUNTIME_UNAVAILABLE)
         if isinstance(error, CodeModeError):
-            return self.failed(failure_text(error, None), code_of(error))
+            return self.failed(failure_text(error, None), exec_code_of(error))
         log_failure(_log, "a run of exec failed", (), error)
         if isinstance(error, ValueError):
             return self.failed("the host has made this call with arguments that are not valid", INTERNAL_ERROR)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...data.narrowing import is_mapping, mapping_or_empty, string_or_empty
+from ...execution.outcome_texts import ABORTED, INTERNAL_ERROR, SNAPSHOT_EXPIRED, SNAPSHOT_RESTORE_FAILED
 from ...host.clock import now_ms, passed_seconds
 from ...interrupts.interrupt import Interrupt
 from ...stores.errors import (
@@ -23,16 +24,7 @@ from ...stores.leases import new_owner
 from ...stores.records import LEASE_MS
 from ...stores.resume_outcome import written
 from .options import NAME
-from .results import (
-    ABORTED,
-    INTERNAL_ERROR,
-    RUN_ID,
-    SNAPSHOT_EXPIRED,
-    SNAPSHOT_RESTORE_FAILED,
-    RefusedInputError,
-    failed,
-    unknown_run,
-)
+from .results import RUN_ID, RefusedInputError, failed, unknown_run
 from .waiting_run import RUN_PREFIX, WaitingRun
 
 if TYPE_CHECKING:
