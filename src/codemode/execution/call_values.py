@@ -257,7 +257,7 @@ async def output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy) 
     Raises `CodeModeToolError` for an output that misses its schema where that is checked strictly, and
     `CodeModeSerializationError` for what is too large or cannot be read; `UnreadOutput` for what must be read first.
     """
-    if output is None and tool.output_json_schema is None:
+    if output is None and not tool.has_output_schema:
         return OutputText(None)
     size = weigh(output, LARGE_CHARACTERS)
     try:
@@ -300,7 +300,7 @@ def _output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy, **kno
     """Write an output; ``known`` is its weight, or whether it is plain."""
     what = tool.output_what
     limits: dict[str, Any] = {"max_bytes": policy.max_tool_output_bytes, "max_values": policy.max_values, "what": what}
-    if tool.output_json_schema is not None:
+    if tool.has_output_schema:
         if policy.max_values < LARGE_CHARACTERS:
             refuse_too_many(output, policy.max_values, what)
         known = {}

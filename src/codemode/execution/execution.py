@@ -406,7 +406,7 @@ class Execution:
         text, max_values = ending.value_json, self._options.execution_policy.max_values
         try:
             value, result_bytes = await read_result(text, max_values, self._machine.ledger)
-            has_tags = self._machine.settings.has_tagged_result and TAG_START in (text or "")
+            has_tags = text is not None and TAG_START in text and self._machine.settings.has_tagged_result
             if has_tags and not self._profile.returns_rich_values:
                 value, has_tags = await run_check(len(text or ""), partial(_read_tags, to_plain, value)), False
             elif has_tags:
@@ -509,7 +509,7 @@ class Execution:
                 machine.ledger.contents,
                 keeping,
                 partial(getattr, self._journaling, "key", None),
-                has_rich_values=lambda: machine.settings.has_rich_values,
+                has_rich_values=lambda: machine.settings.limits.values == "rich",
             ),
             renewal=self._renewal,
             state=self._parts.state,

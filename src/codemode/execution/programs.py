@@ -128,10 +128,11 @@ class ProgramChecker:
 
     def accepted_before(self) -> ProgramAccepted | None:
         """Return what `check` found of this very text and these very tools; None where there is more to do."""
-        found = self._found()
-        if self.known is not None and found is not None:
-            self._doing = self._catalog.preparation(self.known.facts, self._given)
-        return found if self._doing is None else None
+        fitted = self._fitted()
+        if self.known is None or fitted is None or fitted.found is None or fitted.found[0] is not self._given:
+            return None
+        self._doing = self._catalog.preparation(self.known.facts, self._given)
+        return fitted.found[1] if self._doing is None else None
 
     def check(self, js: str, facts: Facts | None, size: int = 0) -> ProgramAccepted | ProgramRefused:
         """Return that the program may run, with all that it is given, or what is certainly wrong with it.
@@ -141,15 +142,16 @@ class ProgramChecker:
         self._facts = facts
         if js == self._source:
             js = self._source  # nothing was stripped of it, and it is kept once
-        if (found := self._found()) is not None:
-            return found
+        fitted = self._fitted()
+        if fitted is not None and fitted.found is not None and fitted.found[0] is self._given:
+            return fitted.found[1]
         if self.known is None and facts is not None and self._keeps:
             _programs.put(self._key, AnalysedProgram(js, facts), size)
         if self._profile.guest.is_module and not is_module(facts):
             return ProgramRefused(is_unclear=True)
         if self._profile.static_rules.is_in_force and not is_analysable(facts):
             return ProgramAccepted(js, compile_only=True)
-        refused = None if self._fitted() is not None else self._refused(facts)
+        refused = None if fitted is not None else self._refused(facts)
         if refused is not None:
             return refused
         accepted = ProgramAccepted(js, self._given_json(facts), with_places=self._catalog.may_ask)
@@ -170,13 +172,6 @@ class ProgramChecker:
         doing = self._catalog.preparation(facts, self._given) if self._doing is None else self._doing
         self._changes = doing is not None
         return doing
-
-    def _found(self) -> ProgramAccepted | None:
-        """Return what is kept of a program that fits, where what it is given is the very same."""
-        fitted = self._fitted()
-        if fitted is None or fitted.found is None or fitted.found[0] is not self._given:
-            return None
-        return fitted.found[1]
 
     def _fitted(self) -> Fitted | None:
         fitted = None if self.known is None or self._changes else self.known.fitted

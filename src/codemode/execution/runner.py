@@ -511,7 +511,9 @@ class Runner:
         finally:
             if clock is not None:
                 clock.close()
-            self._call_done(entry.id)
+            self._tasks.pop(entry.id, None)
+            if self.ended.done():
+                self._call_done(entry.id)
 
     def _cut_off(self, error: CodeModeError) -> None:
         self.feed(events.HostFailed(error))

@@ -42,7 +42,7 @@ class LedgerSize:
         self.keeps_room = False  # for what was admitted, until it comes into the ledger
         self._kept_for: dict[int, CallSettled] = {}
         self._kept_bytes = 0
-        self._last: CallSettled | None = None  # what was admitted last, and how much its outcome takes
+        self.last: CallSettled | None = None  # what was admitted last, and how much its outcome takes
         self._last_bytes = 0
         self._entered, self._entries_bytes = 0, 0
 
@@ -80,7 +80,7 @@ class LedgerSize:
 
         What was admitted is so when it is asked about again.
         """
-        if event is self._last or entry.kind in OF_PROGRAMS or self._kept_for.get(event.id) is event:
+        if event is self.last or entry.kind in OF_PROGRAMS or self._kept_for.get(event.id) is event:
             return event  # what is a program's own has nothing to keep, and does not fail
         size = _outcome_bytes(event.outcome)
         if self._bytes + self._kept_bytes + size > self.maximum:
@@ -94,7 +94,7 @@ class LedgerSize:
         if self.keeps_room:
             self._kept_for[event.id] = event
             self._kept_bytes += size
-        self._last, self._last_bytes = event, size
+        self.last, self._last_bytes = event, size
         return event
 
     def _refusal(self, outcome: Outcome, sidecar: Sidecar) -> CodeModeError | None:
@@ -114,7 +114,7 @@ class LedgerSize:
         if was.outcome is not None:
             self._bytes -= _outcome_bytes(was.outcome)
         if (outcome := now.outcome) is not None:
-            is_measured = self._last is not None and self._last.outcome is outcome
+            is_measured = self.last is not None and self.last.outcome is outcome
             self._bytes += self._last_bytes if is_measured else _outcome_bytes(outcome)
 
 
@@ -366,8 +366,13 @@ class Invocation:
         if event.id not in self._work.running:
             return
         self._work.ended(event.id)
-        event = self._size.admitted(event, was := self.ledger.entries[event.id - 1])
-        entry = self._noted(event, was)
+        ledger, was = self.ledger, self.ledger.entries[event.id - 1]
+        if event is not self._size.last:
+            event = self._size.admitted(event, was)
+        entry = ledger.settle(event.id, event.outcome, event.now_ms, event.shown_json, event.lasted_us)
+        self._size.changed(was, entry)
+        if ledger.sidecar is not None:
+            entry = ledger.handed(entry)
         if event.error is not None:
             self.host_errors[event.id] = event.error
         if not isinstance(event.outcome, Waiting):

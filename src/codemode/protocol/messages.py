@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ..data.plain_json import plain_encoder
 from ..records import record
-from .framing import PIECE_CHARACTERS, encode_frame, frame_in_pieces, held_frames
+from .framing import encode_frame, frame_in_pieces, held_frames
 
 if TYPE_CHECKING:
     from ..data.large_strings import LargeStrings
@@ -135,13 +135,8 @@ class DeliverValue:
         text = "" if self.value_json is None else f',"value":{self.value_json}'
         return encode_frame(b"D", f'{{"id":{self.id},"now":{self.now_ms}{text}}}'.encode())
 
-    @property
-    def is_long(self) -> bool:
-        """Whether it is better sent piece by piece."""
-        return self.value_json is not None and len(self.value_json) > PIECE_CHARACTERS
-
     def pieces(self) -> Iterator[bytes]:
-        """Return the same piece by piece."""
+        """Return the same piece by piece, as is better for a value of more than ``PIECE_CHARACTERS``."""
         large, text, sizes = self.large, self.value_json or "null", ""
         if large is not None:
             yield from held_frames(large)

@@ -71,7 +71,7 @@ class Settings:
         told: dict[str, Any] = {"seed": self.seed, "now_ms": self.started_ms, "wrapper": face.wrapper}
         told["globals"] = [*face.globals, *(["fetch"] if self.fetch else []), *(["state"] if self.state else [])]
         told |= {**limits.told, "places": True} if with_places else limits.told
-        told |= {"values": "rich"} if self.has_rich_values else {}
+        told |= {"values": "rich"} if limits.values == "rich" else {}
         if self.language_names:
             told["language_names"] = list(self.language_names)
         if face.shadowed:

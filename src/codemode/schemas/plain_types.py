@@ -41,9 +41,9 @@ class PlainType:
         """Return a copy of plain JSON that is exactly of the type. Raises `NotPlainError`."""
         kind: Any = type(value)  # pyright: ignore[reportUnknownVariableType]
         if kind in _SCALARS:
-            if (self._kind is Any or kind is self._kind or (self._kind is Union and value is None)) and _is_usual(
-                value
-            ):
+            is_of_kind = self._kind is Any or kind is self._kind or (self._kind is Union and value is None)
+            number: Any = value
+            if is_of_kind and (-_MAX_INTEGER <= number < _MAX_INTEGER if kind is int else _is_usual(value)):
                 return value
             if self._kind is Union and self._inner is not None:
                 return self._inner.copy(value)

@@ -301,7 +301,10 @@ class _PlainParameters(PlainSchema):
         keywords: dict[str, Any] = {**self._defaults, **value}
         if len(keywords) < len(self._named):
             raise NotPlainError
-        return {name: plain.copy(keywords[name]) for name, plain in self._named.items()}
+        copied: dict[str, Any] = {}
+        for name, plain in self._named.items():  # no comprehension: each call comes here
+            copied[name] = plain.copy(keywords[name])
+        return copied
 
     def _shown(self, keywords: dict[str, Any], value: Any) -> Any:
         try:

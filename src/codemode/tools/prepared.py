@@ -124,6 +124,11 @@ class PreparedTool:
         """What its validator makes of scalars of another type and of keys of another name."""
         return getattr(self._input, "conversion", "unknown")
 
+    @cached_property
+    def has_output_schema(self) -> bool:
+        """Whether the tool says what it gives."""
+        return self._output is not None
+
     @property
     def output_json_schema(self) -> JsonSchema | None:
         """What the tool gives, as JSON Schema; None when it does not say."""

@@ -65,7 +65,7 @@ class Outgoing:
         size = 0
         while self._messages and size < PIECE_CHARACTERS:
             message = self._messages[0]
-            if type(message) is DeliverValue and message.is_long:
+            if type(message) is DeliverValue and len(message.value_json or "") > PIECE_CHARACTERS:
                 if frames:
                     break
                 self._messages.popleft()
@@ -151,7 +151,7 @@ class WorkerChannel:
         elif hold:
             self._outgoing.put(message)
             self._loop.call_soon(self._release)
-        elif type(message) is DeliverValue and message.is_long:
+        elif type(message) is DeliverValue and len(message.value_json or "") > PIECE_CHARACTERS:
             self._outgoing.put(message)
             self._release()
         elif self._open:

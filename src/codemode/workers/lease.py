@@ -320,7 +320,7 @@ class Lease:
         worker, self._worker = self._worker, None
         if worker is not None:
             if self._said_since is None or self._owner is None or self._owner.is_closed:
-                self._supply.stock.give_up(worker)
+                self._supply.stock.done.append(worker)
             else:
                 self._supply.keep(worker, self._said_since)
         if not self._left:

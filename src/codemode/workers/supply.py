@@ -296,7 +296,7 @@ class Supply:
         It is for the host to say that it has, and to measure what is left. ``said``: the frame that was sent since.
         """
         if worker.tenure is None or not worker.tenure.end(said, worker.process.memory()):
-            self.stock.give_up(worker)
+            self.stock.done.append(worker)
         else:
             self.stock.keep(worker)
 

@@ -104,7 +104,8 @@ class Stock:
         self.spares: deque[PooledWorker] = deque()
         self.kept = KeptWorkers(most_kept)
         self.in_use: set[PooledWorker] = set()
-        self._done: deque[PooledWorker] = deque()  # of those, what is not its user's any more
+        self.done: deque[PooledWorker] = deque()
+        """Workers in use whose program has ended: the next refill closes them, or whatever comes before it."""
         self._closing: set[PooledWorker] = set()  # of those, what a thread closes
         self._generation: Generation | None = None
         self._retired: list[Generation] = []
@@ -137,10 +138,6 @@ class Stock:
             taken.refuse()
             raise
 
-    def give_up(self, worker: PooledWorker) -> None:
-        """Let a worker that is done be closed by the next refill, or whatever comes before it."""
-        self._done.append(worker)
-
     def keep(self, worker: PooledWorker) -> None:
         """Let a worker that is done wait for another program, the oldest of those that wait making way."""
         with self._lock:
@@ -149,7 +146,7 @@ class Stock:
             if in_the_way is not worker:
                 self.in_use.discard(worker)
         if in_the_way is not None:
-            self.give_up(in_the_way)
+            self.done.append(in_the_way)
 
     def take_kept(self, share: Share) -> PooledWorker | None:
         """Return a worker that has waited for a program of this share, or None for a new one to be taken."""
@@ -240,7 +237,7 @@ class Stock:
 
     def take_at_once(self) -> PooledWorker | None:
         """Return a worker, None when there may be something to wait for."""
-        if self._done:
+        if self.done:
             self._close_done()
         with self._lock:
             if self.is_closed:
@@ -277,9 +274,9 @@ class Stock:
         return generation.has_started and self._is_quiet()
 
     def _close_done(self) -> None:
-        while self._done:
+        while self.done:
             try:
-                worker = self._done.popleft()
+                worker = self.done.popleft()
             except IndexError:  # another thread was faster
                 return
             self.close_worker(worker)
