@@ -16,7 +16,7 @@ from typing import Any
 
 from codemode_pydantic_ai import CodeMode, outer_calls
 
-from codemode.plugins import heard_by
+from codemode.plugins import add_event_listener
 
 from .frameworks import OneCall, pydantic_ai_agent
 
@@ -35,18 +35,18 @@ def _unheard(_listener: Callable[[Any], Any]) -> Generator[None]:
 
 async def _ratio(agent: OneCall, calls: int, runs: int) -> tuple[float, float]:
     js = f"let sum = 0; for (let n = 0; n < {calls}; n += 1) sum += await tools.echo({{ n }}); return sum"
-    heard: Any = heard_by
+    heard: Any = add_event_listener
     took: dict[Any, list[float]] = {heard: [], _unheard: []}
     try:
         for number in range(runs + 10):
             for way, seconds in took.items():
-                setattr(outer_calls, "heard_by", way)  # noqa: B010 - not the name's own type
+                setattr(outer_calls, "add_event_listener", way)  # noqa: B010 - not the name's own type
                 started = perf_counter()
                 assert await agent("codeMode", {"js": js}) == calls * (calls - 1) // 2
                 if number >= 10:
                     seconds.append(perf_counter() - started)
     finally:
-        setattr(outer_calls, "heard_by", heard)  # noqa: B010 - as above
+        setattr(outer_calls, "add_event_listener", heard)  # noqa: B010 - as above
     return median(took[heard]) * 1000, median(took[_unheard]) * 1000
 
 

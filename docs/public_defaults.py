@@ -54,9 +54,7 @@ def _go_over(where: griffe.Module | griffe.Class) -> None:
 
 
 def _is_computed_once(one: griffe.Function) -> bool:
-    return any(
-        decorator.callable_path in (_OWN_PROPERTY, "codemode.plugins.cached_property") for decorator in one.decorators
-    )
+    return any(decorator.callable_path == _OWN_PROPERTY for decorator in one.decorators)
 
 
 def _property(one: griffe.Function) -> griffe.Attribute:

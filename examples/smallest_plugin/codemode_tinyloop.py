@@ -23,9 +23,7 @@ from codemode import (
     create_code_mode_tool,
     failure_text,
 )
-from codemode.plugins import can_be_called, heard_by
-
-MAX_MODEL_CHARACTERS = 20_000
+from codemode.plugins import add_event_listener, configure_agent_options, select_callable_tools
 
 
 # 1. A tool of the framework as a tool of a program.
@@ -62,20 +60,14 @@ def _is_tool(value: object) -> bool:
 # 3. What agents want of the options, where their users have said nothing else.
 def settings_of(options: CodeModeOptions | Mapping[str, Any] | None) -> CodeModeOptions:
     """Return the options of programs that agents run."""
-    given = CodeModeOptions.of(options)
-    approval = given.approval.with_defaults(show_denial_reason=True)
-    if approval.on_approval_required is None:
-        approval = dataclasses.replace(approval, mode="interrupt")
-    policy = given.execution_policy.with_defaults(clock="program", on_saturation="wait")
-    output = given.model_output.with_defaults(max_model_characters=MAX_MODEL_CHARACTERS)
-    return given.having(approval=approval, execution_policy=policy, model_output=output)
+    return configure_agent_options(options, pool=None)
 
 
 # 4. The tool that the model sees.
 def code_mode(tools: Iterable[tinyloop.Tool], options: Any = None) -> tinyloop.Tool:
     """Make one tool of Tinyloop of many: a model writes programs that call them."""
-    callable_ones = [one for one in tools if can_be_called(one.name)]
-    made = create_code_mode_tool([convert(one) for one in callable_ones], settings_of(options))
+    converted = [convert(tool) for tool in select_callable_tools(tools)]
+    made = create_code_mode_tool(converted, settings_of(options))
     return _CodeMode(
         name=made.name,
         description=made.description,
@@ -92,7 +84,7 @@ class _CodeMode(tinyloop.Tool):
     async def run(self, arguments: Mapping[str, Any], context: Context) -> Any:
         core = self.core.for_one_call()
         try:
-            with heard_by(_Following(context)):
+            with add_event_listener(_Following(context)):
                 answer = await self._answer(core, arguments, context)
         except CodeModeProtocolError:
             raise  # the answers are refused, and the pause stays as it is: the host asks again

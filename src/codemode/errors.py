@@ -230,6 +230,25 @@ class CodeModeProtocolError(CodeModeError):
 
     default_code = "CODE_MODE_PROTOCOL_ERROR"
 
+    @property
+    def was_answered(self) -> bool:
+        """True where others have answered a pause before: theirs hold, and these answers have run nothing."""
+        return self.details.get("superseded") is True
+
+    def explain(self, what: str, *, first: str, otherwise: str) -> str:
+        """Say for a framework's users why a pause cannot be resumed, and what to do.
+
+        ``what`` says what cannot be done, ``first`` what the framework has of the run after the first answers,
+        ``otherwise`` what a pause needs there beside its keys and its time.
+        """
+        if self.was_answered:
+            return (
+                f"{what}, for it was answered before: {self.message}. Go on with {first} that came of the first"
+                " answers; the same answers again give the same outcome, and run nothing."
+            )
+        keys = "Signing keys that outlive the process are set with codemode.set_continuation_signing_key"
+        return f"{what}: {self.message}. {keys}, how long a pause holds with continuation.max_age_ms; and {otherwise}."
+
 
 class CodeModeToolError(CodeModeError):
     """A tool is unknown, cannot be executed, got wrong input or broke its own output schema.

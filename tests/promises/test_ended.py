@@ -8,7 +8,7 @@ from suite import full_only
 from waiting import within
 
 from codemode import CodeModeProtocolError, SqliteInterruptStore, continue_interrupt
-from codemode.execution.resume import end_continuation
+from codemode.execution.resume import OpenedContinuation
 
 OK = {"approved": True}
 JS = "return await tools.refund({ order: 'a' })"
@@ -32,7 +32,7 @@ def go_on(interrupt, spy, options):
 def test_what_was_ended_does_not_go_on(spy, options):
     interrupt = start(JS, [spy.guarded()], options)
     for _ in range(2):  # whoever does not know whether it was ended ends it again
-        within(end_continuation(interrupt.continuation, options=options))
+        within(OpenedContinuation.end(interrupt.continuation, options=options))
     for _ in range(2):
         with pytest.raises(CodeModeProtocolError, match="already been resumed"):
             go_on(interrupt, spy, options)
@@ -43,7 +43,7 @@ def test_what_has_gone_on_cannot_be_ended(spy, options):
     interrupt = start(JS, [spy.guarded()], options)
     value = go_on(interrupt, spy, options)
     with pytest.raises(CodeModeProtocolError, match="already been resumed"):
-        within(end_continuation(interrupt.continuation, options=options))
+        within(OpenedContinuation.end(interrupt.continuation, options=options))
     assert go_on(interrupt, spy, options) == value
     assert len(spy.ran) == 1
 
@@ -51,6 +51,6 @@ def test_what_has_gone_on_cannot_be_ended(spy, options):
 def test_a_continuation_of_somebody_else_is_not_ended(spy, options):
     interrupt = start(JS, [spy.guarded()], options)
     with pytest.raises(CodeModeProtocolError):
-        within(end_continuation(interrupt.continuation, options=options, conversation_id="another"))
+        within(OpenedContinuation.end(interrupt.continuation, options=options, conversation_id="another"))
     go_on(interrupt, spy, options)
     assert len(spy.ran) == 1

@@ -23,7 +23,7 @@ from codemode import (
     replace_interrupt_result,
     to_approval_messages,
 )
-from codemode.data.exact_integers import PLACES_KEY, integers_as_in, with_texts, without_texts
+from codemode.data.exact_integers import PLACES_KEY, protect_integers, restore_edited_integers, restore_listed_integers
 from codemode.interrupts.interrupt import same_json
 
 PAUSING = {"approval": {"mode": "interrupt"}}
@@ -207,10 +207,10 @@ def test_a_recorded_answer_is_replayed_exactly():
 @given(values)
 def test_texts_and_places_give_the_same_value_back(value):
     whole = {"input": value, "payload": {"kind": "k"}}
-    sent = with_texts(whole)
-    assert without_texts(json.loads(json.dumps(sent))) == whole
+    sent = protect_integers(whole)
+    assert restore_listed_integers(json.loads(json.dumps(sent))) == whole
     assert all(abs(one) <= 2**53 for one in _integers(sent))
-    assert integers_as_in(value, json.loads(json.dumps(sent))["input"]) == value
+    assert restore_edited_integers(value, json.loads(json.dumps(sent))["input"]) == value
 
 
 def _integers(value: Any) -> list[int]:
@@ -224,7 +224,7 @@ def _integers(value: Any) -> list[int]:
 @settings(max_examples=rounds(25, 60), deadline=None)
 @given(st.lists(numbers, min_size=1, max_size=30))
 def test_a_browser_changes_nothing_that_is_compared(shown):
-    sent = with_texts({"input": shown})
-    back = without_texts(in_a_browser(sent))
+    sent = protect_integers({"input": shown})
+    back = restore_listed_integers(in_a_browser(sent))
     assert same_json(back, {"input": shown})
     assert same_json({"input": shown}, back)

@@ -22,7 +22,7 @@ from codemode.data.json_values import refuse_too_many
 from codemode.execution.call_values import output_text
 from codemode.host import steps
 from codemode.interrupts.interrupt import same_json
-from codemode.schemas.compiled import plain_copy
+from codemode.schemas.compiled import copy_json
 from codemode.schemas.type_pieces import is_same
 from codemode.tools.prepared import prepared
 from codemode.tools.running import UnreadOutput, refuse_iterators
@@ -195,13 +195,13 @@ class Node(BaseModel):
 
 PLAIN = [{"a": [number]} for number in range(10_000)]
 COPIES: dict[str, Callable[[], Any]] = {
-    "copying": lambda: plain_copy(PLAIN),
+    "copying": lambda: copy_json(PLAIN),
     "comparing plain JSON": lambda: same_json(PLAIN, OTHER),
     "comparing lists": lambda: is_same(PLAIN, OTHER),
     "comparing dicts": lambda: is_same(dict(enumerate(PLAIN)), dict(enumerate(OTHER))),
     "comparing models": lambda: is_same(MODELS, OTHER_MODELS),
 }
-OTHER = plain_copy(PLAIN)
+OTHER = copy_json(PLAIN)
 MODELS, OTHER_MODELS = ([Node(rows=[number]) for number in range(7_000)] for _ in range(2))
 
 

@@ -36,7 +36,7 @@ def test_importing_the_package_loads_nothing_heavy(imported: set[str], name: str
 _MAKING = """
 import sys
 from codemode import Tool, create_code_mode_tool
-from codemode.plugins import register_adapter
+from codemode.tools.adapters import register_adapter
 before = set(sys.modules)
 made = create_code_mode_tool({"f": lambda x: x, "t": Tool("t", execute=None, input_schema={})})
 print("hashlib" in sys.modules, "codemode.protocol.messages" in sys.modules)

@@ -1,4 +1,4 @@
-"""What plugins may import: the public names and `codemode.plugins`, whose every name some plugin uses."""
+"""What plugins may import: the public names, `codemode.stores` and `codemode.plugins`, whose names plugins use."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ import sys
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 from suite import each_row
 
 import codemode
-from codemode import plugins
+from codemode import plugins, stores
 
 TREE = Path(__file__).parents[2]
-# The gateway and the console's command are no plugins: they are parts of the toolkit in distributions of their own.
-FILES = sorted(
-    path
-    for path in (TREE / "integrations").glob("*/src/**/*.py")
-    if "codemode_gateway" not in path.parts and path.parts[-2:] != ("codemode_console", "command.py")
-)
-# Whoever registers an adapter is given this one, at the entry point "codemode.adapters".
-GIVEN = {"register_adapter"}
+# Gateway and console are no plugins: they are parts of the toolkit in distributions of their own.
+PARTS = {"codemode_gateway", "codemode_console"}
+FILES = [
+    *sorted(path for path in (TREE / "integrations").glob("*/src/**/*.py") if PARTS.isdisjoint(path.parts)),
+    TREE / "examples" / "smallest_plugin" / "codemode_tinyloop.py",
+]
+MAX_NAMES = 25
 # What says of a tool that is made how its programs will be started. All else of the room waits for the first one.
 BEFORE_RUNS = {  # and what is told of results, which is light
     "codemode.execution.optional_parts",
@@ -60,18 +60,14 @@ def used(module: str) -> set[str]:
 
 
 def test_the_plugins_are_found():
-    assert {path.relative_to(TREE / "integrations").parts[0] for path in FILES} == {
-        "console",
-        "langchain",
-        "openai-agents",
-        "pydantic-ai",
-    }
+    found = {path.relative_to(TREE).parts[1] for path in FILES}
+    assert found == {"langchain", "openai-agents", "pydantic-ai", "smallest_plugin"}
     assert len(used("codemode")) > 5
 
 
 @each_row("path", FILES)
 def test_a_plugin_imports_nothing_else_of_the_package(path: Path):
-    assert {module for module, _ in imports(path)} <= {"codemode", "codemode.plugins"}
+    assert {module for module, _ in imports(path)} <= {"codemode", "codemode.plugins", "codemode.stores"}
     assert {name for module, name in imports(path) if module == "codemode"} <= {*codemode.__all__, "plugins", ""}
     # As `codemode.name`, or late by its text.
     tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -86,24 +82,33 @@ def test_a_plugin_imports_nothing_else_of_the_package(path: Path):
 
 
 def test_every_name_is_used_and_no_other():
-    assert used("codemode.plugins") | GIVEN == set(plugins.__all__)
-    assert not used("codemode.plugins") & GIVEN
+    assert used("codemode.plugins") == set(plugins.__all__)
+    assert used("codemode.stores") <= set(stores.__all__)
 
 
-def test_every_name_is_found_where_type_checkers_are_told():
-    source = Path(str(plugins.__file__)).read_text(encoding="utf-8")
+def test_the_names_are_few_and_documented():
+    assert len(plugins.__all__) <= MAX_NAMES
+    undocumented = [name for name in plugins.__all__ if name != "Listing" and not getattr(plugins, name).__doc__]
+    assert undocumented == []
+
+
+@pytest.mark.parametrize("module", [plugins, stores], ids=lambda module: module.__name__)
+def test_every_name_is_found_where_type_checkers_are_told(module: Any):
     told = {
-        alias.name: node.module
-        for block in ast.parse(source).body
+        alias.name: (node.level, node.module)
+        for block in ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8")).body
         if isinstance(block, ast.If)
         for node in block.body
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
+        if alias.asname == alias.name
     }
-    assert sorted(told) == sorted(plugins.__all__)
-    assert told == {name: module for module, names in plugins._LATE.items() for name in names.split()}
-    for name, module in told.items():
-        assert getattr(plugins, name) is getattr(import_module(f"codemode.{module}"), name)
+    table = {name: place for place, names in module._LATE.items() for name in names.split()}
+    assert {name: "." * level + str(place) for name, (level, place) in told.items()} == {
+        name: f".{place}" for name, place in table.items()
+    }
+    for name, place in table.items():
+        assert getattr(module, name) is getattr(import_module(f".{place}", module.__spec__.parent), name)
 
 
 def test_another_name_is_an_attribute_error():
@@ -122,7 +127,7 @@ def loaded(then: str) -> set[str]:
     "then",
     [
         "",
-        "plugins.check_name, plugins.CompiledSchema, plugins.run_check, plugins.check_pool",
+        "plugins.select_callable_tools, plugins.CompiledSchema, plugins.run_bounded, plugins.ToolSelection",
         "import codemode; codemode.create_code_mode_tool([codemode.Tool('a', execute=len)])",
     ],
 )
@@ -135,4 +140,4 @@ def test_nothing_heavy_is_loaded_with_the_names_of_plugins():
 
 
 def test_a_continuation_is_opened_by_what_runs_programs():
-    assert "codemode.execution.resume" in loaded("plugins.open_continuation")
+    assert "codemode.execution.resume" in loaded("plugins.OpenedContinuation")

@@ -77,7 +77,7 @@ def test_any_value_goes_through_the_page_as_it_is(pair: Pair, other: Pair) -> No
 
 
 def _is_same(one: Any, other: Any) -> bool:
-    from codemode.plugins import same_json
+    from codemode.interrupts.interrupt import same_json
 
     return same_json(one, other)
 

@@ -39,7 +39,7 @@ from codemode import (
     inspect_interrupt,
 )
 from codemode.continuations.guard import Claim
-from codemode.plugins import APPROVAL_KIND
+from codemode.interrupts.interrupt import APPROVAL_KIND
 
 WAIT_SECONDS = 120.0
 KEYS = "a key that all processes of these tests have"

@@ -22,7 +22,8 @@ from codemode import (
 )
 from codemode.continuations import guard
 from codemode.continuations.guard import Claim, GuardClock
-from codemode.plugins import APPROVAL_KIND, canonical_json
+from codemode.data.json_values import canonical_json
+from codemode.interrupts.interrupt import APPROVAL_KIND
 
 
 class _Failing:

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from codemode_pydantic_ai.pauses import KeptPauses, Pause, outer_id_of
+from codemode_pydantic_ai.pauses import KeptPauses, Pause
 from codemode_pydantic_ai.turns import CallBudget, Turns
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -87,6 +87,6 @@ def test_kept_pauses_have_a_bound() -> None:
 
 
 def test_only_waiting_ids_are_waiting_ids() -> None:
-    assert outer_id_of("a:b:tool-12:interrupt-0123456789abcdef-3") == "a:b"
-    assert outer_id_of("a:tool-1") is None
-    assert outer_id_of("a:tool-1:interrupt-xyz-1") is None
+    assert Interrupt.find_outer_id("a:b:tool-12:interrupt-0123456789abcdef-3") == "a:b"
+    assert Interrupt.find_outer_id("a:tool-1") is None
+    assert Interrupt.find_outer_id("a:tool-1:interrupt-xyz-1") is None

@@ -59,6 +59,8 @@ class Content:
 
     exist: ClassVar[bool] = False
     """True once there is any in this process: outputs are not searched for them before."""
+    json_schema: ClassVar[dict[str, Any]] = CONTENT_SCHEMA
+    """The JSON Schema of what stands for content in a program's input or output."""
 
     data: bytes = field(repr=False)
     mime_type: str
@@ -211,7 +213,27 @@ class ContentResult:
     content: tuple[Content, ...]
 
 
-def apart(value: Any) -> tuple[Any, list[Content]]:
+def replace_content(value: Any, part_of: Callable[[Any], Content | None] | None = None) -> Any:
+    """Return what a tool gave with the object that stands for it in place of each `Content` in it.
+
+    ``part_of`` returns the content that an object of a framework is, None for any other. Outside a program's call the
+    value stays as it is.
+    """
+    parts = current.get()
+    return value if parts is None else places_for(value, parts, part_of)
+
+
+def restore_content(value: Any, object_of: Callable[[Content], Any] = lambda part: part) -> Any:
+    """Return plain JSON with what ``object_of`` makes of the content in each place that stands for one.
+
+    Outside a program's call the value stays as it is. Raises `CodeModeSerializationError` for content that the program
+    was not given.
+    """
+    parts = current.get()
+    return value if parts is None else with_parts(value, parts, object_of)
+
+
+def split_content(value: Any) -> tuple[Any, list[Content]]:
     """Return a value with a description in place of each `Content` in it, and these, each once, in their order.
 
     A description has beside the rest a ``content``: the number of the part in the list, from 1.

@@ -25,9 +25,10 @@ _INTEGER = re.compile(rf"-?[0-9]{{1,{MAX_INT_DIGITS}}}")
 _LONG_INTEGER = b":" + b"0" * 16
 _SHAPES = bytes(48 if 48 <= byte <= 57 else 58 if byte in b"[,:-" else 32 for byte in range(256))
 _Path = tuple[str | int, ...]
+_NOTHING = object()
 
 
-def with_texts(value: dict[str, Any]) -> dict[str, Any]:
+def protect_integers(value: dict[str, Any]) -> dict[str, Any]:
     """Return a JSON object with such integers as text, and their places under `PLACES_KEY` if there are any."""
     try:
         text = json.dumps(value, separators=(",", ":"))
@@ -45,8 +46,17 @@ def with_texts(value: dict[str, Any]) -> dict[str, Any]:
     return {**plain, PLACES_KEY: ["".join(map(_step_text, path)) for path in paths]}
 
 
-def without_texts(value: dict[str, Any]) -> dict[str, Any]:
-    """Return what `with_texts` was given; the same without places. Raises `ValueError` for places that are none."""
+def restore_integers(value: Any, shown: Any = _NOTHING) -> Any:
+    """Return JSON that came through a browser with its integers as they were.
+
+    ``shown`` is the JSON that somebody was shown and edited. Without it the value is what `protect_integers` returned.
+    Raises `ValueError` for places that are wrong, and for an integer that a browser changed.
+    """
+    return restore_listed_integers(value) if shown is _NOTHING else restore_edited_integers(shown, value)
+
+
+def restore_listed_integers(value: dict[str, Any]) -> dict[str, Any]:
+    """Return what `protect_integers` was given; the same without places. Raises `ValueError` for wrong places."""
     if PLACES_KEY not in value:
         return value
     places = value[PLACES_KEY]
@@ -60,7 +70,7 @@ def without_texts(value: dict[str, Any]) -> dict[str, Any]:
     return plain
 
 
-def integers_as_in(shown: Any, edited: Any) -> Any:
+def restore_edited_integers(shown: Any, edited: Any) -> Any:
     """Return an edited value with integers where it has their text, and ``shown`` an integer beyond 2^53.
 
     Raises `ValueError` where it has what a browser makes of such an integer, and nobody can tell which is meant.

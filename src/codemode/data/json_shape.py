@@ -10,11 +10,13 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sized
 from dataclasses import fields, is_dataclass
 from itertools import accumulate, islice
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypeVar, cast
 
 from ..host import steps
+from ..host.threads import LARGE_CHARACTERS, run_check
 
 UNLIMITED = 1 << 62
+ResultT = TypeVar("ResultT")
 
 _SLICE_CHARACTERS = 1 << 16
 _SPACE = b" \t\r\n"
@@ -165,6 +167,14 @@ def count_values(value: Any, enough: int) -> int:
         if count < enough and not SCALARS.issuperset(map(type, inside)):
             pending += [item for item in inside if type(item) not in SCALARS]
     return count
+
+
+async def run_bounded(value: Any, work: Callable[[], ResultT]) -> ResultT:
+    """Run host work on a value: on the event loop when it is small, else in a thread, in turn with other work.
+
+    ``work`` may be begun twice, and must change nothing.
+    """
+    return await run_check(weigh(value, LARGE_CHARACTERS), work)
 
 
 def weigh(value: Any, enough: int) -> int:

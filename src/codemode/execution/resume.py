@@ -270,7 +270,7 @@ def verified(
 class OpenedContinuation:
     """What a continuation holds: its interrupt, the program, types stripped, and what the invocation was given.
 
-    ``source`` is the program as it was sent.
+    ``source`` is the program as it was sent. For plugins that keep sealed continuations without their interrupts.
     """
 
     interrupt: Interrupt
@@ -278,19 +278,47 @@ class OpenedContinuation:
     given: Mapping[str, Any] | None
     source: str
 
+    @classmethod
+    async def open(
+        cls,
+        continuation: Mapping[str, Any],
+        *,
+        options: CodeModeOptions | Mapping[str, Any] | None = None,
+        conversation_id: str | None = None,
+    ) -> OpenedContinuation:
+        """Open a continuation. Raises `CodeModeProtocolError` for one that this host did not make, or that expired."""
+        body = continuation.get("body")
+        size = len(body) if isinstance(body, str) else weigh(continuation, LARGE_CHARACTERS)
+        return await run_check(size, lambda: _open(continuation, options, conversation_id))
+
+    @staticmethod
+    async def end(
+        continuation: Mapping[str, Any],
+        *,
+        options: CodeModeOptions | Mapping[str, Any] | None = None,
+        conversation_id: str | None = None,
+    ) -> None:
+        """Never resume a paused program, whatever is answered.
+
+        Raises `CodeModeProtocolError` for a continuation that this host did not make, that has expired or that was
+        resumed already.
+        """
+        keeping = CodeModeOptions.of(options).continuation
+        guard = guard_of(keeping)
+        with _refusals():
+            opening = partial(
+                open_for, conversation_id, lambda binding: unpack(continuation, keeping, now_ms(), binding)
+            )
+            _, auth = await run_check(0, opening)
+            claim = claim_of_end(auth, keeping)
+            if not isinstance(await guard.claim(claim), str):
+                await guard.record(claim.key, "")
+
 
 @_refusals()
-def open_continuation(
-    continuation: Mapping[str, Any],
-    *,
-    options: CodeModeOptions | Mapping[str, Any] | None = None,
-    conversation_id: str | None = None,
+def _open(
+    continuation: Mapping[str, Any], options: CodeModeOptions | Mapping[str, Any] | None, conversation_id: str | None
 ) -> OpenedContinuation:
-    """Open a continuation that was kept without its interrupt.
-
-    For plugins that carry sealed continuations alone. Raises `CodeModeProtocolError` for one that this host did not
-    make, or that has expired.
-    """
     keeping = CodeModeOptions.of(options).continuation
     texts, _ = open_for(conversation_id, lambda binding: unpack(continuation, keeping, now_ms(), binding))
     opened = Continuation.from_dict(body_of(texts))
@@ -299,24 +327,3 @@ def open_continuation(
     kept = Interrupt(requests=requests, outer_tool_call_id=outer_tool_call_id, continuation=continuation)
     source = opened.js if opened.source is None else opened.source
     return OpenedContinuation(interrupt=kept, js=opened.js, given=opened.given, source=source)
-
-
-async def end_continuation(
-    continuation: Mapping[str, Any],
-    *,
-    options: CodeModeOptions | Mapping[str, Any] | None = None,
-    conversation_id: str | None = None,
-) -> None:
-    """Let a paused program go on no more, whatever is answered from now on.
-
-    For plugins whose users can deny a program as a whole. Raises `CodeModeProtocolError` for a continuation that this
-    host did not make, that has expired or that has gone on already.
-    """
-    keeping = CodeModeOptions.of(options).continuation
-    guard = guard_of(keeping)
-    with _refusals():
-        opening = partial(open_for, conversation_id, lambda binding: unpack(continuation, keeping, now_ms(), binding))
-        _, auth = await run_check(0, opening)
-        claim = claim_of_end(auth, keeping)
-        if not isinstance(await guard.claim(claim), str):
-            await guard.record(claim.key, "")

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import isinf
-from typing import Any, NoReturn, cast
+from typing import Any, ClassVar, NoReturn, cast
 
-from ..data.exact_integers import PLACES_KEY, as_browsers_write, with_texts, without_texts
+from ..data.exact_integers import PLACES_KEY, as_browsers_write, protect_integers, restore_listed_integers
 from ..data.json_values import decode_json
 from ..data.narrowing import is_array, is_mapping, is_object, is_sequence
 from ..errors import CodeModeAbortedError, CodeModeError, CodeModeProtocolError, Resumable
 from ..host import steps
-from ..protocol.ledger import UNKNOWN_OUTCOME_KIND, LedgerEntry, Waiting
+from ..protocol.ledger import UNKNOWN_OUTCOME_KIND, LedgerEntry, Waiting, outer_id_of
 from ..protocol.messages import Place
 from ..records import record
 from ..trace.events import INTERRUPT_TYPE
@@ -41,6 +41,11 @@ class PendingRequest:
     program that makes the call, with its line, as in "weekly_report:3".
     """
 
+    APPROVAL: ClassVar[str] = APPROVAL_KIND
+    """The ``kind`` in the payload of a call that a person allows or denies."""
+    UNKNOWN_OUTCOME: ClassVar[str] = UNKNOWN_OUTCOME_KIND
+    """The ``kind`` in the payload of a call that started and whose outcome is unknown."""
+
     interrupt_id: str
     tool_name: str
     tool_call_id: str
@@ -60,7 +65,7 @@ class PendingRequest:
 
         Integers beyond 2^53 are text in it, and ``bigIntegers`` lists where, as JSON pointers.
         """
-        return {**with_texts(self.shown()), **self._placed()}
+        return {**protect_integers(self.shown()), **self._placed()}
 
     @property
     def place(self) -> tuple[int, int] | None:
@@ -80,7 +85,7 @@ class PendingRequest:
         if not is_object(value) or value.keys() - {PLACES_KEY, *_PLACE_KEYS} != _REQUEST_KEYS.keys():
             raise CodeModeProtocolError("a pending request of the interrupt is malformed")
         try:
-            body = without_texts(value)
+            body = restore_listed_integers(value)
         except (ValueError, TypeError, RecursionError) as error:
             raise CodeModeProtocolError(f"a pending request of the interrupt is malformed: {error}") from error
         texts = ("interruptId", "toolName", "toolCallId")
@@ -131,6 +136,21 @@ class Interrupt:
     continuation: Mapping[str, Any]
     is_stored: bool = field(default=False, compare=False, repr=False)
 
+    @staticmethod
+    def find_outer_id(interrupt_id: str) -> str | None:
+        """Return the id of the outer call in which a call waits under this id; None for any other id."""
+        return outer_id_of(interrupt_id)
+
+    @staticmethod
+    def find_recovery(error: CodeModeError) -> Interrupt | None:
+        """Return the pause from which a program resumes that was cut off before by these answers.
+
+        None where its host was lost: no one knows which calls that host made after the answered ones.
+        """
+        is_lost = error.details.get("origin") == "continuation"
+        is_known = isinstance(error, CodeModeAbortedError) and not is_lost and isinstance(error.recovery, Interrupt)
+        return cast("Interrupt", error.recovery) if is_known else None
+
     @property
     def interrupt_id(self) -> str:
         """The id of the first pending request, or an empty text when nothing waits (a recovery may be so)."""
@@ -164,7 +184,7 @@ class Interrupt:
         """Return plain JSON in the AI SDK's shape, with ``requests`` for the bundle."""
         return {
             "type": INTERRUPT_TYPE,
-            **with_texts(self._first.shown()),
+            **protect_integers(self._first.shown()),
             "outerToolCallId": self.outer_tool_call_id,
             "continuation": dict(self.continuation),
             "requests": [request.to_dict() for request in self.requests],
@@ -290,16 +310,6 @@ def _same_scalar(one: Any, other: Any) -> bool:
     return one == other or as_browsers_write(one) == as_browsers_write(other)
 
 
-def recovery_of(error: CodeModeError) -> Interrupt | None:
-    """Return the pause from which a program resumes that was cut off before, by these answers: a repeat runs nothing.
-
-    None where its host was lost: no one knows which calls that host made after the answered ones.
-    """
-    is_lost = error.details.get("origin") == "continuation"
-    known = isinstance(error, CodeModeAbortedError) and not is_lost and isinstance(error.recovery, Interrupt)
-    return cast("Interrupt", error.recovery) if known else None
-
-
 KEPT_BY = "keptBy"
 """Under which a pause, and a record of it, name what goes on with them."""
 
@@ -320,27 +330,3 @@ def kept_by(continuation: Mapping[str, Any]) -> str | None:
     found = continuation.get(KEPT_BY)
     is_one = set(continuation) == {KEPT_BY, "auth"} and is_mapping(continuation["auth"])
     return found if is_one and isinstance(found, str) else None
-
-
-def was_answered(error: CodeModeProtocolError) -> bool:
-    """Tell whether others have answered a pause before: theirs hold, and these answers have run nothing."""
-    return error.details.get("superseded") is True
-
-
-def way_on(first: str) -> str:
-    """Return what to do with a pause that was answered before; ``first``: what a framework has of the run after it."""
-    return (
-        f"Go on with {first} that came of the first answers; the same answers again give the same outcome, and run"
-        " nothing."
-    )
-
-
-def why_refused(said: str, error: CodeModeProtocolError, *, first: str, otherwise: str) -> str:
-    """Return what is told of a pause after ``said``, what cannot be done with it: why, and what to do.
-
-    ``first`` is as in `way_on`, ``otherwise`` what a pause needs in a framework beside its keys and its time.
-    """
-    if was_answered(error):
-        return f"{said}, for it was answered before: {error.message}. {way_on(first)}"
-    keys = "Signing keys that outlive the process are set with codemode.set_continuation_signing_key"
-    return f"{said}: {error.message}. {keys}, how long a pause holds with continuation.max_age_ms; and {otherwise}."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeAlias, TypeGuard
 
-from ..data.exact_integers import PLACES_KEY, integers_as_in, without_texts
+from ..data.exact_integers import PLACES_KEY, restore_edited_integers, restore_listed_integers
 from ..data.json_values import decode_json, encode_json, refuse_too_many
 from ..data.narrowing import is_object, mapping_or_empty
 from ..errors import CodeModeError, CodeModeProtocolError, CodeModeSerializationError, CodeModeToolError
@@ -138,7 +138,7 @@ def _with_integers(entry: LedgerEntry, edited: Any) -> Any:
     if not isinstance(outcome, Waiting) or outcome.input_json is None:
         return edited
     try:
-        return integers_as_in(decode_json(outcome.input_json), edited)
+        return restore_edited_integers(decode_json(outcome.input_json), edited)
     except (ValueError, TypeError, RecursionError) as error:
         raise CodeModeProtocolError(f"the edited input is refused: {error}") from error
 
@@ -148,7 +148,7 @@ def _answer_object(resolution: Any, keys: set[str], what: str, example: str) -> 
         known = ", ".join(sorted(keys))
         raise CodeModeProtocolError(f"{what} must be an object with keys among {known}, such as {example}")
     try:
-        return without_texts(resolution)
+        return restore_listed_integers(resolution)
     except (ValueError, TypeError, RecursionError) as error:
         raise CodeModeProtocolError(f"{what} is malformed: {error}") from error
 

@@ -90,7 +90,7 @@ HEARING: ContextVar[Callable[[Any], Any] | None] = ContextVar("codemode_hearing"
 
 
 @contextmanager
-def heard_by(listener: Callable[[Any], Any]) -> Generator[None]:
+def add_event_listener(listener: Callable[[Any], Any]) -> Generator[None]:
     """Let this listener hear every event of the invocations that begin here, before the hooks of their options do.
 
     It is called on the loop of each; what it raises changes nothing. Whoever is called in turn, such as a tool that

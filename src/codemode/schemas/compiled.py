@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Literal, Protocol, TypeAlias, TypedDict
 
 from ..cached_property import cached_property
@@ -41,6 +42,11 @@ class SchemaMismatch(Exception):  # noqa: N818 - never leaves this package
         super().__init__(problems)
         self.problems = problems
 
+    @staticmethod
+    def describe(found: Iterable[tuple[Iterable[str | int], str]]) -> str:
+        """Write the first problems, each a path and a message, as one text."""
+        return "; ".join(f"{path_text(path) or 'value'}: {clip(text)}" for path, text in islice(found, MAX_PROBLEMS))
+
 
 @dataclass(frozen=True, eq=False)
 class ValidatedInput:
@@ -58,13 +64,18 @@ class ValidatedInput:
         """
         return self._to_json()
 
+    @staticmethod
+    def fill_defaults(given: Any, shown: Any) -> Any:
+        """Return plain JSON as it was given, with the keys that only what was made of it has: its defaults."""
+        return completed(given, shown)
+
 
 def plain_input(value: Any) -> ValidatedInput:
     """Take plain JSON as it is."""
-    return ValidatedInput(value, lambda: plain_copy(value))
+    return ValidatedInput(value, lambda: copy_json(value))
 
 
-def plain_copy(value: Any) -> Any:
+def copy_json(value: Any) -> Any:
     """Copy plain JSON; unlike `copy.deepcopy` it does not run out of stack within the depth cap."""
     text = json.dumps(value)
     return json.loads(text) if len(text) < _LARGE_TEXT else steps.without_collector(lambda: json.loads(text))

@@ -23,8 +23,8 @@ from .compiled import (
     SchemaMismatch,
     ValidatedInput,
     clip,
+    copy_json,
     path_text,
-    plain_copy,
     plain_input,
     refuse_too_large,
     unique,
@@ -272,7 +272,7 @@ def _fill_properties(value: dict[str, Any], properties: dict[str, Any], root: An
         if name in value:
             filled[name] = _fill_defaults(value[name], rules, root)
         elif is_object(rules) and "default" in rules:
-            filled[name] = plain_copy(rules["default"])
+            filled[name] = copy_json(rules["default"])
     return filled
 
 

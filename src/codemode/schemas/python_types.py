@@ -20,8 +20,8 @@ from .compiled import (
     SchemaMismatch,
     ValidatedInput,
     clip,
+    copy_json,
     path_text,
-    plain_copy,
     unique,
 )
 from .lenient_outputs import LenientReader
@@ -264,12 +264,12 @@ class TypeSchema:
             if self._gives(open_form, instance) or self._is_changed_again(open_form):
                 return open_form
         except Exception:  # noqa: BLE001 - serialisers are the tool author's code
-            return plain_copy(given)
+            return copy_json(given)
         if isinstance(own, dict) and isinstance(given, dict):
             completed = cast("dict[str, Any]", {**own, **given})
             if self._gives(completed, instance):
-                return plain_copy(completed)
-        return plain_copy(given)
+                return copy_json(completed)
+        return copy_json(given)
 
     @cached_property
     def _may_give_once(self) -> bool:
@@ -294,7 +294,7 @@ class TypeSchema:
         if not keys or not isinstance(given, dict) or not isinstance(own, dict):
             return own
         told = {key: item for key, item in cast("dict[str, Any]", own).items() if key not in keys}
-        return {**told, **plain_copy({key: given[key] for key in cast("dict[str, Any]", given) if key in keys})}
+        return {**told, **copy_json({key: given[key] for key in cast("dict[str, Any]", given) if key in keys})}
 
     def _is_changed_again(self, shown: Any) -> bool:
         """Return True when validators make something else of what they have made: cents of cents, or nothing at all."""

@@ -55,6 +55,13 @@ def is_read_once(value: object) -> bool:
     return isinstance(value, Iterator) and type(cast("Any", value)).__module__ in _READ_ONCE_FROM
 
 
+def list_items(value: Any) -> list[Any] | None:
+    """Return the items of a list, a tuple, a deque or an iterator that ends; None for any other value."""
+    if isinstance(value, ReadAgain):
+        return value.items
+    return list(cast("Any", value)) if isinstance(value, list | tuple | deque) or is_read_once(value) else None
+
+
 def read_again(value: Any) -> Any:
     """Return a value with every iterator in it read, so that to show it takes nothing away. Changes it in place."""
     whole = _read(value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Collection
 from typing import Any
 
 from ..data.narrowing import is_mapping
@@ -94,9 +95,14 @@ def _is_json(text: str) -> bool:
 PROGRAM_FIELDS = ("js", "code", "script", "program", "source", "javascript", "typescript")
 
 
-def with_program_field(given: Any, field: str) -> Any:
-    """Return an input whose program is in ``field``, where it came in one other of `PROGRAM_FIELDS`; else as it is."""
-    if not is_mapping(given) or field in given:
+def fill_program_field(given: Any, field: str | Collection[str]) -> Any:
+    """Return an input whose program is in ``field``, where it came in one other of `PROGRAM_FIELDS`; else as it is.
+
+    ``field`` may be all fields of the input, of which the program's is found.
+    """
+    if not isinstance(field, str):
+        field = next((name for name in PROGRAM_FIELDS if name in field), "")
+    if not field or not is_mapping(given) or field in given:
         return given
     found = [name for name in PROGRAM_FIELDS if isinstance(given.get(name), str)]
     if len(found) != 1:

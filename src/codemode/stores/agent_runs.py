@@ -7,7 +7,7 @@ import hashlib
 import inspect
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -17,9 +17,10 @@ from ..continuations.signing import KeyRing
 from ..data.json_values import canonical_json, decode_json, encode_json
 from ..errors import CodeModeProtocolError
 from ..host.clock import now_ms
-from ..interrupts.interrupt import KEPT_BY, Interrupt, PendingRequest
+from ..interrupts.interrupt import KEPT_BY, Interrupt, PendingRequest, agent_pause
 from .answers import shown
 from .records import ALL_TENANTS, Record, StoredPause, StoredRequest, Tenant
+from .resumer import continuation_of, require_guard
 
 if TYPE_CHECKING:
     from ..options.parts import ContinuationOptions
@@ -123,6 +124,60 @@ class AgentRecords:
         keys = options.keys if options.keys is not None else process_keys()
         return KeyRing(keys, purpose="agent record", binding=options.conversation_id)
 
+    def require_guard(self, tool: Any, whose: str, *, unless_journaled: bool = False) -> None:
+        """Raise `ValueError` where a tool keeps its claims elsewhere than ``store.guard``.
+
+        ``whose`` names its options. ``unless_journaled``: one that has a journal knows which calls were made.
+        """
+        continuation = continuation_of(tool)
+        if not (unless_journaled and continuation is not None and continuation.journal is not None):
+            require_guard(self.store, tool, whose)
+
+    def pause(
+        self,
+        requests: Iterable[PendingRequest],
+        kept: Mapping[str, Any],
+        *,
+        key: str,
+        expires_at_ms: int,
+        tool: str,
+        outer_tool_call_id: str,
+        forms: Mapping[str, ToolForm],
+        source: str | None,
+    ) -> StoredPause:
+        """Return the pause of an agent's run: what it asks, and ``kept``, plain JSON with which it is resumed.
+
+        ``key`` tells it from every other pause. ``tool`` is the tool that paused, ``forms`` are of those asked about,
+        ``source`` is the program or programs.
+        """
+        requests = tuple(requests)
+        payload = self.payload({**kept, "key": key, "expiresAtMs": expires_at_ms}, requests, key)
+        pause = agent_pause(
+            requests,
+            kept_by=self._kept_by,
+            key=key,
+            outer_tool_call_id=outer_tool_call_id,
+            expires_at_ms=expires_at_ms,
+        )
+        return stored_pause(pause, tool=ToolForms(tool, forms), source=source, payload=payload)
+
+    def resume(
+        self, kept: Mapping[str, Any], answers: Mapping[str, Any], *, is_kept_elsewhere: bool = False
+    ) -> AbstractAsyncContextManager[AgentRun]:
+        """Hold the resumed run of a pause, of which `kept` returned this, while the block runs. See `agent_run`."""
+        guard: Any = self.store.guard
+        return agent_run(guard, kept["key"], answers, kept["expiresAtMs"], is_kept_elsewhere=is_kept_elsewhere)
+
+    @staticmethod
+    def require_unchanged(record: Record, asked: Iterable[PendingRequest]) -> None:
+        """Raise `CodeModeProtocolError` unless a record shows what is asked."""
+        require_shown(record.requests, shown_digests(asked))
+
+    @staticmethod
+    def join_programs(programs: list[str]) -> tuple[str | None, list[int]]:
+        """Return programs as one text, and how many of its lines come before each."""
+        return joined_programs(programs)
+
     async def still_waiting(self, record: Record) -> StoredPause:
         """Return the pause of a record that answers are missing of: nothing was run with those there are."""
         asked = record.versions[-1].interrupt_ids
@@ -197,7 +252,7 @@ _log = logging.getLogger("codemode.stores")
 
 
 class AgentRun:
-    """One going on with a paused run. ``known`` is what this came to before; then nothing is to run.
+    """A resumed run. With ``is_finished`` it came to ``outcome`` before, and nothing is to run.
 
     ``is_beyond``: the agent has done, or may have done, what no guard knows of.
     """
@@ -211,6 +266,20 @@ class AgentRun:
         self._handed = Claim(f"{claim.key}:handed", "handed", claim.expires_at_ms)
         self._is_kept_elsewhere = is_kept_elsewhere
         self._held: set[str] = set()
+
+    @property
+    def is_finished(self) -> bool:
+        """True when the run came to its outcome before."""
+        return self.known is not None
+
+    @property
+    def outcome(self) -> Any:
+        """The output of a finished run, or the `StoredPause` in which it waits."""
+        return read_end(self.known or {"output": None})
+
+    async def finish(self, reached: Any) -> Any:
+        """Keep an output, plain JSON, or the `StoredPause` in which the run waits, and return what holds."""
+        return read_end(await self.came_to(written_end(reached)))
 
     async def take(self) -> None:
         """Become the one that goes on. Raises `CodeModeProtocolError` where somebody died over more than programs."""

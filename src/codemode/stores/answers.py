@@ -7,7 +7,6 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from ..data.exact_integers import integers_as_in, without_texts
 from ..data.json_values import canonical_json, encode_json
 from ..data.narrowing import is_array, is_mapping, is_object
 from ..errors import CodeModeError, CodeModeProtocolError
@@ -166,17 +165,12 @@ def _problems(request: StoredRequest, decision: Any) -> list[str]:
         read_answers([_entry(request)], {request.interrupt_id: decision})
         if request.kind != APPROVAL_KIND or not is_object(decision) or "input" not in decision:
             return []
-        edited = edited_input(request, decision)
+        edited = request.read_edited_input(decision)
     except CodeModeProtocolError as error:
         return [error.message]
     except (ValueError, TypeError, RecursionError) as error:
         return [f"the edited input is refused: {error}"]
     return [] if request.input_schema is None else _misfits(request.input_schema, edited)
-
-
-def edited_input(request: StoredRequest, decision: dict[str, Any]) -> Any:
-    """Return the input that an approval has in place of the one that was shown, with its integers as they are."""
-    return integers_as_in(request.input, without_texts(decision)["input"])
 
 
 def _said(request: StoredRequest, decision: Any) -> dict[str, Any]:
@@ -192,7 +186,7 @@ def _said(request: StoredRequest, decision: Any) -> dict[str, Any]:
     said = {"decision": "approved" if decision["approved"] else "denied", "reason": reason}
     if "input" not in decision:
         return said
-    edited = edited_input(request, decision)
+    edited = request.read_edited_input(decision)
     diff = differences(request.input, edited)
     return {**said, "decision": "edited" if diff else "approved", "digest": content_digest(edited), "diff": tuple(diff)}
 

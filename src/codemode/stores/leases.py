@@ -9,7 +9,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from ..data.content import apart
+from ..data.content import split_content
 from ..data.json_values import encode_json
 from ..errors import CodeModeError, CodeModeSerializationError, Resumable
 from ..interrupts.interrupt import Interrupt, PendingRequest, same_json
@@ -193,7 +193,7 @@ def result_of(result: Any, tool: Any = None) -> Kept | Ended:
     if isinstance(result, CodeModeError | Interrupt):
         return again(Interrupt.of(cast("Resumable", paused)), tool)
     try:
-        text = value_text(apart(result)[0])  # what is no JSON stays with the program's content
+        text = value_text(split_content(result)[0])  # what is no JSON stays with the program's content
     except CodeModeSerializationError as error:
         return _failed(error)  # of a `resume` that gives back what is no JSON
     return Ended("complete", text, {"digest": content_digest(json.loads(text)["value"])})

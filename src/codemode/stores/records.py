@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from ..continuations.journal import JOURNAL_LEASE_MS
+from ..data.exact_integers import restore_edited_integers, restore_listed_integers
 from ..data.json_values import canonical_json
 from ..interrupts.interrupt import Interrupt
 from .errors import RecordExpired, RecordLost, RequestSettled, StoreError
@@ -141,6 +142,10 @@ class StoredRequest:
     column: int | None = None
     title: str = ""
     summary: str = ""
+
+    def read_edited_input(self, decision: Mapping[str, Any]) -> Any:
+        """Return the input that an approval has in place of the one that was shown, with its integers as they are."""
+        return restore_edited_integers(self.input, restore_listed_integers(dict(decision))["input"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from ..data.narrowing import is_listing, is_mapping
 from ..options.checked_fields import WrongTypeError
@@ -115,6 +115,30 @@ def _as_tool(value: Any, name: str | None) -> Tool:
 
 def _failures() -> str:
     return f" Plugins that failed to load: {'; '.join(ADAPTERS.failures)}." if ADAPTERS.failures else ""
+
+
+class _Named(Protocol):
+    @property
+    def name(self) -> Any: ...
+
+
+NamedT = TypeVar("NamedT", bound=_Named)
+
+
+def select_callable_tools(tools: Iterable[NamedT], check: Callable[[str], str] = check_name) -> list[NamedT]:
+    """Return a framework's tools without those that no program could call, which are logged.
+
+    ``check`` raises `ImpossibleNameError` for such a name. Raises `ValueError` for two tools of one name.
+    """
+    found: dict[str, NamedT] = {}
+    for tool in tools:
+        if tool.name in found:
+            raise ValueError(f"two tools are called {tool.name!r}")
+        try:
+            found[check(tool.name)] = tool
+        except ImpossibleNameError as error:
+            log_left_out(error)
+    return list(found.values())
 
 
 def refuse_framework_tool(value: Any) -> None:

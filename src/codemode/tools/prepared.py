@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from ..cached_property import cached_property
 from ..data.narrowing import is_array, mapping_or_empty
+from ..data.references import resolve_reference
 from ..data.rich_values import from_tagged, is_rich, to_plain, to_tagged
 from ..errors import HOST_TOOL_ERROR, CodeModeError, CodeModeSerializationError, CodeModeToolError
 from ..host import steps
@@ -21,8 +22,8 @@ from ..schemas.compiled import (
     Problem,
     SchemaMismatch,
     ValidatedInput,
+    copy_json,
     declares_container,
-    plain_copy,
     plain_input,
     takes_object,
     unique,
@@ -69,6 +70,16 @@ class PreparedTool:
 
     id: str = ""
     """Under which name a catalog has it where another one is called; else empty."""
+
+    @staticmethod
+    def resolve_reference(schema: Any, root: Any) -> Any:
+        """Return the schema behind a ``$ref`` into ``root``; None where it leads nowhere or in circles."""
+        return resolve_reference(schema, root)
+
+    @staticmethod
+    def of(tool: Tool) -> PreparedTool:
+        """Return a tool made ready, once for each. Nothing is compiled before it is needed."""
+        return prepared(tool)
 
     def __init__(self, tool: Tool) -> None:
         self.name = tool.name
@@ -264,7 +275,7 @@ def _of_tagged(schema: CompiledSchema | None, value: Any) -> ValidatedInput:
     except ValueError as error:
         raise SchemaMismatch([{"path": "", "message": f"holds {error}"}]) from None
     if schema is None:
-        return ValidatedInput(given, lambda: plain_copy(value))
+        return ValidatedInput(given, lambda: copy_json(value))
     validated = schema.validate_input(given)
     return ValidatedInput(validated.value, lambda: to_tagged(validated.json_value))
 

@@ -1,11 +1,13 @@
-"""Which of an agent's tools an option of a plugin means: by their names, by their metadata, or as a function says."""
+"""Choose which of an agent's tools programs call and which the model calls itself, as ``tools`` and ``keep`` say."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 from ..data.similar_names import did_you_mean, nearest_names
+from .collecting import refuse_framework_tool
 
 ALL = "all"
 _FORMS = "a list of names, a mapping that the metadata of a tool must hold, or a function that tells"
@@ -54,11 +56,11 @@ class Selection:
     def require_known(self, there: Collection[str]) -> None:
         """Raise `ValueError` for a name that fits none of the tools that are there."""
         for name in sorted(self.names.difference(there)):
-            raise ValueError(not_among_the_tools(self._path, name, there))
+            raise ValueError(describe_unknown_name(self._path, name, there))
 
 
-def not_among_the_tools(path: str, name: str, there: Collection[str]) -> str:
-    """Return what is said of a name in an option ``path`` that fits none of the tools that are there."""
+def describe_unknown_name(path: str, name: str, there: Collection[str]) -> str:
+    """Say that a name in an option ``path`` fits none of the tools that are there."""
     hint = did_you_mean(nearest_names(name, there))
     return f"{path} names {name!r}, which is not among the tools.{hint or _listed(there)}"
 
@@ -70,8 +72,75 @@ class Places(NamedTuple):
     directly: bool
 
 
-def places(*, is_kept: bool, is_named: bool | None) -> Places:
-    """Return where a tool is called that ``keep`` has or not, and ``tools`` too; None: nobody has said ``tools``.
+class ToolSelection:
+    """Which of an agent's tools programs call, and which the model calls itself.
+
+    ``tools`` and ``keep`` are names, a mapping that a tool's metadata must hold, or a function that is called with what
+    a plugin gives to `find_places`; ``tools`` may be "all", or None: then programs call all that are not kept. A tool
+    in both is called both ways, one in neither by the model. ``keep_path`` is what the plugin calls ``keep``. Raises
+    `ValueError` for anything else.
+    """
+
+    ONLY_DIRECTLY: ClassVar[Places] = Places(in_programs=False, directly=True)
+    """Where a tool is called that programs cannot call."""
+
+    def __init__(self, tools: Any, keep: Any, *, keep_path: str = "keep") -> None:
+        self.tools = None if tools is None else Selection(tools, "tools", may_be_all=True)
+        self.keep = Selection(keep, keep_path)
+
+    def find_places(self, name: str, metadata: Mapping[str, Any] | None, *arguments: Any) -> Places:
+        """Return where a tool is called. Raises `ValueError` for an async function."""
+        tools = None if self.tools is None else _has(self.tools, name, metadata, arguments)
+        return _places(is_kept=_has(self.keep, name, metadata, arguments), is_named=tools)
+
+    async def find_places_async(self, name: str, metadata: Mapping[str, Any] | None, *arguments: Any) -> Places:
+        """Return where a tool is called; functions may be async."""
+        is_kept = await _has_async(self.keep, name, metadata, arguments)
+        is_named = None if self.tools is None else await _has_async(self.tools, name, metadata, arguments)
+        return _places(is_kept=is_kept, is_named=is_named)
+
+    def require_known(self, there: Collection[str]) -> None:
+        """Raise `ValueError` for a name that fits none of the tools that are there."""
+        for selection in (self.tools, self.keep):
+            if selection is not None:
+                selection.require_known(there)
+
+    @staticmethod
+    def refuse_framework_tool(value: Any) -> None:
+        """Raise `ValueError` for a tool object of another framework, which is called with anything.
+
+        Functions, and callable objects with parameters of their own, are taken.
+        """
+        refuse_framework_tool(value)
+
+    @staticmethod
+    def describe_unknown_name(path: str, name: str, there: Collection[str]) -> str:
+        """Say that a name in another option, ``path``, fits none of the tools that are there."""
+        return describe_unknown_name(path, name, there)
+
+
+def _has(selection: Selection, name: str, metadata: Mapping[str, Any] | None, arguments: tuple[Any, ...]) -> bool:
+    if selection.predicate is None:
+        return selection.has(name, metadata)
+    answer = selection.predicate(*arguments)
+    if inspect.isawaitable(answer):
+        if inspect.iscoroutine(answer):
+            answer.close()
+        raise ValueError("the function that tells which tools are meant must not be async: it is asked at once")
+    return bool(answer)
+
+
+async def _has_async(
+    selection: Selection, name: str, metadata: Mapping[str, Any] | None, arguments: tuple[Any, ...]
+) -> bool:
+    if selection.predicate is None:
+        return selection.has(name, metadata)
+    answer = selection.predicate(*arguments)
+    return bool(await answer if inspect.isawaitable(answer) else answer)
+
+
+def _places(*, is_kept: bool, is_named: bool | None) -> Places:
+    """Return where a tool is called; ``is_named`` None: the agent has no ``tools``.
 
     What ``tools`` leaves out stays with the model, for nothing shall vanish.
     """

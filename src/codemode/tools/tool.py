@@ -49,15 +49,6 @@ def check_name(name: Any) -> str:
     return name
 
 
-def can_be_called(name: Any) -> bool:
-    """Tell whether a program could call a tool of that name."""
-    try:
-        check_name(name)
-    except ImpossibleNameError:
-        return False
-    return True
-
-
 _FIELD_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _NUMBER_FORMAT = re.compile(r",?(\.\d)?f?")
 
@@ -188,6 +179,15 @@ class Tool:
             output_schema=settings.pop("output_schema", _described_output(said)),
             **settings,
         )
+
+    @staticmethod
+    def is_callable_name(name: Any) -> bool:
+        """Tell whether programs can call a tool of this name."""
+        try:
+            check_name(name)
+        except ImpossibleNameError:
+            return False
+        return True
 
     def renamed(self, name: str) -> Tool:
         """Give the same tool under another name."""

@@ -37,6 +37,13 @@ class InferredOutput:
 
     annotation: Any
 
+    @property
+    def excludes_fields(self) -> bool:
+        """True where the type has fields that are no part of its JSON. Raises as pydantic for what is no type."""
+        from ..schemas.python_types import TypeSchema
+
+        return TypeSchema(self.annotation, "output").excludes_fields
+
 
 class FrameworkSchema(ABC):
     """A schema of a framework's tool, which says itself what it comes to. For plugins.

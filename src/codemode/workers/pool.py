@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self, TypeVar
 
 from ..errors import CodeModeWorkerError
 from ..host.forks import forkable_lock
+from ..host.sync import refuse_in_workflow
 from ..host.threads import HostThreads, off_loop
 from ..options.checked_fields import WrongTypeError, text_or_none
 from ..options.parts import PoolOptions
@@ -157,6 +158,11 @@ class WorkerPool:
 
     Those of a pool that nobody has any more end by themselves, a moment later.
     """
+
+    @staticmethod
+    def refuse_in_workflow() -> None:
+        """Raise `RuntimeError` inside a workflow function of Temporal, which is replayed and may start no process."""
+        refuse_in_workflow()
 
     share_path: Share = ()
 

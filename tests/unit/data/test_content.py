@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from suite import each_row
 
 from codemode import CodeModeSerializationError, Content, ContentResult
-from codemode.data.content import apart, may_hold, places_for, with_parts
+from codemode.data.content import may_hold, places_for, split_content, with_parts
 from codemode.host.steps import run_on_the_loop
 from codemode.protocol.references import Contents
 
@@ -101,11 +101,13 @@ def test_only_what_was_given_comes_back():
 
 def test_each_part_is_told_once_by_its_number():
     sound = Content(b"x", "audio/wav")
-    plain, parts = apart(ContentResult({"a": PICTURE, "b": [sound, PICTURE]}, (sound, Content(b"y", "audio/wav"))))
+    plain, parts = split_content(
+        ContentResult({"a": PICTURE, "b": [sound, PICTURE]}, (sound, Content(b"y", "audio/wav")))
+    )
     numbers = plain["a"]["content"], plain["b"][0]["content"], plain["b"][1]["content"]
     assert (numbers, [part.data for part in parts]) == ((1, 2, 1), [PICTURE.data, b"x", b"y"])
     assert plain["a"] == {"content": 1, **PICTURE.described}
-    assert apart({"a": 1}) == ({"a": 1}, [])
+    assert split_content({"a": 1}) == ({"a": 1}, [])
 
 
 def test_a_handle_is_a_part_however_deep_it_lies():
@@ -138,7 +140,7 @@ VALUES = st.recursive(
 
 @given(VALUES)
 def test_a_search_misses_no_part(value: Any):
-    plain, parts = apart([value])
+    plain, parts = split_content([value])
     assert (PICTURE in parts) == (plain != [value])
     assert may_hold([value]) or parts == []
 
@@ -147,7 +149,7 @@ def test_a_search_misses_no_part(value: Any):
     "value", [LISTS, [[[one]] for one in LISTS[:1500]], {str(at): {} for at in range(4000)}], ids=len
 )
 def test_a_result_without_content_is_looked_through_in_few_steps(value: Any):
-    assert run_on_the_loop(lambda: apart(value)) == (value, [])
+    assert run_on_the_loop(lambda: split_content(value)) == (value, [])
 
 
 def test_what_is_there_many_times_over_is_looked_through_all_the_same():

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 from suite import each_row
+from waiting import within
 
-from codemode.tools.selection import Selection, places
+from codemode.tools.selection import Places, Selection, ToolSelection
 
 
 @each_row(
@@ -58,18 +59,42 @@ def test_a_name_that_fits_nothing_is_told_with_the_nearest() -> None:
         Selection(["zzz"], "tools").require_known([])
 
 
-@each_row(
-    "is_kept, is_named, expected",
-    [
-        (False, None, (True, False)),
-        (True, None, (False, True)),
-        (False, True, (True, False)),
-        (True, True, (True, True)),
-        (False, False, (False, True)),
-        (True, False, (False, True)),
-    ],
-)
-def test_a_tool_is_called_in_programs_or_directly_or_both_and_never_nowhere(
-    is_kept: bool, is_named: bool | None, expected: tuple[bool, bool]
-) -> None:
-    assert places(is_kept=is_kept, is_named=is_named) == expected
+TOOLS = ["both", "kept", "named", "neither"]
+
+
+def found(selection: ToolSelection) -> dict[str, Places]:
+    return {name: selection.find_places(name, None, name) for name in TOOLS}
+
+
+def test_a_tool_is_called_in_programs_by_the_model_or_both_ways() -> None:
+    programs, both = Places(in_programs=True, directly=False), Places(in_programs=True, directly=True)
+    direct = ToolSelection.ONLY_DIRECTLY
+    rows: list[tuple[Any, Any, list[Places]]] = [
+        (None, [], [programs, programs, programs, programs]),
+        (None, ["both", "kept"], [direct, direct, programs, programs]),
+        (["both", "named"], ["both", "kept"], [both, direct, programs, direct]),
+        ("all", ["kept"], [programs, both, programs, programs]),
+        (lambda name: name == "named", lambda name: name == "kept", [direct, direct, programs, direct]),
+    ]
+    for tools, keep, expected in rows:
+        assert [*found(ToolSelection(tools, keep)).values()] == expected, (tools, keep)
+
+
+async def _is_kept(name: str) -> bool:
+    return name == "kept"
+
+
+def test_an_async_function_is_awaited_or_refused() -> None:
+    selection = ToolSelection(None, _is_kept)
+    assert within(selection.find_places_async("kept", None, "kept")) == ToolSelection.ONLY_DIRECTLY
+    assert within(selection.find_places_async("other", None, "other")).in_programs
+    with pytest.raises(ValueError, match="must not be async"):
+        selection.find_places("kept", None, "kept")
+
+
+def test_unknown_names_of_both_options_are_refused() -> None:
+    ToolSelection(["kept"], ["both"]).require_known(TOOLS)
+    for tools, keep, path in ((["zzz"], [], "tools"), (None, ["zzz"], "native")):
+        with pytest.raises(ValueError, match=f"{path} names 'zzz', which is not among the tools"):
+            ToolSelection(tools, keep, keep_path="native").require_known(TOOLS)
+    assert "approve names 'zzz'" in ToolSelection.describe_unknown_name("approve", "zzz", TOOLS)

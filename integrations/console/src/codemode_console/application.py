@@ -21,7 +21,8 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
 from codemode import ALL_TENANTS, CodeModeError, InterruptStore, Resumer
-from codemode.plugins import WrongTypeError, continuation_of
+from codemode.options.checked_fields import WrongTypeError
+from codemode.stores.resumer import continuation_of
 
 from .auth import TokenAuth, User, new_private_path, new_token, token_hash
 from .errors import Problem, problem_of

@@ -13,7 +13,8 @@ from typing import Any, TypeAlias, cast
 from starlette.requests import Request
 
 from codemode import ALL_TENANTS
-from codemode.plugins import Tenant, WrongTypeError
+from codemode.options.checked_fields import WrongTypeError
+from codemode.stores.records import Tenant
 
 from .visible import visible_text
 from .web import TrustedProxies, peer_of

@@ -8,7 +8,8 @@ from urllib.parse import unquote_to_bytes
 
 from starlette.requests import Request
 
-from codemode.plugins import decode_json, run_check
+from codemode.data.json_values import decode_json
+from codemode.host.threads import run_check
 
 from .errors import Problem
 from .web import declared_length, drain

@@ -12,7 +12,7 @@ from codemode.cli import TOOLS_HELP
 from codemode.cli.databases import require_database, tell_seldom
 from codemode.cli.exits import DONE, UsageError
 from codemode.continuations.keys import environment_keys
-from codemode.plugins import open_store
+from codemode.stores import open_store
 
 if TYPE_CHECKING:
     from codemode import InterruptStore

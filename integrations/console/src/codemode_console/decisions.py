@@ -11,7 +11,10 @@ from typing import Any, cast
 from urllib.parse import quote, unquote
 
 from codemode import InterruptStore, Record, StoredRequest
-from codemode.plugins import APPROVAL_KIND, UNKNOWN_OUTCOME_KIND, canonical_json, integers_as_in
+from codemode.data.exact_integers import restore_integers
+from codemode.data.json_values import canonical_json
+from codemode.interrupts.interrupt import APPROVAL_KIND
+from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
 
 from .bodies import Items, only
 from .errors import Problem
@@ -242,7 +245,7 @@ def edited_input(one: StoredRequest) -> Any:
         return ABSENT
     given = cast("dict[str, Any]", decision)["input"]
     try:
-        return integers_as_in(one.input, given)
+        return restore_integers(given, one.input)
     except (ValueError, RecursionError):
         return given
 

@@ -16,7 +16,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from codemode import CodeModeError, InterruptStore
-from codemode.plugins import body_within
+from codemode.host.http_timeouts import body_within
 
 from .auth import Auth, ProxyHeaderAuth, TokenAuth, asked, require_auth
 from .errors import Problem, problem_of

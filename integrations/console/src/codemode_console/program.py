@@ -13,7 +13,7 @@ from markupsafe import Markup, escape
 from pygments.lexers.javascript import TypeScriptLexer
 from pygments.token import Comment, Keyword, Name, Number, String
 
-from codemode.plugins import cached_property
+from codemode.cached_property import cached_property
 
 from .visible import visible
 

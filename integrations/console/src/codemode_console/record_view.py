@@ -19,7 +19,8 @@ from codemode import (
     RecordVersion,
     StoredRequest,
 )
-from codemode.plugins import APPROVAL_KIND, UNKNOWN_OUTCOME_KIND
+from codemode.interrupts.interrupt import APPROVAL_KIND
+from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
 
 from .decisions import decision_words, reason_of
 from .forms.model import below

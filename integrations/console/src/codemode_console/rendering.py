@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from codemode import StoredRequest
-from codemode.plugins import parse_summary
+from codemode.tools.tool import parse_summary
 
 from .errors import Problem
 from .sessions import ROOTS_KEY

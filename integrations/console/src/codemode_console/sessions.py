@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from codemode import ALL_TENANTS, InterruptStore
-from codemode.plugins import Tenant
+from codemode.stores.records import Tenant
 
 from .web import origin_of
 

@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 
 import uvicorn
 
-from codemode.plugins import WrongTypeError, protocol_with_header_timeout
+from codemode.host.http_timeouts import protocol_with_header_timeout
+from codemode.options.checked_fields import WrongTypeError
 
 if TYPE_CHECKING:
     from ipaddress import IPv4Network

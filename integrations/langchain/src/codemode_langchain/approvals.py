@@ -14,15 +14,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Discriminator, 
 from typing_extensions import TypedDict
 
 from codemode import CodeModeToolError, Interrupt, PendingRequest, ToolCallContext
-from codemode.plugins import (
-    PreparedTool,
-    can_be_called,
-    integers_as_in,
-    not_among_the_tools,
-    plain_copy,
-    resolve_reference,
-    with_texts,
-)
+from codemode import Tool as ProgramTool
+from codemode.plugins import PreparedTool, ToolSelection, copy_json, protect_integers, restore_integers
 
 from .arguments import Arguments, difference
 from .conversion import NeedsApproval, may_destroy, tool_call
@@ -155,7 +148,7 @@ def _without_references(schema: Any) -> Any:
             if target in inside or left < 0:
                 return {}
             rest = {key: one for key, one in found.items() if key != "$ref"}
-            meant: Any = written(resolve_reference({"$ref": target}, schema) or {}, (*inside, target))
+            meant: Any = written(PreparedTool.resolve_reference({"$ref": target}, schema) or {}, (*inside, target))
             return {**cast("dict[str, Any]", meant), **rest} if isinstance(meant, dict) else meant
         return {key: written(one, inside) for key, one in found.items() if key not in ("$defs", "definitions")}
 
@@ -166,7 +159,7 @@ def _fits(tool: PreparedTool | None, shown: Any) -> Callable[[dict[str, Any]], d
     def check(args: dict[str, Any]) -> dict[str, Any]:
         if tool is not None:
             try:
-                _require_kept(tool, integers_as_in(shown, args))
+                _require_kept(tool, restore_integers(args, shown))
             except CodeModeToolError as error:
                 raise ValueError(error.message) from error
         return args
@@ -300,7 +293,11 @@ class Approvals:
         ``may_be`` tells names that nobody knows yet.
         """
         missing = sorted(self.names.difference(there))
-        return [not_among_the_tools("approve", one, there) for one in missing if may_be is None or not may_be(one)]
+        return [
+            ToolSelection.describe_unknown_name("approve", one, there)
+            for one in missing
+            if may_be is None or not may_be(one)
+        ]
 
     def require_known(self, there: Collection[str], may_be: Callable[[str], bool] | None = None) -> None:
         """Raise `ValueError` for a rule about a tool that is not there."""
@@ -311,7 +308,7 @@ class Approvals:
         self,
         kept: Collection[str],
         is_own: Callable[[str], bool],
-        is_callable: Callable[[str], bool] = can_be_called,
+        is_callable: Callable[[str], bool] = ProgramTool.is_callable_name,
         keep: str = "keep",
     ) -> None:
         """Raise `ValueError` for a rule about a tool that the model calls by itself: nobody would be asked.
@@ -420,7 +417,7 @@ class Approvals:
         if review is not None:
             allowed, description, prefix = review.allowed_decisions, review.description, review.description_prefix
             if callable(description):
-                call = tool_call(name, plain_copy(request.input), request.tool_call_id)
+                call = tool_call(name, copy_json(request.input), request.tool_call_id)
                 reviewed = cast("Any", caller).request_of(call)
                 description = description(call, reviewed.state, reviewed.runtime)
         else:
@@ -442,7 +439,8 @@ class Approvals:
         }
         schema = decision_type(name, allowed, tool, request.input)
         # Neither a browser nor the checkpoint holds every integer.
-        return Question(key=request.interrupt_id, request=request, value=with_texts(value), response_schema=schema)
+        shown = protect_integers(value)
+        return Question(key=request.interrupt_id, request=request, value=shown, response_schema=schema)
 
 
 def resolution_of(decision: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,16 +16,7 @@ from pydantic import BaseModel, ConfigDict, create_model
 from pydantic.fields import FieldInfo
 
 from codemode import CodeModeToolError
-from codemode.plugins import (
-    CompiledSchema,
-    JsonSchema,
-    SchemaMismatch,
-    TypeSchema,
-    ValidatedInput,
-    cached_property,
-    completed,
-    plain_copy,
-)
+from codemode.plugins import CompiledSchema, SchemaMismatch, ValidatedInput, copy_json
 
 from .content import shown, shown_fields, with_blocks
 
@@ -44,7 +35,15 @@ class Arguments:
 
     def copy(self) -> dict[str, Any]:
         """Return them as the plain arguments of a tool call."""
-        return plain_copy(self.shown)
+        return copy_json(self.shown)
+
+
+def _shown_schema(schema: Any) -> Any:
+    """Return a JSON Schema without the name and the text of the whole, which are said of the tool itself."""
+    if not isinstance(schema, dict):
+        return schema
+    said = cast("dict[str, Any]", schema)
+    return {key: one for key, one in said.items() if key not in ("title", "description")}
 
 
 class ArgumentsSchema:
@@ -53,25 +52,16 @@ class ArgumentsSchema:
     def __init__(self, tool: BaseTool, described: CompiledSchema, compiled: Callable[[Any], Any]) -> None:
         self._name = tool.name
         self._described = described
-        self._is_described = bool(tool.description)
+        self.json_schema = _shown_schema(described.json_schema) if tool.description else described.json_schema
         self._injected = Injected(tool)
         schema = _model_of(tool)
         # Only the whole schema has its validators and settings. Code of a tool's own that reads arguments goes on
         # reading them, and has to come to the same.
-        self._whole = None if schema is None else cast("TypeSchema", compiled(self._injected.left_out_of(schema)))
+        self._whole: Any = None if schema is None else compiled(self._injected.left_out_of(schema))
         self._defaults = Defaults(tool) if schema is None else None
         self._parses_itself = _parses_itself(tool)
         fields = {} if schema is None else schema.model_fields
         self._names = [name for name, field in fields.items() if name not in self._injected.names and not field.exclude]
-
-    @cached_property
-    def json_schema(self) -> JsonSchema:
-        """The JSON Schema that a model is shown. What its whole is called and for is said of the tool itself."""
-        schema: Any = self._described.json_schema
-        if not self._is_described or not isinstance(schema, dict):
-            return schema
-        said = cast("dict[str, Any]", schema)
-        return {key: one for key, one in said.items() if key not in ("title", "description")}
 
     @property
     def varies(self) -> bool:
@@ -85,7 +75,7 @@ class ArgumentsSchema:
 
     def validate_input(self, value: Any) -> ValidatedInput:
         """Check, coerce, fill defaults. Raises `SchemaMismatch`."""
-        given = plain_copy(value)
+        given = copy_json(value)
         if isinstance(value, dict):
             value = {key: one for key, one in cast("dict[str, Any]", value).items() if key not in self._injected.names}
         arguments = self._validated(value, given)
@@ -132,8 +122,8 @@ class ArgumentsSchema:
             arguments.values = None
             return values
         given = arguments.given
-        for source in (given, completed(given, arguments.shown), arguments.shown):
-            again: Arguments = self.validate_input(plain_copy(source)).value
+        for source in (given, ValidatedInput.fill_defaults(given, arguments.shown), arguments.shown):
+            again: Arguments = self.validate_input(copy_json(source)).value
             if again.shown == arguments.shown and again.values is not None:
                 return again.values
         raise self._different("its schema makes something new of it each time")
@@ -142,7 +132,7 @@ class ArgumentsSchema:
         self, given: dict[str, Any], tool_input: dict[str, Any], tool_call_id: str | None, parse: Parse
     ) -> dict[str, Any]:
         try:
-            validated: Arguments = self.validate_input(plain_copy(given)).value
+            validated: Arguments = self.validate_input(copy_json(given)).value
         except SchemaMismatch as mismatch:
             parse(tool_input, tool_call_id)  # LangChain words it for the model
             raise self._different("it does not fit the schema") from mismatch

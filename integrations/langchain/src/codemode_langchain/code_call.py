@@ -20,7 +20,8 @@ from codemode import (
     ProgramLibrary,
     WorkerPool,
 )
-from codemode.plugins import PreparedTool, StoreLike, cached_property, prepared
+from codemode.plugins import PreparedTool
+from codemode.stores import StoreLike
 
 from .approvals import ApprovalRules, Approvals, Caller, InterruptMode
 from .conversion import annotations_of
@@ -44,12 +45,15 @@ class CodeCallFace(Face):
         super().__init__(tools, approvals, before)
         self.awaiting = (core if before is None else before.awaiting).over(self._for_awaiting)
         self._visible = frozenset(one.name for one in self.awaiting.list_tools()) & self.tools.keys()
+        self._blocking: CodeCallToolset | None = None
         self._converted_by_name = {one.name: one for one in self._for_awaiting}
 
-    @cached_property
+    @property
     def blocking(self) -> CodeCallToolset:
         """The same, for callers that block."""
-        return self.awaiting.over(self._for_blocking)
+        if self._blocking is None:
+            self._blocking = self.awaiting.over(self._for_blocking)
+        return self._blocking
 
     @property
     def core(self) -> CodeCallToolset:
@@ -67,7 +71,7 @@ class CodeCallFace(Face):
     def tool_named(self, name: str) -> PreparedTool | None:
         """Return one of the tools, made ready."""
         found = self._converted_by_name.get(name)
-        return None if found is None else prepared(found)
+        return None if found is None else PreparedTool.of(found)
 
     def own_tool(self, name: str, caller: Caller, script_context: Callable[[], Mapping[str, Any]] | None) -> BaseTool:
         """Return a meta-tool whose inner calls ``caller`` makes."""

@@ -18,7 +18,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from codemode import Content
-from codemode.plugins import SchemaMismatch, cached_property, canonical_json, current, places_for, with_parts
+from codemode.plugins import SchemaMismatch, replace_content, restore_content
 
 # Where the bytes stand in a block: those of LangChain, of its earlier versions, of Anthropic, of OpenAI, of MCP.
 _PLACES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
@@ -81,20 +81,18 @@ def block_of(part: Content) -> dict[str, Any]:
 
 def taken(value: Any) -> Any:
     """Return what a tool gave with what stands for it in place of each block with bytes."""
-    parts = current.get()
-    return value if parts is None else places_for(value, parts, content_of)
+    return replace_content(value, content_of)
 
 
 def with_blocks(values: dict[str, Any]) -> dict[str, Any]:
     """Return arguments with blocks in the places of parts."""
-    parts = current.get()
-    return values if parts is None else with_parts(values, parts, block_of)
+    return restore_content(values, block_of)
 
 
 def place_of(value: Any) -> dict[str, Any] | None:
     """Return what stands for a part in what people are shown; None for any other value."""
-    parts = current.get()
-    return parts.take(value) if isinstance(value, Content) and parts is not None else None
+    place = replace_content(value) if isinstance(value, Content) else value
+    return None if place is value else place
 
 
 def message_content(text: str, blocks: Sequence[Mapping[str, Any]]) -> Any:
@@ -135,11 +133,14 @@ class _Somewhere:
 
     def __init__(self, given: Any) -> None:
         self._given = given
+        self._texts: set[str] | None = None
 
-    @cached_property
+    @property
     def texts(self) -> set[str]:
         """All that is given in that list, as texts."""
-        return set(_texts(self._given))
+        if self._texts is None:
+            self._texts = set(_texts(self._given))
+        return self._texts
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -272,11 +273,15 @@ def _shown_container(value: Any, given: Any) -> Any:
     if isinstance(value, Mapping):
         return _shown_items(cast("Mapping[Any, Any]", value).items(), given)
     if isinstance(value, AbstractSet):
-        return sorted((_in_list(one) for one in cast("AbstractSet[Any]", value)), key=canonical_json)
+        return sorted((_in_list(one) for one in cast("AbstractSet[Any]", value)), key=_text_of)
     if isinstance(value, list | tuple | deque):
         items = list(cast("Iterable[Any]", value))
         return [_in_list(one, made_from) for one, made_from in zip(items, _givens(given, len(items)), strict=True)]
     return _shown_leaf(value, given)
+
+
+def _text_of(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
 
 
 def _givens(given: Any, count: int) -> Iterable[Any]:

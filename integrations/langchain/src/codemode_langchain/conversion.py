@@ -17,7 +17,7 @@ from langchain_core.tools import Tool as SingleInputTool
 from pydantic import BaseModel
 
 from codemode import CodeModeToolError, Tool, ToolCallContext, ToolResult
-from codemode.plugins import Compile, CompiledSchema, FrameworkSchema, InferredOutput, cached_property
+from codemode.plugins import CompiledSchema, FrameworkSchema, InferredOutput
 
 from .arguments import Arguments, ArgumentsSchema, without_settings
 from .content import taken
@@ -141,7 +141,7 @@ class _Input(FrameworkSchema):
         self._tool = tool
         self._made: ArgumentsSchema | None = None
 
-    def compiled(self, compiled: Compile) -> CompiledSchema | None:
+    def compiled(self, compiled: Callable[[Any], CompiledSchema | None]) -> CompiledSchema | None:
         if self._made is None and (described := compiled(_described(self._tool))) is not None:
             self._made = ArgumentsSchema(self._tool, described, compiled)
         return cast("CompiledSchema | None", self._made)  # of an input nothing asks to check an output
@@ -209,10 +209,14 @@ class Capture:
     config: RunnableConfig
     arguments: Arguments
     _given: list[Any] = field(default_factory=list[Any], init=False)
+    tool: BaseTool = field(init=False)
+    """The stand-in: of the same class, with the same fields."""
 
-    @cached_property
-    def tool(self) -> BaseTool:
-        """The stand-in: of the same class, with the same fields."""
+    def __post_init__(self) -> None:
+        """Make the stand-in."""
+        self.tool = self._make()
+
+    def _make(self) -> BaseTool:
         original, copy = self.original, self.original.model_copy()
         run, arun = cast("Any", original)._run, cast("Any", original)._arun  # noqa: SLF001 - the methods to override
 

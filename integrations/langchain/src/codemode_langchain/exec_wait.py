@@ -27,7 +27,8 @@ from codemode import (
     ToolSource,
     WorkerPool,
 )
-from codemode.plugins import PreparedTool, StoreLike, apart, open_store, plain_copy, prepared, same_json
+from codemode.plugins import PreparedTool, copy_json, same_json, split_content
+from codemode.stores import StoreLike, open_store
 
 from .approvals import ApprovalRules, Approvals, Caller, InterruptMode
 from .conversion import LangChainTool, convert
@@ -68,7 +69,7 @@ class ForeignArguments:
 
     def copy(self) -> dict[str, Any]:
         """Return them as the plain arguments of a tool call."""
-        return plain_copy(self.shown)
+        return copy_json(self.shown)
 
     def parsed(self, _arguments: Any, given: Any, _tool_call_id: str | None, _parse: Any) -> Any:
         """Return the input that the tool gets: middleware may have changed it. Raises `CodeModeToolError`."""
@@ -248,7 +249,7 @@ class ExecWaitFace(Face):
         is_own = isinstance(tool, LangChainTool)
         name = tool_id if tool_id.startswith(f"{_MCP}:") else tool.name
         rule = self.approvals.rule_for(tool_id, name)
-        made = prepared(tool)
+        made = PreparedTool.of(tool)
         made.compile()
         asks = self.approvals.needs_approval(rule, lambda: tool.annotations or {})
 
@@ -300,7 +301,7 @@ class PairCall:
         return self._face.shown_name(name)
 
     def shown(self, answer: Any, tool_call_id: str) -> tuple[Any, list[Content]]:  # noqa: ARG002 - as other surfaces have it
-        return apart(answer)
+        return split_content(answer)
 
     def start(self, call: CallContext) -> Any:
         return self._rules.block(self._started(call, None))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import re
 import secrets
@@ -19,22 +18,16 @@ from langchain_core.runnables.config import ensure_config
 from langchain_core.tools import BaseTool, tool
 from pydantic import PrivateAttr
 
-from codemode import CodeModeOptions, CodeModeToolError, ToolCallContext, WorkerPool
+from codemode import CodeModeOptions, CodeModeTool, CodeModeToolError, ToolCallContext, WorkerPool
+from codemode import Tool as ProgramTool
 from codemode.plugins import (
-    PROGRAM_FIELDS,
-    ImpossibleNameError,
     Listing,
-    StoreLike,
-    WrongTypeError,
-    can_be_called,
-    check_name,
-    check_pool,
+    ToolSelection,
+    configure_agent_options,
     forkable_lock,
-    log_left_out,
-    refuse_framework_tool,
-    with_program_field,
-    with_store,
+    select_callable_tools,
 )
+from codemode.stores import StoreLike
 
 from .approvals import Approvals, Caller, DirectCaller
 from .arguments import Arguments, call_ids
@@ -49,7 +42,6 @@ from .segments import Outcome, Segments
 # Knows no middleware.
 
 MAX_AGE_MS = 30 * 24 * 3_600_000
-MAX_MODEL_CHARACTERS = 20_000
 _tool_call_id: ContextVar[str | None] = ContextVar("tool_call_id", default=None)
 
 
@@ -93,7 +85,7 @@ class Face:
         return frozenset()
 
     def _can_be_called(self, name: str) -> bool:
-        return can_be_called(name)
+        return ProgramTool.is_callable_name(name)
 
     def _converted(self, one: BaseTool) -> tuple[LangChainTool, LangChainTool]:
         def run(arguments: Arguments, context: ToolCallContext) -> Any:
@@ -143,8 +135,7 @@ class OuterTool(BaseTool):
             _tool_call_id.reset(token)
 
     def _with_program(self, tool_input: Any) -> Any:
-        field = next((name for name in PROGRAM_FIELDS if name in self.args), None)
-        return tool_input if field is None else with_program_field(tool_input, field)
+        return CodeModeTool.fill_program_field(tool_input, self.args)
 
     def _perform(self, call: OuterCall) -> Any:
         self._refuse_async_tools(call)
@@ -223,9 +214,9 @@ def tools_of(
     given: Iterable[Any] | Toolkit,
     approvals: Approvals | None,
     middleware: str,
-    checked: Callable[[str], str] = check_name,
+    check: Callable[[str], str] | None = None,
 ) -> list[BaseTool]:
-    """Return LangChain tools, or a toolkit's, without those that no program could call, by ``checked`` names.
+    """Return LangChain tools, or a toolkit's, without those that no program could call; ``check`` tells their names.
 
     Raises `ValueError` for what is no tool, for a rule about none of them, for two of one name, and for one that needs
     injected state, which ``middleware`` is for.
@@ -235,7 +226,7 @@ def tools_of(
         _refuse_injection(one, middleware)
     if approvals is not None:
         approvals.require_known([one.name for one in collected])
-    return _reachable(collected, checked)
+    return select_callable_tools(collected) if check is None else select_callable_tools(collected, check)
 
 
 def for_agents(
@@ -251,21 +242,8 @@ def for_agents(
     Only the program's own time counts, where there is one clock, and it waits for a worker; a pool that is given does
     as it was told. Raises `ValueError` for wrong options, and for a pool that is closed.
     """
-    check_pool(pool)
-    given = CodeModeOptions.of(options).with_listing(listing)
-    continuation = given.continuation
-    if continuation.max_age_ms is None:
-        continuation = dataclasses.replace(continuation, max_age_ms=MAX_AGE_MS)
-    # What a reviewer writes is meant for the model, as in HumanInTheLoopMiddleware.
-    approval = given.approval.with_defaults(show_denial_reason=True)
-    if approval.on_approval_required is None:
-        approval = dataclasses.replace(approval, mode="interrupt")
-    # An agent's tools take their time, and its runs come in crowds: neither is the fault of a program.
-    defaults = {"clock": "program", "in_flight_limit": "queue"} if has_clock else {}
-    policy = given.execution_policy.with_defaults(**defaults, **({"on_saturation": "wait"} if pool is None else {}))
-    output = given.model_output.with_defaults(max_model_characters=MAX_MODEL_CHARACTERS)
-    made = given.having(approval=approval, continuation=continuation, execution_policy=policy, model_output=output)
-    return with_store(made, store)[0]
+    more: dict[str, Any] = {"listing": listing, "store": store, "has_clock": has_clock, "max_age_ms": MAX_AGE_MS}
+    return configure_agent_options(options, pool=pool, **more)
 
 
 def _listed(given: Any) -> Iterable[Any]:
@@ -273,7 +251,7 @@ def _listed(given: Any) -> Iterable[Any]:
         return given.get_tools()
     # A tool is an iterable too: of its own fields.
     if isinstance(given, BaseTool | Mapping | str | bytes) or not isinstance(given, Iterable):
-        raise WrongTypeError(f"tools must be a list of tools, or a toolkit, got {type(cast('Any', given)).__name__}")
+        raise ValueError(f"tools must be a list of tools, or a toolkit, got {type(cast('Any', given)).__name__}")  # noqa: TRY004
     return cast("Iterable[Any]", given)
 
 
@@ -281,24 +259,12 @@ def _as_tool(given: Any) -> BaseTool:
     if isinstance(given, BaseTool):
         return given
     if isinstance(given, type) or not callable(given):
-        raise WrongTypeError(f"tools must be LangChain tools and functions, got {type(given).__name__}")
-    refuse_framework_tool(given)
+        raise ValueError(f"tools must be LangChain tools and functions, got {type(given).__name__}")  # noqa: TRY004
+    ToolSelection.refuse_framework_tool(given)
     try:
         return tool(given)
     except ValueError as error:  # LangChain does not say which function has no docstring
         raise ValueError(f"{getattr(given, '__name__', given)!r} cannot be a tool: {error}") from error
-
-
-def _reachable(tools: Iterable[BaseTool], checked: Callable[[str], str]) -> list[BaseTool]:
-    reachable: dict[str, BaseTool] = {}
-    for one in tools:
-        if one.name in reachable:
-            raise ValueError(f"two tools are called {one.name!r}")
-        try:
-            reachable[checked(one.name)] = one
-        except ImpossibleNameError as error:
-            log_left_out(error)
-    return list(reachable.values())
 
 
 def _refuse_injection(one: BaseTool, middleware: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import inspect
 import logging
@@ -10,6 +11,8 @@ import weakref
 from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from functools import partial
 from itertools import takewhile
 from types import FrameType
@@ -25,7 +28,8 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 
 from codemode import CodeModeToolError
-from codemode.plugins import PreparedTool, can_be_called, forkable_lock, off_loop, prepared
+from codemode import Tool as ProgramTool
+from codemode.plugins import PreparedTool, forkable_lock
 
 from .approvals import ApprovalRules, Approvals, Caller, InterruptMode
 from .conversion import Capture, annotations_of, convert, tool_call
@@ -248,7 +252,7 @@ class HidingMiddleware(AgentMiddleware[Any, Any, Any]):
         if beside is not None:
             self._refuse_others_of_its_names(beside)
             if not may_get_others(self):
-                self._chosen.require_known(beside)
+                self._chosen.require_known(names_of(beside))
                 self._rule_names.require(names_of(beside), self._hidden(as_tools(beside)))
             self._only_direct(beside)
             self._seen_alone(beside)
@@ -316,7 +320,7 @@ class HidingMiddleware(AgentMiddleware[Any, Any, Any]):
         Some milliseconds for ten tools, and a second for a thousand.
         """
         hidden = self._hidden(one for one in tools if isinstance(one, BaseTool))
-        return work() if self._key(hidden) in self._faces else await off_loop(work)
+        return work() if self._key(hidden) in self._faces else await _run_in_own_thread(work)
 
     def _asked(self, request: ModelRequest[Any]) -> tuple[ModelRequest[Any], dict[str, Any], AIMessage | None]:
         """Return what the model is asked, an update of the state, and what is said in its place after a last call."""
@@ -415,7 +419,9 @@ class HidingMiddleware(AgentMiddleware[Any, Any, Any]):
         """Return a kept tool's call with the very values that the function was asked about."""
         call, tool = request.tool_call, request.tool
         args: dict[str, Any] = dict(call["args"])
-        named = tool if tool is None or can_be_called(tool.name) else tool.model_copy(update={"name": "tool"})
+        named = tool
+        if tool is not None and not ProgramTool.is_callable_name(tool.name):
+            named = tool.model_copy(update={"name": "tool"})
         if named is not None:
             try:
                 validated = self._prepared(named).validate_input(args)
@@ -441,7 +447,7 @@ class HidingMiddleware(AgentMiddleware[Any, Any, Any]):
         with self._lock:
             known = self._known.get(id(tool))
             if known is None or known[0] is not tool:
-                known = self._known[id(tool)] = tool, prepared(convert(tool, _never))
+                known = self._known[id(tool)] = tool, PreparedTool.of(convert(tool, _never))
                 while len(self._known) > _MAX_KNOWN:
                     self._known.popitem(last=False)
             return known[1]
@@ -470,3 +476,13 @@ def _nothing(_tool: BaseTool) -> dict[str, Any]:
 
 def _never() -> None:
     raise NotImplementedError
+
+
+async def _run_in_own_thread(work: Callable[[], ResultT]) -> ResultT:
+    """Run work in a thread that no tool can keep busy."""
+    with_context = partial(copy_context().run, work)
+    executor = ThreadPoolExecutor(1)
+    try:
+        return await asyncio.get_running_loop().run_in_executor(executor, with_context)
+    finally:
+        executor.shutdown(wait=False)

@@ -20,7 +20,8 @@ from codemode import (
     ToolSource,
     WorkerPool,
 )
-from codemode.plugins import Listing, StoreLike, configured, looks_like_meta_tool
+from codemode.plugins import Listing
+from codemode.stores import StoreLike
 
 from .approvals import ApprovalRules, Caller, InterruptMode
 from .code_call import CodeCallFace, ScriptContext, no_tools
@@ -153,7 +154,7 @@ class CodeCallMiddleware(HidingMiddleware):
             runs=execute,
             limit="{'vm': {'max_steps': ...}}",
             taken="another tool of the agent is called {name}, as the tools of CodeCall are: give it another name",
-            is_own=looks_like_meta_tool,
+            is_own=CodeCallOptions.is_meta_tool_name,
         )
         super().__init__(words, keep, approve, interrupt_mode)
 
@@ -232,7 +233,7 @@ class ExecWaitMiddleware(HidingMiddleware):
         library: ProgramLibrary | None = None,
         interrupt_mode: InterruptMode = "per_call",
     ) -> None:
-        given: ExecWaitOptions = configured(options, agent)
+        given = ExecWaitOptions.from_config(options, agent)
         self.is_enabled = given.enabled or not given.says("enabled")
         kept = {"namespaces": namespaces, "store": store, "tenant": tenant, "app": app, "library": library}
         self._rules = PairRules(given, sources, settings=settings, pool=pool, **kept)

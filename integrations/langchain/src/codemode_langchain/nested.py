@@ -18,7 +18,7 @@ from langchain_core.runnables.config import set_config_context
 from langchain_core.tools import BaseTool, ToolException
 
 from codemode import CodeModeToolError, ToolCallContext, request_interrupt
-from codemode.plugins import forkable_lock, with_texts
+from codemode.plugins import forkable_lock, protect_integers
 
 from .answers import NestedAnswers, interrupt_id
 from .approvals import Caller
@@ -168,7 +168,8 @@ class Made:
 
     def listed(self, tool_call_id: str) -> dict[str, Any]:
         """Return it as plain JSON; integers beyond 2^53 are text, with their places, for a checkpoint holds not all."""
-        return with_texts({"tool": self.tool, "tool_call_id": tool_call_id, "args": self.args, "status": self.status})
+        told = {"tool": self.tool, "tool_call_id": tool_call_id, "args": self.args, "status": self.status}
+        return protect_integers(told)
 
 
 class WrongAnswer(Exception):  # noqa: N818 - an answer, not a failure of this code

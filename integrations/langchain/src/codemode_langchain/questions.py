@@ -9,7 +9,7 @@ from typing import Annotated, Any, Protocol, cast
 from pydantic import AfterValidator, BaseModel, BeforeValidator, create_model
 
 from codemode import CallContext, Content, Interrupt, PendingRequest
-from codemode.plugins import UNKNOWN_OUTCOME_KIND, PreparedTool, with_texts, without_texts
+from codemode.plugins import PreparedTool, protect_integers, restore_integers
 
 from .answers import shown_digest
 from .approvals import Approvals, Caller, DecisionType, Question, decision_type, resolution_of
@@ -79,7 +79,7 @@ _NOT_DONE = "a person says that this call failed"
 
 def is_unknown(request: PendingRequest) -> bool:
     """Tell whether a request is about one call that had begun, and of which nobody knows how it ended."""
-    return request.payload.get("kind") == UNKNOWN_OUTCOME_KIND
+    return request.payload.get("kind") == PendingRequest.UNKNOWN_OUTCOME
 
 
 def unknown_call(request: PendingRequest, call: OuterCall) -> Question:
@@ -131,7 +131,8 @@ def _question(
         "action_requests": [action],
         "review_configs": [{"action_name": name, "allowed_decisions": list(allowed)}],
     }
-    return Question(key=key, request=request, value=with_texts(value), response_schema=decision_type(name, allowed))
+    schema = decision_type(name, allowed)
+    return Question(key=key, request=request, value=protect_integers(value), response_schema=schema)
 
 
 _OWN = ("tool_approval", "unknown_outcome")
@@ -153,7 +154,7 @@ def batched(questions: Sequence[Question]) -> list[Question]:
     together = Question(
         key=f"batch:{digest([one.key for one in members])}",
         request=members[0].request,
-        value=with_texts(value),
+        value=protect_integers(value),
         response_schema=_decisions(members),
         members=members,
     )
@@ -208,7 +209,7 @@ def _is_own(question: Question) -> bool:
 
 def _exact(question: Question) -> dict[str, Any]:
     value = cast("dict[str, Any]", question.value)
-    return without_texts(value) if _is_own(question) and "bigIntegers" in value else value
+    return restore_integers(value) if _is_own(question) and "bigIntegers" in value else value
 
 
 def _decisions(members: Sequence[Question]) -> Any:

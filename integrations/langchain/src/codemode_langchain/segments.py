@@ -22,7 +22,7 @@ from codemode import (
     Interrupt,
     failure_text,
 )
-from codemode.plugins import apart, recovery_of, was_answered, way_on
+from codemode.plugins import split_content
 
 from .answers import Sibling, ask_person, ask_person_async, may_ask_now
 from .approvals import Approvals, Caller, Question
@@ -41,6 +41,10 @@ from .nested import NestedRun
 from .pregel import interrupts_in, is_in_node, raise_interrupts, take_interrupts
 from .questions import OuterCall, Questions, batched, taken_apart, waiting_of
 
+_LATE_NOTE = (
+    "Go on with the checkpoint of the thread that came of the first answers; the same answers again give the same"
+    " outcome, and run nothing."
+)
 _KEY_NOTE = (
     "a program that goes on in another process needs the signing key of the first one; "
     "give options={'continuation': {'keys': ...}} or call codemode.set_continuation_signing_key"
@@ -120,8 +124,8 @@ def refusal_of(error: CodeModeError) -> CodeModeError | None:
     is_refusal = isinstance(error, CodeModeProtocolError) and not error.calls
     if not is_refusal and not isinstance(error, CodeModeConcurrencyError):
         return None
-    is_late = isinstance(error, CodeModeProtocolError) and was_answered(error)
-    error.add_note(f"codemode-langchain: {way_on('the checkpoint of the thread') if is_late else _KEY_NOTE}")
+    is_late = isinstance(error, CodeModeProtocolError) and error.was_answered
+    error.add_note(f"codemode-langchain: {_LATE_NOTE if is_late else _KEY_NOTE}")
     return error
 
 
@@ -132,7 +136,7 @@ def begun_elsewhere(error: CodeModeAbortedError, run: NestedRun) -> tuple[Interr
     them. Raises any other error, and that of a part which has begun here too, before the other host took it over.
     """
     recovery = error.recovery
-    if recovery_of(error) is not None or not isinstance(recovery, Interrupt) or run.has_begun:
+    if Interrupt.find_recovery(error) is not None or not isinstance(recovery, Interrupt) or run.has_begun:
         raise error
     return recovery, {request.interrupt_id: {"runAgain": True} for request in recovery.requests}
 
@@ -427,7 +431,7 @@ class Segments:
             return self._record(todo, {"interrupt": value.to_dict()}, waiting)
         self._value = value
         shown, parts = self.call.shown(value, self.tool_call_id)
-        plain = apart(value)[0] if parts else value
+        plain = split_content(value)[0] if parts else value
         # As text, for a checkpoint holds no integer beyond 64 bits.
         found: Record = {"value": json.dumps(plain), **({} if shown is value else {"shown": json.dumps(shown)})}
         return self._record(todo, found | ({"content": [shown_block(part) for part in parts]} if parts else {}))
@@ -437,7 +441,7 @@ class Segments:
             raise refusal  # not recorded: the answers stand, and the same run can be tried again
         if self._leavings is not None and error.details.get("origin") == "journal":
             raise error  # not recorded either: whoever invokes the graph again goes on
-        if (recovery := recovery_of(error)) is not None:
+        if (recovery := Interrupt.find_recovery(error)) is not None:
             return self._ended(todo, recovery)
         self._error = error
         return self._record(todo, {"failure": failure_of(error, self.call.program)})

@@ -24,30 +24,8 @@ from codemode import (
     StoredPause,
     StoredRequest,
 )
-from codemode.plugins import (
-    APPROVAL_KIND,
-    UNKNOWN_OUTCOME_KIND,
-    AgentRecords,
-    AgentRun,
-    ResumeWith,
-    Tenant,
-    ToolForm,
-    ToolForms,
-    agent_pause,
-    agent_run,
-    continuation_of,
-    edited_input,
-    joined_programs,
-    read_end,
-    require_guard,
-    require_shown,
-    same_json,
-    shown_digests,
-    stored_pause,
-    with_texts,
-    without_texts,
-    written_end,
-)
+from codemode.plugins import protect_integers, restore_integers, same_json
+from codemode.stores import AgentRecords, AgentRun, ResumeWith, Tenant, ToolForm
 
 from .faces import MAX_AGE_MS, OuterTool
 from .pregel import NAMESPACE, tool_nodes_in
@@ -98,7 +76,7 @@ def asked_by(interrupts: Iterable[Any]) -> Asked:
         for part, request in _requests(one.id, shown, plain(one.response_schema)):
             requests.append(request)
             parts[request.interrupt_id] = part
-            if request.payload["kind"] == APPROVAL_KIND and "edit" in part.allowed:
+            if request.payload["kind"] == PendingRequest.APPROVAL and "edit" in part.allowed:
                 form = ToolForm(_schema_of_edits(plain(one.response_schema), request.tool_name))
                 catalog.setdefault(request.tool_name, form)
     return Asked(tuple(requests), parts, catalog)
@@ -122,7 +100,7 @@ def _requests(interrupt_id: str, shown: Any, schema: Any) -> Iterable[tuple[Part
     # A program that was cut off is asked about as a whole: it is run again or not, and has no value.
     is_outcome = shown.get("type") == "unknown_outcome" and bool(call_id)
     for number, (action, allowed) in enumerate(actions):
-        payload: dict[str, Any] = {"kind": UNKNOWN_OUTCOME_KIND if is_outcome else APPROVAL_KIND}
+        payload: dict[str, Any] = {"kind": PendingRequest.UNKNOWN_OUTCOME if is_outcome else PendingRequest.APPROVAL}
         if action.get("description"):
             payload["description"] = action["description"]
         request_id = name if is_alone else f"{name}:{number}"
@@ -140,7 +118,7 @@ def _actions(shown: Any) -> list[tuple[dict[str, Any], tuple[str, ...]]] | None:
         return None
     value = cast("dict[str, Any]", shown)
     try:
-        exact = without_texts(value) if "bigIntegers" in value else value
+        exact = restore_integers(value) if "bigIntegers" in value else value
         actions, configs = exact["action_requests"], exact["review_configs"]
         reviews = [(str(one["action_name"]), tuple(one["allowed_decisions"])) for one in configs]
         allowed = _in_order([str(one["name"]) for one in actions], reviews)
@@ -197,7 +175,7 @@ def resume_values(
 def _told(request: StoredRequest, part: Part, answer: Any) -> Any:
     if request.kind == INTERRUPT_KIND:
         return answer
-    said = _outcome(answer) if request.kind == UNKNOWN_OUTCOME_KIND else _decision(request, answer)
+    said = _outcome(answer) if request.kind == PendingRequest.UNKNOWN_OUTCOME else _decision(request, answer)
     if said["type"] not in part.allowed:
         raise _refused(f"this call can be answered with {', '.join(part.allowed)} alone, not with {said['type']}")
     return said
@@ -207,11 +185,11 @@ def _decision(request: StoredRequest, answer: Mapping[str, Any]) -> dict[str, An
     if answer.get("approved") is not True:
         reason = answer.get("reason")
         return {"type": "reject", **({"message": reason} if reason else {})}
-    edited = edited_input(request, dict(answer)) if "input" in answer else request.input
+    edited = request.read_edited_input(answer) if "input" in answer else request.input
     if same_json(edited, request.input):
         return {"type": "approve"}
     # What resumes a graph is kept in its checkpoint, which does not hold every integer.
-    args = {key: one for key, one in with_texts({"args": edited}).items() if key == "args"}
+    args = {key: one for key, one in protect_integers({"args": edited}).items() if key == "args"}
     return {"type": "edit", "edited_action": {"name": request.tool_name, **args}}
 
 
@@ -260,10 +238,10 @@ class StoredPauses:
     ) -> None:
         if not getattr(graph, "checkpointer", None):
             raise ValueError("the graph has no checkpointer: nothing of it could be gone on with")
-        _require_guard(graph, store)
         more: dict[str, Any] = {"app": app, "labels": labels, "resume_with": resume_with}
         self._graph = graph
         self._records = AgentRecords(store, kept_by=_KEPT_BY, tenant=tenant, **more)
+        _require_guard(graph, self._records)
         self._outcome_of = outcome_of
         self._max_age_ms = max_age_ms
 
@@ -318,16 +296,15 @@ class StoredPauses:
             return await self._records.still_waiting(record)
         settings = await self._records.settings_for(record)
         config = _joined(kept, settings.pop("config", None))
-        claim: Any = (self._records.store.guard, kept["key"], dict(answers), kept["expiresAtMs"])
-        async with agent_run(*claim, is_kept_elsewhere=True) as run:
-            if run.known is not None:
-                return read_end(run.known)
+        async with self._records.resume(kept, answers, is_kept_elsewhere=True) as run:
+            if run.is_finished:
+                return run.outcome
             reached = await self._gone_on(run, record, parts, values, config, settings)
             if reached.interrupts:
                 end: Any = self._pause(kept["thread_id"], kept[NAMESPACE], reached, record.version + 1)
             else:
                 end = plain(self._outcome_of(reached.values))
-            return read_end(await run.came_to(written_end(end)))
+            return await run.finish(end)
 
     resume.takes_record = True  # pyright: ignore[reportFunctionMemberAccess] - for a `Resumer`
 
@@ -405,32 +382,23 @@ class StoredPauses:
         asked = asked_by(state.interrupts)
         checkpoint = state.config["configurable"].get("checkpoint_id")
         named = [thread_id, namespace, checkpoint, version, sorted(asked.parts)]
-        key = hashlib.sha256(json.dumps(named).encode()).hexdigest()
-        expires_at_ms = int(time.time() * 1000) + self._max_age_ms
-        payload = self._records.payload(
+        calls = _calls_of(state.values)
+        programs = [one["args"][name] for one in calls for name in _PROGRAMS if isinstance(one["args"].get(name), str)]
+        return self._records.pause(
+            asked.requests,
             {
                 "thread_id": thread_id,
                 NAMESPACE: namespace,
                 "checkpoint_id": checkpoint,
                 "parts": {name: part.kept for name, part in asked.parts.items()},
-                "key": key,
-                "expiresAtMs": expires_at_ms,
             },
-            asked.requests,
-            key,
-        )
-        calls = _calls_of(state.values)
-        programs = [one["args"][name] for one in calls for name in _PROGRAMS if isinstance(one["args"].get(name), str)]
-        outer = calls[0]["name"] if calls else ""
-        pause = agent_pause(
-            asked.requests,
-            kept_by=_KEPT_BY,
-            key=key,
+            key=hashlib.sha256(json.dumps(named).encode()).hexdigest(),
+            expires_at_ms=int(time.time() * 1000) + self._max_age_ms,
+            tool=calls[0]["name"] if calls else "",
             outer_tool_call_id=str(calls[0].get("id") or "") if calls else "",
-            expires_at_ms=expires_at_ms,
+            forms=asked.catalog,
+            source=AgentRecords.join_programs(programs)[0],
         )
-        source, _ = joined_programs(programs)
-        return stored_pause(pause, tool=ToolForms(outer, asked.catalog), source=source, payload=payload)
 
 
 def stored_pauses(
@@ -458,18 +426,17 @@ def stored_pauses(
     return StoredPauses(graph, store, tenant=tenant, app=app, outcome_of=outcome_of or _all_of_it, **more)
 
 
-def _require_guard(graph: Any, store: InterruptStore) -> None:
+def _require_guard(graph: Any, records: AgentRecords) -> None:
     """Raise `ValueError` where a host that stood still would make a call that another one has made meanwhile."""
     for one in (tool for node in tool_nodes_in(graph) for tool in node.tools_by_name.values()):
-        continuation = continuation_of(one.core) if isinstance(one, OuterTool) else None
-        if continuation is not None and continuation.journal is None:  # a journal tells it of what was made
-            require_guard(store, one.core, f"the options of {one.name}")
+        if isinstance(one, OuterTool):
+            records.require_guard(one.core, f"the options of {one.name}", unless_journaled=True)
 
 
 def _require_unchanged(record: Record, parts: Mapping[str, Part], interrupts: Sequence[Any]) -> None:
     """Raise `CodeModeProtocolError` where a record shows something else than the interrupts of its thread ask."""
     asked = asked_by(interrupts)
-    require_shown(record.requests, shown_digests(asked.requests))
+    AgentRecords.require_unchanged(record, asked.requests)
     if any(parts.get(request_id) != part for request_id, part in asked.parts.items()):
         raise CodeModeProtocolError(
             "the record was changed in the database: it answers other interrupts than the thread has",

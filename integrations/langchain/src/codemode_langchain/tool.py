@@ -11,7 +11,8 @@ from pydantic import BaseModel, Field, PrivateAttr
 
 from codemode import CallContext, CodeModeOptions, Content, Interrupt, ProgramLibrary, WorkerPool
 from codemode import CodeModeTool as Core
-from codemode.plugins import LatePlace, Listing, PreparedTool, StoreLike
+from codemode.plugins import LatePlace, Listing, PreparedTool
+from codemode.stores import StoreLike
 
 from .approvals import ApprovalRules, Approvals, Caller, InterruptMode
 from .faces import Face, OuterTool, Toolkit, for_agents, tools_of

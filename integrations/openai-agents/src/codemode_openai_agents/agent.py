@@ -13,7 +13,9 @@ from agents import Agent, FunctionTool, RunContextWrapper, Tool, UserError
 from agents.mcp import MCPServer
 
 from codemode import ProgramLibrary, WorkerPool
-from codemode.plugins import Listing, Selection, StoreLike, can_be_called, places
+from codemode import Tool as ProgramTool
+from codemode.plugins import Listing, ToolSelection
+from codemode.stores import StoreLike
 
 from .approvals import ApprovalRules, Approvals
 from .conversion import annotations_of
@@ -52,12 +54,12 @@ def with_code_mode(
     """
     if type(agent) is not Agent:
         raise ValueError(f"with_code_mode takes an Agent, not a {type(agent).__name__}: give its tools to code_mode")
-    chosen = Selection(keep, "keep"), None if tools is None else Selection(tools, "tools", may_be_all=True)
+    selection = ToolSelection(tools, keep)
     making = Making(
         settings_of(options, pool, listing, state, store), Approvals(approve), pool, state, on_stream, library
     )
     given: dict[str, Any] = {one.name: getattr(agent, one.name) for one in dataclasses.fields(agent)}
-    hiding = _Hiding(*chosen, making)
+    hiding = _Hiding(selection, making)
     # Whoever restores a state looks for the agents behind tools among these, before any turn has begun.
     given["tools"] = [*agent.tools, hiding.anchor]
     return _AgentInCodeMode(**given, hiding=hiding)
@@ -79,9 +81,8 @@ class _AgentInCodeMode(Agent[Any]):
 class _Hiding:
     """What is shown in place of tools, made once for those that are described alike."""
 
-    def __init__(self, keep: Selection, tools: Selection | None, making: Making) -> None:
-        self._keep = keep
-        self._tools = tools
+    def __init__(self, selection: ToolSelection, making: Making) -> None:
+        self._selection = selection
         self._making = making
         self._agent = HoldingAgent.new()
         self.anchor = tool_of(self._agent, "")
@@ -120,15 +121,12 @@ class _Hiding:
 
     def _places(self, tool: Tool) -> Any:
         if not isinstance(tool, FunctionTool) or _stays(tool):
-            return places(is_kept=True, is_named=None)
-        named = None if self._tools is None else _has(self._tools, tool)
-        return places(is_kept=_has(self._keep, tool), is_named=named)
+            return ToolSelection.ONLY_DIRECTLY
+        return self._selection.find_places(tool.name, None, tool)
 
     def _require_known(self, known: set[str]) -> None:
         try:
-            for one in (self._keep, self._tools):
-                if one is not None and one.names:
-                    one.require_known(known)
+            self._selection.require_known(known)
             self._making.approvals.require_known(known)
         except ValueError as error:
             raise UserError(str(error)) from None
@@ -156,15 +154,11 @@ def _outputs(servers: Iterable[MCPServer]) -> dict[str, Any]:
     return {name: schema for name, schema in found.items() if schema is not None}
 
 
-def _has(selection: Selection, tool: FunctionTool) -> bool:
-    predicate = selection.predicate
-    return selection.has(tool.name, None) if predicate is None else bool(predicate(tool))
-
-
 def _stays(tool: FunctionTool) -> bool:
     """Tell whether a model alone can call a tool: one that it searches for, or in a namespace, or that has no name."""
     by_hosted_programs = tool.allowed_callers is not None and "direct" not in tool.allowed_callers
-    return tool.defer_loading or by_hosted_programs or tool.qualified_name != tool.name or not can_be_called(tool.name)
+    is_named = tool.qualified_name == tool.name and ProgramTool.is_callable_name(tool.name)
+    return tool.defer_loading or by_hosted_programs or not is_named
 
 
 def _said(tool: FunctionTool) -> list[Any]:

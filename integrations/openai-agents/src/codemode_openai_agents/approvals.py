@@ -13,7 +13,7 @@ from agents import Agent, FunctionTool, RunContextWrapper, RunState, ToolApprova
 from agents.tool_context import ToolContext
 
 from codemode import PendingRequest, request_interrupt
-from codemode.plugins import not_among_the_tools
+from codemode.plugins import ToolSelection
 
 from . import sdk
 from .content import made_call
@@ -49,7 +49,7 @@ class Approvals:
     def require_known(self, names: Collection[str]) -> None:
         """Raise `ValueError` for a rule about a tool that is not there: its name may be misspelt."""
         for name in sorted(self._rules.keys() - set(names)):
-            raise ValueError(not_among_the_tools("approve", name, names))
+            raise ValueError(ToolSelection.describe_unknown_name("approve", name, names))
 
     def names(self, name: str) -> bool:
         """Tell whether there is a rule for a name."""

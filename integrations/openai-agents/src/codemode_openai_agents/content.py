@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
 from codemode import Content
-from codemode.plugins import CONTENT_SCHEMA, LARGE_CHARACTERS, current, places_for, run_check, weigh
+from codemode.plugins import replace_content, run_bounded
 
 _UNKNOWN = "application/octet-stream"
 _KINDS = ("image", "file")  # looked for by equality: what a tool gives need not have a hash
@@ -101,8 +101,7 @@ def value_of(output: Any, *, is_of_server: bool) -> Any:
     What the model would read as ``str(output)`` is JSON here: of dataclasses, pydantic models and the like, and in the
     text of a server's tool too.
     """
-    parts = current.get()
-    placed = _texts(output if parts is None else places_for(output, parts, content_of), is_of_server)
+    placed = _texts(replace_content(output, content_of), is_of_server)
     try:
         return to_jsonable_python(placed, by_alias=True, fallback=str)
     except ValueError:  # bytes that are no text, or a circle: the core reads what it can
@@ -137,7 +136,7 @@ def with_content_schemas(schema: Any) -> Any:
         return schema
     known = cast("dict[str, Any]", schema)
     if _is_object_schema(known):
-        return dict(CONTENT_SCHEMA)
+        return dict(Content.json_schema)
     return {key: with_content_schemas(one) for key, one in known.items()}
 
 
@@ -175,5 +174,4 @@ async def made_call(
     name: str, call_id: str, arguments: Any, written: Callable[[Content], Any] = described
 ) -> ResponseFunctionToolCall:
     """Return the same; arguments that take their time to be written do so in a thread."""
-    size = LARGE_CHARACTERS if Content.exist else weigh(arguments, LARGE_CHARACTERS)
-    return await run_check(size, lambda: call_of(name, call_id, arguments, written))
+    return await run_bounded(arguments, lambda: call_of(name, call_id, arguments, written))

@@ -12,15 +12,12 @@ from agents.tool_context import ToolContext
 import codemode
 from codemode import Tool, ToolCallContext
 from codemode.plugins import (
-    Compile,
     CompiledSchema,
     FrameworkSchema,
-    ImpossibleNameError,
     InferredOutput,
-    check_name,
-    log_left_out,
-    prepared,
-    refuse_framework_tool,
+    PreparedTool,
+    ToolSelection,
+    select_callable_tools,
 )
 
 from .content import is_content, is_output, with_content_schemas
@@ -47,21 +44,12 @@ def tools_of(given: Iterable[Any]) -> list[FunctionTool]:
     """
     if not isinstance(given, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - a tool, or an agent
         raise ValueError(f"tools must be a list of tools, got {type(given).__name__}")  # noqa: TRY004 - as below
-    found: dict[str, FunctionTool] = {}
-    for one in given:
-        tool = one if isinstance(one, FunctionTool) else _of_function(one)
-        if tool.name in found:
-            raise ValueError(f"two tools are called {tool.name!r}")
-        try:
-            found[check_name(tool.name)] = tool
-        except ImpossibleNameError as error:
-            log_left_out(error)
-    return list(found.values())
+    return select_callable_tools(one if isinstance(one, FunctionTool) else _of_function(one) for one in given)
 
 
 def _of_function(one: Any) -> FunctionTool:
     if callable(one):
-        refuse_framework_tool(one)
+        ToolSelection.refuse_framework_tool(one)
     if isinstance(one, type) or not callable(one) or hasattr(one, "name"):
         raise ValueError(
             f"programs call function tools and functions, not {getattr(one, 'name', None) or type(one).__name__!r}:"
@@ -90,7 +78,7 @@ def convert(
         annotations=annotations_of(tool),
         output_validation="warn",  # the SDK checks no outputs
     )
-    prepared(made).compile()
+    PreparedTool.of(made).compile()
     return made
 
 
@@ -188,7 +176,7 @@ class _Output(FrameworkSchema):
     def __init__(self, declared: Any) -> None:
         self._declared = declared
 
-    def compiled(self, compiled: Compile) -> CompiledSchema | None:
+    def compiled(self, compiled: Callable[[Any], CompiledSchema | None]) -> CompiledSchema | None:
         described = compiled(self._declared)
         if described is None or (shown := with_content_schemas(described.json_schema)) == described.json_schema:
             return described

@@ -25,7 +25,7 @@ from agents.tool_context import ToolContext
 from openai.types.responses import ResponseFunctionToolCall
 
 from codemode import CodeModeError, CodeModeToolError, ToolCallContext
-from codemode.plugins import LARGE_CHARACTERS, run_check, weigh
+from codemode.plugins import run_bounded
 
 from . import approvals, sdk
 from .content import made_call, object_of, value_of
@@ -58,9 +58,7 @@ class NestedCalls:
                 raise
             if shows_data:
                 span.span_data.output = output
-        return await run_check(
-            weigh(output, LARGE_CHARACTERS), lambda: value_of(output, is_of_server=sdk.is_of_server(tool))
-        )
+        return await run_bounded(output, lambda: value_of(output, is_of_server=sdk.is_of_server(tool)))
 
     def _context_of(self, call: ResponseFunctionToolCall) -> ToolContext[Any]:
         outer = self.context

@@ -36,16 +36,7 @@ from codemode import (
     ToolCallContext,
     failure_text,
 )
-from codemode.plugins import (
-    LARGE_CHARACTERS,
-    UNKNOWN_OUTCOME_KIND,
-    heard_by,
-    open_continuation,
-    recovery_of,
-    run_check,
-    weigh,
-    why_refused,
-)
+from codemode.plugins import OpenedContinuation, add_event_listener
 
 from .approvals import AGENT_KIND, Approvals, decide_for_all, decided_before, edited_input
 from .content import call_of
@@ -213,10 +204,7 @@ class OuterCall:
     async def go_on(self, continuation: Any, decide: Decide) -> Interrupt | None:
         """Do the same from a pause."""
         try:
-            opened = await run_check(
-                weigh(continuation, LARGE_CHARACTERS),
-                lambda: open_continuation(continuation, options=self._core.options),
-            )
+            opened = await OpenedContinuation.open(continuation, options=self._core.options)
         except CodeModeProtocolError as error:
             return self._end(_cannot_go_on(error))
         interrupt = opened.interrupt
@@ -224,7 +212,7 @@ class OuterCall:
         answers = {one.interrupt_id: _answer(one, decisions) for one in interrupt.requests}
         for one in interrupt.requests:
             made = decisions.get(one.interrupt_id)
-            is_asked = one.payload.get("kind") != UNKNOWN_OUTCOME_KIND
+            is_asked = one.payload.get("kind") != PendingRequest.UNKNOWN_OUTCOME
             if is_asked and made is not None and made.is_for_all:
                 await decide_for_all(self._context, one, is_approved=made.is_approved)
         return await self._turn(self._resumed(interrupt, answers), is_resumed=True)
@@ -235,7 +223,7 @@ class OuterCall:
             call = CallContext(context=self, state=self._state)
             return await self._core.resume(interrupt, call=call, resolutions=answers)
         except CodeModeError as error:
-            recovery = recovery_of(error)
+            recovery = Interrupt.find_recovery(error)
             if recovery is None:
                 raise
         return recovery if recovery.requests else await self._resumed(recovery, {})
@@ -259,7 +247,7 @@ class OuterCall:
 
     async def _turn(self, work: Awaitable[Any], *, is_resumed: bool = False) -> Interrupt | None:
         calls = self._calls
-        with heard_by(self._log):
+        with add_event_listener(self._log):
             running = asyncio.ensure_future(work)
         calls.stop = running.cancel
         try:
@@ -304,7 +292,7 @@ def _answer(request: PendingRequest, decisions: Mapping[str, Decision]) -> dict[
     decision = decisions.get(request.interrupt_id)
     is_approved = decision is not None and decision.is_approved
     said = "" if decision is None else decision.said
-    if request.payload.get("kind") == UNKNOWN_OUTCOME_KIND:
+    if request.payload.get("kind") == PendingRequest.UNKNOWN_OUTCOME:
         return {"runAgain": True} if is_approved else {"error": {"message": said or "rejected"}}
     if is_approved:
         return {"approved": True}
@@ -326,4 +314,4 @@ def _inner_answer(decision: Decision | None) -> dict[str, Any]:
 
 def _cannot_go_on(error: CodeModeProtocolError) -> UserError:
     said, own = "This paused codeMode call cannot go on", "a state goes on once, with one set of decisions"
-    return UserError(why_refused(said, error, first="the state of the run", otherwise=own))
+    return UserError(error.explain(said, first="the state of the run", otherwise=own))

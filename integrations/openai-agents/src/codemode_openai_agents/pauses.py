@@ -39,7 +39,7 @@ from openai.types.responses import (
 )
 
 from codemode import Interrupt, PendingRequest
-from codemode.plugins import LARGE_CHARACTERS, UNKNOWN_OUTCOME_KIND, run_check, weigh
+from codemode.plugins import run_bounded
 
 from .approvals import AGENT_KIND, names_behind, namespace_of, new_mark
 from .content import made_call
@@ -128,7 +128,7 @@ class ProgramModel(Model):
                 raise UserError("The continuation of a paused codeMode call is missing in the state of its run.")
             paused = await holding.program.begin()
         else:
-            continuation = await run_check(len(carried), lambda: json.loads(carried))
+            continuation = await run_bounded(carried, lambda: json.loads(carried))
             paused = await holding.program.go_on(continuation, partial(_decisions, items, holding))
         output = _last_word() if paused is None else await _waiting(paused)
         return ModelResponse(output=cast("Any", output), usage=Usage(), response_id=None)
@@ -191,7 +191,7 @@ async def _noted(_context: Any, _arguments: str) -> str:
 
 async def _waiting(paused: Interrupt) -> list[Any]:
     continuation = paused.continuation
-    text = await run_check(weigh(continuation, LARGE_CHARACTERS), lambda: json.dumps(continuation))
+    text = await run_bounded(continuation, lambda: json.dumps(continuation))
     carrier = ResponseReasoningItem(
         id=f"{_CARRIER}{paused.requests[0].interrupt_id}", summary=[], type="reasoning", encrypted_content=text
     )
@@ -208,7 +208,7 @@ async def _calls(paused: Interrupt) -> list[ResponseFunctionToolCall]:
         else:
             given: Any = one.input if one.input is not None else {}
             call = await made_call(one.tool_name, one.interrupt_id, given)
-            is_unknown = one.payload.get("kind") == UNKNOWN_OUTCOME_KIND
+            is_unknown = one.payload.get("kind") == PendingRequest.UNKNOWN_OUTCOME
             begun = {"namespace": UNKNOWN_OUTCOME, "id": _fixed(call.call_id)}
             calls.append(call.model_copy(update=begun) if is_unknown else call)
     return calls

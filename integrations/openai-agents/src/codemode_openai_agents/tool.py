@@ -16,9 +16,10 @@ from agents import CustomTool, FunctionTool, FunctionToolCustomDataContext, RunC
 from agents.tool_context import ToolContext
 from pydantic import BaseModel
 
-from codemode import CodeModeOptions, ProgramLibrary, Tool, ToolCallContext, WorkerPool
+from codemode import CodeModeOptions, CodeModeTool, ProgramLibrary, Tool, ToolCallContext, WorkerPool
 from codemode import create_code_mode_tool as create_core_tool
-from codemode.plugins import Listing, StoreLike, check_pool, with_program_field, with_store
+from codemode.plugins import Listing, configure_agent_options
+from codemode.stores import StoreLike
 
 from . import sdk
 from .approvals import ApprovalRules, Approvals
@@ -27,8 +28,6 @@ from .conversion import convert, tools_of
 from .outer_call import CallLog, OnStream, OuterCall
 from .pauses import CURRENT, NAME, SAVE, Holding, HoldingAgent, Hooks
 
-MAX_AGE_MS = 7 * 24 * 3_600_000
-MAX_MODEL_CHARACTERS = 20_000
 _MAX_PAUSES = 1_000_000
 
 Options: TypeAlias = CodeModeOptions | Mapping[str, Any] | None
@@ -101,20 +100,7 @@ def settings_of(
     options: Options, pool: WorkerPool | None, listing: Listing | None, state: Any, store: StoreLike | None = None
 ) -> CodeModeOptions:
     """Return the options of programs that agents run: approvals pause the run, and tools take time of their own."""
-    check_pool(pool)
-    given = CodeModeOptions.of(options).with_listing(listing)
-    continuation = given.continuation
-    # The message of a rejection is meant for the model, as the SDK has it.
-    approval = given.approval.with_defaults(show_denial_reason=True)
-    if continuation.max_age_ms is None:
-        continuation = dataclasses.replace(continuation, max_age_ms=MAX_AGE_MS)
-    if approval.on_approval_required is None:
-        approval = dataclasses.replace(approval, mode="interrupt")
-    waits: dict[str, Any] = {} if pool is not None else {"on_saturation": "wait"}
-    policy = given.execution_policy.with_defaults(clock="program", in_flight_limit="queue", **waits)
-    output = given.model_output.with_defaults(max_model_characters=MAX_MODEL_CHARACTERS)
-    made = given.having(approval=approval, continuation=continuation, execution_policy=policy, model_output=output)
-    made, _ = with_store(made, store)
+    made = configure_agent_options(options, pool=pool, listing=listing, store=store)
     return made if state is None else made.having(state=_no_place)
 
 
@@ -270,7 +256,7 @@ def _program_in(arguments: str) -> str | None:
         given: Any = json.loads(arguments)
     except ValueError:
         return None
-    said = cast("dict[str, Any]", with_program_field(given, "js") if isinstance(given, dict) else {})
+    said = cast("dict[str, Any]", CodeModeTool.fill_program_field(given, "js") if isinstance(given, dict) else {})
     js = said.get("js")
     return js if isinstance(js, str) and len(said) == 1 else None
 

@@ -15,7 +15,7 @@ from pydantic_ai.usage import RunUsage
 
 import codemode
 from codemode import CodeModeToolError, ExecutionPolicy, ToolCallContext
-from codemode.plugins import Compile, CompiledSchema, FrameworkSchema, ValidatedInput, plain_copy
+from codemode.plugins import CompiledSchema, FrameworkSchema, ValidatedInput, copy_json
 
 from .content import shown_arguments, with_content_schemas, with_objects
 from .failures import told
@@ -63,7 +63,7 @@ class _InputSchema(FrameworkSchema):
     def __init__(self, tool: Tool[Any]) -> None:
         self._tool = tool
 
-    def compiled(self, compiled: Compile) -> CompiledSchema | None:
+    def compiled(self, compiled: Callable[[Any], CompiledSchema | None]) -> CompiledSchema | None:
         described = compiled(with_content_schemas(self._tool.tool_def.parameters_json_schema))
         return None if described is None else _Arguments(self._tool, described)
 
@@ -90,13 +90,13 @@ class _Arguments:
         arguments: dict[str, Any] = self._described.validate_input(value).value or {}
         tool = self._tool
         if not tool.requires_approval:
-            return ValidatedInput(_Input(arguments, None), lambda: plain_copy(arguments))
+            return ValidatedInput(_Input(arguments, None), lambda: copy_json(arguments))
         try:
             validated = tool.function_schema.validator.validate_python(with_objects(arguments))
         except ValidationError as error:
             raise CodeModeToolError(told(error), details={"tool_name": tool.name}) from error
         shown = shown_arguments(validated, tool.function_schema.single_arg_name)
-        return ValidatedInput(_Input(arguments, shown), lambda: plain_copy(shown))
+        return ValidatedInput(_Input(arguments, shown), lambda: copy_json(shown))
 
 
 async def _execute(tool: Tool[Any], given: _Input, context: ToolCallContext) -> Any:

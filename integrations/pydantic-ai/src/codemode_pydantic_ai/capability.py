@@ -20,7 +20,8 @@ from pydantic_ai.toolsets import AbstractToolset
 from typing_extensions import Unpack
 
 from codemode import CodeCallOptions, CodeModeOptions, ExecWaitOptions, NamespaceRegistry, ProgramLibrary, WorkerPool
-from codemode.plugins import Listing, StoreLike, open_store
+from codemode.plugins import Listing
+from codemode.stores import StoreLike, open_store
 
 from .code_call import CodeCallFace, CodeCallFields, ScriptContext
 from .code_mode import CodeModeFace, Options
@@ -106,7 +107,7 @@ class CodeMode(HidingCapability[AgentDepsT]):
 
     def __post_init__(self) -> None:
         """Check the options now, not in the first run."""
-        check_settings(self.keep, self.max_retries, self.pool, self.tools)
+        check_settings(self.keep, self.max_retries, self.tools)
         self.store = None if self.store is None else open_store(self.store)
         self._made_face = CodeModeFace(self.options, self.pool, self.listing, self.store, self.library)
         self.options = self._made_face.settings
@@ -146,7 +147,7 @@ class CodeCall(HidingCapability[AgentDepsT]):
         defer_loading: bool = False,
         **fields: Unpack[CodeCallFields],
     ) -> None:
-        check_settings(keep, max_retries, pool)
+        check_settings(keep, max_retries)
         super().__init__(id=id, description=description, defer_loading=defer_loading)
         self._made_face = face = CodeCallFace(options, pool, script_context, fields, store, library)
         self.options, self.keep, self.max_retries, self.pool = face.options, keep, max_retries, pool

@@ -24,7 +24,8 @@ from codemode import (
     create_code_call_tools,
 )
 from codemode import CodeCallToolset as CoreToolset
-from codemode.plugins import OpenedContinuation, StoreLike, looks_like_meta_tool
+from codemode.plugins import OpenedContinuation
+from codemode.stores import StoreLike
 
 from .faces import Face, FaceTool, ShownTools, agent_settings, code_argument, refuse_callback
 from .failures import ErrorWords
@@ -140,7 +141,7 @@ class CodeCallFace:
 
     def is_taken(self, name: str) -> bool:
         """Tell whether a model might take this for a meta-tool."""
-        return looks_like_meta_tool(name)
+        return CodeCallOptions.is_meta_tool_name(name)
 
     def outer_call(self, opened: OpenedContinuation) -> tuple[str, dict[str, Any]]:
         """Return the call of execute or invoke that paused. What only the host gave it is not in it."""

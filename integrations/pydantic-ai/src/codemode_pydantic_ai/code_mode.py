@@ -18,7 +18,8 @@ from typing_extensions import TypedDict
 import codemode
 from codemode import CallContext, CodeModeOptions, CodeModeTool, Interrupt, ProgramLibrary, WorkerPool
 from codemode import create_code_mode_tool as create_core_tool
-from codemode.plugins import Listing, OpenedContinuation, StoreLike, forkable_lock, open_store, with_program_field
+from codemode.plugins import Listing, OpenedContinuation, forkable_lock
+from codemode.stores import StoreLike, open_store
 
 from .content import object_of
 from .conversation_state import ConversationStates
@@ -39,7 +40,7 @@ class _Input(TypedDict):
 
 
 def _named(given: Any) -> Any:
-    return with_program_field(given, "js")
+    return CodeModeTool.fill_program_field(given, "js")
 
 
 _INPUT: TypeAdapter[_Input] = TypeAdapter(Annotated[_Input, BeforeValidator(_named)])

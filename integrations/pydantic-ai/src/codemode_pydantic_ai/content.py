@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from datetime import date, time, timedelta
@@ -31,16 +30,7 @@ from pydantic_ai.messages import (
 )
 
 from codemode import Content
-from codemode.plugins import (
-    CONTENT_SCHEMA,
-    ReadAgain,
-    apart,
-    canonical_json,
-    current,
-    is_read_once,
-    places_for,
-    with_parts,
-)
+from codemode.plugins import list_items, replace_content, restore_content, split_content
 
 _TYPES = (BinaryContent, ImageUrl, AudioUrl, DocumentUrl, VideoUrl, UploadedFile)
 _KINDS = frozenset({"binary", "image-url", "audio-url", "document-url", "video-url", "uploaded-file"})
@@ -76,36 +66,26 @@ def object_of(part: Content) -> Any:
     return BinaryContent.narrow_type(BinaryContent(part.data, media_type=part.mime_type, **told))
 
 
-def as_places(arguments: Any) -> Any:
-    """Return arguments as JSON, with what stands for it in place of each part."""
-    parts = current.get()
-    return arguments if parts is None else places_for(arguments, parts)
-
-
 def with_objects(arguments: Any) -> Any:
     """Return the same with the framework's objects in those places."""
-    parts = current.get()
-    if parts is None or not isinstance(arguments, Mapping):
-        return arguments
-    return with_parts(cast("Mapping[str, Any]", arguments), parts, object_of)
+    return restore_content(arguments, object_of) if isinstance(arguments, Mapping) else arguments
 
 
 def taken(output: Any) -> Any:
     """Return what a tool gave with what stands for it in place of each image, audio and file."""
-    parts = current.get()
-    return output if parts is None else places_for(output, parts, content_of)
+    return replace_content(output, content_of)
 
 
 def place_of(one: Any) -> dict[str, Any] | None:
     """Return what stands for an object of the framework in what people are shown; None for any other."""
-    parts = current.get()
-    part = None if parts is None else content_of(one)
-    return None if parts is None or part is None else parts.take(part)
+    part = content_of(one)
+    place = replace_content(part)
+    return None if place is part else place
 
 
 def shown_with_content(answer: Any) -> tuple[Any, list[Any]]:
     """Return an answer as JSON, and the objects that go with it, for the model to see."""
-    plain, parts = apart(answer)
+    plain, parts = split_content(answer)
     return plain, [object_of(part) for part in parts]
 
 
@@ -143,7 +123,7 @@ def with_content_schemas(schema: Any) -> Any:
         return schema
     known = cast("dict[str, Any]", schema)
     if _is_object_schema(known):
-        return dict(CONTENT_SCHEMA)
+        return dict(Content.json_schema)
     made = {key: with_content_schemas(one) for key, one in known.items()}
     # Several of the framework's classes are the same to a program.
     if "oneOf" in made and _refers_to_content(known):
@@ -190,7 +170,7 @@ def shown_arguments(validated: Mapping[str, Any], flattened: str | None) -> dict
     ``flattened`` names the one parameter that is shown as the input itself. What runs is shown whole: fields that a
     model leaves out when it is serialised, and what a serialiser would hide.
     """
-    shown = json.loads(canonical_json(plain_arguments(validated)))
+    shown = json.loads(json.dumps(plain_arguments(validated), sort_keys=True))
     only = shown.get(flattened) if flattened is not None and len(shown) == 1 else None
     return cast("dict[str, Any]", only) if isinstance(only, dict) else shown
 
@@ -254,17 +234,19 @@ def _plain_container(value: Any) -> Any:
         items = cast("Mapping[Any, Any]", value).items()
         return _object((str(_plain(key)), one) for key, one in items)
     if isinstance(value, AbstractSet):
-        return sorted((_plain(one) for one in cast("AbstractSet[Any]", value)), key=canonical_json)
-    if isinstance(value, ReadAgain):
-        return _plain(value.items)
-    if isinstance(value, list | tuple | deque) or is_read_once(value):
-        return [_plain(one) for one in cast("list[Any]", value)]
+        return sorted((_plain(one) for one in cast("AbstractSet[Any]", value)), key=_text_of)
+    if (items := list_items(value)) is not None:
+        return [_plain(one) for one in items]
     try:
         return value.decode() if isinstance(value, bytes) else tool_return_ta.dump_python(value, mode="json")
     except UnicodeDecodeError:
         return tool_return_ta.dump_python(value, mode="json")
     except ValueError:
         return _of_unknown_kind(value)
+
+
+def _text_of(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
 
 
 def _of_unknown_kind(value: Any) -> Any:

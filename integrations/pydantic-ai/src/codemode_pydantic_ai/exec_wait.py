@@ -35,7 +35,7 @@ from codemode import (
     WorkerPool,
     create_exec_wait_tools,
 )
-from codemode.plugins import OpenedContinuation, PreparedTool, configured, direct_names, listed, prepared, run_check
+from codemode.plugins import OpenedContinuation, PreparedTool, run_bounded
 
 from .content import shown_with_content
 from .conversation_state import ConversationStates
@@ -118,7 +118,7 @@ def _adapted(tool: codemode.Tool, tool_id: str) -> codemode.Tool:
         async def run(**arguments: Any) -> Any:
             answer = await ask(arguments, context)
             # What a server sends is of any size: much of it is made plain off the loop.
-            return await run_check(0, lambda: _told(answer)) if isinstance(answer, ToolResult) else answer
+            return await run_bounded(answer, lambda: _told(answer)) if isinstance(answer, ToolResult) else answer
 
         made = Tool[Any].from_schema(run, tool_id, tool.description or None, dict(_ANY_OBJECT))
         arguments = dict(cast("Mapping[str, Any]", value)) if isinstance(value, Mapping) else {}
@@ -149,7 +149,7 @@ def _untold(value: Any) -> Any:
 def _listed(given: Any) -> list[ToolSource]:
     if isinstance(given, AbstractToolset):
         return [ToolSource(given)]
-    return listed(given)
+    return ToolSource.read_all(given)
 
 
 def _toolset(tools: Any) -> AbstractToolset[Any]:
@@ -177,7 +177,7 @@ def _tool(value: Any, name: str | None) -> Tool[Any]:
 
 def _of_core(tool: codemode.Tool) -> Tool[Any]:
     """Return a tool of the core as one of the framework, which validates, asks and runs as the core would."""
-    made = prepared(tool)
+    made = PreparedTool.of(tool)
 
     async def run(ctx: RunContext[Any], /, **arguments: Any) -> Any:
         value = made.validate_input(arguments).value
@@ -219,7 +219,7 @@ _ARGUMENTS = TypeAdapter(dict[str, Any])
 
 def pair_options(given: Any) -> ExecWaitOptions:
     """Return the options of a pair that somebody has asked for: it is on unless they say that it is not."""
-    options = configured(given)
+    options = ExecWaitOptions.from_config(given)
     return options if options.says("enabled") else dataclasses.replace(options, enabled=True)
 
 
@@ -238,7 +238,7 @@ class PairParts:
 
     def made(self, sources: list[ToolSource]) -> ExecWaitTools:
         """Return the pair over these tools."""
-        settings = agent_settings(CodeModeOptions.of(self.settings), self.pool, clock=None)
+        settings = agent_settings(CodeModeOptions.of(self.settings), self.pool, has_clock=False)
         kept: dict[str, Any] = {"store": self.store, "tenant": self.tenant, "app": self.app}
         more: dict[str, Any] = {"settings": settings, "namespaces": self.namespaces, "pool": self.pool}
         return create_exec_wait_tools(sources, self.options, **more, **kept, library=self.library)
@@ -328,7 +328,7 @@ class ExecWaitFace:
 
     def __init__(self, parts: PairParts, sources: Any, direct: Iterable[Any]) -> None:
         self.options = parts.options
-        self.direct = direct_names(direct)
+        self.direct = ExecWaitTools.read_direct_names(direct)
         self.sources = Sources(sources)
         given = CodeModeOptions.of(parts.settings)
         self.states = ConversationStates(EXEC, "code", "command") if given.state is None else None

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
 
 from pydantic_ai import RunContext
@@ -23,16 +22,8 @@ from pydantic_ai.toolsets import (
 )
 
 from codemode import CallContext, CodeModeOptions, ContinuationOptions, Interrupt, WorkerPool
-from codemode.plugins import (
-    OpenedContinuation,
-    Places,
-    Selection,
-    StoreLike,
-    check_pool,
-    not_negative,
-    places,
-    with_store,
-)
+from codemode.plugins import OpenedContinuation, ToolSelection, configure_agent_options
+from codemode.stores import StoreLike
 
 from .failures import ErrorWords
 
@@ -44,42 +35,16 @@ InPrograms: TypeAlias = Kept | Literal["all"]
 """The same, or all tools."""
 
 
-@dataclass(frozen=True)
-class Chosen:
+class Chosen(ToolSelection):
     """What an agent says of its tools. Raises `ValueError` for what says nothing of any."""
 
-    tools: InPrograms | None
-    keep: Kept
-    _selections: tuple[Selection | None, Selection] = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        """Read what was said."""
-        tools = None if self.tools is None else Selection(self.tools, "tools", may_be_all=True)
-        object.__setattr__(self, "_selections", (tools, Selection(self.keep, "keep")))
-
-    async def places(self, definition: ToolDefinition, ctx: RunContext[Any]) -> Places:
-        """Return where a tool is called that programs may call."""
-        tools, keep = self._selections
-        is_kept = await _has(keep, definition, ctx)
-        return places(is_kept=is_kept, is_named=None if tools is None else await _has(tools, definition, ctx))
-
-    def require_known(self, there: Collection[str], toolset: AbstractToolset[Any]) -> None:
+    def require_known_in(self, toolset: AbstractToolset[Any], there: Collection[str]) -> None:
         """Raise `UserError` for a name that fits no tool of a toolset, which has these in this step."""
-        known: set[str] = {*there, *_names(toolset)}
         try:
-            for one in self._selections:
-                if one is not None and one.names:
-                    one.require_known(known)
+            self.require_known({*there, *_names(toolset)})
         except ValueError as error:
             if not _may_have_others(toolset):
                 raise UserError(str(error)) from None
-
-
-async def _has(selection: Selection, definition: ToolDefinition, ctx: RunContext[Any]) -> bool:
-    if selection.predicate is None:
-        return selection.has(definition.name, definition.metadata)
-    answer = selection.predicate(ctx, definition)
-    return bool(await answer if inspect.isawaitable(answer) else answer)
 
 
 def _names(toolset: AbstractToolset[Any]) -> Iterator[str]:
@@ -109,7 +74,6 @@ def _may_have_others(toolset: AbstractToolset[Any]) -> bool:
 
 MAX_AGE_MS = 7 * 24 * 60 * 60 * 1000
 MAX_RETRIES = 3
-MAX_MODEL_CHARACTERS = 20_000
 
 
 class FaceCall(Protocol):
@@ -187,27 +151,12 @@ class Face(Protocol):
 
 
 def agent_settings(
-    given: CodeModeOptions, pool: WorkerPool | None, clock: str | None = "program", store: StoreLike | None = None
+    given: CodeModeOptions, pool: WorkerPool | None, *, has_clock: bool = True, store: StoreLike | None = None
 ) -> CodeModeOptions:
-    """Return the options of programs that agents run.
-
-    A continuation may leave the process: it is sealed, and holds for a week. Time that tools take is not the program's.
-    A program waits for a worker of the process-wide pool; a pool that is given keeps its own way. ``clock`` None is for
-    a surface that has its own.
-    """
-    kept = given.continuation
-    max_age_ms = kept.max_age_ms if kept.max_age_ms is not None else MAX_AGE_MS
-    sealed: ContinuationOptions = dataclasses.replace(kept, seal=True, max_age_ms=max_age_ms)
-    defaults: dict[str, Any] = {"on_saturation": "wait" if pool is None else None}
-    if clock is not None:
-        defaults |= {"clock": clock, "in_flight_limit": "queue"}
-    policy = given.execution_policy.with_defaults(**defaults)
-    output = given.model_output.with_defaults(max_model_characters=MAX_MODEL_CHARACTERS)
-    approval = given.approval.with_defaults(show_denial_reason=True)  # what a reviewer writes is meant for the model
-    if approval.on_approval_required is None:  # what core itself asks about, such as saving a program
-        approval = dataclasses.replace(approval, mode="interrupt")
-    made = given.having(approval=approval, continuation=sealed, execution_policy=policy, model_output=output)
-    return with_store(made, store)[0]
+    """Return the options of programs that agents run. A continuation may leave the process: it is sealed."""
+    made = configure_agent_options(given, pool=pool, store=store, has_clock=has_clock)
+    sealed: ContinuationOptions = dataclasses.replace(made.continuation, seal=True)
+    return made.having(continuation=sealed)
 
 
 def refuse_callback(given: CodeModeOptions) -> None:
@@ -223,8 +172,8 @@ def code_argument(name: str, language: str = "javascript") -> dict[str, str]:
     return {"code_arg_name": name, "code_arg_language": language}
 
 
-def check_settings(keep: Any, max_retries: int, pool: WorkerPool | None, tools: Any = None) -> None:
+def check_settings(keep: Any, max_retries: int, tools: Any = None) -> None:
     """Raise `ValueError` for what a toolset cannot be made with."""
     Chosen(tools, keep)
-    not_negative(max_retries, "max_retries")
-    check_pool(pool)
+    if type(max_retries) is not int or max_retries < 0:
+        raise ValueError(f"max_retries must be an integer of at least 0, got {max_retries!r}")

@@ -10,7 +10,7 @@ from pydantic_ai.exceptions import ModelRetry, RunCancelled, ToolFailed, ToolFai
 from pydantic_ai.messages import ToolCallPart, ToolReturnPart
 
 from codemode import CodeModeToolApprovalDeniedError, CodeModeToolError
-from codemode.plugins import MAX_PROBLEMS, clip, path_text
+from codemode.plugins import SchemaMismatch
 
 TOLD = (ModelRetry, ToolFailed, ToolRetryError, ToolFailedError, ValidationError, RunCancelled)
 """What the framework tells a model of, instead of ending the run."""
@@ -73,5 +73,4 @@ def _problems(error: ValidationError) -> str:
         # A program can cause half a million of them, and pydantic cannot list only the first.
         return f"Invalid input: {count} validation errors."
     found = error.errors(include_url=False, include_context=False, include_input=False)
-    lines = [f"{path_text(one['loc']) or 'value'}: {clip(one['msg'])}" for one in found[:MAX_PROBLEMS]]
-    return f"Invalid input: {'; '.join(lines)}"
+    return f"Invalid input: {SchemaMismatch.describe((one['loc'], one['msg']) for one in found)}"

@@ -19,15 +19,12 @@ from pydantic_ai.toolsets import ToolsetTool
 
 from codemode import Tool, ToolCallContext
 from codemode.plugins import (
-    Compile,
     CompiledSchema,
     FrameworkSchema,
     InferredOutput,
-    TypeSchema,
+    PreparedTool,
     ValidatedInput,
-    can_be_called,
     forkable_lock,
-    prepared,
 )
 
 from .content import with_content_schemas
@@ -109,8 +106,8 @@ def excluding_type(declared: Any, function: Callable[..., Any] | None) -> Any:
         return None
     try:
         if function not in _excluding:
-            schema = TypeSchema(returned := _return_type(function), "output")
-            _excluding[function] = returned if schema.excludes_fields else None
+            returned = _return_type(function)
+            _excluding[function] = returned if InferredOutput(returned).excludes_fields else None
         return _excluding[function]
     except Exception:  # noqa: BLE001 - annotations may be anything, and some callables cannot be weak keys
         return None
@@ -123,16 +120,16 @@ class Output(FrameworkSchema):
         self._declared = declared
         self._excluding = excluding
 
-    def compiled(self, compiled: Compile) -> CompiledSchema | None:
+    def compiled(self, compiled: Callable[[Any], CompiledSchema | None]) -> CompiledSchema | None:
         described = compiled(self._declared)
         if described is None or self._excluding is None:
             return described
-        typed = compiled(InferredOutput(self._excluding))
-        return _WithoutExcluded(described, typed) if isinstance(typed, TypeSchema) else described
+        typed: Any = compiled(InferredOutput(self._excluding))
+        return _WithoutExcluded(described, typed) if hasattr(typed, "without_excluded") else described
 
 
 class _WithoutExcluded:
-    def __init__(self, described: CompiledSchema, typed: TypeSchema) -> None:
+    def __init__(self, described: CompiledSchema, typed: Any) -> None:
         self._described = described
         self._typed = typed
         self.json_schema = described.json_schema
@@ -204,7 +201,7 @@ def stays_native(definition: ToolDefinition, ctx: RunContext[Any]) -> bool:
         or definition.tool_kind in _STAY_NATIVE_KINDS
         or definition.unless_native is not None
         or not ctx.is_tool_available(definition)
-        or not can_be_called(definition.name)
+        or not Tool.is_callable_name(definition.name)
     )
 
 
@@ -285,7 +282,7 @@ def _hidden(name: str, definition: ToolDefinition, output_schema: dict[str, Any]
         metadata=metadata_of(definition),
     )
     try:
-        prepared(tool).compile()
+        PreparedTool.of(tool).compile()
     except ValueError:
         # The framework validates with its own validator; a schema that we cannot read only costs the declaration.
         return HiddenTool(

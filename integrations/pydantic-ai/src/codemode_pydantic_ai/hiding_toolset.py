@@ -15,7 +15,7 @@ from pydantic_ai.tools import AgentDepsT
 from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, ToolsetTool, WrapperToolset
 
 from codemode import WorkerPool
-from codemode.plugins import WrongTypeError, places, refuse_framework_tool
+from codemode.plugins import ToolSelection
 
 from .faces import MAX_RETRIES, Chosen, Face, FaceTool, InPrograms, Kept, check_settings
 from .hidden_tools import stays_native
@@ -28,22 +28,22 @@ def toolset_of(tools: Any) -> AbstractToolset[Any]:
     if isinstance(tools, AbstractToolset):
         return cast("AbstractToolset[Any]", tools)
     if isinstance(tools, str | bytes | Mapping) or not isinstance(tools, Iterable):
-        raise WrongTypeError(f"tools must be a toolset, or a list of tools and functions, got {_named(tools)}")
+        raise ValueError(f"tools must be a toolset, or a list of tools and functions, got {_named(tools)}")  # noqa: TRY004
     given = list(cast("Iterable[Any]", tools))
     for one in given:
         if isinstance(one, AbstractToolset):
-            raise WrongTypeError(f"{_named(one)} is no tool: give a toolset alone, several as CombinedToolset([...])")
+            raise ValueError(f"{_named(one)} is no tool: give a toolset alone, several as CombinedToolset([...])")  # noqa: TRY004
         if callable(one) and not isinstance(one, Tool):
-            refuse_framework_tool(one)
+            ToolSelection.refuse_framework_tool(one)
         if not isinstance(one, Tool) and not hasattr(one, "__name__"):
-            raise WrongTypeError(f"tools must be pydantic_ai.Tool objects and functions, got {_named(one)}")
+            raise ValueError(f"tools must be pydantic_ai.Tool objects and functions, got {_named(one)}")
     return FunctionToolset(given)
 
 
 def require_toolset(given: Any) -> None:
     """Raise `ValueError` for what is no toolset."""
     if not isinstance(given, AbstractToolset):
-        raise WrongTypeError(f"what is wrapped must be a toolset, such as FunctionToolset([...]), got {_named(given)}")
+        raise ValueError(f"what is wrapped must be a toolset, such as FunctionToolset([...]), got {_named(given)}")  # noqa: TRY004
 
 
 def _named(given: Any) -> str:
@@ -135,7 +135,7 @@ class HidingToolset(WrapperToolset[AgentDepsT]):
     def __post_init__(self) -> None:
         """Check the options now, not in the first run."""
         require_toolset(self.wrapped)
-        check_settings(self.keep, self.max_retries, self.pool, self.tools)
+        check_settings(self.keep, self.max_retries, self.tools)
         if self.face is None:
             self.face = self._own_face()
 
@@ -172,12 +172,16 @@ class HidingToolset(WrapperToolset[AgentDepsT]):
         """Return the names of the tools that stay, and what is behind those of the face; a tool may be both."""
         chosen, run = Chosen(self.tools, self.keep), self._run_state(ctx)
         if not run.is_checked:
-            chosen.require_known(tools, self.wrapped)
+            chosen.require_known_in(self.wrapped, tools)
             run.is_checked = True
         native, hidden = set[str](), dict[str, ToolsetTool[AgentDepsT]]()
         for name, tool in tools.items():
             is_alone = stays_native(tool.tool_def, ctx)
-            called = places(is_kept=True, is_named=None) if is_alone else await chosen.places(tool.tool_def, ctx)
+            called = (
+                Chosen.ONLY_DIRECTLY
+                if is_alone
+                else await chosen.find_places_async(tool.tool_def.name, tool.tool_def.metadata, ctx, tool.tool_def)
+            )
             if called.directly:
                 native.add(name)
             if called.in_programs:

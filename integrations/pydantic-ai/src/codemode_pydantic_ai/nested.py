@@ -28,11 +28,12 @@ from codemode import (
     NestedToolCallEvent,
     NestedToolResultEvent,
     ToolCallContext,
+    WorkerPool,
     request_interrupt,
 )
-from codemode.plugins import LARGE_CHARACTERS, refuse_in_workflow, refuse_too_many, run_check, weigh
+from codemode.plugins import replace_content, run_bounded
 
-from .content import Beside, as_places, taken
+from .content import Beside, taken
 from .failures import OWN_WORDS, TOLD, ErrorWords, told
 from .shown_inputs import CallInput, NestedManager, require_as_shown
 from .turns import Reservation, SharedTurns
@@ -52,7 +53,7 @@ def require_place_for_programs() -> None:
     It is the error of which pydantic-ai's plugin for Temporal ends the workflow; for others its task is tried for ever.
     """
     try:
-        refuse_in_workflow()
+        WorkerPool.refuse_in_workflow()
     except RuntimeError:
         raise UserError(
             "An agent that runs programs cannot run inside a Temporal workflow function, which is replayed and may"
@@ -190,9 +191,9 @@ class CallLog:
 
     def note_edit(self, call_id: str, edited: dict[str, Any]) -> None:
         """Let the input of a call be the one that somebody put in its place, with which it has been made."""
-        told, size = self._calls.get(call_id), weigh(edited, _MOST)
+        told = self._calls.get(call_id)
         if told is not None:
-            size = len(to_json(edited)) if size < _MOST else size
+            size = len(to_json(edited))
             self._calls[call_id] = replace(told, input=edited if size <= _MOST else None, input_bytes=size)
 
     def follow(self, log: CallLog) -> None:
@@ -358,7 +359,7 @@ class NestedCalls:
 
         ``approved`` and ``shown`` are for a call that somebody has already approved, as it was shown.
         """
-        call = ToolCallPart(name, as_places(arguments) or {}, tool_call_id=context.tool_call_id)
+        call = ToolCallPart(name, replace_content(arguments) or {}, tool_call_id=context.tool_call_id)
         try:
             if context.interrupt is None:
                 waiting = await CallInput.of(call.args_as_dict(), shown)
@@ -447,7 +448,7 @@ class NestedCalls:
             returned = cast("ToolReturn[Any]", outcome)
             self.beside.note(call.tool_name, call.tool_call_id, returned)
             value = returned.return_value
-        return await self._as_json(value, call.tool_name)
+        return await self._as_json(value)
 
     async def _shown(self, call: ToolCallPart) -> dict[str, Any]:
         try:
@@ -455,20 +456,19 @@ class NestedCalls:
         except ValidationError as error:  # an iterator validates what it gives when it is read
             raise self._words.failure(call, told(error), is_refused=True) from None
 
-    async def _as_json(self, given: Any, name: str) -> Any:
+    async def _as_json(self, given: Any) -> Any:
         most = self._policy.max_values
 
         def write() -> Any:
             # A generator is the tool's code, and may never end.
             value = list(islice(cast("Iterator[Any]", given), most + 1)) if isinstance(given, GeneratorType) else given
             value = taken(value)
-            refuse_too_many(value, most, f"the output of tool {name!r}")
             try:
                 return tool_return_ta.dump_python(value, mode="json", by_alias=True)
             except ValueError:  # a part of it cannot be written: the core reads the others
                 return value
 
-        return await run_check(weigh(given, LARGE_CHARACTERS), write)
+        return await run_bounded(given, write)
 
     async def _through_manager(self, call: ToolCallPart, context: ToolCallContext, **given: Any) -> Any:
         """Make a call; while an inline handler decides about it, the program's time stands still."""

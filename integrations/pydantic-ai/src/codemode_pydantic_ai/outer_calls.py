@@ -13,7 +13,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart, Tool
 from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 
 from codemode import CallContext, CodeModeError, CodeModeProtocolError, Interrupt, failure_text
-from codemode.plugins import heard_by, recovery_of, was_answered
+from codemode.plugins import add_event_listener
 
 from .faces import Face, FaceTool
 from .nested import NestedCalls
@@ -82,7 +82,7 @@ class OuterCall:
         try:
             answer = await self._until_fatal(arguments, resumed)
         except CodeModeProtocolError as error:
-            if was_answered(error):
+            if error.was_answered:
                 raise refused(self._face, "go on", error) from error
             raise
         except CodeModeError as error:
@@ -130,7 +130,7 @@ class OuterCall:
 
     async def _until_fatal(self, arguments: dict[str, Any], resumed: tuple[Pause, dict[str, Any]] | None) -> Any:
         log = self._calls.log
-        with heard_by(log):
+        with add_event_listener(log):
             task = asyncio.ensure_future(self._answer(arguments, resumed))
         self._calls.stop = task.cancel
         try:
@@ -165,7 +165,7 @@ class OuterCall:
         try:
             return await self._call.go_on(interrupt, answers, call)
         except CodeModeError as error:
-            recovery = recovery_of(error)
+            recovery = Interrupt.find_recovery(error)
             if recovery is None:
                 raise
         return recovery if recovery.requests else await self._go_on(recovery, {}, call)

@@ -22,16 +22,7 @@ from pydantic_ai.messages import RetryPromptPart as LegacyRetry  # pyright: igno
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, RunContext, ToolApproved, ToolDenied
 
 from codemode import CodeModeProtocolError, Interrupt, PendingRequest
-from codemode.plugins import APPROVAL_KIND as CORE_APPROVAL_KIND
-from codemode.plugins import (
-    UNKNOWN_OUTCOME_KIND,
-    end_continuation,
-    forkable_lock,
-    open_continuation,
-    outer_id_of,
-    run_check,
-    why_refused,
-)
+from codemode.plugins import OpenedContinuation, forkable_lock
 
 from .content import plain_arguments
 from .faces import Face
@@ -66,10 +57,8 @@ class Pause:
             carried = cast("dict[str, Any]", kept)
             other = _other_call(carried, face)
             carried = carried if other is None else carried["continuation"]
-            body = carried.get("body")
-            opened = await run_check(
-                len(body) if isinstance(body, str) else 0,
-                lambda: open_continuation(carried, options=face.settings, conversation_id=conversation_id or None),
+            opened = await OpenedContinuation.open(
+                carried, options=face.settings, conversation_id=conversation_id or None
             )
             if other is not None:
                 return cls(opened.interrupt, other, is_other=True, js=opened.source)
@@ -98,7 +87,7 @@ class Pause:
     async def end(self, face: Face, ctx: RunContext[Any]) -> None:
         """Let the program go on no more. Raises `UserError` when it has gone on already."""
         try:
-            await end_continuation(
+            await OpenedContinuation.end(
                 self.interrupt.continuation, options=face.settings, conversation_id=ctx.conversation_id or None
             )
         except CodeModeProtocolError as error:
@@ -113,7 +102,7 @@ def refused(face: Face, what: str, error: CodeModeProtocolError) -> UserError:
     """Return the error of a pause with which ``what`` cannot be done."""
     said = f"This paused {face.title} call cannot {what}"
     own = "a pause goes on in its own conversation (conversation_id) alone"
-    return UserError(why_refused(said, error, first="the message history", otherwise=own))
+    return UserError(error.explain(said, first="the message history", otherwise=own))
 
 
 def _with_call(continuation: dict[str, Any], call: ToolCallPart, program_id: str) -> dict[str, Any]:
@@ -163,7 +152,7 @@ def pause_metadata(interrupt: Interrupt, call: ToolCallPart | None = None) -> di
 
 def is_waiting_id(tool_call_id: str) -> bool:
     """Tell whether an id is that of an inner call that waits."""
-    return outer_id_of(tool_call_id) is not None
+    return Interrupt.find_outer_id(tool_call_id) is not None
 
 
 def waiting_calls(interrupt: Interrupt) -> list[ToolCallPart]:
@@ -197,7 +186,7 @@ async def expand(
             calls.append(_call(request))
             if request.payload.get("metadata"):
                 expanded.metadata[request.interrupt_id] = request.payload["metadata"]
-            if request.payload["kind"] == UNKNOWN_OUTCOME_KIND:
+            if request.payload["kind"] == PendingRequest.UNKNOWN_OUTCOME:
                 expanded.metadata[request.interrupt_id] = {"unknown_outcome": True}
             if request.payload.get("question"):
                 questions.add(request.interrupt_id)
@@ -214,16 +203,16 @@ def answers_for(pause: Pause, results: DeferredToolResults) -> dict[str, Any]:
         if result is not None:
             kind = request.payload["kind"]
             answer = _plain_answer(request.interrupt_id, result, kind)
-            is_of_tool = kind not in (UNKNOWN_OUTCOME_KIND, CORE_APPROVAL_KIND)
+            is_of_tool = kind not in (PendingRequest.UNKNOWN_OUTCOME, PendingRequest.APPROVAL)
             metadata = results.metadata.get(request.interrupt_id) if is_of_tool else None
             answers[request.interrupt_id] = {**answer, "metadata": metadata} if metadata else answer
     return answers
 
 
 def _plain_answer(waiting_id: str, result: Any, kind: str) -> dict[str, Any]:
-    if kind == UNKNOWN_OUTCOME_KIND:
+    if kind == PendingRequest.UNKNOWN_OUTCOME:
         return _known_outcome(waiting_id, result)
-    if kind == CORE_APPROVAL_KIND:
+    if kind == PendingRequest.APPROVAL:
         return _decision(result)
     if isinstance(result, ToolApproved):
         if kind == CALL_KIND:
@@ -374,7 +363,7 @@ async def take_pauses(ctx: RunContext[Any], given: DeferredToolResults, kept: Ke
 
 def _require_continuations(title: str, response: ModelResponse, known: Collection[str]) -> None:
     calls = [part for part in response.parts if isinstance(part, ToolCallPart)]
-    paused = {outer_id_of(call.tool_call_id) for call in calls}
+    paused = {Interrupt.find_outer_id(call.tool_call_id) for call in calls}
     for call in calls:
         if call.tool_call_id in paused and call.tool_call_id not in known:
             # It has begun: to run it from its start would make its finished calls a second time.
@@ -417,7 +406,7 @@ def _continuations(
 ) -> dict[str, Any]:
     """Return the continuations of the outer calls of the last response, by their ids."""
     present = [part.tool_call_id for part in response.parts if isinstance(part, ToolCallPart)]
-    waiting = {one: outer for one in (*present, *answered) if (outer := outer_id_of(one)) is not None}
+    waiting = {one: outer for one in (*present, *answered) if (outer := Interrupt.find_outer_id(one)) is not None}
     own = {*present, *waiting.values()}
     # A client may have merged the metadata of several responses into one message: whose it is, the ids say.
     stored = [_mapping((one.metadata or {}).get(KEY)) for one in messages if isinstance(one, ModelResponse)]
@@ -459,7 +448,7 @@ def _with_outer_calls(response: ModelResponse, pauses: Iterable[Pause]) -> Model
 
 
 def _belongs(part: ModelResponsePart, outer_id: str) -> bool:
-    return isinstance(part, ToolCallPart) and outer_id_of(part.tool_call_id) == outer_id
+    return isinstance(part, ToolCallPart) and Interrupt.find_outer_id(part.tool_call_id) == outer_id
 
 
 def _without_waiting_calls(messages: list[ModelMessage]) -> Iterator[ModelMessage]:

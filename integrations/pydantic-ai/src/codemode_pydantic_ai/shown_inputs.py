@@ -15,7 +15,7 @@ from pydantic_ai.toolsets import ToolsetTool
 from pydantic_core import from_json, to_json
 
 from codemode import CodeModeToolError
-from codemode.plugins import LARGE_CHARACTERS, integers_as_in, plain_copy, read_again, run_check, same_json, weigh
+from codemode.plugins import copy_json, read_again, restore_integers, run_bounded, same_json
 
 from .content import shown_arguments, with_objects
 from .failures import told
@@ -55,8 +55,7 @@ class CallInput:
         cls, arguments: dict[str, Any], shown: dict[str, Any] | None = None, metadata: dict[str, Any] | None = None
     ) -> CallInput:
         """Keep a copy of what the program gave: a tool may change that, and then ask for approval."""
-        size = weigh(arguments, LARGE_CHARACTERS)
-        return cls(arguments, await run_check(size, lambda: to_json(arguments)), shown, metadata)
+        return cls(arguments, await run_bounded(arguments, lambda: to_json(arguments)), shown, metadata)
 
     @property
     def own_metadata(self) -> dict[str, Any]:
@@ -66,7 +65,7 @@ class CallInput:
     @property
     def given(self) -> dict[str, Any]:
         """A copy of what is to be validated."""
-        return from_json(self._given) if self.edited is None else plain_copy(self.edited)
+        return from_json(self._given) if self.edited is None else copy_json(self.edited)
 
     def as_shown(self) -> Iterator[dict[str, Any]]:
         """Give the inputs of which one should come out as it was shown.
@@ -86,7 +85,7 @@ class CallInput:
         yield dict(edited)
 
     def _copy_of_shown(self) -> dict[str, Any]:
-        return plain_copy(self.shown or {})
+        return copy_json(self.shown or {})
 
 
 @dataclass
@@ -161,7 +160,7 @@ class NestedManager(ToolManager[Any]):
             return call
         shown = await self.show(call)
         # A copy: what a handler takes out of it before it shows it to somebody is not taken out of what runs.
-        return replace(call, args=await run_check(weigh(shown, LARGE_CHARACTERS), lambda: plain_copy(shown)))
+        return replace(call, args=await run_bounded(shown, lambda: copy_json(shown)))
 
     async def show(self, call: ToolCallPart) -> dict[str, Any]:
         """Return what a person is shown of a call under way: its validated input as plain JSON."""
@@ -177,7 +176,7 @@ class NestedManager(ToolManager[Any]):
         settings = {"wrap_validation_errors": False}
         given = waiting.given
         # Defaults that are new each time are those that rule and tool have seen; all else is what the program gave.
-        validated = await self._try(call, {**plain_copy(waiting.shown or {}), **given}, settings)
+        validated = await self._try(call, {**copy_json(waiting.shown or {}), **given}, settings)
         if not isinstance(validated, Exception) and await _comes_out(validated, waiting.shown):
             return await _shown(validated)
         return await _shown(await self._validate(replace(call, args=given), **settings))
@@ -193,7 +192,7 @@ class NestedManager(ToolManager[Any]):
 
     async def _edited(self, call: ToolCallPart, waiting: CallInput, settings: dict[str, Any]) -> ValidatedToolCall[Any]:
         try:
-            edited = integers_as_in(waiting.shown, call.args_as_dict())
+            edited = restore_integers(call.args_as_dict(), waiting.shown)
         except (ValueError, TypeError, RecursionError, AssertionError) as error:  # the last of what is no object
             raise _wrong_edit(waiting, str(error)) from None
         if waiting.require_allowed is not None:
@@ -255,7 +254,7 @@ async def _shown(validated: ValidatedToolCall[Any]) -> dict[str, Any]:
 
 async def _as_shown(arguments: dict[str, Any], tool: ToolsetTool[Any]) -> dict[str, Any]:
     flattened = flattened_parameter(tool)
-    return await run_check(weigh(arguments, LARGE_CHARACTERS), lambda: shown_arguments(arguments, flattened))
+    return await run_bounded(arguments, lambda: shown_arguments(arguments, flattened))
 
 
 async def _comes_out(validated: ValidatedToolCall[Any], shown: dict[str, Any] | None) -> bool:
@@ -263,7 +262,7 @@ async def _comes_out(validated: ValidatedToolCall[Any], shown: dict[str, Any] | 
 
 
 async def _is_same(made: dict[str, Any], shown: dict[str, Any] | None) -> bool:
-    return await run_check(weigh(made, LARGE_CHARACTERS), lambda: same_json(made, shown))
+    return await run_bounded(made, lambda: same_json(made, shown))
 
 
 async def require_as_shown(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import inspect
+import json
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -37,33 +38,13 @@ from codemode import (
     CodeModeError,
     CodeModeOptions,
     CodeModeProtocolError,
-    Interrupt,
     PendingRequest,
     Record,
     StoredPause,
     StoredRequest,
 )
-from codemode.plugins import (
-    APPROVAL_KIND,
-    UNKNOWN_OUTCOME_KIND,
-    AgentRecords,
-    AgentRun,
-    ResumeWith,
-    Tenant,
-    ToolForm,
-    ToolForms,
-    agent_pause,
-    agent_run,
-    canonical_json,
-    edited_input,
-    joined_programs,
-    read_end,
-    require_guard,
-    same_json,
-    stored_pause,
-    was_answered,
-    written_end,
-)
+from codemode.plugins import same_json
+from codemode.stores import AgentRecords, AgentRun, ResumeWith, Tenant, ToolForm
 
 from .faces import MAX_AGE_MS, Face
 from .hidden_tools import annotations_of
@@ -102,7 +83,7 @@ async def asked_by(
     response = next(one for one in reversed(messages) if isinstance(one, ModelResponse))
     kept = cast("dict[str, Any]", (response.metadata or {}).get(KEY) or {})
     pauses = [await Pause.of(one, face, conversation_id) for one in kept.values()]
-    source, first_lines = joined_programs([one.js for one in pauses])
+    source, first_lines = AgentRecords.join_programs([one.js for one in pauses])
     inner = {
         one.interrupt_id: (one, first)
         for pause, first in zip(pauses, first_lines, strict=True)
@@ -111,7 +92,7 @@ async def asked_by(
     auths = [one.interrupt.continuation["auth"] for one in pauses]
     shown = [[one.tool_call_id, one.tool_name] for one in (*output.approvals, *output.calls)]
     named = [conversation_id, response.timestamp.isoformat(), sorted(one["nonce"] for one in auths), shown]
-    key = hashlib.sha256(canonical_json(named).encode()).hexdigest()
+    key = hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()
     requests: list[PendingRequest] = []
     calls: dict[str, str] = {}
     for call, kind in _waiting(output):
@@ -142,7 +123,7 @@ def _waiting(output: DeferredToolRequests) -> Iterable[tuple[ToolCallPart, str]]
     for call in output.approvals:
         is_unknown = output.metadata.get(call.tool_call_id, {}).get("unknown_outcome") is True
         is_ours = is_waiting_id(call.tool_call_id)
-        yield call, UNKNOWN_OUTCOME_KIND if is_unknown and is_ours else APPROVAL_KIND
+        yield call, PendingRequest.UNKNOWN_OUTCOME if is_unknown and is_ours else PendingRequest.APPROVAL
     for call in output.calls:
         yield call, CALL_KIND
 
@@ -157,7 +138,7 @@ def _request(
 ) -> PendingRequest:
     payload: dict[str, Any] = {"kind": kind}
     metadata = output.metadata.get(call.tool_call_id)
-    if metadata and kind != UNKNOWN_OUTCOME_KIND:
+    if metadata and kind != PendingRequest.UNKNOWN_OUTCOME:
         payload["metadata"] = metadata
     if kind == CALL_KIND and tool is not None and tool.return_schema is not None:
         payload["schema"] = tool.return_schema
@@ -187,9 +168,9 @@ def results_of(
         if request.interrupt_id not in answers:
             continue
         call_id, answer = calls[request.interrupt_id], answers[request.interrupt_id]
-        if request.kind == APPROVAL_KIND:
+        if request.kind == PendingRequest.APPROVAL:
             results.approvals[call_id] = _approval(request, answer)
-        elif request.kind == UNKNOWN_OUTCOME_KIND:
+        elif request.kind == PendingRequest.UNKNOWN_OUTCOME:
             _add_outcome(results, call_id, answer)
         else:
             results.calls[call_id] = _given(answer)
@@ -202,7 +183,7 @@ def _approval(request: StoredRequest, answer: Mapping[str, Any]) -> ToolApproved
         return ToolDenied(reason) if reason else ToolDenied()
     if "input" not in answer:
         return ToolApproved()
-    edited = edited_input(request, dict(answer))
+    edited = request.read_edited_input(answer)
     return ToolApproved() if same_json(edited, request.input) else ToolApproved(override_args=edited)
 
 
@@ -259,7 +240,7 @@ class StoredPauses(Generic[AgentDepsT, OutputDataT]):
         signed_with = self._face.settings.continuation
         self._records = AgentRecords(store, kept_by=_KEPT_BY, tenant=tenant, signed_with=signed_with, **more)
         self._on_end = on_end
-        require_guard(store, self, "the options of the agent's capability")
+        self._records.require_guard(self, "the options of the agent's capability")
 
     @property
     def app(self) -> str:
@@ -309,9 +290,9 @@ class StoredPauses(Generic[AgentDepsT, OutputDataT]):
         results = results_of(record.requests, kept["calls"], answers)
         messages = ModelMessagesTypeAdapter.validate_python(kept["messages"])
         settings = await self._records.settings_for(record)
-        async with agent_run(self._records.store.guard, kept["key"], answers, kept["expiresAtMs"]) as run:
-            if run.known is not None:
-                return read_end(run.known)
+        async with self._records.resume(kept, answers) as run:
+            if run.is_finished:
+                return run.outcome
             watching = _Watching(run)
             try:
                 result = await self._run(watching, message_history=messages, deferred_tool_results=results, **settings)
@@ -331,33 +312,30 @@ class StoredPauses(Generic[AgentDepsT, OutputDataT]):
             reached: Any = await self._pause(result, watching.tools)
         else:
             reached = tool_return_ta.dump_python(result.output, mode="json", by_alias=True)
-        end = await run.came_to(written_end(reached))
-        if "output" in end and self._on_end is not None:
+        end = await run.finish(reached)
+        if not isinstance(end, StoredPause) and self._on_end is not None:
             try:
                 told = self._on_end(record, result)
                 if inspect.isawaitable(told):
                     await told
             except Exception:  # noqa: BLE001 - the run has come to its end, whatever becomes of its messages
                 _log.exception("on_end has failed for record %s", record.id)
-        return read_end(end)
+        return end
 
     async def _pause(self, result: AgentRunResult[Any], tools: Mapping[str, ToolDefinition]) -> StoredPause:
         messages = result.all_messages()
         asked = await asked_by(result.output, messages, self._face, result.conversation_id, tools)
-        expires_at_ms = asked.expires_at_ms or self._in_its_time()
-        payload = self._records.payload(
-            {
-                "messages": ModelMessagesTypeAdapter.dump_python(messages, mode="json"),
-                "calls": dict(asked.calls),
-                "key": asked.key,
-                "expiresAtMs": expires_at_ms,
-            },
-            asked.requests,
-            asked.key,
-        )
         names = {one.tool_name for one in asked.requests}
-        forms = ToolForms(asked.outer.tool_name, {name: form_of(tools[name]) for name in sorted(names & tools.keys())})
-        return stored_pause(_interrupt(asked, expires_at_ms), tool=forms, source=asked.source, payload=payload)
+        return self._records.pause(
+            asked.requests,
+            {"messages": ModelMessagesTypeAdapter.dump_python(messages, mode="json"), "calls": dict(asked.calls)},
+            key=asked.key,
+            expires_at_ms=asked.expires_at_ms or self._in_its_time(),
+            tool=asked.outer.tool_name,
+            outer_tool_call_id=asked.outer.tool_call_id,
+            forms={name: form_of(tools[name]) for name in sorted(names & tools.keys())},
+            source=asked.source,
+        )
 
     def _in_its_time(self) -> int:
         max_age_ms = self.options.continuation.max_age_ms
@@ -428,21 +406,11 @@ def _face_of(agent: AbstractAgent[Any, Any]) -> Face:
     return found[0]
 
 
-def _interrupt(asked: Asked, expires_at_ms: int) -> Interrupt:
-    return agent_pause(
-        asked.requests,
-        kept_by=_KEPT_BY,
-        key=asked.key,
-        outer_tool_call_id=asked.outer.tool_call_id,
-        expires_at_ms=expires_at_ms,
-    )
-
-
 def _told(error: BaseException, run: AgentRun) -> BaseException:
     """Return what a store is told of an error: the end of a run that can go on no more, else it is tried again."""
     reason = error.__cause__
     if isinstance(error, UserError) and isinstance(reason, CodeModeProtocolError):
-        if not was_answered(reason):
+        if not reason.was_answered:
             reason.details["not_resumable"] = True  # not here, with these keys: nothing has run
         return reason
     is_own = isinstance(error, AgentRunError | UserError)

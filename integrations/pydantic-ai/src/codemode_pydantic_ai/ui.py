@@ -10,7 +10,7 @@ from pydantic_ai.messages import ModelMessage
 from pydantic_ai.tools import DeferredToolResults
 from pydantic_ai.ui import UIAdapter
 
-from codemode.plugins import outer_id_of
+from codemode import Interrupt
 
 
 class PausedPrograms(UIAdapter[Any, Any, Any, Any, Any]):
@@ -26,7 +26,7 @@ class PausedPrograms(UIAdapter[Any, Any, Any, Any, Any]):
         """Do what the adapter does, and count a paused program as answered where one of its calls is."""
         if deferred_tool_results is not None:
             answered = [*deferred_tool_results.approvals, *deferred_tool_results.calls]
-            outer = {one for one in map(outer_id_of, answered) if one is not None}
+            outer = {one for one in map(Interrupt.find_outer_id, answered) if one is not None}
             # The framework looks at the ids alone; what the answers are is for the run.
             approvals = {**dict.fromkeys(outer, True), **deferred_tool_results.approvals}
             deferred_tool_results = replace(deferred_tool_results, approvals=approvals)

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal, TypeAlias, TypedDict
 from ...options.checked_fields import CALLABLE, Check, checked, flag, having, limit, one_of, positive, strings
 from ...options.part import OptionPart
 from ...options.parts import MAX_SOURCE_BYTES, MIB, CodeModeOptions
+from .names import looks_like_meta_tool
 
 Mode: TypeAlias = Literal["codecall_only", "codecall_opt_in", "metadata_driven"]
 Names: TypeAlias = Literal["dotted", "colon", "underscore"]
@@ -220,6 +221,11 @@ class CodeCallOptions(OptionPart):
     notify: Callable[..., Any] | None = field(default=None, metadata=CALLABLE)
     settings: CodeModeOptions = field(metadata={"check": _settings})
     reserved_prefixes: tuple[str, ...] = checked(RESERVED_PREFIXES, _strings_even_empty)
+
+    @staticmethod
+    def is_meta_tool_name(name: str) -> bool:
+        """Tell whether a reader may take a name for that of a meta-tool, look-alike letters included."""
+        return looks_like_meta_tool(name)
 
     def __init__(
         self,

@@ -17,7 +17,7 @@ from ...host import steps
 from ...host.threads import LARGE_CHARACTERS, run_check
 from ...options.checked_fields import mapping_or_none
 from ...schemas.compiled import Problem, json_type, path_text
-from ...source.program_input import with_program_field
+from ...source.program_input import fill_program_field
 from .index import CodeCallCatalog
 
 ValueT = TypeVar("ValueT")
@@ -185,7 +185,7 @@ async def asked_to_execute(
     if script_context is None and is_object(given) and len(given) == 1 and isinstance(given.get("script"), str):
         return given["script"], _GIVEN  # as most are; below all else is read, and what is wrong told
 
-    given = with_program_field(given, "script")
+    given = fill_program_field(given, "script")
 
     def read() -> tuple[str, Mapping[str, Any]]:
         request = _read_execute(meta_tool, given, script_context)
@@ -197,7 +197,7 @@ async def asked_to_execute(
 
 def script_in(given: Any) -> str:
     """Return the script of an input that may be wrong; nothing where there is none."""
-    given = with_program_field(given, "script")
+    given = fill_program_field(given, "script")
     script = given.get("script") if is_mapping(given) else None
     return script if isinstance(script, str) else ""
 

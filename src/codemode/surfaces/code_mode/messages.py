@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ...data.exact_integers import PLACES_KEY, with_texts
+from ...data.exact_integers import PLACES_KEY, protect_integers
 from ...data.json_values import decode_json
 from ...data.narrowing import is_array, is_mapping, list_or_empty, mapping_or_empty
 from ...errors import CodeModeProtocolError, Resumable
@@ -51,7 +51,7 @@ def _request_parts(request: PendingRequest) -> list[dict[str, Any]]:
     call_id = request.tool_call_id
     call = {"type": "tool-call", "toolCallId": call_id, "toolName": request.tool_name, "input": request.input}
     return [
-        with_texts(call),
+        protect_integers(call),
         {"type": "tool-approval-request", "approvalId": request.interrupt_id, "toolCallId": call_id},
     ]
 

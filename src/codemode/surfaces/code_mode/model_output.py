@@ -8,7 +8,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from ...data.content import Content, apart
+from ...data.content import Content, split_content
 from ...data.json_values import canonical_json, decode_json, encode_json
 from ...data.rich_values import to_plain, to_tagged
 from ...errors import CodeModeProtocolError
@@ -121,7 +121,7 @@ class ModelOutputs:
         run, most = self._run_that_gave(result, tool_call_id), self._options.max_model_characters
         if self.has_rich_values:
             result = to_plain(to_tagged(result))
-        result, parts = (result, []) if run is not None and run.is_plain else apart(result)
+        result, parts = (result, []) if run is not None and run.is_plain else split_content(result)
         said = "" if run is None else run.said
         if not said and most is not None and is_beyond(result, most):
             said = too_large_text(result, most)
@@ -305,7 +305,7 @@ def shown(result: Any) -> Shown:
 
     if isinstance(result, Interrupt):
         return {"type": "json", "value": result.to_dict()}
-    plain, parts = apart(result) if Content.exist else (result, [])
+    plain, parts = split_content(result) if Content.exist else (result, [])
     return with_content(_shown(plain), parts)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from copy import copy
 from dataclasses import replace
 from functools import partial
@@ -26,7 +26,7 @@ from ...execution.starting import (
 from ...execution.sync_forms import SyncForms
 from ...host.threads import run_check
 from ...options.parts import CodeModeOptions
-from ...source.program_input import with_program_field
+from ...source.program_input import fill_program_field
 from ...stores.durability import StoreLike, with_store
 from ...tools.catalog import Catalog
 from ...tools.collecting import collect_tools
@@ -60,6 +60,14 @@ class CodeModeTool(SyncForms):
     """One tool that runs programs over other tools. Make it with `create_code_mode_tool`."""
 
     name = CODE_MODE.outer_tool
+
+    @staticmethod
+    def fill_program_field(given: Any, field: str | Collection[str] = "js") -> Any:
+        """Return a tool's input whose program is in ``field``, where it came in another usual one; else as it is.
+
+        ``field`` may be all fields of the input, of which the program's is found.
+        """
+        return fill_program_field(given, field)
 
     def __init__(
         self,
@@ -267,7 +275,7 @@ def program_of(value: object) -> str:
     given: Any = value
     if kind is dict and len(given) == 1 and type(js := given.get("js")) is str:
         return js  # as models mostly send it
-    given = with_program_field(value, "js")
+    given = fill_program_field(value, "js")
     is_mapping = type(value) is dict or isinstance(value, Mapping)
     if is_mapping and isinstance(js := given.get("js"), str) and len(given) == 1:
         return js

@@ -117,6 +117,19 @@ class ExecWaitOptions(OptionPart):
         return cls._valid(lambda: super(ExecWaitOptions, cls).of(value))
 
     @classmethod
+    def from_config(cls, config: Any, agent: Any = None) -> ExecWaitOptions:
+        """Return the options that a configuration says, with an agent's own over them field by field.
+
+        ``config`` is a whole configuration, of which ``tools.codeMode`` is read, or that value itself: a mapping, True,
+        False or None; an agent's False disables. Raises `InvalidConfigError`.
+        """
+        base, own = _value_of(config), _value_of(agent)
+        if own is False:
+            return replace(_said(base), enabled=False)
+        options = _said(base)
+        return options if own is None else _said(own).over(options)
+
+    @classmethod
     def _valid(cls, make: Callable[[], Self]) -> Self:
         try:
             return make()
@@ -135,19 +148,6 @@ class ExecWaitOptions(OptionPart):
     def waits_ms(self) -> int:
         """How long one call of the model waits for a program's tools."""
         return self.timeout_ms if self.wait_timeout_ms is None else self.wait_timeout_ms
-
-
-def configured(config: Any, agent: Any = None) -> ExecWaitOptions:
-    """Return the options that a configuration says, with an agent's own over them field by field; its False disables.
-
-    ``config`` is a whole configuration, of which ``tools.codeMode`` is read, or that value itself: a mapping, True,
-    False or None. Raises `InvalidConfigError`.
-    """
-    base, own = _value_of(config), _value_of(agent)
-    if own is False:
-        return replace(_said(base), enabled=False)
-    options = _said(base)
-    return options if own is None else _said(own).over(options)
 
 
 def _value_of(config: Any) -> Any:

@@ -40,7 +40,6 @@ from .options import (
     ExecWaitOptions,
     InvalidConfigError,
     Kinds,
-    configured,
     profile_of,
 )
 from .programs import Programs
@@ -215,6 +214,16 @@ class ExecWaitTools:
     """The pair over a set of tools. Make it with `create_exec_wait_tools`. Safe to use from several threads."""
 
     name = EXEC
+
+    @staticmethod
+    def read_direct_names(direct: Iterable[Any]) -> tuple[str, ...]:
+        """Return the names of the tools, or the names, that the model calls itself. Raises `InvalidConfigError`."""
+        if isinstance(direct, str):
+            raise InvalidConfigError(f"direct must be a list of names or tools, got {direct!r}")
+        names = tuple(dict.fromkeys(_name_of(one) for one in direct))
+        if reserved := [one for one in names if one in (EXEC, WAIT)]:
+            raise InvalidConfigError(f"direct: a tool called {reserved[0]!r} cannot stand beside the pair")
+        return names
 
     def __init__(
         self,
@@ -495,8 +504,8 @@ def plan_surface(
     where no event loop runs in this thread: a session belongs to the loop that it was made on.
     Raises `InvalidConfigError`, a `ValueError`.
     """
-    options = configured(config, agent)
-    names = direct_names(direct)
+    options = ExecWaitOptions.from_config(config, agent)
+    names = ExecWaitTools.read_direct_names(direct)
     given = listed(sources)
     has_tools = any(one.source == MCP for one in given) or bool(entries_of(given))
     if not options.enabled or not has_tools:
@@ -524,16 +533,6 @@ def _names_in(source: ToolSource) -> list[str]:
 async def _listed_names(session: Any) -> list[str]:
     with_names = await asyncio.wait_for(pages(session.list_tools, "tools", most=MAX_TOOLS), LISTING_SECONDS)
     return [name for one in with_names[0] if (name := name_of(one)) is not None]
-
-
-def direct_names(direct: Iterable[Any]) -> tuple[str, ...]:
-    """Return the names of the tools, or the names, that stay visible beside the pair. Raises `InvalidConfigError`."""
-    if isinstance(direct, str):
-        raise InvalidConfigError(f"direct must be a list of names or tools, got {direct!r}")
-    names = tuple(dict.fromkeys(_name_of(one) for one in direct))
-    if reserved := [one for one in names if one in (EXEC, WAIT)]:
-        raise InvalidConfigError(f"direct: a tool called {reserved[0]!r} cannot stand beside the pair")
-    return names
 
 
 def _without(sources: Any, names: Iterable[str]) -> list[ToolSource]:

@@ -23,7 +23,7 @@ from ...host.clock import passed_seconds
 from ...host.forks import begin_anew_in_forks, forkable_lock, leave_to_the_parent
 from ...host.threads import LARGE_CHARACTERS, run_check
 from ...options.parts import MAX_SOURCE_BYTES, MIN_MODEL_CHARACTERS
-from ...source.program_input import with_program_field
+from ...source.program_input import fill_program_field
 from .options import LANGUAGES, ExecWaitOptions, default_language
 from .waiting_run import RUN_PREFIX
 
@@ -63,7 +63,7 @@ def read_exec(given: Any, options: ExecWaitOptions, max_source_bytes: int = MAX_
     What is longer than any program may be is refused here, for whatever looks at a text takes as long as it is.
     """
     if not (is_mapping(given) and "command" in given):
-        given = with_program_field(given, "code")
+        given = fill_program_field(given, "code")
     fields = _fields(given, ("code", "command", "language"), "exec takes {code, language?}")
     code, command = fields.get("code"), fields.get("command")
     for name, value in (("code", code), ("command", command)):

@@ -52,6 +52,11 @@ class ToolSource:
     needs_approval: Any = field(default=False, kw_only=True)
     adapt: Callable[[Tool, str], Tool] | None = field(default=None, kw_only=True)
 
+    @staticmethod
+    def read_all(sources: Any) -> list[ToolSource]:
+        """Return sources as such, of whatever they are given as. Raises `InvalidConfigError`."""
+        return listed(sources)
+
     def __post_init__(self) -> None:
         """Check both names. Raises `InvalidConfigError`, a `ValueError`."""
         if self.source == MCP and not _is_session(self.tools):

@@ -16,7 +16,7 @@ from ...host.threads import LARGE_CHARACTERS, run_check
 from ...options.parts import CodeModeOptions, ContinuationOptions, ExecutionPolicy
 from ...records import record
 from ...schemas.compiled import json_type
-from ...source.program_input import with_program_field
+from ...source.program_input import fill_program_field
 from ...tools.prepared import PreparedTool
 from ...trace.failures import log_failure
 from .catalog import ModuleCatalog, meta_of, read_module_facts
@@ -57,7 +57,7 @@ def read_request(given: Any, options: RunOptions) -> RunRequest | list[Diagnosti
     """Return what is asked for, or the diagnostics of a request that cannot be understood."""
     if is_object(given) and len(given) == 1 and isinstance(only := given.get("code"), str):
         return RunRequest(only, None, (), ())  # as most are
-    given = with_program_field(given, "code")
+    given = fill_program_field(given, "code")
     if not is_mapping(given):
         return [_wrong("", f"the input must be an object, got {json_type(given)}")]
     code, limits, capabilities = given.get("code"), given.get("limits"), given.get("requestedCapabilities")

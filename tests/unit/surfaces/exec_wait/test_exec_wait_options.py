@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from suite import each_row
 
-from codemode.surfaces.exec_wait.options import ExecWaitOptions, InvalidConfigError, configured
+from codemode.surfaces.exec_wait.options import ExecWaitOptions, InvalidConfigError
 
 RANGES: dict[str, tuple[int, int, int]] = {
     "timeoutMs": (10_000, 100, 60_000),
@@ -87,9 +87,9 @@ def test_what_means_nothing_is_refused_with_its_path(config: Any, path: str):
 def test_a_configuration_is_true_false_or_a_mapping(value: Any):
     for given_config in (value, {"tools": {"codeMode": value}}):
         with pytest.raises(InvalidConfigError, match=r"tools\.codeMode must be"):
-            configured(given_config)
+            ExecWaitOptions.from_config(given_config)
     with pytest.raises(InvalidConfigError, match="tools must be"):
-        configured({"tools": value})
+        ExecWaitOptions.from_config({"tools": value})
 
 
 @each_row(
@@ -110,14 +110,14 @@ def test_a_configuration_is_true_false_or_a_mapping(value: Any):
     ],
 )
 def test_only_true_enables(config: Any, is_enabled: bool):
-    assert configured(config).enabled is is_enabled
+    assert ExecWaitOptions.from_config(config).enabled is is_enabled
 
 
 def test_an_agents_own_mapping_overrides_field_by_field_and_its_false_disables():
     base = {"tools": {"codeMode": {"enabled": True, "timeoutMs": 500, "maxWarmRuns": 1}}}
-    options = configured(base, {"timeout_ms": 700})
+    options = ExecWaitOptions.from_config(base, {"timeout_ms": 700})
     assert (options.enabled, options.timeout_ms, options.max_warm_runs) == (True, 700, 1)
-    assert configured(base, False).enabled is False
-    assert configured(base, {"enabled": False}).enabled is False
-    assert configured(None, True).enabled is True
-    assert configured(base, None) == configured(base)
+    assert ExecWaitOptions.from_config(base, False).enabled is False
+    assert ExecWaitOptions.from_config(base, {"enabled": False}).enabled is False
+    assert ExecWaitOptions.from_config(None, True).enabled is True
+    assert ExecWaitOptions.from_config(base, None) == ExecWaitOptions.from_config(base)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from codemode.plugins import DictSchema
+from codemode.schemas.json_schemas import DictSchema
 
 from . import controls
 from .controls import Shape, Unreadable, is_of, shape_of

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
-from codemode.plugins import decode_json, resolve_reference
+from codemode.data.json_values import decode_json
+from codemode.data.references import resolve_reference
 
 from ..bodies import MalformedBody, json_value
 from ..visible import is_visible, visible_json, visible_text

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias, cast
 
-from codemode.plugins import DictSchema, readable_schema, same_json
+from codemode.interrupts.interrupt import same_json
+from codemode.schemas.json_schemas import DictSchema, readable_schema
 
 from ..bodies import MalformedBody, json_value
 from ..visible import visible_json_pieces, visible_text
@@ -36,7 +37,7 @@ def fields_of(schema: Any, value: Any = ABSENT) -> Form:
     """Return the form of a value under its JSON Schema; without a value, one that a person fills in.
 
     ``schema``: a dict, True, or None where there is none. The work is metered and bounded; a large value belongs in a
-    thread (`codemode.plugins.run_check`).
+    thread (`codemode.host.threads.run_check`).
     """
     compiled, notes = _compiled(schema)
     text = _json_text(value)

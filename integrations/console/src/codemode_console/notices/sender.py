@@ -19,7 +19,7 @@ from urllib.request import getproxies, proxy_bypass
 import httpx
 
 from codemode import ALL_TENANTS, CodeModeError, FailedNotice, InterruptStore, Notice, Outbox, Record
-from codemode.plugins import LARGE_CHARACTERS, run_check
+from codemode.host.threads import LARGE_CHARACTERS, run_check
 
 from .target import Target, link_of
 

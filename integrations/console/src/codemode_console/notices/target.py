@@ -12,7 +12,7 @@ from urllib.parse import quote
 import httpx
 
 from codemode import Notice, Record, StoredRequest
-from codemode.plugins import WrongTypeError
+from codemode.options.checked_fields import WrongTypeError
 
 from ..visible import is_visible
 from ..web import origin_of

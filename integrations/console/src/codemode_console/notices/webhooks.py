@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeAlias, cast
 
 from codemode import Notice, Record, StoredRequest
-from codemode.plugins import WrongTypeError
+from codemode.options.checked_fields import WrongTypeError
 
 from ..visible import json_beginning, visible_text
 from .target import MOST_REQUESTS, Post, Target, short, waiting_of

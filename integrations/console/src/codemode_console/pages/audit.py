@@ -20,7 +20,8 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from codemode import AuditLine, CodeModeError, InterruptStore, verify_audit
-from codemode.plugins import LARGE_CHARACTERS, Tenants, run_check
+from codemode.host.threads import LARGE_CHARACTERS, run_check
+from codemode.stores.records import Tenants
 
 from ..bodies import read_small_form
 from ..decisions import told_words

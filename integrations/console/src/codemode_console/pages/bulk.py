@@ -15,7 +15,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from codemode import ALL_TENANTS, AnswerRefused, Record, StoredRequest, StoreError, StoreUnavailable
-from codemode.plugins import APPROVAL_KIND, LARGE_CHARACTERS, run_check
+from codemode.host.threads import LARGE_CHARACTERS, run_check
+from codemode.interrupts.interrupt import APPROVAL_KIND
 
 from ..bodies import Items, only, read_items
 from ..decisions import (

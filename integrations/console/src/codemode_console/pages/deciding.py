@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from codemode import AnswerRefused, AuditLine, Record, StoredRequest, StoreError
-from codemode.plugins import LARGE_CHARACTERS, run_check
+from codemode.host.threads import LARGE_CHARACTERS, run_check
 
 from ..bodies import Items, only, read_items, read_json, sends_json
 from ..decisions import (

@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from codemode import ALL_TENANTS, Interrupt, InterruptStore, PauseView, Record, StoreUnavailable, inspect_interrupt
-from codemode.plugins import scope_of
+from codemode.surfaces.exec_wait.stored import scope_of
 
 from ..errors import unknown
 from ..visits import LaterAnswers, Policy, visit_of

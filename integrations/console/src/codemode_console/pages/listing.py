@@ -12,7 +12,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from codemode import ALL_TENANTS, Page, Record, StoredRequest, UnknownRequest
-from codemode.plugins import APPROVAL_KIND, LARGE_CHARACTERS, run_check
+from codemode.host.threads import LARGE_CHARACTERS, run_check
+from codemode.interrupts.interrupt import APPROVAL_KIND
 
 from ..decisions import ABOUT_CHOICE, MOST_AT_ONCE, about, chosen_text, decision_words, version_of
 from ..errors import Problem

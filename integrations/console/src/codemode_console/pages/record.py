@@ -12,7 +12,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from codemode import CodeModeProtocolError, Interrupt, Record, StoredRequest
-from codemode.plugins import APPROVAL_KIND, LARGE_CHARACTERS, UNKNOWN_OUTCOME_KIND, run_check
+from codemode.host.threads import LARGE_CHARACTERS, run_check
+from codemode.interrupts.interrupt import APPROVAL_KIND
+from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
 
 from ..bodies import Items
 from ..decisions import (

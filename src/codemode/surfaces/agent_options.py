@@ -1,0 +1,46 @@
+"""Options of programs that agents of a framework run, for plugins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ..options.parts import CodeModeOptions, Listing
+from ..stores.durability import MAX_AGE_MS, StoreLike, with_store
+from ..workers.pool import check_pool
+
+if TYPE_CHECKING:
+    from ..workers.pool import WorkerPool
+
+_MAX_MODEL_CHARACTERS = 20_000
+
+
+def configure_agent_options(
+    options: CodeModeOptions | Mapping[str, Any] | None,
+    *,
+    pool: WorkerPool | None,
+    listing: Listing | None = None,
+    store: StoreLike | None = None,
+    has_clock: bool = True,
+    max_age_ms: int = MAX_AGE_MS,
+) -> CodeModeOptions:
+    """Return the options of programs that agents run, with an agent's defaults for what the user did not set.
+
+    Time that tools take is not the program's (``has_clock`` False is for a surface with a clock of its own), and a
+    program waits for a worker; a ``pool`` that is given does as it was told. The model reads why a call was denied, and
+    the beginning of a large result. Calls that need approval pause, unless a callback decides at once.
+    A pause can be answered for ``max_age_ms``. Raises `ValueError` for wrong options and a pool that is closed.
+    """
+    check_pool(pool)
+    given = CodeModeOptions.of(options).with_listing(listing)
+    continuation, approval = given.continuation, given.approval.with_defaults(show_denial_reason=True)
+    if continuation.max_age_ms is None:
+        continuation = replace(continuation, max_age_ms=max_age_ms)
+    if approval.on_approval_required is None:
+        approval = replace(approval, mode="interrupt")
+    defaults: dict[str, Any] = {"clock": "program", "in_flight_limit": "queue"} if has_clock else {}
+    policy = given.execution_policy.with_defaults(**defaults, **({"on_saturation": "wait"} if pool is None else {}))
+    output = given.model_output.with_defaults(max_model_characters=_MAX_MODEL_CHARACTERS)
+    made = given.having(approval=approval, continuation=continuation, execution_policy=policy, model_output=output)
+    return with_store(made, store)[0]
