@@ -55,7 +55,9 @@ def test_pipelined_frames_are_answered_in_order(zygote: Zygote) -> None:
     run_program(worker, "call")
     assert read_messages(worker) == [(b"C", b'{"id":1}'), (b"L", b"{}"), (b"T", b"{}")]
     worker.channel.sendall(b"".join(frame(b"D", str(number)) for number in range(100)) + frame(b"D", "end"))
-    answers = [read_frame(worker) for _ in range(101)]
+    answers: list[tuple[bytes, bytes]] = []
+    while len(answers) < 101:  # those that are there at once come in one frame
+        answers += read_messages(worker)
     worker.close()
     assert answers == [(b"T", str(number).encode()) for number in range(100)] + [(b"V", b"{}")]
 

@@ -84,7 +84,7 @@ class Worker:
 
     def hello(self, isolation: dict[str, str]) -> bytes:
         """The frame that tells the host what this worker is and how it is locked."""
-        return _json_frame(b"H", {**self.identity, "isolation": isolation})
+        return _frame(_json_line(b"H", {**self.identity, "isolation": isolation}))
 
     def rehearse(self, *, is_whole: bool = False) -> None:
         """Run programs of our own through everything, and leave no trace of them.
@@ -95,7 +95,7 @@ class Worker:
         """
         for face in self.rehearsal.faces(is_whole) if self.analyse is not None else ():
             source = self.rehearsal.MODULE if face == _MODULE_FACE else self.rehearsal.SOURCE
-            _json_frame(b"a", self._analyse(source, 1000, face, True))  # as it would be told
+            _json_line(b"a", self._analyse(source, 1000, face, True))  # as it would be told
         self.rehearse_programs(is_whole=is_whole)
 
     def rehearse_programs(self, *, is_whole: bool = False) -> None:
@@ -114,7 +114,8 @@ class Worker:
             received += _read(READ_BYTES)
             replies: list[bytes] = []
             received, ended = self._answer_frames(received, replies)
-            _write(b"".join(replies))
+            if replies:
+                _write(_frames(b"\n".join(replies)))
             if ended:
                 self._renew()
 
@@ -126,7 +127,10 @@ class Worker:
         _write(_HEADER.pack(len(said)) + said)
 
     def _answer_frames(self, received: bytes | bytearray, replies: list[bytes]) -> tuple[bytes | bytearray, bool]:
-        """Answer every frame of which the header is there; what is left, and whether there is nothing more to do."""
+        """Answer every frame of which the header is there; what is left, and whether there is nothing more to do.
+
+        ``replies`` are lines: what is said at once goes out as one frame.
+        """
         try:
             while len(received) >= 4:
                 end = 4 + _HEADER.unpack_from(received)[0]
@@ -141,15 +145,16 @@ class Worker:
                 # A view: a long frame is not copied again and again, into memory that first has to be made present.
                 reply, ended = self._answer(memoryview(received)[4:end])
                 received = received[end:]
-                replies.append(reply)
-                if received and (reply[4:5] == b"C" or b"\nC" in reply):
+                if reply:
+                    replies.append(reply)
+                if received and (reply[:1] == b"C" or b"\nC" in reply):
                     # Calls must not wait for the turns behind them, which may never end.
-                    _write(b"".join(replies))
+                    _write(_frames(b"\n".join(replies)))
                     replies.clear()
                 if ended:
                     return received, True
         except MemoryError:
-            replies += (_HEADER.pack(len(_NO_MEMORY)), _NO_MEMORY)
+            replies.append(_NO_MEMORY)
         except Exception as error:  # noqa: BLE001 -- whatever the engine raises ends this worker, and says so
             replies.append(_failure(error))
         else:
@@ -158,14 +163,14 @@ class Worker:
         return b"", True
 
     def _answer(self, body: bytes | memoryview) -> tuple[bytes, bool]:
-        """The frames that answer one frame, and whether the program has ended."""
+        """The lines that answer one frame, and whether the program has ended."""
         if self._is_between:
             self.between.take(body)
             return b"", False
         kind = body[0] if body else 0
         if kind == _DELIVER:
             operation = "deliver exactly" if self.may_hold_long_integers(body) else "deliver"
-            return self._framed(*self.turns.take(operation, str(body[1:], "utf-8")))
+            return self._said(*self.turns.take(operation, str(body[1:], "utf-8")))
         if kind == _HOLD:
             self.turns.tell("hold", str(body[1:], "utf-8"))
             return b"", False
@@ -176,7 +181,7 @@ class Worker:
             return self._run(body, is_module=kind == _RUN_MODULE)
         if kind == _ANALYSE and self.analyse is not None:
             found = self._analyse(str(body[1 + _ANALYSIS.size :], "utf-8"), *_ANALYSIS.unpack_from(body, 1))
-            return _json_frame(b"a", found), False
+            return _json_line(b"a", found), False
         raise EngineFailed("unknown frame kind")
 
     @property
@@ -220,23 +225,23 @@ class Worker:
         operation = "run exactly" if exactly else "run"
         self._config = config
         if not is_module:
-            return self._framed(*self.turns.take(operation, config))
+            return self._said(*self.turns.take(operation, config))
         try:
             self.turns.tell(operation, config)
         except EngineFailed as error:
             if not str(error).endswith(": out of memory"):
                 raise
-            return self._framed(*self.turns.take("refused", "InternalError: out of memory"))
+            return self._said(*self.turns.take("refused", "InternalError: out of memory"))
         if stop_ms:
             self.turns.bound(stop_ms, counts_waiting)
         begun = self._evaluated(_DECODER.raw_decode(config, len(_JS))[0], memory_limit_bytes)
-        return self._framed(*self.turns.go_on(*begun))
+        return self._said(*self.turns.go_on(*begun))
 
-    def _framed(self, lines: str, ended: bool) -> tuple[bytes, bool]:
+    def _said(self, lines: str, ended: bool) -> tuple[bytes, bool]:
         last = lines.rfind("\n") + 1
         if ended and lines.startswith(_THREW, last) and self.analyse is not None:
             lines = lines[:last] + self._corrected(lines[last:])
-        return _frames(lines.encode()), ended
+        return lines.encode(), ended
 
     def _corrected(self, line: str) -> str:
         """What a program threw, with the place that its text shows where the engine knows none."""
@@ -312,9 +317,12 @@ def _read_to(received: bytes | bytearray, end: int) -> bytearray:
     return whole
 
 
-def _json_frame(kind: bytes, value: object) -> bytes:
-    payload = json.dumps(value).encode()
-    return _HEADER.pack(1 + len(payload)) + kind + payload
+def _json_line(kind: bytes, value: object) -> bytes:
+    return kind + json.dumps(value).encode()
+
+
+def _frame(line: bytes) -> bytes:
+    return _HEADER.pack(len(line)) + line
 
 
 def _failure(error: Exception) -> bytes:
@@ -325,7 +333,7 @@ def _failure(error: Exception) -> bytes:
     # Words of the engine's or the kernel's own: what a program throws never comes this way.
     if text == _OUT_OF_MEMORY or text.endswith(": " + _OUT_OF_MEMORY):
         origin = "memory"
-    return _json_frame(b"F", {"message": (name + text)[:MESSAGE_CHARACTERS], "origin": origin})
+    return _json_line(b"F", {"message": (name + text)[:MESSAGE_CHARACTERS], "origin": origin})
 
 
 def _write(data: bytes) -> None:
@@ -349,7 +357,7 @@ def enter(worker: Worker, lock: Lock, hello: bytes | None, channel: int, *, rehe
         layers = {**lock.layers, **refusals}
         refusal = lock.refusal(layers)
         if refusal is not None:
-            _write(_failure(EngineFailed(refusal)))
+            _write(_frame(_failure(EngineFailed(refusal))))
             os._exit(0)
         hello = worker.hello(layers)
     if rehearsed:
@@ -365,7 +373,7 @@ def main() -> None:
         worker = Worker(config)
         lock = new_lock(config, config["parent_pid"]) if os.uname().sysname == "Linux" else None
     except Exception as error:
-        os.write(channel, _failure(error))
+        os.write(channel, _frame(_failure(error)))
         raise
     if lock is None:
         _enter_unlocked(worker, channel, required=config["isolation_required"])
@@ -377,7 +385,7 @@ def main() -> None:
 def _enter_unlocked(worker: Worker, channel: int, *, required: bool) -> None:
     """Say hello where there is no lock-down: macOS and the BSDs, on which none of this has been tried."""
     if required:
-        os.write(channel, _failure(EngineFailed("no isolation layer exists on this platform")))
+        os.write(channel, _frame(_failure(EngineFailed("no isolation layer exists on this platform"))))
         os._exit(0)
     # No signal tells that the host has died, and a program that does not end never reads its channel.
     limits = importlib.import_module("resource")
