@@ -9,8 +9,8 @@ import pytest
 
 import codemode
 from codemode import RunOptions
+from codemode.execution.outcome_texts import CLASSES, MODULE_CALLS, MODULE_WORDING, RAISED_HINTS
 from codemode.options.parts import MIB
-from codemode.surfaces.modules.error_texts import CLASSES
 from codemode.surfaces.modules.options import WIRE_NAMES
 
 ROOT = Path(__file__).parents[2]
@@ -29,16 +29,14 @@ UNITS = {"": 1, "KiB": 1024, "MiB": MIB}
 
 
 def test_every_diagnostic_has_a_row():
-    elsewhere = {"SYNTAX_ERROR", "IMPORT_FAILURE", "TOOL_NOT_FOUND", "UNCAUGHT_EXCEPTION"}
-    assert len(DIAGNOSTICS) >= 12
-    assert DIAGNOSTICS | elsewhere == ROWS
+    of_errors = {wording.code for wording in MODULE_WORDING.values()}
+    assert len(of_errors) >= 8
+    assert DIAGNOSTICS | of_errors | {"IMPORT_FAILURE", "TOOL_NOT_FOUND"} == ROWS
 
 
 def test_every_class_and_every_code_of_an_error_is_named():
     assert [name for name in CLASSES if f"`{name}`" not in PAGE] == []
-    codes = set(
-        re.findall(r'"([A-Z]+_[A-Z_]+)"', (ROOT / "src/codemode/surfaces/modules/error_texts.py").read_text("utf-8"))
-    )
+    codes = {"AUTHENTICATION_REQUIRED", *RAISED_HINTS, *(code for _, code, _ in MODULE_CALLS.values())}
     assert [code for code in codes if f"`{code}`" not in PAGE] == []
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..data.narrowing import list_or_empty, mapping_or_empty
 from ..errors import (
@@ -472,6 +472,236 @@ def _unawaited_hint(error: CodeModeError, js: str) -> str:
         if variable in used and (callee.startswith("tools.") or callee in taken):
             return f"`{variable}` is a promise: write `{variable} = await {callee}(...)`, then {_SEND_AGAIN}."
     return ""
+
+
+# What programs that are modules, and their models, read: classes of `@codemode/errors`, codes, messages and one hint.
+
+SCHEMA, TOOL_CALL, LIMIT = "SchemaValidationError", "ToolCallError", "SandboxLimitError"
+TOOL_NOT_FOUND, SERVER_NOT_FOUND, AUTHENTICATION = "ToolNotFoundError", "ServerNotFoundError", "AuthenticationError"
+BASE = "CodemodeError"
+CLASSES = frozenset({BASE, SCHEMA, TOOL_CALL, LIMIT, TOOL_NOT_FOUND, SERVER_NOT_FOUND, AUTHENTICATION})
+FAILED, IMPORT_FAILURE = "TOOL_FAILED", "IMPORT_FAILURE"
+WITHOUT_SERVER_HINT = "Go on without this server, or tell the user."
+
+_LOOK_UP = "Look the {} up with {} of @codemode/discovery."
+MODULE_CALLS: Mapping[str, tuple[str, str, str]] = {
+    "validation": (SCHEMA, "VALIDATION", "Change {where}: expected {expected}."),
+    "unknown_tool": (TOOL_NOT_FOUND, "TOOL_NOT_FOUND", _LOOK_UP.format("tool", "searchTools")),
+    "unknown_server": (SERVER_NOT_FOUND, "SERVER_NOT_FOUND", _LOOK_UP.format("server", "listServers")),
+    "import_failure": (SERVER_NOT_FOUND, IMPORT_FAILURE, _LOOK_UP.format("server", "listServers")),
+    "limit": (LIMIT, "SANDBOX_LIMIT", "Do less in one program."),
+    "timeout": (TOOL_CALL, "TIMEOUT", "Ask the tool for less at once."),
+    "approval_denied": (
+        TOOL_CALL,
+        "APPROVAL_DENIED",
+        "Go on without this call, and do not try it again: somebody has decided against it.",
+    ),
+    "approval_required": (TOOL_CALL, "APPROVAL_REQUIRED", "Tell the user that somebody must approve this call first."),
+    "output": (
+        TOOL_CALL,
+        "INVALID_OUTPUT",
+        "Go on without this result: the call was made, and it cannot be read.",
+    ),
+    "execution": (TOOL_CALL, FAILED, "Change the call as the message says."),
+}
+RAISED_HINTS: Mapping[str, str] = {
+    "OUTCOME_UNKNOWN": "Do not make this call again before it is known whether it has happened: look, or ask the user.",
+    "TIMEOUT": "Ask the tool for less at once.",
+    "SERVER_LOST": WITHOUT_SERVER_HINT,
+    "SERVER_UNAVAILABLE": WITHOUT_SERVER_HINT,
+}
+HIDDEN_CALL_HINT = "Go on without this call, or tell the user that the tool fails."
+SIGN_IN_HINT = "Tell the user to sign in to {server}."
+
+
+class Wording(NamedTuple):
+    """How a surface words one kind of error: its code, a message with fields in braces, a hint, and a class."""
+
+    code: str
+    message: str
+    hint: str = ""
+    error_class: str = ""
+
+
+def _limit(message: str, hint: str = "Do less in one program.") -> Wording:
+    return Wording("SANDBOX_LIMIT", message, hint, LIMIT)
+
+
+_NO_FAULT = "Tell the user: it is no fault of the program."
+MODULE_WORDING: Mapping[str, Wording] = {
+    "syntax": Wording("SYNTAX_ERROR", "the program is no module"),
+    "illegal_access": Wording(
+        "NOT_ANALYSABLE",
+        "it cannot be told what the program imports, so that it did not run",
+        "Write the program shorter and simpler.",
+    ),
+    "source_too_large": _limit("code has {bytes} bytes; at most {max_bytes} are allowed", "Send a shorter program."),
+    "timeout": _limit(
+        "the program did not end in time: timeoutMs is {timeout_ms}{used}",
+        "Do less in one program, or ask for a longer timeoutMs.",
+    ),
+    "limit": _limit("{name} is {max}, and the program made {next} calls", "Make fewer calls."),
+    "max_catalog_requests": _limit(
+        "{name} is {max}, and the program made {next} questions to discovery", "Make fewer calls."
+    ),
+    "max_in_flight_bridge_requests": _limit(
+        "{name} is {max}, and the program made {next} calls at once", "Await some calls before making more."
+    ),
+    "max_ledger_bytes": _limit("what calls were given and gave takes more than {max} bytes"),
+    "max_timers": _limit("the program set more than {max} timers", "Set fewer timers."),
+    "out_of_memory": _limit(
+        "the program has used all of its memory{or_null}: maxMemoryBytes is {most}", "Keep less in memory at a time."
+    ),
+    "out_of_stack": _limit(
+        "the program has used all of its call stack of {most} bytes", "Use a loop in place of recursion."
+    ),
+    "value": Wording(
+        "RESULT_NOT_JSON",
+        "{message}",
+        "Assign plain JSON to globalThis.__codemode_result__: objects, arrays, strings, numbers, booleans, null.",
+    ),
+    "result_too_large": Wording(
+        "RESULT_TOO_LARGE",
+        "the result has {bytes} bytes; maxResultBytes is {max_bytes}",
+        "Filter or sum up in the program, and give back less.",
+    ),
+    "deadlock": Wording(
+        "DEADLOCK",
+        "the program waits for something that cannot happen: no call or timer is left, and nothing else runs",
+        "Resolve every promise that the program awaits; one of a callback that finds no memory is not resolved.",
+    ),
+    "busy": Wording("BUSY", "no sandbox was free in time", "Run the same program again later."),
+    "aborted": Wording("CANCELLED", "the run was cancelled", "Run the program again if it is still wanted."),
+    "claim_lost": Wording(
+        "CANCELLED",
+        "this host stood still, and another one goes on with the program",
+        "Do not run the program again: tell the user, or send the same answers again for what it comes to.",
+    ),
+    **dict.fromkeys(
+        ("continuation", "journal"),
+        Wording(
+            "CONTINUATION_REFUSED", "the program does not go on: {message}", "Tell the user: nothing has run here."
+        ),
+    ),
+    "malformed_decision": Wording(
+        "WORKER_FAILED",
+        "the decision about a call could not be read: the call did not run, and the program ended",
+        _NO_FAULT,
+    ),
+    "protocol": Wording("WORKER_FAILED", "the sandbox broke a rule and was stopped", _NO_FAULT),
+    "worker": Wording("WORKER_FAILED", "the sandbox ended without a result", "Run a program that needs less memory."),
+    **dict.fromkeys(("call_value", "error"), Wording("UNCAUGHT_EXCEPTION", "{message}")),
+}
+
+
+def exhausted_kind(name: str, message: str) -> str | None:
+    """Return the kind of an error by which the engine says that memory or stack is used up; None for any other."""
+    if name == "InternalError" and _OUT_OF_MEMORY in message:
+        return "out_of_memory"
+    return "out_of_stack" if name in ("RangeError", "InternalError") and message in _OUT_OF_STACK else None
+
+
+_OUT_OF_MEMORY = "out of memory"
+_OUT_OF_STACK = ("Maximum call stack size exceeded", "stack overflow")
+_MISSING = re.compile(r"(?P<name>[\w$]{1,100}) is not defined\Z")
+_CORRECT = "Correct the program at this place and send it whole."
+_CATCH = "Correct the program at this place, or catch the error."
+_ASSIGN = "Assign the result to globalThis.__codemode_result__ in place of this."
+_IMPORT = 'Import it, as in: import * as server from "@codemode/servers/<serverId>".'
+_NO_NETWORK = "Call the tools of servers: there is no network."
+_WRITE_OUT = "Write the code out: code in strings is never run."
+_OF_OTHER_HOSTS = [
+    "AbortController",
+    "AbortSignal",
+    "Blob",
+    "Buffer",
+    "Bun",
+    "crypto",
+    "Deno",
+    "document",
+    "FormData",
+    "global",
+    "Headers",
+    "Intl",
+    "localStorage",
+    "navigator",
+    "process",
+    "Request",
+    "Response",
+    "setImmediate",
+    "window",
+    "__dirname",
+    "__filename",
+]
+_ABSENT = {
+    **dict.fromkeys(("fetch", "XMLHttpRequest", "WebSocket", "EventSource", "axios"), _NO_NETWORK),
+    **dict.fromkeys(("module", "exports"), _ASSIGN),
+    **dict.fromkeys(_OF_OTHER_HOSTS, "Do without it: this is no Node.js and no browser."),
+    "structuredClone": "Copy with JSON.parse(JSON.stringify(value)).",
+    "performance": "Use Date.now().",
+    **dict.fromkeys(("print", "alert"), "Write console.log(value)."),
+    "eval": _WRITE_OUT,
+    **dict.fromkeys(("require", "tools", "callTool"), _IMPORT),
+    "setInterval": "Use setTimeout in a loop.",
+}
+_SHAPE = "Write the value before this place to console.log: it is not what the program takes it for."
+_CALLED = "Look what is called here up: there is no such function. What a tool gives has to be awaited first."
+
+
+def absent_hint(name: str) -> str | None:
+    """Return what to do without a name of another host; None for any other name."""
+    return _ABSENT.get(name)
+
+
+def syntax_hint(message: str) -> str:
+    """Return what to do about a program that is none, by what the engine says of it."""
+    return _ASSIGN if message.startswith("return not in a function") else _CORRECT
+
+
+def thrown_hint(name: str, message: str) -> str:
+    """Return what to do about an error that the engine has thrown, and nobody has caught."""
+    if name == "ReferenceError" and (missing := _MISSING.match(message)):
+        return _ABSENT.get(
+            missing["name"], f"Declare or import {missing['name']}: tools are imported from their servers."
+        )
+    if name == "EvalError":
+        return _WRITE_OUT
+    if name == "TypeError" and message.endswith("not a function"):
+        return _CALLED
+    if name == "TypeError" and message.startswith("cannot read property "):
+        return _SHAPE
+    return _CATCH
+
+
+# The statuses of CodeCall.
+
+CODE_CALL_WORDING: Mapping[str, Wording] = {
+    "syntax": Wording("syntax_error", "{message}"),
+    "source_too_large": Wording(
+        "syntax_error", "the script has {bytes} bytes; at most {max_bytes} bytes are allowed. Send a shorter one"
+    ),
+    "illegal_access": Wording("illegal_access", "{message}"),
+    "timeout": Wording("timeout", "{message}"),
+    "max_bridge_requests": Wording("runtime_error", "the script made more calls than maxSteps allows ({max})"),
+    "worker": Wording("runtime_error", "the sandbox ended without a result: a script that uses less memory may work"),
+    "undefined_name": Wording(
+        "runtime_error",
+        "{message}",
+        "a script has the language itself and what the description names: it calls a tool with"
+        " `await callTool(name, input)`, by the name that search has given",
+    ),
+    "error": Wording("runtime_error", "{message}"),
+}
+
+
+def message_in(wording: Wording, error: CodeModeError, **fields: Any) -> str:
+    """Return the message of a wording for an error: its fields are those of its details, and ``fields``."""
+    return wording.message.format_map(_Fields({**error.details, "message": error.message, **fields}))
+
+
+class _Fields(dict[str, Any]):
+    def __missing__(self, name: str) -> None:
+        """Be None in a message: a worker of another version may leave a detail out."""
 
 
 # The codes that a model reads of what ended a program of exec.

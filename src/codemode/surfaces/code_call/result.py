@@ -13,18 +13,21 @@ from ...errors import (
     CodeModeBridgeLimitError,
     CodeModeConcurrencyError,
     CodeModeError,
-    CodeModeIllegalAccessError,
     CodeModeProtocolError,
     CodeModeSerializationError,
-    CodeModeSourceTooLargeError,
-    CodeModeSyntaxError,
-    CodeModeTimeoutError,
     CodeModeWorkerError,
     Resumable,
     guest_view,
 )
 from ...execution.large_results import shown_value
-from ...execution.outcome_texts import describe_calls, drop_last_failure, no_result_text
+from ...execution.outcome_texts import (
+    CODE_CALL_WORDING,
+    describe_calls,
+    drop_last_failure,
+    message_in,
+    nearest_kind,
+    no_result_text,
+)
 from ...options.parts import MAX_SOURCE_BYTES, ExecutionPolicy
 from ...profile import GuestFace, HostErrors, Profile, SidecarRules, StaticRules
 from ...source.program_input import failed_language_hint
@@ -164,11 +167,6 @@ def _plain(value: Any) -> Any:
 
 WORKER_ENDED = "worker"
 """``details["origin"]`` of an error: the worker that ran the program ended without a result."""
-_DEAD_WORKER = "the sandbox ended without a result: a script that uses less memory may work"
-_UNDEFINED_HINT = (
-    "a script has the language itself and what the description names: it calls a tool with"
-    " `await callTool(name, input)`, by the name that search has given"
-)
 _HOSTS_OWN = (CodeModeAbortedError, CodeModeConcurrencyError, CodeModeProtocolError)
 _GUESTS = (CodeModeError, CodeModeSerializationError)  # what a script throws, or cannot return
 
@@ -243,13 +241,15 @@ def _worded(error: CodeModeError) -> tuple[str, dict[str, Any]]:
     call = error.details.get("call")
     if is_object(call) and not _is_limit(error, call):
         return "tool_error", _tool_error(call)
-    if isinstance(error, CodeModeTimeoutError):
-        return "timeout", {"message": error.message}
-    if isinstance(error, CodeModeIllegalAccessError):
-        return "illegal_access", _illegal_access(error)
-    if isinstance(error, CodeModeSyntaxError | CodeModeSourceTooLargeError):
-        return "syntax_error", _syntax_error(error)
-    return "runtime_error", _runtime_error(error)
+    kind = nearest_kind(CODE_CALL_WORDING, error)
+    status, message = CODE_CALL_WORDING[kind].code, message_in(CODE_CALL_WORDING[kind], error)
+    if kind == "source_too_large":
+        return status, {"name": "ScriptTooLargeError", "message": message}
+    if kind == "syntax":
+        return status, {"message": message, **_location(error), "name": "SyntaxError"}
+    if kind == "illegal_access":
+        return status, _illegal_access(error)
+    return status, {"message": message} if kind == "timeout" else _runtime_error(error, kind, message)
 
 
 def _is_limit(error: CodeModeError, call: Mapping[str, Any]) -> bool:
@@ -270,34 +270,18 @@ def _illegal_access(error: CodeModeError) -> dict[str, Any]:
     return {**said, "location": first.get("location"), "violations": violations}
 
 
-def _syntax_error(error: CodeModeError) -> dict[str, Any]:
-    if isinstance(error, CodeModeSourceTooLargeError):
-        size, most = error.details.get("bytes"), error.details.get("max_bytes")
-        message = f"the script has {size} bytes; at most {most} bytes are allowed. Send a shorter one"
-        return {"name": "ScriptTooLargeError", "message": message}
-    return {"message": error.message, **_location(error), "name": "SyntaxError"}
-
-
 def _location(error: CodeModeError) -> dict[str, Any]:
     place = {key: error.details.get(key) for key in ("line", "column")}
     return {} if None in place.values() else {"location": place}
 
 
-def _runtime_error(error: CodeModeError) -> dict[str, Any]:
-    if isinstance(error, CodeModeWorkerError):
-        return {"source": "script", "name": type(error).__name__, "message": _DEAD_WORKER}
-    name, message, _ = guest_view(error)
+def _runtime_error(error: CodeModeError, kind: str, message: str) -> dict[str, Any]:
+    if kind == "worker":
+        return {"source": "script", "name": type(error).__name__, "message": message}
+    name, shown, _ = guest_view(error)
     thrown = string_or_empty(error.details.get("name")) if type(error) in _GUESTS else ""
-    if not thrown:
-        message = _of_limit(error) or message
-    said = {"source": "script", "name": thrown or name, "message": message}
+    said = {"source": "script", "name": thrown or name, "message": message if kind == "max_bridge_requests" else shown}
     if thrown == "ReferenceError":
-        said["hint"] = _UNDEFINED_HINT
+        said["hint"] = CODE_CALL_WORDING["undefined_name"].hint
     stack = string_or_empty(error.details.get("stack"))
     return {**said, "stack": stack} if stack else said
-
-
-def _of_limit(error: CodeModeError) -> str | None:
-    if not isinstance(error, CodeModeBridgeLimitError) or error.details.get("limit") != "max_bridge_requests":
-        return None
-    return f"the script made more calls than maxSteps allows ({error.details.get('max')})"

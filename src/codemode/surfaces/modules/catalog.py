@@ -12,6 +12,7 @@ from ...data.narrowing import ENDS, is_array, list_or_empty, mapping_or_empty, t
 from ...data.program_facts import ProgramProblem
 from ...data.similar_names import nearest_names
 from ...errors import CodeModeError, CodeModeSyntaxError, CodeModeToolError
+from ...execution.outcome_texts import CLASSES, IMPORT_FAILURE, TOOL_NOT_FOUND, WITHOUT_SERVER_HINT, absent_hint
 from ...host import steps
 from ...host.forks import forkable_lock
 from ...protocol.ending_errors import syntax_error
@@ -20,7 +21,6 @@ from ...source.checks import MAX_UNDEFINED_NAMES, placed_items, problem_at
 from ...tools.prepared import PreparedTool
 from ...trace.visible_text import clipped
 from .discovery import USAGE, answer, search_index, unknown_server
-from .error_texts import CLASSES, IMPORT_FAILURE, TOOL_NOT_FOUND, WITHOUT_SERVER_HINT, absent_hint
 from .module_tools import (
     META,
     MODULE_OF_DISCOVERY,

@@ -6,40 +6,29 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...data.narrowing import is_object, list_or_empty, mapping_or_empty, string_or_empty
-from ...errors import (
-    CodeModeAbortedError,
-    CodeModeBridgeLimitError,
-    CodeModeConcurrencyError,
-    CodeModeError,
-    CodeModeIllegalAccessError,
-    CodeModeProtocolError,
-    CodeModeSerializationError,
-    CodeModeSourceTooLargeError,
-    CodeModeSyntaxError,
-    CodeModeTimeoutError,
-    CodeModeWorkerError,
+from ...errors import CodeModeBridgeLimitError, CodeModeError, CodeModeIllegalAccessError
+from ...execution.outcome_texts import (
+    CLASSES,
+    IMPORT_FAILURE,
+    LIMIT,
+    MODULE_WORDING,
+    describe_calls,
+    drop_last_failure,
+    exhausted_kind,
+    has_done,
+    message_in,
+    nearest_kind,
+    no_result_text,
+    syntax_hint,
+    thrown_hint,
 )
-from ...execution.outcome_texts import describe_calls, drop_last_failure, has_done, no_result_text
 from ...observe.call_events import CallRecord, error_as_read
 from ...protocol.ledger import Rejected
 from ...trace.late_values import held
 from ...trace.visible_text import clipped
 from .catalog import IMPORT_SERVER
-from .error_texts import (
-    CLASSES,
-    IMPORT_FAILURE,
-    LIMIT,
-    class_and_code,
-    exhausted,
-    limit_diagnostic,
-    result_too_large,
-    source_too_large,
-    syntax_hint,
-    thrown_hint,
-    too_many_calls,
-    took_too_long,
-    without_secrets,
-)
+from .error_texts import class_and_code, without_secrets
+from .options import SHOWN_NAMES
 from .response import Diagnostic, RunResponse, diagnostic, ordered, place_of
 
 if TYPE_CHECKING:
@@ -54,10 +43,7 @@ _MOST_LISTED = 5
 _MAX_ERROR_CHARACTERS = 1_000  # of a message behind which calls stand
 _ASSIGN = "Assign its result to globalThis.__codemode_result__, which is undefined."
 _IN_PROGRAMS = {IMPORT_SERVER: "import()"}
-_DEADLOCK = "CODE_MODE_DEADLOCK"
-_UNCAUGHT = "UNCAUGHT_EXCEPTION"
 _MISMATCH_HINT = "The call was made. Read the value as it is, and do not rely on the fields that are named."
-_MALFORMED = "the decision about a call could not be read: the call did not run, and the program ended"
 
 
 def diagnostics_of(outcome: RunOutcome, policy: ExecutionPolicy) -> list[Diagnostic]:
@@ -81,87 +67,59 @@ def of_error(error: CodeModeError, policy: ExecutionPolicy, ran_ms: float | None
 
 
 def _own(error: CodeModeError, policy: ExecutionPolicy, ran_ms: float | None) -> list[Diagnostic]:
-    if "call" in error.details:  # whatever its class: a call was answered with it
+    # Whatever its class: a call was answered with it.
+    kind = "error" if "call" in error.details else nearest_kind(MODULE_WORDING, error)
+    if kind in ("error", "call_value"):
         return [_uncaught(error, policy)]
-    match error:
-        case CodeModeSyntaxError():
-            return [_problem(one) for one in list_or_empty(error.details.get("problems"))] or [_problem({})]
-        case CodeModeIllegalAccessError():
-            return [_not_analysable(error)]
-        case CodeModeSourceTooLargeError():
-            return [source_too_large(error)]
-        case CodeModeTimeoutError():
-            return [took_too_long(error, ran_ms)]
-        case CodeModeBridgeLimitError():
-            return [too_many_calls(error, place_of(error.details))]
-        case CodeModeSerializationError() if "kind" not in error.details:
-            return [_no_result(error, policy)]
-        case CodeModeWorkerError() | CodeModeProtocolError() | CodeModeAbortedError() | CodeModeConcurrencyError():
-            return [_of_host(error)]
-        case _ if error.code == _DEADLOCK:
-            return [_deadlock()]
-        case _:
-            return [_uncaught(error, policy)]
+    if kind == "syntax":
+        return [_problem(one) for one in list_or_empty(error.details.get("problems"))] or [_problem({})]
+    if kind == "value":
+        name, said = string_or_empty(error.details.get("name")), error.message.rpartition(": ")[2]
+        if (spent := _exhausted(error, name, said, policy, None)) is not None:
+            return [spent]
+    limit, most = str(error.details.get("limit")), error.details.get("max")
+    message = message_in(
+        MODULE_WORDING[kind],
+        error,
+        name=SHOWN_NAMES.get(limit, limit),
+        next=most + 1 if type(most) is int else "more",
+        used="" if ran_ms is None else f", and it had run for {round(ran_ms)} ms",
+    )
+    is_placed = isinstance(error, CodeModeBridgeLimitError | CodeModeIllegalAccessError)
+    made = _diagnosed(kind, message, place_of(error.details) if is_placed else None)
+    if kind == "aborted" and has_done(error.calls):
+        made["hint"] = "Ask before you go on, and leave out the calls that are done."
+    return [made]
+
+
+def _diagnosed(kind: str, message: str, path: str | None) -> Diagnostic:
+    wording = MODULE_WORDING[kind]
+    return diagnostic("error", wording.code, message, hint=wording.hint, path=path, error_class=wording.error_class)
+
+
+def _exhausted(
+    error: CodeModeError, name: str, message: str, policy: ExecutionPolicy, path: str | None
+) -> Diagnostic | None:
+    """Return the diagnostic of memory or stack, when that is what the engine has thrown."""
+    kind = exhausted_kind(name, message)
+    if kind is None:
+        return None
+    most = policy.memory_limit_bytes if kind == "out_of_memory" else policy.max_stack_size_bytes
+    or_null = " (or threw null)" if "threw null" in message else ""
+    return _diagnosed(kind, message_in(MODULE_WORDING[kind], error, most=most, or_null=or_null), path)
 
 
 def _problem(given: Any) -> Diagnostic:
-    problem = mapping_or_empty(given)
-    message = string_or_empty(problem.get("message")) or "the program is no module"
-    hint = string_or_empty(problem.get("hint")) or syntax_hint(message)
+    problem, wording = mapping_or_empty(given), MODULE_WORDING["syntax"]
+    message = string_or_empty(problem.get("message")) or wording.message
     return diagnostic(
         "error",
-        string_or_empty(problem.get("code")) or "SYNTAX_ERROR",
+        string_or_empty(problem.get("code")) or wording.code,
         message,
-        hint=hint,
+        hint=string_or_empty(problem.get("hint")) or syntax_hint(message),
         path=place_of(problem),
         error_class=string_or_empty(problem.get("error_class")),
     )
-
-
-def _not_analysable(error: CodeModeError) -> Diagnostic:
-    message = "it cannot be told what the program imports, so that it did not run"
-    return diagnostic(
-        "error", "NOT_ANALYSABLE", message, hint="Write the program shorter and simpler.", path=place_of(error.details)
-    )
-
-
-def _no_result(error: CodeModeError, policy: ExecutionPolicy) -> Diagnostic:
-    if "max_bytes" in error.details:
-        return result_too_large(error)
-    name, said = string_or_empty(error.details.get("name")), error.message.rpartition(": ")[2]
-    if (spent := exhausted(name, said, policy, None)) is not None:
-        return spent
-    hint = "Assign plain JSON to globalThis.__codemode_result__: objects, arrays, strings, numbers, booleans, null."
-    return diagnostic("error", "RESULT_NOT_JSON", error.message, hint=hint)
-
-
-def _deadlock() -> Diagnostic:
-    message = "the program waits for something that cannot happen: no call or timer is left, and nothing else runs"
-    hint = "Resolve every promise that the program awaits; one of a callback that finds no memory is not resolved."
-    return diagnostic("error", "DEADLOCK", message, hint=hint)
-
-
-def _of_host(error: CodeModeError) -> Diagnostic:
-    if isinstance(error, CodeModeConcurrencyError):
-        return diagnostic("error", "BUSY", "no sandbox was free in time", hint="Run the same program again later.")
-    if isinstance(error, CodeModeAbortedError):
-        if error.details.get("origin") == "continuation":  # its claim was lost
-            message = "this host stood still, and another one goes on with the program"
-            hint = "Do not run the program again: tell the user, or send the same answers again for what it comes to."
-            return diagnostic("error", "CANCELLED", message, hint=hint)
-        hint = "Run the program again if it is still wanted."
-        if has_done(error.calls):
-            hint = "Ask before you go on, and leave out the calls that are done."
-        return diagnostic("error", "CANCELLED", "the run was cancelled", hint=hint)
-    if isinstance(error, CodeModeProtocolError):
-        if error.details.get("origin") in ("continuation", "journal"):
-            message = f"the program does not go on: {error.message}"
-            return diagnostic("error", "CONTINUATION_REFUSED", message, hint="Tell the user: nothing has run here.")
-        is_undecided = error.details.get("origin") == "decision"
-        message = _MALFORMED if is_undecided else "the sandbox broke a rule and was stopped"
-        return diagnostic("error", "WORKER_FAILED", message, hint="Tell the user: it is no fault of the program.")
-    message = "the sandbox ended without a result"
-    return diagnostic("error", "WORKER_FAILED", message, hint="Run a program that needs less memory.")
 
 
 def _uncaught(error: CodeModeError, policy: ExecutionPolicy) -> Diagnostic:
@@ -172,14 +130,15 @@ def _uncaught(error: CodeModeError, policy: ExecutionPolicy) -> Diagnostic:
     name = error_class or string_or_empty(details.get("name"))
     message = string_or_empty(fields.get("message")) or error.message
     where = place_of(details)
-    if not error_class and (spent := exhausted(name, message, policy, where)) is not None:
+    if not error_class and (spent := _exhausted(error, name, message, policy, where)) is not None:
         return spent
     if error_class == LIMIT:
-        return limit_diagnostic(message, string_or_empty(fields.get("hint")), where)
+        made = _diagnosed("max_ledger_bytes", message, where)
+        return {**made, "hint": string_or_empty(fields.get("hint")) or made.get("hint", "")}
     is_import = string_or_empty(fields.get("code")) == IMPORT_FAILURE and bool(error_class)
     return diagnostic(
         "error",
-        IMPORT_FAILURE if is_import else _UNCAUGHT,
+        IMPORT_FAILURE if is_import else MODULE_WORDING["error"].code,
         f"{name}: {message}" if name else message,
         hint=string_or_empty(fields.get("hint")) or string_or_empty(details.get("hint")) or thrown_hint(name, message),
         path=string_or_empty(fields.get("path")) or where,

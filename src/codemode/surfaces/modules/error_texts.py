@@ -2,65 +2,38 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...data.json_values import NOT_GIVEN
 from ...data.narrowing import list_or_empty, mapping_or_empty, string_or_empty
 from ...errors import HIDDEN_CODES, CodeModeAuthenticationError, CodeModeError, CodeModeSyntaxError
+from ...execution.outcome_texts import (
+    AUTHENTICATION,
+    FAILED,
+    HIDDEN_CALL_HINT,
+    MODULE_CALLS,
+    RAISED_HINTS,
+    SCHEMA,
+    SERVER_NOT_FOUND,
+    SIGN_IN_HINT,
+    TOOL_NOT_FOUND,
+)
 from ...profile import Words
 from ...source.program_input import failed_language_hint
 from ...trace.failures import message_of
 from ...trace.public_message import public_message
 from ...trace.visible_text import clipped
 from .module_tools import ModuleTool, ServerTool, example_of, mismatch
-from .options import SHOWN_NAMES, WIRE_NAMES
-from .response import MAX_MESSAGE_CHARACTERS, Diagnostic, diagnostic
+from .response import MAX_MESSAGE_CHARACTERS
 
 if TYPE_CHECKING:
-    from ...options.parts import ExecutionPolicy
+    pass
 
 
 # What a server says of its own failure is shown, bounded and without the host's secrets. What the host raised is shown
 # without paths and stacks.
 
-SCHEMA, TOOL_CALL, LIMIT = "SchemaValidationError", "ToolCallError", "SandboxLimitError"
-TOOL_NOT_FOUND, SERVER_NOT_FOUND, AUTHENTICATION = "ToolNotFoundError", "ServerNotFoundError", "AuthenticationError"
-BASE = "CodemodeError"
-CLASSES = frozenset({BASE, SCHEMA, TOOL_CALL, LIMIT, TOOL_NOT_FOUND, SERVER_NOT_FOUND, AUTHENTICATION})
-FAILED, IMPORT_FAILURE = "TOOL_FAILED", "IMPORT_FAILURE"
-WITHOUT_SERVER_HINT = "Go on without this server, or tell the user."
-
-_LOOK_UP = "Look the {} up with {} of @codemode/discovery."
-_KINDS: Mapping[str, tuple[str, str, str]] = {
-    "validation": (SCHEMA, "VALIDATION", "Change {where}: expected {expected}."),
-    "unknown_tool": (TOOL_NOT_FOUND, "TOOL_NOT_FOUND", _LOOK_UP.format("tool", "searchTools")),
-    "unknown_server": (SERVER_NOT_FOUND, "SERVER_NOT_FOUND", _LOOK_UP.format("server", "listServers")),
-    "import_failure": (SERVER_NOT_FOUND, IMPORT_FAILURE, _LOOK_UP.format("server", "listServers")),
-    "limit": (LIMIT, "SANDBOX_LIMIT", "Do less in one program."),
-    "timeout": (TOOL_CALL, "TIMEOUT", "Ask the tool for less at once."),
-    "approval_denied": (
-        TOOL_CALL,
-        "APPROVAL_DENIED",
-        "Go on without this call, and do not try it again: somebody has decided against it.",
-    ),
-    "approval_required": (TOOL_CALL, "APPROVAL_REQUIRED", "Tell the user that somebody must approve this call first."),
-    "output": (
-        TOOL_CALL,
-        "INVALID_OUTPUT",
-        "Go on without this result: the call was made, and it cannot be read.",
-    ),
-    "execution": (TOOL_CALL, FAILED, "Change the call as the message says."),
-}
-_RAISED_HINTS: Mapping[str, str] = {
-    "OUTCOME_UNKNOWN": "Do not make this call again before it is known whether it has happened: look, or ask the user.",
-    "TIMEOUT": "Ask the tool for less at once.",
-    "SERVER_LOST": WITHOUT_SERVER_HINT,
-    "SERVER_UNAVAILABLE": WITHOUT_SERVER_HINT,
-}
-_HIDDEN_HINT = "Go on without this call, or tell the user that the tool fails."
-_SIGN_IN = "Tell the user to sign in to {server}."
 _REMOVED = "[secret]"
 _NO_TEXT = "the call failed"
 _NOBODY = "this call needs an approval, and nobody has decided about it"
@@ -114,18 +87,18 @@ def without_secrets(text: str, secrets: tuple[str, ...]) -> str:
 
 def _kind_of(error: CodeModeError, *, is_raised: bool) -> tuple[str, str, str]:
     if isinstance(error, CodeModeAuthenticationError):
-        return AUTHENTICATION, "AUTHENTICATION_REQUIRED", _SIGN_IN
+        return AUTHENTICATION, "AUTHENTICATION_REQUIRED", SIGN_IN_HINT
     # What host code has raised has a reason of its own only if this package says so.
     reason = "approval_required" if _is_undecided(error) else "execution" if is_raised else error.reason
-    error_class, code, hint = _KINDS.get(reason, _KINDS["execution"])
+    error_class, code, hint = MODULE_CALLS.get(reason, MODULE_CALLS["execution"])
     if code != FAILED:
         return error_class, code, hint
     if error.code in HIDDEN_CODES:
-        return error_class, code, _HIDDEN_HINT
+        return error_class, code, HIDDEN_CALL_HINT
     is_own = is_raised and error.code != type(error).default_code
     if not is_own:
         return error_class, code, hint
-    return error_class, clipped(error.code, _MAX_CODE_CHARACTERS), _RAISED_HINTS.get(error.code, hint)
+    return error_class, clipped(error.code, _MAX_CODE_CHARACTERS), RAISED_HINTS.get(error.code, hint)
 
 
 def _is_undecided(error: CodeModeError) -> bool:
@@ -182,124 +155,6 @@ def _without_secrets_in(fields: Mapping[str, Any], secrets: tuple[str, ...]) -> 
     return {name: without_secrets(str(fields[name]), secrets) for name in names if name in fields}
 
 
-_OUT_OF_MEMORY = "out of memory"
-_OUT_OF_STACK = ("Maximum call stack size exceeded", "stack overflow")
-_LESS = "Do less in one program."
-
-
-def limit_diagnostic(message: str, hint: str, path: str | None = None) -> Diagnostic:
-    """Return the diagnostic of a limit."""
-    return diagnostic("error", "SANDBOX_LIMIT", message, hint=hint or _LESS, path=path, error_class=LIMIT)
-
-
-def took_too_long(error: CodeModeError, ran_ms: float | None) -> Diagnostic:
-    """Return that of a program whose time is up."""
-    most = error.details.get("timeout_ms")
-    used = "" if ran_ms is None else f", and it had run for {round(ran_ms)} ms"
-    message = f"the program did not end in time: timeoutMs is {most}{used}"
-    return limit_diagnostic(message, "Do less in one program, or ask for a longer timeoutMs.")
-
-
-def source_too_large(error: CodeModeError) -> Diagnostic:
-    """Return that of a text that is too long to be a program."""
-    size, most = error.details.get("bytes"), error.details.get("max_bytes")
-    return limit_diagnostic(f"code has {size} bytes; at most {most} are allowed", "Send a shorter program.")
-
-
-def too_many_calls(error: CodeModeError, path: str | None) -> Diagnostic:
-    """Return that of a program that made more calls than it may, or calls that hold too much."""
-    host_name, most = error.details.get("limit"), error.details.get("max")
-    name = SHOWN_NAMES.get(str(host_name), str(host_name))
-    if host_name == "max_in_flight_bridge_requests":
-        hint = "Await some calls before making more."
-        return limit_diagnostic(f"{name} is {most}, and the program made {_next(most)} calls at once", hint, path)
-    if host_name == "max_ledger_bytes":
-        return limit_diagnostic(f"what calls were given and gave takes more than {most} bytes", _LESS, path)
-    if host_name == "max_timers":
-        return limit_diagnostic(f"the program set more than {most} timers", "Set fewer timers.", path)
-    what = "questions to discovery" if host_name == "max_catalog_requests" else "calls"
-    return limit_diagnostic(f"{name} is {most}, and the program made {_next(most)} {what}", "Make fewer calls.", path)
-
-
-def result_too_large(error: CodeModeError) -> Diagnostic:
-    """Return that of a result that is never cut in half."""
-    size, most = error.details.get("bytes"), error.details.get("max_bytes")
-    message = f"the result has {size} bytes; {WIRE_NAMES['max_result_bytes']} is {most}"
-    return diagnostic("error", "RESULT_TOO_LARGE", message, hint="Filter or sum up in the program, and give back less.")
-
-
-def exhausted(name: str, message: str, policy: ExecutionPolicy, path: str | None) -> Diagnostic | None:
-    """Return that of memory or stack, when that is what the engine has thrown."""
-    if name == "InternalError" and _OUT_OF_MEMORY in message:
-        most = policy.memory_limit_bytes
-        or_null = " (or threw null)" if "threw null" in message else ""
-        said = f"the program has used all of its memory{or_null}: maxMemoryBytes is {most}"
-        return limit_diagnostic(said, "Keep less in memory at a time.", path)
-    if name in ("RangeError", "InternalError") and message in _OUT_OF_STACK:
-        said = f"the program has used all of its call stack of {policy.max_stack_size_bytes} bytes"
-        return limit_diagnostic(said, "Use a loop in place of recursion.", path)
-    return None
-
-
-def _next(most: Any) -> str:
-    return str(most + 1) if type(most) is int else "more"
-
-
-_MISSING = re.compile(r"(?P<name>[\w$]{1,100}) is not defined\Z")
-_CORRECT = "Correct the program at this place and send it whole."
-_CATCH = "Correct the program at this place, or catch the error."
-_ASSIGN = "Assign the result to globalThis.__codemode_result__ in place of this."
-_IMPORT = 'Import it, as in: import * as server from "@codemode/servers/<serverId>".'
-_NO_NETWORK = "Call the tools of servers: there is no network."
-_WRITE_OUT = "Write the code out: code in strings is never run."
-_OF_OTHER_HOSTS = [
-    "AbortController",
-    "AbortSignal",
-    "Blob",
-    "Buffer",
-    "Bun",
-    "crypto",
-    "Deno",
-    "document",
-    "FormData",
-    "global",
-    "Headers",
-    "Intl",
-    "localStorage",
-    "navigator",
-    "process",
-    "Request",
-    "Response",
-    "setImmediate",
-    "window",
-    "__dirname",
-    "__filename",
-]
-_ABSENT = {
-    **dict.fromkeys(("fetch", "XMLHttpRequest", "WebSocket", "EventSource", "axios"), _NO_NETWORK),
-    **dict.fromkeys(("module", "exports"), _ASSIGN),
-    **dict.fromkeys(_OF_OTHER_HOSTS, "Do without it: this is no Node.js and no browser."),
-    "structuredClone": "Copy with JSON.parse(JSON.stringify(value)).",
-    "performance": "Use Date.now().",
-    **dict.fromkeys(("print", "alert"), "Write console.log(value)."),
-    "eval": _WRITE_OUT,
-    **dict.fromkeys(("require", "tools", "callTool"), _IMPORT),
-    "setInterval": "Use setTimeout in a loop.",
-}
-_SHAPE = "Write the value before this place to console.log: it is not what the program takes it for."
-_CALLED = "Look what is called here up: there is no such function. What a tool gives has to be awaited first."
-
-
-def absent_hint(name: str) -> str | None:
-    """Return what to do without a name of another host; None for any other name."""
-    return _ABSENT.get(name)
-
-
-def syntax_hint(message: str) -> str:
-    """Return what to do about a program that is none, by what the engine says of it."""
-    return _ASSIGN if message.startswith("return not in a function") else _CORRECT
-
-
 def say_other_language(error: CodeModeError | None, code: str) -> None:
     """Let an error before any call say what to do about a text in another language."""
     if error is None or getattr(error, "calls", ()):
@@ -312,18 +167,3 @@ def say_other_language(error: CodeModeError | None, code: str) -> None:
     if is_syntax:
         problems = list_or_empty(error.details.get("problems"))
         error.details["problems"] = [{**mapping_or_empty(one), "hint": hint} for one in problems]
-
-
-def thrown_hint(name: str, message: str) -> str:
-    """Return what to do about an error that the engine has thrown, and nobody has caught."""
-    if name == "ReferenceError" and (missing := _MISSING.match(message)):
-        return _ABSENT.get(
-            missing["name"], f"Declare or import {missing['name']}: tools are imported from their servers."
-        )
-    if name == "EvalError":
-        return _WRITE_OUT
-    if name == "TypeError" and message.endswith("not a function"):
-        return _CALLED
-    if name == "TypeError" and message.startswith("cannot read property "):
-        return _SHAPE
-    return _CATCH

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...data.narrowing import is_mapping, is_object, is_sequence, list_or_empty, mapping_or_empty
 from ...errors import CodeModeError, CodeModeProtocolError, CodeModeToolError, Resumable
 from ...execution.call_context import CallContext, OuterCall, check_call
+from ...execution.outcome_texts import WITHOUT_SERVER_HINT
 from ...execution.starting import load_execution, prepared, resume_answered, with_library
 from ...host.clock import now_ms
 from ...host.threads import LARGE_CHARACTERS, run_check
@@ -23,7 +24,7 @@ from .catalog import ModuleCatalog, meta_of, read_module_facts
 from .declarations import declarations_for, fits_in
 from .description import Descriptions
 from .diagnostics import cleared, diagnostics_of, of_error, response_of
-from .error_texts import WITHOUT_SERVER_HINT, say_other_language, words_of
+from .error_texts import say_other_language, words_of
 from .module_tools import ListedServer, ModuleTool
 from .options import HOST_NAMES, LEAST, WIRE_NAMES, RunLimits, RunOptions, profile_of
 from .response import Diagnostic, diagnostic, host_failed, read_again, refused
