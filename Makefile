@@ -315,7 +315,10 @@ $(RAY)/.installed: $(CORE)
 # The packages that do the same for pydantic-ai and LangChain, which need other versions of those than the plugins do.
 $(COMPARISON)/.installed: $(STAMP)
 	$(PYTHON) -m venv $(COMPARISON)
-	$(COMPARISON)/bin/python -m pip install --quiet --disable-pip-version-check "pydantic-ai-harness[code-mode,dbos]==0.62.*" \
+	$(PYTHON) -m venv $(COMPARISON)/agent-framework
+	$(COMPARISON)/agent-framework/bin/python -m pip install --quiet --disable-pip-version-check --pre agent-framework-core agent-framework-monty
+	$(NPM) install --prefix $(COMPARISON)/node --silent --no-audit --no-fund @ai-sdk/code-mode@1.0 ai zod
+	$(COMPARISON)/bin/python -m pip install --quiet --disable-pip-version-check "pydantic-ai-harness[code-mode,dbos]==0.62.*" "fastmcp[code-mode]" \
 	  "pydantic-ai-slim[mcp]" "fastmcp-slim[server]" "langchain-quickjs==0.3.*" "deepagents==0.7.*" "langgraph-checkpoint-sqlite>=3.1" \
 	  "opentelemetry-sdk>=1.30"
 	touch $@

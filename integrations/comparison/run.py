@@ -6,6 +6,7 @@ and prints them alone.
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +15,11 @@ from pathlib import Path
 
 from table import SIDES, TREE, committed, scripts, write
 
-PEERS = TREE / ".venv" / "comparison" / "bin" / "python"
+ENVIRONMENT = TREE / ".venv" / "comparison"
+PEERS = ENVIRONMENT / "bin" / "python"
+# It wants another version of pydantic-monty than the others.
+AGENT_FRAMEWORK = ENVIRONMENT / "agent-framework" / "bin" / "python"
+NODE_PACKAGES = ("@ai-sdk/code-mode", "run", "ai")
 PATIENCE_SECONDS = 240
 VERSIONS = {
     "pydantic-ai": ("pydantic-ai-slim", "pydantic-ai-harness", "pydantic-monty"),
@@ -24,8 +29,10 @@ _VERSION = "import sys; from importlib.metadata import version; print(*map(versi
 
 
 def interpreter(side: str) -> str:
-    """Return the Python that has a side: peers have an environment of their own."""
-    return sys.executable if side.startswith("codemode") else str(PEERS)
+    """Return the Python that has a side: peers have environments of their own, and packages for Node none."""
+    if side.startswith(("codemode", "@")):
+        return sys.executable
+    return str(AGENT_FRAMEWORK if side.startswith("agent-framework") else PEERS)
 
 
 def answer(script: Path, side: str) -> str:
@@ -65,7 +72,9 @@ def table(framework: str, only: set[str]) -> dict[Path, list[str]]:
 
 
 def versions(framework: str) -> str:
-    """Return the versions of what is compared, as pip installed them for each side."""
+    """Return the versions of what is compared, as pip and npm installed them for each side."""
+    if framework == "core":
+        return _versions_without_framework()
     ours, peer = SIDES[framework]
     names = VERSIONS[framework]
     own = "pydantic-ai-slim" if framework == "pydantic-ai" else "langchain"
@@ -77,6 +86,22 @@ def versions(framework: str) -> str:
     ).stdout.split()
     peers = ", ".join(f"{name} {version}" for name, version in zip(names, said, strict=True))
     return f"{ours} {under[0]} with {own} {under[1]}; {peers}"
+
+
+def _versions_without_framework() -> str:
+    found = [_version_of("codemode-toolkit", "codemode-toolkit")]
+    for name in NODE_PACKAGES:
+        package = json.loads(
+            (ENVIRONMENT / "node" / "node_modules" / name / "package.json").read_text(encoding="utf-8")
+        )
+        found.append(f"{name} {package['version']}")
+    found += [_version_of("fastmcp", "fastmcp"), _version_of("agent-framework-monty", "agent-framework-monty")]
+    return ", ".join(found)
+
+
+def _version_of(side: str, package: str) -> str:
+    command = [interpreter(side), "-c", _VERSION, package]
+    return f"{package} {subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()}"
 
 
 def main() -> None:

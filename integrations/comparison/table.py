@@ -12,10 +12,11 @@ from types import ModuleType
 
 TREE = Path(__file__).parents[2]
 PAGE = TREE / "docs" / "comparison.md"
-# Per framework: ours, then the peer that does the same in it.
+# Per framework: ours, then the peers that do the same in it. "core" is without a framework's agent.
 SIDES = {
     "pydantic-ai": ("codemode-pydantic-ai", "pydantic-ai-harness"),
     "langchain": ("codemode-langchain", "langchain-quickjs"),
+    "core": ("codemode-toolkit", "@ai-sdk/code-mode", "fastmcp", "agent-framework-monty"),
 }
 # What a script's name begins with, in the order of the table.
 PARTS = {
@@ -30,12 +31,13 @@ PARTS = {
     "deep": "In a deep agent (`create_deep_agent`)",
     "cost": "Cost",
 }
-_ROW = re.compile(r"^\| \[.*\]\((\S+)\) \| (.*) \| (.*) \|$", re.MULTILINE)
+_ROW = re.compile(r"^\| \[.*\]\((\S+)\) \| (.*) \|$", re.MULTILINE)
 
 
 def scripts(framework: str) -> list[Path]:
     """Return the scripts of a framework in the order of its table."""
-    folder = TREE / "integrations" / framework / "tests" / "comparison"
+    own = TREE / "integrations" / framework / "tests" / "comparison"
+    folder = Path(__file__).parent if framework == "core" else own
     found = [one for one in folder.glob("*.py") if one.stem.split("_")[0] in PARTS]
     return sorted(found, key=lambda one: (list(PARTS).index(one.stem.split("_")[0]), one.stem))
 
@@ -47,7 +49,8 @@ def question(script: Path) -> str:
 
 def load(script: Path) -> ModuleType:
     """Import a script under a name of its own, for two frameworks have scripts of the same name."""
-    name = f"comparison_{script.parents[2].name.replace('-', '_')}_{script.stem}"
+    of = "core" if script.parent == Path(__file__).parent else script.parents[2].name.replace("-", "_")
+    name = f"comparison_{of}_{script.stem}"
     spec = importlib.util.spec_from_file_location(name, script)
     assert spec is not None
     assert spec.loader is not None
@@ -56,20 +59,21 @@ def load(script: Path) -> ModuleType:
     return module
 
 
-def committed(framework: str) -> dict[str, tuple[str, str]]:
-    """Return the answers of the page by the name of the script: ours, and the peer's."""
+def committed(framework: str) -> dict[str, tuple[str, ...]]:
+    """Return the answers of the page by the name of the script: ours, and the peers'."""
     part = _part(PAGE.read_text(encoding="utf-8"), framework)
-    return {Path(link).stem: (ours, peer) for link, ours, peer in _ROW.findall(part)}
+    return {Path(link).stem: tuple(cells.split(" | ")) for link, cells in _ROW.findall(part)}
 
 
 def write(framework: str, told: str, answers: Mapping[Path, Sequence[str]]) -> None:
     """Put a table in the place of the one that is there, below a line that says when it was made and with what."""
-    lines = [told, "", f"| | {' | '.join(SIDES[framework])} |", "| --- | --- | --- |"]
+    sides = SIDES[framework]
+    lines = [told, "", f"| | {' | '.join(sides)} |", f"| --- |{' --- |' * len(sides)}"]
     before = ""
     for script, cells in answers.items():
         part = script.stem.split("_")[0]
         if part != before:
-            lines.append(f"| **{PARTS[part]}** | | |")
+            lines.append(f"| **{PARTS[part]}** |{' |' * len(sides)}")
             before = part
         link = f"../{script.relative_to(TREE).as_posix()}"
         lines.append(f"| [{question(script)}]({link}) | {' | '.join(cells)} |")
