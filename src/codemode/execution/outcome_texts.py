@@ -1,4 +1,4 @@
-"""Texts for a model whose program failed or returned nothing, with its calls."""
+"""Word failures and results of programs for models; tables hold the differences of surfaces."""
 
 from __future__ import annotations
 
@@ -740,6 +740,14 @@ _EXEC_CODES = {
 }
 _TYPESCRIPT = "TypeScript "
 _MODULE_WORDS = ("`import", "`export", "`require", "import.meta ", "meta expected")
+PERSON_ASKED = (
+    "A person has been asked to decide. Asking again does not help: call wait with this runId later, or do something"
+    " else meanwhile."
+)
+_TOOL_CALLED = re.compile(r"\btools\.([A-Za-z_$][\w$]{0,127})\(")
+_NEAR = 140  # characters, in which such a call has its place, on its dot or its name
+STORE_AWAY_NOW = "The store cannot be used now. Say so, and do not repeat what is done or may be."
+STORE_AWAY = "The store cannot be used now, and no program goes on without it. Call this again later."
 SHELL_REFUSED = (
     "exec runs JavaScript, and this looks like a shell command, which it is not. Write a program: find tools with"
     ' `await tools.search("what it should do")`, and call one with `await tools.call(id, input)`'
@@ -758,3 +766,36 @@ def exec_code_of(error: CodeModeError) -> str:
     if any(message.startswith(_TYPESCRIPT) for message in messages):
         return TYPESCRIPT_FAILED
     return _EXEC_CODES[nearest_kind(_EXEC_CODES, error)]
+
+
+def aborted_text(reason: str | None, error: CodeModeError | None) -> str:
+    """Return what a model is told of a run that somebody has ended: why, and what had been called."""
+    return ended_text("this run was aborted" + (f": {reason}" if reason else ""), error)
+
+
+def store_away_text(error: CodeModeError) -> str:
+    """Return what a model is told of a program that ended because its store cannot be used."""
+    return failure_text(error, None, STORE_AWAY_NOW if has_done(error.calls) else STORE_AWAY)
+
+
+def still_waits(error: BaseException | None) -> str:
+    """Return what a model is told of a run with which nothing could go on now. It is not to correct anything."""
+    said = [] if error is None else failure_text(error, None).splitlines()[:1]
+    return "\n".join([*said, "The run still waits: call wait again."])
+
+
+def no_tool_hint(error: CodeModeError, code: str) -> str:
+    """Return what to do instead where a program has called a tool by a name that it does not have, else nothing."""
+    line, column = error.details.get("line"), error.details.get("column")
+    if error.details.get("name") != "TypeError" or error.message != "not a function":
+        return ""
+    if type(line) is not int or type(column) is not int or not 1 <= line <= len(lines := code.split("\n")):
+        return ""
+    near = _TOOL_CALLED.finditer(lines[line - 1], max(0, column - _NEAR), column + _NEAR)
+    called = next((one for one in near if one.start() < column <= one.end()), None)
+    if called is None:
+        return ""
+    return (
+        f"tools.{called[1]} is no tool, or a name that several have: find ids with `await tools.search(query)`,"
+        " and call one with `await tools.call(id, input)`."
+    )

@@ -22,13 +22,15 @@ from ...execution.outcome_texts import (
     SNAPSHOT_RESTORE_FAILED,
     ended_text,
     has_done,
+    still_waits,
+    store_away_text,
 )
 from ...host.cancellation import kept_from_cancelling
 from ...stores.errors import StoreUnavailable
 from ...trace.failures import log_failure
 from .catalog import Setup
 from .results import output_of, pending_of, waiting
-from .run_texts import Words, still_waits, store_away_text
+from .run_texts import Words
 from .runs import Runs
 from .waiting_run import ABORTED as RUN_ABORTED
 from .waiting_run import COMPLETED, FAILED, WaitingRun, log_result

@@ -22,7 +22,9 @@ from ...execution.outcome_texts import (
     INVALID_INPUT,
     RUNTIME_UNAVAILABLE,
     SNAPSHOT_EXPIRED,
+    aborted_text,
     ended_text,
+    still_waits,
 )
 from ...execution.starting import load_resting, prepared
 from ...trace.failures import log_failure
@@ -31,7 +33,7 @@ from .endings import Endings
 from .options import EXEC, WAIT, InvalidConfigError
 from .results import ExecRequest, Recorded, RefusedInputError, read_exec, read_wait, unknown_run
 from .resumes import Elsewhere, Resumes
-from .run_texts import Words, aborted_text, still_waits
+from .run_texts import Words
 from .runs import FullError, Runs, let_go
 from .waiting_run import ABORTED as RUN_ABORTED
 from .waiting_run import EXPIRED, FAILED, RUNNING, WAITING, RunAbortedError, WaitingRun

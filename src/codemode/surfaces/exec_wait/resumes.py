@@ -27,6 +27,7 @@ from ...execution.outcome_texts import (
     SNAPSHOT_EXPIRED,
     SNAPSHOT_RESTORE_FAILED,
     failure_text,
+    still_waits,
 )
 from ...execution.starting import load_continuations, prepared, with_library
 from ...interrupts.interrupt import Interrupt
@@ -35,7 +36,7 @@ from ...trace.failures import log_failure
 from .catalog import Setup
 from .endings import Endings, is_nothing_run, is_of_store, yields_of
 from .results import Recorded, RefusedInputError, waiting
-from .run_texts import Words, still_waits
+from .run_texts import Words
 from .runs import FullError, Runs
 from .waiting_run import ABORTED as RUN_ABORTED
 from .waiting_run import COMPLETED, EXPIRED, FAILED, RUNNING, RunAbortedError, WaitingRun

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -16,13 +15,16 @@ from ...execution.outcome_texts import (
     INTERNAL_ERROR,
     INVALID_INPUT,
     MEMORY_LIMIT,
+    PERSON_ASKED,
     RUNTIME_UNAVAILABLE,
     SHELL_REFUSED,
-    ended_text,
+    STORE_AWAY,
+    aborted_text,
     exec_code_of,
     failure_text,
-    has_done,
     no_result_text,
+    no_tool_hint,
+    still_waits,
 )
 from ...execution.program_state import keep_call_results, told_of_large
 from ...source.program_input import looks_like_shell
@@ -39,14 +41,6 @@ if TYPE_CHECKING:
 
 
 _log = logging.getLogger("codemode.tools")
-PERSON_ASKED = (
-    "A person has been asked to decide. Asking again does not help: call wait with this runId later, or do something"
-    " else meanwhile."
-)
-_CALLED = re.compile(r"\btools\.([A-Za-z_$][\w$]{0,127})\(")
-_NEAR = 140  # characters, in which such a call has its place, on its dot or its name
-STORE_AWAY_NOW = "The store cannot be used now. Say so, and do not repeat what is done or may be."
-STORE_AWAY = "The store cannot be used now, and no program goes on without it. Call this again later."
 
 
 class Words:
@@ -100,7 +94,7 @@ class Words:
         return self.failed(self._text(one, error, code), code, output, telemetry)
 
     def _text(self, one: WaitingRun, error: CodeModeError, code: str) -> str:
-        text, cause = failure_text(error, one.code, _no_tool(error, one.code)), error.__cause__
+        text, cause = failure_text(error, one.code, no_tool_hint(error, one.code)), error.__cause__
         if code == MEMORY_LIMIT:
             text = f"{text}\nmemoryLimitBytes is {self._options.memory_limit_bytes}"
         if self._options.host_error_detail != "message" or error.code not in HIDDEN_CODES or cause is None:
@@ -178,22 +172,6 @@ class Words:
         return [*known]
 
 
-def aborted_text(reason: str | None, error: CodeModeError | None) -> str:
-    """Return what a model is told of a run that somebody has ended: why, and what had been called."""
-    return ended_text("this run was aborted" + (f": {reason}" if reason else ""), error)
-
-
-def store_away_text(error: CodeModeError) -> str:
-    """Return what a model is told of a program that ended because its store cannot be used."""
-    return failure_text(error, None, STORE_AWAY_NOW if has_done(error.calls) else STORE_AWAY)
-
-
-def still_waits(error: BaseException | None) -> str:
-    """Return what a model is told of a run with which nothing could go on now. It is not to correct anything."""
-    said = [] if error is None else failure_text(error, None).splitlines()[:1]
-    return "\n".join([*said, "The run still waits: call wait again."])
-
-
 def _counts_of(one: WaitingRun, outcome: RunOutcome) -> dict[str, int]:
     """Return what there has been of a run so far. Questions to the catalog are in its ledger."""
     counts = {**one.counts, "call": sum(one.called.values())}
@@ -216,20 +194,3 @@ def _is_no_program(error: CodeModeError) -> bool:
     details = error.details
     is_at_first_word = (details.get("line"), details.get("column")) == (1, 1)
     return details.get("name") == "ReferenceError" and is_at_first_word and not error.calls
-
-
-def _no_tool(error: CodeModeError, code: str) -> str:
-    """Return what to do instead where a program has called a tool by a name that it does not have, else nothing."""
-    line, column = error.details.get("line"), error.details.get("column")
-    if error.details.get("name") != "TypeError" or error.message != "not a function":
-        return ""
-    if type(line) is not int or type(column) is not int or not 1 <= line <= len(lines := code.split("\n")):
-        return ""
-    near = _CALLED.finditer(lines[line - 1], max(0, column - _NEAR), column + _NEAR)
-    called = next((one for one in near if one.start() < column <= one.end()), None)
-    if called is None:
-        return ""
-    return (
-        f"tools.{called[1]} is no tool, or a name that several have: find ids with `await tools.search(query)`,"
-        " and call one with `await tools.call(id, input)`."
-    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from codemode.errors import CodeModeAbortedError, CodeModeConcurrencyError, CodeModeWorkerError
-from codemode.surfaces.exec_wait.run_texts import still_waits
+from codemode.execution.outcome_texts import still_waits
 
 
 @pytest.mark.parametrize("kind", [CodeModeConcurrencyError, CodeModeWorkerError, CodeModeAbortedError])
