@@ -3,20 +3,26 @@
 `python -m benchmarks.console [--records N] [--seconds N] [--dsn DSN]`: on SQLite, and on Postgres where a dsn is given
 or the machine has its programs. One record in ten waits. The floor is a bare Starlette route whose Jinja template gives
 as many bytes of escaped text. Each page and its floor are taken in turn, one request at a time, without a socket.
+Where there are Chromium and Playwright, it also loads the list and a record in a browser, in turn with the bare page,
+and prints the ratio of their first contentful paints.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import secrets
+import shutil
+import socket
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import ExitStack, asynccontextmanager
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 from codemode import (
@@ -73,6 +79,12 @@ _PAGES = {
     "list, a tool, a label, soonest to expire": "/?tool=tool3&label=agent%3Drefunds&order=expiring",
     "record": "/records/{record_id}",
 }
+PAINTS = 15
+"""So often is each page loaded in a browser."""
+MAX_PAINT_RATIO = 3.0
+_FIRST_PAINT = """() => new Promise((found) => new PerformanceObserver((seen) => {
+    for (const entry of seen.getEntries()) if (entry.name === "first-contentful-paint") found(entry.startTime);
+}).observe({ type: "paint", buffered: true }))"""
 _FLOOR = "<table>{% for row in rows %}<tr><td>{{ row }}</td></tr>\n{% endfor %}</table>"
 _ROW_CHARACTERS = 80
 
@@ -147,6 +159,57 @@ async def _rows_of(name: str, store: Any, records: int, seconds: float) -> list[
         note = f"{what}, {name}: {size} bytes, {queries} queries"
         rows.append(Row("W20", f"{what}, {name}", ours, unit="1/s", floor=bare, ratio=bare / ours, note=note))
     return rows
+
+
+async def paint_rows(records: int, loads: int = PAINTS) -> list[Row]:
+    """Return rows for the first contentful paint of the list and of a record; none where there is no browser."""
+    chromium = shutil.which("chromium")
+    if chromium is None or find_spec("playwright") is None:
+        return []
+    console, playwright = import_module("codemode_console"), import_module("playwright.async_api")
+    ana = console.User("ana", ALL_TENANTS)
+
+    async def who(_request: Any) -> Any:
+        return ana
+
+    sandbox = ["--no-sandbox"] if os.name == "posix" and os.geteuid() == 0 else []
+    with tempfile.TemporaryDirectory() as folder:
+        async with SqliteInterruptStore(f"{folder}/pauses.sqlite") as store, playwright.async_playwright() as driver:
+            record_id = await _filled(store, records)
+            app = console.approval_console(store, auth=who)
+            browser = await driver.chromium.launch(executable_path=chromium, args=sandbox)
+            page = await browser.new_page(viewport={"width": 1280, "height": 900})
+            rows: list[Row] = []
+            for what, target in (("list", "/"), ("record", f"/records/{record_id}")):
+                size = len(await Visitor(app).get(target))
+                async with _served(app) as ours, _served(_bare(size)) as bare:
+                    taken: list[list[float]] = [[], []]
+                    for _ in range(loads):
+                        for url, times in zip((f"{ours}{target}", f"{bare}/"), taken, strict=True):
+                            await page.goto(url)
+                            times.append(await page.evaluate(_FIRST_PAINT))
+                median, floor = map(statistics.median, taken)
+                ratio = median / floor
+                target_text = f"at most {MAX_PAINT_RATIO:g}"
+                met = ratio <= MAX_PAINT_RATIO
+                named = f"first contentful paint, {what}"
+                rows.append(Row("W20", named, median, floor=floor, ratio=ratio, target=target_text, met=met))
+            await browser.close()
+    return rows
+
+
+@asynccontextmanager
+async def _served(app: Callable[..., Any]) -> AsyncIterator[str]:
+    """Serve an application on a port of this machine, and yield its URL."""
+    uvicorn = import_module("uvicorn")
+    server = uvicorn.Server(uvicorn.Config(app, lifespan="off", log_level="warning", timeout_graceful_shutdown=5))
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        serving = asyncio.create_task(server.serve(sockets=[listening]))
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            await serving
 
 
 async def _in_turn(ways: list[Callable[[], Any]], seconds: float) -> list[list[float]]:
@@ -235,4 +298,5 @@ if __name__ == "__main__":
     parser.add_argument("--dsn")
     arguments = parser.parse_args()
     print(machine(), "\n", file=sys.stdout)
-    print(table(asyncio.run(console_rows(arguments.records, arguments.seconds, arguments.dsn))))
+    measured = asyncio.run(console_rows(arguments.records, arguments.seconds, arguments.dsn))
+    print(table([*measured, *asyncio.run(paint_rows(arguments.records))]))

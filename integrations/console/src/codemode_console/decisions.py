@@ -130,7 +130,7 @@ def no_decision(known: Iterable[str], *, is_for_programs: bool) -> Problem:
 
 def about(interrupt_id: str, version: str, shown: str) -> str:
     """Return what the token of a decision's form is about: the request, as it was shown."""
-    return json.dumps([interrupt_id, version, shown])
+    return hashlib.sha256(json.dumps([interrupt_id, version, shown]).encode()).hexdigest()
 
 
 def version_of(record: Record, one: StoredRequest) -> str:

@@ -63,6 +63,7 @@ _KINDS = {words: kind for kind, words in KIND_WORDS.items()}
 _FIELDS = tuple(one.name for one in fields(AuditLine))
 _SHOWN_APART = frozenset({"sequence", "at_ms", "kind", "actor", "tenant", "record_id", "address", "diff", "details"})
 _NAME = re.compile("[A-Za-z0-9_-]{1,200}")
+_TOOLS_SHOWN = 5
 _PROOF = frozenset({"salt", "previous", "hash"})
 
 
@@ -161,12 +162,20 @@ def _told(line: AuditLine) -> Told:
         address=_text(line.address),
         record_id=_text(line.record_id),
         has_page=_NAME.fullmatch(_text(line.record_id)) is not None,
-        tool=_text(line.tool_name),
+        tool=_text(line.tool_name) or ", ".join(_asked_tools(line)),
         said=decided,
         reason=cut(_text(line.reason)) if line.reason else None,
         diff=tuple(told_diff([one for one in line.diff if isinstance(cast("Any", one), Mapping)])),
         details=cut(json.loads(json.dumps(said, default=repr))) if said else None,
     )
+
+
+def _asked_tools(line: AuditLine) -> list[str]:
+    """Return the tools that a pause asked about, as far as its line has them."""
+    details: Any = line.details
+    requests: Any = cast("Mapping[str, Any]", details).get("requests") if isinstance(details, Mapping) else None
+    asked = cast("list[Any]", requests)[:_TOOLS_SHOWN] if isinstance(requests, list) else []
+    return [_text(one.get("tool")) for one in asked if isinstance(one, dict)]
 
 
 def _text(value: Any) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import quote
 
@@ -375,16 +375,22 @@ async def record_page(
     return await run_check(LARGE_CHARACTERS, rendered)
 
 
+def _as_decided(one: StoredRequest) -> StoredRequest:
+    """Return a request with the input that was approved."""
+    edited = edited_input(one)
+    return one if edited is ABSENT else replace(one, input=edited)
+
+
 async def _headings(desk: Desk, request: Request, record: Record) -> dict[str, Any]:
     """Return what a page says of the calls of a record together, and which record comes after it."""
     visit = visit_of(request)
     waiting = [one for one in record.requests if one.state == "waiting"]
     approvals = [one for one in waiting if one.kind == APPROVAL_KIND]
     is_open = record.state in _OPEN and visit.user.may_decide
-    asked = waiting or record.requests[-1:]
-    text = headline(asked[0]) if asked else brief(record.outer_tool or record.id)
+    asked = waiting or record.requests
+    text = headline(_as_decided(asked[0])) if asked else brief(record.outer_tool or record.id)
     found: dict[str, Any] = {
-        "title": {"text": text, "more": len(waiting) - 1 if waiting else 0, "waiting": bool(waiting)},
+        "title": {"text": text, "more": max(0, len(asked) - 1), "waiting": bool(waiting)},
         "together": [chosen_text(record.id, one.interrupt_id) for one in approvals[:_MOST_TOGETHER]],
         "choice_token": visit.form_token(ABOUT_CHOICE),
         "next_pending": None,
