@@ -32,7 +32,6 @@ from codemode import (
     CodeModeToolError,
     run_code_mode,
 )
-from codemode.host import steps
 from codemode.testing.fake_worker import FakeWorker, Script
 
 IDLE = {"in_flight": 0}
@@ -156,7 +155,6 @@ def test_a_flood_of_analyses_is_checked_no_more_than_once(host: Host, monkeypatc
     checked: list[bool] = []
 
     def check(*_given: Any) -> list[Any]:
-        steps.take(steps.STEPS_ON_THE_LOOP + 1)  # it is for a thread: the loop reads on meanwhile
         checked.append(True)
         return []
 

@@ -14,7 +14,7 @@ from codemode import CodeModeSyntaxError, CodeModeTimeoutError, Tool, create_cod
 from codemode.data import similar_names
 from codemode.execution import programs
 from codemode.host import steps
-from codemode.host.threads import HostThreads, InvocationThreads
+from codemode.host.threads import LARGE_CHARACTERS, HostThreads, InvocationThreads
 from codemode.source import checks
 from codemode.source.checks import check_program, check_results
 from codemode.tools.catalog import Catalog
@@ -77,17 +77,6 @@ def test_loop_whoever_makes_the_index_may_give_its_turn_to_another_search():
     assert within(all_of_them()) == [7] * 6
 
 
-def test_loop_making_the_index_can_be_stopped_and_begun_again():
-    catalog = Catalog(collect_tools(many(200)))
-
-    def stopped() -> int:
-        raise steps.WorkStopped
-
-    with pytest.raises(steps.WorkStopped):
-        steps.run_metered(lambda: catalog.search("orders"), 2000, stopped)
-    assert len(catalog.search("orders", 50)) == 50
-
-
 def test_loop_a_query_that_would_find_everything_by_every_word_is_cut():
     asked = words.asked_words(" ".join(f"w{number} a{number:03}" for number in range(100)))
     assert len(asked) == words.MAX_QUERY_WORDS
@@ -120,6 +109,8 @@ def test_loop_errors_for_unknown_tools_share_the_list_of_names():
 
 
 # --- the check of a program ---
+
+LONG = "x" * LARGE_CHARACTERS  # a program of so many characters is checked in a thread
 
 
 def test_loop_a_program_with_many_unknown_names_is_checked_elsewhere(monkeypatch):
@@ -157,29 +148,39 @@ def test_loop_a_deadline_ends_a_check_elsewhere(monkeypatch, passing_time):
     monkeypatch.setattr(programs, "check_program", endless)
     code_mode = create_code_mode_tool(many(5), {"execution_policy": {"timeout_ms": 60_000}})
     with pytest.raises(CodeModeTimeoutError):
-        within(code_mode.execute({"js": "return await tools.readOrder1({ a: 1 })"}))
+        within(code_mode.execute({"js": f"return await tools.readOrder1({{ a: 1 }}) // {LONG}"}))
     assert ended.wait(60)
 
 
 def test_loop_what_a_check_raises_ends_the_run(monkeypatch):
     def failing(*_given: Any) -> Any:
-        steps.take(steps.STEPS_ON_THE_LOOP + 1)
         raise RuntimeError("broken")
 
     monkeypatch.setattr(programs, "check_program", failing)
-    with pytest.raises(RuntimeError, match="broken"):
-        within(create_code_mode_tool(many(5)).execute({"js": "return await tools.readOrder1({ a: 1 })"}))
+    for comment in ("", LONG):
+        with pytest.raises(RuntimeError, match="broken"):
+            within(
+                create_code_mode_tool(many(5)).execute(
+                    {"js": f"return await tools.readOrder1({{ a: 1 }}) // {comment}"}
+                )
+            )
 
 
 def literal(depth: int) -> dict[str, Any]:
     return {"type": "array"} if not depth else {"type": "object", "open": False, "keys": {"a": literal(depth - 1)}}
 
 
+def visits_taken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    taken: list[int] = []
+    real = checks.Visits.take
+    monkeypatch.setattr(checks.Visits, "take", lambda self, count=1: taken.append(count) or real(self, count))
+    return taken
+
+
 def test_loop_a_schema_that_refers_to_itself_everywhere_is_looked_at_a_bounded_number_of_times(monkeypatch):
     schema = {"anyOf": [{"$ref": "#"}] * 12, "properties": {"a": {"$ref": "#"}}, "type": "object"}
     facts = {"calls": [{"name": "t", "line": 1, "column": 1, "input": literal(6)}] * 500}
-    taken: list[int] = []
-    monkeypatch.setattr(checks.steps, "take", lambda count=1: taken.append(count))
+    taken = visits_taken(monkeypatch)
     check_program(facts, {"t"}, lambda _name: schema)
     assert sum(taken) <= checks.MAX_VISITS + 2000
 
@@ -203,10 +204,12 @@ def call_facts(keys: list[str], count: int, *, is_open: bool) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("schema", "keys"), WIDE_SCHEMAS.values(), ids=WIDE_SCHEMAS)
-def test_loop_a_look_at_a_wide_schema_counts_for_as_much_as_it_is(schema, keys):
+def test_loop_a_look_at_a_wide_schema_counts_for_as_much_as_it_is(schema, keys, monkeypatch):
+    monkeypatch.setattr(checks, "MAX_VISITS", 5 * WIDE)
+    taken = visits_taken(monkeypatch)
     facts = call_facts(keys, 20, is_open="required" not in schema)
-    with pytest.raises(steps.TooLongForTheLoop):
-        steps.run_on_the_loop(lambda: check_program(facts, {"t"}, lambda _name: schema))
+    check_program(facts, {"t"}, lambda _name: schema)
+    assert sum(taken) >= WIDE
     assert check_program(facts, {"t"}, lambda _name: schema) == []
 
 
@@ -230,8 +233,6 @@ WIDE_OUTPUTS = {
 def test_loop_a_look_at_a_wide_output_counts_for_as_much_as_it_is(output):
     schema = {"anyOf": [*[{"$ref": "#/$defs/wide"}] * 9, {}], "$defs": {"wide": output}}
     facts = {"reads": [{"tool": "t", "name": "zzz", "line": 1, "column": 1}] * 10}
-    with pytest.raises(steps.TooLongForTheLoop):
-        steps.run_on_the_loop(lambda: check_results(facts, {"t"}, lambda _name: schema))
     assert check_results(facts, {"t"}, lambda _name: schema) == []
 
 

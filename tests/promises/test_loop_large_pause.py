@@ -15,7 +15,6 @@ from codemode import CodeModeTimeoutError, Interrupt, Tool, continue_approval, c
 from codemode.continuations import sealing
 from codemode.execution import pauses, recovery
 from codemode.execution import resume as continuations
-from codemode.host import steps
 
 OK = {"approved": True}
 SMALL_JS = "await tools.text(1); return (await tools.refund(1)).done"
@@ -94,7 +93,7 @@ def test_loop_a_recovery_of_a_large_ledger_is_made_elsewhere_whoever_cancels(too
     real = sealing.pack
 
     def slow(*given: Any) -> Any:
-        texts = [*steps.metered(given[0])]
+        texts = [*given[0]]
         packing.set()
         assert go_on.wait(60)
         return real(texts, *given[1:])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -13,8 +12,6 @@ from pausing import through_json
 from waiting import within
 
 from codemode import Tool, create_code_call_tools
-from codemode.data import large_strings
-from codemode.host import steps
 from codemode.protocol import references, replay
 
 TEXT = 'a line, "quoted", with \u00e9 and \U0001f600\n' * 20_000
@@ -83,26 +80,3 @@ def test_loop_a_script_its_pause_its_recovery_and_its_end_work_elsewhere(off_loo
     assert within(whole())["result"] == [TEXT, TEXT[:5000]]
     assert taken == [TEXT, TEXT]
     assert set(off_loop) >= {"cut_large_strings", "read_with_strings"}
-
-
-@pytest.mark.parametrize("work", ["cut", "read", "places"])
-def test_loop_work_on_a_large_string_goes_in_steps(work: str):
-    text = json.dumps(TEXT)
-    places = f"[{','.join(['0E0'] * 50_000)}]"
-    taken = 0
-
-    def on_spent() -> int:
-        nonlocal taken
-        taken += 1
-        return 250
-
-    def run() -> None:
-        if work == "cut":
-            large_strings.cut_large_strings(f"[{text}]", 1024)
-        elif work == "read":
-            large_strings.large_string(text)
-        else:
-            large_strings.read_with_strings(places, lambda _number: "x")
-
-    steps.run_metered(run, 250, on_spent)
-    assert taken > 5

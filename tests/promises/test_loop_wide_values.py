@@ -6,7 +6,6 @@ import gc
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import product
 from typing import Any
 
 import pytest
@@ -14,13 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from in_loop import in_loop
 from pydantic import BaseModel
-from suite import each_row, full_only, rounds
+from suite import rounds
 
 from codemode import CodeModeSerializationError, ExecutionPolicy, Tool
 from codemode.data.json_shape import AT_ONCE, UNLIMITED, holds_more_values_than
 from codemode.data.json_values import refuse_too_many
 from codemode.execution.call_values import output_text
-from codemode.host import steps
 from codemode.interrupts.interrupt import same_json
 from codemode.schemas.compiled import copy_json
 from codemode.schemas.type_pieces import is_same
@@ -108,14 +106,6 @@ WORKS: dict[str, Callable[[Any], Any]] = {
     "counting": lambda value: holds_more_values_than(value, UNLIMITED),
     "refusing": lambda value: refused(value),
 }
-
-
-@each_row("item, around, work", [*product(FEW_ITEMS, AROUND, WORKS), *full_only(*product(OTHER_ITEMS, AROUND, WORKS))])
-def test_loop_a_wide_container_is_gone_through_a_part_at_a_time(item, around, work):
-    value = AROUND[around]([ITEMS[item](number) for number in range(WIDTH)])
-    watch.now = watch.most = 0
-    steps.run_metered(lambda: WORKS[work](value), 0, watch.look)
-    assert watch.most <= 2 * AT_ONCE
 
 
 class Untouched(list[Any]):

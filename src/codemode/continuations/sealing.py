@@ -14,7 +14,6 @@ from typing import Any, cast
 from ..data.json_shape import weigh
 from ..data.json_values import canonical_json
 from ..errors import CodeModeProtocolError
-from ..host.steps import metered, take
 from ..options.parts import MAX_LEDGER_BYTES, ContinuationOptions
 from .keys import process_keys, process_max_age_ms
 from .signing import Auth, KeyRing
@@ -29,7 +28,6 @@ _NONCE_BYTES = 12
 _TAG_BYTES = 16
 _LENGTH_BYTES = 8
 _KEY_ID_BYTES = 16
-_STEPS_OF_A_PIECE = 40
 _PIECE_BYTES = 3 << 16  # whole groups of three bytes, and of the four characters as which base64 writes them
 
 
@@ -39,12 +37,12 @@ def pack(texts: Iterable[str], options: ContinuationOptions, now_ms: int, bindin
     ``binding`` is a text that the signature covers next to the ``conversation_id`` of the options.
     """
     encoding = "-".join(["sealed"] * options.seal + ["deflate"] * options.compress) or "json"
-    body = [*(metered(texts) if encoding == "json" else _packed(metered(texts), encoding, options))]
+    body = [*(texts if encoding == "json" else _packed(texts, encoding, options))]
     max_age_ms = options.max_age_ms if options.max_age_ms is not None else process_max_age_ms()
     head = {"version": _VERSION, "encoding": encoding}
     signed = _ring(options, "continuation", binding).sign(
         head,
-        metered(body),
+        body,
         nonce=secrets.token_hex(16),
         now_ms=now_ms,
         max_age_ms=max_age_ms,
@@ -68,12 +66,12 @@ def unpack(
         raise CodeModeProtocolError("the continuation is malformed")
     # Nothing is parsed, decompressed or decrypted before the signature is known to be right.
     rest = {key: value for key, value in signed.items() if key != "body"}
-    auth = _ring(options, "continuation", binding).verify(rest, metered(body), now_ms=now_ms)
+    auth = _ring(options, "continuation", binding).verify(rest, body, now_ms=now_ms)
     if options.seal and not encoding.startswith("sealed"):
         raise CodeModeProtocolError("the continuation is not sealed, and this host takes only sealed ones")
     if encoding == "json":
         return body, auth
-    return [*_unpacked(metered(body), encoding, options, auth.key_id)], auth
+    return [*_unpacked(body, encoding, options, auth.key_id)], auth
 
 
 def _texts(body: object) -> list[str]:
@@ -151,7 +149,6 @@ def _inflated(data: Iterable[bytes]) -> Iterator[bytes]:
         compressed = piece
         while compressed:
             inflated = stream.decompress(compressed, _PIECE_BYTES)
-            take(1 + (len(inflated) >> 12))
             compressed = stream.unconsumed_tail
             size += len(inflated)
             if size > _MAX_BODY_BYTES:
@@ -219,13 +216,13 @@ def open_text(text: str, options: ContinuationOptions, auth: Auth) -> str:
 
 def seal_as(text: str, secret: bytes, name: str) -> str:
     """Return a text that only whoever has the secret can read, and only under this name."""
-    pieces = (piece.encode() for piece in metered(_cut(text, _PIECE_BYTES)))
+    pieces = (piece.encode() for piece in _cut(text, _PIECE_BYTES))
     return "".join(urlsafe_b64encode(piece).decode() for piece in _regrouped(_sealed(pieces, secret, name)))
 
 
 def open_as(text: str, secret: bytes, name: str) -> str:
     """Return what was sealed. Raises `ValueError` or `CodeModeProtocolError` for anything else."""
-    pieces = (urlsafe_b64decode(piece) for piece in metered(_cut(text, _PIECE_BYTES)))
+    pieces = (urlsafe_b64decode(piece) for piece in _cut(text, _PIECE_BYTES))
     return b"".join(_opened(pieces, secret, name)).decode()
 
 
@@ -246,7 +243,6 @@ def open_part(kept: bytes, options: ContinuationOptions, name: str) -> tuple[str
 
 def _pieces_of(data: bytes) -> Iterator[bytes]:
     for start in range(0, len(data), _PIECE_BYTES):
-        take(_STEPS_OF_A_PIECE)
         yield data[start : start + _PIECE_BYTES]
 
 
@@ -324,7 +320,7 @@ class JournalTexts:
 
     def read_all(self, lines: Sequence[str]) -> list[str]:
         """Return the texts of lines, the first of which stands in place 0."""
-        return [self.read(line, place) for place, line in enumerate(metered(lines))]
+        return [self.read(line, place) for place, line in enumerate(lines)]
 
     def _at(self, place: int | str) -> str:
         return f"{self._whose}{place}"

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar, cast, get_args
 
 from ..cached_property import cached_property
-from ..host import steps
 from ..host.imports import importing
 from ..records import record
 from .json_shape import SCALARS
@@ -32,7 +31,6 @@ CONTENT_KEYWORD = "x-codemode"
 _MIME_TYPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,63}/[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,63}")
 _MAX_NAME = 256
 _MAX_DEPTH = 64
-_STEPS_OF_A_MEBIBYTE = 20
 _MOST_ABREAST = 1 << 20
 CONTENT_SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -99,7 +97,6 @@ class Content:
         """The SHA-256 of the bytes, in hexadecimal."""
         view, digest = memoryview(self.data), _sha256()
         for start in range(0, len(view), 1 << 20):
-            steps.take(_STEPS_OF_A_MEBIBYTE)
             digest.update(view[start : start + (1 << 20)])
         return digest.hexdigest()
 
@@ -179,14 +176,12 @@ def with_parts(value: Any, parts: Parts, made: Callable[[Content], Any] = lambda
     while pending:  # of any depth: what is not looked at would be the program's own word
         holder, at = pending.pop()
         one = holder[at]
-        steps.take()
         put = _of_place(one, parts, made)
         if put is not _SAME:
             is_same = is_same and put is one
             holder[at] = put
         elif is_mapping(one) or isinstance(one, list | tuple):
             holder[at] = new = dict(one) if is_mapping(one) else list(cast("list[Any]", one))
-            steps.take(len(new) >> 3)
             members = new.items() if isinstance(new, dict) else enumerate(new)
             pending.extend((new, key) for key, member in members if type(member) not in SCALARS)
     return value if is_same else root[0]
@@ -291,7 +286,6 @@ def may_hold(value: Any) -> bool:
     """
     level = [value]
     for _ in range(_MAX_DEPTH + 1):
-        steps.take(1 + (len(level) >> 5))
         kinds = set(map(type, level))
         if kinds <= SCALARS:
             return False
@@ -318,7 +312,6 @@ def _replaced(value: Any, replace: Callable[[Any], Any], depth: int) -> Any:
     """Return a value with others in some places, also in objects. What has none in it stays the same object."""
     if type(value) in SCALARS or depth > _MAX_DEPTH:
         return value
-    steps.take()
     put = replace(value)
     if put is not _SAME:
         return put

@@ -12,7 +12,6 @@ from dataclasses import fields, is_dataclass
 from itertools import accumulate, islice
 from typing import Any, Literal, TypeVar, cast
 
-from ..host import steps
 from ..host.threads import LARGE_CHARACTERS, run_check
 
 UNLIMITED = 1 << 62
@@ -108,7 +107,6 @@ def _structure(text: str) -> Iterator[bytes]:
         if (len(piece) - len(piece.rstrip("\\"))) % 2:
             piece, end = text[start : end + 1], end + 1
         start = end
-        steps.take(len(piece) >> 8)
         if "\\" in piece:
             piece = piece.replace("\\\\", "").replace('\\"', "")
         parts = piece.encode("utf-8", "surrogatepass").translate(_MARKED, _SPACE).split(b'"')
@@ -143,7 +141,6 @@ def holds_more_values_than(value: Any, maximum: int) -> bool:
         if len(inside) > AT_ONCE:
             pending += _containers_of(inside)
             continue
-        steps.take(1 + (len(inside) >> 5))
         if not SCALARS.issuperset(map(type, inside)):
             pending += [item for item in inside if type(item) not in SCALARS]
     return False
@@ -153,7 +150,6 @@ def _containers_of(inside: Iterable[Any]) -> Iterator[Any]:
     """Yield what is no scalar, of a wide container: in one call into C it would keep the interpreter."""
     items = iter(inside)
     while piece := [*islice(items, AT_ONCE)]:
-        steps.take(1 + (len(piece) >> 5))
         if not SCALARS.issuperset(map(type, piece)):
             yield from (item for item in piece if type(item) not in SCALARS)
 

@@ -11,7 +11,7 @@ from typing import Any, NoReturn, cast
 
 from ..cached_property import cached_property
 from ..errors import CodeModeSerializationError
-from ..host import steps
+from ..host.steps import without_collector
 from .json_shape import find_excess, has_long_integer, holds_more_values_than, weigh
 from .plain_json import (
     MAX_DEPTH,
@@ -36,7 +36,6 @@ _ESCAPE_CHARACTERS = 6
 _MOST_BYTES_OF_A_CHARACTER = 6  # as `utf8_length` counts
 # Some milliseconds, where every character is half a pair.
 _PIECE_CHARACTERS = 1 << 14
-_STEPS_FOR_A_PIECE = 100
 NOT_GIVEN: Any = object()
 """Stands for an argument that was not given, where None is a value."""
 
@@ -48,7 +47,7 @@ def utf8_length(text: str) -> int:
     if len(text) <= _LARGE_TEXT:
         return len(text.encode("utf-8", "backslashreplace"))
     pieces = (text[start : start + _LARGE_TEXT] for start in range(0, len(text), _LARGE_TEXT))
-    return sum(map(utf8_length, steps.metered(pieces)))
+    return sum(map(utf8_length, pieces))
 
 
 def well_formed(text: str) -> str:
@@ -100,7 +99,7 @@ def decode_json_with(read_number: Callable[[str], Any], text: str) -> Any:
 
 def _decode_long(text: str) -> Any:
     _refuse_long_integers(text)
-    return _decode(text) if len(text) < _LARGE_TEXT else steps.without_collector(lambda: _decode(text))
+    return _decode(text) if len(text) < _LARGE_TEXT else without_collector(lambda: _decode(text))
 
 
 def _decode(text: str) -> Any:
@@ -274,7 +273,6 @@ def _between_escapes(text: str) -> Iterator[str]:
         end += (len(piece) - len(piece.rstrip("\\"))) % 2
         behind = text.find("\\", end, end + _ESCAPE_CHARACTERS)
         end = behind if behind >= 0 else end + _ESCAPE_CHARACTERS
-        steps.take(_STEPS_FOR_A_PIECE)
         yield text[start:end]
         start = end
 

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, cast
 
-from ..host import steps
 from ..records import record
 from .json_values import decode_json_with, well_formed
 from .narrowing import is_array, is_object
@@ -80,7 +79,6 @@ def read_with_strings(text: str, string_at: Callable[[int], str]) -> Any:
     """Decode hostile JSON text with the large strings in their places."""
 
     def read_number(number: str) -> str | None:
-        steps.take()
         digits = number[2:]
         is_place = number.startswith(_MARK) and digits.isdigit() and len(digits) <= _MAX_DIGITS
         return string_at(int(digits)) if is_place else None
@@ -101,7 +99,6 @@ def text_with_strings(text: str, text_at: Callable[[int], str]) -> str:
 def places_in(text: str) -> Iterator[int]:
     """Yield the numbers of the places in a JSON text, in their order."""
     for found in _string_or_place().finditer(text):
-        steps.take(1 + (len(found[0]) >> 12))
         if found[1] is not None:
             yield int(found[1])
 
@@ -112,7 +109,6 @@ def _well_formed(value: Any) -> Any:
     pending: list[Any] = [whole]
     while pending:
         item = pending.pop()
-        steps.take(1 + (len(item) >> 3))
         if is_object(item) and not all(map(str.isascii, item)):
             named = {well_formed(key): one for key, one in item.items()}
             item.clear()
@@ -120,7 +116,6 @@ def _well_formed(value: Any) -> Any:
         places: list[tuple[Any, Any]] = [*(item.items() if is_object(item) else enumerate(cast("list[Any]", item)))]
         for key, one in places:
             if isinstance(one, str):
-                steps.take(len(one) >> 8)
                 item[key] = well_formed(one)
             elif is_object(one) or is_array(one):
                 pending.append(one)
@@ -140,7 +135,6 @@ def _read_in_pieces(text: str) -> Iterator[tuple[str, int]]:
         piece = text[start : min(start + _PIECE_CHARACTERS, end)]
         if start + len(piece) < end:
             piece = _to_whole_characters(piece)
-        steps.take(len(piece) >> 8)
         string = json.loads(f'"{piece}"')
         try:
             size = len(string.encode())
@@ -190,7 +184,6 @@ def _long_strings(text: str, shortest: int) -> Iterator[tuple[int, int]]:
         if opened >= 0:
             start = _before_quote(text, start)
         piece = _without_escapes(text, start)
-        steps.take(len(piece) >> 8)
         parts = piece.split('"')
         lengths = [*map(len, parts)]
         if opened >= 0 or max(lengths) >= shortest:
@@ -214,7 +207,6 @@ def _before_quote(text: str, start: int) -> int:
     """Return from where on there is to be looked for the end of the string in which ``start`` is."""
     quote = text.find('"', start, start + _LOOKED_THROUGH_CHARACTERS)
     end = min(start + _LOOKED_THROUGH_CHARACTERS, len(text)) if quote < 0 else quote
-    steps.take((end - start) >> 12)
     last = text[max(start, end - _MOST_BACKSLASHES) : end]
     backslashes = len(last) - len(last.rstrip("\\"))
     return start if backslashes == len(last) else end - backslashes

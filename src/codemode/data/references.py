@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
-from ..host import steps
 from .narrowing import list_or_empty, mapping_or_empty, string_or_empty
 
 Pointer: TypeAlias = tuple[str, ...]
@@ -101,7 +100,6 @@ def _anchors(root: Any) -> Iterator[tuple[str, Pointer]]:
     while pending and visited < MAX_ANCHOR_SEARCH:
         pointer, value = pending.pop()
         visited += 1
-        steps.take()
         known = mapping_or_empty(value)
         for keyword in ("$anchor", "$dynamicAnchor", "$id"):
             name = string_or_empty(known.get(keyword))

@@ -17,7 +17,6 @@ from datetime import UTC, date, datetime
 from typing import Any, cast
 
 from ..errors import CodeModeSerializationError
-from ..host import steps
 from .json_shape import SCALARS
 
 TAG = "$rich"
@@ -101,7 +100,6 @@ class _Tagging:
         }
 
     def _count(self, values: int) -> None:
-        steps.take(1 + (values >> 3))
         self._values_left -= values
         if self._values_left < 0:
             raise CodeModeSerializationError(
@@ -161,7 +159,6 @@ def _read(value: Any, *, is_plain: bool) -> Any:
         return items
     if type(value) is not dict:
         return value
-    steps.take()
     members = cast("dict[str, Any]", value)
     if is_tag_key(members):
         ((key, inner),) = members.items()

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from heapq import nlargest
 
-from ..host import steps
-
 MAX_NEAREST = 3
 _MAX_COMPARED = 16
 _CUTOFF = 0.6
@@ -23,7 +21,6 @@ def nearest_names(name: str, known: Iterable[str], cutoff: float = _CUTOFF) -> l
     pairs, most = _pairs(name), _MOST_TIMES_AS_LONG * len(name)
 
     def shared(other: str) -> float:
-        steps.take()
         if len(other) > most:
             return 0.0
         others = _pairs_of_known(other)

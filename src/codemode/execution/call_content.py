@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 from ..cached_property import cached_property
 from ..continuations.sealing import open_part, seal_part
 from ..data.content import Content, Distinct, current, places_for, with_parts
-from ..data.json_shape import SCALARS, UNLIMITED
+from ..data.json_shape import SCALARS, UNLIMITED, weigh
 from ..data.rich_values import is_rich, using_rich_values
 from ..errors import CodeModeProtocolError
-from ..host import steps
 from ..host.steps import TooMuchWork
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..options.parts import ContinuationOptions
@@ -197,7 +196,7 @@ class CallContent:
         contents = self._contents
         if contents is None or not len(contents):
             return validated.value
-        return await run_check(0, lambda: with_parts(validated.value, contents))
+        return await run_check(weigh(validated.value, LARGE_CHARACTERS), lambda: with_parts(validated.value, contents))
 
     async def taken(self, output: Any) -> Any:
         """Return an output as JSON can say it, its parts kept. Raises `CodeModeSerializationError` for too many."""
@@ -211,12 +210,13 @@ class CallContent:
         return output
 
     async def _without_parts(self, output: Any, contents: Contents) -> Any:
-        parts = await run_check(0, lambda: _new_parts(output, contents))
+        size = weigh(output, LARGE_CHARACTERS)
+        parts = await run_check(size, lambda: _new_parts(output, contents))
         if not parts:
             return output
         for part in parts:
             contents.take(part)
-        return await run_check(0, lambda: places_for(output, contents))
+        return await run_check(size, lambda: places_for(output, contents))
 
     async def _keep(self, contents: Contents) -> None:
         async with self._turn:  # calls come at once, and what one has begun to keep is not kept yet
@@ -266,7 +266,6 @@ def _new_parts(output: Any, contents: Contents) -> list[Content]:
         return []
     distinct, new = Distinct[int](), list[Content]()
     for part in search.found.values():
-        steps.take()
         if distinct.name_of(part) is None:
             distinct.add(part, len(new))
             new.append(part)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from ..data.json_values import NOT_GIVEN, decode_json, encode_json, json_length, utf8_length, well_formed
 from ..data.narrowing import is_array, is_object
 from ..errors import CodeModeProtocolError
-from ..host import steps
 from ..protocol.messages import (
     CallRequested,
     DeliverError,
@@ -53,7 +52,6 @@ def _text(value: Any, *, is_literal: bool) -> str:
 
 
 def _write(value: Any, put: Callable[[str], object], *, is_literal: bool) -> None:
-    steps.take()
     if is_object(value) and not (_is_alike(value.values(), is_literal=is_literal) and _is_in_order(value)):
         put("{")
         for at, key in enumerate(_in_order(value)):
@@ -78,7 +76,6 @@ def _write(value: Any, put: Callable[[str], object], *, is_literal: bool) -> Non
 
 def _is_alike(values: Collection[Any], *, is_literal: bool) -> bool:
     """Tell whether values are scalars that are written as Python writes them."""
-    steps.take(len(values) >> 6)
     kinds = set(map(type, values))
     if not kinds <= _ALIKE:
         return False

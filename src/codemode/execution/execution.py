@@ -297,7 +297,9 @@ class Execution:
         ledger = replace(ledger, entries=[*ledger.entries], deliveries=[*ledger.deliveries])
         recovery = Recovery(self._catalog, self._kept_inputs, settings.has_rich_values)
         with suppress(CodeModeError):  # more content than a continuation carries
-            return await self._way_on.at(machine.js, settings, lambda: recovery.ledger(ledger, settings.salt))
+            return await self._way_on.at(
+                machine.js, settings, lambda: recovery.ledger(ledger, settings.salt), size=_size_of(machine)
+            )
         return None
 
     def failed(self, error: CodeModeError) -> RunOutcome:
@@ -326,7 +328,7 @@ class Execution:
     async def _looked_through(self, work: Callable[[], ResultT]) -> ResultT:
         """Do work on a long text: where it takes many steps, in a thread."""
         with Serving(self._threads):
-            return await run_check(0, work)
+            return await run_check(LARGE_CHARACTERS, work)
 
     async def _run_journaled(self, work: Callable[[], Awaitable[RunOutcome]], journaling: Journaling) -> RunOutcome:
         try:
@@ -431,7 +433,8 @@ class Execution:
     async def _interrupted(self) -> RunOutcome:
         machine = self._machine
         try:
-            interrupt = await self._way_on.at(machine.js or "", machine.settings, lambda: machine.ledger)
+            ledger, size = machine.ledger, _size_of(machine)
+            interrupt = await self._way_on.at(machine.js or "", machine.settings, lambda: ledger, size=size)
         except CodeModeError as error:
             return self.failed(await self._ended(error))
         for entry in machine.ledger.waiting:
@@ -514,3 +517,8 @@ class Execution:
             renewal=self._renewal,
             state=self._parts.state,
         )
+
+
+def _size_of(machine: Invocation) -> int:
+    """Return about how many characters the program of an invocation and its ledger take."""
+    return len(machine.js or "") + machine.ledger_bytes

@@ -146,12 +146,13 @@ async def unwrapped_output(entry: LedgerEntry, result: ToolResult) -> Any:
 
     Raises `HostRaised` where it has failed, and `CodeModeSerializationError` for more content than there may be.
     """
+    size = weigh((result.content, result.structured_content), LARGE_CHARACTERS)
     try:
         if not result.is_error:
             parts = current.get()
             room = parts.require_room if isinstance(parts, Contents) else None
-            return await run_check(0, partial(unwrapped, result, room))
-        text, blocks = await run_check(0, partial(_failure, result, entry.name))
+            return await run_check(size, partial(unwrapped, result, room))
+        text, blocks = await run_check(size, partial(_failure, result, entry.name))
     except CodeModeSerializationError:
         raise
     except Exception as error:
@@ -232,7 +233,7 @@ class CallPipeline:
         except (CodeModeProtocolError, HostRaised, UnreadOutput):
             raise
         except Exception as error:  # noqa: BLE001 - validators and serialisers are host code too
-            raise await run_check(0, partial(without_quotes, error, self._tool, side)) from None
+            raise await run_check(LARGE_CHARACTERS, partial(without_quotes, error, self._tool, side)) from None
 
     async def before(self, checked: CheckedInput) -> CheckedInput:
         """Return the input with which the call goes on. Raises what refuses it."""

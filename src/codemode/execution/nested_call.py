@@ -12,7 +12,7 @@ from ..data.content import Content
 from ..data.json_values import encode_json
 from ..errors import CodeModeError, CodeModeFetchError, CodeModeProtocolError, CodeModeSerializationError
 from ..host.clock import Clock
-from ..host.threads import run_check
+from ..host.threads import LARGE_CHARACTERS, run_check
 from ..interrupts import approval
 from ..interrupts.interrupt import APPROVAL_KIND, InterruptRequested
 from ..interrupts.resolutions import Answer, Approval, HostAnswer, KnownOutcome, is_denial, runs_tool
@@ -50,10 +50,12 @@ from .recovery import has_to_be_kept, known_outcome
 
 if TYPE_CHECKING:
     from ..fetch.fetches import Fetches
-    from ..host.threads import InvocationThreads
+    from ..host.threads import LARGE_CHARACTERS, InvocationThreads
     from .journal import InvocationJournal
 
 
+FEW_TOOLS = 500
+"""A name that is unknown is compared with so many tools on the event loop."""
 _MAX_WARNINGS = 16
 
 
@@ -135,7 +137,8 @@ class NestedCalls:
                 return CallSettled(entry.id, Fulfilled(text), self.now_ms())
             tool = self.catalog.get(entry.name)
             if tool is None:
-                raise await run_check(0, lambda: self.catalog.unknown_tool(entry.name))
+                size = LARGE_CHARACTERS if len(self.catalog) > FEW_TOOLS else 0  # the name is compared with all of them
+                raise await run_check(size, lambda: self.catalog.unknown_tool(entry.name))
             return await _ToolCall(self, entry, tool, answer, progress).perform()
         except CodeModeProtocolError:
             raise
@@ -181,7 +184,7 @@ class NestedCalls:
             argument = asked_argument(entry, self.options.execution_policy)
             return encode_json(self.catalog.ask(entry.name, argument), what=f"the answer of {entry.name}")
 
-        return await run_check(len(entry.input_json or ""), asked)
+        return await run_check(LARGE_CHARACTERS, asked)
 
     def rejected(self, entry: LedgerEntry, error: CodeModeError, *, is_raised: bool = False) -> CallSettled:
         """Return that a request ended with this error, which host code may have raised."""

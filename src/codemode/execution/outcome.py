@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 from ..continuations.sealing import open_text, seal_text
 from ..continuations.signing import Auth
 from ..data.content import ContentResult, with_parts
+from ..data.json_shape import weigh
 from ..data.json_values import MAX_DEPTH, decode_json, encode_json
 from ..data.narrowing import is_object
 from ..data.plain_json import write_json
@@ -24,8 +25,7 @@ from ..errors import (
     Resumable,
     error_from_view,
 )
-from ..host.steps import metered
-from ..host.threads import run_check
+from ..host.threads import LARGE_CHARACTERS, run_check
 from ..interrupts.interrupt import Interrupt
 from ..options.parts import ContinuationOptions
 from ..protocol.call_status import call_id, call_summaries
@@ -234,7 +234,8 @@ async def in_words(outcome: RunOutcome) -> Any:
     if contents is None:
         return outcome.value
     with suppress(CodeModeSerializationError):  # as above
-        return await run_check(0, lambda: with_parts(outcome.value, contents, lambda part: part.described))
+        size = weigh(outcome.value, LARGE_CHARACTERS)
+        return await run_check(size, lambda: with_parts(outcome.value, contents, lambda part: part.described))
     return outcome.value
 
 
@@ -362,7 +363,7 @@ class RecordedOutcomes:
         return RunOutcome("failed", outer_id, console, error=_recorded_error(outcome, texts), **more)
 
     def _written(self, head: str, texts: Iterable[str]) -> str:
-        text = "".join([head, "\n", *metered(texts)])
+        text = "".join([head, "\n", *texts])
         return seal_text(text, self.options, self.auth) if self.is_sealed else text
 
     def _read(self, text: str) -> tuple[dict[str, Any], _Texts]:

@@ -162,20 +162,28 @@ class WayOn:
         return self._interrupt is not None
 
     async def at(
-        self, js: str, settings: Settings, ledger: Callable[[], Ledger], engine: str | None = None
+        self,
+        js: str,
+        settings: Settings,
+        ledger: Callable[[], Ledger],
+        engine: str | None = None,
+        *,
+        size: int = LARGE_CHARACTERS,
     ) -> Interrupt:
         """Return the interrupt with which the program goes on; the first that was made, whatever has come since.
 
         ``ledger`` gives from where, and may take long. ``engine`` is the version that it was paused on, this host's
-        when None.
+        when None. ``size`` is about how many characters program and ledger take.
         """
         if self._interrupt is None:
             with Serving(self._threads):
-                await to_its_end(self._keep(js, settings, ledger, engine))
+                size = size if settings.profile.sidecar is None else LARGE_CHARACTERS
+                await to_its_end(self._keep(js, settings, ledger, engine, size))
         return cast("Interrupt", self._interrupt)
 
-    async def _keep(self, js: str, settings: Settings, ledger: Callable[[], Ledger], engine: str | None) -> None:
-        size = 0 if settings.profile.sidecar is None else LARGE_CHARACTERS
+    async def _keep(
+        self, js: str, settings: Settings, ledger: Callable[[], Ledger], engine: str | None, size: int
+    ) -> None:
         # Kept here, where no cancellation of the caller reaches: whoever comes next must not make another one.
         interrupt, left = await run_check(size, lambda: self._made(js, settings, ledger(), engine))
         await hold_for(interrupt, left, settings.salt, self._options)

@@ -110,7 +110,7 @@ async def resume(
     await workers.begin()
     with Serving(InvocationThreads(workers.threads)):
         with _refusals():
-            paused = await run_check(0, lambda: Interrupt.of(interrupt))
+            paused = await run_check(LARGE_CHARACTERS, lambda: Interrupt.of(interrupt))
             resolutions = answers_to(paused)
         settings = CodeModeOptions.of(options)
         return await _resume(profile, paused, resolutions, catalog, settings, outer, workers, needs_answers)
@@ -127,7 +127,8 @@ async def _resume(
     needs_answers: bool,
 ) -> RunOutcome:
     keeping = settings.continuation
-    continuation, auth = await run_check(0, lambda: verified(interrupt, profile, settings, outer.call.conversation_id))
+    verifying = partial(verified, interrupt, profile, settings, outer.call.conversation_id)
+    continuation, auth = await run_check(LARGE_CHARACTERS, verifying)
     tools = catalog.under(continuation.given)
     preparing = tools.preparation(None, continuation.given)
     if preparing is not None:
@@ -309,7 +310,7 @@ class OpenedContinuation:
             opening = partial(
                 open_for, conversation_id, lambda binding: unpack(continuation, keeping, now_ms(), binding)
             )
-            _, auth = await run_check(0, opening)
+            _, auth = await run_check(LARGE_CHARACTERS, opening)
             claim = claim_of_end(auth, keeping)
             if not isinstance(await guard.claim(claim), str):
                 await guard.record(claim.key, "")

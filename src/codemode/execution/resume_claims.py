@@ -13,9 +13,9 @@ from ..continuations.guard import LAPSED, Claim, ClaimLost, MemoryResumeGuard, R
 from ..continuations.journal import OpenedJournal
 from ..continuations.sealing import answers_digest
 from ..continuations.signing import Auth
+from ..data.json_shape import weigh
 from ..data.json_values import canonical_json, encode_json
 from ..errors import CodeModeAbortedError, CodeModeError, CodeModeProtocolError
-from ..host import steps
 from ..host.cancellation import to_its_end
 from ..host.clock import now_ms, passed_seconds
 from ..host.threads import LARGE_CHARACTERS, run_check
@@ -65,16 +65,15 @@ class ResumeClaim:
             async with renewed(self.guard, self.claim.key, self._asked_at) as renewal:
                 yield renewal
 
-    async def settle(self, write: Callable[[RecordedOutcomes], str]) -> str | None:
+    async def settle(self, size: int, write: Callable[[RecordedOutcomes], str]) -> str | None:
         """Record an outcome. Returns the one that stands instead; None when it is this one.
 
         A guard that gives nothing back has kept it. Another one stands where this host stood still for too long.
         """
-        try:
-            text = steps.run_on_the_loop(lambda: write(self.outcomes))
-        except steps.TooLongForTheLoop:
+        if size >= LARGE_CHARACTERS:
             # Whoever is cancelled meanwhile has recorded it nevertheless.
             return await to_its_end(self._settle_elsewhere(write))
+        text = write(self.outcomes)
         return self._other(text, await self.guard.record(self.claim.key, text))
 
     async def _settle_elsewhere(self, write: Callable[[RecordedOutcomes], str]) -> str | None:
@@ -88,6 +87,11 @@ class ResumeClaim:
         """Return the outcome that was recorded. Raises `CodeModeProtocolError` for one that cannot be read."""
         outcome = await run_check(len(text), lambda: self.outcomes.replayed(text))
         return await complete(outcome, self.outcomes.options)
+
+
+def _size_of(outcome: RunOutcome) -> int:
+    """Estimate how many characters the record of an outcome takes: what failed or paused may have much to tell."""
+    return weigh(outcome.value, LARGE_CHARACTERS) if outcome.status == "completed" else LARGE_CHARACTERS
 
 
 def claim_of_answers(auth: Auth, resolutions: Mapping[str, Any], options: ContinuationOptions) -> Claim:
@@ -141,7 +145,7 @@ class ClaimedResume:
     async def _lapsed(self) -> RunOutcome:
         outcome = await self.execution.lapsed()
         # The owner may have come back meanwhile: there is one outcome, and one way to go on.
-        other = await self.claim.settle(lambda outcomes: outcomes.of_outcome(outcome))
+        other = await self.claim.settle(_size_of(outcome), lambda outcomes: outcomes.of_outcome(outcome))
         return outcome if other is None else await self.as_claimed(other)
 
     async def _settle(self, error: BaseException, outcome: RunOutcome | None = None) -> None:
@@ -154,14 +158,15 @@ class ClaimedResume:
                 await self.claim.release()
             else:
                 await self.claim.settle(
-                    lambda outcomes: outcomes.of_error(error) if outcome is None else outcomes.of_outcome(outcome)
+                    LARGE_CHARACTERS,
+                    lambda outcomes: outcomes.of_error(error) if outcome is None else outcomes.of_outcome(outcome),
                 )
         except Exception as failure:  # noqa: BLE001 - a guard is host code; what it raises must not hide the recovery
             error.add_note(f"The resume guard failed too: {failure!r}")
 
     async def _recorded(self, outcome: RunOutcome) -> RunOutcome:
         try:
-            other = await self.claim.settle(lambda outcomes: outcomes.of_outcome(outcome))
+            other = await self.claim.settle(_size_of(outcome), lambda outcomes: outcomes.of_outcome(outcome))
         except Exception as failure:  # noqa: BLE001 - a guard is host code, and the program has run
             error = CodeModeError("the program went on, but the resume guard did not take its outcome")
             error.__cause__ = failure
@@ -358,7 +363,7 @@ class JournaledResume:
 
     async def _known(self, ended: EndedRun) -> RunOutcome:
         with suppress(Exception):  # a guard is host code, and the journal is enough
-            await self.claim.settle(lambda outcomes: outcomes.of_outcome(ended.outcome))
+            await self.claim.settle(_size_of(ended.outcome), lambda outcomes: outcomes.of_outcome(ended.outcome))
         return ended.outcome
 
     async def _too_late(self, ended: EndedRun) -> RunOutcome:

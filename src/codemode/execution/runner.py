@@ -9,7 +9,6 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from ..errors import CALL_TIMEOUT, CodeModeError, CodeModeFetchError, CodeModeProtocolError, CodeModeToolError
-from ..host import steps
 from ..host.clock import Clock
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..observe.reporter import CallRecord, Reporter
@@ -23,7 +22,7 @@ from ..protocol.messages import HostMessage, RunModule, TimeStoodStill, WorkerMe
 from ..protocol.settings import Settings
 from ..trace.failures import members_of
 from ..workers.lease import Place
-from .nested_call import JournaledProgress, NestedCalls, Progress
+from .nested_call import FEW_TOOLS, JournaledProgress, NestedCalls, Progress
 
 if TYPE_CHECKING:
     from ..data.program_facts import Facts
@@ -423,9 +422,10 @@ class Runner:
                 self._fail(error)
 
     def _check_now(self, found: events.CheckProgram) -> None:
-        try:
-            self._checked(steps.run_on_the_loop(lambda: self._check(found.js, found.facts, found.size)))
-        except steps.TooLongForTheLoop:
+        # A wrong name is compared with those of all tools.
+        if len(found.js) < LARGE_CHARACTERS and len(self._calls.catalog) <= FEW_TOOLS:
+            self._checked(self._check(found.js, found.facts, found.size))
+        else:
             self._tasks[_PROGRAM] = self._loop.create_task(self._check_elsewhere(found))
 
     async def _check_elsewhere(self, found: events.CheckProgram) -> None:

@@ -1,14 +1,11 @@
-"""Counts the steps of host work whose length data decides, so that it can leave the loop, take turns and be stopped.
-
-Knows nothing of threads' owners or of what the work is.
-"""
+"""Count the steps of checks by schemas, so that they can leave the loop, take turns and be stopped."""
 
 from __future__ import annotations
 
 import gc
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from typing import TypeVar
 
 ResultT = TypeVar("ResultT")
@@ -57,13 +54,6 @@ def take(steps: int = 1) -> None:
     meter.left -= steps
     if meter.left < 0:
         meter.left = meter.on_spent()
-
-
-def metered(texts: Iterable[str]) -> Iterator[str]:
-    """Yield texts, and account for what encoding, hashing or copying each of them takes."""
-    for text in texts:
-        take(1 + (len(text) >> 12))
-        yield text
 
 
 def run_metered(work: Callable[[], ResultT], steps: int, on_spent: Callable[[], int]) -> ResultT:

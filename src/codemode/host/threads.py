@@ -172,8 +172,8 @@ ResultT = TypeVar("ResultT")
 async def run_check(characters: int, work: Callable[[], ResultT]) -> ResultT:
     """Run host work on a value whose text has so many ``characters``: at once when it is small, else in a thread.
 
-    What turns out to need many steps is begun again in a thread: ``work`` must change nothing. When the caller is
-    cancelled the work stops at its next step.
+    A check by a schema that turns out to need many steps is begun again in a thread: ``work`` must change nothing. When
+    the caller is cancelled it stops at its next step.
     """
     if characters < LARGE_CHARACTERS:
         try:

@@ -11,7 +11,6 @@ from ..data.exact_integers import PLACES_KEY, as_browsers_write, protect_integer
 from ..data.json_values import decode_json
 from ..data.narrowing import is_array, is_mapping, is_object, is_sequence
 from ..errors import CodeModeAbortedError, CodeModeError, CodeModeProtocolError, Resumable
-from ..host import steps
 from ..protocol.ledger import UNKNOWN_OUTCOME_KIND, LedgerEntry, Waiting, outer_id_of
 from ..protocol.messages import Place
 from ..records import record
@@ -104,7 +103,6 @@ class PendingRequest:
         waiting = entry.outcome
         if not isinstance(waiting, Waiting):
             raise TypeError("the entry does not wait")
-        steps.take((len(waiting.input_json or "") + len(waiting.payload_json)) >> 9)
         try:
             shown = None if waiting.input_json is None else decode_json(waiting.input_json)
             payload = decode_json(waiting.payload_json)
@@ -277,7 +275,6 @@ def same_json(left: Any, right: Any) -> bool:
             continue
         container = cast("Collection[Any]", one)
         both = id(container) << 64 | id(other)
-        steps.take(1 + (len(container) >> 3))
         pairs = () if both in seen else _pairs(container, other)  # a host's own value may hold itself
         if pairs is None:
             return False

@@ -13,7 +13,6 @@ from ..data.json_values import decode_json, json_length, utf8_length, well_forme
 from ..data.narrowing import mapping_or_empty
 from ..errors import CodeModeError, CodeModeIllegalAccessError
 from ..fetch.urls import MAX_URL_CHARACTERS
-from ..host import steps
 from ..protocol.call_status import IN_TRACES, call_status
 from ..protocol.ledger import Fulfilled, LedgerEntry, Outcome, Rejected, Waiting, goes_on
 from ..protocol.messages import NoticeKind
@@ -30,7 +29,6 @@ from ..trace.events import (
 from ..trace.late_values import Late
 
 _PIECE_CHARACTERS = 1 << 16
-_STEPS_FOR_A_PIECE = 25
 
 
 class SourceMeasure(NamedTuple):
@@ -46,7 +44,6 @@ def measured(text: str, *, hashes: bool) -> SourceMeasure:
         return SourceMeasure(utf8_length(text), None)
     size, digest = 0, hashlib.sha256()
     for start in range(0, len(text), _PIECE_CHARACTERS):
-        steps.take(_STEPS_FOR_A_PIECE)
         piece = text[start : start + _PIECE_CHARACTERS].encode("utf-8", "backslashreplace")
         size += len(piece)
         digest.update(piece)

@@ -18,7 +18,6 @@ from ..data.json_shape import weigh
 from ..data.json_values import decode_json, well_formed
 from ..data.narrowing import is_array, is_object, list_or_empty, mapping_or_empty, string_or_empty
 from ..errors import CALL_TIMEOUT, CodeModeHttpError, CodeModeToolError
-from ..host import steps
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..trace.visible_text import clipped, one_line
 from .operations import Body, Operation, Parameter, body_kind
@@ -143,7 +142,6 @@ def _query_pairs(parameter: Parameter, value: Any) -> list[str]:
 
 def write_pairs(name: str, value: Any, style: str, *, explode: bool, kept: str = "") -> list[str]:
     """Return ``name=value`` for a query, a cookie or a form, encoded."""
-    steps.take()
     members = [(key, one) for key, one in value.items() if one is not None] if is_object(value) else []
     if style == "deepObject":
         members = [*_leaves(name, value, 0)]
@@ -157,7 +155,6 @@ def write_pairs(name: str, value: Any, style: str, *, explode: bool, kept: str =
 
 
 def _leaves(name: str, value: Any, level: int) -> Iterator[tuple[str, Any]]:
-    steps.take()
     if level > _MAX_LEVELS:
         raise CodeModeToolError(f"{name[:100]} nests too deeply to be sent")
     if not is_object(value) and not is_array(value):

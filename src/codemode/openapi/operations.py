@@ -12,7 +12,6 @@ from typing import Any, Literal, NamedTuple
 from ..cached_property import cached_property
 from ..data.content import CONTENT_SCHEMA
 from ..data.narrowing import is_array, is_mapping, is_object, list_or_empty, mapping_or_empty, string_or_empty
-from ..host import steps
 from ..schemas.keyword_repair import Side
 from ..trace.visible_text import clipped, one_line
 from .spec import Spec, names_list
@@ -70,7 +69,6 @@ class SchemaCopies:
         return {"$defs": found} if found else {}
 
     def _schema(self, schema: Any, depth: int) -> Any:
-        steps.take()
         if not is_mapping(schema):
             return schema if isinstance(schema, bool) else {}
         self._left -= 1
@@ -345,7 +343,6 @@ def read_operations(spec: Spec, hidden: Iterable[Identity] = ()) -> tuple[list[O
     for path, path_item in mapping_or_empty(spec.document.get("paths")).items():
         item = spec.follow(path_item)
         for method in (one for one in METHODS if one in item):
-            steps.take()
             reason = _problem(path, item[method], len(found))
             if reason is None:
                 raw = mapping_or_empty(item[method])
@@ -388,7 +385,6 @@ def tool_name(operation_id: str, method: str, path: str) -> str:
 
 def read_form(operation: Operation) -> Form:
     """Return what a request of an operation is made of. Never raises: what is malformed is left out."""
-    steps.take()
     keys: set[str] = set()
     parameters = tuple(
         one._replace(key=_free_key(one.name, one.location, keys)) for one in _parameters(operation)[:_MAX_PARAMETERS]
@@ -499,7 +495,6 @@ def _object_parts(schema: Any, spec: Spec, seen: set[int]) -> Parts | None:
     required = {name for name in list_or_empty(schema.get("required")) if isinstance(name, str)}
     extra: Any = schema.get("additionalProperties", False)
     for member in map(spec.follow, list_or_empty(schema.get("allOf"))):
-        steps.take()
         if id(member) in seen:  # one that is there twice, or a circle
             continue
         parts = _object_parts(member, spec, seen) if len(seen) < _MAX_MEMBERS else None

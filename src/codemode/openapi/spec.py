@@ -23,7 +23,6 @@ from ..data.narrowing import is_array, is_mapping, is_object, list_or_empty, map
 from ..data.references import LocalReferences
 from ..errors import CodeModeError, CodeModeFetchError
 from ..fetch.client import decoded_body
-from ..host import steps
 from ..host.threads import check_alone
 from ..trace.visible_text import clipped, one_line
 
@@ -107,7 +106,6 @@ class _Reader:
         return found
 
     def _take(self, values: int) -> None:
-        steps.take(1 + (values >> 4))
         self._count += values
         if self._count > self._max_values:
             raise _too_many(self._max_values)
@@ -191,7 +189,6 @@ class Spec:
         return hashlib.sha256(repr([own, sorted(found.items())]).encode()).hexdigest()
 
     def _part(self, reference: str) -> tuple[str, set[str]]:
-        steps.take()
         if reference not in self._parts:
             self._parts[reference] = _digest_and_references(self.references.target(reference))
         return self._parts[reference]

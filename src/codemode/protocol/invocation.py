@@ -199,6 +199,11 @@ class Invocation:
         self._clock_paused = False
         self._is_overdue = False  # the deadline has passed once
 
+    @property
+    def ledger_bytes(self) -> int:
+        """How many bytes of texts its ledger has."""
+        return self._size.bytes
+
     def start(
         self, source: str, *, analysis_ms: int | None, known: events.KnownProgram | None = None
     ) -> list[events.Effect]:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..data.json_shape import weigh
 from ..data.narrowing import mapping_or_empty, string_or_empty
 from ..data.rich_values import is_rich
-from ..host import steps
 from .described_tool import DescribedTool, rich_sides
 from .json_schema import read_document
 from .literals import comment_line, literal, member_name
@@ -17,8 +15,6 @@ from .typescript import Part, TypePrinter, indented, jsdoc, pascal_case
 
 MAX_SENTENCE_CHARACTERS = 120
 MAX_EXAMPLE_CHARACTERS = 300
-_STEPS_OF_A_TOOL = 20
-_LARGE_SCHEMA_CHARACTERS = 1 << 11  # whose declaration may take a millisecond
 
 # An open schema that lists no property still means that there is nothing to pass.
 _EMPTY_INPUT_KEYWORDS = frozenset({"type", "properties", "required", "title", "description", "$schema"})
@@ -35,18 +31,10 @@ def declare_tools(tools: Sequence[DescribedTool]) -> str:
 
 def call_types(tools: Sequence[DescribedTool], *, has_comments: bool = True) -> tuple[list[str], list[str]]:
     """For each tool ``(input: ...): Promise<...>``, and the declarations of the types that these share."""
-    for tool in tools:
-        take_steps(tool)
     parts = [_parts(tool) for tool in tools]
     printer = TypePrinter((part for pair in parts for part in pair if part is not None), has_comments=has_comments)
     calls = [_call(tool, *pair, printer) for tool, pair in zip(tools, parts, strict=True)]
     return calls, printer.aliases()
-
-
-def take_steps(tool: DescribedTool) -> None:
-    """Account for what it takes to read a tool's schemas and write its declaration: large ones leave the loop."""
-    schemas = tool.input_json_schema, tool.output_json_schema
-    steps.take(_STEPS_OF_A_TOOL + (weigh(schemas, _LARGE_SCHEMA_CHARACTERS) >> 3))
 
 
 def first_sentence(text: str, max_characters: int = MAX_SENTENCE_CHARACTERS) -> str:

@@ -20,6 +20,7 @@ MAX_EXAMPLE_CHARACTERS = 400
 _MAX_SAMPLE = 2.0**63
 _SLIGHT = 1e-9
 
+_MAX_VALUES = 300
 _LEFT_OUT: Any = object()
 _BY_FORMAT = {
     "date-time": "2025-01-31T12:00:00Z",
@@ -63,10 +64,12 @@ class _Sampler:
 
     def __init__(self, local: LocalReferences) -> None:
         self._local = local
+        self._left = _MAX_VALUES
 
     def value(self, schema: Any, depth: int) -> Any:
         """A value that fits a schema at this depth of the first; `_LEFT_OUT` for text that has to match a pattern."""
-        if not isinstance(schema, Mapping) or depth > MAX_SAMPLE_DEPTH:
+        self._left -= 1
+        if self._left < 0 or not isinstance(schema, Mapping) or depth > MAX_SAMPLE_DEPTH:
             return {} if depth == 0 else None
         known = mapping_or_empty(schema)
         for keyword in ("default", "const"):
@@ -168,7 +171,6 @@ class _RichSampler(_Sampler):
 
 # What of a condition a sample is made to meet: not its `if`; its `if`, as one without it does; and both.
 _WAYS = (("else",), ("then",), ("if", "then"))
-_MAX_VALUES = 300
 _TYPES = {
     "pattern": "string",
     "minLength": "string",
@@ -211,7 +213,6 @@ class _CloserSampler(_Sampler):
         super().__init__(LocalReferences(schema))
         self._followed = LocalReferences(schema).followed
         self._way = way
-        self._left = _MAX_VALUES
 
     def value(self, schema: Any, depth: int) -> Any:
         self._spend()

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from ..data.narrowing import is_array, is_mapping, is_object, list_or_empty, mapping_or_empty
 from ..data.references import LocalReferences
 from ..data.similar_names import nearest_names
-from ..host import steps
 
 if TYPE_CHECKING:
     from ..data.program_facts import ProgramProblem
@@ -93,7 +92,6 @@ def _call_problems(
     visits = Visits()
     for call in placed_items(facts, "calls"):
         name = call.get("name")
-        steps.take()
         if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME_LENGTH:
             continue
         if name not in names:
@@ -123,7 +121,6 @@ class Visits:
         self._left = MAX_VISITS
 
     def take(self, count: int = 1) -> bool:
-        steps.take(count)
         self._left -= count
         return self._left >= 0
 
@@ -423,7 +420,6 @@ def check_free_names(facts: Any, tools: Collection[str], has: Collection[str], t
 def _problems(facts: Any, tools: Collection[str], has: Collection[str], tool_call: str) -> Iterator[ProgramProblem]:
     folded: dict[str, str] | None = None
     for use in placed_items(facts, "free"):
-        steps.take()
         name = use.get("name")
         if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME_LENGTH or name in has:
             continue
@@ -467,7 +463,6 @@ def _field_problems(
     suggestions = iter(range(MAX_SUGGESTIONS))
     for read in placed_items(facts, "reads"):
         tool, name = read.get("tool"), read.get("name")
-        steps.take()
         if not isinstance(tool, str) or tool not in names or not isinstance(name, str):
             continue
         if not 0 < len(name) <= MAX_NAME_LENGTH or name in INHERITED_NAMES or name.startswith("__"):

@@ -10,7 +10,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired, TypedDict
 
 from ..data.narrowing import is_array, is_mapping, list_or_empty, mapping_or_empty
-from ..host import steps
 
 if TYPE_CHECKING:
     from ..profile import StaticRules
@@ -97,7 +96,6 @@ def first_refused(facts: Any, is_known: Callable[[str], bool]) -> RefusedName | 
     ``facts`` is what the worker reported, unverified; what is malformed in it is ignored.
     """
     for call in islice(list_or_empty(mapping_or_empty(facts).get("named_calls")), MAX_NAMED_CALLS):
-        steps.take()
         name, place = mapping_or_empty(call).get("name"), _place(call)
         if not isinstance(name, str) or len(name) > MAX_NAME_LENGTH or place is None or call.get("caught") is not False:
             continue
@@ -117,7 +115,6 @@ def _banned_names(names: Any, rules: StaticRules, source: str) -> Iterator[Viola
     kinds.update(dict.fromkeys(rules.disabled_builtins, "IllegalBuiltinAccess"))
     uses: list[tuple[int, str]] = []
     for name in kinds:
-        steps.take()
         if name in names:
             uses += ((at, name) for at in _offsets(names[name]))
     if uses:
@@ -126,7 +123,6 @@ def _banned_names(names: Any, rules: StaticRules, source: str) -> Iterator[Viola
 
 def _offsets(places: Any) -> list[int]:
     """Where a name stands: facts that name it say so."""
-    steps.take()
     first = places[:MAX_VIOLATIONS] if is_array(places) else []
     if not first or not all(type(at) is int and at >= 0 for at in first):
         raise _Malformed
@@ -136,7 +132,6 @@ def _offsets(places: Any) -> list[int]:
 def _placed(uses: list[tuple[int, str]], kinds: dict[str, str], data: bytes) -> Iterator[Violation]:
     position, line = 0, 1
     for at, name in uses:
-        steps.take(1 + ((at - position) >> 12))
         if at >= len(data):
             raise _Malformed
         line += data.count(b"\n", position, at)
@@ -149,7 +144,6 @@ def _placed(uses: list[tuple[int, str]], kinds: dict[str, str], data: bytes) -> 
 def _statements(items: Any, broken: str, kinds: tuple[str, ...]) -> Iterator[Violation]:
     """Loops and uses of modules, each told of by its ``kind``."""
     for item in islice(list_or_empty(items), MAX_VIOLATIONS):
-        steps.take()
         kind, place = mapping_or_empty(item).get("kind"), _place(item)
         if kind == "require()":  # a name like any other
             continue

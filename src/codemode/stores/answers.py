@@ -10,7 +10,6 @@ from typing import Any
 from ..data.json_values import canonical_json, encode_json
 from ..data.narrowing import is_array, is_mapping, is_object
 from ..errors import CodeModeError, CodeModeProtocolError
-from ..host import steps
 from ..interrupts.interrupt import APPROVAL_KIND, PendingRequest
 from ..interrupts.resolutions import read_answers
 from ..options.checked_fields import WrongTypeError
@@ -47,7 +46,6 @@ def _places(before: Any, after: Any) -> Iterator[tuple[str, Any, Any]]:
     # A stack of its own: the values nest as deeply as JSON may.
     left: list[tuple[str, Any, Any]] = [("", before, after)]
     while left:
-        steps.take()
         path, was, now = left.pop()
         members = _members(was, now)
         if members is not None:

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from ..data.json_values import decode_json, encode_json
 from ..errors import CodeModeError, error_from_view
-from ..host import steps
+from ..host.steps import without_collector
 from ..interrupts.interrupt import Interrupt
 from .answers import shown
 from .errors import RecordExpired, RecordLost, RecordWithdrawn, UnknownRequest
@@ -236,7 +236,7 @@ def _value(text: str) -> Any:
     """Read kept JSON, of which a program may have written much in small pieces."""
     if len(text) < _LARGE_CHARACTERS:
         return json.loads(text)
-    return steps.without_collector(lambda: json.loads(text))
+    return without_collector(lambda: json.loads(text))
 
 
 def _read(text: str | None) -> Any:

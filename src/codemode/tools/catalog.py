@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from ..cached_property import cached_property
 from ..data.narrowing import mapping_or_empty
 from ..errors import CodeModeToolError
-from ..host import steps
 from ..host.forks import forkable_lock
 from ..signatures.described_tool import DescribedTool
 
@@ -202,7 +201,6 @@ class Catalog(Generic[ToolT]):
 
     def _made_index(self) -> ToolIndex:
         if self._index is None:
-            steps.take(steps.STEPS_ON_THE_LOOP + 1)  # what searches is imported off the event loop
             from .search.index import ToolIndex
 
             with self._lock:
@@ -213,7 +211,6 @@ class Catalog(Generic[ToolT]):
     def _by_plain_name(self) -> dict[str, str]:
         plain_names: dict[str, str] = {}
         for name in reversed(self._names):
-            steps.take()
             plain_names[_plain(name)] = name
         return plain_names
 

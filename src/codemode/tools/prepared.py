@@ -14,7 +14,6 @@ from ..data.narrowing import is_array, mapping_or_empty
 from ..data.references import resolve_reference
 from ..data.rich_values import from_tagged, is_rich, to_plain, to_tagged
 from ..errors import HOST_TOOL_ERROR, CodeModeError, CodeModeSerializationError, CodeModeToolError
-from ..host import steps
 from ..schemas.compiled import (
     CompiledSchema,
     Conversion,
@@ -409,7 +408,6 @@ def _failed(tool: PreparedTool, error: Exception) -> CodeModeError:
 def _names(schema: Any) -> Iterator[str]:
     for one in subschemas(schema):
         properties = mapping_or_empty(one.get("properties"))
-        steps.take(1 + len(properties))
         yield from properties
 
 

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, TypeGuard, cast
 from ..data.json_shape import AT_ONCE, SCALARS, members
 from ..data.narrowing import is_mapping
 from ..errors import CodeModeSerializationError
-from ..host import steps
 from ..host.forks import forkable_lock
 from ..options.parts import ExecutionPolicy
 from ..trace.failures import log_late_failure
@@ -38,7 +37,6 @@ def refuse_iterators(output: Any, *, is_declared: bool) -> None:
     pending, seen = [iter([output])], set[int]()
     while pending:
         items = [*islice(pending[-1], AT_ONCE)]
-        steps.take(1 + (len(items) >> 5))
         if not items:
             pending.pop()
         elif not SCALARS.issuperset(map(type, items)):

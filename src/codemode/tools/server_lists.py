@@ -10,7 +10,6 @@ from typing import Any
 
 from ..data.json_values import encode_json
 from ..data.narrowing import is_mapping
-from ..host import steps
 from ..schemas.compiled import json_type
 from ..trace.visible_text import clipped, one_line
 
@@ -41,7 +40,6 @@ def plain_annotations(given: Mapping[Any, Any]) -> dict[str, Any]:
     """Return the annotations that are small JSON, as such."""
     kept: dict[str, Any] = {}
     for name, value in islice(given.items(), MAX_ANNOTATIONS):
-        steps.take()
         plain = plain_text(name)
         if plain is None:
             continue

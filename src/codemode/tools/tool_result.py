@@ -13,7 +13,6 @@ from ..data.content import Content, current
 from ..data.json_values import NOT_GIVEN, encode_json
 from ..data.narrowing import is_array, is_mapping, list_or_empty, mapping_or_empty
 from ..errors import CodeModeError
-from ..host import steps
 from ..trace.visible_text import clipped
 
 _WITH_BYTES = ("image", "audio", "resource")
@@ -30,7 +29,6 @@ _OF_THE_PROTOCOL = frozenset(
     {"_meta", "content", "structuredContent", "toolResult", "isError", "is_error", "resultType"}
 )
 _PIECE_CHARACTERS = 1 << 18  # of four characters for three bytes
-_STEPS_OF_A_PIECE = 64
 _KEY_CHARACTERS = 1 << 10
 
 RequireRoom = Callable[[Content, int, int], None]
@@ -111,7 +109,6 @@ class _Contents:
         mime_type = None if not is_mapping(held) else held.get("mimeType")
         if block["type"] not in _WITH_BYTES or not isinstance(text, str) or not isinstance(mime_type, str):
             return None
-        steps.take()
         same = id(text), mime_type
         if same not in self._same:
             self._same[same] = self._known_or_new(text, mime_type)
@@ -120,7 +117,6 @@ class _Contents:
     def _known_or_new(self, text: str, mime_type: str) -> Content | None:
         alike = self._alike.setdefault((len(text), mime_type, text[:_KEY_CHARACTERS]), [])
         for other, content in alike:
-            steps.take(1 + len(text) // _PIECE_CHARACTERS)
             if other == text:
                 return content
         content = _content(text, mime_type)
@@ -142,7 +138,6 @@ def _content(text: str, mime_type: str) -> Content | None:
 
 def _decoded(start: int, text: str) -> bytes:
     """Return the bytes of a piece of base64. Raises `ValueError` for what is none."""
-    steps.take(_STEPS_OF_A_PIECE if len(text) > _PIECE_CHARACTERS else 1 + (len(text) >> 12))
     piece = text[start : start + _PIECE_CHARACTERS]
     if piece.endswith("=") and start + len(piece) < len(text):
         raise ValueError("there is more behind the end")
@@ -259,7 +254,6 @@ def _blocks_in(content: Any) -> tuple[list[Any], Any]:
     if isinstance(content, str):
         return [{"type": "text", "text": content}], NOT_GIVEN
     entries = content if is_array(content) else [content]
-    steps.take(len(entries))
     blocks: list[Any] = []
     others: list[tuple[int, Any]] = []
     for entry in entries:
@@ -287,7 +281,6 @@ def is_block(entry: Any) -> bool:
 
 
 def _plain(block: Any) -> dict[str, Any]:
-    steps.take()
     dump = getattr(cast("Any", type(block)), "model_dump", None)
     plain = block if dump is None else dump(block, mode="json", by_alias=True, exclude_none=True)
     if not is_mapping(plain) or not isinstance(plain.get("type"), str):

@@ -13,7 +13,6 @@ from codemode.data.content import with_parts
 from codemode.execution.call_content import CallContent, genuine, kept_contents, knowing
 from codemode.execution.execution import read_result
 from codemode.execution.recovery import Recovery
-from codemode.host.steps import TooLongForTheLoop, run_on_the_loop
 from codemode.options.parts import ContinuationOptions, ExecutionPolicy
 from codemode.protocol.continuation import described
 from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry
@@ -90,13 +89,6 @@ def test_an_output_in_a_circle_or_of_too_many_values_is_left_to_whoever_writes_i
     for _ in range(60):
         folded = [folded, folded]
     assert asyncio.run(taken(folded)) is folded
-
-
-def test_to_put_parts_into_a_large_value_leaves_the_loop():
-    made = contents()
-    for value in ([[]] * 1000, [{}] * 1000, list(range(10_000))):
-        with pytest.raises(TooLongForTheLoop):
-            run_on_the_loop(lambda value=value: with_parts(value, made))
 
 
 class SlowStore:

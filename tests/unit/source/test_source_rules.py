@@ -2,13 +2,11 @@
 
 import sysconfig
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from suite import each_row, rounds
 
 from codemode.guest.analysis import analyse
-from codemode.host.steps import TooLongForTheLoop, run_metered
 from codemode.profile import StaticRules
 from codemode.source import rules
 
@@ -103,18 +101,6 @@ def test_any_facts_are_survived(facts):
         assert found["location"]["line"] >= 1
     rules.first_refused(facts, lambda _name: False)
     assert all(isinstance(name, str) for name in rules.literal_definitions(facts))
-
-
-def test_the_work_is_accounted_for():
-    def leave():
-        raise TooLongForTheLoop
-
-    many = {**GOOD, "loops": [{"kind": "for", "line": 1, "column": 1}] * 64}
-    with pytest.raises(TooLongForTheLoop):
-        run_metered(lambda: rules.violations(many, STRICT, ""), 32, leave)
-    calls = {"named_calls": [{"name": "a", "caught": False, "line": 1, "column": 1}] * 64}
-    with pytest.raises(TooLongForTheLoop):
-        run_metered(lambda: rules.first_refused(calls, lambda _name: True), 32, leave)
 
 
 def test_the_first_name_that_is_not_known():

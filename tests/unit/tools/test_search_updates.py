@@ -8,9 +8,7 @@ import sys
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -18,7 +16,6 @@ from hypothesis import strategies as st
 from plain_tool import PlainTool
 from suite import rounds
 
-from codemode.host import steps
 from codemode.tools.search import postings
 from codemode.tools.search.index import ToolIndex
 from codemode.tools.search.postings import Postings, named_tools
@@ -187,31 +184,3 @@ def test_the_garbage_collector_has_nothing_to_go_through_for_each_tool():
     indexes = [current := current.updated(pairs(tools[n:])) for n in (0, 1, 2)]
     assert all(index.search("walrus", 8) for index in indexes)
     assert tracked() - before < len(tools) / 4
-
-
-def test_making_an_index_stops_to_look_after_a_few_tools(monkeypatch: pytest.MonkeyPatch):
-    """So that it takes turns, gives the interpreter away and can be stopped, at whatever it is."""
-    tools = [PlainTool(f"tool{n}", f"Number {n} of so many, with a few words more in it.") for n in range(2000)]
-    done = Counter[str]()
-    most = Counter[str]()
-
-    def noted(what: str, work: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda *given: (done.update([what]), work(*given))[1]
-
-    def look() -> int:
-        most.update({what: count - most[what] for what, count in done.items() if count > most[what]})
-        done.clear()
-        return steps.STEPS_BETWEEN_LOOKS
-
-    def prepared(index: ToolIndex) -> ToolIndex:
-        steps.run_metered(index.prepare, 0, look)
-        look()
-        return index
-
-    monkeypatch.setattr(postings, "columns_of", noted("read", postings.columns_of))
-    monkeypatch.setattr(postings, "entry_of", noted("put in", postings.entry_of))
-    monkeypatch.setattr(Postings, "_take_out", noted("taken out", Postings._take_out))
-    index = prepared(ToolIndex(pairs(tools)))
-    prepared(index.updated(pairs([replace(tool, description=tool.description[1:]) for tool in tools])))
-    assert set(most) == {"read", "put in", "taken out"}
-    assert max(most.values()) <= 20, most

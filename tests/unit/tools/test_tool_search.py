@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from plain_tool import PlainTool
 from suite import each_row, rounds
 
-from codemode.host import steps
 from codemode.tools.catalog import Catalog
 from codemode.tools.search.index import ToolIndex
+from codemode.tools.search.postings import columns_of, entry_of
 
 SAMPLE = Path(__file__).parents[2] / "data" / "mcp_tools_sample.json"
 
@@ -322,12 +322,11 @@ def endless() -> dict[str, Any]:
         PlainTool("huge", input_examples=(endless(),)),
     ],
 )
-def test_hostile_tools_take_a_bounded_part_of_the_index(tool, monkeypatch):
-    taken: list[int] = []
-    real = steps.take
-    monkeypatch.setattr(steps, "take", lambda count=1: taken.append(count) or real(count))
+def test_hostile_tools_take_a_bounded_part_of_the_index(tool):
     assert found("huge walrus", PlainTool("walrus"), tool, *OTHERS)
-    assert sum(taken) < 2500
+    entry = entry_of(columns_of(tool.name, tool))
+    assert entry.length < 25_000
+    assert sum(map(len, entry.words)) < 60_000
     assert len(found("huge", tool)) == 1
 
 

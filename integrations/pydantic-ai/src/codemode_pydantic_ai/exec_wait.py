@@ -118,7 +118,9 @@ def _adapted(tool: codemode.Tool, tool_id: str) -> codemode.Tool:
         async def run(**arguments: Any) -> Any:
             answer = await ask(arguments, context)
             # What a server sends is of any size: much of it is made plain off the loop.
-            return await run_bounded(answer, lambda: _told(answer)) if isinstance(answer, ToolResult) else answer
+            if not isinstance(answer, ToolResult):
+                return answer
+            return await run_bounded((answer.content, answer.structured_content), lambda: _told(answer))
 
         made = Tool[Any].from_schema(run, tool_id, tool.description or None, dict(_ANY_OBJECT))
         arguments = dict(cast("Mapping[str, Any]", value)) if isinstance(value, Mapping) else {}

@@ -14,7 +14,6 @@ from ...data.json_shape import weigh
 from ...data.json_values import WrittenObject, encode_json, utf8_length
 from ...data.narrowing import is_array, mapping_or_empty
 from ...errors import CodeModeToolError
-from ...host import steps
 from ...host.forks import begin_anew_in_forks, forkable_lock
 from ...options.checked_fields import WrongTypeError
 from ...source.rules import literal_definitions
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
 MAX_DEFINITIONS_BYTES = 64 * 1024
 MAX_NAMED_DEFINITIONS_CHARACTERS = 1 << 20
 _LARGE_CHARACTERS = 1 << 14
-_CHARACTERS_OF_A_STEP = 1 << 6
 _READS_DEFINITIONS = frozenset({"getTool", "globalThis"})
 
 
@@ -186,7 +184,6 @@ def _size_of(tool: PreparedTool, enough: int) -> int:
     """Weigh a definition, a large one off the event loop."""
     parts = (tool.description, tool.input_json_schema, tool.output_json_schema)
     size = weigh(parts, min(enough, _LARGE_CHARACTERS))
-    steps.take(size // _CHARACTERS_OF_A_STEP)
     return size if size < _LARGE_CHARACTERS else weigh(parts, enough)
 
 

@@ -8,15 +8,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from ...data.json_shape import weigh
 from ...data.json_values import NOT_GIVEN
 from ...errors import CodeModeToolError, Resumable
 from ...execution.call_context import CallContext, OuterCall, check_call
 from ...execution.optional_parts import require_optional_parts
 from ...execution.starting import attach_library, load_execution, prepared, resume_answered, with_library
 from ...execution.sync_forms import SyncForms
-from ...host import steps
-from ...host.threads import InvocationThreads, run_check
+from ...host.threads import LARGE_CHARACTERS, InvocationThreads, run_check
 from ...signatures.declarations import first_sentence, summary_of
 from ...stores.durability import StoreLike, with_store
 from ...trace.failures import log_tool_failure
@@ -63,8 +61,6 @@ async def _filter_admits(tools: ToolSet, name: str, policy: DirectCalls, pool: W
 
 _DESCRIBE_FIELDS = ("tools", "toolNames", "max")
 _MAX_NAME_CHARACTERS = 128
-_STEPS_FOR_A_TOOL = 20
-_LARGE_SCHEMA_CHARACTERS = 1 << 14
 
 
 def read_describe(meta_tool: str, given: Any, options: CodeCallOptions) -> tuple[tuple[str, ...], int]:
@@ -79,7 +75,6 @@ def read_describe(meta_tool: str, given: Any, options: CodeCallOptions) -> tuple
 
 def described(tools: ToolSet, names: tuple[str, ...], most: int) -> dict[str, Any]:
     """Return the definitions of at most so many tools, the names that are none, and how many were left out."""
-    steps.take(len(names) >> 3)
     found = [tools.indexed[name] for name in names if name in tools.indexed]
     answer: dict[str, Any] = {"tools": [_described(one) for one in found[:most]]}
     missing = [name[:_MAX_NAME_CHARACTERS] for name in names if name not in tools.indexed]
@@ -91,8 +86,6 @@ def described(tools: ToolSet, names: tuple[str, ...], most: int) -> dict[str, An
 
 
 def _described(one: KnownTool) -> dict[str, Any]:
-    schemas = one.tool.input_json_schema, one.tool.output_json_schema
-    steps.take(_STEPS_FOR_A_TOOL + (weigh(schemas, _LARGE_SCHEMA_CHARACTERS) >> 3))
     definition = deepcopy(one.definition)  # an answer is the caller's own
     said: dict[str, Any] = {"name": definition["name"], "description": definition["description"]}
     if one.info.app_id is not None:
@@ -232,7 +225,6 @@ def _unknown(known: list[KnownTool], request: SearchRequest) -> list[str]:
 
 
 def _admitted(known: list[KnownTool], request: SearchRequest) -> set[int]:
-    steps.take(len(known) >> 4)
     return {at for at, one in enumerate(known) if request.admits(one)}
 
 
@@ -349,7 +341,7 @@ class MetaCalls(SyncForms):
         async with question(self.options, "describe", tool_call_id) as asked:
             names, most = await when_read(input, partial(read_describe, name, input, self.options))
             asked.asked = names
-            answer = await run_check(0, partial(described, tools, names, most))
+            answer = await run_check(LARGE_CHARACTERS, partial(described, tools, names, most))
             asked.result_count = len(answer["tools"])
         return answer
 

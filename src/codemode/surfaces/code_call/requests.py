@@ -13,7 +13,6 @@ from ...data.json_shape import weigh
 from ...data.json_values import NOT_GIVEN, WrittenObject, decode_json, encode_json
 from ...data.narrowing import is_mapping, is_object, is_sequence
 from ...errors import CodeModeSerializationError, CodeModeToolError
-from ...host import steps
 from ...host.threads import LARGE_CHARACTERS, run_check
 from ...options.checked_fields import mapping_or_none
 from ...schemas.compiled import Problem, json_type, path_text
@@ -75,7 +74,6 @@ class InputReader:
         if len(given) > MOST_TEXTS:
             self.wrong(key, f"has {len(given)} strings; at most {MOST_TEXTS} are allowed")
             return ()
-        steps.take(len(given) >> 4)
         for at, one in enumerate(given):
             if not isinstance(one, str):
                 self.wrong(key, f"must be an array of strings, and [{at}] is {json_type(one)}")
@@ -160,7 +158,6 @@ class ExecuteRequest:
         """Return what the invocation is given, signed into its pauses."""
         if self.allowed_tools is None and not self.context:
             return _GIVEN
-        steps.take(len(self.allowed_tools or ()) >> 4)
         allowed = None if self.allowed_tools is None else [name for name in self.allowed_tools if name in catalog]
         given = {"source": "script", "context": dict(self.context), "allowedTools": allowed}
         warnings = self._warnings(catalog)

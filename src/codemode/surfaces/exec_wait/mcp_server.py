@@ -18,11 +18,10 @@ from ...data.json_shape import weigh
 from ...data.narrowing import mapping_or_empty
 from ...data.similar_names import did_you_mean, nearest_names
 from ...errors import CodeModeToolError
-from ...host import steps
 from ...host.forks import begin_anew_in_forks, forkable_lock, leave_to_the_parent
 from ...host.threads import check_alone
 from ...schemas.patterns import foreign_patterns
-from ...signatures.declarations import call_types, first_sentence, summary_of, take_steps, tool_doc
+from ...signatures.declarations import call_types, first_sentence, summary_of, tool_doc
 from ...signatures.described_tool import Renamed, renamed
 from ...signatures.typescript import indented, jsdoc
 from ...tools.server_lists import LISTED_AGAIN, LISTED_DIFFERENTLY, MAX_NOTES, LeftOut, entry_label, log_left_out
@@ -415,7 +414,6 @@ ROOT = "mcp"
 INDEX = f"{ROOT}/index.d.ts"
 _SUFFIX = ".d.ts"
 _MAX_SHOWN = 100
-_STEPS_OF_A_LINE = 4
 MAX_FILE_CHARACTERS = 1_000_000
 """How much of descriptions and schemas one file is made of."""
 _RESOURCES = "resources: { list(): Promise<any>; read(uri: string): Promise<any> };"
@@ -479,7 +477,6 @@ def declared(server: McpServer, tools: Sequence[ServerTool]) -> str:
 def _fitting(tools: list[Renamed]) -> tuple[list[Renamed], list[Renamed]]:
     left = MAX_FILE_CHARACTERS
     for at, one in enumerate(tools):
-        take_steps(one)  # before so much of it is weighed
         schemas = (one.input_json_schema, one.output_json_schema)
         left -= len(one.description) + sum(weigh(schema, left + 1) for schema in schemas if schema is not None)
         if left < 0 < at:
@@ -491,9 +488,7 @@ def _index(servers: Sequence[McpServer]) -> str:
     lines: list[str] = []
     for one in servers:
         lines.append(f"// {_path(one)}: MCP.{one.name}, {len(one.tools)} tools")
-        for tool in one.tools:
-            steps.take(_STEPS_OF_A_LINE)
-            lines.append(f"//   {tool.names[0]}: {first_sentence(summary_of(tool.tool))}")
+        lines += [f"//   {tool.names[0]}: {first_sentence(summary_of(tool.tool))}" for tool in one.tools]
     members = "".join(f"  {one.name}: any; // {_path(one)}\n" for one in servers)
     return "\n".join([*lines, f"declare const MCP: {{\n{members}}};"])
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
+from ...data.json_shape import weigh
 from ...data.json_values import NOT_GIVEN, encode_json
 from ...data.narrowing import is_mapping, is_sequence, mapping_or_empty, string_or_empty
 from ...errors import CodeModeError, CodeModeToolError
-from ...host import steps
 from ...host.threads import LARGE_CHARACTERS, run_check
 from ...schemas.compiled import ValidatedInput
 from ...tools.context import ToolCallContext
@@ -182,12 +182,12 @@ async def shown(answer: Any, names: Iterable[str]) -> dict[str, Any]:
         told = plain(answer)
         return {name: _shown(told[name]) for name in names if is_mapping(told) and name in told}
 
-    return await run_check(0, work)
+    return await run_check(weigh(answer, LARGE_CHARACTERS), work)
 
 
 async def all_plain(items: list[Any]) -> list[Any]:
     """Return the items of a list as plain JSON, likewise."""
-    return await run_check(0, lambda: [plain(one) for one in items])
+    return await run_check(weigh(items, LARGE_CHARACTERS), lambda: [plain(one) for one in items])
 
 
 def _shown(value: Any) -> Any:
@@ -222,7 +222,6 @@ def _is_binary(block: Mapping[Any, Any], name: str) -> bool:
 
 def plain(value: Any) -> Any:
     """Return a model of the SDK as plain JSON, and anything else as it is."""
-    steps.take()
     dump = getattr(value, "model_dump", None)
     return dump(mode="json", by_alias=True, exclude_none=True) if callable(dump) else value
 
@@ -241,7 +240,6 @@ def read(value: Any, *names: str) -> Any:
 
 MAX_NAME_CHARACTERS = 128
 MAX_DESCRIPTION_CHARACTERS = 4000
-_STEPS_OF_A_TOOL = 4
 
 Asks = Callable[[str, Any, ToolCallContext], Any]
 """``(name, input, context)``: whether a person is asked about this call of the tool that the server calls so."""
@@ -307,7 +305,6 @@ class McpTool(PreparedTool):
 
 def name_of(listed: Any) -> str | None:
     """Return what a server calls a tool; None for a name by which no program could call it."""
-    steps.take(_STEPS_OF_A_TOOL)
     name = string_or_empty(read(listed, "name"))
     return name if name and len(name) <= MAX_NAME_CHARACTERS and name.isprintable() else None
 

@@ -13,7 +13,6 @@ from ...data.program_facts import ProgramProblem
 from ...data.similar_names import nearest_names
 from ...errors import CodeModeError, CodeModeSyntaxError, CodeModeToolError
 from ...execution.outcome_texts import CLASSES, IMPORT_FAILURE, TOOL_NOT_FOUND, WITHOUT_SERVER_HINT, absent_hint
-from ...host import steps
 from ...host.forks import forkable_lock
 from ...protocol.ending_errors import syntax_error
 from ...schemas.compiled import json_type
@@ -182,7 +181,6 @@ class Modules:
         for one in facts.imports:
             yield from self._of_import(one, suggesting)
         for call in facts.calls:
-            steps.take()
             exports = self._exports_of(call.specifier)
             if exports is None or call.name in exports:
                 continue
@@ -192,7 +190,6 @@ class Modules:
             yield _problem("TOOL_NOT_FOUND", message, hint, call.place, error_class=TOOL_NOT_FOUND)
 
     def _of_import(self, one: ImportFact, suggesting: _Suggesting) -> Iterator[dict[str, Any]]:
-        steps.take()
         exports = self._exports_of(one.specifier)
         if exports is None:
             yield self._no_module(one, suggesting)
@@ -454,7 +451,6 @@ class ModuleCatalog:
 def meta_of(server: ListedServer) -> dict[str, Any]:
     """Return the ``__meta__`` of a server's module."""
     tools: list[dict[str, Any]] = []
-    steps.take(len(server.tools) >> 3)
     for one in server.tools:
         said: dict[str, Any] = {"toolName": one.tool_name, "exportName": one.export_name}
         if one.tool.description:

@@ -10,7 +10,6 @@ from typing import Any
 from ...data.json_shape import weigh
 from ...data.narrowing import is_mapping, is_object
 from ...data.rich_values import is_rich
-from ...host import steps
 from ...schemas.json_schemas import says_nothing
 from ...signatures.declarations import call_types, example_tags, first_sentence, summary_of
 from ...signatures.described_tool import Renamed, renamed
@@ -136,7 +135,6 @@ MAX_LOOKED_UP_CHARACTERS = 16_000
 
 _MAX_TAGS = 12
 _MAX_TAG_CHARACTERS = 100
-_STEPS_OF_A_NAME = 1
 # What schemas say in so many characters no declaration says in one, but for definitions that nothing refers to.
 _LARGEST_SHARE = 8
 _CHARACTERS_READ_FOR_ONE = 32
@@ -209,7 +207,6 @@ def _least(server: ListedServer) -> int:
     kept = vars(server)
     least: int | None = kept.get("_least_characters")
     if least is None:
-        steps.take(len(server.tools) >> 2)
         least = sum(len(jsdoc(Doc(one.tool.description))) + len(one.export_name) + 40 for one in server.tools)
         kept["_least_characters"] = least
     return least
@@ -220,11 +217,15 @@ def _weighs_more_than(server: ListedServer, characters: int) -> bool:
     for one in server.tools:
         schemas = one.tool.input_json_schema, one.tool.output_json_schema
         weight = weigh(schemas, characters + 1)
-        steps.take(1 + (weight >> 10))
         characters -= weight
         if characters < 0:
             return True
     return False
+
+
+def is_declared(server: ListedServer) -> bool:
+    """Return True if the module of a server has been written, whole or in part."""
+    return any(name.startswith("_declared_") for name in vars(server))
 
 
 def _declared(server: ListedServer, level: int) -> str:
@@ -233,8 +234,6 @@ def _declared(server: ListedServer, level: int) -> str:
     key = f"_declared_{level}{'_rich' if is_rich.get() else ''}"
     text: str | None = kept.get(key)
     if text is None:
-        # Some tens of microseconds for each tool: nothing for the loop.
-        steps.take(steps.STEPS_ON_THE_LOOP * (len(server.tools) > 1))
         text = kept[key] = _module(server, _LEVELS[level](server.tools))
     return text
 
@@ -259,7 +258,6 @@ def _marked(tools: Sequence[ModuleTool], calls: Sequence[str]) -> list[str]:
 
 
 def _names(tools: Sequence[ModuleTool]) -> list[str]:
-    steps.take(len(tools) * _STEPS_OF_A_NAME)
     return _members([""] * len(tools), tools, ["(input?: unknown): Promise<unknown>"] * len(tools), [])
 
 

@@ -13,7 +13,6 @@ from ...data.json_values import decode_json, encode_json
 from ...data.narrowing import is_mapping, is_sequence, mapping_or_empty
 from ...data.similar_names import nearest_names
 from ...errors import CodeModeSerializationError, CodeModeToolError
-from ...host import steps
 from ...schemas.compiled import json_type
 from ...tools.search.index import Found, ToolIndex
 from .declarations import declare_in, declare_tool
@@ -121,7 +120,6 @@ MAX_FOUND = 50
 MAX_ANSWER_CHARACTERS = 4_000_000
 
 _MAX_NAME_CHARACTERS = 100
-_LARGE_CHARACTERS = 1 << 11
 _LOOKED_AT = 16  # tools that a search at least puts in order again
 _MORE = 2  # times as many are looked at as are asked for, again where most are the same tools
 _OF_SERVER = 0.5  # what the best server adds to the score of its tools, as a part of it: benchmarks/finding.py
@@ -185,7 +183,6 @@ def find_tool(servers: _Servers, server: ListedServer, name: str) -> ModuleTool:
 def unknown_tool(servers: _Servers, server: ListedServer, name: str) -> CodeModeToolError:
     """Return the error for a name that a server has not, with the nearest that it has, or the server that has it."""
     shown = name[:_MAX_NAME_CHARACTERS]
-    steps.take(len(server.tools))
     near = nearest_names(
         shown, dict.fromkeys(known for one in server.tools for known in (one.tool_name, one.export_name))
     )
@@ -199,7 +196,6 @@ def unknown_tool(servers: _Servers, server: ListedServer, name: str) -> CodeMode
 
 
 def _named(server: ListedServer, name: str) -> ModuleTool | None:
-    steps.take(len(server.tools) >> 4)
     by_name = (one for one in server.tools if one.tool_name == name)
     return next(by_name, None) or next((one for one in server.tools if one.export_name == name), None)
 
@@ -230,8 +226,6 @@ def _get_tool(servers: _Servers, _index: ToolIndex, given: Arguments) -> Any:
     one = find_tool(servers, server, name)
     said = definition(one, detail)
     if detail == "full":
-        schemas = one.tool.input_json_schema, one.tool.output_json_schema
-        steps.take(weigh(schemas, _LARGE_CHARACTERS) >> 3)
         said["declaration"] = declare_tool(server, one)
     if weigh(said, MAX_ANSWER_CHARACTERS + 1) > MAX_ANSWER_CHARACTERS:
         _too_large("getTool")
@@ -243,7 +237,6 @@ def _search_tools(servers: _Servers, index: ToolIndex, given: Arguments) -> Any:
     limit, chosen = given.limit(1, MAX_FOUND), given.server(1)
     asked = None if chosen is None else find_server(servers, chosen)
     places = [(server, one) for server in servers for one in server.tools]
-    steps.take(len(places) >> 4)
     among = None if asked is None else {at for at, (server, _) in enumerate(places) if server is asked}
     # A name that is written out is what was meant, whatever its words say elsewhere.
     named = [at for at in _called(servers, query) if among is None or at in among]
@@ -279,7 +272,6 @@ def _found(places: _Places, named: Sequence[int], search: Callable[[int], Sequen
     while True:
         found = search(asked)
         order = dict.fromkeys((*named, *_by_servers(places, found)))
-        steps.take(len(order))
         best = list(islice(_different(places[at] for at in order), limit))
         if len(best) == limit or len(found) < asked:
             return best
@@ -300,7 +292,6 @@ def _first_listed(servers: _Servers, best: Sequence[_Place], query: str) -> list
 
     Whose tool fits best is the servers' own word: one that copies a tool would take the place of the original.
     """
-    steps.take(len(servers) + len(best))
     words = set(_WORD.findall(query.lower()))
     first = list(best)
     for at, (home, one) in enumerate(best):
@@ -332,7 +323,6 @@ def _also_in(servers: _Servers, best: Sequence[_Place]) -> dict[str, dict[str, l
     for place in best:
         shown.setdefault(place[1].tool_name, []).append(place)
     also: dict[str, dict[str, list[str]]] = {}
-    steps.take(len(servers) + len(best))
     for server in servers:
         for name in server.names.intersection(shown):
             alike = [one for home, one in shown[name] if home is not server]
@@ -380,19 +370,14 @@ def _all_of(function: str, tools: Iterable[tuple[ListedServer, ModuleTool]], det
     said: list[dict[str, Any]] = []
     room = MAX_ANSWER_CHARACTERS
     for _, one in tools:
-        steps.take(_STEPS_OF_DETAIL[detail])
         told = definition(one, detail)
         if detail != "name":
             weight = weigh(told, room + 1)
-            steps.take(weight >> 12)
             room -= weight
             if room < 0:
                 _too_large(function)
         said.append(told)
     return said
-
-
-_STEPS_OF_DETAIL = {"name": 1, "description": 2, "full": 20}
 
 
 def _too_large(function: str) -> NoReturn:

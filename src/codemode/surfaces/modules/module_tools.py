@@ -16,7 +16,6 @@ from ...data.json_values import NOT_GIVEN, encode_json
 from ...data.narrowing import is_array, is_mapping, is_object, list_or_empty, mapping_or_empty, string_or_empty
 from ...data.references import LocalReferences
 from ...errors import CodeModeError, CodeModeToolError
-from ...host import steps
 from ...schemas.compiled import ValidatedInput, json_type
 from ...schemas.json_schemas import says_nothing
 from ...signatures.described_tool import DescribedTool
@@ -301,7 +300,6 @@ def _short(value: Any) -> str:
     return clipped(json.dumps(text, ensure_ascii=False), _MAX_TEXT_CHARACTERS)
 
 
-_STEPS_OF_A_TOOL = 4
 _log = logging.getLogger("codemode.tools")
 
 
@@ -331,7 +329,6 @@ class ServerTool(PreparedTool):
 
     def __init__(self, tool: Tool, name: str) -> None:
         super().__init__(tool)
-        steps.take(_STEPS_OF_A_TOOL)
         self.name = name
         self.description = plain_text(tool.description, MAX_DESCRIPTION_CHARACTERS) or ""
         self.annotations = plain_annotations(tool.annotations)
@@ -350,7 +347,6 @@ class ServerTool(PreparedTool):
             if error.reason == "validation":
                 error.details["received"] = received_of(error.details.get("problems"), value)
                 if "example" not in vars(self):
-                    steps.take(steps.STEPS_ON_THE_LOOP + 1)  # it is made off the loop, and once
                     _ = self.example
             raise
 

@@ -21,7 +21,7 @@ from ...source.program_input import fill_program_field
 from ...tools.prepared import PreparedTool
 from ...trace.failures import log_failure
 from .catalog import ModuleCatalog, meta_of, read_module_facts
-from .declarations import declarations_for, fits_in
+from .declarations import declarations_for, fits_in, is_declared
 from .description import Descriptions
 from .diagnostics import cleared, diagnostics_of, of_error, response_of
 from .error_texts import say_other_language, words_of
@@ -312,6 +312,7 @@ def _changed(path: str, how: str) -> Diagnostic:
 
 _log = logging.getLogger("codemode.tools")
 _MAX_SUGGESTIONS = 8
+_FEW_TOOLS = 64
 _MAX_NAME_CHARACTERS = 100
 
 
@@ -395,7 +396,7 @@ class Runs:
         """List the servers that a request names; return what is to be said of it, and the paths of those there are."""
         notes = list(request.notes)
         if not self._descriptions.is_read:
-            await run_check(0, self._descriptions.take_as_read)
+            await run_check(LARGE_CHARACTERS, self._descriptions.take_as_read)
         found = {name: self._servers.find(name) for name in request.capabilities}
         sources = [one for one in dict.fromkeys(found.values()) if one is not None]
         await self._servers.list(one for one in sources if not one.is_current)
@@ -448,14 +449,17 @@ class Runs:
         """Return the declarations of those servers that the model has not read in the description."""
         catalog = view.catalog if isinstance(view, RunView) else view
 
+        named = [one for path in capabilities if (one := catalog.server(path)) is not None]
+
         def declared() -> str:
             known = self._descriptions.read_of
-            named = [one for path in capabilities if (one := catalog.server(path)) is not None]
             # Its tools may be others than those that were read of.
             unread = [one for one in named if fits_in(one, len(known.get(one.path, ""))) != known.get(one.path, "")]
             return declarations_for(unread, self._options.max_declarations_characters)
 
-        return await run_check(0, declared)
+        # Some tens of microseconds for each tool, unless it was done for an earlier run.
+        is_little = all(is_declared(one) for one in named) and sum(len(one.tools) for one in named) <= _FEW_TOOLS
+        return await run_check(0 if is_little else LARGE_CHARACTERS, declared)
 
     def _policy(self, limits: RunLimits) -> ExecutionPolicy:
         return self._settings.under(limits.policy()).execution_policy

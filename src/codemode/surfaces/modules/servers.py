@@ -14,7 +14,6 @@ from typing import Any, cast
 
 from ...data.narrowing import is_listing, is_mapping, is_sequence
 from ...errors import CodeModeAuthenticationError, CodeModeError, CodeModeToolError
-from ...host import steps
 from ...host.cancellation import is_ended_from_outside
 from ...host.forks import begin_anew_in_forks, forkable_lock, leave_to_the_parent
 from ...host.threads import check_alone
@@ -282,7 +281,6 @@ def _bounded(tools: Any) -> Any:
         return tools
     listed: list[Any] = []
     for one in tools:
-        steps.take()
         if len(listed) == MAX_TOOLS:
             raise ValueError(f"the server has more than {MAX_TOOLS} tools")
         listed.append(one)

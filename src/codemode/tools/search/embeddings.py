@@ -13,15 +13,12 @@ from heapq import nlargest
 from operator import mul
 from typing import Any, NamedTuple, cast
 
-from ...host import steps
 from ...host.cancellation import FAILURES
 from ...host.forks import begin_anew_in_forks, forkable_lock, leave_to_the_parent
 from ...host.threads import Errands
 
 MAX_DIMENSION = 1 << 14
 _LOOKED_AT = 512  # so many of the nearest by sign alone are compared in full
-_NUMBERS_OF_A_STEP = 256
-_ROWS_OF_A_STEP = 64
 
 
 class Vector(NamedTuple):
@@ -39,7 +36,6 @@ def vectors_of(given: Any, count: int, dimension: int | None) -> list[Vector]:
     vectors: list[Vector] = []
     for row in rows:
         numbers = _listed(row)
-        steps.take(1 + len(numbers) // _NUMBERS_OF_A_STEP)
         if not numbers:
             raise ValueError("it gave a vector without numbers")
         dimension = dimension or len(numbers)
@@ -79,14 +75,10 @@ def nearest(to: Vector, vectors: Sequence[Vector], among: Iterable[int], limit: 
     """Return places in ``vectors`` and their cosines, the nearest first; where there are very many, almost surely."""
     places = list(among)
     if len(places) > _LOOKED_AT:
-        steps.take(len(places) // _ROWS_OF_A_STEP)
         signs = to.signs
         apart = sorted([((signs ^ vectors[place].signs).bit_count(), place) for place in places])
         places = [place for _, place in apart[: max(_LOOKED_AT, 4 * limit)]]
-    cosines: list[tuple[float, int]] = []
-    for place in places:
-        steps.take(1 + len(to.numbers) // _NUMBERS_OF_A_STEP)
-        cosines.append((sum(map(mul, to.numbers, vectors[place].numbers)), -place))
+    cosines = [(sum(map(mul, to.numbers, vectors[place].numbers)), -place) for place in places]
     return [(-place, cosine) for cosine, place in nlargest(limit, cosines)]
 
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterable
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from ...host import steps
 from ...host.forks import forkable_lock
 from ...signatures.described_tool import DescribedTool
 from .postings import NamedTools, Postings, named_tools
 from .query import Query, read_query
 from .text_index import FIRST_TOOLS, NO_WORD, TextIndex, doubt_of, is_foreign
 
-_WAIT_SECONDS = 0.005
 _PLACES = 6  # of a score: what differs less is equal
 _LEAST_DIFFERENCE = 1e-6
 
@@ -35,8 +32,8 @@ class Answer(NamedTuple):
 class ToolIndex:
     """Finds tools by words in their names, descriptions, parameters and examples. Made by the first search, and once.
 
-    Making it for thousands of tools takes a second: in metered work it leaves the loop, and can be stopped. Unchanging,
-    and safe to use from several threads.
+    Making it for thousands of tools takes a second: search in a thread. Unchanging, and safe to use from several
+    threads.
     """
 
     def __init__(self, tools: Iterable[tuple[str, DescribedTool]], base: Postings | None = None) -> None:
@@ -55,7 +52,7 @@ class ToolIndex:
         return ToolIndex(tools, index.postings if index else base)
 
     def prepare(self) -> None:
-        """Make the index now, unless it is made: metered work, for a thread."""
+        """Make the index now, unless it is made: work for a thread."""
         self._made()
 
     def answer(self, query: str, limit: int, among: Collection[int] | None = None) -> Answer:
@@ -85,8 +82,6 @@ class ToolIndex:
     def _search(self, read: Query, limit: int, among: Collection[int] | None) -> list[Found]:
         if not (read.words or read.forms) or limit <= 0:
             return []
-        # Even when the index is there: what a query finds has to be put in order.
-        steps.take(steps.STEPS_ON_THE_LOOP + 1)
         index = self._made()
         slots, positions = index.postings.slots, index.postings.positions
         chosen = None if among is None else {slots[at] for at in among if 0 <= at < len(slots)}
@@ -100,22 +95,12 @@ class ToolIndex:
     def _made(self) -> TextIndex:
         index = self._index
         if index is None:
-            with self._locked():
+            with self._lock:
                 if self._index is None:
                     self._index = _built(self._tools) if self._base is None else _changed(self._tools, self._base)
                     self._base = None
                 index = self._index
         return index
-
-    @contextmanager
-    def _locked(self) -> Generator[None]:
-        # Whoever makes the index may have given its turn to this very work: neither would ever go on.
-        while not self._lock.acquire(timeout=_WAIT_SECONDS):
-            steps.take(steps.STEPS_BETWEEN_LOOKS + 1)
-        try:
-            yield
-        finally:
-            self._lock.release()
 
 
 def _built(tools: NamedTools) -> TextIndex:

@@ -6,13 +6,12 @@ import hashlib
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
 from ...cached_property import cached_property
 from ...data.narrowing import mapping_or_empty, string_or_empty
-from ...host import steps
 from ...signatures.described_tool import DescribedTool
 from .query import forms_of_parameter
 from .words import indexed_words, stem_of, words_of
@@ -50,7 +49,6 @@ _MAX_CHARACTERS = 24
 _MIN_CHARACTERS = 3  # of which only neighbours may be exchanged
 _MIN_TWO_MISTAKES = 6
 _MAX_COMPARED = 4000
-_STEPS_OF_A_COMPARISON = 2
 _MAX_BEGINNING = 64
 _MAX_LETTERS_APART = 4
 _MAX_KEPT = 1000
@@ -87,7 +85,6 @@ class KnownWords:
 
     def beginning_with(self, beginning: str) -> list[str]:
         """Return the first of the longer words that begin like this, in alphabetical order."""
-        steps.take(_MAX_BEGINNING)
         ordered = self._ordered
         at = bisect_right(ordered, beginning)
         end = bisect_left(ordered, beginning + _LAST, at, min(at + _MAX_BEGINNING, len(ordered)))
@@ -105,7 +102,6 @@ class KnownWords:
         return found
 
     def _corrected(self, word: str) -> list[str]:
-        steps.take(_MAX_CHARACTERS)
         near = {other for other in _one_mistake(word) if other in self._counts} or set(self._parted(word))
         if not near and len(word) >= _MIN_TWO_MISTAKES:
             near = set(self._two_mistakes(word))
@@ -115,7 +111,6 @@ class KnownWords:
 
     @cached_property
     def _ordered(self) -> list[str]:
-        steps.take(len(self._counts) >> 6)
         return sorted(self._counts)
 
     def _parted(self, word: str) -> Iterator[str]:
@@ -132,11 +127,9 @@ class KnownWords:
             other = ordered[at]
             if other[0] != word[0] or not left:
                 return
-            steps.take()
             # A mistake takes one letter and brings another: what differs in more letters is not worth a comparison.
             if -2 <= len(other) - len(word) <= 2 and (letters ^ _letters(other)).bit_count() <= _MAX_LETTERS_APART:
                 left -= 1
-                steps.take(_STEPS_OF_A_COMPARISON)
                 if _is_near(word, other):
                     yield other
 
@@ -180,8 +173,6 @@ _MAX_VALUE_CHARACTERS = 500
 _MAX_NAME_CHARACTERS = 100  # of a parameter whose form is looked at
 _MAX_DEPTH = 7
 _MAX_NUMBER = 1e15  # beyond which nobody looks for one
-_STEPS_OF_A_TOOL = 20
-_CHARACTERS_OF_A_STEP = 100
 # Measured with benchmarks/search.py.
 _NAME, _SENTENCE, _REST, _PARAMETERS, _EXAMPLES = 8.0, 3.0, 1.0, 0.5, 2.0
 
@@ -221,7 +212,7 @@ def columns_of(name: str, tool: DescribedTool) -> Columns:
     properties = mapping_or_empty(mapping_or_empty(schema).get("properties"))
     parameters = [(string_or_empty(name), mapping_or_empty(one)) for name, one in _some(properties.items())]
     about = mapping_or_empty(mapping_or_empty(getattr(tool, "metadata", None)).get("codecall"))
-    columns = Columns(
+    return Columns(
         name[:_MAX_TEXT_CHARACTERS],
         first_sentence(summary, _MAX_TEXT_CHARACTERS),
         summary,
@@ -230,9 +221,6 @@ def columns_of(name: str, tool: DescribedTool) -> Columns:
         _values(tool.input_examples, about.get("examples")),
         sorted({form for name, one in parameters for form in forms_of_parameter(name[:_MAX_NAME_CHARACTERS], one)}),
     )
-    characters = sum(len(column) if isinstance(column, str) else sum(map(len, column)) for column in columns)
-    steps.take(_STEPS_OF_A_TOOL + characters // _CHARACTERS_OF_A_STEP)
-    return columns
 
 
 def entry_of(columns: Columns) -> Entry:
@@ -298,10 +286,6 @@ def _texts(values: tuple[Any, ...]) -> Iterator[str]:
 # BM25's. It is usually saturated by less, but here a word in a name counts for eight.
 _SATURATION = 3.9
 _LENGTH = 0.2  # how much a long text counts against a tool
-_TOOLS_OF_A_STEP = 32  # that are gone through, or copied, in one call
-_COUNTS_OF_A_STEP = 64
-_STEPS_OF_AN_ENTRY = 20
-_STEMS_OF_A_STEP = 4
 
 # What is kept of an indexed tool, so that it is known again and can be taken out: its name, the fingerprint of its
 # texts, its name in one word, its stems, its words, both with spaces between them, and their number. A plain tuple of
@@ -317,7 +301,6 @@ class Postings:
     """
 
     def __init__(self, tools: NamedTools, base: Postings | None = None) -> None:
-        _go_through(base.kept if base else ())
         self.kept: list[_Kept | None] = list(base.kept) if base else []
         self.tools: list[DescribedTool | None] = list(base.tools) if base else []  # by slot, as is what is kept
         self.counted: dict[str, dict[int, float]] = dict(base.counted) if base else {}
@@ -326,14 +309,11 @@ class Postings:
         self.known: KnownWords = base.known.copy() if base else KnownWords()
         self.slots = array("l", self._placed(tools))
         self._shared.clear()
-        _go_through(self.kept)
         # Arrays: through a list the garbage collector goes number by number.
         self.positions = array("l", [-1]) * len(self.kept)
         for position, slot in enumerate(self.slots):
             self.positions[slot] = position
-        _go_through(self.kept)
         lengths = [kept[-1] if kept else 0 for kept in self.kept]
-        _go_through(self.kept)
         average = sum(lengths) / max(len(self.slots), 1) or 1.0
         least, more = _SATURATION * (1 - _LENGTH), _SATURATION * _LENGTH / average
         self.norms = array("d", [least + more * length for length in lengths])
@@ -349,7 +329,6 @@ class Postings:
         """Yield the names of all tools."""
         for kept in self.kept:
             if kept:
-                steps.take()
                 yield kept[0][:_MAX_NAME_CHARACTERS]
 
     def named(self, plain: str) -> tuple[int, ...]:
@@ -372,16 +351,12 @@ class Postings:
 
     def _known_again(self, tools: NamedTools) -> tuple[list[int], list[tuple[int, Columns, bytes]]]:
         """Find tools again, by what they are and by what they say, and take out what is left."""
-        _go_through(self.kept)
         same = {id(tool): slot for slot, tool in enumerate(self.tools) if tool is not None}
-        _go_through(self.kept)
         slots = [same.pop(id(tool), -1) for tool in tools.tools]
-        _go_through(self.kept)
         slots = [
             slot if slot >= 0 and self._at(slot)[0] == name else -1
             for slot, name in zip(slots, tools.names, strict=True)
         ]
-        _go_through(self.kept)
         again = set(slots)
         alike: dict[bytes, list[int]] = {}
         for slot, kept in enumerate(self.kept):
@@ -407,7 +382,6 @@ class Postings:
 
     def _put(self, slot: int, name: str, columns: Columns, fingerprint: bytes) -> None:
         entry = entry_of(columns)
-        steps.take(_STEPS_OF_AN_ENTRY + len(entry.counts) // _STEMS_OF_A_STEP)
         self.kept[slot] = (name, fingerprint, entry.plain, " ".join(entry.counts), " ".join(entry.words), entry.length)
         self.known.add(entry.words)
         self.by_plain[entry.plain] = (*self.by_plain.get(entry.plain, ()), slot)
@@ -421,7 +395,6 @@ class Postings:
     def _take_out(self, slot: int) -> None:
         _, _, plain, together, words, _ = self._at(slot)
         stems = together.split()
-        steps.take(len(stems))
         self.kept[slot] = self.tools[slot] = None
         self.known.remove(words.split())
         self.by_plain[plain] = tuple(other for other in self.by_plain[plain] if other != slot)
@@ -438,11 +411,5 @@ class Postings:
         counted = self.counted.get(stem)
         if counted is None or stem in self._shared:
             self._shared.discard(stem)
-            steps.take(1 + len(counted or ()) // _COUNTS_OF_A_STEP)
             self.counted[stem] = counted = dict(counted or {})
         return counted
-
-
-def _go_through(kept: Sequence[_Kept | None]) -> None:
-    """Account for going once through all of it."""
-    steps.take(len(kept) // _TOOLS_OF_A_STEP)

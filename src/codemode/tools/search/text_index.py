@@ -12,7 +12,6 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from ...cached_property import cached_property
-from ...host import steps
 from .meanings import GENERAL, SPELLINGS, STOP_WORDS, synonyms
 from .postings import KnownWords, Postings
 from .query import Query
@@ -86,9 +85,6 @@ _ALMOST_ONE = 0.999  # 1 is for a tool whose very name was asked for
 _LEAST_SURE = 0.3  # that a word of which a tool has but a synonym is meant by it
 _DIFFERENCE = 1e-6  # of scores: what differs less is equal
 _KEPT = 200_000  # numbers, some megabytes: words are asked for again
-_POSTINGS_OF_A_STEP = 32
-_POSTINGS_OF_A_UNION = 128
-_SCORES_OF_A_STEP = 8
 _COMMON = 60
 _WORTH_A_LOOK = 8  # so many tools, to find out whether they are
 
@@ -173,7 +169,6 @@ class TextIndex:
                     break
             left[-at].remove(tier.weight)
             new = [slot for slot in tier.counts if slot not in scores and (among is None or slot in among)]
-            steps.take(1 + len(new) // _SCORES_OF_A_STEP)
             scores.update(zip(new, self._scored(new, asked, possible * len(asked)), strict=True))
         return scores
 
@@ -230,7 +225,6 @@ class TextIndex:
         found = [counts for counts in found if counts]
         if len(found) <= 1:
             return found[0] if found else {}
-        steps.take(1 + sum(map(len, found)) // _POSTINGS_OF_A_UNION)
         together: dict[int, float] = {}
         for counts in reversed(found):  # of a tool with several of them the first counts
             together |= counts
@@ -238,7 +232,6 @@ class TextIndex:
 
     def _all(self, stems: tuple[str, ...]) -> dict[int, float]:
         first, *others = sorted((self.postings.counts(stem) for stem in stems), key=len)
-        steps.take(1 + len(first) // _POSTINGS_OF_A_STEP)
         for other in others:
             first = {slot: min(counted, other[slot]) for slot, counted in first.items() if slot in other}
         return first

@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar, cast
 
 from ...data.narrowing import mapping_or_empty
-from ...host import steps
 from ...host.threads import LARGE_CHARACTERS, Errands, run_check
 from ...signatures.described_tool import DescribedTool
 from .embeddings import Embed, Embeddings, Unusable, Vector, bounded, is_async, nearest
@@ -55,7 +54,6 @@ def _of_rank(rank: int) -> float:
 STRATEGY_SECONDS = 10.0
 _TEXT_CHARACTERS = 500
 _LOOKED_AT = 50  # of each list, before they are made one
-_STEPS_OF_A_TEXT = 10
 _log = logging.getLogger("codemode.search")
 
 ResultT = TypeVar("ResultT")
@@ -181,14 +179,12 @@ async def _in_thread(work: Callable[[], ResultT]) -> ResultT:
 def _text_of(name: str, tool: DescribedTool) -> str:
     from ...signatures.declarations import summary_of
 
-    steps.take(_STEPS_OF_A_TEXT)
     return f"{' '.join(words_of(name[:_TEXT_CHARACTERS]))}: {summary_of(tool)[:_TEXT_CHARACTERS]}"
 
 
 def _info(name: str, tool: DescribedTool) -> dict[str, Any]:
     from ...signatures.declarations import summary_of
 
-    steps.take(_STEPS_OF_A_TEXT)
     about = mapping_or_empty(mapping_or_empty(getattr(tool, "metadata", None)).get("codecall"))
     more = {"app_id": about.get("appId"), "source": about.get("source"), "tags": about.get("tags")}
     return {"name": name, "description": summary_of(tool), **{key: value for key, value in more.items() if value}}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import threading
 
 import pytest
 import tree_sitter_typescript
@@ -13,7 +12,6 @@ from listed_servers import listed, sample_servers
 from suite import each_row
 from tree_sitter import Language, Parser
 
-from codemode.host import steps
 from codemode.surfaces.modules.declarations import (
     MAX_LOOKED_UP_CHARACTERS,
     declarations_for,
@@ -93,17 +91,6 @@ def test_a_module_is_made_once():
     assert declare_server(server) is declare_server(server)
 
 
-def test_making_large_modules_leaves_the_loop():
-    server = sample_servers()[2]
-    with pytest.raises(steps.TooLongForTheLoop):
-        steps.run_on_the_loop(lambda: declare_server(server))
-    made: list[str] = []
-    thread = threading.Thread(target=lambda: made.append(declare_server(server)))
-    thread.start()
-    thread.join(60)
-    assert steps.run_on_the_loop(lambda: declare_server(server)) is made[0]
-
-
 @each_row("server", sample_servers())
 def test_every_function_is_in_the_short_form_too(server):
     names = [one.export_name for one in server.tools]
@@ -157,7 +144,7 @@ def test_the_longest_module_gives_way_first():
 
 def test_a_module_that_does_not_fit_is_seen_before_its_types_are_read():
     server = listed("s", [{"name": f"t{at}", "description": "x" * 100, "inputSchema": QUERY} for at in range(100)])
-    assert steps.run_on_the_loop(lambda: fits_in(server, 5_000)) is None
+    assert fits_in(server, 5_000) is None
     assert not any("_input" in vars(one.tool) for one in server.tools)
     assert fits_in(server, 100_000) == declare_server(server)
 

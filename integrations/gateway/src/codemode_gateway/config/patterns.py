@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import mcp_types as types
 
 from codemode.data.similar_names import nearest_names
-from codemode.host import steps
 
 from .config_file import one_of, short
 from .model import Approval, ServerConfig
@@ -39,13 +38,12 @@ def matches(pattern: str, name: str) -> bool:
 
 
 def unmatched(patterns: Iterable[str], names: Collection[str]) -> list[str]:
-    """Return the patterns that match none of the names. Metered work."""
-    found: list[str] = []
-    for pattern in dict.fromkeys(patterns):
-        steps.take(1 + (len(names) if "*" in pattern else 0))
-        if pattern not in names and not ("*" in pattern and any(matches(pattern, name) for name in names)):
-            found.append(pattern)
-    return found
+    """Return the patterns that match none of the names."""
+    return [
+        pattern
+        for pattern in dict.fromkeys(patterns)
+        if pattern not in names and not ("*" in pattern and any(matches(pattern, name) for name in names))
+    ]
 
 
 def patterns_of(config: ServerConfig) -> dict[str, tuple[str, ...]]:
@@ -59,7 +57,7 @@ def patterns_of(config: ServerConfig) -> dict[str, tuple[str, ...]]:
 
 
 def unmatched_notes(patterns: dict[str, tuple[str, ...]], names: Collection[str], of: str = "") -> list[str]:
-    """Return what to say of patterns that match no tool, with the nearest names: metered work; ``names`` are a set."""
+    """Return what to say of patterns that match no tool, with the nearest names; ``names`` are a set."""
     notes: list[str] = []
     left = 0
     for key, given in patterns.items():

@@ -15,7 +15,6 @@ from itertools import chain
 from typing import Any, NamedTuple, cast
 
 from codemode.data.narrowing import is_array, is_mapping
-from codemode.host import steps
 from codemode.host.forks import forkable_rlock
 from codemode.host.threads import Errands, run_check
 
@@ -55,7 +54,6 @@ class View:
         found = View("", self)
         lost = end = length = 0
         for start, behind in _escapes(self.text):
-            steps.take()
             one = _character(self.text[start:behind])
             parts += (self.text[end:start], one)
             length += start - end + len(one)
@@ -82,7 +80,6 @@ def views_of(text: str) -> Iterator[View]:
 def _escapes(text: str) -> Iterator[tuple[int, int]]:
     place = 0
     while place < len(text):
-        steps.take(1 + (_PIECE >> 8))
         end = place + _PIECE
         for match in _ESCAPE.finditer(text, place, min(len(text), end + _LONGEST_ESCAPE)):
             if match.start() >= end:
@@ -128,7 +125,6 @@ class Search:
     def found(self, text: str) -> Iterator[tuple[int, int, bool]]:
         """Yield where something begins and ends, and its flag. Of those that begin at one place, the longest."""
         for start in self._places(text):
-            steps.take()
             one = self._at(text, start)
             if one is not None:
                 yield start, start + len(one), self._are_short[one]
@@ -138,7 +134,6 @@ class Search:
         if begins is None:
             return
         for piece in range(0, len(text), _PIECE):
-            steps.take(1 + (_PIECE >> 7))
             place, end = piece, min(len(text), piece + _PIECE + _PREFIX - 1)
             while (match := begins.search(text, place, end)) is not None and match.start() < piece + _PIECE:
                 yield match.start()
@@ -331,7 +326,6 @@ HIDDEN = "[secret]"
 _MOST_ADDED = 2_000
 _MOST_OF_ONE = 16  # owner: a server that gives new ones all the time drives out its own
 _CONFIGURATION = ""
-_CHARACTERS_OF_A_STEP = 7  # as a power of two
 # "client" is the name of a logger of the SDK.
 _OURS = {"codemode", "mcp", "client"}
 _GUARDED = {*_OURS, "httpx", "httpx2", "httpcore", "httpcore2", "sse_starlette", "uvicorn", "asyncio"}
@@ -382,7 +376,6 @@ class Secrets:
     def text(self, text: str) -> str:
         """Return the text with ``[secret]`` wherever a secret stood."""
         searches, shortest, _ = self._layers.looked_for
-        steps.take(1 + (len(text) >> _CHARACTERS_OF_A_STEP))
         if not shortest or len(text) < shortest:
             return text
         spans = sorted(span for view in views_of(text) for one in searches for span in _spans(one, view))
@@ -396,7 +389,6 @@ class Secrets:
         pending: list[tuple[Any, Any]] = [([value], root)]
         while pending:
             source, target = pending.pop()
-            steps.take()
             if is_array(source):
                 target.extend(self._part(one, pending) for one in source)
             else:
@@ -454,7 +446,6 @@ class Secrets:
             source: Any = list(cast("tuple[Any, ...]", value)) if isinstance(value, tuple) else value
             pending.append((source, target))
             return target
-        steps.take()
         if self._layers.looked_for.has_digits and type(value) is int and value.bit_length() < _LONGEST_NUMBER:
             number = str(value)
             found = self.text(number)

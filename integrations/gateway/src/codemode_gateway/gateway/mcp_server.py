@@ -21,9 +21,9 @@ from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
+from codemode.data.json_shape import weigh
 from codemode.data.narrowing import is_mapping, is_object
-from codemode.host import steps
-from codemode.host.threads import run_check
+from codemode.host.threads import LARGE_CHARACTERS, run_check
 from codemode.observe.request_telemetry import call_ended, record_failure, request_span
 from codemode.trace.failures import log_failure
 
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
 
 _MOST_BLOCKS = 64
-_CHARACTERS_OF_A_STEP = 7  # as a power of two
 _MIME = {kind: re.compile(rf"{kind}/[A-Za-z0-9][A-Za-z0-9.+-]{{0,99}}") for kind in ("image", "audio")}
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 
@@ -68,7 +67,6 @@ def taken_out(result: Any) -> tuple[Any, list[Media]]:
     pending: list[tuple[Any, Any, Any]] = [(result, holder, 0)]
     while pending:
         value, into, at = pending.pop()
-        steps.take(1 + (len(value) >> _CHARACTERS_OF_A_STEP) if isinstance(value, str) else 1)
         if is_object(value):
             media = find_media(value) if value.get("type") in ("image", "audio") else None
             if media is not None and (media in found or len(found) < _MOST_BLOCKS):
@@ -339,7 +337,8 @@ class Calls:
             _note(outer_id, seat, ctx, began, "input_required", None)
             return response
         _note(outer_id, seat, ctx, began, "answered", response)
-        return await run_check(0, partial(answer_of, response, outfit.config.settings.output))
+        size = weigh(response, LARGE_CHARACTERS)
+        return await run_check(size, partial(answer_of, response, outfit.config.settings.output))
 
 
 def _note(outer_id: str, seat: Seat, ctx: Any, began: float, ended: str, response: Mapping[str, Any] | None) -> None:

@@ -15,7 +15,6 @@ from pydantic import ValidationError
 
 from codemode.data.json_shape import weigh
 from codemode.data.narrowing import is_mapping
-from codemode.host import steps
 from codemode.host.threads import LARGE_CHARACTERS, run_check
 from codemode.trace.visible_text import one_line
 
@@ -178,7 +177,6 @@ async def _read_pages(upstream: Any, kind: Kind, session: Any) -> tuple[Listed, 
 def _items_of(kind: Kind, page: Any) -> list[Listed]:
     listed: list[Listed] = []
     for item in kind.items(page)[:MAX_ITEMS]:
-        steps.take(4)
         characters = weigh(item, MAX_ITEM_CHARACTERS)
         if characters < MAX_ITEM_CHARACTERS:
             listed.append(Listed(kind.key(item), characters, item))

@@ -16,7 +16,6 @@ import mcp_types as types
 
 from codemode.data.json_values import canonical_json
 from codemode.data.narrowing import is_object
-from codemode.host import steps
 from codemode.host.threads import LARGE_CHARACTERS, off_loop, run_check
 from codemode.trace.visible_text import clipped, visible
 
@@ -307,7 +306,6 @@ def _whole(tools: Sequence[types.Tool]) -> str:
     """Return a digest of all that a server says of its tools, much cheaper than those of each."""
     found = hashlib.sha256()
     for tool in tools:
-        steps.take(2)
         found.update(tool.__pydantic_serializer__.to_json(tool, by_alias=True, exclude_none=True))
         found.update(b"\n")
     return found.hexdigest()
@@ -318,7 +316,6 @@ def _said(tools: Sequence[types.Tool]) -> _Rows:
     rows: _Rows = {}
     room = MAX_ALL_CHARACTERS
     for tool in tools:
-        steps.take(20)
         said = tool.model_dump_json(
             by_alias=True,
             exclude_none=True,

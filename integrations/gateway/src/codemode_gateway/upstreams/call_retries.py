@@ -28,9 +28,10 @@ from mcp.shared.inbound import (
 )
 from pydantic import TypeAdapter
 
+from codemode.data.json_shape import weigh
 from codemode.data.narrowing import is_array, is_mapping
 from codemode.errors import CodeModeAuthenticationError, CodeModeToolError
-from codemode.host.threads import run_check
+from codemode.host.threads import LARGE_CHARACTERS, run_check
 from codemode.observe.request_telemetry import inner_call, passed_on
 from codemode.tools.tool_result import ToolResult, result_of_server, unwrapped
 from codemode.trace.visible_text import visible
@@ -463,7 +464,8 @@ class Calls:
         self._link.answered()
         self._last_logged = None
         schema = None if tool is None else tool.output_schema
-        return await run_check(0, lambda: result_of_server(self._secrets.value(raw), schema))
+        size = weigh(raw, LARGE_CHARACTERS)
+        return await run_check(size, lambda: result_of_server(self._secrets.value(raw), schema))
 
     async def given(self, name: str, result: ToolResult) -> Any:
         """Return what a program gets, once whoever wants to has seen it."""
@@ -471,7 +473,7 @@ class Calls:
             return result
         value = result.structured_content
         if not result.has_structured_content:
-            value = await run_check(0, partial(unwrapped, result))
+            value = await run_check(weigh(result.content, LARGE_CHARACTERS), partial(unwrapped, result))
         self._returned(self._config, name, value)
         return value
 

@@ -21,7 +21,6 @@ from mcp.shared.inbound import find_invalid_x_mcp_header
 
 from codemode.data.json_values import canonical_json, decode_json, encode_json
 from codemode.data.narrowing import is_array, is_mapping, list_or_empty
-from codemode.host import steps
 from codemode.host.threads import off_loop, run_check
 from codemode.tools.server_lists import (
     LISTED_AGAIN,
@@ -195,7 +194,6 @@ class _Reading:
         page = _Page([], [], LeftOut(), copy(self.room))
         texts: dict[str, str] = {}
         for place, entry in enumerate(entries[: MAX_TOOLS + 1], self.first):
-            steps.take(4)
             shown, text, why = self._read_entry(entry)
             tool = _tool(shown) if why is None else None
             if tool is None:
@@ -299,7 +297,7 @@ def _ttl(page: Mapping[str, Any], before: int | None) -> int | None:
 
 def _digest(texts: tuple[str, ...] | list[str]) -> str:
     hashed = hashlib.sha256()
-    for text in steps.metered(texts):
+    for text in texts:
         hashed.update(text.encode("utf-8", "surrogatepass") + b"\n")
     return hashed.hexdigest()
 

@@ -16,7 +16,6 @@ from mcp.client.session import ClientSession
 from mcp.shared.exceptions import MCPError
 
 from codemode.errors import CodeModeToolError
-from codemode.host import steps
 from codemode.host.threads import LARGE_CHARACTERS, run_check
 from codemode.tools.server_lists import log_left_out
 from codemode.tools.tool import Tool
@@ -40,7 +39,6 @@ Now = Callable[[str], Awaitable[types.Tool | None]]
 TOOLS_CHANGED = "TOOLS_CHANGED"
 _AT_ONCE = 200
 _FEW = 20
-_STEPS_OF_A_TOOL = 4
 
 
 class UpstreamTool(Tool):
@@ -105,7 +103,6 @@ def _offered(config: ServerConfig, tool: types.Tool, hooks: UpstreamHooks, call:
         return said is not None and said is not tool and await _asks(hooks.approval(config, said), input, context)
 
     def made() -> Tool:
-        steps.take(_STEPS_OF_A_TOOL)
         said = tool.annotations
         return UpstreamTool(
             name,
