@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from contextlib import aclosing
 from datetime import UTC, date, datetime, timedelta, timezone
 from typing import Any
 
@@ -18,6 +21,7 @@ from codemode import (
     Interrupt,
     Tool,
     create_code_mode_tool,
+    create_exec_wait_tools,
 )
 from codemode.continuations.journal import MemoryJournal
 
@@ -248,6 +252,57 @@ def test_a_journal_replays_them():
     for _ in range(2):
         assert within(create_code_mode_tool([load], options).execute(js, call)) == [True, NOON]
     assert ran == [False, True]
+
+
+HOST = """
+import asyncio, json, sys
+from datetime import UTC, datetime
+from codemode import Interrupt, Tool, create_code_mode_tool, set_continuation_signing_key
+
+set_continuation_signing_key("k" * 32)
+tools = [
+    Tool("load", execute=lambda: {"at": datetime(2026, 1, 2, tzinfo=UTC), "tags": {"a"}, "data": bytes([0, 255])}),
+    Tool("pay", execute=lambda given: (print(repr(given), flush=True), given)[1], needs_approval=True),
+]
+options = {"execution_policy": {"values": sys.argv[1]}, "approval": {"mode": "interrupt"}}
+tool = create_code_mode_tool(tools, options)
+js = "const all = await tools.load(); const back = await tools.pay(all); return [all.at instanceof Date, back];"
+if sys.stdin.isatty() or not (given := sys.stdin.read()):
+    print(json.dumps(tool.execute_sync(js).to_dict()))
+else:
+    print(repr(tool.resume_sync(json.loads(given), {"approved": True})))
+"""
+
+
+@pytest.mark.full
+def test_another_process_goes_on_with_them():
+    def host(values: str, given: str) -> list[str]:
+        command = [sys.executable, "-c", HOST, values]
+        done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=60, check=True)
+        return done.stdout.splitlines()
+
+    (paused,) = host("rich", "")
+    at = "datetime.datetime(2026, 1, 2, 0, 0, tzinfo=datetime.timezone.utc)"
+    given = f"{{'at': {at}, 'tags': {{'a'}}, 'data': b'\\x00\\xff'}}"
+    for values in ("rich", "json"):  # the pause has its own
+        assert host(values, paused) == [given, f"[True, {given}]"]
+
+
+def test_a_program_that_waits_goes_on_with_them():
+    slow = Tool("slow", execute=lambda: {"at": NOON, "tags": {"a"}})
+    js = """
+    const first = await tools.slow();
+    await yield_control();
+    const again = await tools.slow();
+    return [first.at instanceof Date && again.tags instanceof Set, again];
+    """
+
+    async def ended() -> Any:
+        async with aclosing(create_exec_wait_tools([slow], settings=RICH)) as pair:
+            waiting = await pair.exec.execute({"code": js})
+            return await pair.wait.execute({"runId": waiting["runId"]})
+
+    assert within(ended())["value"] == [True, {"at": "2026-01-02T12:30:00.005Z", "tags": ["a"]}]
 
 
 def test_state_keeps_them_for_the_next_program():

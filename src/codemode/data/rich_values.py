@@ -80,8 +80,8 @@ class _Tagging:
             return {TAG: ["Uint8Array", b64encode(cast("bytes", value)).decode()]}
         if isinstance(value, set | frozenset):
             return {TAG: ["Set", self._items(cast("set[Any]", value), depth)]}
-        if kind in (list, tuple):
-            return self._items(value, depth)
+        if isinstance(value, list | tuple):
+            return self._items(cast("list[Any]", value), depth)
         if isinstance(value, dict):
             return self._members(cast("dict[Any, Any]", value), depth)
         fields = _fields_of(value)

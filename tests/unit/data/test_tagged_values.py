@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, timezone
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
@@ -31,6 +31,10 @@ class Upload:
     data: bytes
 
 
+class Moment(NamedTuple):
+    at: datetime
+
+
 @given(VALUES)
 def test_every_value_comes_back_as_it_was(value: Any):
     assert from_tagged(json.loads(json.dumps(to_tagged(value)))) == value
@@ -51,6 +55,7 @@ def test_values_are_tagged():
         (bytearray(b"\xff\x00"), {"$rich": ["Uint8Array", "/wA="]}),
         (memoryview(b"hi"), {"$rich": ["Uint8Array", "aGk="]}),
         (frozenset({3}), {"$rich": ["Set", [3]]}),
+        (Moment(NOON), [{"$rich": ["Date", "2026-01-02T12:00:00.005Z"]}]),
         ((1, {b""}), [1, {"$rich": ["Set", [{"$rich": ["Uint8Array", ""]}]]}]),
         ({"$rich": ["Set", []]}, {"$$rich": ["Set", []]}),
         ({"$rich": 1, "b": 2}, {"$rich": 1, "b": 2}),

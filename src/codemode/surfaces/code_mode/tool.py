@@ -121,6 +121,8 @@ class CodeModeTool(SyncForms):
     async def execute(self, program: str | Mapping[str, Any], call: CallContext | None = None) -> Any:
         """Run a program and return its value: plain JSON, None for undefined; or an `Interrupt` when it paused.
 
+        With ``execution_policy.values`` "rich" there may be `datetime`, `bytes` and `set` in it.
+
         ``program`` is the JavaScript, or the tool input ``{"js": string}`` as a model sends it; ``call`` says whose
         call it is. Raises `CodeModeError` or a subclass, `CodeModeToolError` for another input.
         """
