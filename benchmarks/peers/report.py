@@ -81,7 +81,7 @@ def side_by_side(rows: Sequence[Row], found: Sequence[Found]) -> str:
         ).rstrip()
         for line in lines
     )
-    return "\n\n".join(part for part in (text, _failures(found), _LEGEND) if part)
+    return "\n\n".join(part for part in (text, _ahead(ordered, found), _failures(found), _LEGEND) if part)
 
 
 def label(row: Row) -> str:
@@ -97,10 +97,28 @@ def _beside(row: Row, one: Found) -> str:
     figure = one.figures.get(label(row))
     if figure is None:
         return "-"
+    better = _times_better(row, figure)
+    return _number(figure) if better is None else f"{_number(figure)} ({better:.1f}x)"
+
+
+def _times_better(row: Row, figure: float) -> float | None:
+    """Return how many times ours is better than a peer's figure; None where nobody can say."""
     if not row.ours or figure <= 0:
-        return _number(figure)
-    better = row.ours / figure if row.unit == "runs/s" else figure / row.ours
-    return f"{_number(figure)} ({better:.1f}x)"
+        return None
+    return row.ours / figure if row.unit == "runs/s" else figure / row.ours
+
+
+def _ahead(rows: Sequence[Row], found: Sequence[Found]) -> str:
+    """Name each row in which a peer is ahead, the fastest first."""
+    lines: list[str] = []
+    for row in rows:
+        figures = {one.peer.name: one.figures.get(label(row)) for one in found}
+        better = {name: _times_better(row, figure) for name, figure in figures.items() if figure is not None}
+        ahead = sorted((times, name) for name, times in better.items() if times is not None and times < 1)
+        if ahead:
+            peers = ", ".join(f"{name} ({times:.2f}x)" for times, name in ahead)
+            lines.append(f"{row.name} {row.what}: {peers}")
+    return "\n".join(["A peer is ahead in:", *lines]) if lines else "No peer is ahead in any row."
 
 
 def _failures(found: Sequence[Found]) -> str:
