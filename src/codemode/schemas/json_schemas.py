@@ -25,7 +25,6 @@ from .compiled import (
     clip,
     copy_json,
     path_text,
-    plain_input,
     refuse_too_large,
     unique,
 )
@@ -105,10 +104,10 @@ class DictSchema:
             raise SchemaMismatch([TOO_DEEP]) from None
         problems = self._problems(filled)
         if problems and self._has_defaults and not self._problems(value):
-            return plain_input(value)
+            filled, problems = value, []
         if problems:
             raise SchemaMismatch(problems)
-        return plain_input(filled)
+        return ValidatedInput(filled, lambda: copy_json(filled))
 
     def validate_output(self, value: Any, what: str) -> Any:
         """Check; a value that is not plain JSON is checked in its JSON form."""

@@ -13,10 +13,9 @@ from pydantic import ValidationError
 from codemode.data.narrowing import is_object, mapping_or_empty
 from codemode.errors import CodeModeToolError
 
-from ..upstreams.connection import why_invalid
+from ..upstreams.connection import LEVELS, why_invalid
 from ..upstreams.hooks import CallOrigin
 from .client_requests import Declined, connection_of, worded
-from .logs import level_asked
 from .proxy import Passed
 from .server_lists import PROMPTS, RESOURCES, TEMPLATES, Kind, capability_of
 from .subscriptions import NotWatched, require_short
@@ -31,6 +30,7 @@ _MAX_ROUNDS = 8
 _UPSTREAM_STATE = "codemode-server:"
 _MAX_STATE_CHARACTERS = 256_000
 _MAX_QUESTIONS = 8
+_NOT_ABOUT_SERVERS = ("server/discover", "subscriptions/listen")
 
 
 def handlers(passed_of: PassedOf) -> dict[str, Any]:
@@ -57,6 +57,16 @@ def pass_logs(server: Any, passed_of: PassedOf) -> None:
         return types.EmptyResult()
 
     server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, set_level)
+
+
+def level_asked(ctx: Any) -> types.LoggingLevel | None:
+    """Return from which level on a request of 2026-07-28 hears what servers log; None: it has not asked."""
+    if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS or ctx.request_id is None:
+        return None
+    asked = None if ctx.meta is None else ctx.meta.get(types.LOG_LEVEL_META_KEY)
+    if asked is None or ctx.method in _NOT_ABOUT_SERVERS:
+        return None
+    return next((level for level in LEVELS if level == asked), None)
 
 
 def announcing(passed_of: PassedOf) -> Any:

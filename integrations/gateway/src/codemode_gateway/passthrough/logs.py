@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import mcp_types as types
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from codemode.data.json_shape import weigh
 from codemode.data.json_values import nests_deeper_than
@@ -32,7 +31,6 @@ ASKED_SECONDS = 2.0
 _MAX_NAME_CHARACTERS = 200
 _MAX_READ_CHARACTERS = 2 * MAX_CHARACTERS
 _MAX_DEPTH = 32
-_NOT_ABOUT_SERVERS = ("server/discover", "subscriptions/listen")
 
 Hide = Callable[[Any], Awaitable[Any]]
 _log = logging.getLogger("codemode.mcp")
@@ -41,16 +39,6 @@ _log = logging.getLogger("codemode.mcp")
 async def as_it_is(value: Any) -> Any:
     """Return JSON as it is: what hides secrets where there are none."""
     return value
-
-
-def level_asked(ctx: Any) -> types.LoggingLevel | None:
-    """Return from which level on a request of 2026-07-28 hears what servers log; None: it has not asked."""
-    if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS or ctx.request_id is None:
-        return None
-    asked = None if ctx.meta is None else ctx.meta.get(types.LOG_LEVEL_META_KEY)
-    if asked is None or ctx.method in _NOT_ABOUT_SERVERS:
-        return None
-    return next((level for level in LEVELS if level == asked), None)
 
 
 class Logs:
