@@ -14,9 +14,10 @@ from contextlib import contextmanager, suppress
 from itertools import chain
 from typing import Any, NamedTuple, cast
 
+from codemode.data.json_shape import run_bounded
 from codemode.data.narrowing import is_array, is_mapping
 from codemode.host.forks import forkable_rlock
-from codemode.host.threads import Errands, run_check
+from codemode.host.threads import Errands
 
 # One character each: of URLs (the bytes of its UTF-8), of JSON and of Python's literals, of HTML.
 _CONT = "%[89ABab][0-9A-Fa-f]"
@@ -318,7 +319,7 @@ class SecretLayers:
 
 # A secret is found as it is and in the forms in which a server may give it back: with its characters escaped for URLs,
 # JSON, HTML or Python's literals, several times over; in base64, alone or within a longer text (``user:secret``); in
-# hexadecimal digits. What it takes is linear in the text, however many secrets there are, and counted in steps.
+# hexadecimal digits. What it takes is linear in the text, however many secrets there are.
 
 HIDDEN = "[secret]"
 
@@ -424,8 +425,7 @@ class Secrets:
 
     async def off_loop(self, value: Any) -> Any:
         """Return what `value` does, in a thread where it takes long."""
-        characters = len(value) if isinstance(value, str) else 0
-        return await run_check(characters, lambda: self.value(value))
+        return await run_bounded(value, lambda: self.value(value))
 
     def _fill(self, source: Mapping[Any, Any], target: dict[Any, Any], pending: list[tuple[Any, Any]]) -> None:
         taken: dict[str, int] = {}
