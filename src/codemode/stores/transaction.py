@@ -132,7 +132,9 @@ class Session:
     def each(self, statement: str, values: Iterable[Row]) -> None:
         """Run one statement for each of the rows of values."""
         every = list(values)
-        if every:
+        if len(every) == 1:
+            self._cursor.execute(written(statement, self.dialect), every[0])
+        elif every:
             self._cursor.executemany(written(statement, self.dialect), every)
             if self.dialect.behind_many:
                 self._cursor.execute(self.dialect.behind_many)

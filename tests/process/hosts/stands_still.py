@@ -9,10 +9,10 @@ host that stands still are over in seconds, not in minutes. It ends when a line 
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -44,7 +44,8 @@ class Stop:
         if self.left and re.search(self.left[0], what):
             del self.left[0]
             if not self.left:
-                os.kill(os.getpid(), signal.SIGSTOP)
+                # To this thread: sent to the process, it would stop this thread a statement later.
+                signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
 
 def follow_statements(stop: Stop) -> None:
