@@ -18,6 +18,7 @@ from waiting import within
 from codemode import (
     CallContext,
     CodeModeError,
+    Content,
     Interrupt,
     Tool,
     create_code_mode_tool,
@@ -331,6 +332,20 @@ def test_a_pipeline_replaces_them():
     js = "return await tools.echo({ at: new Date(0), tags: new Set([1]), like: { $rich: 1 } })"
     expected = {"at": NOON, "tags": {1}, "like": {"$rich": 1}, "data": BYTES}
     assert run(js, [anything()], {**RICH, "pipeline": pipeline}) == expected
+
+
+def test_images_stay_what_they_are():
+    def photo() -> Content:
+        return Content(b"\x89PNG", "image/png")
+
+    js = "const front = await tools.photo(); content(front); return { front, at: new Date(0), tags: new Set(['a']) };"
+    tool = create_code_mode_tool([photo], RICH)
+    result = within(tool.execute(js))
+    assert result.value["at"] == EPOCH
+    shown = tool.to_model_output(result)
+    assert [one["type"] for one in shown["value"]] == ["text", "media"]
+    assert '"at":"1970-01-01T00:00:00.000Z"' in shown["value"][0]["text"]
+    assert '"tags":["a"]' in shown["value"][0]["text"]
 
 
 def test_the_description_says_so():

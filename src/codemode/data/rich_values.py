@@ -17,6 +17,7 @@ from datetime import UTC, date, datetime
 from typing import Any, cast
 
 from ..errors import CodeModeSerializationError
+from .content import Content
 from .json_shape import SCALARS
 
 TAG = "$rich"
@@ -29,6 +30,8 @@ is_rich: ContextVar[bool] = ContextVar("codemode_rich_values", default=False)
 MAX_VALUES = 1 << 22
 _MAX_DEPTH = 200  # of host values, each level of which takes three frames
 _SCALARS = SCALARS - {bytes}
+_HASHED = 1 << 60  # a smaller integer is its own hash
+_MOST_LONG_INTEGERS = 1000
 _TAG_KEY = re.compile(r"\$+rich")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z")
 
@@ -120,6 +123,8 @@ def _date_text(value: date) -> str:
 def _fields_of(value: Any) -> dict[str, Any] | None:
     """Return what a model or a dataclass holds, by its public names; None for anything else."""
     kind = cast("Any", type(value))
+    if isinstance(value, Content):
+        return None
     if (serializer := getattr(kind, "__pydantic_serializer__", None)) is not None:
         try:
             held = serializer.to_python(value, mode="python", by_alias=True, warnings=False)
@@ -195,8 +200,11 @@ def _read_bytes(text: str) -> bytes:
 
 
 def _read_set(items: list[Any], is_plain: bool) -> Any:
-    """Return a set; a list of what no Python set holds, or takes for one value, such as objects, or 1 and true."""
-    if is_plain:
+    """Return a set; a list of what no Python set holds, or takes for one value, such as objects, or 1 and true.
+
+    Integers that a program chooses may all have one hash, and a set of them would take time quadratic in their number.
+    """
+    if is_plain or (len(items) > _MOST_LONG_INTEGERS and any(type(one) is int and abs(one) > _HASHED for one in items)):
         return items
     try:
         made = set(items)

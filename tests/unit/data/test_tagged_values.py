@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, timezone
 from typing import Any, NamedTuple
@@ -78,6 +79,14 @@ def test_a_set_that_python_has_not_is_a_list():
     ]
     for items, value in rows:
         assert from_tagged({"$rich": ["Set", items]}) == value, items
+
+
+def test_integers_of_one_hash_make_no_set():
+    step = sys.hash_info.modulus
+    items = [number * step for number in range(1, 20_000)]
+    assert from_tagged({"$rich": ["Set", items]}) == items
+    assert from_tagged({"$rich": ["Set", items[:3]]}) == set(items[:3])
+    assert from_tagged({"$rich": ["Set", [*range(2000)]]}) == set(range(2000))
 
 
 def test_tags_that_stand_for_nothing_are_refused():

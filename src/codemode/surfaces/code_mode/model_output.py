@@ -8,7 +8,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from ...data.content import Content, split_content
+from ...data.content import Content, ContentResult, split_content
 from ...data.json_values import canonical_json, decode_json, encode_json
 from ...data.rich_values import to_plain, to_tagged
 from ...errors import CodeModeProtocolError
@@ -77,16 +77,18 @@ class ModelOutputs:
         json_bytes: int = 0,
         *,
         is_plain: bool = False,
+        as_json: Any = None,
     ) -> None:
         """Remember a run for its result, when anything of it is to be shown.
 
         ``trace`` None: the result is a recorded outcome, of which nothing is known here, and which must not pass for
         another run's. So is what is too large to be kept. ``said`` stands in place of a result that is nothing, or of
-        one of ``json_bytes`` that is too large. ``is_plain``: it holds no content.
+        one of ``json_bytes`` that is too large. ``is_plain``: it holds no content. ``as_json``: what it is without the
+        dates, bytes and sets that it holds.
         """
-        if result is not None and not said and not self._options.tells_of_runs:
+        if result is not None and not said and as_json is None and not self._options.tells_of_runs:
             return
-        run = self._run_of(outer_tool_call_id, result, trace, said, json_bytes, is_plain)
+        run = self._run_of(outer_tool_call_id, result, trace, said, json_bytes, is_plain, as_json)
         with self._lock:
             self._kept.append(run)
             self._kept_bytes += run.size
@@ -94,13 +96,20 @@ class ModelOutputs:
                 self._forget(self._kept.popleft())
 
     def _run_of(
-        self, outer_tool_call_id: str, result: Any, trace: Trace | None, said: str, json_bytes: int, is_plain: bool
+        self,
+        outer_tool_call_id: str,
+        result: Any,
+        trace: Trace | None,
+        said: str,
+        json_bytes: int,
+        is_plain: bool,
+        as_json: Any,
     ) -> _Run:
         needed = None if trace is None or not self._options.tells_of_runs else self._needed(trace)
         size = len(said) + (json_bytes if needed is None else _kept_bytes(needed))
         if size > MAX_KEPT_BYTES:
             return _Run(outer_tool_call_id, result if _is_shared(result) else None, None, 0, said, is_plain)
-        return _Run(outer_tool_call_id, result, needed, size, said, is_plain)
+        return _Run(outer_tool_call_id, result, needed, size, said, is_plain, as_json)
 
     def _forget(self, run: _Run) -> None:
         self._kept_bytes -= run.size
@@ -119,8 +128,10 @@ class ModelOutputs:
         if _is_interrupt(result):
             return shown(result), []
         run, most = self._run_that_gave(result, tool_call_id), self._options.max_model_characters
-        if self.has_rich_values:
-            result = to_plain(to_tagged(result))
+        if run is not None and run.as_json is not None:
+            result = run.as_json
+        elif self.has_rich_values:
+            result = _without_rich_values(result)
         result, parts = (result, []) if run is not None and run.is_plain else split_content(result)
         said = "" if run is None else run.said
         if not said and most is not None and is_beyond(result, most):
@@ -217,9 +228,10 @@ class OneCallOutputs(ModelOutputs):
         json_bytes: int = 0,
         *,
         is_plain: bool = False,
+        as_json: Any = None,
     ) -> None:
         """Remember the run, in place of the one before, however large it is."""
-        run = self._run_of(outer_tool_call_id, result, trace, said, json_bytes, is_plain)
+        run = self._run_of(outer_tool_call_id, result, trace, said, json_bytes, is_plain, as_json)
         self._last = dataclasses.replace(run, result=result)
 
     def _run_that_gave(self, result: Any, tool_call_id: str | None) -> _Run | None:
@@ -240,6 +252,7 @@ class _Run:
     size: int
     said: str = ""
     is_plain: bool = False
+    as_json: Any = None
 
     def gave(self, result: Any, tool_call_id: str | None) -> bool:
         """Return True when the result may come from this run.
@@ -250,6 +263,13 @@ class _Run:
         if not _is_shared(result):
             return result is self.result and tool_call_id in (None, self.outer_tool_call_id)
         return tool_call_id == self.outer_tool_call_id and _is_same(result, self.result)
+
+
+def _without_rich_values(result: Any) -> Any:
+    """Return a result with JSON in place of its dates, bytes and sets."""
+    if isinstance(result, ContentResult):
+        return ContentResult(_without_rich_values(result.value), result.content)
+    return to_plain(to_tagged(result))
 
 
 def _is_shared(value: Any) -> bool:

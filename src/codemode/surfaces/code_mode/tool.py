@@ -222,12 +222,14 @@ class CodeModeTool(SyncForms):
             self._outputs.has_rich_values = True
             shown = await run_check(size, partial(without_tags, outcome))
             outcome = await run_check(size, partial(with_python_values, outcome))
-        if is_plain and outcome.value is not None and not self._outputs.tells_beside:
+        is_rich = shown is not outcome
+        if is_plain and outcome.value is not None and not self._outputs.tells_beside and not is_rich:
             return outcome.value
         said = await self._said_of(shown, place, js)
         if not is_plain:
             outcome = await run_check(weigh(outcome.value, LARGE_CHARACTERS), partial(with_value, outcome))
         more: Any = {"said": said, "json_bytes": size, "is_plain": is_plain}
+        more["as_json"] = shown.value if is_rich and is_plain else None
         self._outputs.keep(outcome.outer_tool_call_id, outcome.value, outcome.trace, **more)
         return outcome.value
 
