@@ -96,7 +96,10 @@ class SavedVersion:
 
 @record
 class SavedProgram:
-    """A saved program as it is now. ``changes`` say why it is stale: it is refused until `ProgramLibrary.confirm`."""
+    """A saved program as it is now. ``changes`` say why it is stale: it is refused until `ProgramLibrary.confirm`.
+
+    ``shown`` is the digest of these changes, by which a confirmation says what was looked at.
+    """
 
     name: str
     current: SavedVersion
@@ -105,6 +108,7 @@ class SavedProgram:
     used_at_ms: int | None
     changes: tuple[str, ...]
     owner: str = ""
+    shown: str = ""
 
     @property
     def is_stale(self) -> bool:
@@ -227,6 +231,11 @@ class ProgramLibrary:
         """Return the programs, the most used first."""
         return [program_of(one) for one in await self.refresh(self._own())]
 
+    @staticmethod
+    async def list_all(store: Any) -> list[SavedProgram]:
+        """Return the programs of all owners in a store, for whoever administers it."""
+        return [program_of(one) for one in await store.programs.load_all()]
+
     async def get(self, name: str) -> SavedProgram:
         """Return one program. Raises `LookupError`."""
         found = next((one for one in await self.list() if one.name == name), None)
@@ -266,10 +275,11 @@ class ProgramLibrary:
         """Delete a program with all its versions."""
         await self._change(self.rows.delete(self._own(), name))
 
-    async def confirm(self, name: str, *, by: str) -> SavedProgram:
+    async def confirm(self, name: str, *, by: str, shown: str | None = None) -> SavedProgram:
         """Trust a stale program again, with what had changed when it was refused. ``by`` says who has looked at it.
 
-        Raises `ValueError` where nothing waits to be confirmed.
+        ``shown`` is `SavedProgram.shown` of what was looked at. Raises `ValueError` where nothing waits to be
+        confirmed, or something else than what was shown.
         """
         owner = self._own()
         stored = next((one for one in await self.rows.load(owner) if one.name == name), None)
@@ -278,6 +288,8 @@ class ProgramLibrary:
         stale = stored.stale
         if stale is None or stale["version"] != stored.current.version:
             raise ValueError(f"saved.{name} is not stale: there is nothing to confirm")
+        if shown not in (None, _digest_of_stale(stale)):
+            raise ValueError(f"saved.{name} has changed again since it was shown: look at it once more")
         if digest_of(stored.current.body) != stored.current.body.get("digest"):  # its text was changed in the store
             old = stored.current.body
             body = await self.prepare(name, old["program"], old["description"], old["input_schema"], self._pool)
@@ -604,7 +616,12 @@ def program_of(stored: Any) -> SavedProgram:
         used_at_ms=stored.used_at_ms,
         changes=tuple(stale["changes"]) if is_of_current else (),
         owner=stored.owner,
+        shown=_digest_of_stale(stale) if is_of_current else "",
     )
+
+
+def _digest_of_stale(stale: Mapping[str, Any]) -> str:
+    return hashlib.sha256(canonical_json(stale).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def difference(before: SavedVersion | None, after: SavedVersion) -> str:

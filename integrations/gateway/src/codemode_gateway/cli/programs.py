@@ -8,7 +8,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from codemode.cli.exits import DONE, FAILED, UsageError
-from codemode.execution.program_library import ProgramLibrary, SavedProgram, program_of
+from codemode.execution.program_library import ProgramLibrary, SavedProgram
 from codemode.trace.visible_text import aligned, counted, one_line, visible
 
 from .approvals import shown_time
@@ -44,8 +44,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _all(store: InterruptStore, user: str | None) -> list[SavedProgram]:
-    stored = await (store.programs.load_all() if user is None else store.programs.load(user))
-    return [program_of(one) for one in stored]
+    return [one for one in await ProgramLibrary.list_all(store) if user in (None, one.owner)]
 
 
 def _named(found: list[SavedProgram], options: argparse.Namespace) -> SavedProgram:
@@ -122,7 +121,7 @@ def _confirm(config: GatewayConfig, program: SavedProgram, options: argparse.Nam
             return FAILED
 
     async def confirmed(store: InterruptStore) -> None:
-        await ProgramLibrary(store, owner=program.owner).confirm(program.name, by=actor())
+        await ProgramLibrary(store, owner=program.owner).confirm(program.name, by=actor(), shown=program.shown)
 
     asyncio.run(with_store(config, confirmed))
     print(f"confirmed saved.{program.name} of {visible(program.owner)}; `{typed(options)} programs` lists all")
