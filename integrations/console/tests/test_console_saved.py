@@ -53,7 +53,7 @@ def test_programs_are_listed_and_shown_to_those_whose_tenant_it_is() -> None:
             assert "report" not in (await bob.get("/saved")).text
             assert (await bob.get("/saved/report?owner=acme")).status_code == 404
 
-    run(work())
+    run(work)
 
 
 def test_a_person_confirms_what_was_shown_and_disables() -> None:
@@ -80,4 +80,4 @@ def test_a_person_confirms_what_was_shown_and_disables() -> None:
             "program_disabled",
         ]
 
-    run(work())
+    run(work)

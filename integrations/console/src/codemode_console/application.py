@@ -28,7 +28,7 @@ from .auth import TokenAuth, User, new_private_path, new_token, token_hash
 from .errors import Problem, problem_of
 from .guarded import Guarded
 from .notices import Sender, SlackWebhook, Webhook, require_targets
-from .pages import audit, bulk, deciding, listing, live, record
+from .pages import audit, bulk, deciding, listing, live, record, saved
 from .pages.desk import Desk, Inspect, health_routes
 from .rendering import problem_page
 from .sessions import Clock, Secret
@@ -45,6 +45,7 @@ _PAGES = (
     audit.history_routes,
     audit.routes,
     live.routes,
+    saved.routes,
     health_routes,
 )
 

@@ -58,6 +58,9 @@ KIND_WORDS = {
     "sign_in_failed": "Sign-in failed",
     "request_refused": "Request refused",
     "audit_exported": "Audit exported",
+    "program_confirmed": "Saved program confirmed",
+    "program_disabled": "Saved program disabled",
+    "program_enabled": "Saved program enabled",
 }
 _KINDS = {words: kind for kind, words in KIND_WORDS.items()}
 _FIELDS = tuple(one.name for one in fields(AuditLine))
