@@ -10,6 +10,7 @@ from waiting import within
 
 from codemode import (
     CodeModeError,
+    CodeModeProtocolError,
     CodeModeSyntaxError,
     CodeModeToolError,
     Interrupt,
@@ -205,6 +206,26 @@ def test_programs_of_one_owner_never_run_for_another():
     within(bob.save("report", "return 'of bob'"))
     assert run(bob, "return await saved.report()") == "of bob"
     assert run(ann, "return await saved.report()") == "planted by ann"
+
+
+def test_an_invocation_of_one_owner_goes_on_for_no_other():
+    store = MemoryInterruptStore()
+    ann = library_with({"ask": "return tools.refund({ id: 1 })"}, store, owner="ann")
+    pause = run(ann, "return await saved.ask()")
+    tool = create_code_mode_tool(tools_with(), PAUSES, library=ann.for_owner("bob"))
+    with pytest.raises(CodeModeProtocolError, match="another owner"):
+        within(tool.resume(pause, True))
+    assert within(create_code_mode_tool(tools_with(), PAUSES, library=ann).resume(pause, True)) == "refunded 1"
+
+
+def test_many_programs_that_name_each_other_are_looked_through_once():
+    names = [f"p{number}" for number in range(16)]
+    tiers = dict.fromkeys(names[12:], "return 1")
+    for tier in (0, 4, 8):
+        later = ", ".join(f"saved.{name}()" for name in names[tier + 4 : tier + 8])
+        tiers |= dict.fromkeys(names[tier : tier + 4], f"return Promise.all([{later}])")
+    library = library_with(tiers)
+    assert run(library, "return 1 > 2 ? await saved.p0() : 5") == 5
 
 
 def test_an_owner_can_be_found_out_at_each_call():

@@ -59,6 +59,17 @@ def test_a_person_sees_the_difference_from_the_version_before():
     assert shown["replaces"] == 1
 
 
+def test_an_older_version_that_was_restored_is_what_is_replaced():
+    library = saving()
+    for text in ("return 1", "return 2"):
+        within(library.save("report", text))
+    within(library.restore("report", 1))
+    tool = create_code_mode_tool(tools_with(), PAUSES, library=library)
+    pause = within(tool.execute(SAVE_REPORT))
+    assert "-return 1" in pause.requests[0].input["difference"]
+    assert within(tool.resume(pause, True)) == {"name": "report", "version": 3}
+
+
 def test_what_was_saved_meanwhile_is_not_replaced_unseen():
     library = saving()
     tool = create_code_mode_tool(tools_with(), PAUSES, library=library)

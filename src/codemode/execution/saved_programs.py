@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..data.narrowing import list_or_empty, mapping_or_empty
 from ..data.similar_names import did_you_mean, nearest_names
-from ..errors import CodeModeError, CodeModeToolError
+from ..errors import CodeModeError, CodeModeProtocolError, CodeModeToolError
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..options.checked_fields import WrongTypeError
 from ..profile import StaticRules
@@ -150,6 +150,7 @@ class SavedCatalog:
         self._all: dict[str, Any] = {}
         self._problem: CodeModeError | None = None
         self._owner = ""
+        self._schemas: Mapping[str, Any] = {}
         self._tools: dict[str, PreparedTool] = {}
         self._servers: list[str] = []  # that saved programs import
         self._mentions = Mentions((), (), is_open=False)
@@ -184,7 +185,11 @@ class SavedCatalog:
 
     def get(self, name: str) -> PreparedTool | None:
         """Return the tool of exactly this name."""
-        return self._tools.get(name) if name.startswith(_PREFIX) else self._inner.get(name)
+        if not name.startswith(_PREFIX):
+            return self._inner.get(name)
+        if name not in self._tools and (made := self._made(name.removeprefix(_PREFIX))) is not None:
+            self._tools[name] = made
+        return self._tools.get(name)
 
     def unknown_tool(self, name: str) -> CodeModeToolError:
         """Return the error for a name that leads to no tool, or to no saved program that may run."""
@@ -227,6 +232,9 @@ class SavedCatalog:
 
     def going_on(self, given: Mapping[str, Any] | None, names: Iterable[str]) -> None:
         """See `ToolCatalog.going_on`."""
+        owner = self._library.owner
+        if self._given is not None and isinstance(owner, str) and owner != self._owner:
+            raise CodeModeProtocolError("this invocation began with the saved programs of another owner")
         self._inner.going_on(given, [name for name in names if not name.startswith(_PREFIX)])
 
     # -- before the program runs
@@ -248,9 +256,7 @@ class SavedCatalog:
         weight += _CHARACTERS_OF_A_NAME * len(self._inner)
         self._sent = await run_check(weight, partial(self._looked_at, chosen))
         await self._note_changes()
-        self._make_tools(
-            {name: one.stored.current.body["input_schema"] for name, one in self._usable()},
-        )
+        self._schemas = {name: one.stored.current.body["input_schema"] for name, one in self._usable()}
 
     def _chosen(self) -> list[Any]:
         """Return the programs that go along: the named ones and what they name; all where names are computed."""
@@ -335,28 +341,32 @@ class SavedCatalog:
                 self._problem = CodeModeToolError(f"saved programs cannot be read now: {error.message}")
 
     def _refused(self) -> CodeModeError | None:
+        seen: set[tuple[str, int]] = set()
         for name in self._mentions.certain:
-            error = self._refusal_of(name, (), self._mentions.imported)
+            error = self._refusal_of(name, (), seen)
             if error is not None:
                 return error
         return None
 
-    def _refusal_of(self, name: str, chain: tuple[str, ...], imported: Iterable[str] = ()) -> CodeModeError | None:
+    def _refusal_of(self, name: str, chain: tuple[str, ...], seen: set[tuple[str, int]]) -> CodeModeError | None:
         path = " calls ".join(f"saved.{one}" for one in (*chain, name))
         if name in chain:
             return syntax_error([{"message": f"saved programs in a cycle: {path}", "line": 1, "column": 1}])
         if len(chain) >= MAX_DEPTH:
             message = f"saved programs call each other deeper than {MAX_DEPTH}: {path}"
             return syntax_error([{"message": message, "line": 1, "column": 1}])
+        if (name, len(chain)) in seen:
+            return None
+        seen.add((name, len(chain)))
         sent = self._sent.get(name)
-        if name not in self._all and not (chain or name in imported):
+        if name not in self._all and not (chain or name in self._mentions.imported):
             return None  # `saved` may be the program's own; else the host says so when it is called
         if sent is None or sent.changes or sent.stored.is_disabled:
             return self._why_not(name)
         if sent.broken is not None:
             return sent.broken
         for inner in sent.mentions.certain:
-            error = self._refusal_of(inner, (*chain, name))
+            error = self._refusal_of(inner, (*chain, name), seen)
             if error is not None:
                 return error
         return None
@@ -423,15 +433,18 @@ class SavedCatalog:
         """Take the saved programs of an invocation that goes on."""
         self._owner = str(given.get("owner", ""))
         programs = mapping_or_empty(given.get("programs"))
-        self._make_tools({name: mapping_or_empty(one).get("inputSchema") for name, one in programs.items()})
+        self._schemas = {name: mapping_or_empty(one).get("inputSchema") for name, one in programs.items()}
 
-    def _make_tools(self, schemas: Mapping[str, Any]) -> None:
-        for name, schema in schemas.items():
-            self._tools[_PREFIX + name] = validator_of(name, schema, partial(self._use, name))
-        self._tools[_PREFIX + "$search"] = _ready("$search", self._search, {"type": "string"})
-        if self._library.model_saves:
-            self._tools[_PREFIX + "$prepare"] = _ready("$save", self._prepare_save, _SAVE_SCHEMA)
-            self._tools[_PREFIX + "$save"] = _ready("$save", self._save, _SHOWN_SCHEMA, self._asks)
+    def _made(self, name: str) -> PreparedTool | None:
+        if name in self._schemas:
+            return validator_of(name, self._schemas[name], partial(self._use, name))
+        if name == "$search":
+            return _ready(name, self._search, {"type": "string"})
+        if name == "$prepare" and self._library.model_saves:
+            return _ready("$save", self._prepare_save, _SAVE_SCHEMA)
+        if name == "$save" and self._library.model_saves:
+            return _ready(name, self._save, _SHOWN_SCHEMA, self._asks)
+        return None
 
     async def _use(self, name: str, value: Any) -> Any:
         """Give the guest the validated input of a saved program, and count the use."""
@@ -464,8 +477,8 @@ class SavedCatalog:
             body = await self._library.prepare(name, asked["program"], description, schema, self._pool)
         except ValueError as error:
             raise CodeModeToolError(str(error)) from error
-        versions = await self._library.rows.versions(self._owner, name)
-        before = version_of(name, versions[0]) if versions else None
+        kept = next((one for one in await self._library.refresh(self._owner) if one.name == name), None)
+        before = None if kept is None else version_of(name, kept.current)
         stored: Any = _Unsaved(0 if before is None else before.version + 1, body)
         shown = {
             "name": name,
