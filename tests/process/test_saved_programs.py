@@ -336,6 +336,7 @@ def test_every_surface_calls_saved_programs():
     for code in (
         'import { report } from "@codemode/saved";\nexport const result = await report({ week: 4 });',
         'import * as all from "@codemode/saved";\nexport const result = await all.report({ week: 4 });',
+        'import saved from "@codemode/saved";\nexport const result = await saved.report({ week: 4 });',
         'const all = await import("@codemode/saved");\nexport const result = await all.report({ week: 4 });',
         "export const result = await saved.report({ week: 4 });",
     ):
@@ -351,8 +352,10 @@ def test_every_surface_calls_saved_programs():
 def test_an_import_of_what_was_not_saved_is_refused_before_anything_runs():
     library = library_with({"report": REPORT})
     module = create_run_tool([ModuleServer("shop", tools={"get_total": get_total})], library=library)
-    code = 'import { nothing } from "@codemode/saved";\nexport const result = await nothing({});'
-    assert "there is no saved program 'nothing'" in str(within(module.execute(code)))
+    code = '\nimport { nothing } from "@codemode/saved";\nexport const result = await nothing({});'
+    (diagnostic,) = within(module.execute(code))["diagnostics"]
+    assert (diagnostic["code"], diagnostic["path"]) == ("IMPORT_FAILURE", "2:1")
+    assert "there is no saved program 'nothing'" in diagnostic["message"]
 
 
 def test_rules_of_the_calling_surface_hold_for_saved_programs():

@@ -31,7 +31,8 @@ _PROFILE = Profile(
     static_rules=StaticRules(runs_unanalysed=False, analysis_ms=1000),
 )
 _IMPORT = re.compile(
-    r"""^[ \t]*import\s+(?:(?P<type>type\s+[^;"']{0,1000}?)|(?P<names>\{[^{}]*\})|\*\s*as\s+(?P<all>[\w$]+))\s*"""
+    r"""^[ \t]*import\s+(?:(?P<type>type\s+[^;"']{0,1000}?)|(?P<names>\{[^{}]*\})"""
+    r"""|\*\s*as\s+(?P<all>[\w$]+)|(?P<default>[A-Za-z_$][\w$]*))\s*"""
     r"""from\s*(?P<quoted>"[^"\n]+"|'[^'\n]+')[ \t]*;?""",
     re.MULTILINE,
 )
@@ -109,10 +110,13 @@ def _read(found: re.Match[str]) -> str:
     lines = "\n" * found[0].count("\n")
     if found["type"] is not None:
         return lines
-    names = found["all"] or re.sub(r"([\w$]+)\s+as\s+([\w$]+)", r"\1: \2", found["names"])
+    is_saved = found["quoted"] in _SAVED_MODULES
+    if found["default"] is not None and not is_saved:
+        return found[0]  # no module of a server has a default export: the analysis says so
+    names = found["all"] or found["default"] or re.sub(r"([\w$]+)\s+as\s+([\w$]+)", r"\1: \2", found["names"])
     lines = "\n" * (found[0].count("\n") - names.count("\n"))
-    if found["quoted"] in _SAVED_MODULES:
-        return f"const {names} = saved;{lines}"
+    if is_saved:
+        return lines if names == "saved" else f"const {names} = saved;{lines}"
     return f"const {names} = await $import({found['quoted']});{lines}"
 
 

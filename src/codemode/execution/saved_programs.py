@@ -221,7 +221,7 @@ class SavedCatalog:
     def refusal(self, facts: Facts | None) -> CodeModeError | None:
         """Return what is certainly wrong with the saved programs that a program names, or with itself."""
         if self._problem is None:
-            self._problem = self._refused()
+            self._problem = self._unknown_import(facts) or self._refused()
         return self._problem or self._inner.refusal(self._without_saved(facts))
 
     def preparation(self, facts: Facts | None, given: Mapping[str, Any] | None) -> Awaitable[None] | None:
@@ -340,6 +340,19 @@ class SavedCatalog:
             if first:  # what is not pinned is not trusted
                 self._problem = CodeModeToolError(f"saved programs cannot be read now: {error.message}")
 
+    def _unknown_import(self, facts: Any) -> CodeModeError | None:
+        """Return the error of a module that imports what was not saved, with its place."""
+        module = mapping_or_empty(mapping_or_empty(facts).get("module"))
+        imports = map(mapping_or_empty, list_or_empty(module.get("imports")))
+        at: Mapping[Any, Any] = next((one for one in imports if one.get("from") == _MODULE), mapping_or_empty(None))
+        for name in self._mentions.imported:
+            if name not in self._all:
+                place = {key: value if type(value := at.get(key)) is int else 1 for key in ("line", "column")}
+                hint = "Find saved programs with saved.$search(words)."
+                problem: Any = {"code": "IMPORT_FAILURE", "message": self._why_not(name).message, "hint": hint, **place}
+                return syntax_error([problem])
+        return None
+
     def _refused(self) -> CodeModeError | None:
         seen: set[tuple[str, int]] = set()
         for name in self._mentions.certain:
@@ -359,7 +372,7 @@ class SavedCatalog:
             return None
         seen.add((name, len(chain)))
         sent = self._sent.get(name)
-        if name not in self._all and not (chain or name in self._mentions.imported):
+        if name not in self._all and not chain:
             return None  # `saved` may be the program's own; else the host says so when it is called
         if sent is None or sent.changes or sent.stored.is_disabled:
             return self._why_not(name)

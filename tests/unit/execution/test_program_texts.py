@@ -65,6 +65,8 @@ def test_imports_become_reads_in_the_same_lines():
     assert without_imports(text) == (
         'const { a: b,\n  c } = await $import("@codemode/servers/x");\nconst s = saved;\nreturn b;'
     )
+    assert without_imports('import saved from "@codemode/saved";\nreturn saved.a()') == "\nreturn saved.a()"
+    assert without_imports('import fs from "fs";') == 'import fs from "fs";'
 
 
 def test_hostile_texts_are_read_once():

@@ -92,6 +92,7 @@ const makeSaved = (chain) => {
 };
 const savedNamespace = () => {
   const exports = create(null);
+  exports.default = makeSaved([]);
   const names = [...savedNames, "$search", "$save"];
   for (let i = 0; i < names.length; i++) {
     const name = names[i];
