@@ -15,7 +15,7 @@ from ..cached_property import cached_property
 from ..continuations.sealing import open_part, seal_part
 from ..data.content import Content, Distinct, current, places_for, with_parts
 from ..data.json_shape import SCALARS, UNLIMITED, weigh
-from ..data.rich_values import is_rich, using_rich_values
+from ..data.rich_values import using_rich_values
 from ..errors import CodeModeProtocolError
 from ..host.steps import TooMuchWork
 from ..host.threads import LARGE_CHARACTERS, run_check
@@ -170,12 +170,9 @@ class CallContent:
         contents: Contents | None,
         options: ContinuationOptions,
         journal_key: Callable[[], str | None] | None = None,
-        *,
-        has_rich_values: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._contents = contents
+        self.contents = contents
         self._options = options
-        self._has_rich_values = has_rich_values
         keeps = options.content_store is not None or options.journal is not None or options.guard is not None
         self._store: Any = content_store_of(options) if keeps else None
         self._journal_key = journal_key if self._store is options.journal else None
@@ -186,21 +183,16 @@ class CallContent:
     def _turn(self) -> asyncio.Lock:
         return asyncio.Lock()
 
-    def enter(self) -> None:
-        """Let schemas know handles and form of this program's values, in the task that performs one call."""
-        current.set(self._contents)
-        is_rich.set(self._has_rich_values())
-
     async def given(self, validated: ValidatedInput) -> Any:
         """Return what a tool is given: parts in place of their handles, but for those that its schema has read."""
-        contents = self._contents
+        contents = self.contents
         if contents is None or not len(contents):
             return validated.value
         return await run_check(weigh(validated.value, LARGE_CHARACTERS), lambda: with_parts(validated.value, contents))
 
     async def taken(self, output: Any) -> Any:
         """Return an output as JSON can say it, its parts kept. Raises `CodeModeSerializationError` for too many."""
-        contents = self._contents
+        contents = self.contents
         if contents is None or not Content.exist:
             return output
         if type(output) not in SCALARS:

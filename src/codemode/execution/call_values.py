@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -201,28 +201,19 @@ class AnsweredPause:
 _LIMITS = frozenset({"max_bytes", "max_values"})
 
 
-def check_input(
-    tool: PreparedTool, entry: LedgerEntry, policy: ExecutionPolicy, *, is_shown: bool
-) -> Awaitable[CheckedInput]:
-    """Validate the input of a call. A large one has a text too: making it may take longer than the check itself.
+def checked_input(tool: PreparedTool, entry: LedgerEntry, policy: ExecutionPolicy, *, is_shown: bool) -> CheckedInput:
+    """Validate the input of a call, and write what a person is shown of it where that is asked for.
 
     Raises `CodeModeToolError` for a wrong input, `CodeModeSerializationError` for one that is too large.
     """
-    characters = len(entry.input_json or "")
-    is_shown = is_shown or characters >= LARGE_CHARACTERS
-    if entry.sidecar is not None:  # of these a recovery finds out again what was shown
-        characters = max(characters, LARGE_CHARACTERS)
-    return run_check(characters, partial(_checked_input, tool, entry, policy, is_shown=is_shown))
-
-
-def _checked_input(tool: PreparedTool, entry: LedgerEntry, policy: ExecutionPolicy, *, is_shown: bool) -> CheckedInput:
-    what = tool.input_what
+    what, text = tool.input_what, entry.input_json
     try:
         if entry.input_bytes is not None:
             check_size(entry.input_bytes, policy.max_tool_input_bytes, what)
             raise CodeModeProtocolError("the worker withheld an input that is small enough")
-        if entry.input_json is not None:
-            check_text(entry.input_json, policy.max_tool_input_bytes, policy.max_values, what)
+        # A shorter text can neither be too large nor hold too much.
+        if text is not None and len(text) > min(policy.max_values, policy.max_tool_input_bytes // 6):
+            check_text(text, policy.max_tool_input_bytes, policy.max_values, what)
         try:
             validated = input_to_run(tool, entry)
             return CheckedInput(validated, shown_of(validated) if is_shown else None)
@@ -305,12 +296,14 @@ def _output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy, **kno
             refuse_too_many(output, policy.max_values, what)
         known = {}
     if (tool.output_validation or policy.output_validation) == "strict":
-        return OutputText(_written(tool.validate_output(output), limits, known))
+        validated = tool.validate_output(output)
+        return OutputText(_tagged(validated, limits) if is_rich.get() else encode_json(validated, **limits, **known))
     read = tool.read_output(output)
     if read.problems and tool.declares_container and isinstance(output, str):
         read = _read_text(tool, output, policy) or read
     try:
-        return OutputText(_written(read.value, limits, known), read.problems, read.failure)
+        text = _tagged(read.value, limits) if is_rich.get() else encode_json(read.value, **limits, **known)
+        return OutputText(text, read.problems, read.failure)
     except FAILURES as error:  # serialisers are the tool author's code
         is_ours = isinstance(error, CodeModeError)
         if is_ours and (_LIMITS & error.details.keys() or not isinstance(error, CodeModeSerializationError)):
@@ -322,13 +315,12 @@ def _output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy, **kno
                 raise error from read.failure or error.__cause__
             raise CodeModeSerializationError(f"{what} is not JSON: writing it failed") from error
     problems = read.problems or tool.read_output(value).problems
-    return OutputText(_written(value, limits, {}), [*problems, *_problems_of(left_out)], read.failure)
+    text = _tagged(value, limits) if is_rich.get() else encode_json(value, **limits)
+    return OutputText(text, [*problems, *_problems_of(left_out)], read.failure)
 
 
-def _written(value: Any, limits: Mapping[str, Any], known: Mapping[str, Any]) -> str:
-    if is_rich.get():
-        return encode_json(to_tagged(value, max_values=limits["max_values"]), **limits)
-    return encode_json(value, **limits, **known)
+def _tagged(value: Any, limits: Mapping[str, Any]) -> str:
+    return encode_json(to_tagged(value, max_values=limits["max_values"]), **limits)
 
 
 def _problems_of(left_out: list[tuple[str, str]]) -> list[Problem]:

@@ -35,7 +35,7 @@ from ..errors import (
     CodeModeWorkerError,
 )
 from ..host.clock import now_ms
-from ..host.threads import LARGE_CHARACTERS, InvocationThreads, Serving, run_check
+from ..host.threads import LARGE_CHARACTERS, InvocationThreads, Serving, run_check, serving_threads
 from ..interrupts.interrupt import Interrupt
 from ..observe.call_events import CallRecord, measured
 from ..observe.reporter import Reporter
@@ -312,18 +312,23 @@ class Execution:
             hashes = self._reporter.is_watched and not self._is_direct
             shown = await self._looked_through(partial(measured, source, hashes=hashes))
         self._reporter.started(shown, source=kind, resumed=self._answered is not None)
+        token = serving_threads.set(self._threads)
         try:
-            with Serving(self._threads):
-                if refused is not None:  # what can be no program is told of as one that failed
-                    return self.failed(await self._ended(refused))
-                if self._journaling is not None:
-                    return await self._run_journaled(lambda: self._run_to_its_end(source), self._journaling)
-                return await self._run_to_its_end(source)
+            if refused is not None:  # what can be no program is told of as one that failed
+                return self.failed(await self._ended(refused))
+            if self._journaling is not None:
+                return await self._run_journaled(lambda: self._run_to_its_end(source), self._journaling)
+            return await self._run_to_its_end(source)
         except asyncio.CancelledError as cancelled:
             if cancelled.__cause__ is not None:
                 raise
             # It came while async hooks were awaited. What has happened must not be lost with the caller.
             raise cancelled from await self._told(CodeModeAbortedError("the invocation was cancelled"))
+        finally:
+            try:  # noqa: SIM105 - each run comes here, and a context manager is four calls more
+                serving_threads.reset(token)
+            except ValueError:  # a coroutine that nobody awaits any more is closed in another context
+                pass
 
     async def _looked_through(self, work: Callable[[], ResultT]) -> ResultT:
         """Do work on a long text: where it takes many steps, in a thread."""
@@ -428,7 +433,9 @@ class Execution:
         if text is None and not self._is_direct:
             more |= {"returned_nothing": True, "last_value": ending.last or ""}
             more["summaries"] = self._summaries(self._machine.ledger)
-        return RunOutcome("completed", *self._record, value=value, trace=trace, result_bytes=result_bytes, **more)
+        machine, reporter = self._machine, self._reporter
+        record = machine.settings.outer_tool_call_id, reporter.console, machine.ledger, reporter.calls
+        return RunOutcome("completed", *record, value=value, trace=trace, result_bytes=result_bytes, **more)
 
     async def _interrupted(self) -> RunOutcome:
         machine = self._machine
@@ -499,7 +506,7 @@ class Execution:
             aborted=asyncio.Event(),
             now_ms=self._outer.call.clock_ms or now_ms,
             output_warnings=self._output_warnings,
-            salt=lambda: machine.settings.salt,
+            machine=machine,
             answers={} if answered is None else answered.answers,
             threads=self._threads,
             fetches=self._parts.fetches,
@@ -508,12 +515,7 @@ class Execution:
             source="invoke" if self._is_direct else "script",
             host_errors=self._profile.host_errors,
             sidecar=machine.ledger.sidecar,
-            content=CallContent(
-                machine.ledger.contents,
-                keeping,
-                partial(getattr, self._journaling, "key", None),
-                has_rich_values=lambda: machine.settings.limits.values == "rich",
-            ),
+            content=CallContent(machine.ledger.contents, keeping, partial(getattr, self._journaling, "key", None)),
             renewal=self._renewal,
             state=self._parts.state,
         )

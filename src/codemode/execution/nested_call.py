@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from ..continuations.guard import Renewal
-from ..data.content import Content
+from ..data.content import Content, current
 from ..data.json_values import encode_json
+from ..data.rich_values import is_rich
 from ..errors import CodeModeError, CodeModeFetchError, CodeModeProtocolError, CodeModeSerializationError
 from ..host.clock import Clock
 from ..host.threads import LARGE_CHARACTERS, run_check
@@ -22,6 +24,7 @@ from ..profile import HostErrors
 from ..protocol import events
 from ..protocol.events import CallSettled
 from ..protocol.guest_errors import rejection
+from ..protocol.invocation import Invocation
 from ..protocol.ledger import Fulfilled, LedgerEntry, Waiting, shown_text, waiting
 from ..protocol.references import Sidecar
 from ..records import record
@@ -37,7 +40,7 @@ from .call_values import (
     CheckedInput,
     OutputText,
     asked_argument,
-    check_input,
+    checked_input,
     fulfilled,
     output_text,
     payload_text,
@@ -80,7 +83,8 @@ class NestedCalls:
     """Performs the calls of one invocation.
 
     ``aborted`` is set when the invocation ends before its calls. ``answers`` are what a resume brought, by request id,
-    ``checked`` the inputs of answered calls, validated before. ``salt`` is for interrupt ids, ``source`` is who calls.
+    ``checked`` the inputs of answered calls, validated before. ``machine`` has the settings, which may change until the
+    program begins; ``source`` is who calls.
     ``kept_inputs`` are validated inputs as JSON texts, by request id: those that `has_to_be_kept` says, until their
     outcome is known. ``output_warnings`` collects the warnings about outputs that the surface shows with the outcome.
     """
@@ -92,7 +96,7 @@ class NestedCalls:
     context: Any
     aborted: asyncio.Event
     now_ms: Callable[[], int]
-    salt: Callable[[], str]
+    machine: Invocation
     answers: Mapping[int, Answer]
     threads: InvocationThreads
     fetches: Fetches | None
@@ -114,7 +118,9 @@ class NestedCalls:
     async def perform(self, entry: LedgerEntry, progress: CallProgress) -> CallSettled:
         """Return how a request ended. Raises `CodeModeProtocolError` when the host itself broke a rule."""
         answer = self.answers.get(entry.id)
-        self.content.enter()
+        # In the task of this call schemas know handles and form of this program's values.
+        current.set(self.content.contents)
+        is_rich.set(self.machine.settings.limits.values == "rich")
         try:
             if answer is not None:
                 if not runs_tool(answer):
@@ -132,7 +138,7 @@ class NestedCalls:
             if entry.kind == "fetch":
                 return CallSettled(entry.id, Fulfilled(await self._fetch(entry, progress)), self.now_ms())
             if entry.kind == "state":
-                await self._require_own()
+                await self.require_own()
                 text = await answer_of(self.state, entry, self.options.execution_policy)
                 return CallSettled(entry.id, Fulfilled(text), self.now_ms())
             tool = self.catalog.get(entry.name)
@@ -165,7 +171,8 @@ class NestedCalls:
             await begun
             self.require_running()
 
-    async def _require_own(self) -> None:
+    async def require_own(self) -> None:
+        """Raise where this call may be another host's by now, and `asyncio.CancelledError` as `require_running`."""
         if self.renewal is not None:
             await self.renewal.require()
         self.require_running()
@@ -174,7 +181,7 @@ class NestedCalls:
         if self.fetches is None:
             raise CodeModeFetchError("fetch is not allowed")
         request = await read_fetch(entry, self.options.execution_policy)
-        await self._require_own()
+        await self.require_own()
         if request.changes_something:
             await self.begun(progress.started(None, is_approved=False))
         return await self.fetches.perform(request)
@@ -245,9 +252,8 @@ class _ToolCall:
             await self._approve(checked)
         given = await calls.content.given(checked.validated) if Content.exist else checked.validated.value
         context = await self._context() if tool.takes_context else None
-        if calls.renewal is not None:
-            await calls.renewal.require()
-        calls.require_running()
+        if calls.renewal is not None or calls.aborted.is_set():
+            await calls.require_own()
         if (begun := self._progress.started(self._executed_json, is_approved=self._is_approved)) is not None:
             await calls.begun(begun)
         try:
@@ -298,8 +304,12 @@ class _ToolCall:
         checked = self._calls.checked.get(entry.id)
         if checked is not None:
             return checked
-        is_shown = is_shown or tool.input_varies or self._pipeline is not None
-        check = check_input(tool, entry, self._policy, is_shown=is_shown)
+        characters = len(entry.input_json or "")
+        # A large one has a text too: making it may take longer than the check itself.
+        is_shown = is_shown or tool.input_varies or self._pipeline is not None or characters >= LARGE_CHARACTERS
+        if entry.sidecar is not None:  # of these a recovery finds out again what was shown
+            characters = max(characters, LARGE_CHARACTERS)
+        check = run_check(characters, partial(checked_input, tool, entry, self._policy, is_shown=is_shown))
         return await (check if self._pipeline is None else self._pipeline.unquoted("input", check))
 
     async def _before(self, pipeline: CallPipeline, checked: CheckedInput) -> CheckedInput:
@@ -387,7 +397,7 @@ class _ToolCall:
     async def _pause(self, payload: Mapping[str, Any], shown: CheckedInput) -> CallSettled:
         entry, calls = self._entry, self._calls
         payload_json = await payload_text(entry.name, payload, self._policy)
-        outcome = waiting(entry, "interrupt", calls.salt(), payload_json, shown.shown_json)
+        outcome = waiting(entry, "interrupt", calls.machine.settings.salt, payload_json, shown.shown_json)
         return CallSettled(entry.id, outcome, calls.now_ms())
 
 

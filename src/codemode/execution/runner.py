@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
+from functools import lru_cache
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
@@ -227,10 +228,11 @@ class Seat(Protocol):
         ...
 
 
-def max_frame_bytes(settings: Settings) -> int:
-    """Return how long a frame of a worker may be that runs under these settings."""
+@lru_cache(maxsize=64)
+def max_frame_bytes(max_result_bytes: int, max_tool_input_bytes: int) -> int:
+    """Return how long a frame of a worker may be whose program has these limits."""
     # A text travels as a JSON string: escaping at most doubles ASCII, and the kernel counts UTF-16 units.
-    value_bytes = 3 * max(settings.limits.max_result_bytes, settings.limits.max_tool_input_bytes)
+    value_bytes = 3 * max(max_result_bytes, max_tool_input_bytes)
     return max(value_bytes, _MAX_ANALYSIS_BYTES) + _FRAME_SLACK_BYTES
 
 
@@ -287,8 +289,9 @@ class Runner:
         self.feed(events.DeadlinePassed(round(self._clock.late_seconds * 1000)))
 
     def _channel_to(self, lease: Seat) -> Channel:
+        limits = self._machine.settings.limits
         return lease.channel(
-            max_frame_bytes(self._machine.settings),
+            max_frame_bytes(limits.max_result_bytes, limits.max_tool_input_bytes),
             on_message=self.feed,
             on_end=self._worker_ended,
             on_violation=self._cut_off,
@@ -320,36 +323,22 @@ class Runner:
         self._performing = True
         try:
             while self._effects:
-                self._perform(self._effects.popleft())
+                effect = self._effects.popleft()
+                match effect:
+                    case events.Send(message):
+                        self._send(message)
+                    case events.Invoke(entry):
+                        self._tasks[entry.id] = self._loop.create_task(self._call(entry))
+                    case events.Finish(ending):
+                        self._finish(ending)
+                    case _:
+                        self._perform_rare(effect)
         finally:
             self._performing = False
             self._effects.clear()  # of those that one failed before
 
-    async def close(self) -> None:
-        """End everything that still runs. The slot is given back once all of it has ended."""
-        if self._loop.is_closed():
-            self._lease.leave()  # it was closed in the middle of the run: nothing can be cancelled or awaited any more
-            return
-        if self._machine.ending is None:
-            self.feed(events.AbortRequested())
-        tasks = list(self._tasks.items())
-        for request_id, task in tasks:
-            # What is cancelled before its first step runs nothing, not even its `finally`.
-            task.add_done_callback(lambda _, request_id=request_id: self._call_done(request_id))
-            task.cancel()
-        if tasks:
-            await asyncio.wait([task for _, task in tasks], timeout=_CANCEL_GRACE_SECONDS)
-        if not self._tasks:
-            self._lease.give_back()
-
-    def _perform(self, effect: events.Effect) -> None:
+    def _perform_rare(self, effect: events.RareEffect) -> None:
         match effect:
-            case events.Send(message):
-                self._send(message)
-            case events.Invoke(entry):
-                self._tasks[entry.id] = self._loop.create_task(self._call(entry))
-            case events.Finish(ending):
-                self._finish(ending)
             case events.SetTimers() | events.StopTimer():
                 self._change_timers(effect)
             case events.PauseClock():
@@ -369,6 +358,23 @@ class Runner:
                 self._replayed(entry)
             case _:
                 self._perform_resting(effect)
+
+    async def close(self) -> None:
+        """End everything that still runs. The slot is given back once all of it has ended."""
+        if self._loop.is_closed():
+            self._lease.leave()  # it was closed in the middle of the run: nothing can be cancelled or awaited any more
+            return
+        if self._machine.ending is None:
+            self.feed(events.AbortRequested())
+        tasks = list(self._tasks.items())
+        for request_id, task in tasks:
+            # What is cancelled before its first step runs nothing, not even its `finally`.
+            task.add_done_callback(lambda _, request_id=request_id: self._call_done(request_id))
+            task.cancel()
+        if tasks:
+            await asyncio.wait([task for _, task in tasks], timeout=_CANCEL_GRACE_SECONDS)
+        if not self._tasks:
+            self._lease.give_back()
 
     def _write(self, level: str, text: str) -> None:
         self._reporter.console_written(level, text)

@@ -181,7 +181,7 @@ async def run_check(characters: int, work: Callable[[], ResultT]) -> ResultT:
         except steps.TooLongForTheLoop:
             pass
     try:
-        return await (_current.get() or _nobodys).run_check(work)
+        return await (serving_threads.get() or _nobodys).run_check(work)
     except Exception as error:
         let_go(error)
         raise
@@ -307,11 +307,11 @@ class Serving:
         self._threads = threads
 
     def __enter__(self) -> None:
-        self._token = _current.set(self._threads)
+        self._token = serving_threads.set(self._threads)
 
     def __exit__(self, *_: object) -> None:
         try:  # noqa: SIM105 - each run comes here, and `suppress` is three calls more
-            _current.reset(self._token)
+            serving_threads.reset(self._token)
         except ValueError:  # a coroutine that nobody awaits any more is closed in another context
             pass
 
@@ -416,7 +416,10 @@ def _run_plainly(job: _Job) -> Any:
     return job.variables.run(job.work)
 
 
-_current: contextvars.ContextVar[InvocationThreads | None] = contextvars.ContextVar("codemode_threads", default=None)
+serving_threads: contextvars.ContextVar[InvocationThreads | None] = contextvars.ContextVar(
+    "codemode_threads", default=None
+)
+"""The threads in which `run_check` runs in this task, and in those that it starts."""
 _nobodys = InvocationThreads(HostThreads())
 
 

@@ -314,10 +314,8 @@ class Finish:
 RestingEffect: TypeAlias = WriteItem | ReplayEnded | PauseWait | ResumeWait | Rest | OutcomeKept
 """Effects that there are only where a program writes items, or may rest."""
 
-Effect: TypeAlias = (
-    Send
-    | CheckProgram
-    | Invoke
+RareEffect: TypeAlias = (
+    CheckProgram
     | SetTimers
     | StopTimer
     | Replayed
@@ -327,5 +325,7 @@ Effect: TypeAlias = (
     | GiveGrace
     | ResumeClock
     | RestingEffect
-    | Finish
 )
+"""Effects of which most programs have none, or one."""
+
+Effect: TypeAlias = Send | Invoke | Finish | RareEffect

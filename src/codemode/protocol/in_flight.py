@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ..errors import CodeModeProtocolError
 from .events import Effect, Invoke, SetTimers
 from .guest_output import MAX_TIMERS, MAX_YIELDS
@@ -98,7 +96,7 @@ class Turns:
     the limits, so only a worker that is no longer ours can exceed them here.
 
     ``owed`` is how many turns there are still to come: none before the program runs, and none while the guest is idle;
-    ``ended`` how many there were.
+    ``ended`` how many there were: of so many deliveries the guest had a turn to see the outcome.
     Raises `CodeModeProtocolError` where a worker keeps to none of it.
     """
 
@@ -112,11 +110,6 @@ class Turns:
         self._yields = 0
         self.ended = 0
         self.owed = 0
-
-    @property
-    def taken(self) -> Sequence[int]:
-        """The requests whose outcome the guest has been handed, and had a turn to see."""
-        return self._ledger.deliveries[: self.ended]
 
     def issued(self, kind: RequestKind) -> None:
         """Count a request. Raises beyond the limits."""

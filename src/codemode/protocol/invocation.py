@@ -444,13 +444,13 @@ class Invocation:
             self._replay.require_seen(self.ledger)
         if self.settings.profile.output is not None:
             self._written.value(event.value_json)
-        taken, unsent, queued = self._turns.taken, self._turn_requests, self._work.held
+        taken, unsent, queued = self.ledger.deliveries[: self._turns.ended], self._turn_requests, self._work.held
         return self._finish(ending_errors.after_return(event, self.settings, self.ledger, taken, unsent, queued))
 
     def _threw(self, event: messages.ProgramThrew) -> None:
         if event.origin != "syntax":
             self._replay.require_seen(self.ledger)
-        taken = self._turns.taken
+        taken = self.ledger.deliveries[: self._turns.ended]
         self._fail(ending_errors.after_throw(event, self.settings, self.ledger, taken, self.host_errors))
 
     def _deadline_passed(self, event: events.DeadlinePassed) -> None:

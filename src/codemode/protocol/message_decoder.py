@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from ..data.json_shape import find_excess
-from ..data.json_values import decode_json
+from ..data.json_values import MAX_DEPTH, decode_json
 from ..data.narrowing import is_array, is_object
 from ..errors import CodeModeProtocolError
 from .messages import (
@@ -43,7 +43,6 @@ _MAX_CONTAINERS = 32_768  # arrays and objects in one message: facts have by far
 _MAX_DEPTHS = {b"a": _MAX_FACTS_DEPTH, b"V": 2}
 _MAX_VALUES = {b"a": 8 * _MAX_CONTAINERS, b"V": _MAX_REQUESTS}
 _MAX_MEMBERS = 64
-_CONTAINERS = frozenset({dict, list})
 _SHORT_BYTES = 4096
 _MAX_SMALL_BYTES = 4 * 6 * _MAX_TEXT
 _SMALL_KINDS = (b"L", b"N", b"T", b"X", b"F", b"W")
@@ -67,24 +66,22 @@ def read_message(message: bytes) -> WorkerMessage:
     if kind in _SMALL_KINDS and len(payload) > _MAX_SMALL_BYTES:
         _violation(f"a frame {kind!r} of {len(payload)} bytes")
     try:
-        body: Any = (_decode_short if len(payload) <= _SHORT_BYTES else _decode_long)(kind, payload.decode("utf-8"))
+        text = payload.decode("utf-8")
+        if len(payload) > _SHORT_BYTES:
+            body = _decode_long(kind, text)
+        else:
+            # Too short to cost anything: looking at what was read is cheaper than looking at the text first.
+            body = decode_json(text, max_depth=_MAX_FACTS_DEPTH if kind == b"a" else MAX_DEPTH)
     except ValueError as error:
         raise CodeModeProtocolError(f"the worker sent a frame {kind!r} that is not JSON") from error
     if not isinstance(body, dict):
         _violation(f"a frame {kind!r} that is not an object")
     members = cast("dict[str, Any]", body)
-    return _read_analysed(members, len(payload)) if kind == b"a" else reader(members)
-
-
-def _decode_short(kind: bytes, text: str) -> Any:
-    # Too short to cost anything: looking at what was read is cheaper than looking at the text first.
-    if kind == b"a":
-        return decode_json(text, max_depth=_MAX_FACTS_DEPTH)
-    body: dict[str, Any] | None = decode_json(text)
-    # What a result has in it is looked at one by one.
-    if kind != b"V" and type(body) is dict and not _CONTAINERS.isdisjoint(map(type, body.values())):
+    types = set(map(type, members.values()))
+    # What is in the lists of a result is looked at one by one.
+    if kind != b"a" and (dict in types or (list in types and kind != b"V")):
         _violation(f"a frame {kind!r} that is not flat")
-    return body
+    return _read_analysed(members, len(payload)) if kind == b"a" else reader(members)
 
 
 def _decode_long(kind: bytes, text: str) -> Any:

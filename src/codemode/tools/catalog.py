@@ -100,6 +100,8 @@ class Catalog(Generic[ToolT]):
     def __init__(self, tools: Mapping[str, ToolT]) -> None:
         self._tools = dict(tools)
         self._names = list(tools)
+        self.language_names = tuple(dict.fromkeys(path for name in tools for path in _language_paths(name)))
+        """Paths on ``tools`` that lead to tools by names that JavaScript itself reads of every object."""
         self._index: ToolIndex | None = None
         self._lock = forkable_lock()
 
@@ -119,15 +121,6 @@ class Catalog(Generic[ToolT]):
     def tools(self) -> tuple[ToolT, ...]:
         """All tools, in the order of registration."""
         return tuple(self._tools.values())
-
-    @property
-    def language_names(self) -> tuple[str, ...]:
-        """Paths on ``tools`` that lead to tools by names that JavaScript itself reads of every object."""
-        return self._language_names
-
-    @cached_property
-    def _language_names(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(path for name in self._tools for path in _language_paths(name)))
 
     @property
     def may_ask(self) -> bool:
