@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 _DEADLOCK = "CODE_MODE_DEADLOCK"
 # Each kind of error that ends a program has a name. A surface words the kinds that it tells apart, else a broader one.
 
-_CLASSES: tuple[tuple[type[CodeModeError], str], ...] = (
+_KINDS_BY_CLASS: tuple[tuple[type[CodeModeError], str], ...] = (
     (CodeModeSyntaxError, "syntax"),
     (CodeModeIllegalAccessError, "illegal_access"),
     (CodeModeSourceTooLargeError, "source_too_large"),
@@ -90,10 +90,10 @@ _BY_ORIGIN = {
 _OWN_DETAILS = {"schema", "problems", "available_tools"}  # of an error that no tool has raised
 
 
-def kind_of(error: CodeModeError) -> str:
+def find_kind(error: CodeModeError) -> str:
     """Return the kind of what ended a program, the nearest one."""
     details, code, origin = error.details, error.code, error.details.get("origin")
-    kind = next((kind for known, kind in _CLASSES if isinstance(error, known)), "error")
+    kind = next((kind for known, kind in _KINDS_BY_CLASS if isinstance(error, known)), "error")
     if isinstance(error, CodeModeToolError):
         if origin == "decision":
             return "undecided"
@@ -115,9 +115,9 @@ def kind_of(error: CodeModeError) -> str:
     return _BY_ORIGIN.get((kind, str(origin))) or _BY_CODE.get((kind, code), kind)
 
 
-def nearest_kind(table: Mapping[str, Any], error: CodeModeError) -> str:
+def find_nearest_kind(table: Mapping[str, Any], error: CodeModeError) -> str:
     """Return the nearest kind of an error that a table has; every table has ``error``."""
-    kind = kind_of(error)
+    kind = find_kind(error)
     while kind not in table:
         kind = _BROADER.get(kind, "error")
     return kind
@@ -449,7 +449,7 @@ def _hint(error: BaseException, js: str) -> str:
         return f"Hint: {other}"
     if type(error) is CodeModeError and name == "TypeError" and (unawaited := _unawaited_hint(error, js)):
         return f"Hint: {unawaited}"
-    hint = _HINTS[nearest_kind(_HINTS, error)] if isinstance(error, CodeModeError) else "Try a simpler program."
+    hint = _HINTS[find_nearest_kind(_HINTS, error)] if isinstance(error, CodeModeError) else "Try a simpler program."
     if isinstance(error, CodeModeSerializationError) and error.reason == "output":
         hint = _UNREADABLE_OUTPUT
     if getattr(error, "calls", ()) and isinstance(error, _BEFORE_ANY_CALL):
@@ -523,7 +523,7 @@ class Wording(NamedTuple):
     error_class: str = ""
 
 
-def _limit(message: str, hint: str = "Do less in one program.") -> Wording:
+def _word_limit(message: str, hint: str = "Do less in one program.") -> Wording:
     return Wording("SANDBOX_LIMIT", message, hint, LIMIT)
 
 
@@ -535,24 +535,26 @@ MODULE_WORDING: Mapping[str, Wording] = {
         "it cannot be told what the program imports, so that it did not run",
         "Write the program shorter and simpler.",
     ),
-    "source_too_large": _limit("code has {bytes} bytes; at most {max_bytes} are allowed", "Send a shorter program."),
-    "timeout": _limit(
+    "source_too_large": _word_limit(
+        "code has {bytes} bytes; at most {max_bytes} are allowed", "Send a shorter program."
+    ),
+    "timeout": _word_limit(
         "the program did not end in time: timeoutMs is {timeout_ms}{used}",
         "Do less in one program, or ask for a longer timeoutMs.",
     ),
-    "limit": _limit("{name} is {max}, and the program made {next} calls", "Make fewer calls."),
-    "max_catalog_requests": _limit(
+    "limit": _word_limit("{name} is {max}, and the program made {next} calls", "Make fewer calls."),
+    "max_catalog_requests": _word_limit(
         "{name} is {max}, and the program made {next} questions to discovery", "Make fewer calls."
     ),
-    "max_in_flight_bridge_requests": _limit(
+    "max_in_flight_bridge_requests": _word_limit(
         "{name} is {max}, and the program made {next} calls at once", "Await some calls before making more."
     ),
-    "max_ledger_bytes": _limit("what calls were given and gave takes more than {max} bytes"),
-    "max_timers": _limit("the program set more than {max} timers", "Set fewer timers."),
-    "out_of_memory": _limit(
+    "max_ledger_bytes": _word_limit("what calls were given and gave takes more than {max} bytes"),
+    "max_timers": _word_limit("the program set more than {max} timers", "Set fewer timers."),
+    "out_of_memory": _word_limit(
         "the program has used all of its memory{or_null}: maxMemoryBytes is {most}", "Keep less in memory at a time."
     ),
-    "out_of_stack": _limit(
+    "out_of_stack": _word_limit(
         "the program has used all of its call stack of {most} bytes", "Use a loop in place of recursion."
     ),
     "value": Wording(
@@ -594,7 +596,7 @@ MODULE_WORDING: Mapping[str, Wording] = {
 }
 
 
-def exhausted_kind(name: str, message: str) -> str | None:
+def find_exhausted_kind(name: str, message: str) -> str | None:
     """Return the kind of an error by which the engine says that memory or stack is used up; None for any other."""
     if name == "InternalError" and _OUT_OF_MEMORY in message:
         return "out_of_memory"
@@ -694,14 +696,14 @@ CODE_CALL_WORDING: Mapping[str, Wording] = {
 }
 
 
-def message_in(wording: Wording, error: CodeModeError, **fields: Any) -> str:
+def format_message(wording: Wording, error: CodeModeError, **fields: Any) -> str:
     """Return the message of a wording for an error: its fields are those of its details, and ``fields``."""
     return wording.message.format_map(_Fields({**error.details, "message": error.message, **fields}))
 
 
 class _Fields(dict[str, Any]):
     def __missing__(self, name: str) -> None:
-        """Be None in a message: a worker of another version may leave a detail out."""
+        """Return None for a detail that an error lacks, as one of a program that another version ran."""
 
 
 # The codes that a model reads of what ended a program of exec.
@@ -754,7 +756,7 @@ SHELL_REFUSED = (
 )
 
 
-def exec_code_of(error: CodeModeError) -> str:
+def find_exec_code(error: CodeModeError) -> str:
     """Return the code that a model reads of an error that ended a program of exec."""
     if error.code == "CODE_MODE_OUTPUT_LIMIT":
         return OUTPUT_LIMIT
@@ -765,7 +767,7 @@ def exec_code_of(error: CodeModeError) -> str:
         return MODULE_DENIED
     if any(message.startswith(_TYPESCRIPT) for message in messages):
         return TYPESCRIPT_FAILED
-    return _EXEC_CODES[nearest_kind(_EXEC_CODES, error)]
+    return _EXEC_CODES[find_nearest_kind(_EXEC_CODES, error)]
 
 
 def aborted_text(reason: str | None, error: CodeModeError | None) -> str:

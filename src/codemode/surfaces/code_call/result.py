@@ -24,8 +24,8 @@ from ...execution.outcome_texts import (
     CODE_CALL_WORDING,
     describe_calls,
     drop_last_failure,
-    message_in,
-    nearest_kind,
+    find_nearest_kind,
+    format_message,
     no_result_text,
 )
 from ...options.parts import MAX_SOURCE_BYTES, ExecutionPolicy
@@ -241,8 +241,8 @@ def _worded(error: CodeModeError) -> tuple[str, dict[str, Any]]:
     call = error.details.get("call")
     if is_object(call) and not _is_limit(error, call):
         return "tool_error", _tool_error(call)
-    kind = nearest_kind(CODE_CALL_WORDING, error)
-    status, message = CODE_CALL_WORDING[kind].code, message_in(CODE_CALL_WORDING[kind], error)
+    kind = find_nearest_kind(CODE_CALL_WORDING, error)
+    status, message = CODE_CALL_WORDING[kind].code, format_message(CODE_CALL_WORDING[kind], error)
     if kind == "source_too_large":
         return status, {"name": "ScriptTooLargeError", "message": message}
     if kind == "syntax":

@@ -20,8 +20,8 @@ from ...execution.outcome_texts import (
     SHELL_REFUSED,
     STORE_AWAY,
     aborted_text,
-    exec_code_of,
     failure_text,
+    find_exec_code,
     no_result_text,
     no_tool_hint,
     still_waits,
@@ -90,7 +90,7 @@ class Words:
             return self.aborted(one, output, telemetry, error)
         if looks_like_shell(one.code) and _is_no_program(error):
             return self.failed(SHELL_REFUSED, INVALID_INPUT, output, telemetry)
-        code = exec_code_of(error)
+        code = find_exec_code(error)
         return self.failed(self._text(one, error, code), code, output, telemetry)
 
     def _text(self, one: WaitingRun, error: CodeModeError, code: str) -> str:
@@ -142,7 +142,7 @@ class Words:
         if isinstance(error, ServerAwayError):
             return self.failed(still_waits(error), RUNTIME_UNAVAILABLE)
         if isinstance(error, CodeModeError):
-            return self.failed(failure_text(error, None), exec_code_of(error))
+            return self.failed(failure_text(error, None), find_exec_code(error))
         log_failure(_log, "a run of exec failed", (), error)
         if isinstance(error, ValueError):
             return self.failed("the host has made this call with arguments that are not valid", INTERNAL_ERROR)

@@ -14,10 +14,10 @@ from ...execution.outcome_texts import (
     MODULE_WORDING,
     describe_calls,
     drop_last_failure,
-    exhausted_kind,
+    find_exhausted_kind,
+    find_nearest_kind,
+    format_message,
     has_done,
-    message_in,
-    nearest_kind,
     no_result_text,
     syntax_hint,
     thrown_hint,
@@ -68,17 +68,17 @@ def of_error(error: CodeModeError, policy: ExecutionPolicy, ran_ms: float | None
 
 def _own(error: CodeModeError, policy: ExecutionPolicy, ran_ms: float | None) -> list[Diagnostic]:
     # Whatever its class: a call was answered with it.
-    kind = "error" if "call" in error.details else nearest_kind(MODULE_WORDING, error)
+    kind = "error" if "call" in error.details else find_nearest_kind(MODULE_WORDING, error)
     if kind in ("error", "call_value"):
         return [_uncaught(error, policy)]
     if kind == "syntax":
         return [_problem(one) for one in list_or_empty(error.details.get("problems"))] or [_problem({})]
     if kind == "value":
         name, said = string_or_empty(error.details.get("name")), error.message.rpartition(": ")[2]
-        if (spent := _exhausted(error, name, said, policy, None)) is not None:
+        if (spent := _find_exhaustion(error, name, said, policy, None)) is not None:
             return [spent]
     limit, most = str(error.details.get("limit")), error.details.get("max")
-    message = message_in(
+    message = format_message(
         MODULE_WORDING[kind],
         error,
         name=SHOWN_NAMES.get(limit, limit),
@@ -86,27 +86,27 @@ def _own(error: CodeModeError, policy: ExecutionPolicy, ran_ms: float | None) ->
         used="" if ran_ms is None else f", and it had run for {round(ran_ms)} ms",
     )
     is_placed = isinstance(error, CodeModeBridgeLimitError | CodeModeIllegalAccessError)
-    made = _diagnosed(kind, message, place_of(error.details) if is_placed else None)
+    made = _make_diagnostic(kind, message, place_of(error.details) if is_placed else None)
     if kind == "aborted" and has_done(error.calls):
         made["hint"] = "Ask before you go on, and leave out the calls that are done."
     return [made]
 
 
-def _diagnosed(kind: str, message: str, path: str | None) -> Diagnostic:
+def _make_diagnostic(kind: str, message: str, path: str | None) -> Diagnostic:
     wording = MODULE_WORDING[kind]
     return diagnostic("error", wording.code, message, hint=wording.hint, path=path, error_class=wording.error_class)
 
 
-def _exhausted(
+def _find_exhaustion(
     error: CodeModeError, name: str, message: str, policy: ExecutionPolicy, path: str | None
 ) -> Diagnostic | None:
     """Return the diagnostic of memory or stack, when that is what the engine has thrown."""
-    kind = exhausted_kind(name, message)
+    kind = find_exhausted_kind(name, message)
     if kind is None:
         return None
     most = policy.memory_limit_bytes if kind == "out_of_memory" else policy.max_stack_size_bytes
     or_null = " (or threw null)" if "threw null" in message else ""
-    return _diagnosed(kind, message_in(MODULE_WORDING[kind], error, most=most, or_null=or_null), path)
+    return _make_diagnostic(kind, format_message(MODULE_WORDING[kind], error, most=most, or_null=or_null), path)
 
 
 def _problem(given: Any) -> Diagnostic:
@@ -130,10 +130,10 @@ def _uncaught(error: CodeModeError, policy: ExecutionPolicy) -> Diagnostic:
     name = error_class or string_or_empty(details.get("name"))
     message = string_or_empty(fields.get("message")) or error.message
     where = place_of(details)
-    if not error_class and (spent := _exhausted(error, name, message, policy, where)) is not None:
+    if not error_class and (spent := _find_exhaustion(error, name, message, policy, where)) is not None:
         return spent
     if error_class == LIMIT:
-        made = _diagnosed("max_ledger_bytes", message, where)
+        made = _make_diagnostic("max_ledger_bytes", message, where)
         return {**made, "hint": string_or_empty(fields.get("hint")) or made.get("hint", "")}
     is_import = string_or_empty(fields.get("code")) == IMPORT_FAILURE and bool(error_class)
     return diagnostic(
