@@ -19,6 +19,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from script_steps import yes
+
 if "pytest" not in sys.modules:
     warnings.simplefilter("ignore")  # of the packages' imports
 
@@ -180,6 +182,21 @@ async def run_node(js: str, package: str, *, asks: bool = False) -> Ran:
     )
     said = json.loads(ended.stdout.splitlines()[-1])
     return Ran(said["value"], said["kind"], said["error"], said["paused"], said["seen"])
+
+
+async def rich_answer(side: Side, js: str, python: str, kind: str) -> str:
+    """Say whether a program had a value of a kind, for which it returns true, and a tool was given it as that kind.
+
+    Where the AI SDK has none, what `run` beneath it has is told; its functions take a value by itself.
+    """
+    ran = await side.run(js, python, execution_policy={"values": "rich"})
+    is_so = (ran.value or "").lower() == "true" and ran.was_given == kind
+    if side.is_ours and is_so:
+        return 'yes, with `values="rich"`'
+    if side.name == AI_SDK and not is_so:
+        below = await run_node(re.sub(r"\{ value: (\w+) \}", r"\1", js), "run")
+        return "no; `run` by itself: " + yes(below.value == "true" and below.was_given == kind)
+    return yes(is_so)
 
 
 def main(answer: Callable[[Side], Awaitable[str]]) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from core_sides import AI_SDK, Side, main, run_node
-from script_steps import yes
+from core_sides import Side, main, rich_answer
 
 JS = """
 const all = await tools.load_set({});
@@ -19,14 +18,7 @@ return "a" in all
 
 
 async def answer(side: Side) -> str:
-    ran = await side.run(JS, PYTHON, execution_policy={"values": "rich"})
-    is_set = "true" in (ran.value or "").lower() and ran.was_given == "set"
-    if side.is_ours and is_set:
-        return 'yes, with `values="rich"`'
-    if side.name == AI_SDK and not is_set:
-        below = await run_node(JS.replace("{ value: all }", "all"), "run")
-        return "no; `run` by itself: " + yes(below.value == "true" and below.was_given == "set")
-    return yes(is_set)
+    return await rich_answer(side, JS, PYTHON, "set")
 
 
 if __name__ == "__main__":

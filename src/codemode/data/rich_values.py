@@ -31,7 +31,7 @@ MAX_VALUES = 1 << 22
 _MAX_DEPTH = 200  # of host values, each level of which takes three frames
 _SCALARS = SCALARS - {bytes}
 _HASHED = 1 << 60  # a smaller integer is its own hash
-_MOST_LONG_INTEGERS = 1000
+_MAX_LONG_INTEGERS = 1000
 _TAG_KEY = re.compile(r"\$+rich")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z")
 
@@ -92,14 +92,14 @@ class _Tagging:
 
     def _items(self, items: Any, depth: int) -> list[Any]:
         self._count(len(items))
-        return [one if type(one) in _SCALARS else self.of(one, depth + 1) for one in items]
+        return [item if type(item) in _SCALARS else self.of(item, depth + 1) for item in items]
 
     def _members(self, members: dict[Any, Any], depth: int) -> dict[Any, Any]:
         self._count(len(members))
         is_escaped = self._escapes and is_tag_key(members)
         return {
-            "$" + key if is_escaped else key: one if type(one) in _SCALARS else self.of(one, depth + 1)
-            for key, one in members.items()
+            "$" + key if is_escaped else key: item if type(item) in _SCALARS else self.of(item, depth + 1)
+            for key, item in members.items()
         }
 
     def _count(self, values: int) -> None:
@@ -159,8 +159,8 @@ def _read_all(value: Any, *, is_plain: bool) -> Any:
 def _read(value: Any, *, is_plain: bool) -> Any:
     if type(value) is list:
         items: list[Any] = []
-        for one in cast("list[Any]", value):
-            items.append(_read(one, is_plain=is_plain))  # noqa: PERF401 - as above
+        for item in cast("list[Any]", value):
+            items.append(_read(item, is_plain=is_plain))  # noqa: PERF401 - as above
         return items
     if type(value) is not dict:
         return value
@@ -169,8 +169,8 @@ def _read(value: Any, *, is_plain: bool) -> Any:
         ((key, inner),) = members.items()
         return _read_tag(inner, is_plain) if key == TAG else {key[1:]: _read(inner, is_plain=is_plain)}
     read: dict[str, Any] = {}
-    for key, one in members.items():
-        read[key] = _read(one, is_plain=is_plain)
+    for key, item in members.items():
+        read[key] = _read(item, is_plain=is_plain)
     return read
 
 
@@ -204,13 +204,15 @@ def _read_set(items: list[Any], is_plain: bool) -> Any:
 
     Integers that a program chooses may all have one hash, and a set of them would take time quadratic in their number.
     """
-    if is_plain or (len(items) > _MOST_LONG_INTEGERS and any(type(one) is int and abs(one) > _HASHED for one in items)):
+    if is_plain or (
+        len(items) > _MAX_LONG_INTEGERS and any(type(item) is int and abs(item) > _HASHED for item in items)
+    ):
         return items
     try:
-        made = set(items)
+        distinct = set(items)
     except TypeError:
         return items
-    return made if len(made) == len(items) else items
+    return distinct if len(distinct) == len(items) else items
 
 
 def _too_deep() -> CodeModeSerializationError:
