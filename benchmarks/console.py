@@ -19,7 +19,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from importlib import import_module
 from importlib.util import find_spec
@@ -199,7 +199,7 @@ async def paint_rows(records: int, loads: int = PAINTS) -> list[Row]:
 
 
 @asynccontextmanager
-async def _served(app: Callable[..., Any]) -> AsyncIterator[str]:
+async def _served(app: Callable[..., Any]) -> AsyncGenerator[str]:
     """Serve an application on a port of this machine, and yield its URL."""
     uvicorn = import_module("uvicorn")
     server = uvicorn.Server(uvicorn.Config(app, lifespan="off", log_level="warning", timeout_graceful_shutdown=5))

@@ -135,20 +135,26 @@ class InputLine:
 
 
 def input_line(one: StoredRequest) -> InputLine:
-    """Return the input of a call in one line of at most `MAX_LINE_CHARACTERS`."""
+    """Return the input of a call in one line of at most `MAX_LINE_CHARACTERS`, or the beginning of a longer one."""
+    if one.input in (None, {}):
+        return InputLine(Markup("no input"), is_whole=True)
+    line = _line(one, MAX_LINE_CHARACTERS)
+    return line if line.is_whole else _line(one, _GLIMPSE_CHARACTERS)
+
+
+def _line(one: StoredRequest, most: int) -> InputLine:
     members = _members(one)
-    if one.input in (None, {}) or not members:
-        text, is_whole = json_beginning(one.input, MAX_LINE_CHARACTERS, indent=None)
-        text = "no input" if one.input in (None, {}) else text
+    if not members:
+        text, is_whole = json_beginning(one.input, most, indent=None)
         return InputLine(escape(text) + ("" if is_whole else "\N{HORIZONTAL ELLIPSIS}"), is_whole)
-    pieces, left = list[Markup](), MAX_LINE_CHARACTERS
+    pieces, left = list[Markup](), most
     for name, value in members:
         # A name with anything but letters and digits could look like several fields.
         shown = name if name.isidentifier() and name.isascii() else json_beginning(name, left, indent=None)[0]
-        text, is_whole = json_beginning(value, left, indent=None)
+        text, is_whole = json_beginning(value, max(0, left - len(shown)), indent=None)
         left -= len(shown) + len(text) + 2
         if left < 0 or not is_whole:
-            pieces.append(Markup("<i>{}</i>: {}\N{HORIZONTAL ELLIPSIS}").format(shown[:MAX_LINE_CHARACTERS], text))
+            pieces.append(Markup("<i>{}</i>: {}\N{HORIZONTAL ELLIPSIS}").format(shown[:most], text))
             return InputLine(Markup(", ").join(pieces), is_whole=False)
         pieces.append(Markup("<i>{}</i>: {}").format(shown, text))
     return InputLine(Markup(", ").join(pieces), is_whole=True)

@@ -178,7 +178,7 @@ def _asked_tools(line: AuditLine) -> list[str]:
     details: Any = line.details
     requests: Any = cast("Mapping[str, Any]", details).get("requests") if isinstance(details, Mapping) else None
     asked = cast("list[Any]", requests)[:_TOOLS_SHOWN] if isinstance(requests, list) else []
-    return [_text(one.get("tool")) for one in asked if isinstance(one, dict)]
+    return [_text(cast("dict[str, Any]", one).get("tool")) for one in asked if isinstance(one, dict)]
 
 
 def _text(value: Any) -> str:

@@ -130,11 +130,21 @@ function tell(words, href) {
 }
 
 // What has just come under somebody's pointer is not pressed by what was meant for what stood there before.
-function rest(made) {
-  const buttons = [...made.querySelectorAll("button:enabled")];
+function rest(made, isMeant = () => true) {
+  const buttons = [...made.querySelectorAll("button:enabled")].filter(isMeant);
   for (const one of buttons) one.disabled = true;
   setTimeout(() => buttons.forEach((one) => (one.disabled = false)), REST_MS);
   return made;
+}
+
+// Rows that stay where they are can be pressed on.
+function isMoved(old, made) {
+  const tops = new Map([...old.querySelectorAll("tr[data-call]")].map((one) => [one.dataset.call, one.getBoundingClientRect().top]));
+  old.replaceWith(made);
+  return (button) => {
+    const row = button.closest("tr[data-call]");
+    return row === null || tops.get(row.dataset.call) !== row.getBoundingClientRect().top;
+  };
 }
 
 function put(fresh, old) {
@@ -144,7 +154,7 @@ function put(fresh, old) {
   for (const summary of made.querySelectorAll("details > summary")) {
     if (opened.has(summary.textContent)) summary.parentElement.open = true;
   }
-  old.replaceWith(rest(made));
+  rest(made, isMoved(old, made));
 }
 
 // What was decided elsewhere cannot be decided here any more, also where the page stays as it is under a hand.
@@ -177,7 +187,9 @@ function updateList(fresh) {
     return tell("The list has changed.", location.href);
   }
   const href = main.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+  const isOnDone = document.activeElement?.classList.contains("done");
   put(made, main);
+  if (isOnDone) made.querySelector(".done")?.focus();
   showChoices();
   if (href !== null) [...made.querySelectorAll("a[href]")].find((one) => one.getAttribute("href") === href)?.focus();
   tell("The list has changed.");
@@ -396,8 +408,10 @@ function move(step) {
 function focusIn(selector) {
   const here = placeAt(document.activeElement);
   for (const place of here === null ? places() : [here]) {
-    const found = [...place.querySelectorAll(selector)].find((one) => !one.disabled && one.checkVisibility());
-    if (found !== undefined) return found.focus();
+    const found = [...place.querySelectorAll(selector)].find((one) => one.checkVisibility());
+    if (found === undefined) continue;
+    // What has just come rests for a moment: the row is meant all the same, and no other one.
+    return (found.disabled ? (place.querySelector(FIRST_OF_ROW) ?? place) : found).focus();
   }
 }
 
@@ -466,6 +480,10 @@ beginKeys();
 live.begin();
 showTimes(document);
 showChoices();
+document.querySelectorAll(".card form").forEach(showDifference); // a browser that goes back fills forms in again
+document.addEventListener("toggle", (event) => {
+  if (event.target.matches?.(".deny[open]")) event.target.querySelector("input").focus();
+}, true);
 setInterval(() => showTimes(document), TICK_MS);
 document.addEventListener("input", (event) => {
   const form = event.target.closest?.(".card form");
