@@ -165,7 +165,10 @@ async def test_no_text_of_a_model_becomes_anything_but_text(desk: Desk, visitor:
     await (
         cards(page)
         .first.locator("textarea[name=json]")
-        .first.evaluate("(one, text) => { one.value = text }", UNSEEN.sub("", ALL))
+        .first.evaluate(
+            "(one, text) => { one.value = text; one.dispatchEvent(new Event('input', { bubbles: true })) }",
+            UNSEEN.sub("", ALL),
+        )
     )
     await follow(page, button(cards(page).first, "Approve with changes"))
     await require_harmless(page, desk.url)

@@ -189,7 +189,7 @@ async def test_one_pause_after_the_other_is_decided_at_one_address(desk: Desk, v
 
 @pytest.mark.parametrize(("words", "value", "runs"), [
     ("run.*again", "charged 500", 2),
-    ("value", "charged by hand", 1),
+    ("result", "charged by hand", 1),
     ("fail|error", None, 1),
 ])  # fmt: skip
 async def test_a_person_says_how_a_call_ended_of_which_nobody_knows(
