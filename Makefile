@@ -124,7 +124,7 @@ bench-peers: $(STAMP)
 bench-smoke: $(STAMP)
 	$(BIN)/python -m benchmarks.run --rounds 1 --runs 1 --seconds 0.2
 
-# Twenty tasks by direct calls and by programs, in tokens; writes the tables of the README and docs/performance.md.
+# Twenty tasks by direct calls and by programs, in tokens; writes the tables of docs/performance.md.
 bench-tokens: $(TOKENIZER)
 	$(BIN)/python -m benchmarks.tokens --write
 

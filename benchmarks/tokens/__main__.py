@@ -1,6 +1,6 @@
 """What twenty-one tasks cost in tokens, by direct calls of tools and by programs.
 
-``python -m benchmarks.tokens`` prints the tables, with ``--write`` it puts them into the README and docs/performance.md
+``python -m benchmarks.tokens`` prints the tables, with ``--write`` it puts them into docs/performance.md
 too; `make bench-tokens` installs the tokenizer before. With ``--transcript NAME WAY`` it prints one conversation.
 
 Twenty questions to a model that helps a small shop and has the 152 tools of ten public MCP servers that tests have too
@@ -107,12 +107,11 @@ def main(arguments: list[str]) -> None:
         return
     found = results(transcripts)
     made = f"gpt-tokenizer {tokenizer.version()}, o200k."
-    short = f"{report.losses(found)} {report.behind_search(found)}\n\n{report.short_table(found)}"
     again = again_text(asyncio.run(played_again()))
-    whole = f"Counted with {made} {again}\n\n{report.whole_table(found)}"
-    print(f"{short}\n\n{whole}")
+    said = f"{report.losses(found)} {report.behind_search(found)}"
+    whole = f"Counted with {made} {again}\n\n{said}\n\n{report.whole_table(found)}"
+    print(whole)
     if "--write" in arguments:
-        report.put(report.README, short)
         report.put(report.PAGE, whole)
 
 

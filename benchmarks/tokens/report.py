@@ -1,4 +1,4 @@
-"""The tables of the README and of docs/performance.md, and putting them there between their marks."""
+"""The tables of docs/performance.md, and putting them there between their marks."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pathlib import Path
 from .transcript import Counted
 
 ROOT = Path(__file__).parents[2]
-README, PAGE = ROOT / "README.md", ROOT / "docs" / "performance.md"
+PAGE = ROOT / "docs" / "performance.md"
 BEGIN, END = "<!-- tokens: written by make bench-tokens -->", "<!-- end of tokens -->"
 
 # By task and by way of working.
 Results = Mapping[str, Mapping[str, Counted]]
 Measure = Callable[[Counted], int]
 
-_SHORT = ("direct", "codeMode", "CodeCall")
+_COMPARED = ("codeMode", "CodeCall")
 _REQUESTS: tuple[str, Measure] = ("requests", lambda one: one.requests)
 _GIVEN: tuple[str, Measure] = ("tokens in", lambda one: one.given)
 _BESIDE: tuple[str, Measure] = ("beside the tools", lambda one: one.beside_tools)
@@ -24,13 +24,8 @@ _NEW: tuple[str, Measure] = ("in, each once", lambda one: one.new)
 _WRITTEN: tuple[str, Measure] = ("tokens out", lambda one: one.written)
 
 
-def short_table(results: Results) -> str:
-    """The README's: three ways in each cell."""
-    return "\n".join(_rows(results, _SHORT, (_REQUESTS, _GIVEN, _BESIDE, _WRITTEN)))
-
-
 def whole_table(results: Results) -> str:
-    """That of the page: all ways, and each token once."""
+    """Return the table: all ways, and each token once."""
     ways = tuple(next(iter(results.values())))
     return "\n".join([*_sums(results, ways), "", *_rows(results, ways, (_REQUESTS, _BESIDE, _NEW, _WRITTEN))])
 
@@ -39,7 +34,7 @@ def losses(results: Results) -> str:
     """Say in how many tasks programs take more than direct calls, by measure."""
     columns = (("requests", _REQUESTS[1]), ("tokens in", _GIVEN[1]), ("these beside the tools", _BESIDE[1]))
     parts: list[str] = []
-    for way in _SHORT[1:]:
+    for way in _COMPARED:
         worse = [
             f"{sum(measure(one[way]) > measure(one['direct']) for one in results.values())} for {label}"
             for label, measure in (*columns, ("tokens out", _WRITTEN[1]))
