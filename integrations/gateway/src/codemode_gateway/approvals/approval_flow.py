@@ -29,7 +29,7 @@ from ..config.places import COMMAND
 from ..gateway.options import APP
 from ..gateway.principals import Principal
 from ..upstreams.hooks import CallOrigin
-from .pending_store import Keeping, Resuming, RunsOf
+from .pending_store import Keeping, ReportSteps, Resuming, RunsOf
 from .question_batch import (
     MAX_STATE_CHARACTERS,
     Bundles,
@@ -90,6 +90,7 @@ class Asking:
         command: str = COMMAND,
         app: str = APP,
         ask_seconds: float = _ASK_SECONDS,
+        report_steps: ReportSteps = lambda _outer_id: nullcontext(),
     ) -> None:
         self.principal = principal
         self._run_tool = run_tool
@@ -99,7 +100,8 @@ class Asking:
         self._page: Callable[[str], str | None] = url or (lambda _record_id: None)
         self._command = command
         self._ask_seconds = ask_seconds
-        self.runs = RunsOf(run_tool, principal)
+        self._report_steps = report_steps
+        self.runs = RunsOf(run_tool, principal, report_steps)
         self._own = Resuming(store, lambda _: nullcontext(self.runs), app, tenant=principal.id)
         self._goes_on = goes_on or self._own.start
         self._keeping = Keeping(
@@ -152,10 +154,9 @@ class Asking:
             if await self._keeping.is_full():
                 return too_many_waiting(self._most_waiting, self._command)
         leg.is_new = True
-        outcome = await self._run_tool.execute(
-            leg.arguments,
-            CallContext(tool_call_id=leg.origin.outer_id, context=leg.origin, conversation_id=self.principal.id),
-        )
+        call = CallContext(tool_call_id=leg.origin.outer_id, context=leg.origin, conversation_id=self.principal.id)
+        with self._report_steps(leg.origin.outer_id):
+            outcome = await self._run_tool.execute(leg.arguments, call)
         return await self._gone_on(leg, outcome)
 
     async def _second(self, leg: Leg, request_state: str, responses: Mapping[str, Any]) -> Answer:

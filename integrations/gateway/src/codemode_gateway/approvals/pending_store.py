@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
@@ -218,10 +218,15 @@ def _label(texts: Iterable[str]) -> str:
     return one_line(", ".join(dict.fromkeys(texts)), _MAX_LABEL_CHARACTERS)
 
 
+ReportSteps = Callable[[str | None], AbstractContextManager[None]]
+"""Gives what is entered while a program runs for the request of this id, whose client may want to hear of its steps."""
+
+
 class RunsOf:
     """The runs of one principal: how each goes on, and what forms for its questions are made of."""
 
-    def __init__(self, run_tool: RunTool, principal: Principal) -> None:
+    def __init__(self, run_tool: RunTool, principal: Principal, report_steps: ReportSteps) -> None:
+        self._report_steps = report_steps
         self._run_tool = run_tool
         self._principal = principal
         self.name = run_tool.name
@@ -243,7 +248,8 @@ class RunsOf:
         served = origin or CallOrigin(principal=self._principal, outer_id=interrupt.outer_tool_call_id)
         call = CallContext(context=served, conversation_id=self._principal.id)
         try:
-            return await self._run_tool.resume(interrupt, call=call, resolutions=resolutions)
+            with self._report_steps(served.outer_id):
+                return await self._run_tool.resume(interrupt, call=call, resolutions=resolutions)
         except CodeModeProtocolError as error:
             if not error.details.get("unknown_key"):
                 raise

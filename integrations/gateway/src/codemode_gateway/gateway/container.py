@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,7 +42,7 @@ class Wiring:
         store: KeptStore,
         folder: Path,
         *,
-        on_step: Callable[[Any], None],
+        report_steps: Callable[[str | None], AbstractContextManager[None]],
         page_of: Callable[[str], str | None],
     ) -> None:
         from ..approvals.remembered import Remembered
@@ -62,7 +62,7 @@ class Wiring:
         self._options = options
         self._store = store
         self._folder = folder
-        self._on_step = on_step
+        self._report_steps = report_steps
         self._page_of = page_of
 
     def connect(self, config: GatewayConfig, scope: Scope) -> AbstractAsyncContextManager[Any]:
@@ -159,6 +159,7 @@ class Wiring:
             url=self._page_of,
             command=self._options.command,
             app=APP,
+            report_steps=self._report_steps,
         )
 
     async def go_on_no_more(self) -> None:
@@ -185,7 +186,6 @@ class Wiring:
             # A slow server is bounded by its own time, and a full pool by the caller's patience.
             "execution_policy": {"clock": "program", "on_saturation": "wait"},
             "approval": {"mode": "interrupt", "show_denial_reason": True},
-            "lifecycle": {"on_nested_tool_call": self._on_step},
             "continuation": continuation,
             "telemetry": {"is_enabled": is_recorded()},
         }

@@ -63,7 +63,12 @@ class Gateway:
         keys_of(self.config.settings.keys, self.folder)  # without key and store nobody can be served: better said now
         self._kept.require()
         wiring = Wiring(
-            self.config, self.options, self._kept, self.folder, on_step=self._calls.on_step, page_of=self._page_of
+            self.config,
+            self.options,
+            self._kept,
+            self.folder,
+            report_steps=self._calls.report_steps,
+            page_of=self._page_of,
         )
         self.seats = wiring.seats = Seats(Connections(wiring.connect), wiring, lambda: self.config)
         self._wiring = wiring

@@ -10,7 +10,7 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack, suppress
+from contextlib import AbstractContextManager, AsyncExitStack, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import metadata
@@ -24,7 +24,9 @@ from pydantic import ValidationError
 from codemode.data.json_shape import weigh
 from codemode.data.narrowing import is_mapping, is_object
 from codemode.host.threads import LARGE_CHARACTERS, run_check
+from codemode.observe.reporter import add_event_listener
 from codemode.observe.request_telemetry import call_ended, record_failure, request_span
+from codemode.trace.events import Event, NestedToolCallEvent
 from codemode.trace.failures import log_failure
 
 from ..config.model import Output
@@ -35,8 +37,6 @@ from .principal_sessions import INSTRUCTIONS
 from .principals import kept_in_place
 
 if TYPE_CHECKING:
-    from codemode.trace.events import NestedToolCallEvent
-
     from .principal_sessions import Seat
     from .principals import Principal
 
@@ -164,6 +164,11 @@ class Progress:
         self._waiting.append(None if message is None else message[:_MAX_MESSAGE_CHARACTERS])
         self._news.set()
 
+    def on_event(self, event: Event) -> None:
+        """Report that a program calls a tool; a replayed call was reported before."""
+        if type(event) is NestedToolCallEvent and not event.replayed:  # that of its result is one too
+            self.step(event.tool_name)
+
     async def __call__(self, message: str | None) -> None:
         """Do what `step` does."""
         self.step(message)
@@ -269,11 +274,10 @@ class Calls:
         self._progress: dict[str, Progress] = {}
         self._running: set[asyncio.Task[Any]] = set()
 
-    def on_step(self, event: NestedToolCallEvent) -> None:
-        """Tell the client of a call that its program calls a tool; of a replayed call it was told before."""
-        progress = self._progress.get(event.outer_tool_call_id)
-        if progress is not None and not event.replayed:
-            progress.step(event.tool_name)
+    def report_steps(self, outer_id: str | None) -> AbstractContextManager[None]:
+        """Return what, while it is entered, has programs report their calls to the client of a request that asked."""
+        progress = None if outer_id is None else self._progress.get(outer_id)
+        return nullcontext() if progress is None else add_event_listener(progress.on_event)
 
     async def answer(
         self, seat: Seat, caller: Principal, known: Announced, ctx: Any, params: types.CallToolRequestParams
