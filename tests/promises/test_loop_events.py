@@ -129,7 +129,7 @@ def test_loop_a_request_of_a_wrong_worker_is_nameless(text):
 
 def made(text):
     record = CallRecord(LedgerEntry(1, "tool", "t", '{"a":1}', None, "o:tool-1"), 1.0, replayed=False)
-    record.status, record.outcome, record.completed_at_ms = "fulfilled", Fulfilled(text), 2.0
+    record.outcome, record.completed_at_ms = Fulfilled(text), 2.0
     return result_event(record, IDS)
 
 
