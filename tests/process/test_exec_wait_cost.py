@@ -83,11 +83,11 @@ def test_a_program_that_does_not_rest_costs_little_more_than_in_code_mode(within
         return by_pair, await calls_of(lambda: code_mode.execute({"js": "return 1"}), pool=pool)
 
     by_pair, by_code_mode = within(main())
-    assert by_pair < 1.4 * by_code_mode, (by_pair, by_code_mode)
+    assert by_pair < by_code_mode + 124, (by_pair, by_code_mode)
 
 
 def test_a_program_pays_for_no_feature_that_it_does_not_use(within, make_pool):
-    """With 3.11 there are some 310, asyncio's own among them; a feature must not cost them who ask for none of it."""
+    """With 3.11 there are some 220, asyncio's own among them; a feature must not cost them who ask for none of it."""
     pool = make_pool()
     code_mode = create_code_mode_tool([Tool("echo", execute=lambda value, _: value)], pool=pool)
 
@@ -96,7 +96,7 @@ def test_a_program_pays_for_no_feature_that_it_does_not_use(within, make_pool):
         return await calls_of(lambda: code_mode.execute({"js": "return 1"}), pool=pool)
 
     count = within(main())
-    assert count < 350, count
+    assert count < 250, count
 
 
 @pytest.mark.parametrize("asks", ["rest", *full_only("wait")])

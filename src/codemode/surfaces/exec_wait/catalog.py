@@ -487,7 +487,8 @@ class Setup:
     def outer(self, call: CallContext, one: WaitingRun) -> OuterCall:
         """Return what every part of a run carries, and note where its program keeps values for later ones."""
         scope = call.conversation_id
-        bound = replace(call, conversation_id=scope_binding(scope or "") if scope or self.stored is not None else None)
+        binding = scope_binding(scope or "") if scope or self.stored is not None else None
+        bound = call if call.conversation_id == binding else replace(call, conversation_id=binding)
         place = one.place = state_place(self.settings, bound if scope else call)
         return OuterCall(
             call=bound if place is None else replace(bound, state=place),

@@ -164,6 +164,8 @@ class Words:
 
     def _called(self, one: WaitingRun, outcome: RunOutcome) -> list[str]:
         """Return the ids of the tools that a program has called, and count those calls that are new."""
+        if outcome.ledger is not None and not outcome.ledger.entries:
+            return []
         times = Counter(one.ids.get(name, name) for name in _names_called(outcome))
         # What a program calls that there is not is text of its own.
         known = {name: count for name, count in times.items() if name in self._catalog}
