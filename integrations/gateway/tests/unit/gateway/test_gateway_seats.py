@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -138,6 +138,23 @@ def test_a_run_keeps_what_it_has_until_it_ends():
             assert outfit.run_tool.servers == ["old"]
             assert seat.run_tool.servers == ["new"]
             assert world.closed == [], "its program still calls it"
+        await world.settled()
+        assert [name for name, _ in world.closed] == ["old"]
+        await world.seats.aclose()
+
+    run(main)
+
+
+def test_a_run_that_goes_on_behind_its_request_keeps_what_the_request_had():
+    async def main() -> None:
+        world = World(server("old"))
+        seat = await world.seats.of(ANA)
+        async with AsyncExitStack() as behind:
+            async with seat.run() as outfit:
+                await world.take(server("new"))
+                await behind.enter_async_context(seat.run(outfit))
+            await world.settled()
+            assert world.closed == []
         await world.settled()
         assert [name for name, _ in world.closed] == ["old"]
         await world.seats.aclose()
