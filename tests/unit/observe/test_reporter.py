@@ -254,3 +254,13 @@ def test_the_time_that_hooks_take_is_counted():
 
 def test_each_hook_hears_one_kind_of_event():
     assert sorted(_HOOKS.values()) == sorted({one.name for one in fields(Lifecycle)} - {"on_hook_error"})
+
+
+def test_events_that_nobody_hears_are_not_made(monkeypatch):
+    def refuse(*_):
+        raise AssertionError
+
+    monkeypatch.setattr("codemode.observe.reporter.started_event", refuse)
+    heard = []
+    told(one_call, on_trace=heard.append, on_nested_tool_result=heard.append)
+    assert [type(event) for event in heard] == [NestedToolResultEvent, Trace]
