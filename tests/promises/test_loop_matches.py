@@ -138,7 +138,7 @@ def test_loop_weighing_a_match_leaves_the_loop_and_stops(schema, value):
         return  # nothing is weighed: there can be no function in its way
     tool, given_ = taking(schema("(?:a{1,44}){1,44}b")), value("a" * 100_000)
     with pytest.raises(steps.TooLongForTheLoop):
-        steps.run_on_the_loop(lambda: tool.validate_input(given_))
+        steps.run_metered(lambda: tool.validate_input(given_))
     with pytest.raises(steps.WorkStopped):
         steps_of(lambda: tool.validate_input(given_), 2000)
 

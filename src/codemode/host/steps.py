@@ -56,8 +56,17 @@ def take(steps: int = 1) -> None:
         meter.left = meter.on_spent()
 
 
-def run_metered(work: Callable[[], ResultT], steps: int, on_spent: Callable[[], int]) -> ResultT:
-    """Run ``work``; when it has taken ``steps``, ``on_spent`` raises or grants more."""
+def _leave_the_loop() -> int:
+    raise TooLongForTheLoop
+
+
+def run_metered(
+    work: Callable[[], ResultT], steps: int = STEPS_ON_THE_LOOP, on_spent: Callable[[], int] = _leave_the_loop
+) -> ResultT:
+    """Run ``work``; when it has taken ``steps``, ``on_spent`` raises or grants more.
+
+    By default it is what may run on an event loop: for about a millisecond, then it raises `TooLongForTheLoop`.
+    """
     meter = _this_thread.meter
     before = meter.left, meter.on_spent
     meter.left, meter.on_spent = steps, on_spent
@@ -85,15 +94,6 @@ def without_collector(work: Callable[[], ResultT]) -> ResultT:
     finally:
         gc.enable()
         _without_collector.discard(mine)
-
-
-def run_on_the_loop(work: Callable[[], ResultT]) -> ResultT:
-    """Run ``work`` for about a millisecond. Raises `TooLongForTheLoop` when that is not enough."""
-    return run_metered(work, STEPS_ON_THE_LOOP, _leave_the_loop)
-
-
-def _leave_the_loop() -> int:
-    raise TooLongForTheLoop
 
 
 def _collect_again() -> None:

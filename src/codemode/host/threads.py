@@ -177,7 +177,7 @@ async def run_check(characters: int, work: Callable[[], ResultT]) -> ResultT:
     """
     if characters < LARGE_CHARACTERS:
         try:
-            return steps.run_on_the_loop(work)
+            return steps.run_metered(work)
         except steps.TooLongForTheLoop:
             pass
     try:

@@ -120,7 +120,8 @@ class LedgerSize:
 
 def _outcome_bytes(outcome: Outcome | None) -> int:
     if isinstance(outcome, Fulfilled):
-        return 0 if outcome.value_json is None else utf8_length(outcome.value_json)
+        text = outcome.value_json or ""
+        return len(text) if text.isascii() else utf8_length(text)
     if isinstance(outcome, Rejected):
         return utf8_length(outcome.message) + _bytes(outcome.fields_json)
     if isinstance(outcome, Waiting):

@@ -68,15 +68,15 @@ def read_message(message: bytes) -> WorkerMessage:
     try:
         text = payload.decode("utf-8")
         if len(payload) > _SHORT_BYTES:
-            body = _decode_long(kind, text)
+            decoded = _decode_long(kind, text)
         else:
             # Too short to cost anything: looking at what was read is cheaper than looking at the text first.
-            body = decode_json(text, max_depth=_MAX_FACTS_DEPTH if kind == b"a" else MAX_DEPTH)
+            decoded = decode_json(text, max_depth=_MAX_FACTS_DEPTH if kind == b"a" else MAX_DEPTH)
     except ValueError as error:
         raise CodeModeProtocolError(f"the worker sent a frame {kind!r} that is not JSON") from error
-    if not isinstance(body, dict):
+    members: dict[str, Any] = decoded
+    if not isinstance(decoded, dict):
         _violation(f"a frame {kind!r} that is not an object")
-    members = cast("dict[str, Any]", body)
     types = set(map(type, members.values()))
     # What is in the lists of a result is looked at one by one.
     if kind != b"a" and (dict in types or (list in types and kind != b"V")):

@@ -16,7 +16,7 @@ from suite import each_row
 
 from codemode import CodeModeSerializationError, Content, ContentResult
 from codemode.data.content import may_hold, places_for, split_content, with_parts
-from codemode.host.steps import run_on_the_loop
+from codemode.host.steps import run_metered
 from codemode.protocol.references import Contents
 
 PICTURE = Content(b"\x89PNG", "image/png", name="a.png")
@@ -149,7 +149,7 @@ def test_a_search_misses_no_part(value: Any):
     "value", [LISTS, [[[one]] for one in LISTS[:1500]], {str(at): {} for at in range(4000)}], ids=len
 )
 def test_a_result_without_content_is_looked_through_in_few_steps(value: Any):
-    assert run_on_the_loop(lambda: split_content(value)) == (value, [])
+    assert run_metered(lambda: split_content(value)) == (value, [])
 
 
 def test_what_is_there_many_times_over_is_looked_through_all_the_same():
