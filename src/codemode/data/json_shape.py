@@ -1,6 +1,6 @@
 """Counts what a JSON text, or a value to be written as JSON, holds, before anything is built from it. Pure.
 
-Counting is linear and goes in short steps. A *value* is a container (object or array) or a scalar in one; keys are not
+Counting is linear. A *value* is a container (object or array) or a scalar in one; keys are not
 counted.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sized
 from dataclasses import fields, is_dataclass
-from itertools import accumulate, islice
+from itertools import accumulate
 from typing import Any, Literal, TypeVar, cast
 
 from ..host.threads import LARGE_CHARACTERS, run_check
@@ -120,8 +120,6 @@ def _structure(text: str) -> Iterator[bytes]:
 # --- values of the host ---
 
 SCALARS = frozenset({str, int, float, bool, type(None), bytes})
-AT_ONCE = 1 << 12
-"""So many members of a container are looked at in one call into C."""
 
 _TEXTS = str, bytes  # written out, a union would be made anew for each value
 _type_of: Callable[[Any], type[Any]] = type
@@ -129,29 +127,8 @@ _keys_of: Callable[[Any], Iterator[Any]] = iter
 
 
 def holds_more_values_than(value: Any, maximum: int) -> bool:
-    """Tell whether a value would be written as JSON of more than so many values. Stops counting as soon as it would."""
-    if type(value) in SCALARS:
-        return maximum < 1
-    count, pending = 1, [value]
-    while pending:
-        inside = members(pending.pop())
-        count += len(inside)
-        if count > maximum:
-            return True
-        if len(inside) > AT_ONCE:
-            pending += _containers_of(inside)
-            continue
-        if not SCALARS.issuperset(map(type, inside)):
-            pending += [item for item in inside if type(item) not in SCALARS]
-    return False
-
-
-def _containers_of(inside: Iterable[Any]) -> Iterator[Any]:
-    """Yield what is no scalar, of a wide container: in one call into C it would keep the interpreter."""
-    items = iter(inside)
-    while piece := [*islice(items, AT_ONCE)]:
-        if not SCALARS.issuperset(map(type, piece)):
-            yield from (item for item in piece if type(item) not in SCALARS)
+    """Return True if a value would be written as JSON of more than so many values; counting stops once it would."""
+    return count_values(value, maximum + 1) > maximum
 
 
 def count_values(value: Any, enough: int) -> int:

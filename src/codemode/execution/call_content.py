@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..cached_property import cached_property
 from ..continuations.sealing import open_part, seal_part
 from ..data.content import Content, Distinct, current, places_for, with_parts
-from ..data.json_shape import SCALARS, UNLIMITED, weigh
+from ..data.json_shape import SCALARS, UNLIMITED, run_bounded, weigh
 from ..data.rich_values import using_rich_values
 from ..errors import CodeModeProtocolError
 from ..host.steps import TooMuchWork
@@ -188,7 +188,7 @@ class CallContent:
         contents = self.contents
         if contents is None or not len(contents):
             return validated.value
-        return await run_check(weigh(validated.value, LARGE_CHARACTERS), lambda: with_parts(validated.value, contents))
+        return await run_bounded(validated.value, lambda: with_parts(validated.value, contents))
 
     async def taken(self, output: Any) -> Any:
         """Return an output as JSON can say it, its parts kept. Raises `CodeModeSerializationError` for too many."""

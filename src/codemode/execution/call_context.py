@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeGuard, cast, runtime_checkable
 
-from ..data.json_shape import weigh
+from ..data.json_shape import run_bounded
 from ..data.json_values import decode_json, encode_json
-from ..host.threads import LARGE_CHARACTERS, run_check
+from ..host.threads import run_check
 from ..options.checked_fields import WrongTypeError, callable_or_none, positive, sequence, string_or_none, text_or_none
 from ..options.parts import CodeModeOptions
 from ..records import record
@@ -138,7 +138,7 @@ class MappingPlace:
         if key not in self._mapping:
             return None
         value = self._mapping[key]
-        return await run_check(weigh(value, LARGE_CHARACTERS), partial(encode_json, value, what="a value of state"))
+        return await run_bounded(value, partial(encode_json, value, what="a value of state"))
 
     async def set(self, key: str, value: str) -> None:
         """Put it into the mapping."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..data.json_shape import weigh
+from ..data.json_shape import run_bounded, weigh
 from ..data.json_values import (
     canonical_json,
     check_size,
@@ -350,7 +350,7 @@ async def payload_text(tool_name: str, payload: Mapping[str, Any], policy: Execu
     """Write what a paused call asks for as JSON. Raises `CodeModeSerializationError`."""
     what = f"the interrupt payload of tool {tool_name!r}"
     limits: dict[str, Any] = {"max_bytes": policy.max_tool_output_bytes, "max_values": policy.max_values}
-    return await run_check(weigh(payload, LARGE_CHARACTERS), partial(encode_json, payload, **limits, what=what))
+    return await run_bounded(payload, partial(encode_json, payload, **limits, what=what))
 
 
 async def read_text(text: str) -> Any:

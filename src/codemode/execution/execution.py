@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 from ..cached_property import cached_property
 from ..continuations.guard import Renewal
 from ..data.content import with_parts
-from ..data.json_shape import weigh
+from ..data.json_shape import run_bounded
 from ..data.json_values import (
     MAX_DEPTH,
     NOT_GIVEN,
@@ -239,7 +239,7 @@ class Execution:
         """
         most, work = self._machine.settings.limits.max_tool_input_bytes, partial(DirectCall.of, name, value)
         work = work if text is None else partial(DirectCall.of_text, name, text, most)
-        call = await run_check(weigh((value, text), LARGE_CHARACTERS), work)
+        call = await run_bounded((value, text), work)
         self._seat = DirectSeat(call, self._threads)
         return await self._run(call.js)
 

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ..data.content import current
-from ..data.json_shape import weigh
+from ..data.json_shape import run_bounded, weigh
 from ..data.json_values import decode_json, encode_json
 from ..data.rich_values import is_rich, to_tagged
 from ..errors import (
@@ -270,7 +270,7 @@ class CallPipeline:
 
     async def _off_loop(self, given: Any, work: Callable[[Any], Any]) -> Any:
         value = None if given is PIPELINE_NULL else given
-        return await run_check(weigh(value, LARGE_CHARACTERS), partial(work, value))
+        return await run_bounded(value, partial(work, value))
 
     def _replaced(self, value: Any) -> CheckedInput:
         what, policy = f"the input put in place of another for tool {self._tool.name!r}", self._policy

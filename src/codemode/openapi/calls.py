@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote
 
 from ..data.content import Content
-from ..data.json_shape import weigh
+from ..data.json_shape import run_bounded, weigh
 from ..data.json_values import decode_json, well_formed
 from ..data.narrowing import is_array, is_object, list_or_empty, mapping_or_empty, string_or_empty
 from ..errors import CALL_TIMEOUT, CodeModeHttpError, CodeModeToolError
-from ..host.threads import LARGE_CHARACTERS, run_check
+from ..host.threads import run_check
 from ..trace.visible_text import clipped, one_line
 from .operations import Body, Operation, Parameter, body_kind
 from .spec import NoAnswerError, exchange, origin_of
@@ -387,7 +387,7 @@ class Caller:
 
         Raises `CodeModeHttpError` for an error of the API, `CodeModeToolError` where there was no answer.
         """
-        plain = await run_check(weigh(value, LARGE_CHARACTERS), partial(write_request, operation, value))
+        plain = await run_bounded(value, partial(write_request, operation, value))
         waited_ms = 0
         for attempt in range(1, _MAX_ATTEMPTS + 1):
             response, body = await self._exchange(operation, plain)

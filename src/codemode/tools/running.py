@@ -10,11 +10,10 @@ from collections import deque
 from collections.abc import AsyncIterable, Awaitable, Callable, Collection, Coroutine, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from functools import partial
-from itertools import islice
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
-from ..data.json_shape import AT_ONCE, SCALARS, members
+from ..data.json_shape import SCALARS, members
 from ..data.narrowing import is_mapping
 from ..errors import CodeModeSerializationError
 from ..host.forks import forkable_lock
@@ -34,19 +33,17 @@ class UnreadOutput(Exception):  # noqa: N818 - never leaves this package
 
 def refuse_iterators(output: Any, *, is_declared: bool) -> None:
     """Raise `UnreadOutput` for an iterator anywhere in an output; without a schema only generators are read."""
-    pending, seen = [iter([output])], set[int]()
+    pending, seen = [output], set[int]()
     while pending:
-        items = [*islice(pending[-1], AT_ONCE)]
-        if not items:
-            pending.pop()
-        elif not SCALARS.issuperset(map(type, items)):
-            for item in items:
-                if type(item) not in SCALARS and id(item) not in seen:
-                    seen.add(id(item))
-                    if _is_iterator(item, is_declared=is_declared):
-                        raise UnreadOutput
-                    if inside := members(item):
-                        pending.append(iter(inside))
+        item = pending.pop()
+        if type(item) in SCALARS or id(item) in seen:
+            continue
+        seen.add(id(item))
+        if _is_iterator(item, is_declared=is_declared):
+            raise UnreadOutput
+        inside = members(item)
+        if not SCALARS.issuperset(map(type, inside)):
+            pending += inside
 
 
 def without_iterators(output: Any, policy: ExecutionPolicy, what: str, *, is_declared: bool) -> Any:

@@ -9,11 +9,10 @@ from functools import partial
 from itertools import islice
 from typing import Any, TypeGuard, TypeVar, cast
 
-from ...data.json_shape import weigh
+from ...data.json_shape import run_bounded, weigh
 from ...data.json_values import NOT_GIVEN, WrittenObject, decode_json, encode_json
 from ...data.narrowing import is_mapping, is_object, is_sequence
 from ...errors import CodeModeSerializationError, CodeModeToolError
-from ...host.threads import LARGE_CHARACTERS, run_check
 from ...options.checked_fields import mapping_or_none
 from ...schemas.compiled import Problem, json_type, path_text
 from ...source.program_input import fill_program_field
@@ -26,7 +25,7 @@ _MOST_SHOWN = 8
 
 def when_read(given: Any, read: Callable[[], ValueT]) -> Awaitable[ValueT]:
     """Return what ``read`` makes of an input: at once where it is small, else in a thread."""
-    return run_check(weigh(given, LARGE_CHARACTERS), read)
+    return run_bounded(given, read)
 
 
 class InputReader:
@@ -189,7 +188,7 @@ async def asked_to_execute(
         return request.script, request.given(catalog)
 
     rest = [value for key, value in given.items() if key != "script"] if _is_short(given) else given
-    return await run_check(weigh((script_context, rest), LARGE_CHARACTERS), read)
+    return await run_bounded((script_context, rest), read)
 
 
 def script_in(given: Any) -> str:
@@ -204,7 +203,7 @@ async def asked_to_invoke(meta_tool: str, given: Any) -> tuple[str, str | None]:
 
     Raises `CodeModeToolError` for a wrong input.
     """
-    return await run_check(weigh(given, LARGE_CHARACTERS), partial(_read_invoke, meta_tool, given))
+    return await run_bounded(given, partial(_read_invoke, meta_tool, given))
 
 
 def _is_short(given: Any) -> TypeGuard[Mapping[str, Any]]:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...cached_property import cached_property
-from ...data.json_shape import weigh
+from ...data.json_shape import run_bounded
 from ...data.json_values import NOT_GIVEN
 from ...data.rich_values import using_rich_values
 from ...errors import CodeModeToolError, Resumable
@@ -25,7 +25,7 @@ from ...execution.starting import (
     with_library,
 )
 from ...execution.sync_forms import SyncForms
-from ...host.threads import LARGE_CHARACTERS, run_check
+from ...host.threads import run_check
 from ...options.parts import CodeModeOptions
 from ...source.program_input import fill_program_field
 from ...stores.durability import StoreLike, with_store
@@ -227,7 +227,7 @@ class CodeModeTool(SyncForms):
             return outcome.value
         said = await self._said_of(shown, place, js)
         if not is_plain:
-            outcome = await run_check(weigh(outcome.value, LARGE_CHARACTERS), partial(with_value, outcome))
+            outcome = await run_bounded(outcome.value, partial(with_value, outcome))
         more: Any = {"said": said, "json_bytes": size, "is_plain": is_plain}
         more["as_json"] = shown.value if is_rich and is_plain else None
         self._outputs.keep(outcome.outer_tool_call_id, outcome.value, outcome.trace, **more)

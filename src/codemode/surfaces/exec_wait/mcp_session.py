@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
-from ...data.json_shape import weigh
+from ...data.json_shape import run_bounded
 from ...data.json_values import NOT_GIVEN, encode_json
 from ...data.narrowing import is_mapping, is_sequence, mapping_or_empty, string_or_empty
 from ...errors import CodeModeError, CodeModeToolError
@@ -182,12 +182,12 @@ async def shown(answer: Any, names: Iterable[str]) -> dict[str, Any]:
         told = plain(answer)
         return {name: _shown(told[name]) for name in names if is_mapping(told) and name in told}
 
-    return await run_check(weigh(answer, LARGE_CHARACTERS), work)
+    return await run_bounded(answer, work)
 
 
 async def all_plain(items: list[Any]) -> list[Any]:
     """Return the items of a list as plain JSON, likewise."""
-    return await run_check(weigh(items, LARGE_CHARACTERS), lambda: [plain(one) for one in items])
+    return await run_bounded(items, lambda: [plain(one) for one in items])
 
 
 def _shown(value: Any) -> Any:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ...data.json_shape import UNLIMITED, weigh
+from ...data.json_shape import UNLIMITED, run_bounded
 from ...data.json_values import encode_json
 from ...data.narrowing import is_mapping, is_object
 from ...execution.call_context import CallContext
@@ -21,7 +21,6 @@ from ...execution.large_results import characters_of, too_large_text
 from ...execution.outcome_texts import INVALID_INPUT, RUNTIME_UNAVAILABLE
 from ...host.clock import passed_seconds
 from ...host.forks import begin_anew_in_forks, forkable_lock, leave_to_the_parent
-from ...host.threads import LARGE_CHARACTERS, run_check
 from ...options.parts import MAX_SOURCE_BYTES, MIN_MODEL_CHARACTERS
 from ...source.program_input import fill_program_field
 from .options import LANGUAGES, ExecWaitOptions, default_language
@@ -290,7 +289,7 @@ async def _copied(result: Any) -> Any:
     """Return a result that its caller may change: copied in a thread where that takes long."""
     if not is_object(result):
         return result
-    return await run_check(weigh(result, LARGE_CHARACTERS), partial(copy.deepcopy, result))
+    return await run_bounded(result, partial(copy.deepcopy, result))
 
 
 def _digest(given: Any) -> str | None:

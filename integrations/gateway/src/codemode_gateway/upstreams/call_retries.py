@@ -28,7 +28,7 @@ from mcp.shared.inbound import (
 )
 from pydantic import TypeAdapter
 
-from codemode.data.json_shape import weigh
+from codemode.data.json_shape import run_bounded, weigh
 from codemode.data.narrowing import is_array, is_mapping
 from codemode.errors import CodeModeAuthenticationError, CodeModeToolError
 from codemode.host.threads import LARGE_CHARACTERS, run_check
@@ -473,7 +473,7 @@ class Calls:
             return result
         value = result.structured_content
         if not result.has_structured_content:
-            value = await run_check(weigh(result.content, LARGE_CHARACTERS), partial(unwrapped, result))
+            value = await run_bounded(result.content, partial(unwrapped, result))
         self._returned(self._config, name, value)
         return value
 
