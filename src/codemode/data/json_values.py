@@ -123,7 +123,7 @@ def check_values(text: str, max_values: int, what: str) -> None:
     """
     # Two characters at the least for each value.
     if len(text) > 2 * max_values and find_excess(text, max_values=max_values) is not None:
-        raise _too_many_values(max_values, what)
+        raise too_many_values(max_values, what)
 
 
 def check_text(text: str, max_bytes: int, max_values: int, what: str) -> None:
@@ -133,7 +133,8 @@ def check_text(text: str, max_bytes: int, max_values: int, what: str) -> None:
     check_values(text, max_values, what)
 
 
-def _too_many_values(max_values: int, what: str) -> CodeModeSerializationError:
+def too_many_values(max_values: int, what: str) -> CodeModeSerializationError:
+    """Return the error for a value of more than ``max_values`` containers and scalars."""
     return CodeModeSerializationError(
         f"{what} holds more than {max_values} values (objects, arrays and what is in them), the limit that "
         "execution_policy.max_values sets: pass less at a time, or much of it as one string.",
@@ -244,7 +245,7 @@ def refuse_too_many(value: Any, max_values: int, what: str) -> None:
     if holds_more_values_than(value, max_values):
         if holds_itself(value):
             raise CodeModeSerializationError(f"{what} is not JSON: {why_not_json(value, ValueError())}.")
-        raise _too_many_values(max_values, what)
+        raise too_many_values(max_values, what)
 
 
 def json_length(text: str) -> int:

@@ -19,6 +19,7 @@ from typing import Any, cast
 from ..errors import CodeModeSerializationError
 from .content import Content
 from .json_shape import SCALARS
+from .json_values import too_many_values
 
 TAG = "$rich"
 TAG_START = '"$'
@@ -54,21 +55,24 @@ def is_tag_key(value: Mapping[Any, Any]) -> bool:
     return type(key) is str and _TAG_KEY.fullmatch(key) is not None
 
 
-def to_tagged(value: Any, *, escapes: bool = True, max_values: int = MAX_VALUES) -> Any:
+def to_tagged(value: Any, *, escapes: bool = True, max_values: int = MAX_VALUES, what: str = "a value") -> Any:
     """Return a host value with tags in place of its dates, bytes and sets; all else is left as it is.
 
     ``escapes`` False is for JSON that has tags already. Raises `CodeModeSerializationError` for what nests too deeply,
-    holds itself or more than ``max_values``, and for a date that has no place in the years 1 to 9999 of UTC.
+    holds itself or more than ``max_values``, and for a date that has no place in the years 1 to 9999 of UTC: its
+    message begins with ``what``.
     """
+    tagging = _Tagging(escapes, max_values, what)
     try:
-        return _Tagging(escapes, max_values).of(value, 0)
+        return tagging.of(value, 0)
     except RecursionError:
-        raise _too_deep() from None
+        raise tagging.too_deep() from None
 
 
 class _Tagging:
-    def __init__(self, escapes: bool, max_values: int) -> None:
+    def __init__(self, escapes: bool, max_values: int, what: str) -> None:
         self._escapes = escapes
+        self._what = what
         self._values_left = self._max_values = max_values
 
     def of(self, value: Any, depth: int) -> Any:
@@ -76,9 +80,9 @@ class _Tagging:
         if kind in _SCALARS:
             return value
         if depth > _MAX_DEPTH:
-            raise _too_deep()
+            raise self.too_deep()
         if isinstance(value, datetime | date):
-            return {TAG: ["Date", _date_text(value)]}
+            return {TAG: ["Date", self._date_text(value)]}
         if isinstance(value, bytes | bytearray | memoryview):
             return {TAG: ["Uint8Array", b64encode(cast("bytes", value)).decode()]}
         if isinstance(value, set | frozenset):
@@ -105,19 +109,22 @@ class _Tagging:
     def _count(self, values: int) -> None:
         self._values_left -= values
         if self._values_left < 0:
+            raise too_many_values(self._max_values, self._what)
+
+    def _date_text(self, value: date) -> str:
+        if not isinstance(value, datetime):
+            value = datetime(value.year, value.month, value.day, tzinfo=UTC)
+        try:
+            moment = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+        except OverflowError:
             raise CodeModeSerializationError(
-                f"a value holds more than {self._max_values} values", details={"max_values": self._max_values}
-            )
+                f"{self._what} holds a date outside of the years 1 to 9999: {value}"
+            ) from None
+        return moment.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
 
-
-def _date_text(value: date) -> str:
-    if not isinstance(value, datetime):
-        value = datetime(value.year, value.month, value.day, tzinfo=UTC)
-    try:
-        moment = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
-    except OverflowError:
-        raise CodeModeSerializationError(f"a date is outside of the years 1 to 9999: {value}") from None
-    return moment.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
+    def too_deep(self) -> CodeModeSerializationError:
+        """Return the error for what nests too deeply."""
+        return CodeModeSerializationError(f"{self._what} nests deeper than {_MAX_DEPTH} levels, or holds itself")
 
 
 def _fields_of(value: Any) -> dict[str, Any] | None:
@@ -213,7 +220,3 @@ def _read_set(items: list[Any], is_plain: bool) -> Any:
     except TypeError:
         return items
     return distinct if len(distinct) == len(items) else items
-
-
-def _too_deep() -> CodeModeSerializationError:
-    return CodeModeSerializationError(f"a value nests deeper than {_MAX_DEPTH} levels, or holds itself")

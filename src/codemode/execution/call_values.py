@@ -320,7 +320,7 @@ def _output_text(tool: PreparedTool, output: Any, policy: ExecutionPolicy, **kno
 
 
 def _tagged(value: Any, limits: Mapping[str, Any]) -> str:
-    return encode_json(to_tagged(value, max_values=limits["max_values"]), **limits)
+    return encode_json(to_tagged(value, max_values=limits["max_values"], what=limits["what"]), **limits)
 
 
 def _problems_of(left_out: list[tuple[str, str]]) -> list[Problem]:

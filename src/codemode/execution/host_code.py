@@ -278,7 +278,7 @@ class CallPipeline:
         max_bytes = policy.max_tool_input_bytes + (0 if sidecar is None else sidecar.max_total_bytes)
         try:
             if is_rich.get():
-                value = to_tagged(value, escapes=False, max_values=policy.max_values)
+                value = to_tagged(value, escapes=False, max_values=policy.max_values, what=what)
             text = encode_json(value, max_bytes=max_bytes, max_values=policy.max_values, what=what)
             plain = decode_json(text)
         except (CodeModeSerializationError, ValueError) as error:
@@ -289,5 +289,5 @@ class CallPipeline:
     def _written(self, value: Any) -> str:
         what, policy = f"the output of tool {self._tool.name!r}", self._policy
         if is_rich.get():
-            value = to_tagged(value, escapes=False, max_values=policy.max_values)
+            value = to_tagged(value, escapes=False, max_values=policy.max_values, what=what)
         return encode_json(value, max_bytes=policy.max_tool_output_bytes, max_values=policy.max_values, what=what)
