@@ -196,9 +196,9 @@ def test_what_is_written_as_ended_after_it_was_asked_about_has_ended_whatever_is
     async def scenario():
         shop, journal, made = Shop(), Slow(), WayOn.at
 
-        async def at(*given):
+        async def at(*given, **named):
             try:
-                return await made(*given)
+                return await made(*given, **named)
             finally:
                 journal.asked.set()
 
