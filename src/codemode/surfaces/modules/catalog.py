@@ -74,81 +74,86 @@ class CallFact:
 class ModuleFacts:
     """What is known of one module. ``prefix``, ``take``, ``last`` and ``ends`` go to the guest as they came.
 
-    ``dynamic`` are literal specifiers of `import()`; ``is_open``: it has one that is no literal.
+    ``paths`` are those of the servers that it names, each once. ``wants_all``: it may ask for any server.
     """
 
     prefix: int
     take: str | None
     imports: tuple[ImportFact, ...]
-    dynamic: tuple[str, ...]
-    is_open: bool
     calls: tuple[CallFact, ...]
+    paths: tuple[str, ...]
+    wants_all: bool
     last: tuple[int, ...] = ()
     ends: str = ""
 
-    @property
-    def wants_all(self) -> bool:
-        """True when a program may ask for any server."""
-        return self.is_open or MODULE_OF_DISCOVERY in self._specifiers
-
-    def paths(self) -> list[str]:
-        """Return the paths of the servers that it names, each once."""
-        return list(dict.fromkeys(path for one in self._specifiers if (path := path_of(one)) is not None))
-
-    @property
-    def _specifiers(self) -> list[str]:
-        return [*(one.specifier for one in self.imports), *self.dynamic]
-
 
 def read_module_facts(facts: Any) -> ModuleFacts:
-    """Return what is known of a module."""
+    """Return what is known of a module. Facts are hostile."""
     said = mapping_or_empty(mapping_or_empty(facts).get("module"))
-    prefix, take = said.get("prefix"), said.get("take")
-    items = islice(list_or_empty(said.get("dynamic")), _MAX_ITEMS)
-    dynamic = [_text(mapping_or_empty(one).get("from")) for one in items]
+    prefix, ends = said.get("prefix"), said.get("ends")
+    imports = _read_imports(list_or_empty(said.get("imports")))
+    specifiers: dict[str, None] = {one.specifier: None for one in imports}
+    wants_all = False  # it has an import() of what is no literal, or asks discovery
+    for item in islice(list_or_empty(said.get("dynamic")), _MAX_ITEMS):
+        specifier = _text(mapping_or_empty(item).get("from"))
+        if specifier is None:
+            wants_all = True
+        else:
+            specifiers[specifier] = None
+    paths: dict[str, None] = {}
+    for specifier in specifiers:
+        if (path := path_of(specifier)) is not None:
+            paths[path] = None
     return ModuleFacts(
         prefix=prefix if type(prefix) is int and 0 <= prefix < _MAX_PLACE else 0,
-        take=_text(take),
-        imports=tuple(_imports(said.get("imports"))),
-        dynamic=tuple(one for one in dynamic if one is not None),
-        is_open=None in dynamic,
-        calls=tuple(_calls(said.get("namespace_calls"))),
+        take=_text(said.get("take")),
+        imports=imports,
+        calls=_read_calls(list_or_empty(said.get("namespace_calls"))),
+        paths=tuple(paths),
+        wants_all=wants_all or MODULE_OF_DISCOVERY in specifiers,
         last=tuple(two_counts(said.get("last")) or ()),
-        ends=ends if (ends := said.get("ends")) in ENDS else "",
+        ends=ends if ends in ENDS else "",
     )
 
 
-def _imports(items: Any) -> Iterator[ImportFact]:
+def _read_imports(items: Sequence[Any]) -> tuple[ImportFact, ...]:
+    imports: list[ImportFact] = []
     left = _MAX_NAMES
-    for item in islice(list_or_empty(items), _MAX_ITEMS):
+    for item in islice(items, _MAX_ITEMS):
         said = mapping_or_empty(item)
-        # Every one of them has its place in the list, whatever it says.
-        names = tuple(_exported(pair) for pair in islice(list_or_empty(said.get("names")), left))
+        names: list[str] = []
+        places: list[dict[str, int]] = []
+        for pair in islice(list_or_empty(said.get("names")), left):
+            name = _text(pair[0]) if is_array(pair) and pair else None
+            names.append(name or "")  # each has its place in the list, whatever it says
+        for pair in islice(list_or_empty(said.get("places")), len(names)):
+            line, column = pair[:2] if is_array(pair) and len(pair) > 1 else (None, None)
+            places.append(_place(line, column))
         left -= len(names)
-        pairs = [one if is_array(one) else () for one in islice(list_or_empty(said.get("places")), len(names))]
-        places = tuple(_place(dict(zip(("line", "column"), pair, strict=False))) for pair in pairs)
-        yield ImportFact(_text(said.get("from")) or "", names, _place(said), places)
+        place = _place(said.get("line"), said.get("column"))
+        imports.append(ImportFact(_text(said.get("from")) or "", tuple(names), place, tuple(places)))
+    return tuple(imports)
 
 
-def _calls(items: Any) -> Iterator[CallFact]:
-    for item in islice(list_or_empty(items), _MAX_ITEMS):
+def _read_calls(items: Sequence[Any]) -> tuple[CallFact, ...]:
+    calls: list[CallFact] = []
+    for item in islice(items, _MAX_ITEMS):
         said = mapping_or_empty(item)
         specifier, name = _text(said.get("from")), _text(said.get("name"))
         if specifier is not None and name is not None:
-            yield CallFact(specifier, name, _place(said))
-
-
-def _exported(pair: Any) -> str:
-    return _text(pair[0]) or "" if is_array(pair) and pair else ""
+            calls.append(CallFact(specifier, name, _place(said.get("line"), said.get("column"))))
+    return tuple(calls)
 
 
 def _text(value: Any) -> str | None:
     return value if isinstance(value, str) and len(value) <= _MAX_TEXT_CHARACTERS else None
 
 
-def _place(said: Any) -> dict[str, int]:
-    place = {key: said.get(key) for key in ("line", "column")}
-    return {key: value if type(value) is int and 0 < value < _MAX_PLACE else 1 for key, value in place.items()}
+def _place(line: Any, column: Any) -> dict[str, int]:
+    return {
+        "line": line if type(line) is int and 0 < line < _MAX_PLACE else 1,
+        "column": column if type(column) is int and 0 < column < _MAX_PLACE else 1,
+    }
 
 
 MAX_IMPORT_PROBLEMS = 32
@@ -170,11 +175,20 @@ class Modules:
 
     def refusal(self, facts: ModuleFacts) -> CodeModeSyntaxError | None:
         """Return what is certainly wrong with a module that imports this: an error with all its ``problems``."""
+        if self._is_fine(facts):
+            return None
         problems = list(islice(self._problems(facts), MAX_IMPORT_PROBLEMS))
         if not problems:
             return None
         problems.sort(key=lambda one: (one["line"], one["column"]))
         return syntax_error(cast("list[ProgramProblem]", problems))
+
+    def _is_fine(self, facts: ModuleFacts) -> bool:
+        for one in facts.imports:
+            exports = self._exports_of(one.specifier)
+            if exports is None or not exports.issuperset(one.names):
+                return False
+        return not facts.calls
 
     def _problems(self, facts: ModuleFacts) -> Iterator[dict[str, Any]]:
         suggesting = _Suggesting()
@@ -241,7 +255,7 @@ class Modules:
         meant = meant or next((path for path in module_paths([written]) if path in self._servers), None)
         return None if meant is None else f"Import {module_of(meant)}."
 
-    def _exports_of(self, specifier: str) -> Collection[str] | None:
+    def _exports_of(self, specifier: str) -> frozenset[str] | None:
         own = _EXPORTS.get(specifier)
         if own is not None:
             return own
@@ -322,6 +336,8 @@ class ModuleCatalog:
         self._by_path = {one.path: one for one in servers}
         self._tools = {one.tool.name: one for server in servers for one in server.tools}
         self._modules = Modules(servers, unavailable)
+        self.may_ask = any(one.may_ask for one in servers)
+        """True when a call of some tool may wait for a person."""
         self.index: ToolIndex = search_index(servers, None if before is None else before.index)
         self._entries: dict[str, dict[str, Any]] = {}
         self._given: dict[Any, WrittenObject] = {}
@@ -344,11 +360,6 @@ class ModuleCatalog:
     def language_names(self) -> tuple[str, ...]:
         """None: a program calls what it has imported."""
         return ()
-
-    @property
-    def may_ask(self) -> bool:
-        """True when a call of some tool may wait for a person."""
-        return any(one.may_ask for one in self.servers)
 
     def get(self, name: str) -> PreparedTool | None:
         """Return the tool of exactly this name."""
@@ -392,18 +403,18 @@ class ModuleCatalog:
         """Return all of it: a program may import any server."""
         return self
 
-    def given_for(self, facts: Facts | None) -> Mapping[str, Any]:
-        """Return the modules that a program imports, for its guest to make."""
-        module = read_module_facts(facts)
-        paths = tuple(path for path in module.paths() if path in self._by_path)
-        imports = tuple(one.specifier for one in module.imports)
-        key = (module.prefix, module.take, imports, paths, module.wants_all, module.last, module.ends)
+    def given_for(self, facts: Facts | None, module: ModuleFacts | None = None) -> Mapping[str, Any]:
+        """Return the modules that a program imports, for its guest to make. ``module`` is what ``facts`` say, read."""
+        module = module or read_module_facts(facts)
+        paths = [path for path in module.paths if path in self._by_path]
+        imports = [one.specifier for one in module.imports]
+        key = (module.prefix, module.take, *imports, None, *paths, module.wants_all, module.last, module.ends)
         kept = self._given.get(key)
         if kept is None:
             kept = WrittenObject(
                 prefix=module.prefix,
                 take=module.take,
-                imports=list(imports),
+                imports=imports,
                 servers={path: self._entry(self._by_path[path]) for path in paths},
                 all=module.wants_all,
                 **({"last": list(module.last)} if module.last else {}),
@@ -415,9 +426,9 @@ class ModuleCatalog:
                 self._given[key] = kept
         return {"module": kept}
 
-    def refusal(self, facts: Facts | None) -> CodeModeError | None:
+    def refusal(self, facts: Facts | None, module: ModuleFacts | None = None) -> CodeModeError | None:
         """Return what is certainly wrong with what a program imports and calls."""
-        return self._modules.refusal(read_module_facts(facts)) or absent_names(facts, self.servers)
+        return self._modules.refusal(module or read_module_facts(facts)) or absent_names(facts, self.servers)
 
     def preparation(self, facts: Facts | None, given: Mapping[str, Any] | None) -> None:
         """Nothing: it does not change."""

@@ -20,7 +20,7 @@ from ...schemas.compiled import json_type
 from ...source.program_input import fill_program_field
 from ...tools.prepared import PreparedTool
 from ...trace.failures import log_failure
-from .catalog import ModuleCatalog, meta_of, read_module_facts
+from .catalog import ModuleCatalog, ModuleFacts, meta_of, read_module_facts
 from .declarations import declarations_for, fits_in, is_declared
 from .description import Descriptions
 from .diagnostics import cleared, diagnostics_of, of_error, response_of
@@ -161,6 +161,7 @@ class RunView:
         self._homes = homes or Homes(servers.sources, ContinuationOptions())
         self._named: list[Source] = []
         self._now = servers.catalog()
+        self._module: tuple[Facts | None, ModuleFacts] | None = None  # as they were read last
 
     def __len__(self) -> int:
         return len(self._now)
@@ -208,27 +209,34 @@ class RunView:
 
     def given_for(self, facts: Facts | None) -> Mapping[str, Any]:
         """Return the modules that a program imports, and what a pause of it must not forget."""
-        given = self._now.given_for(facts)
-        read = read_module_facts(facts)
-        homes = self._homes.all() if read.wants_all else self._homes.of(read.paths())
-        more = {NOTES: list(self.notes), HOMES: homes}
-        return {**given, **{name: said for name, said in more.items() if said}}
+        module = self._read(facts)
+        given = dict(self._now.given_for(facts, module))
+        if self.notes:
+            given[NOTES] = list(self.notes)
+        if homes := self._homes.all() if module.wants_all else self._homes.of(module.paths):
+            given[HOMES] = homes
+        return given
 
     def refusal(self, facts: Facts | None) -> CodeModeError | None:
         """Return what is certainly wrong with what a program imports and calls."""
-        return self._now.refusal(facts)
+        return self._now.refusal(facts, self._read(facts))
 
     def preparation(self, facts: Facts | None, given: Mapping[str, Any] | None) -> Awaitable[None] | None:
         """List what the program needs and nobody has listed, or what has changed since; None: there is nothing."""
         module = mapping_or_empty(mapping_or_empty(given).get("module"))
         if module:
             return self._continued(mapping_or_empty(given), module)
-        read = read_module_facts(facts)
-        wanted = self._wanted(read.paths(), wants_all=read.wants_all)
+        read = self._read(facts)
+        wanted = self._wanted(read.paths, wants_all=read.wants_all)
         if wanted:
             return self._listed(wanted, wants_all=read.wants_all)
         self._settle(wants_all=read.wants_all)
         return None
+
+    def _read(self, facts: Facts | None) -> ModuleFacts:
+        if self._module is None or self._module[0] is not facts:
+            self._module = (facts, read_module_facts(facts))
+        return self._module[1]
 
     def going_on(self, given: Mapping[str, Any] | None, names: Iterable[str]) -> None:
         """See that the servers of these tools are those that the program has begun with, and say which have changed.
@@ -251,9 +259,12 @@ class RunView:
 
     def changed_meanwhile(self) -> list[Diagnostic]:
         """Return what to say of servers whose tools are others by now than this run has."""
-        had = ((one, self._now.server(one.path)) for one in self._named)
-        changed = [one.path for one, mine in had if mine is not None and _differs(one, mine)]
-        return [_changed(path, "while the program ran: the next run has the new ones") for path in changed]
+        notes: list[Diagnostic] = []
+        for source in self._named:
+            mine = self._now.server(source.path)
+            if mine is not None and _differs(source, mine):
+                notes.append(_changed(source.path, "while the program ran: the next run has the new ones"))
+        return notes
 
     async def _continued(self, given: Mapping[str, Any], module: Mapping[Any, Any]) -> None:
         self.notes = [read_again(one) for one in list_or_empty(given.get(NOTES))]
@@ -265,8 +276,14 @@ class RunView:
         await self._listed(self._wanted([*had], wants_all=wants_all), wants_all=wants_all)
 
     def _wanted(self, paths: Sequence[str], *, wants_all: bool) -> list[Source]:
-        self._named = [one for path in paths if (one := self._servers.at(path)) is not None]
-        wanted = [one for one in self._named if not one.is_current]
+        self._named = []
+        wanted: list[Source] = []
+        for path in paths:
+            source = self._servers.at(path)
+            if source is not None:
+                self._named.append(source)
+                if not source.is_current:
+                    wanted.append(source)
         if wants_all:
             unlisted = [one for one in self._servers.sources if one.listed is None or one.failure is not None]
             wanted += [one for one in unlisted if not one.is_hung]
@@ -281,8 +298,11 @@ class RunView:
         """Let this run have the tools as they are listed now."""
         self._now = self._servers.catalog()
         self.ready_ms = float(now_ms())
-        told = [_told(one.path, text) for one in self._named for text in one.notes]
-        self.notes += [one for one in told if one not in self.notes]
+        for source in self._named:
+            for text in source.notes:
+                note = _told(source.path, text)
+                if note not in self.notes:
+                    self.notes.append(note)
         if wants_all:
             self.notes += [unavailable(one) for one in self._servers.sources if one.failure is not None]
 

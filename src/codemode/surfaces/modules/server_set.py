@@ -113,7 +113,7 @@ class ServerSet:
 
     def listing(self) -> tuple[tuple[ListedServer | None, str | None], ...]:
         """Return what all servers were last listed as, and why they are not now: equal as long as that is the same."""
-        return tuple((one.listed, one.failure) for one in self.sources)
+        return tuple([(one.listed, one.failure) for one in self.sources])
 
     def catalog(self) -> ModuleCatalog:
         """Return the tools as they were last listed: the same catalog as long as they are the same."""

@@ -264,7 +264,9 @@ class Source:
             said = getattr(self._live, attribute, None)
         except Exception:  # noqa: BLE001 - it is host code
             return ()
-        texts = (plain_text(one, MAX_NOTE_CHARACTERS) for one in said[:most]) if is_sequence(said) else ()
+        if not said or not is_sequence(said):
+            return ()
+        texts = (plain_text(one, MAX_NOTE_CHARACTERS) for one in said[:most])
         return tuple(one for one in texts if one)
 
     def _text(self, name: str, most: int = MAX_NAME_CHARACTERS) -> str | None:
