@@ -95,10 +95,7 @@ class Content:
     @cached_property
     def digest(self) -> str:
         """The SHA-256 of the bytes, in hexadecimal."""
-        view, digest = memoryview(self.data), _sha256()
-        for start in range(0, len(view), 1 << 20):
-            digest.update(view[start : start + (1 << 20)])
-        return digest.hexdigest()
+        return _sha256(self.data).hexdigest()
 
     @cached_property
     def id(self) -> str:

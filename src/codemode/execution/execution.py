@@ -331,7 +331,7 @@ class Execution:
                 pass
 
     async def _looked_through(self, work: Callable[[], ResultT]) -> ResultT:
-        """Do work on a long text: where it takes many steps, in a thread."""
+        """Do work on a long text in a thread."""
         with Serving(self._threads):
             return await run_check(LARGE_CHARACTERS, work)
 

@@ -196,7 +196,7 @@ def _as_text(value: Any) -> str:
 
 
 def result_of_server(raw: Mapping[str, Any], output_schema: Any = None) -> ToolResult:
-    """Return what a server has answered, in whatever shape it came: nothing of it is lost. Metered work.
+    """Return what a server has answered, in whatever shape it came: nothing of it is lost.
 
     ``content`` may be one block, a text or any value, and ``toolResult``, of the first revision of the protocol, the
     same. A result without either is the object of its own fields. A structured value that is null where

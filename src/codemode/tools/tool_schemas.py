@@ -281,7 +281,7 @@ def _warn(mode: Mode, tool_name: str, reason: str) -> None:
 def foreign_schemas(name: str, input_schema: Any, output_schema: Any) -> ToolSchemas:
     """Return validators, compiled unless they are late; a side whose schema nobody can read takes anything.
 
-    Metered work, never raises.
+    Never raises.
     """
     left: dict[Mode, Any] = {"input": input_schema, "output": output_schema}
     while True:

@@ -154,7 +154,7 @@ def _asked_since(record: Record, one: StoredRequest) -> int:
 
 
 def form_of(one: StoredRequest, *, has_fields: bool = True) -> Form:
-    """Return the form in which a request is answered. Metered work, in proportion to schema and input."""
+    """Return the form in which a request is answered. The work is in proportion to schema and input."""
     schema, value = _asked(one)
     if not has_fields:
         return fields_of(None, value)

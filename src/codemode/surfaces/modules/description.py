@@ -164,7 +164,7 @@ class Descriptions:
         return mine
 
     def take_as_read(self) -> None:
-        """Have what nobody has asked for be what it would be now. Metered work."""
+        """Have what nobody has asked for be what it would be now. Work for a thread."""
         if self._read is None:
             self._read = self._description()
 

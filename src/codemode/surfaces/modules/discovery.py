@@ -142,7 +142,7 @@ def answer(servers: _Servers, index: ToolIndex, name: str, argument: Any) -> Any
 
     ``index`` is what `search_index` made of the same servers. Raises `CodeModeToolError` with the reason "validation",
     "unknown_server" or "unknown_tool", or "limit" for an answer that is too large; ``details["hint"]`` says what to do.
-    Metered work: it may leave the loop.
+    Work for a thread.
     """
     ask = _ANSWERS.get(name)
     given = Arguments(name, argument)

@@ -36,7 +36,7 @@ _Compiled: TypeAlias = tuple[DictSchema, tuple[str, ...]]
 def fields_of(schema: Any, value: Any = ABSENT) -> Form:
     """Return the form of a value under its JSON Schema; without a value, one that a person fills in.
 
-    ``schema``: a dict, True, or None where there is none. The work is metered and bounded; a large value belongs in a
+    ``schema``: a dict, True, or None where there is none. The work is bounded; a large value belongs in a
     thread (`codemode.host.threads.run_check`).
     """
     compiled, notes = _compiled(schema)

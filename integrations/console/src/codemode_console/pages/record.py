@@ -219,7 +219,7 @@ async def cards_of(desk: Desk, request: Request, record: Record, answering: Answ
 
 @dataclass(frozen=True, slots=True)
 class _Making:
-    """Makes the cards of one page. Metered work, in proportion to the record."""
+    """Makes the cards of one page. The work is in proportion to the record."""
 
     desk: Desk
     visit: Visit
@@ -418,7 +418,7 @@ def ending_context(request: Request, record: Record) -> dict[str, Any]:
 async def _view(desk: Desk, request: Request, record: Record) -> RecordView:
     interrupt, unfit = await _interrupt(desk, record)
     asked, reader = _asked(request), desk.reader_of(record)
-    # Its work is measured in steps: it stops where nobody waits for it any more, and one runs at a time.
+    # One runs at a time.
     return await run_check(LARGE_CHARACTERS, lambda: record_view(record, interrupt, reader, asked, unfit))
 
 

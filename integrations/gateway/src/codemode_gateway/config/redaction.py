@@ -29,8 +29,6 @@ _ESCAPE = re.compile(
 )
 _CONTROLS = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f", "0": "\0"}
 _ROUNDS = 3
-_PIECE = 1 << 14
-_LONGEST_ESCAPE = 12
 
 
 class View:
@@ -54,7 +52,8 @@ class View:
         parts: list[str] = []
         found = View("", self)
         lost = end = length = 0
-        for start, behind in _escapes(self.text):
+        for match in _ESCAPE.finditer(self.text):
+            start, behind = match.span()
             one = _character(self.text[start:behind])
             parts += (self.text[end:start], one)
             length += start - end + len(one)
@@ -78,18 +77,6 @@ def views_of(text: str) -> Iterator[View]:
         view = view.resolved()
 
 
-def _escapes(text: str) -> Iterator[tuple[int, int]]:
-    place = 0
-    while place < len(text):
-        end = place + _PIECE
-        for match in _ESCAPE.finditer(text, place, min(len(text), end + _LONGEST_ESCAPE)):
-            if match.start() >= end:
-                break
-            yield match.span()
-            place = match.end()
-        place = max(place, end)
-
-
 def _character(escape: str) -> str:
     if escape[0] == "%":
         return bytes.fromhex(escape.replace("%", "")).decode(errors="replace")
@@ -104,7 +91,6 @@ def _character(escape: str) -> str:
 
 # So many characters of each text decide whether a place is looked at closely.
 _PREFIX = 4
-# What the engine of expressions reads in one go: it lets no other thread run meanwhile.
 
 
 class Search:
@@ -134,11 +120,10 @@ class Search:
         begins = self._begins
         if begins is None:
             return
-        for piece in range(0, len(text), _PIECE):
-            place, end = piece, min(len(text), piece + _PIECE + _PREFIX - 1)
-            while (match := begins.search(text, place, end)) is not None and match.start() < piece + _PIECE:
-                yield match.start()
-                place = match.start() + 1
+        place = 0
+        while (match := begins.search(text, place)) is not None:
+            yield match.start()
+            place = match.start() + 1
 
     def _at(self, text: str, start: int) -> str | None:
         here = text[start : start + self._longest]

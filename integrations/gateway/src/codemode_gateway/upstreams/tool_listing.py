@@ -81,7 +81,7 @@ class Listing:
 
 
 def listing_of(said: Mapping[str, Any], tools: list[Any]) -> Listing:
-    """Return a listing from what was kept of one. Metered work; raises `ValueError` for what is none."""
+    """Return a listing from what was kept of one. Raises `ValueError` for what is none."""
     era = said.get("era")
     instructions = said.get("instructions")
     kept, texts, left_out = tools_of(tools)
@@ -190,7 +190,7 @@ class _Reading:
     repeats: bool = False
 
     def page_of(self, entries: list[Any]) -> _Page:
-        """Return the tools of a page. Metered work that may be begun again, and changes nothing."""
+        """Return the tools of a page. Changes nothing, and may be begun again."""
         page = _Page([], [], LeftOut(), copy(self.room))
         texts: dict[str, str] = {}
         for place, entry in enumerate(entries[: MAX_TOOLS + 1], self.first):
@@ -239,7 +239,7 @@ def tools_of(
     hide: Callable[[Any], Any] | None = None,
     mirrors: bool = False,
 ) -> tuple[tuple[types.Tool, ...], tuple[str, ...], LeftOut]:
-    """Return the tools among what a server has listed, each as JSON text, and what is left out. Metered work."""
+    """Return the tools among what a server has listed, each as JSON text, and what is left out."""
     page = _Reading(room or Room(), {}, hide, mirrors=mirrors).page_of(given)
     return tuple(page.tools), tuple(page.texts), page.left_out
 

@@ -82,7 +82,7 @@ async def offered_tools(
 
 
 def _offered(config: ServerConfig, tool: types.Tool, hooks: UpstreamHooks, call: Call, now: Now) -> Callable[[], Tool]:
-    """Ask the hooks about a tool, and return what makes it: metered work."""
+    """Ask the hooks about a tool, and return what makes it."""
     name = tool.name
     rule, observed = hooks.approval(config, tool), None if tool.output_schema else hooks.observed(config, tool)
     is_always_spared: bool | None = None
