@@ -115,6 +115,10 @@ def test_a_result_that_was_not_awaited_is_named():
             "const { listRuns } = tools;\nconst runs = listRuns<any>({});\nfor (const one of runs) one();",
             "runs = await",
         ),
+        (
+            "const found = tools.viewPR<{\\n  items: string[];\\n}>({});\\nfound\\n  .items\\n  .slice(0);",
+            "found = await tools.viewPR(",
+        ),
     ]
     for program, said in rows:
         (answer,) = asyncio.run(read_code_mode([program]))

@@ -298,12 +298,13 @@ _HINTS = {
 }
 # A variable that is given what a call returns, without `await`; names that are taken from `tools` or imported.
 _ASSIGNED_CALL = re.compile(
-    r"\b(?:const|let|var)\s{1,9}(\w{1,60})\s{0,9}(?::[^=\n]{1,80})?=\s{0,9}([\w.]{1,120})(?:<[^>\n]{1,80}>)?\("
+    r"\b(?:const|let|var)\s{1,9}(\w{1,60})\s{0,9}(?::[^=\n]{1,80})?=\s{0,9}([\w.]{1,120})(?:<[^()]{1,200}>)?\("
 )
 _TAKEN_NAMES = re.compile(
     r"\{([^{}]{1,300})\}\s{0,9}=\s{0,9}(?:globalThis\.)?tools\b|\bimport\s{0,9}\{([^{}]{1,300})\}"
 )
 _MAX_READ_CHARACTERS = 20_000
+_MAX_CHAIN_LINES = 5
 _BEFORE_ANY_CALL = (CodeModeSyntaxError, CodeModeIllegalAccessError, CodeModeSourceTooLargeError)
 _GO_ON_HINT = "The program may be right, and could not go on now. Say so, and do not send it again."
 _PRINTED = "It had printed:"
@@ -467,7 +468,10 @@ def _unawaited_hint(error: CodeModeError, js: str) -> str:
         return ""
     before = "\n".join(lines[:line])[-_MAX_READ_CHARACTERS:]
     taken = {"callTool", *re.findall(r"\w+", " ".join("".join(pair) for pair in _TAKEN_NAMES.findall(before)))}
-    used = set(re.findall(r"\w+", lines[line - 1]))
+    first = line - 1
+    while first > 0 and line - first < _MAX_CHAIN_LINES and lines[first].lstrip()[:1] in (".", ")"):
+        first -= 1  # a chain of calls goes on there
+    used = set(re.findall(r"\w+", " ".join(lines[first:line])[:_MAX_READ_CHARACTERS]))
     for variable, callee in _ASSIGNED_CALL.findall(before):
         if variable in used and (callee.startswith("tools.") or callee in taken):
             return f"`{variable}` is a promise: write `{variable} = await {callee}(...)`, then {_SEND_AGAIN}."
