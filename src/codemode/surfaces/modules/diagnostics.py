@@ -49,11 +49,15 @@ _MISMATCH_HINT = "The call was made. Read the value as it is, and do not rely on
 def diagnostics_of(outcome: RunOutcome, policy: ExecutionPolicy) -> list[Diagnostic]:
     """Return what a model is told of a run beside its result."""
     said = [] if outcome.error is None else of_error(outcome.error, policy, outcome.trace and outcome.trace.duration_ms)
-    said += [diagnostic("info", "PROGRAM_REPAIRED", note) for note in outcome.warnings]
+    if outcome.warnings:
+        said += [diagnostic("info", "PROGRAM_REPAIRED", note) for note in outcome.warnings]
     if outcome.returned_nothing:
         said.append(diagnostic("info", "NO_RESULT", no_result_text(outcome, "", _ASSIGN, shows_console=False)))
-    said += [diagnostic("warning", "OUTPUT_MISMATCH", one, hint=_MISMATCH_HINT) for one in outcome.output_warnings]
-    return [*said, *_of_abandoned([_IN_PROGRAMS.get(call["name"], call["name"]) for call in outcome.abandoned])]
+    if outcome.output_warnings:
+        said += [diagnostic("warning", "OUTPUT_MISMATCH", one, hint=_MISMATCH_HINT) for one in outcome.output_warnings]
+    if outcome.abandoned:
+        said.append(_of_abandoned([_IN_PROGRAMS.get(call["name"], call["name"]) for call in outcome.abandoned]))
+    return said
 
 
 def cleared(said: Sequence[Diagnostic], secrets: tuple[str, ...]) -> list[Diagnostic]:
@@ -168,12 +172,10 @@ def _with_calls(said: list[Diagnostic], error: CodeModeError) -> list[Diagnostic
     return said
 
 
-def _of_abandoned(names: list[str]) -> list[Diagnostic]:
-    if not names:
-        return []
+def _of_abandoned(names: list[str]) -> Diagnostic:
     message = f"the program ended without awaiting every call: {_listed(names)}"
     hint = "Await each call, for instance with Promise.all."
-    return [diagnostic("warning", "CALL_NOT_AWAITED", message, hint=hint)]
+    return diagnostic("warning", "CALL_NOT_AWAITED", message, hint=hint)
 
 
 def _listed(names: list[str]) -> str:

@@ -104,7 +104,7 @@ class ServerSet:
     @property
     def may_ask(self) -> bool:
         """True when a call of some tool may wait for a person, as far as the servers have been listed."""
-        return not self.is_listed or any(one.may_ask for one in _usable(self.listing()))
+        return any(one.listed is None or (one.failure is None and one.listed.may_ask) for one in self.sources)
 
     @property
     def has_catalog(self) -> bool:
