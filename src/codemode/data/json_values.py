@@ -185,10 +185,10 @@ def canonical_object(members: Mapping[str, Any]) -> str:
     """Write an object as `canonical_json` does; a member that is a `WrittenObject` is not written again."""
     if WrittenObject not in map(type, members.values()):
         return canonical_json(members)
-    texts = (
-        f"{canonical_json(key)}:{value.text if type(value) is WrittenObject else canonical_json(value)}"
-        for key, value in sorted(members.items())
-    )
+    texts: list[str] = []
+    for key, value in sorted(members.items()):
+        text = value.text if type(value) is WrittenObject else canonical_json(value)
+        texts.append(f"{canonical_json(key)}:{text}")
     return f"{{{','.join(texts)}}}"
 
 

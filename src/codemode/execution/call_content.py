@@ -40,8 +40,10 @@ def content_store_of(options: ContinuationOptions) -> Any:
         return options.content_store
     if options.journal is None and options.guard is None:
         return None
-    beside = (options.journal, getattr(options.guard, "content_store", None))
-    return next((one for one in beside if hasattr(one, "put_content")), None)
+    if hasattr(options.journal, "put_content"):
+        return options.journal
+    beside = getattr(options.guard, "content_store", None)
+    return beside if hasattr(beside, "put_content") else None
 
 
 def is_named_by_ids(options: ContinuationOptions) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, TypeGuard
 
 from ..continuations.keys import set_keys
@@ -46,7 +47,7 @@ def derived_identity(
     keys = options.keys if options.keys is not None else set_keys()
     if not keys:
         return None
-    key = KeyRing(keys[:1], purpose="identity").secret()
+    key = _identity_key(keys[0])
     binding = [options.conversation_id, call.conversation_id]
 
     def identified(settings: Settings, js: str) -> Settings:
@@ -69,6 +70,11 @@ def derived_identity(
         return replace(settings, salt=salt, seed=rest[:_SEED_CHARACTERS])
 
     return identified
+
+
+@lru_cache(8)
+def _identity_key(key: bytes) -> bytes:
+    return KeyRing((key,), purpose="identity").secret()
 
 
 def _brought_json(brought: Mapping[str, Any] | None) -> str | None:

@@ -115,15 +115,20 @@ def parts_of(
     options: CodeModeOptions, outer: OuterCall, catalog: ToolCatalog[PreparedTool], profile: Profile, *, is_direct: bool
 ) -> OptionalParts:
     """Return what an invocation has of them. Raises `ValueError` for what is asked for and cannot be."""
-    from .identity import require_journal_identity
-
     fetches = fetches_of(options) if "fetch" in profile.request_kinds else None
     state = state_of(options, outer.call) if "state" in profile.request_kinds else None
-    require_cipher(options)
-    require_journal_identity(options.continuation, outer.call)
-    called = profile.direct_tool if is_direct else profile.outer_tool
-    listeners = telemetry_listeners(options, catalog.get, called, profile.host_errors)
-    return OptionalParts(fetches, state, journaling_of(options, outer, catalog, profile), listeners)
+    if "seal" not in _imported:
+        require_cipher(options)
+    journaling, listeners = None, ()
+    if options.continuation.journal is not None:
+        from .identity import require_journal_identity
+
+        require_journal_identity(options.continuation, outer.call)
+        journaling = journaling_of(options, outer, catalog, profile)
+    if options.telemetry.is_enabled:
+        called = profile.direct_tool if is_direct else profile.outer_tool
+        listeners = telemetry_listeners(options, catalog.get, called, profile.host_errors)
+    return OptionalParts(fetches, state, journaling, listeners)
 
 
 def state_of(options: CodeModeOptions, call: CallContext) -> ProgramState | None:

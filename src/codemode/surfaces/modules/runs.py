@@ -374,7 +374,7 @@ class Runs:
             return await self._run(request, _outer(call))
         except CodeModeError as error:  # nothing of the program ran
             return refused(
-                cleared([*of_error(error, self._policy(self._options.limits)), *notes], self._secrets), error
+                cleared([*of_error(error, self._policy(self._options.limits)), *notes], self._options.secrets), error
             )
         except Exception as error:  # noqa: BLE001 - a model is answered whatever happens
             log_failure(_log, "a run of codemode.run failed", (), error)
@@ -384,7 +384,9 @@ class Runs:
         notes, capabilities = await self._connect(request) if request.capabilities else (list(request.notes), [])
         limits = request.limits or self._options.limits
         profile = self._profile if request.limits is None else profile_of(limits, self._words)
-        view = self._catalog(notes, capabilities)
+        # A run of the same text over the very catalog is not compared with it again.
+        servers = self._servers
+        view = servers.catalog() if servers.is_static else RunView(servers, notes, capabilities, homes=self._homes)
         is_plain = request.limits is None and not notes and not capabilities
         given = None if is_plain else _given(notes, capabilities, request.limits)
         pool = await prepared(self._pool, self._settings)
@@ -436,14 +438,6 @@ class Runs:
             said.append(diagnostic("warning", "CAPABILITY_UNAVAILABLE", text, hint=hint))
         return said
 
-    def _catalog(self, notes: Sequence[Diagnostic], capabilities: Sequence[str]) -> RunView | ModuleCatalog:
-        # A run of the same text over the very catalog is not compared with it again.
-        return (
-            self._servers.catalog()
-            if self._servers.is_static
-            else RunView(self._servers, notes, capabilities, homes=self._homes)
-        )
-
     async def _told(
         self,
         outcome: RunOutcome,
@@ -463,7 +457,7 @@ class Runs:
             said += view.changed_meanwhile()
         declarations = await self._declarations(view, capabilities) if capabilities else ""
         ready_ms = view.ready_ms if isinstance(view, RunView) else 0.0
-        return response_of(outcome, cleared(said, self._secrets), declarations, ready_ms)
+        return response_of(outcome, cleared(said, self._options.secrets), declarations, ready_ms)
 
     async def _declarations(self, view: RunView | ModuleCatalog, capabilities: Sequence[str]) -> str:
         """Return the declarations of those servers that the model has not read in the description."""
@@ -486,10 +480,6 @@ class Runs:
 
     def _find(self, name: str) -> ModuleTool | None:
         return self._servers.catalog().find(name)
-
-    @property
-    def _secrets(self) -> tuple[str, ...]:
-        return self._options.secrets
 
 
 def _outer(call: CallContext | None) -> OuterCall:
