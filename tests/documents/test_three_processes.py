@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-PAGE = Path(__file__).parents[2] / "docs" / "approvals.md"
+PAGE = Path(__file__).parents[2] / "docs" / "approvals-hosts.md"
 KEY = "CODEMODE_SIGNING_KEY"
 
 

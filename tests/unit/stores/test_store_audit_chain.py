@@ -401,7 +401,7 @@ def test_pages_are_checked_off_the_loop_and_joined(make, monkeypatch):
 
 
 def test_a_role_that_may_only_add_lines_is_enough(kind, make):
-    """The role of docs/approvals.md: it owns nothing, and changes no line even where nobody has made triggers."""
+    """The role of docs/stores.md: it owns nothing, and changes no line even where nobody has made triggers."""
     if kind != "postgres":
         pytest.skip("a file has one owner")
 
