@@ -12,7 +12,7 @@ from pausing import through_json
 from waiting import within
 
 from codemode import Tool, create_code_call_tools
-from codemode.protocol import references, replay
+from codemode.protocol import invocation, references
 
 TEXT = 'a line, "quoted", with \u00e9 and \U0001f600\n' * 20_000
 JS = """const { text } = await callTool('read');
@@ -39,7 +39,7 @@ def off_loop(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         (references, "cut_large_strings"),
         (references, "read_with_strings"),
         (references, "large_string"),
-        (replay, "cut_large_strings"),
+        (invocation, "cut_large_strings"),
     ]:
         watch(module, name)
     return seen

@@ -15,11 +15,10 @@ from ..options.parts import ContinuationOptions
 from ..profile import Profile
 from ..protocol.continuation import Continuation
 from ..protocol.events import CallSettled, ProgramAccepted
-from ..protocol.invocation import Invocation
+from ..protocol.invocation import Invocation, with_references
 from ..protocol.journal_entries import Step, settled
 from ..protocol.ledger import Ledger, Waiting, called_names
 from ..protocol.references import Sidecar, tag_of
-from ..protocol.replay import with_references
 from ..protocol.settings import Settings
 from ..records import record
 from ..tools.catalog import ToolCatalog

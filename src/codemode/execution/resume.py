@@ -23,9 +23,9 @@ from ..interrupts.resolutions import Answer, read_answers
 from ..options.parts import CodeModeOptions, ContinuationOptions
 from ..profile import Profile, SidecarRules
 from ..protocol.continuation import Continuation, body_of
+from ..protocol.invocation import with_references
 from ..protocol.ledger import called_names
 from ..protocol.references import tag_of
-from ..protocol.replay import with_references
 from ..tools.catalog import ToolCatalog
 from ..tools.prepared import PreparedTool
 from ..workers.image import engine_version, engine_version_is_known

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from codemode.errors import CodeModeProtocolError
+from codemode.protocol.invocation import Replay
 from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry
 from codemode.protocol.messages import CallRequested
-from codemode.protocol.replay import Replay
 
 RECORDED = LedgerEntry(1, "tool", "pay", '{"token":"was"}', tool_call_id="t", outcome=Fulfilled("1"), now_ms=1)
 

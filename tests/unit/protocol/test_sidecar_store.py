@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from codemode import CodeModeProtocolError, CodeModeSerializationError
 from codemode.data.large_strings import LargeStrings, cut_large_strings
 from codemode.profile import SidecarRules
+from codemode.protocol.invocation import with_references
 from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry, Rejected
 from codemode.protocol.messages import CallRequested, DeliverValue
 from codemode.protocol.references import MAX_REFERENCES, SIDECAR_LIMIT, Sidecar
-from codemode.protocol.replay import with_references
 
 RULES = SidecarRules(threshold_bytes=4, max_reference_bytes=20, max_total_bytes=50)
 
