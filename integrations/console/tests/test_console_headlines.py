@@ -13,6 +13,7 @@ from console_visitors import EVE, run
 from record_desk import Page
 
 from codemode import StoredRequest
+from codemode.plugins import APPROVAL_KIND
 
 REFUND = {
     "type": "object",
@@ -23,7 +24,8 @@ ASKED = {"amount": 42.0, "orderId": "A-1002"}
 
 
 def request(given: Any, **told: Any) -> StoredRequest:
-    return StoredRequest(interrupt_id="q", kind="tool_approval", tool_name="refund", input=given, payload={}, **told)
+    told = {"kind": APPROVAL_KIND, "payload": {}, **told}
+    return StoredRequest(interrupt_id="q", tool_name="refund", input=given, **told)
 
 
 def test_a_headline_is_made_of_the_host_s_title_and_summary_else_of_the_first_fields() -> None:
@@ -38,6 +40,8 @@ def test_a_headline_is_made_of_the_host_s_title_and_summary_else_of_the_first_fi
         ("x", {"title": "Refund"}, "Refund"),
         ({"orderId": "<b>\u202e", "amount": [1]}, titled, "Refund <b>\\u202e · [1] EUR"),
         (ASKED, {"summary": "{orderId.__class__.__mro__}"}, "refund \N{EM DASH}"),
+        (ASKED, {"payload": {"message": "only a look"}}, "refund 42.0 · A-1002"),
+        (ASKED, {"payload": {"message": "Repair it?"}, "kind": "question"}, "refund Repair it?"),
         (ASKED, {"summary": "{orderId!r}", "title": "<i>"}, "<i> 42.0 · A-1002"),
     ]
     for given, told, words in rows:

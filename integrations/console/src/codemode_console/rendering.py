@@ -12,6 +12,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from codemode import StoredRequest
+from codemode.interrupts.interrupt import APPROVAL_KIND
+from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
 from codemode.tools.tool import parse_summary
 
 from .errors import Problem
@@ -83,8 +85,8 @@ def _summary(one: StoredRequest) -> Markup:
 
 def _first_fields(one: StoredRequest) -> Markup:
     message = one.payload.get("message")
-    if isinstance(message, str):  # what a tool asks in its own words
-        return _headline_value(message)
+    if isinstance(message, str) and one.kind not in (APPROVAL_KIND, UNKNOWN_OUTCOME_KIND):
+        return _headline_value(message)  # what a tool asks in its own words
     values = [value for _, value in _members(one) if isinstance(value, str | int | float) and value != ""]
     return Markup(" \N{MIDDLE DOT} ").join(_headline_value(value) for value in values[:_HEADLINE_FIELDS])
 
