@@ -50,14 +50,14 @@ def is_unused(found: os.stat_result, seconds: float = UNUSED_SECONDS) -> bool:
     return time.time() - found.st_mtime > seconds
 
 
-def note_use(descriptor: int, path: Path) -> None:
-    """Keep for the others of the folder that this file, which is open, was used now. A file of others stays as it is.
+def note_use(path: Path) -> None:
+    """Keep for the others of the folder that this file was used now. A file of others stays as it is.
 
     Once a day is enough: each time is a write.
     """
     with suppress(OSError):
-        if is_unused(os.fstat(descriptor), _BETWEEN_SECONDS):
-            os.utime(descriptor if os.utime in os.supports_fd else path)
+        if is_unused(path.lstat(), _BETWEEN_SECONDS):
+            os.utime(path)
 
 
 def look_soon(folder: Path, remove: Callable[[Path], None]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -112,18 +113,30 @@ def test_a_lock_that_somebody_holds_or_has_just_had_is_not_removed(tmp_path: Pat
     assert path.exists()
 
 
+def before_the_first_lock(monkeypatch: pytest.MonkeyPatch, work: Callable[[], object]) -> None:
+    """Do something once, between opening a file and locking it."""
+    import fcntl
+
+    real = fcntl.flock
+
+    def lock(descriptor: int, how: int) -> None:
+        monkeypatch.setattr(fcntl, "flock", real)
+        work()
+        real(descriptor, how)
+
+    monkeypatch.setattr(fcntl, "flock", lock)
+
+
 @posix
 def test_a_lock_that_is_removed_while_somebody_takes_it_is_taken_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    path, real = unused(tmp_path / f"{KEY}.lock"), token_store._lock
+    path = unused(tmp_path / f"{KEY}.lock")
     others: list[Any] = []
 
-    def lock(descriptor: int) -> bool:
-        monkeypatch.setattr(token_store, "_lock", real)  # between opening and locking, once
+    def remove_and_take() -> None:
         token_store.remove_unused(tmp_path)
         others.append(try_lock(path))
-        return real(descriptor)
 
-    monkeypatch.setattr(token_store, "_lock", lock)
+    before_the_first_lock(monkeypatch, remove_and_take)
     assert try_lock(path) is None
     assert others[0] is not None
     others[0]()
@@ -137,18 +150,16 @@ def test_a_lock_that_is_removed_while_somebody_takes_it_is_taken_once(tmp_path: 
 def test_a_lock_that_somebody_takes_while_it_is_being_removed_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_made_anew: bool
 ):
-    path, real = unused(tmp_path / f"{KEY}.lock"), token_store._lock
+    path = unused(tmp_path / f"{KEY}.lock")
     taken: list[Any] = []
 
-    def lock(descriptor: int) -> bool:
-        monkeypatch.setattr(token_store, "_lock", real)
+    def take() -> None:
         if is_made_anew:  # another process has removed it as well
             path.unlink()
         taken.append(try_lock(path))
         unused(path)
-        return real(descriptor)
 
-    monkeypatch.setattr(token_store, "_lock", lock)
+    before_the_first_lock(monkeypatch, take)
     token_store.remove_unused(tmp_path)
     assert taken[0] is not None
     assert path.exists()

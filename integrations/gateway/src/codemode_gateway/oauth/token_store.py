@@ -9,7 +9,6 @@ import os
 import re
 import secrets
 import stat
-import sys
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -114,18 +113,17 @@ async def locked(path: Path, timeout_s: float) -> AsyncGenerator[None]:
 
 def try_lock(path: Path) -> Callable[[], None] | None:
     """Take the lock if nobody has it, and return what gives it back. Raises `OSError`."""
+    from filelock import FileLock, Timeout  # late: only sign-in needs it
+
     private_folder(path.parent)
-    while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
-        if not _lock(descriptor):
-            os.close(descriptor)
-            return None
-        if _is_still_at(descriptor, path):
-            break
-        os.close(descriptor)  # it was removed as unused between the two: the next one takes another file
-    note_use(descriptor, path)
+    lock = FileLock(path, timeout=0, mode=0o600, thread_local=False)
+    try:
+        lock.acquire()
+    except Timeout:
+        return None
+    note_use(path)
     look_soon(path.parent, remove_unused)
-    return lambda: os.close(descriptor)
+    return lock.release
 
 
 def remove_unused(folder: Path) -> None:
@@ -149,40 +147,11 @@ def remove_unused(folder: Path) -> None:
 
 def _remove_lock(path: Path) -> None:
     """Remove a lock while holding it: who waits for it sees that it is gone, and nobody has it meanwhile."""
-    descriptor = os.open(path, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0))
-    try:
-        if _lock(descriptor) and _is_still_at(descriptor, path) and is_unused(os.fstat(descriptor)):
+    from filelock import FileLock, Timeout
+
+    with suppress(Timeout), FileLock(path, timeout=0, mode=0o600, thread_local=False):
+        if is_unused(path.lstat()):
             path.unlink()
-    finally:
-        os.close(descriptor)
-
-
-def _is_still_at(descriptor: int, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(descriptor), path.lstat())
-    except FileNotFoundError:
-        return False
-
-
-if sys.platform == "win32":  # pragma: no cover
-    import msvcrt
-
-    def _lock(descriptor: int) -> bool:
-        try:
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-        except OSError:
-            return False
-        return True
-
-else:
-    import fcntl
-
-    def _lock(descriptor: int) -> bool:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
 
 
 _MOST_BYTES = 1 << 18

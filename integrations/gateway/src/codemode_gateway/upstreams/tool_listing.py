@@ -406,7 +406,7 @@ def _text(path: Path) -> str | None:
         is_own = not hasattr(os, "getuid") or (found.st_uid == os.getuid() and not found.st_mode & 0o022)
         if not stat.S_ISREG(found.st_mode) or not is_own or found.st_size > _MAX_BYTES:
             return None
-        note_use(descriptor, path)
+        note_use(path)
         return file.read(_MAX_BYTES + 1).decode("utf-8", "replace")
 
 
