@@ -40,7 +40,7 @@ def derived_identity(
     They follow from profile, bindings, outer id, stripped program, what it is given, the settings that a replay depends
     on and the time that an engine has recorded, if one has: a model may make the same call under the same id once more,
     and what was said of the first is no answer to the second. The key is the first, which stays while keys are
-    rotated: see docs/deployment.md.
+    rotated: see docs/approvals-hosts.md.
     """
     if not call.tool_call_id or (options.conversation_id is None and call.conversation_id is None):
         return None
