@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from .config.places import state_folder
     from .gateway.gateway import Gateway
     from .gateway.options import GatewayOptions
-    from .oauth.cli_login import login, logout
-    from .oauth.login_manager import SignIns
+    from .oauth.login_manager import SignIns, login, logout
     from .upstreams.connected import Connected, connect
     from .upstreams.hooks import UpstreamHooks
     from .upstreams.upstream import Upstream
@@ -54,7 +53,6 @@ _LATE = {
     "upstreams.connected": "Connected connect",
     "upstreams.hooks": "UpstreamHooks",
     "upstreams.upstream": "Upstream",
-    "oauth.cli_login": "login logout",
-    "oauth.login_manager": "SignIns",
+    "oauth.login_manager": "login logout SignIns",
 }
 __getattr__ = late_names(__name__, _LATE)

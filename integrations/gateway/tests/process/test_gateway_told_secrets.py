@@ -10,7 +10,7 @@ import mcp_types as types
 import pytest
 from codemode_gateway import Gateway, load_config
 from codemode_gateway.gateway import principal_sessions
-from codemode_gateway.passthrough import server_lists
+from codemode_gateway.passthrough import proxy
 from gateway_clients import ERAS, Era, client_of
 from in_loop import in_loop
 from mcp.shared.exceptions import MCPError
@@ -35,7 +35,7 @@ async def test_a_secret_that_a_server_tells_reaches_nobody(
 ) -> None:
     # A list waits for a server for a moment, in which a busy machine may not start it.
     monkeypatch.setattr(principal_sessions, "LISTING_SECONDS", WAIT_SECONDS)
-    monkeypatch.setattr(server_lists, "WAIT_SECONDS", WAIT_SECONDS)
+    monkeypatch.setattr(proxy, "WAIT_SECONDS", WAIT_SECONDS)
     seen: list[str] = []
 
     async def person(_ctx: Any, params: Any) -> Any:

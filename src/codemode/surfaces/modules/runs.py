@@ -23,8 +23,7 @@ from ...trace.failures import log_failure
 from .catalog import ModuleCatalog, ModuleFacts, meta_of, read_module_facts
 from .declarations import declarations_for, fits_in, is_declared
 from .description import Descriptions
-from .diagnostics import cleared, diagnostics_of, of_error, response_of
-from .error_texts import say_other_language, words_of
+from .diagnostics import cleared, diagnostics_of, of_error, response_of, say_other_language, words_of
 from .module_tools import ListedServer, ModuleTool
 from .options import HOST_NAMES, LEAST, WIRE_NAMES, RunLimits, RunOptions, profile_of
 from .response import Diagnostic, diagnostic, host_failed, read_again, refused

@@ -15,7 +15,7 @@ from codemode import (
     CodeModeToolError,
     Tool,
 )
-from codemode.surfaces.modules.error_texts import words_of
+from codemode.surfaces.modules.diagnostics import words_of
 from codemode.surfaces.modules.module_tools import ModuleTool, ServerTool
 from codemode.tools.prepared import tool_failed
 

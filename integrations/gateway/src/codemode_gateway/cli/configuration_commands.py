@@ -280,7 +280,7 @@ def login_or_logout(options: argparse.Namespace) -> int:
 
 async def _login(config: GatewayConfig, name: str, *, opens: bool) -> int:
     from ..oauth.browser import open_in_browser
-    from ..oauth.cli_login import login
+    from ..oauth.login_manager import login
 
     # Where somebody is at the terminal, the page may be opened on another machine and its end pasted here.
     reads = sys.stdin.isatty() or not opens
@@ -295,7 +295,7 @@ async def _login(config: GatewayConfig, name: str, *, opens: bool) -> int:
 
 
 async def _logout(config: GatewayConfig, name: str) -> int:
-    from ..oauth.cli_login import logout
+    from ..oauth.login_manager import logout
 
     had = await logout(config, name)
     print(f"forgot the tokens of {visible(name)}" if had else f"there are no tokens of {visible(name)}")

@@ -16,8 +16,7 @@ from codemode.errors import CodeModeToolError
 from ..upstreams.connection import LEVELS, why_invalid
 from ..upstreams.hooks import CallOrigin
 from .client_requests import Declined, connection_of, worded
-from .proxy import Passed
-from .server_lists import PROMPTS, RESOURCES, TEMPLATES, Kind, capability_of
+from .proxy import PROMPTS, RESOURCES, TEMPLATES, Kind, Passed, capability_of
 from .subscriptions import NotWatched, require_short
 from .uri_routing import CursorError
 

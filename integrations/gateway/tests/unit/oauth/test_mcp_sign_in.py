@@ -17,8 +17,7 @@ from codemode_gateway import Gateway, GatewayOptions
 from codemode_gateway.config.model import ConfigError, GatewayConfig, GatewaySettings, ServerConfig
 from codemode_gateway.oauth import token_store
 from codemode_gateway.oauth.bearer_auth import ServerAuth
-from codemode_gateway.oauth.cli_login import login, logout
-from codemode_gateway.oauth.login_manager import KIND, SignIns, sign_in_hook
+from codemode_gateway.oauth.login_manager import KIND, SignIns, login, logout, sign_in_hook
 from codemode_gateway.oauth.settings import SignInError
 from suite import each_row
 

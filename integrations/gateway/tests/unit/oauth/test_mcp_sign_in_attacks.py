@@ -17,9 +17,8 @@ import pytest
 from authorization_server import Answer, SignInServer, as_json, browse, configured, sign_in_server
 from codemode_gateway.config.model import GatewayConfig
 from codemode_gateway.oauth import flow as doors
-from codemode_gateway.oauth.cli_login import login
 from codemode_gateway.oauth.flow import Door
-from codemode_gateway.oauth.login_manager import sign_in_hook
+from codemode_gateway.oauth.login_manager import login, sign_in_hook
 from codemode_gateway.oauth.settings import RefusedError, SignInError, TokenRecord, expiry, is_token
 from hypothesis import given
 from hypothesis import strategies as st

@@ -7,7 +7,7 @@ from typing import Any
 
 import mcp_types as types
 import pytest
-from codemode_gateway.passthrough import server_lists, uri_routing
+from codemode_gateway.passthrough import proxy, uri_routing
 from in_loop import in_loop
 from mcp import Client
 from mcp.server.lowlevel.server import Server
@@ -167,11 +167,11 @@ def _repeating() -> Server[Any]:
 
 @in_loop
 async def test_lists_without_end_and_items_without_measure_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_lists, "MAX_ITEMS", 120)
+    monkeypatch.setattr(proxy, "MAX_ITEMS", 120)
     asked: list[int] = []
 
     async def large(_ctx: Any, _params: Any) -> types.ListPromptsResult:
-        huge = types.Prompt(name="huge", description="x" * server_lists.MAX_ITEM_CHARACTERS)
+        huge = types.Prompt(name="huge", description="x" * proxy.MAX_ITEM_CHARACTERS)
         return types.ListPromptsResult(prompts=[huge, types.Prompt(name="small")])
 
     servers = _endless(asked), _repeating(), Server("large", on_list_prompts=large)
@@ -185,7 +185,7 @@ async def test_lists_without_end_and_items_without_measure_are_bounded(monkeypat
 
 @in_loop
 async def test_a_server_that_is_broken_slow_or_wrong_costs_the_others_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_lists, "WAIT_SECONDS", 0.05)
+    monkeypatch.setattr(proxy, "WAIT_SECONDS", 0.05)
     may_answer = asyncio.Event()
 
     async def slow(_ctx: Any, _params: Any) -> types.ListPromptsResult:
