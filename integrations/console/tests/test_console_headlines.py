@@ -13,7 +13,7 @@ from console_visitors import EVE, run
 from record_desk import Page
 
 from codemode import StoredRequest
-from codemode.plugins import APPROVAL_KIND
+from codemode.interrupts.interrupt import APPROVAL_KIND
 
 REFUND = {
     "type": "object",
