@@ -98,6 +98,10 @@ def load(site_paths: list[str], clock: Callable[[], float] | None = None) -> Ana
         return partial(parse.parse, parser, end=now() + deadline_ms / 1000, clock=now)
 
     def repaired(text: str, deadline_ms: int, found: dict[str, Any]) -> Any:
+        facts = found.get("facts")
+        names_node = "module.exports" in text or "require.main" in text
+        if facts is not None and not (facts.get("modules") or names_node or repair.may_need_repair(text)):
+            return None  # most programs are what was meant
         return _repaired(parts, text, within(deadline_ms), found)
 
     def corrected(line: str, text: str, deadline_ms: int, rows: list[list[int]] | None = None) -> str:

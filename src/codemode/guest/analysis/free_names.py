@@ -26,7 +26,8 @@ OF_OTHER_HOSTS = (
 )  # fmt: skip
 # Functions of the language, and its own words that a parenthesis may follow.
 LANGUAGE = frozenset(
-    (
+    name.encode()
+    for name in (
         "Object", "Function", "Error", "EvalError", "RangeError", "ReferenceError", "SyntaxError", "TypeError",
         "URIError", "AggregateError", "Array", "parseInt", "parseFloat", "isNaN", "isFinite", "decodeURI",
         "decodeURIComponent", "encodeURI", "encodeURIComponent", "escape", "unescape", "Number", "Boolean",
@@ -36,6 +37,8 @@ LANGUAGE = frozenset(
         "yield", "else", "do", "case", "async",
     )
 )  # fmt: skip
+NAMES_OF_OTHER_HOSTS = frozenset(name.encode() for name in OF_OTHER_HOSTS)
+NAMES_OF_OTHER_HOSTS_BUT_TOOLS = NAMES_OF_OTHER_HOSTS - {b"tools"}
 OTHERS = re.compile(rb"(?<![\w$.#\x80-\xff])(?:" + "|".join(OF_OTHER_HOSTS).encode() + rb")(?![\w$\x80-\xff])")
 CALLED = re.compile(rb"(?<![\w$.#\x80-\xff])([A-Za-z_$][\w$]{0,99})\s*\(")
 # Most names of a program's own; the others are told by the places where they stand.
@@ -73,11 +76,11 @@ class FreeNames:
 
         Uses in a `try` do not count. ``has_tools`` leaves out the name `tools`, which nearly every program has.
         """
-        words = dict.fromkeys(match[0] for match in OTHERS.finditer(data))
-        if has_tools:
-            words.pop(b"tools", None)
-        words |= dict.fromkeys(match[1] for match in CALLED.finditer(data))
-        names = [name for name in words if name.decode() not in LANGUAGE]
+        known = NAMES_OF_OTHER_HOSTS_BUT_TOOLS if has_tools else NAMES_OF_OTHER_HOSTS
+        # Most programs name none of them, and the search for each costs as much as all else here.
+        others = [] if known.isdisjoint(WORD.findall(data)) else OTHERS.findall(data)
+        names = [name for name in dict.fromkeys(others) if name in known]
+        names += [name for name in dict.fromkeys(CALLED.findall(data)) if name not in LANGUAGE and name not in names]
         if not names or len(data) > MAX_BYTES:
             return []
         declared = set(DECLARED.findall(data))
