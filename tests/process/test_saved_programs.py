@@ -367,3 +367,10 @@ def test_rules_of_the_calling_surface_hold_for_saved_programs():
     assert (answer["status"], "loops are not allowed" in answer["error"]["message"]) == ("tool_error", True)
     loose = create_code_call_tools({"get_total": get_total}, {"vm": {"preset": "experimental"}}, library=library)
     assert within(loose.execute("return await saved.calls()"))["result"] == 1
+
+
+def test_rich_values_cross_to_saved_programs_and_back():
+    options = {"execution_policy": {"values": "rich"}}
+    library = library_with({"next_day": "return new Date(input.at.getTime() + 86_400_000)"})
+    js = "return (await saved.next_day({ at: new Date(0) })) instanceof Date"
+    assert run(library, js, options=options) is True

@@ -9,7 +9,7 @@ import pytest
 from console_houses import AS_JSON, BOB, House
 from console_visitors import run
 
-from codemode import ALL_TENANTS, CodeModeToolError, ProgramLibrary, create_code_mode_tool
+from codemode import ALL_TENANTS, CodeModeToolError, ProgramLibrary, Tool, create_code_mode_tool
 
 HOSTILE = "<script>alert(1)</script>\u202e"
 
@@ -79,5 +79,23 @@ def test_a_person_confirms_what_was_shown_and_disables() -> None:
             "program_confirmed",
             "program_disabled",
         ]
+
+    run(work)
+
+
+def test_a_card_says_which_saved_program_makes_its_call() -> None:
+    async def work() -> None:
+        house = House()
+        library = ProgramLibrary(house.store, owner="acme")
+        options: Any = {"approval": {"mode": "interrupt"}, "continuation": {"guard": house.store.guard}}
+        tool = create_code_mode_tool([Tool.from_function(total, needs_approval=True)], options, library=library)
+        await library.save("report", "const { week } = input;\nreturn tools.total({ week })")
+        pause = await tool.execute("return await saved.report({ week: 1 })")
+        record = await house.store.put(pause, tool=tool, tenant="acme")
+        async with house.browser() as ana:
+            text = (await ana.get(f"/records/{record}")).text
+            assert text.count("Made by the saved program report:2") == 2
+            told = (await ana.get(f"/records/{record}", headers=AS_JSON)).json()
+            assert [(one["program"], one["line"]) for one in told["calls"]][1:] == [("report:2", None)]
 
     run(work)

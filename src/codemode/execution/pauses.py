@@ -11,7 +11,15 @@ from ..continuations.signing import Auth
 from ..data.json_values import decode_json
 from ..errors import CodeModeProtocolError, Resumable
 from ..host.clock import now_ms
-from ..interrupts.interrupt import APPROVAL_KIND, Interrupt, PendingRequest, kept_by, pending_requests, same_json
+from ..interrupts.interrupt import (
+    APPROVAL_KIND,
+    Interrupt,
+    PendingRequest,
+    kept_by,
+    pending_requests,
+    same_json,
+    told_place,
+)
 from ..options.checked_fields import text_or_none
 from ..options.parts import CodeModeOptions
 from ..profile import Profile
@@ -163,7 +171,7 @@ class CallView:
     waiting, or unknown: not begun, or cut off. ``answered`` is the place in the order in which the program was given
     the outcomes, from 1, and ``ended_at_ms`` when the call had ended, in Unix time; None while it has no outcome.
     ``input`` is what the call ran with or waits with, else what the program gave. ``line`` and ``column`` are known
-    where some tool needs approval.
+    where some tool needs approval. ``program`` is the saved program that made it, with its line.
     """
 
     order: int
@@ -178,6 +186,7 @@ class CallView:
     ended_at_ms: int | None = None
     line: int | None = None
     column: int | None = None
+    program: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -241,7 +250,7 @@ def _call(order: int, entry: LedgerEntry, answered: int | None) -> CallView:
         error = {"name": outcome.name, "message": outcome.message, "code": outcome.code}
     if isinstance(outcome, Fulfilled) and outcome.value_json is not None:
         value = decode_json(outcome.value_json)
-    line, column = (None, None) if entry.place is None or len(entry.place) == 3 else entry.place
+    place = told_place(entry.place)
     return CallView(
         order=order,
         id=call_id(entry),
@@ -253,6 +262,5 @@ def _call(order: int, entry: LedgerEntry, answered: int | None) -> CallView:
         error=error,
         answered=answered,
         ended_at_ms=entry.now_ms if isinstance(outcome, Fulfilled | Rejected) else None,
-        line=line,
-        column=column,
+        **place,
     )

@@ -114,7 +114,7 @@ class PendingRequest:
             tool_call_id=entry.tool_call_id or "",
             input=shown,
             payload=payload,
-            **_place_of(entry.place),
+            **told_place(entry.place),
         )
 
 
@@ -213,7 +213,8 @@ class Interrupt:
         return value if isinstance(value, Interrupt) else cls.from_dict(value)
 
 
-def _place_of(place: Place | None) -> dict[str, Any]:
+def told_place(place: Place | None) -> dict[str, Any]:
+    """Return a call's place as it is told: line and column in the program, or the saved program with its line."""
     if place is None:
         return {}
     if len(place) == 3:

@@ -348,7 +348,10 @@ class RequestShown:
 
 @dataclass(frozen=True, slots=True)
 class RecordView:
-    """A record as its page shows it. ``unreadable`` says why its calls cannot be seen here."""
+    """A record as its page shows it. ``unreadable`` says why its calls cannot be seen here.
+
+    ``programs`` are the saved programs that make its requests, by their ids.
+    """
 
     program: ProgramView | None
     text: ValueView | None
@@ -362,6 +365,7 @@ class RecordView:
     versions_next: int | None
     outcome: ValueView | None
     requests: tuple[RequestShown, ...]
+    programs: Mapping[str, str]
 
 
 def pause_view(interrupt: Interrupt | None, reader: Reader) -> tuple[PauseView | None, str | None]:
@@ -409,6 +413,7 @@ def record_view(
         versions_next=versions_next,
         outcome=_outcome(record, asked),
         requests=tuple(_request(number, one, asked) for number, one in enumerate(record.requests, 1)),
+        programs={one.interrupt_id: one.program for one in (view.requests if view else ()) if one.program},
     )
 
 
@@ -543,9 +548,10 @@ def _program(view: RecordView) -> dict[str, Any] | None:
 def _call_json(shown: CallShown) -> dict[str, Any]:
     call, ended = shown.call, "error" if shown.call.error is not None else "value"
     outcome = {} if shown.outcome is None else {ended: shown.outcome.to_json()}
-    place = {"line": call.line, "column": call.column, "endedAtMs": call.ended_at_ms, "answered": call.answered}
+    place = {"line": call.line, "column": call.column, "program": call.program}
+    when = {"endedAtMs": call.ended_at_ms, "answered": call.answered}
     named = {"order": call.order, "id": call.id, "kind": call.kind, "name": call.name, "status": call.status}
-    return {**named, "input": shown.input.to_json(), **outcome, **place}
+    return {**named, "input": shown.input.to_json(), **outcome, **place, **when}
 
 
 def _version(shown: VersionShown) -> dict[str, Any]:

@@ -151,6 +151,7 @@ def _request(
         payload=payload,
         line=None if line is None or found is None else line + found[1],
         column=column,
+        program=None if found is None else found[0].program,
     )
 
 

@@ -485,6 +485,7 @@ class Bundles:
             input=request.input,
             payload=request.payload,
             line=request.line,
+            program=request.program if isinstance(request, PendingRequest) else None,
             definition=known if isinstance(known, str) else None,
             problem=problem if isinstance(problem, str) else None,
             tries=tries if type(tries) is int else 0,

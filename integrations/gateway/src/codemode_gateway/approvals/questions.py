@@ -55,6 +55,7 @@ _REASON: Mapping[str, Any] = {"type": "string", "title": "Reason", "description"
 class Question:
     """One call that waits. ``server`` and ``tool`` are their names at the host, ``line`` is of the program.
 
+    ``program`` is the saved program that makes it, with its line.
     ``definition`` is the digest of the tool as it was then, where that is known. ``problem`` is what was wrong with the
     last answer, the ``tries``-th.
     """
@@ -67,6 +68,7 @@ class Question:
     input: Any
     payload: Mapping[str, Any]
     line: int | None = None
+    program: str | None = None
     definition: str | None = None
     problem: str | None = None
     tries: int = 0
@@ -108,6 +110,7 @@ def message_of(question: Question, code: str) -> str:
         "Not shown": counted(len(text) - _MAX_SHOWN_CHARACTERS, "more characters of the input")
         if len(text) > _MAX_SHOWN_CHARACTERS
         else None,
+        "Saved program": question.program and one_line(question.program, _MAX_NAME_CHARACTERS),
         f"Line {question.line} of the program": _line(code, question.line),
     }
     head = "A program was cut off. Has this call happened?" if question.kind == "unknown" else "Run this call?"

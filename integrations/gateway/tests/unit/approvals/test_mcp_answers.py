@@ -128,6 +128,10 @@ def test_nothing_that_is_shown_is_invisible_or_forges_a_line(server: str, tool: 
     assert json.loads(default) == given
 
 
+def test_a_person_is_told_which_saved_program_makes_a_call() -> None:
+    assert "Saved program: report:2" in message_of(question(program="report:2"), "return 1").split("\n")
+
+
 def sealed() -> tuple[SealedState, str]:
     state = SealedState(ContinuationOptions(keys="a key"), LOCAL)
     return state, within(state.sealed({"interrupt": {"a": [1, 2, 3]}, "pause": 1}, {"code": ONE}))
