@@ -617,28 +617,10 @@ _IMPORT = 'Import it, as in: import * as server from "@codemode/servers/<serverI
 _NO_NETWORK = "Call the tools of servers: there is no network."
 _WRITE_OUT = "Write the code out: code in strings is never run."
 _OF_OTHER_HOSTS = [
-    "AbortController",
-    "AbortSignal",
-    "Blob",
-    "Buffer",
-    "Bun",
-    "crypto",
-    "Deno",
-    "document",
-    "FormData",
-    "global",
-    "Headers",
-    "Intl",
-    "localStorage",
-    "navigator",
-    "process",
-    "Request",
-    "Response",
-    "setImmediate",
-    "window",
-    "__dirname",
-    "__filename",
-]
+    "AbortController", "AbortSignal", "Blob", "Buffer", "Bun", "crypto", "Deno", "document",
+    "FormData", "global", "Headers", "Intl", "localStorage", "navigator", "process",
+    "Request", "Response", "setImmediate", "window", "__dirname", "__filename",
+]  # fmt: skip
 _ABSENT = {
     **dict.fromkeys(("fetch", "XMLHttpRequest", "WebSocket", "EventSource", "axios"), _NO_NETWORK),
     **dict.fromkeys(("module", "exports"), _ASSIGN),
