@@ -25,14 +25,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from codemode import (
-    ALL_TENANTS,
-    Interrupt,
-    PostgresInterruptStore,
-    SqliteInterruptStore,
-    Tool,
-    create_code_mode_tool,
-)
+from codemode import Interrupt, Tool, create_code_mode_tool
+from codemode.stores import ALL_TENANTS, PostgresInterruptStore, SqliteInterruptStore
 from codemode.stores.transaction import Session
 
 from .stores import own_cluster

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from codemode import CodeModeTool, Content, Tool, create_code_mode_tool
+from codemode import CodeModeTool, MediaContent, Tool, create_code_mode_tool
 
 from .measure import Samples, timed
 from .table import Row, machine, table
@@ -19,13 +19,13 @@ from .table import Row, machine, table
 SPARE_READY_SECONDS = 0.005
 _TARGET = 1.2
 _JS = "const a = await tools.take({}); const b = await tools.turn({ of: a }); return await tools.mark({ of: b });"
-_PICTURE = Content(bytes(range(256)) * (1 << 12), "image/png")
+_PICTURE = MediaContent(bytes(range(256)) * (1 << 12), "image/png")
 _NOTHING = {"kind": "image", "mimeType": "image/png", "bytes": 1 << 20, "name": None}
 
 
 def _code_mode(of: Any) -> CodeModeTool:
     async def take(_value: Any) -> Any:
-        return replace(of) if isinstance(of, Content) else of  # a new one, whose bytes nobody has looked at
+        return replace(of) if isinstance(of, MediaContent) else of  # a new one, whose bytes nobody has looked at
 
     async def hand_on(value: Any) -> Any:
         return value["of"]

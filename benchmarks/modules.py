@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from codemode import ModuleServer, Tool, WorkerPool, create_run_tool
+from codemode import ModuleServer, Tool, WorkerPool, create_modules_tool
 
 from .faces import Face, Run, show
 from .workloads import noop, rows
@@ -14,7 +14,7 @@ _IMPORT = 'import * as tools from "@codemode/servers/tools";\n'
 
 
 def _on(pool: WorkerPool) -> Run:
-    tool = create_run_tool([ModuleServer("tools", [noop, Tool("rows", execute=rows)])], pool=pool)
+    tool = create_modules_tool([ModuleServer("tools", [noop, Tool("rows", execute=rows)])], pool=pool)
 
     async def run(js: str) -> Any:
         return (await tool.execute({"code": module_of(js)}))["result"]

@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx
 
-from codemode import ModuleServer, create_code_mode_tool, create_exec_wait_tools, create_run_tool
+from codemode import ModuleServer, create_code_mode_tool, create_exec_wait_tools, create_modules_tool
 from codemode.openapi import load_spec, openapi_tools
 
 NOUNS = ("invoice", "order", "customer", "shipment", "ticket", "account", "payment", "refund", "project", "comment")
@@ -122,7 +122,7 @@ async def measure_others(text: str, client: httpx.AsyncClient) -> dict[str, floa
     assert ended["value"] == "open", ended
     exec_seconds = time.perf_counter() - start
     start = time.perf_counter()
-    run = create_run_tool([ModuleServer("api", openapi_tools(await load_spec(text), client=client))])
+    run = create_modules_tool([ModuleServer("api", openapi_tools(await load_spec(text), client=client))])
     assert run.description
     code = (
         'import { invoice0s_get } from "@codemode/servers/api"; export default (await invoice0s_get({ id: 1 })).state;'

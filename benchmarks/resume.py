@@ -8,7 +8,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from codemode import Interrupt, MemoryResumeGuard, Tool, WorkerPool, continue_interrupt, run_code_mode
+from codemode import Interrupt, Tool, WorkerPool, continue_interrupt, run_code_mode
+from codemode.stores import MemoryResumeGuard
 
 ENTRIES = (16, 64, 256)
 ROUNDS = 30

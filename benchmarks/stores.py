@@ -21,17 +21,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from codemode import (
-    ALL_TENANTS,
-    CallContext,
-    CodeModeTool,
-    PostgresInterruptStore,
-    Resumer,
-    SqliteInterruptStore,
-    Tool,
-    WorkerPool,
-    create_code_mode_tool,
-)
+from codemode import CallContext, CodeModeTool, Tool, WorkerPool, create_code_mode_tool
+from codemode.stores import ALL_TENANTS, PostgresInterruptStore, Resumer, SqliteInterruptStore
 
 from .programs import PROGRAMS, Program
 from .table import Row, machine, table

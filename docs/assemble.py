@@ -53,7 +53,12 @@ def modules() -> dict[str, Path]:
     """Return the modules with public names, each with its file."""
     packages = {init.parent.name: init for source in _SOURCES for init in source.glob("codemode*/__init__.py")}
     core = packages["codemode"].parent
-    return {**packages, "codemode.plugins": core / "plugins.py", "codemode.stores": core / "stores" / "__init__.py"}
+    return {
+        **packages,
+        "codemode.plugins": core / "plugins.py",
+        "codemode.stores": core / "stores" / "__init__.py",
+        "codemode.types": core / "types.py",
+    }
 
 
 def reference(module: str, file: Path) -> str:

@@ -20,7 +20,8 @@ from pathlib import Path
 try:
     from pydantic import BaseModel, Field
 
-    from codemode import ConsoleEvent, Trace, create_code_mode_tool, tool
+    from codemode import create_code_mode_tool, tool
+    from codemode.types import ConsoleEvent, Trace
 except ImportError as error:
     sys.exit(f"{error}. This example needs what `pip install .` in the root of the repository brings.")
 

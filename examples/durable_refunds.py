@@ -25,7 +25,8 @@ from typing import Any
 try:
     from dbos import DBOS, SetWorkflowID
 
-    from codemode import CallContext, Interrupt, SqliteInterruptStore, create_code_mode_tool, tool
+    from codemode import CallContext, Interrupt, create_code_mode_tool, tool
+    from codemode.stores import SqliteInterruptStore
 except ImportError as error:
     sys.exit(f"{error}. This example needs what `pip install . dbos` in the root of the repository brings.")
 

@@ -20,7 +20,7 @@ from pathlib import Path
 try:
     from codemode_gateway import GatewayConfig, connect, load_config
 
-    from codemode import create_run_tool
+    from codemode import create_modules_tool
 except ImportError as error:
     sys.exit(f"{error}. This example needs what `pip install . ./integrations/gateway` brings.")
 
@@ -101,7 +101,7 @@ def places(desk: Path) -> dict[str, str]:
 async def triage(desk: Path, config: GatewayConfig) -> None:
     """Connect the servers, say what a model is given, run the program, show the answer."""
     async with connect(config) as connected:
-        run = create_run_tool(connected)
+        run = create_modules_tool(connected)
         await run.refresh()
         tools = [tool for one in connected.upstreams for tool in one.listed]
         listed = sum(len(one.model_dump_json(by_alias=True, exclude_none=True)) for one in tools)

@@ -36,14 +36,13 @@ try:
         CallContext,
         CodeModeAbortedError,
         CodeModeError,
-        CodeModeWorkerError,
         Interrupt,
-        PostgresInterruptStore,
-        SqliteInterruptStore,
         Tool,
         WorkerPool,
         create_code_mode_tool,
     )
+    from codemode.errors import CodeModeWorkerError
+    from codemode.stores import PostgresInterruptStore, SqliteInterruptStore
 except ImportError as error:
     needed = "pip install . 'psycopg[binary,pool]' 'ray[data]'"
     sys.exit(f"{error}. This example needs what `{needed}` in the root of the repository brings.")

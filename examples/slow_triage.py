@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 try:
-    from codemode import CallContext, ExecWaitTools, SqliteInterruptStore, create_exec_wait_tools, tool
+    from codemode import CallContext, ExecWaitTools, create_exec_wait_tools, tool
+    from codemode.stores import SqliteInterruptStore
 except ImportError as error:
     sys.exit(f"{error}. This example needs what `pip install .` in the root of the repository brings.")
 

@@ -18,7 +18,8 @@ import sys
 try:
     from pydantic import BaseModel, Field
 
-    from codemode import CallContext, Interrupt, Tool, Trace, create_code_mode_tool, tool
+    from codemode import CallContext, Interrupt, Tool, create_code_mode_tool, tool
+    from codemode.types import Trace
 except ImportError as error:
     sys.exit(f"{error}. This example needs what `pip install .` in the root of the repository brings.")
 

@@ -14,7 +14,7 @@ import os
 import sys
 
 try:
-    from codemode import CodeModeToolError, ModuleServer, create_run_tool
+    from codemode import CodeModeToolError, ModuleServer, create_modules_tool
 except ImportError as error:
     sys.exit(f"{error}. This example needs what `pip install .` in the root of the repository brings.")
 
@@ -85,7 +85,7 @@ def page(service: str, why: str) -> str:
 
 async def main() -> None:
     """Run the program, and show what a model would be shown."""
-    run = create_run_tool(
+    run = create_modules_tool(
         [
             ModuleServer("incidents", [list_open, comment]),
             ModuleServer("metrics", [error_rate]),

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import asdict, dataclass, replace
 
-from codemode import PostgresInterruptStore
+from codemode.stores import PostgresInterruptStore
 
 from ..processes import ROOT, environment, family, pss_mib
 from .clocks import clock_ms, go_first, machine_ms, reaped_ms, server_ms, server_of, since

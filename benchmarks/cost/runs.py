@@ -9,7 +9,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
 
-from codemode import CodeModeWorkerError, Interrupt, Tool, WorkerPool, create_code_mode_tool
+from codemode import Interrupt, Tool, WorkerPool, create_code_mode_tool
+from codemode.errors import CodeModeWorkerError
 
 from .figures import MOST_ATTEMPTS
 

@@ -18,16 +18,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from codemode import (
-    CodeModeTool,
-    Interrupt,
-    PostgresInterruptStore,
-    SqliteInterruptStore,
-    Tool,
-    WorkerPool,
-    create_code_mode_tool,
-)
+from codemode import CodeModeTool, Interrupt, Tool, WorkerPool, create_code_mode_tool
 from codemode.continuations.guard import Claim
+from codemode.stores import PostgresInterruptStore, SqliteInterruptStore
 
 from ..processes import ROOT, environment, family
 from .clocks import go_first, server_ms, since

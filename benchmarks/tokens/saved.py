@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from codemode import CodeModeTool, MemoryInterruptStore, ProgramLibrary, WorkerPool, create_code_mode_tool
+from codemode import CodeModeTool, ProgramLibrary, WorkerPool, create_code_mode_tool
+from codemode.stores import MemoryInterruptStore
 
 from .catalog import Catalog
 from .tasks import TASKS, Task

@@ -17,13 +17,12 @@ from codemode import (
     CodeModeOptions,
     CodeModeProtocolError,
     Interrupt,
-    NestedToolCallEvent,
-    NestedToolResultEvent,
     ToolCallContext,
     create_code_mode_tool,
     failure_text,
 )
 from codemode.plugins import add_event_listener, configure_agent_options, select_callable_tools
+from codemode.types import NestedToolCallEvent, NestedToolResultEvent
 
 
 # 1. A tool of the framework as a tool of a program.

@@ -20,13 +20,13 @@ async def answer(side: Side) -> str:
 
 
 async def _imports_server() -> bool:
-    from codemode import ModuleServer, create_run_tool
+    from codemode import ModuleServer, create_modules_tool
 
     def seven() -> int:
         return 7
 
     js = 'import { seven } from "@codemode/servers/own"; globalThis.__codemode_result__ = await seven();'
-    return (await create_run_tool([ModuleServer("own", [seven])]).execute({"code": js}))["result"] == 7
+    return (await create_modules_tool([ModuleServer("own", [seven])]).execute({"code": js}))["result"] == 7
 
 
 if __name__ == "__main__":

@@ -6,14 +6,15 @@ import re
 from pathlib import Path
 
 import codemode
-from codemode import CodeModeError
+from codemode import CodeModeError, errors, stores, types
 
 PAGE = (Path(__file__).parents[2] / "docs" / "errors.md").read_text(encoding="utf-8")
 ROWS = dict(re.findall(r"^\| `([A-Z]\w*[a-z])` \| ([^|]+) \|", PAGE, re.MULTILINE))
 
 
 def test_every_class_has_a_row_with_its_code():
-    public = [getattr(codemode, name) for name in codemode.__all__]
+    public = [getattr(module, name) for module in (codemode, stores, types) for name in module.__all__]
+    public += [value for name, value in vars(errors).items() if name.startswith("CodeMode")]
     classes = {one.__name__: one for one in public if isinstance(one, type) and issubclass(one, CodeModeError)}
     assert ROWS.keys() == classes.keys()
     assert [name for name, one in classes.items() if f"`{one.default_code}`" not in ROWS[name]] == []

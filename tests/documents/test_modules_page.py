@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import codemode
-from codemode import RunOptions
 from codemode.execution.outcome_texts import CLASSES, MODULE_CALLS, MODULE_WORDING, RAISED_HINTS
 from codemode.options.parts import MIB
 from codemode.surfaces.modules.options import WIRE_NAMES
+from codemode.types import RunOptions
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "modules.md").read_text(encoding="utf-8")

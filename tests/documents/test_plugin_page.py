@@ -27,5 +27,5 @@ def test_the_page_shows_all_of_the_plugin_in_order() -> None:
     shown = [one for one in blocks("py") if one in PLUGIN]
     places = [PLUGIN.index(one) for one in shown]
     assert places == sorted(places)
-    _, code = PLUGIN.split("select_callable_tools\n", 1)
+    _, code = PLUGIN.split("NestedToolResultEvent\n", 1)
     assert "".join(code.split()) == "".join("".join(shown).split())

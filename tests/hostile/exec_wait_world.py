@@ -7,7 +7,6 @@ from typing import Any
 
 from codemode import (
     ExecWaitTools,
-    Namespace,
     NamespaceRegistry,
     Tool,
     ToolSource,
@@ -15,6 +14,7 @@ from codemode import (
     create_exec_wait_tools,
     namespace_tool,
 )
+from codemode.types import Namespace
 
 from .hostile_run import make_tools
 

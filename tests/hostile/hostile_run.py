@@ -9,19 +9,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from codemode import (
-    CodeModeBridgeLimitError,
-    CodeModeDetachedBridgeRequestError,
     CodeModeError,
     CodeModeProtocolError,
-    CodeModeSerializationError,
-    CodeModeSyntaxError,
     CodeModeTimeoutError,
     CodeModeToolError,
-    CodeModeWorkerError,
     PoolOptions,
     Tool,
     WorkerPool,
     run_code_mode,
+)
+from codemode.errors import (
+    CodeModeBridgeLimitError,
+    CodeModeDetachedBridgeRequestError,
+    CodeModeSerializationError,
+    CodeModeSyntaxError,
+    CodeModeWorkerError,
 )
 
 from .hostile_program import HostileProgram

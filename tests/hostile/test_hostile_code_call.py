@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from codemode import CodeCallResult, WorkerPool, create_code_call_tools
+from codemode import WorkerPool, create_code_call_tools
+from codemode.types import CodeCallResult
 
 from .hostile_program import HostileProgram, groups_of_other_surfaces, sample
 from .hostile_run import AT_ONCE, HOST_SECRET, SLACK_MS, make_tools

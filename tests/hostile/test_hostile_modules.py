@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from codemode import ModuleServer, Tool, WorkerPool, create_run_tool
+from codemode import ModuleServer, Tool, WorkerPool, create_modules_tool
 from codemode.execution import runner
 
 from . import hostile_program, module_program
@@ -39,7 +39,7 @@ async def run_module(source: str, timeout_ms: int, pool: WorkerPool, **limits: i
     """Run one program, and an innocent one after it: its answer, what it called, and what is not as it must be."""
     calls: list[Any] = []
     options = {"ceilings": {"maxMemoryBytes": 64 << 20}, "secrets": [HOST_SECRET]}
-    run = create_run_tool([server(calls)], options, pool=pool)
+    run = create_modules_tool([server(calls)], options, pool=pool)
     started = time.monotonic()
     response = await run.execute({"code": source, "limits": {"timeoutMs": timeout_ms, **limits}})
     took_ms = (time.monotonic() - started) * 1000
@@ -55,7 +55,7 @@ async def run_module(source: str, timeout_ms: int, pool: WorkerPool, **limits: i
         found.append(f"ended with {errors!r:.300}")
     if took_ms > timeout_ms + SLACK_MS:
         found.append(f"took {took_ms:.0f} ms")
-    canary = await create_run_tool([server([])], pool=pool).execute({"code": CANARY})
+    canary = await create_modules_tool([server([])], pool=pool).execute({"code": CANARY})
     if canary["result"] != [True, "undefined", "canary"] or canary["diagnostics"]:
         found.append(f"was followed by {canary!r:.200}")
     return response, calls, found

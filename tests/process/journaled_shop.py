@@ -8,8 +8,9 @@ from pausing import OK, PAUSING, through_json
 from recovering import UNKNOWN
 from waiting import within
 
-from codemode import CallContext, Interrupt, MemoryResumeGuard, Tool, continue_interrupt, run_code_mode
+from codemode import CallContext, Interrupt, Tool, continue_interrupt, run_code_mode
 from codemode.continuations.journal import MemoryJournal
+from codemode.stores import MemoryResumeGuard
 
 JS = """
 const first = await tools.pay({amount: 1});

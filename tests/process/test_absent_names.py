@@ -5,13 +5,8 @@ from __future__ import annotations
 import pytest
 from module_servers import HUB, RESULT, answer
 
-from codemode import (
-    CodeModeError,
-    CodeModeSyntaxError,
-    create_code_call_tools,
-    create_code_mode_tool,
-    create_exec_wait_tools,
-)
+from codemode import CodeModeError, create_code_call_tools, create_code_mode_tool, create_exec_wait_tools
+from codemode.errors import CodeModeSyntaxError
 from codemode.guest.analysis.free_names import LANGUAGE
 
 calls: list[str] = []

@@ -12,11 +12,11 @@ from codemode import (
     CodeModeProtocolError,
     CodeModeTimeoutError,
     CodeModeToolApprovalDeniedError,
-    CodeModeToolApprovalRequiredError,
     CodeModeToolError,
     Tool,
     failure_text,
 )
+from codemode.errors import CodeModeToolApprovalRequiredError
 
 
 class Guarded:

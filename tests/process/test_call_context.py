@@ -21,7 +21,7 @@ from codemode import (
     create_code_call_tools,
     create_code_mode_tool,
     create_exec_wait_tools,
-    create_run_tool,
+    create_modules_tool,
     request_interrupt,
 )
 
@@ -34,7 +34,7 @@ CALL = CallContext(tool_call_id="call_1", messages=["hello"], context="ada", con
 def surfaces(tools: list[Tool], name: str) -> Iterator[dict[str, tuple[Any, Any, str]]]:
     """Give what executes and what resumes of each surface, with its program that calls a tool."""
     code_mode, code_call = create_code_mode_tool(tools, PAUSING), create_code_call_tools(tools, {"settings": PAUSING})
-    run = create_run_tool([ModuleServer("shop", tools)], settings=PAUSING)
+    run = create_modules_tool([ModuleServer("shop", tools)], settings=PAUSING)
     pair = create_exec_wait_tools(tools, settings=PAUSING)
     yield {
         "codeMode": (code_mode, code_mode, f"return await tools.{name}(1)"),

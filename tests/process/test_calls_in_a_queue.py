@@ -7,7 +7,6 @@ import asyncio
 import pytest
 
 from codemode import (
-    CodeModeBridgeLimitError,
     CodeModeTimeoutError,
     Interrupt,
     Tool,
@@ -15,6 +14,7 @@ from codemode import (
     create_code_mode_tool,
     create_exec_wait_tools,
 )
+from codemode.errors import CodeModeBridgeLimitError
 
 ALL = "return await Promise.all(Array.from({length: COUNT}, (_, x) => tools.get({x})))"
 QUEUE = {"in_flight_limit": "queue"}

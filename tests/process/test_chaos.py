@@ -14,7 +14,8 @@ import pytest
 from leftovers import children, living_children, no_orphan_left, nothing_left
 from suite import full_only
 
-from codemode import CodeModeTimeoutError, CodeModeWorkerError, WorkerPool, run_code_mode
+from codemode import CodeModeTimeoutError, WorkerPool, run_code_mode
+from codemode.errors import CodeModeWorkerError
 
 _INVOCATIONS, _TASKS, _SPARES = 150, 8, 2
 _TIMEOUT_MS = 1500

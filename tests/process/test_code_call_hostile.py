@@ -12,7 +12,8 @@ from spellings import meta_spellings
 from suite import full_only
 from waiting import within
 
-from codemode import CodeCallResult, CodeModeToolError, PoolOptions, Tool, WorkerPool, create_code_call_tools
+from codemode import CodeModeToolError, PoolOptions, Tool, WorkerPool, create_code_call_tools
+from codemode.types import CodeCallResult
 
 STATUSES = {"ok", "syntax_error", "illegal_access", "tool_error", "runtime_error", "timeout"}
 SPELLINGS = meta_spellings()

@@ -13,22 +13,24 @@ from waiting import within
 
 from codemode import (
     CodeModeAbortedError,
-    CodeModeBridgeLimitError,
-    CodeModeConcurrencyError,
     CodeModeError,
     CodeModeProtocolError,
-    CodeModeSerializationError,
-    CodeModeSyntaxError,
     CodeModeTimeoutError,
     CodeModeToolApprovalDeniedError,
     CodeModeToolError,
-    CodeModeWorkerError,
     Interrupt,
     PoolOptions,
     Tool,
     WorkerPool,
     audit_log,
     create_code_call_tools,
+)
+from codemode.errors import (
+    CodeModeBridgeLimitError,
+    CodeModeConcurrencyError,
+    CodeModeSerializationError,
+    CodeModeSyntaxError,
+    CodeModeWorkerError,
 )
 
 KEYED = {"approval": {"mode": "interrupt"}, "continuation": {"keys": "a key of this test"}}

@@ -12,7 +12,8 @@ import pytest
 from pausing import OK, through_json
 from suite import full_only
 
-from codemode import CodeCallResult, CodeModeToolError, Interrupt, Tool, create_code_call_tools
+from codemode import CodeModeToolError, Interrupt, Tool, create_code_call_tools
+from codemode.types import CodeCallResult
 
 KEY = "a key of this test"
 KEYED = {"approval": {"mode": "interrupt"}, "continuation": {"keys": KEY}}

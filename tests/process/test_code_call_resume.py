@@ -10,7 +10,6 @@ from pausing import NO, OK, Spy, start, through_json
 from waiting import within
 
 from codemode import (
-    CodeCallResult,
     CodeCallToolset,
     CodeModeProtocolError,
     Interrupt,
@@ -18,6 +17,7 @@ from codemode import (
     continue_interrupt_sync,
     create_code_call_tools,
 )
+from codemode.types import CodeCallResult
 
 KEYED = {"approval": {"mode": "interrupt"}, "continuation": {"keys": "a key of this test"}}
 ECHO = Tool("echo", execute=lambda value: value)

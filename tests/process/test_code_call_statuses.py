@@ -12,18 +12,17 @@ from suite import each_row
 from waiting import within
 
 from codemode import (
-    CodeCallResult,
     CodeModeAbortedError,
-    CodeModeConcurrencyError,
     CodeModeTimeoutError,
     CodeModeToolError,
-    CodeModeWorkerError,
     Interrupt,
     PoolOptions,
     Tool,
     WorkerPool,
     create_code_call_tools,
 )
+from codemode.errors import CodeModeConcurrencyError, CodeModeWorkerError
+from codemode.types import CodeCallResult
 
 
 def refuse(value: Any) -> None:

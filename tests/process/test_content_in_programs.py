@@ -14,19 +14,19 @@ from waiting import within
 from codemode import (
     CallContext,
     CodeModeProtocolError,
-    CodeModeSerializationError,
-    Content,
-    ContentResult,
     Interrupt,
-    SqliteInterruptStore,
+    MediaContent,
     Tool,
     ToolResult,
     create_code_mode_tool,
     run_code_mode,
     tool,
 )
+from codemode.errors import CodeModeSerializationError
+from codemode.stores import SqliteInterruptStore
+from codemode.types import ContentResult
 
-PICTURE = Content(b"\x89PNG" + b"x" * 1000, "image/png", name="a.png")
+PICTURE = MediaContent(b"\x89PNG" + b"x" * 1000, "image/png", name="a.png")
 ROUND = """const shot = await tools.shot({});
 const cut = await tools.cut({ image: shot.picture, to: 10 });
 content(cut);
@@ -40,7 +40,7 @@ READ = '[10,{"kind":"image","mimeType":"image/png","bytes":10,"name":null}]'
 class Tools:
     """Three tools that hand pictures on, and what they were given."""
 
-    def __init__(self, *, gated: bool = False, picture: Content = PICTURE) -> None:
+    def __init__(self, *, gated: bool = False, picture: MediaContent = PICTURE) -> None:
         self.given: list[Any] = []
         self._picture = picture
         cut, size = tool(self.cut), tool(self.size)
@@ -51,17 +51,17 @@ class Tools:
             "size": size,
         }
 
-    def cut(self, image: Content, to: int) -> Content:
+    def cut(self, image: MediaContent, to: int) -> MediaContent:
         self.given.append(image)
-        return Content(image.data[:to], image.mime_type)
+        return MediaContent(image.data[:to], image.mime_type)
 
-    def size(self, image: Content) -> int:
+    def size(self, image: MediaContent) -> int:
         self.given.append(image)
         return len(image.data)
 
 
 def check(result: Any, tools: Tools) -> None:
-    cut = Content(PICTURE.data[:10], "image/png")
+    cut = MediaContent(PICTURE.data[:10], "image/png")
     assert isinstance(result, ContentResult)
     assert result.content == (cut,)
     assert result.value == {
@@ -109,13 +109,13 @@ def place_in(interrupt: Interrupt) -> str:
 def test_what_a_person_is_asked_about_is_named_by_its_bytes_and_so_is_the_question():
     """Whatever a run calls it: an answer to one picture must not fit another, where an engine runs a step again."""
 
-    async def asked(picture: Content) -> Interrupt:
+    async def asked(picture: MediaContent) -> Interrupt:
         keeping = {"keys": ["k" * 32], "conversation_id": "thread"}
         code_mode = create_code_mode_tool(Tools(gated=True, picture=picture).all, {**PAUSING, "continuation": keeping})
         return await code_mode.execute({"js": ROUND}, call=CallContext(tool_call_id="call"))
 
     async def all_asked() -> list[Interrupt]:
-        return [await asked(one) for one in (PICTURE, replace(PICTURE), Content(PICTURE.data[::-1], "image/png"))]
+        return [await asked(one) for one in (PICTURE, replace(PICTURE), MediaContent(PICTURE.data[::-1], "image/png"))]
 
     first, again, other = within(all_asked())
     assert place_in(first) == place_in(again) == PICTURE.id
@@ -144,7 +144,7 @@ def test_a_pause_that_carries_content_goes_on_where_a_store_keeps_it():
 
 
 def test_what_is_too_large_fails_and_names_the_option():
-    tools = Tools(gated=True, picture=Content(b"x" * (1 << 21), "image/png"))
+    tools = Tools(gated=True, picture=MediaContent(b"x" * (1 << 21), "image/png"))
     options = {**PAUSING, "execution_policy": {"max_content_part_bytes": 1 << 20}}
     js = "try { await tools.shot({}) } catch (error) { return [error.code, error.message] }"
     code, message = within(run_code_mode(js, tools.all, options=options))
@@ -188,7 +188,7 @@ class Kept:
 
 
 def test_a_store_keeps_what_a_continuation_does_not_carry():
-    large = Content(b"x" * (1 << 21), "image/png", name="large.png")
+    large = MediaContent(b"x" * (1 << 21), "image/png", name="large.png")
     store, tools = Kept(), Tools(gated=True, picture=large)
     js = "const shot = await tools.shot({}); await tools.cut({ image: shot.picture, to: 1 }); return shot.picture;"
     options = {**PAUSING, "continuation": {"content_store": store}}
@@ -206,7 +206,7 @@ def test_a_store_keeps_what_a_continuation_does_not_carry():
 
 
 def test_a_store_of_pauses_keeps_it_beside_the_record_and_a_repeat_is_given_it(tmp_path):
-    large = Content(b"x" * (1 << 21), "image/png", name="large.png")
+    large = MediaContent(b"x" * (1 << 21), "image/png", name="large.png")
     tools = Tools(gated=True, picture=large)
     js = "const shot = await tools.shot({}); await tools.cut({ image: shot.picture, to: 1 }); return shot.picture;"
 
@@ -230,7 +230,7 @@ def test_a_store_of_pauses_keeps_it_beside_the_record_and_a_repeat_is_given_it(t
 
 
 def test_a_host_that_seals_continuations_seals_what_is_kept(tmp_path):
-    secret = Content(b"only for us" * (1 << 18), "image/png", name="named in secret")
+    secret = MediaContent(b"only for us" * (1 << 18), "image/png", name="named in secret")
     tools = Tools(gated=True, picture=secret)
     js = "const shot = await tools.shot({}); await tools.cut({ image: shot.picture, to: 1 }); return shot.picture;"
 
@@ -248,7 +248,7 @@ def test_a_host_that_seals_continuations_seals_what_is_kept(tmp_path):
 
 
 def test_a_journal_keeps_it_for_whoever_goes_on_from_there(tmp_path):
-    tools = Tools(picture=Content(b"x" * (1 << 21), "image/png"))
+    tools = Tools(picture=MediaContent(b"x" * (1 << 21), "image/png"))
     begun, calls = asyncio.Event(), []
 
     async def slow(_: Any) -> int:
@@ -278,7 +278,7 @@ def test_a_journal_keeps_it_for_whoever_goes_on_from_there(tmp_path):
         async with SqliteInterruptStore(tmp_path / "journal.sqlite") as store:
             return [await run(store), await run(store)]
 
-    picture = Content(b"x" * (1 << 21), "image/png")
+    picture = MediaContent(b"x" * (1 << 21), "image/png")
     assert within(cut_off_and_again()) == [[7, picture, 1 << 21]] * 2
     assert tools.given == [picture]
 
@@ -309,7 +309,7 @@ def test_blocks_of_an_mcp_server_are_content():
     ]
     tools = {"look": Tool("look", execute=lambda _: ToolResult(blocks))}
     result = within(run_code_mode("return (await tools.look({})).content", tools))
-    taken = [Content(PICTURE.data, "image/png"), Content(PICTURE.data, "application/pdf")]
+    taken = [MediaContent(PICTURE.data, "image/png"), MediaContent(PICTURE.data, "application/pdf")]
     assert result == [blocks[0], *taken, blocks[3]]
 
 

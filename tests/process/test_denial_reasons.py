@@ -10,7 +10,7 @@ from codemode import (
     create_code_call_tools,
     create_code_mode_tool,
     create_exec_wait_tools,
-    create_run_tool,
+    create_modules_tool,
 )
 
 REASON = "not before the release"
@@ -34,7 +34,7 @@ def answers(body: str, *, show: bool) -> dict[str, Any]:
         "codeMode": create_code_mode_tool(tools, settings).execute_sync({"js": js}),
         "exec": create_exec_wait_tools(tools, settings=settings).exec.execute_sync({"code": js})["value"],
         "CodeCall": create_code_call_tools(tools, {"settings": settings}).execute_sync({"script": script})["result"],
-        "modules": create_run_tool([ModuleServer("shop", tools)], settings=settings).execute_sync({"code": code})[
+        "modules": create_modules_tool([ModuleServer("shop", tools)], settings=settings).execute_sync({"code": code})[
             "result"
         ],
     }

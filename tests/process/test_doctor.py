@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from suite import full_only
 
-from codemode import CodeModeWorkerError, run_code_mode
+from codemode import run_code_mode
 from codemode.cli import main
+from codemode.errors import CodeModeWorkerError
 from codemode.workers.image import engine_location
 from codemode.workers.supply import LAYERS, LayerState
 

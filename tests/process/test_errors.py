@@ -10,16 +10,8 @@ import re
 import pytest
 from suite import each_row
 
-from codemode import (
-    CodeModeBridgeLimitError,
-    CodeModeDetachedBridgeRequestError,
-    CodeModeError,
-    CodeModeSyntaxError,
-    CodeModeTimeoutError,
-    CodeModeToolError,
-    Tool,
-    run_code_mode,
-)
+from codemode import CodeModeError, CodeModeTimeoutError, CodeModeToolError, Tool, run_code_mode
+from codemode.errors import CodeModeBridgeLimitError, CodeModeDetachedBridgeRequestError, CodeModeSyntaxError
 
 
 async def echo(value):

@@ -12,7 +12,7 @@ from codemode import (
     create_code_call_tools,
     create_code_mode_tool,
     create_exec_wait_tools,
-    create_run_tool,
+    create_modules_tool,
 )
 
 LOCKED = "order a is locked"
@@ -47,7 +47,7 @@ def _code_call(body: str) -> Any:
 def _modules(body: str) -> Any:
     code = 'import { pay, echo } from "@codemode/servers/shop";\n'
     code += f"globalThis.__codemode_result__ = await (async () => {{ {body.replace('@', '')} }})();"
-    return create_run_tool([ModuleServer("shop", TOOLS)]).execute_sync({"code": code})["result"]
+    return create_modules_tool([ModuleServer("shop", TOOLS)]).execute_sync({"code": code})["result"]
 
 
 SURFACES: tuple[Callable[[str], Any], ...] = (_code_mode, _exec, _code_call, _modules)
@@ -123,7 +123,7 @@ def test_the_console_shows_the_code_and_fields_of_an_error_and_never_its_stack()
     options = {"lifecycle": {"on_console": lambda event: lines.append(event.text)}}
     create_code_mode_tool([], options).execute_sync({"js": js})
     assert lines == [text]
-    said = create_run_tool([]).execute_sync({"code": js})
+    said = create_modules_tool([]).execute_sync({"code": js})
     # Modules sort keys, so that the same values are the same text.
     assert said["logs"][0]["message"] == text.replace('"name":"Error","message":"in"', '"message":"in","name":"Error"')
 
@@ -168,7 +168,7 @@ def test_a_thrown_value_is_shown_with_its_json():
     }
     for js, told in thrown.items():
         pair, call = create_exec_wait_tools([]), create_code_call_tools([])
-        run = create_run_tool([])
+        run = create_modules_tool([])
         answers = [
             pair.exec.execute_sync({"code": f"throw {js}"})["error"],
             call.execute_sync({"script": f"throw {js}"})["error"]["message"],

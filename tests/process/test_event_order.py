@@ -12,11 +12,11 @@ from codemode import (
     CodeModeTimeoutError,
     CodeModeToolError,
     Tool,
-    Trace,
     create_code_mode_tool,
     request_interrupt,
     tool,
 )
+from codemode.types import Trace
 
 HOOKS = (
     "on_nested_tool_call", "on_nested_tool_result", "on_fetch_request", "on_fetch_result", "on_console", "on_interrupt",

@@ -6,7 +6,9 @@ import asyncio
 
 import pytest
 
-from codemode import CodeModeError, CodeModeSyntaxError, CodeModeTimeoutError, CodeModeToolError, Tool, Trace
+from codemode import CodeModeError, CodeModeTimeoutError, CodeModeToolError, Tool
+from codemode.errors import CodeModeSyntaxError
+from codemode.types import Trace
 
 
 async def echo(value):

@@ -21,20 +21,22 @@ from tests.hostile.hostile_run import run_program
 from waiting import until, within
 
 from codemode import (
-    CodeModeBridgeLimitError,
-    CodeModeDetachedBridgeRequestError,
     CodeModeError,
     CodeModeOptions,
-    CodeModeSerializationError,
-    CodeModeSyntaxError,
     CodeModeTimeoutError,
     CodeModeToolError,
-    CodeModeWorkerError,
     Tool,
     WorkerPool,
     continue_interrupt,
     run_code_mode,
     run_code_mode_sync,
+)
+from codemode.errors import (
+    CodeModeBridgeLimitError,
+    CodeModeDetachedBridgeRequestError,
+    CodeModeSerializationError,
+    CodeModeSyntaxError,
+    CodeModeWorkerError,
 )
 from codemode.workers import worker_generations
 from codemode.workers.image import KERNEL, WorkerImage

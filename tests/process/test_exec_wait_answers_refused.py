@@ -10,15 +10,8 @@ from exec_wait_world import KEYED, SCOPE, run, wait
 from pausing import NO, OK, Spy
 from waiting import within
 
-from codemode import (
-    ALL_TENANTS,
-    CallContext,
-    CodeModeProtocolError,
-    Interrupt,
-    SqliteInterruptStore,
-    StoreUnavailable,
-    create_exec_wait_tools,
-)
+from codemode import CallContext, CodeModeProtocolError, Interrupt, create_exec_wait_tools
+from codemode.stores import ALL_TENANTS, SqliteInterruptStore, StoreUnavailableError
 
 ASKING = "await yield_control(); return await tools.pay({ n: 1 })"
 
@@ -101,7 +94,7 @@ def test_what_was_denied_or_ended_does_not_run_whatever_a_host_answers(pool, tmp
 def test_while_the_store_is_away_nobody_can_say_what_was_decided_and_nothing_runs(pool, tmp_path, monkeypatch):
 
     async def away(*_: Any, **__: Any) -> Any:
-        raise StoreUnavailable("it is away")
+        raise StoreUnavailableError("it is away")
 
     async def main() -> Any:
         async with SqliteInterruptStore(tmp_path / "runs.db") as store:

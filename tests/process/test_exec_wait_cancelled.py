@@ -13,8 +13,9 @@ from pausing import Spy
 from suite import full_only
 from waiting import until, within
 
-from codemode import ALL_TENANTS, SqliteInterruptStore, create_exec_wait_tools
+from codemode import create_exec_wait_tools
 from codemode.execution.resting_runner import RestingRunner
+from codemode.stores import ALL_TENANTS, SqliteInterruptStore
 from codemode.surfaces.exec_wait import programs
 
 SMALL, LARGE = 10, 300_000  # what is long is read in a thread

@@ -13,7 +13,8 @@ from stored_pauses import Clock
 from suite import full_only, rounds
 from waiting import until
 
-from codemode import CallContext, MemoryInterruptStore, SqliteInterruptStore, Tool
+from codemode import CallContext, Tool
+from codemode.stores import MemoryInterruptStore, SqliteInterruptStore
 from codemode.surfaces.exec_wait.pair import ExecWaitTools, create_exec_wait_tools
 
 LEASE_MS = 31_000

@@ -22,9 +22,10 @@ from suite import rounds
 from test_resting_generated import with_yields
 from waiting import until, within
 
-from codemode import CallContext, MemoryInterruptStore, WorkerPool
+from codemode import CallContext, WorkerPool
 from codemode.execution import runner
 from codemode.execution.resting import RestingExecution
+from codemode.stores import MemoryInterruptStore
 from codemode.surfaces.exec_wait.catalog import Setup
 from codemode.surfaces.exec_wait.pair import create_exec_wait_tools
 

@@ -9,15 +9,8 @@ from typing import Any
 import pytest
 from pausing import Spy
 
-from codemode import (
-    CallContext,
-    InvalidConfigError,
-    Namespace,
-    NamespaceRegistry,
-    ToolSource,
-    create_exec_wait_tools,
-    namespace_tool,
-)
+from codemode import CallContext, NamespaceRegistry, ToolSource, create_exec_wait_tools, namespace_tool
+from codemode.types import InvalidConfigError, Namespace
 
 EVENT = {"type": "object", "properties": {"day": {"type": "string"}}, "required": ["day"]}
 ZONE = {"zone": "UTC"}

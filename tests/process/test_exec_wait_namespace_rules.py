@@ -15,15 +15,14 @@ from suite import each_row
 from codemode import (
     CallContext,
     CodeModeToolError,
-    InvalidConfigError,
-    MemoryInterruptStore,
-    Namespace,
     NamespaceRegistry,
     Tool,
     ToolSource,
     create_exec_wait_tools,
     namespace_tool,
 )
+from codemode.stores import MemoryInterruptStore
+from codemode.types import InvalidConfigError, Namespace
 
 OBJECT = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}
 

@@ -14,7 +14,8 @@ from stored_pauses import Clock
 from suite import full_only
 from waiting import until
 
-from codemode import ALL_TENANTS, CallContext, Interrupt, Resumer, SqliteInterruptStore, Tool
+from codemode import CallContext, Interrupt, Tool
+from codemode.stores import ALL_TENANTS, Resumer, SqliteInterruptStore
 from codemode.surfaces.exec_wait import stored as stored_module
 from codemode.surfaces.exec_wait.pair import ExecWaitTools, create_exec_wait_tools
 

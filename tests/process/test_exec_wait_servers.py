@@ -9,7 +9,8 @@ from unittest.mock import AsyncMock
 
 import pytest
 
-from codemode import CallContext, CodeModeToolError, MemoryInterruptStore, ProgramLibrary, Tool
+from codemode import CallContext, CodeModeToolError, ProgramLibrary, Tool
+from codemode.stores import MemoryInterruptStore
 from codemode.surfaces.exec_wait.options import InvalidConfigError
 from codemode.surfaces.exec_wait.pair import create_exec_wait_tools
 from codemode.surfaces.exec_wait.sources import ToolSource

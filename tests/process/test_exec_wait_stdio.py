@@ -10,14 +10,8 @@ import pytest
 from pausing import NO, OK, PAUSING, through_json
 from stdio_servers import RunningServers, StdioServers, stdio_servers
 
-from codemode import (
-    CallContext,
-    CodeModeToolError,
-    ExecWaitTools,
-    MemoryInterruptStore,
-    ToolSource,
-    create_exec_wait_tools,
-)
+from codemode import CallContext, CodeModeToolError, ExecWaitTools, ToolSource, create_exec_wait_tools
+from codemode.stores import MemoryInterruptStore
 
 pytestmark = pytest.mark.usefixtures("warm_gateways")
 

@@ -16,8 +16,8 @@ from stored_pauses import Clock
 from suite import full_only
 from waiting import until
 
-from codemode import ALL_TENANTS, CallContext, Interrupt
-from codemode.stores import postgres, sqlite_file
+from codemode import CallContext, Interrupt
+from codemode.stores import ALL_TENANTS, postgres, sqlite_file
 from codemode.stores.journal import SqlJournal
 
 LEASE_MS = 31_000

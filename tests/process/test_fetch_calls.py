@@ -9,13 +9,8 @@ import pytest
 from fetching import silent
 from http_server import response
 
-from codemode import (
-    CodeModeDetachedBridgeRequestError,
-    CodeModeFetchError,
-    CodeModeTimeoutError,
-    Tool,
-    create_code_mode_tool,
-)
+from codemode import CodeModeTimeoutError, Tool, create_code_mode_tool
+from codemode.errors import CodeModeDetachedBridgeRequestError, CodeModeFetchError
 
 
 def test_a_fetch_that_nobody_awaits_is_an_error(ask, server):

@@ -11,11 +11,8 @@ import pytest
 from fetching import HIDDEN, endless, refusal, run_with, silent, trickling
 from http_server import HttpServer, response
 
-from codemode import (
-    CodeModeFetchError,
-    CodeModeTimeoutError,
-    run_code_mode,
-)
+from codemode import CodeModeTimeoutError, run_code_mode
+from codemode.errors import CodeModeFetchError
 
 TOO_LARGE = "fetch: the response is larger than max_response_bytes allows (100000)"
 

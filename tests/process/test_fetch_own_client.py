@@ -9,10 +9,8 @@ import pytest
 from fetching import HIDDEN, refusal, run_with
 from suite import each_row
 
-from codemode import (
-    CodeModeError,
-    CodeModeFetchError,
-)
+from codemode import CodeModeError
+from codemode.errors import CodeModeFetchError
 
 
 class Answer:

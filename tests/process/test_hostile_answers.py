@@ -10,7 +10,6 @@ from in_loop import in_loop
 from module_servers import RESULT, check_response, raises
 
 from codemode import (
-    CodeModeAuthenticationError,
     CodeModeError,
     CodeModeToolError,
     ModuleServer,
@@ -18,8 +17,9 @@ from codemode import (
     ToolResult,
     create_code_call_tools,
     create_code_mode_tool,
-    create_run_tool,
+    create_modules_tool,
 )
+from codemode.errors import CodeModeAuthenticationError
 
 MANY = 3_000
 FAILED = {"type": "text", "text": "no"}
@@ -68,7 +68,7 @@ async def test_an_error_whose_fields_have_methods_fails_one_call(error: CodeMode
     script = f"{caught('callTool(`fails`, {})')} return [caught, await callTool('works', {{}})];"
     assert (await create_code_call_tools(tools).execute({"script": script}))["result"] == [True, 1]
     code = f'import * as s from "@codemode/servers/s"; {caught("s.fails()")} {RESULT}[caught, await s.works()];'
-    response = await create_run_tool([ModuleServer("s", tools)]).execute({"code": code})
+    response = await create_modules_tool([ModuleServer("s", tools)]).execute({"code": code})
     check_response(response)
     assert response["result"] == [True, 1]
 
@@ -96,7 +96,7 @@ async def test_many_blocks_are_read_beside_the_loop(is_error: bool):
     async def many(_: Any) -> ToolResult:
         return result
 
-    run = create_run_tool([ModuleServer("s", [Tool("many", execute=many)])])
+    run = create_modules_tool([ModuleServer("s", [Tool("many", execute=many)])])
     code = f"""import {{ many }} from "@codemode/servers/s";
     {RESULT}await many().then((all) => all.content.length, (error) => error.message.slice(0, 5));"""
     response = await run.execute({"code": code})
@@ -129,7 +129,7 @@ async def test_an_approval_that_nobody_came_to_decide_is_required_still(needs_ap
     ran: list[Any] = []
     gated = Tool("gated", execute=ran.append, needs_approval=needs_approval)
     settings = {"approval": {"on_approval_required": ask}}
-    run = create_run_tool([ModuleServer("s", [gated])], settings=settings)
+    run = create_modules_tool([ModuleServer("s", [gated])], settings=settings)
     imported = 'import { gated } from "@codemode/servers/s";'
     response = await run.execute(
         {"code": f"{imported}{RESULT}await gated().catch((e) => [e.name, e.code, e.message]);"}
@@ -150,7 +150,7 @@ async def test_a_decision_that_is_none_is_the_hosts_to_mend(answer: Any):
     ran: list[Any] = []
     gated = Tool("gated", execute=ran.append, needs_approval=True)
     settings = {"approval": {"on_approval_required": lambda _: answer}}
-    run = create_run_tool([ModuleServer("s", [gated])], settings=settings)
+    run = create_modules_tool([ModuleServer("s", [gated])], settings=settings)
     response = await run.execute({"code": 'import { gated } from "@codemode/servers/s"; await gated();'})
     check_response(response)
     [said] = response["diagnostics"]

@@ -6,7 +6,8 @@ import pytest
 from four_surfaces import SURFACES, answer_on
 from suite import each_row
 
-from codemode import CodeModeError, CodeModeHttpError, Interrupt, Tool, create_code_mode_tool
+from codemode import CodeModeError, Interrupt, Tool, create_code_mode_tool
+from codemode.errors import CodeModeHttpError
 
 DETAILS = {"status": 429, "body": {"message": "slow down", "rows": [1, None]}, "retryAfterMs": 1_000}
 

@@ -6,13 +6,8 @@ import pytest
 from pausing import OK, PAUSING, Spy, go_on, start
 from suite import each_row
 
-from codemode import (
-    CodeModeDetachedBridgeRequestError,
-    CodeModeProtocolError,
-    CodeModeTimeoutError,
-    Interrupt,
-    is_interrupt,
-)
+from codemode import CodeModeProtocolError, CodeModeTimeoutError, Interrupt, is_interrupt
+from codemode.errors import CodeModeDetachedBridgeRequestError
 
 # --- what the guest notices ---
 

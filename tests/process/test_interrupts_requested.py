@@ -8,14 +8,8 @@ import pytest
 from pausing import Spy, go_on, start
 from suite import each_row
 
-from codemode import (
-    CodeModeSerializationError,
-    CodeModeToolError,
-    Tool,
-    is_approval_interrupt,
-    request_interrupt,
-    to_approval_messages,
-)
+from codemode import CodeModeToolError, Tool, is_approval_interrupt, request_interrupt, to_approval_messages
+from codemode.errors import CodeModeSerializationError
 
 
 def deep(context, levels):

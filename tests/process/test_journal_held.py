@@ -10,8 +10,9 @@ from suite import full_only
 from test_journaled_runs import Shop, options
 from waiting import until, within
 
-from codemode import CallContext, CodeModeConcurrencyError, Tool, WorkerPool, run_code_mode
+from codemode import CallContext, Tool, WorkerPool, run_code_mode
 from codemode.continuations.journal import MemoryJournal
+from codemode.errors import CodeModeConcurrencyError
 
 HOLDS = "return await tools.hold({})"
 

@@ -15,12 +15,12 @@ from codemode import (
     CodeModeAbortedError,
     CodeModeProtocolError,
     Interrupt,
-    MemoryResumeGuard,
     Tool,
     continue_interrupt,
     run_code_mode,
 )
 from codemode.continuations.journal import MemoryJournal
+from codemode.stores import MemoryResumeGuard
 
 JS = "return [await tools.pay({amount: 1}), await tools.pay({amount: 2})]"
 

@@ -12,8 +12,9 @@ from stored_pauses import Clock
 from suite import each_row
 from waiting import within
 
-from codemode import CallContext, CodeModeAbortedError, CodeModeProtocolError, MemoryInterruptStore, run_code_mode
+from codemode import CallContext, CodeModeAbortedError, CodeModeProtocolError, run_code_mode
 from codemode.continuations.journal import MemoryJournal
+from codemode.stores import MemoryInterruptStore
 
 
 class Spoiled(MemoryJournal):

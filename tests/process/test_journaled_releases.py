@@ -8,7 +8,7 @@ from suite import each_row, full_only
 from test_journaled_runs import Fast, Host, Shop
 from waiting import within
 
-from codemode import CallContext, ModuleServer, Tool, create_code_call_tools, create_code_mode_tool, create_run_tool
+from codemode import CallContext, ModuleServer, Tool, create_code_call_tools, create_code_mode_tool, create_modules_tool
 from codemode.continuations.journal import MemoryJournal
 
 BODY = """
@@ -53,7 +53,7 @@ def code_call(*more, **options):
 def modules(*more, **limits):
     def run(shop, journal):
         server = ModuleServer("shop", [*shop.tools, *more])
-        tool = create_run_tool([server], {"limits": limits}, settings=settings(journal))
+        tool = create_modules_tool([server], {"limits": limits}, settings=settings(journal))
         return tool.execute({"code": MODULE}, call=CallContext(tool_call_id="call_1"))
 
     return run

@@ -11,17 +11,10 @@ from suite import full_only
 from test_journaled_runs import Fast, Host, Shop, call, go_on, options
 from waiting import until, within
 
-from codemode import (
-    CallContext,
-    CodeModeAbortedError,
-    CodeModeProtocolError,
-    Interrupt,
-    MemoryResumeGuard,
-    Tool,
-    run_code_mode,
-)
+from codemode import CallContext, CodeModeAbortedError, CodeModeProtocolError, Interrupt, Tool, run_code_mode
 from codemode.continuations.journal import MemoryJournal
 from codemode.host.clock import now_ms
+from codemode.stores import MemoryResumeGuard
 
 JS = """
 const a = await tools.pay({amount: 1});

@@ -16,7 +16,6 @@ from codemode import (
     CodeModeAbortedError,
     CodeModeError,
     CodeModeTimeoutError,
-    MemoryResumeGuard,
     Tool,
     continue_interrupt,
     run_code_mode,
@@ -24,6 +23,7 @@ from codemode import (
 from codemode.continuations.journal import MemoryJournal
 from codemode.execution import journal as journaled
 from codemode.execution.recovery import WayOn
+from codemode.stores import MemoryResumeGuard
 
 
 @pytest.mark.parametrize("is_done", [True, False])

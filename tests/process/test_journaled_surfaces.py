@@ -17,16 +17,14 @@ from codemode import (
     CodeModeAbortedError,
     CodeModeProtocolError,
     Interrupt,
-    MemoryInterruptStore,
     ModuleServer,
-    Resumer,
-    SqliteInterruptStore,
     Tool,
     create_code_call_tools,
     create_code_mode_tool,
-    create_run_tool,
+    create_modules_tool,
 )
 from codemode.continuations.journal import MemoryJournal
+from codemode.stores import MemoryInterruptStore, Resumer, SqliteInterruptStore
 
 SCRIPT = "return [await callTool('pay', {amount: 1}), await callTool('pay', {amount: 2})]"
 MODULE = """
@@ -51,7 +49,7 @@ def code_call(shop, journal):
 
 
 def modules(shop, journal):
-    tool = create_run_tool([ModuleServer("shop", shop.tools)], settings=settings(journal))
+    tool = create_modules_tool([ModuleServer("shop", shop.tools)], settings=settings(journal))
     return lambda: tool.execute({"code": MODULE}, call=CallContext(tool_call_id="call_1")), tool.resume
 
 
@@ -174,7 +172,7 @@ def test_what_a_server_has_done_is_not_taken_for_what_another_of_its_name_did(se
 
         def at(shop, journal, *others):
             placed = Placed(server_id, shop, "here" if shop is here else "there")
-            return create_run_tool([placed, *others], settings=settings(journal))
+            return create_modules_tool([placed, *others], settings=settings(journal))
 
         async def call(tool):
             return await tool.execute({"code": code}, call=CallContext(tool_call_id="call_1"))
@@ -202,7 +200,7 @@ def test_whoever_takes_a_program_over_is_told_that_tools_have_changed():
         more.tools = [*shop.tools, Tool("refund", execute=lambda value, context: None)]
 
         async def call(shop, journal):
-            tool = create_run_tool([Placed("shop", shop, "here")], settings=settings(journal))
+            tool = create_modules_tool([Placed("shop", shop, "here")], settings=settings(journal))
             return await tool.execute({"code": MODULE}, call=CallContext(tool_call_id="call_1"))
 
         await call(shop, Host(journal, dies_after=3))

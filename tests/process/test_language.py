@@ -6,10 +6,8 @@ import pytest
 from recorder import Recorder
 from suite import each_row
 
-from codemode import (
-    CodeModeError,
-    CodeModeSyntaxError,
-)
+from codemode import CodeModeError
+from codemode.errors import CodeModeSyntaxError
 
 
 @each_row(

@@ -25,20 +25,18 @@ from waiting import WAIT_SECONDS, within
 from codemode import (
     CallContext,
     CodeModeError,
-    Content,
     Interrupt,
-    MemoryInterruptStore,
+    MediaContent,
     ModuleServer,
-    Resumer,
-    SqliteInterruptStore,
     Tool,
     WorkerPool,
     audit_log,
     create_code_call_tools,
     create_code_mode_tool,
     create_exec_wait_tools,
-    create_run_tool,
+    create_modules_tool,
 )
+from codemode.stores import MemoryInterruptStore, Resumer, SqliteInterruptStore
 
 CALLS = rounds(2, 3)
 FULL = pytest.mark.full
@@ -74,7 +72,7 @@ class Desk:
             Tool("look", execute=look),
             Tool("boom", execute=boom),
             Tool("hang", execute=hang),
-            Tool("shot", execute=lambda _: {"picture": Content(b"x" * 5000, "image/png")}),
+            Tool("shot", execute=lambda _: {"picture": MediaContent(b"x" * 5000, "image/png")}),
             Tool("plain", execute=lambda _: 1),
             Tool("pay", execute=lambda _: "paid", needs_approval=True),
         ]
@@ -284,7 +282,7 @@ def test_modules(pool: WorkerPool, how: tuple[str, ...]) -> None:
 
     changing = Changing()
     settings = {"approval": {"mode": "interrupt"}}
-    run = create_run_tool([ModuleServer("shop", changing)], settings=settings, pool=pool)
+    run = create_modules_tool([ModuleServer("shop", changing)], settings=settings, pool=pool)
 
     async def go(how: str) -> None:
         if how == "cancelled":

@@ -8,12 +8,8 @@ import json
 import pytest
 from suite import each_row, full_only
 
-from codemode import (
-    CodeModeBridgeLimitError,
-    CodeModeSerializationError,
-    CodeModeSourceTooLargeError,
-    Tool,
-)
+from codemode import Tool
+from codemode.errors import CodeModeBridgeLimitError, CodeModeSerializationError, CodeModeSourceTooLargeError
 
 
 async def echo(value):

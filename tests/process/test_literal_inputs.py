@@ -7,7 +7,8 @@ from typing import Annotated
 import pytest
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from codemode import CodeModeSyntaxError, CodeModeToolError, Tool, create_code_mode_tool
+from codemode import CodeModeToolError, Tool, create_code_mode_tool
+from codemode.errors import CodeModeSyntaxError
 
 calls: list[object] = []
 

@@ -7,12 +7,12 @@ from module_servers import HUB, RESULT, answer
 
 from codemode import (
     CodeModeError,
-    CodeModeSyntaxError,
     create_code_call_tools,
     create_code_mode_tool,
     create_exec_wait_tools,
-    create_run_tool,
+    create_modules_tool,
 )
+from codemode.errors import CodeModeSyntaxError
 
 DATE = "new Date('2026-03-05T02:04:09Z')"
 RIGHT = {
@@ -118,7 +118,7 @@ def test_every_surface_reports_it_before_anything_runs_and_says_what_there_is():
         create_code_mode_tool([]).description,
         pair.exec.description,
         script.tools[2].description,
-        create_run_tool([]).description,
+        create_modules_tool([]).description,
     )
     for description in descriptions:
         assert "know UTC and en-US alone" in description

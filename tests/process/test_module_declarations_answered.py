@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from waiting import within
 
-from codemode import ModuleServer, Tool, create_run_tool
+from codemode import ModuleServer, Tool, create_modules_tool
 
 QUERY = {"type": "object", "properties": {"query": {"type": "string"}}}
 
@@ -31,14 +31,14 @@ def declared(run: Any, *servers: str) -> str | None:
 
 
 def test_what_was_in_the_description_is_not_answered_again():
-    run = create_run_tool([ModuleServer("a", [Tool("t", execute=lambda value: value)])])
+    run = create_modules_tool([ModuleServer("a", [Tool("t", execute=lambda value: value)])])
     assert "declare module" in run.description
     assert declared(run, "a") is None
 
 
 @pytest.mark.parametrize("is_read", [True, False])
 def test_a_server_that_nobody_had_listed_is_declared_when_it_is_named(is_read: bool):
-    run = create_run_tool([Live("Live One", "t"), Live("other", "u")])
+    run = create_modules_tool([Live("Live One", "t"), Live("other", "u")])
     if is_read:
         assert "declare module" not in run.description
     told = declared(run, "Live One")
@@ -51,7 +51,7 @@ def test_a_server_that_nobody_had_listed_is_declared_when_it_is_named(is_read: b
 
 def test_tools_that_have_changed_since_they_were_read_are_declared_again():
     live = Live("a", "t")
-    run = create_run_tool([live])
+    run = create_modules_tool([live])
     within(run.refresh())
     assert "export function t(" in run.description
     assert declared(run, "a") is None
@@ -67,7 +67,7 @@ def test_tools_that_have_changed_since_they_were_read_are_declared_again():
 
 def test_what_is_too_long_for_the_description_is_answered_within_its_bound():
     tools = [Tool(f"t{at}", execute=lambda value: value, description="Words. " * 50) for at in range(60)]
-    run = create_run_tool([ModuleServer("large", tools)], {"max_declarations_characters": 9_000})
+    run = create_modules_tool([ModuleServer("large", tools)], {"max_declarations_characters": 9_000})
     told = declared(run, "large")
     assert told is not None
     assert len(told) <= 9_000

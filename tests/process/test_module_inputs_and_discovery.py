@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from waiting import within
 
-from codemode import ModuleServer, Tool, create_run_tool
+from codemode import ModuleServer, Tool, create_modules_tool
 
 QUERY = {"type": "object", "properties": {"query": {"type": "string", "default": "all"}}}
 OLD = {"type": "object", "properties": {"pair": {"type": "array", "items": [{"type": "string"}, {"type": "integer"}]}}}
@@ -35,7 +35,7 @@ SERVERS = [
     ),
     ModuleServer("git-hub", [tool("send", QUERY)]),
 ]
-RUN = create_run_tool(SERVERS)
+RUN = create_modules_tool(SERVERS)
 
 
 def result_of(code: str) -> Any:

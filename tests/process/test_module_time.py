@@ -9,14 +9,14 @@ from module_servers import HUB, RESULT, servers
 from suite import full_only
 from waiting import within
 
-from codemode import WorkerPool, create_run_tool
+from codemode import WorkerPool, create_modules_tool
 
 SLEEP = "const sleep = (ms) => new Promise((done) => setTimeout(done, ms));\n"
 LONG = "'took long'"  # what an answer says for which a worker counts 350 seconds
 
 
 def answered(pool: WorkerPool, code: str, settings: Any = None, timeout_ms: int = 60_000) -> Any:
-    tool = create_run_tool(servers(), settings=settings, pool=pool)
+    tool = create_modules_tool(servers(), settings=settings, pool=pool)
     return within(tool.execute({"code": HUB + code, "limits": {"timeoutMs": timeout_ms}}))
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from in_loop import in_loop
 
-from codemode import ModuleServer, Tool, create_run_tool
+from codemode import ModuleServer, Tool, create_modules_tool
 
 ISSUES = {"type": "array", "items": {"type": "object", "properties": {"id": {"type": "number"}}, "required": ["id"]}}
 
@@ -17,7 +17,7 @@ def tool(name: str, schema: Any, *, is_text: bool = False, **more: Any) -> Tool:
 
 
 def declared(*tools: Tool) -> str:
-    return create_run_tool([ModuleServer("s", tools)]).declarations("s")
+    return create_modules_tool([ModuleServer("s", tools)]).declarations("s")
 
 
 def test_observed_types_are_declared_as_such() -> None:
@@ -67,7 +67,7 @@ CODE = 'import { get } from "@codemode/servers/live"; globalThis.__codemode_resu
 @in_loop
 async def test_what_is_learned_is_declared_from_the_next_run_on_and_is_no_change_of_tools() -> None:
     live = Live()
-    run = create_run_tool([live])
+    run = create_modules_tool([live])
     assert not (await run.execute({"code": CODE}))["diagnostics"]
     assert "Promise<unknown>" in run.declarations("live")
     learns = CODE.replace("typeof get", "await get()")
@@ -96,7 +96,7 @@ async def test_what_is_learned_is_declared_from_the_next_run_on_and_is_no_change
 @in_loop
 async def test_notes_of_a_server_are_told_to_programs_that_import_it() -> None:
     live = Live()
-    run = create_run_tool([live, ModuleServer("other", [])])
+    run = create_modules_tool([live, ModuleServer("other", [])])
     live.notes = ['"get" have changed', 7, "x" * 5000]
     response = await run.execute({"code": CODE})
     told = [one for one in response["diagnostics"] if one["code"] == "TOOLS_CHANGED"]

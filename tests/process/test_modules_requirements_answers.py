@@ -10,7 +10,7 @@ from module_servers import answer, codes, drive, github, over, result_of
 from suite import each_row
 from waiting import within
 
-from codemode import WorkerPool, create_run_tool
+from codemode import WorkerPool, create_modules_tool
 from codemode.execution import runner
 
 SET = "globalThis.__codemode_result__ = "
@@ -266,7 +266,7 @@ def test_limits_are_errors_in_the_program_and_logs_are_kept(
     assert response["result"] == [["fulfilled", "fulfilled", "rejected"], True, True, True]
     assert response["logs"][0]["message"] == "kept"
     for endless in (ENDLESS, "for (;;) await 1;"):
-        tool = create_run_tool([github(), drive()], pool=computing_pool)
+        tool = create_modules_tool([github(), drive()], pool=computing_pool)
         response = answer(f"console.log('kept'); {endless}", tool, limits={"timeoutMs": 300})
         assert codes(response) == ["SANDBOX_LIMIT"]
         assert [entry["message"] for entry in response["logs"]] == ["kept"]

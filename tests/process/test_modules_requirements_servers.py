@@ -7,7 +7,8 @@ from typing import Any
 
 from module_servers import answer, github, over, raises, result_of
 
-from codemode import CodeModeAuthenticationError, ModuleServer, Tool
+from codemode import ModuleServer, Tool
+from codemode.errors import CodeModeAuthenticationError
 
 SET = "globalThis.__codemode_result__ = "
 DISCOVERY = 'import * as discovery from "@codemode/discovery";'

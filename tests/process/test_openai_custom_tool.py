@@ -13,7 +13,8 @@ from pausing import OK
 from pydantic import TypeAdapter
 from waiting import within
 
-from codemode import CallContext, Content, Interrupt, OpenAICustomTool, Tool, create_code_mode_tool
+from codemode import CallContext, Interrupt, MediaContent, Tool, create_code_mode_tool
+from codemode.types import OpenAICustomTool
 
 OUTPUTS: TypeAdapter[Any] = TypeAdapter(ResponseCustomToolCallOutputParam)
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -84,11 +85,11 @@ def test_a_program_that_returns_nothing_shows_what_it_printed():
 
 
 def test_an_image_is_an_image():
-    item = answered(offered(Tool("look", execute=lambda: Content(PNG, "image/png"))), "return await tools.look()")
+    item = answered(offered(Tool("look", execute=lambda: MediaContent(PNG, "image/png"))), "return await tools.look()")
     text, image = item["output"]
     assert text["type"] == "input_text"
     assert image == {"type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgo=", "detail": "auto"}
-    pdf = offered(Tool("look", execute=lambda: Content(b"%PDF", "application/pdf")))
+    pdf = offered(Tool("look", execute=lambda: MediaContent(b"%PDF", "application/pdf")))
     assert answered(pdf, "return await tools.look()")["output"][1]["type"] == "input_file"
 
 

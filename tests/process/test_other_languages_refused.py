@@ -12,7 +12,7 @@ from codemode import (
     create_code_call_tools,
     create_code_mode_tool,
     create_exec_wait_tools,
-    create_run_tool,
+    create_modules_tool,
     failure_text,
     tool,
 )
@@ -39,7 +39,7 @@ def test_every_surface_gives_the_same_hint(text: str, language: str) -> None:
     executed = pair.exec.execute_sync({"code": text})
     asyncio.run(pair.aclose())
     assert hint in executed["error"]
-    module = create_run_tool([ModuleServer("shop", [stock])]).execute_sync({"code": text})
+    module = create_modules_tool([ModuleServer("shop", [stock])]).execute_sync({"code": text})
     assert {one.get("hint") for one in module["diagnostics"]} == {hint}
 
 

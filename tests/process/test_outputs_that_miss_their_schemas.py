@@ -18,7 +18,6 @@ from waiting import within
 
 from codemode import (
     CallContext,
-    CodeModeSerializationError,
     CodeModeToolError,
     ModuleServer,
     Tool,
@@ -26,8 +25,9 @@ from codemode import (
     create_code_call_tools,
     create_code_mode_tool,
     create_exec_wait_tools,
-    create_run_tool,
+    create_modules_tool,
 )
+from codemode.errors import CodeModeSerializationError
 
 ROW = {"type": "object", "properties": {"id": {"type": "integer"}, "note": {"type": "string"}}, "required": ["id"]}
 CLOSED = {**ROW, "additionalProperties": False}
@@ -97,7 +97,7 @@ def test_exec_code_call_and_modules_pass_it_on_with_a_warning():
 
 def of_module(tool: Any) -> Any:
     code = 'import { give } from "@codemode/servers/shop";\nglobalThis.__codemode_result__ = await give();'
-    return create_run_tool([ModuleServer("shop", [tool])]).execute_sync({"code": code})
+    return create_modules_tool([ModuleServer("shop", [tool])]).execute_sync({"code": code})
 
 
 def test_a_program_that_fails_afterwards_is_told_of_it_too():
@@ -210,7 +210,7 @@ def test_so_do_servers_behind_a_gateway():
 
     async def work(**server: Any) -> Any:
         async with connect(of(odd(settings, **server))) as connected:
-            return await create_run_tool(connected).execute({"code": code})
+            return await create_modules_tool(connected).execute({"code": code})
 
     answer = within(work())
     assert answer["result"] == result["structuredContent"]

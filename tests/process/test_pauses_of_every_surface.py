@@ -12,19 +12,19 @@ from codemode import (
     CallContext,
     CodeModeProtocolError,
     Interrupt,
-    MemoryInterruptStore,
     ModuleServer,
     Tool,
     create_code_call_tools,
     create_code_mode_tool,
     create_exec_wait_tools,
-    create_run_tool,
+    create_modules_tool,
     get_interrupt,
     inspect_interrupt,
     is_approval_interrupt,
     is_interrupt,
     to_approval_messages,
 )
+from codemode.stores import MemoryInterruptStore
 
 KEYS = {"continuation": {"keys": "a key"}}
 SETTINGS = {**KEYS, "approval": {"mode": "interrupt"}}
@@ -37,7 +37,7 @@ def pauses(conversation_id: str | None = None) -> dict[str, Any]:
     call = CallContext(conversation_id=conversation_id)
     js, script = "return await tools.pay({ n: 1 })", "return await callTool('pay', { n: 1 })"
     pair = create_exec_wait_tools(TOOLS, settings=SETTINGS)
-    run = create_run_tool([ModuleServer("shop", TOOLS)], settings=SETTINGS)
+    run = create_modules_tool([ModuleServer("shop", TOOLS)], settings=SETTINGS)
     found: dict[str, Any] = {
         "codeMode": create_code_mode_tool(TOOLS, SETTINGS).execute_sync({"js": js}, call),
         "CodeCall": create_code_call_tools(TOOLS, {"settings": SETTINGS}).execute_sync({"script": script}, call),

@@ -11,7 +11,9 @@ from pausing import Spy
 from pipeline_hooks import BOTH, CATCH, TOKEN, Token, echo, hooks, scrubbing
 from suite import each_row
 
-from codemode import PIPELINE_NULL, CodeModeSerializationError, CodeModeSyntaxError, PipelineCall, Tool
+from codemode import Tool
+from codemode.errors import CodeModeSerializationError, CodeModeSyntaxError
+from codemode.types import PIPELINE_NULL, PipelineCall
 
 
 @BOTH

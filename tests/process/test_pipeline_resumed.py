@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from pausing import OK, PAUSING, go_on
 from waiting import within
 
-from codemode import PIPELINE_NULL, Interrupt, PipelineCall, Tool, run_code_mode
+from codemode import Interrupt, Tool, run_code_mode
+from codemode.types import PIPELINE_NULL, PipelineCall
 
 HOST = Path(__file__).parent / "hosts" / "pipeline_resumes.py"
 SECONDS = 60

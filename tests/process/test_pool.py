@@ -17,17 +17,16 @@ from suite import full_only, rounds
 from waiting import until
 
 from codemode import (
-    CodeModeConcurrencyError,
     CodeModeTimeoutError,
-    CodeModeWorkerError,
     WorkerPool,
     create_code_call_tools,
     create_code_mode_tool,
     create_exec_wait_tools,
-    create_run_tool,
+    create_modules_tool,
     run_code_mode,
     run_code_mode_sync,
 )
+from codemode.errors import CodeModeConcurrencyError, CodeModeWorkerError
 from codemode.workers.image import KERNEL, WorkerImage
 from codemode.workers.zygote import Zygote
 
@@ -221,7 +220,7 @@ def test_a_share_that_was_closed_is_another_the_next_time(make_pool: PoolMaker) 
 
 
 @pytest.mark.parametrize(
-    "create", [create_code_mode_tool, create_code_call_tools, create_run_tool, create_exec_wait_tools]
+    "create", [create_code_mode_tool, create_code_call_tools, create_modules_tool, create_exec_wait_tools]
 )
 @pytest.mark.parametrize("closed", ["pool", "share", "pool of the share"])
 def test_nothing_is_made_with_a_pool_that_is_closed(make_pool: PoolMaker, create: Any, closed: str) -> None:

@@ -13,11 +13,8 @@ from leftovers import PATIENCE_SECONDS
 from pool_driver import Hold, PoolMaker, run
 from waiting import until
 
-from codemode import (
-    CodeModeConcurrencyError,
-    run_code_mode,
-    set_max_workers,
-)
+from codemode import run_code_mode, set_max_workers
+from codemode.errors import CodeModeConcurrencyError
 from codemode.workers.lease import memory_based_limit
 from codemode.workers.pool import AvailableMemory
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pool_driver import PoolMaker, one
 
-from codemode import CodeModeWorkerError
+from codemode.errors import CodeModeWorkerError
 from codemode.workers.image import KERNEL, WorkerImage
 from codemode.workers.zygote import Zygote
 

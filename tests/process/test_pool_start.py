@@ -14,12 +14,8 @@ from leftovers import PATIENCE_SECONDS, children, descriptors, living_children
 from pool_driver import Hold, PoolMaker, one, run, zygotes
 from suite import full_only
 
-from codemode import (
-    CodeModeTimeoutError,
-    CodeModeWorkerError,
-    WorkerPool,
-    run_code_mode_sync,
-)
+from codemode import CodeModeTimeoutError, WorkerPool, run_code_mode_sync
+from codemode.errors import CodeModeWorkerError
 from codemode.workers import pool as pool_module
 from codemode.workers import supply as supply_module
 from codemode.workers.image import WorkerImage

@@ -8,17 +8,8 @@ import pytest
 from pausing import OK, through_json
 from waiting import within
 
-from codemode import (
-    ALL_TENANTS,
-    CodeModeTool,
-    Interrupt,
-    MemoryInterruptStore,
-    Resumer,
-    Tool,
-    UnknownRequest,
-    create_code_mode_tool,
-    inspect_interrupt,
-)
+from codemode import CodeModeTool, Interrupt, Tool, create_code_mode_tool, inspect_interrupt
+from codemode.stores import ALL_TENANTS, MemoryInterruptStore, Resumer, UnknownRequestError
 
 KEY = "a key of this test alone, 32 characters"
 TYPED = "const order: string = 'a';\nreturn await tools.refund({order} as any)"
@@ -101,7 +92,7 @@ def test_an_ended_record_keeps_program_calls_inputs_and_decisions_until_it_is_pu
             assert await store.get(request.interrupt_id, tenant=ALL_TENANTS) is None
             assert await store.claim(owner="me", tenant=ALL_TENANTS) is None
             assert await store.purge(timedelta(0)) == 1
-            with pytest.raises(UnknownRequest):
+            with pytest.raises(UnknownRequestError):
                 await store.last_interrupt(record_id, tenant=ALL_TENANTS)
 
     within(scenario())

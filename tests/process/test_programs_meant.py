@@ -19,7 +19,7 @@ from codemode import (
     create_code_call_tools,
     create_code_mode_tool,
     create_exec_wait_tools,
-    create_run_tool,
+    create_modules_tool,
     tool,
 )
 
@@ -134,7 +134,7 @@ def on_surfaces(pool: WorkerPool) -> tuple[dict[str, Callable[[str], Any]], Any]
     code_mode = create_code_mode_tool([stock], pool=pool)
     code_call = create_code_call_tools([stock], pool=pool)
     pair = create_exec_wait_tools([stock], {"wait_timeout_ms": 60_000}, pool=pool)
-    modules = create_run_tool([ModuleServer("shop", [stock])], pool=pool)
+    modules = create_modules_tool([ModuleServer("shop", [stock])], pool=pool)
 
     def as_module(text: str) -> Any:
         head = 'import { stock } from "@codemode/servers/shop";\n'
@@ -199,7 +199,7 @@ def test_a_module_in_a_fence_gives_its_result(surfaces: dict[str, Callable[[str]
 
 
 def test_an_assigned_result_of_a_module_counts_before_its_exports(surfaces: dict[str, Callable[[str], Any]]) -> None:
-    answer = create_run_tool([]).execute_sync({"code": "globalThis.__codemode_result__ = null;\nexport default 1;"})
+    answer = create_modules_tool([]).execute_sync({"code": "globalThis.__codemode_result__ = null;\nexport default 1;"})
     assert answer["result"] is None
     assert not any(one["code"] == "NO_RESULT" for one in answer["diagnostics"])
 
@@ -210,7 +210,7 @@ def test_the_program_may_come_under_another_usual_name(surfaces: dict[str, Calla
     pair = create_exec_wait_tools([stock])
     assert pair.exec.execute_sync({"script": "return 1"})["value"] == 1
     asyncio.run(pair.aclose())
-    assert create_run_tool([]).execute_sync({"js": "globalThis.__codemode_result__ = 1"})["result"] == 1
+    assert create_modules_tool([]).execute_sync({"js": "globalThis.__codemode_result__ = 1"})["result"] == 1
 
 
 def test_what_was_done_is_told_where_a_surface_has_a_place_for_it(surfaces: dict[str, Callable[[str], Any]]) -> None:
@@ -226,7 +226,7 @@ def test_what_was_done_is_told_where_a_surface_has_a_place_for_it(surfaces: dict
     assert pair.exec.execute_sync({"code": fenced})["telemetry"]["warnings"] == [note]
     asyncio.run(pair.aclose())
     module = "```js\nglobalThis.__codemode_result__ = 1\n```"
-    (diagnostic,) = create_run_tool([]).execute_sync({"code": module})["diagnostics"]
+    (diagnostic,) = create_modules_tool([]).execute_sync({"code": module})["diagnostics"]
     assert (diagnostic["severity"], diagnostic["message"]) == ("info", note)
 
 

@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from codemode import CodeModeDetachedBridgeRequestError, CodeModeError, CodeModeToolError, Tool
+from codemode import CodeModeError, CodeModeToolError, Tool
+from codemode.errors import CodeModeDetachedBridgeRequestError
 
 
 class Calls:

@@ -18,13 +18,12 @@ from codemode import (
     CodeModeProtocolError,
     CodeModeTimeoutError,
     CodeModeToolError,
-    MemoryResumeGuard,
-    SqliteInterruptStore,
     Tool,
     continue_interrupt,
     run_code_mode,
 )
 from codemode.execution import resume as continuations
+from codemode.stores import MemoryResumeGuard, SqliteInterruptStore
 
 REFUND = "return await tools.refund(1)"
 

@@ -16,7 +16,7 @@ from codemode import (
     ModuleServer,
     Tool,
     create_code_mode_tool,
-    create_run_tool,
+    create_modules_tool,
     failure_text,
 )
 
@@ -78,7 +78,7 @@ async def read_code_mode(programs: list[str]) -> list[Read]:
 
 async def read_modules(programs: list[str]) -> list[Read]:
     servers = [ModuleServer("gh-code", [make_tool(name) for name in GITHUB]), ModuleServer("browser-code", [])]
-    tool, read = create_run_tool(servers), list[Read]()
+    tool, read = create_modules_tool(servers), list[Read]()
     for program in programs:
         answer = await tool.execute({"code": program})
         errors = [one for one in answer["diagnostics"] if one["severity"] == "error"]

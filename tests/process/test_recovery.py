@@ -17,12 +17,12 @@ from codemode import (
     CodeModeProtocolError,
     CodeModeTimeoutError,
     CodeModeToolError,
-    CodeModeWorkerError,
     WorkerPool,
     continue_interrupt,
     request_interrupt,
     run_code_mode,
 )
+from codemode.errors import CodeModeWorkerError
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from codemode import ModuleServer, Tool, create_code_mode_tool, create_run_tool
+from codemode import ModuleServer, Tool, create_code_mode_tool, create_modules_tool
 
 LOOK = Tool("look", execute=lambda value: {"at": value})
 BROKEN = Tool("broken", execute=lambda _: 1 / 0)
@@ -41,7 +41,7 @@ def test_a_resume_shows_the_times_of_the_first_run(seals: bool):
 
 
 def test_the_answer_of_a_module_has_them_too():
-    run = create_run_tool([ModuleServer("shop", [LOOK, REFUND])], settings={"approval": {"mode": "interrupt"}})
+    run = create_modules_tool([ModuleServer("shop", [LOOK, REFUND])], settings={"approval": {"mode": "interrupt"}})
     code = """
     import { look, refund } from "@codemode/servers/shop";
     await look({ a: 1 });

@@ -11,9 +11,10 @@ from pausing import Spy
 from resting_surface import Slow, Surface
 from waiting import until
 
-from codemode import CodeModeAbortedError, MemoryResumeGuard
+from codemode import CodeModeAbortedError
 from codemode.continuations.journal import MemoryJournal
 from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
+from codemode.stores import MemoryResumeGuard
 
 
 @pytest.fixture

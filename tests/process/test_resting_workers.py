@@ -10,7 +10,8 @@ import pytest
 from resting_surface import Slow, Surface
 from waiting import until
 
-from codemode import CodeModeConcurrencyError, Tool
+from codemode import Tool
+from codemode.errors import CodeModeConcurrencyError
 
 
 def test_a_run_that_finds_no_worker_rests_on(within, make_pool):

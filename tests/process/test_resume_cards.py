@@ -8,13 +8,8 @@ import pytest
 from pausing import NO, OK, PAUSING, through_json
 from waiting import within
 
-from codemode import (
-    ALL_TENANTS,
-    CodeModeProtocolError,
-    Interrupt,
-    MemoryInterruptStore,
-    create_code_mode_tool,
-)
+from codemode import CodeModeProtocolError, Interrupt, create_code_mode_tool
+from codemode.stores import ALL_TENANTS, MemoryInterruptStore
 
 TWO = "return (await Promise.allSettled([tools.refund(1), tools.refund(2)])).map(one => one.status)"
 

@@ -17,7 +17,6 @@ from waiting import within
 
 from codemode import (
     CallContext,
-    CodeModeWorkerError,
     Interrupt,
     Tool,
     WorkerPool,
@@ -25,6 +24,7 @@ from codemode import (
     create_code_mode_tool,
     request_interrupt,
 )
+from codemode.errors import CodeModeWorkerError
 from codemode.execution import execution, recovery
 from codemode.execution import resume as continuations
 from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND

@@ -11,19 +11,17 @@ from suite import full_only
 from waiting import within
 
 from codemode import (
-    CodeModeConcurrencyError,
     CodeModeError,
     CodeModeProtocolError,
     CodeModeTimeoutError,
     CodeModeToolError,
-    CodeModeWorkerError,
-    MemoryResumeGuard,
-    SqliteInterruptStore,
     Tool,
     WorkerPool,
     continue_interrupt,
     create_code_mode_tool,
 )
+from codemode.errors import CodeModeConcurrencyError, CodeModeWorkerError
+from codemode.stores import MemoryResumeGuard, SqliteInterruptStore
 
 TWO = "return (await Promise.allSettled([tools.refund(1), tools.refund(2)])).map(one => one.status)"
 

@@ -11,13 +11,13 @@ from pausing import OK, PAUSING, go_on, packed, start, through_json
 from codemode import (
     CodeModeProtocolError,
     CodeModeToolError,
-    CodeModeWorkerError,
     Tool,
     WorkerPool,
     create_code_mode_tool,
     failure_text,
     set_continuation_signing_key,
 )
+from codemode.errors import CodeModeWorkerError
 from codemode.protocol import continuation as continuations
 
 JS = "await tools.look(0); return await tools.refund({order: 'A1'})"

@@ -13,20 +13,17 @@ from stored_pauses import Clock, paused
 from waiting import until, within
 
 from codemode import (
-    ALL_TENANTS,
-    CodeModeConcurrencyError,
     CodeModeError,
     CodeModeProtocolError,
-    MemoryInterruptStore,
     ModuleServer,
-    Resumer,
-    SqliteInterruptStore,
     Tool,
     create_code_call_tools,
     create_code_mode_tool,
     create_exec_wait_tools,
-    create_run_tool,
+    create_modules_tool,
 )
+from codemode.errors import CodeModeConcurrencyError
+from codemode.stores import ALL_TENANTS, MemoryInterruptStore, Resumer, SqliteInterruptStore
 
 SUPPORT = Path(__file__).parents[1] / "support"
 TWO = "return (await Promise.allSettled([tools.refund({n: 1}), tools.refund({n: 2})])).map(one => one.status)"
@@ -190,7 +187,7 @@ def test_a_tool_with_another_guard_is_refused(spy):
     faces = [
         lambda options: create_code_mode_tool([spy.guarded()], options),
         lambda options: create_code_call_tools([spy.guarded()], {"settings": options}),
-        lambda options: create_run_tool([ModuleServer("shop", [spy.guarded()])], settings=options),
+        lambda options: create_modules_tool([ModuleServer("shop", [spy.guarded()])], settings=options),
         lambda options: create_exec_wait_tools([spy.guarded()], settings=options),
     ]
     for face in faces:

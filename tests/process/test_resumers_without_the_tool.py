@@ -27,23 +27,19 @@ from test_resumers import over, seen
 from waiting import until, within
 
 from codemode import (
-    ALL_TENANTS,
     CallContext,
     CodeModeAbortedError,
     CodeModeError,
     CodeModeProtocolError,
     CodeModeToolError,
-    MemoryInterruptStore,
     ModuleServer,
-    PostgresInterruptStore,
-    Resumer,
-    SqliteInterruptStore,
     Tool,
     create_code_call_tools,
     create_code_mode_tool,
     create_exec_wait_tools,
-    create_run_tool,
+    create_modules_tool,
 )
+from codemode.stores import ALL_TENANTS, MemoryInterruptStore, PostgresInterruptStore, Resumer, SqliteInterruptStore
 
 ALL = ALL_TENANTS
 SUPPORT = Path(__file__).parents[1] / "support"
@@ -65,7 +61,7 @@ def code_call(tools, settings):
 
 
 def modules(tools, settings):
-    made = create_run_tool([ModuleServer("shop", tools)], settings=settings)
+    made = create_modules_tool([ModuleServer("shop", tools)], settings=settings)
     return made, lambda: made.execute({"code": MODULE}, call=CallContext(tool_call_id="call_1"))
 
 

@@ -18,8 +18,8 @@ from waiting import within
 from codemode import (
     CallContext,
     CodeModeError,
-    Content,
     Interrupt,
+    MediaContent,
     Tool,
     create_code_mode_tool,
     create_exec_wait_tools,
@@ -335,8 +335,8 @@ def test_a_pipeline_replaces_them():
 
 
 def test_images_stay_what_they_are():
-    def photo() -> Content:
-        return Content(b"\x89PNG", "image/png")
+    def photo() -> MediaContent:
+        return MediaContent(b"\x89PNG", "image/png")
 
     js = "const front = await tools.photo(); content(front); return { front, at: new Date(0), tags: new Set(['a']) };"
     tool = create_code_mode_tool([photo], RICH)

@@ -12,17 +12,8 @@ from module_servers import HUB, RESULT, answer, check_response, only, result_of,
 from suite import each_row, full_only
 from waiting import within
 
-from codemode import (
-    CodeModeSyntaxError,
-    CodeModeToolError,
-    CodeModeWorkerError,
-    Interrupt,
-    ModuleServer,
-    PoolOptions,
-    Tool,
-    WorkerPool,
-    create_run_tool,
-)
+from codemode import CodeModeToolError, Interrupt, ModuleServer, PoolOptions, Tool, WorkerPool, create_modules_tool
+from codemode.errors import CodeModeSyntaxError, CodeModeWorkerError
 
 
 @pytest.mark.parametrize(
@@ -239,7 +230,7 @@ def test_errors_of_calls_are_told_with_their_class_hint_and_pointer():
     ],
 )
 def test_a_limit_ends_the_program_and_keeps_what_was_logged(computing_pool: WorkerPool, before: str, loop: str):
-    tool = create_run_tool(servers(), pool=computing_pool)
+    tool = create_modules_tool(servers(), pool=computing_pool)
     response = answer(f"{before}console.log('before'); {loop}", tool, limits={"timeoutMs": 200})
     assert [line["message"] for line in response["logs"]] == ["before"]
     [said] = response["diagnostics"]
@@ -258,7 +249,7 @@ def test_a_call_that_was_cut_off_may_have_happened(passing_time: Any):
         passing_time.skip(61)
         await asyncio.Event().wait()
 
-    tool = create_run_tool([ModuleServer("Git Hub", [Tool("hangs", execute=hangs)])])
+    tool = create_modules_tool([ModuleServer("Git Hub", [Tool("hangs", execute=hangs)])])
     response = answer(f"{HUB}await hub.hangs(1);", tool, limits={"timeoutMs": 60_000})
     assert [one["code"] for one in response["diagnostics"]] == ["SANDBOX_LIMIT", "OUTCOME_UNKNOWN"]
     assert "git-hub.hangs" in response["diagnostics"][1]["message"]
@@ -288,13 +279,13 @@ def test_a_cancelled_task_is_the_one_exception():
 
 def test_no_free_sandbox_is_busy_and_a_closed_pool_has_failed():
     pool = WorkerPool(PoolOptions(max_workers=1))
-    tool = create_run_tool(servers(), pool=pool)
+    tool = create_modules_tool(servers(), pool=pool)
     busy = asyncio.Event()
 
     def begun(_event: Any) -> None:
         busy.set()
 
-    first = create_run_tool(servers(), pool=pool, settings={"lifecycle": {"on_nested_tool_call": begun}})
+    first = create_modules_tool(servers(), pool=pool, settings={"lifecycle": {"on_nested_tool_call": begun}})
 
     async def main() -> Any:
         running = asyncio.create_task(first.execute({"code": f"{HUB}await hub.hangs();"}))

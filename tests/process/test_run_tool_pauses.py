@@ -10,8 +10,9 @@ import pytest
 from module_servers import HUB, RESULT, check_response, servers
 from waiting import within
 
-from codemode import CodeModeProtocolError, Interrupt, ModuleServer, RunResponse, RunTool, Tool, create_run_tool
+from codemode import CodeModeProtocolError, Interrupt, ModuleServer, RunTool, Tool, create_modules_tool
 from codemode.execution import runner
+from codemode.types import RunResponse
 
 PAUSING = {"approval": {"mode": "interrupt"}, "continuation": {"keys": ["k" * 32]}}
 CODE = f"""{HUB}console.log("before");
@@ -22,7 +23,7 @@ console.log("after");
 
 
 def pausing(*more: ModuleServer) -> RunTool:
-    return create_run_tool([*servers(), *more], settings=PAUSING)
+    return create_modules_tool([*servers(), *more], settings=PAUSING)
 
 
 @pytest.fixture
@@ -104,7 +105,7 @@ def test_the_limits_of_a_request_hold_after_its_pause(
 
 
 def test_declarations_come_with_the_answer_after_a_pause():
-    tool = create_run_tool(servers(), {"max_description_characters": 1_500}, settings=PAUSING)
+    tool = create_modules_tool(servers(), {"max_description_characters": 1_500}, settings=PAUSING)
     interrupt = paused(tool, CODE, requestedCapabilities=["mail"])
     assert 'declare module "@codemode/servers/mail"' in resumed(tool, interrupt, {"approved": True})["declarations"]
 
@@ -146,7 +147,7 @@ def test_several_questions_are_one_interrupt():
 def test_tools_that_have_changed_since_are_said():
     interrupt = paused(pausing())
     others = [Tool("echo", execute=lambda value: value), Tool("gated", execute=lambda _: "new", needs_approval=True)]
-    tool = create_run_tool([ModuleServer("Git Hub", others)], settings=PAUSING)
+    tool = create_modules_tool([ModuleServer("Git Hub", others)], settings=PAUSING)
     response = resumed(tool, interrupt, {"approved": True})
     assert response["result"] == [1, "new"]
     assert [(one["code"], one["severity"]) for one in response["diagnostics"]] == [("TOOLS_CHANGED", "info")]
@@ -195,7 +196,7 @@ def test_a_server_that_fails_after_a_pause_is_said_to_fail():
             return {"gated": Tool("gated", execute=lambda value: value, needs_approval=True)}
 
     far = Far()
-    tool = create_run_tool([far, *servers()], settings=PAUSING)
+    tool = create_modules_tool([far, *servers()], settings=PAUSING)
     code = f'import {{ gated }} from "@codemode/servers/far"; {RESULT}await gated().catch((error) => error);'
     interrupt = paused(tool, code)
     far.fails, far.revision = True, 2

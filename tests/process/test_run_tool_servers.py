@@ -11,7 +11,7 @@ import pytest
 from module_servers import RESULT, check_response
 from waiting import within
 
-from codemode import ModuleServer, RunTool, create_run_tool
+from codemode import ModuleServer, RunTool, create_modules_tool
 from codemode.data.similar_names import nearest_names
 from codemode.surfaces.modules import catalog, server_set
 from codemode.surfaces.modules.catalog import ModuleCatalog
@@ -57,7 +57,7 @@ def imported(*paths: str) -> str:
 def test_a_server_is_connected_only_for_programs_that_import_it():
     async def main() -> None:
         one, two = Live("one", "a"), Live("two", "b")
-        tool = create_run_tool([one, two])
+        tool = create_modules_tool([one, two])
         response = await run(tool, f"{imported('one')}{RESULT}await one.a();")
         assert response["result"] == "one.a"
         assert (one.listings, two.listings) == (1, 0)
@@ -79,7 +79,7 @@ def test_a_server_is_connected_only_for_programs_that_import_it():
 )
 def test_a_program_that_may_ask_for_any_server_has_them_all(code: str):
     servers = [Live("one", "a"), Live("two", "b"), Live("down", fails=True)]
-    response = within(run(create_run_tool(servers), code))
+    response = within(run(create_modules_tool(servers), code))
     assert response["result"] == ["one", "two"]
     assert [one.listings for one in servers] == [1, 1, 1]
     [said] = response["diagnostics"]
@@ -90,7 +90,7 @@ def test_a_program_that_may_ask_for_any_server_has_them_all(code: str):
 def test_a_server_that_fails_is_an_import_failure_where_it_is_used():
     async def main() -> None:
         down = Live("down", "x", fails=True)
-        tool = create_run_tool([down, ModuleServer("one", {"a": lambda: 1})])
+        tool = create_modules_tool([down, ModuleServer("one", {"a": lambda: 1})])
         response = await run(tool, f"{imported('one')}{RESULT}await one.a();", requestedCapabilities=["down"])
         assert response["result"] == 1
         assert [one["code"] for one in response["diagnostics"]] == ["CAPABILITY_UNAVAILABLE"]
@@ -107,7 +107,7 @@ def test_a_server_that_fails_is_an_import_failure_where_it_is_used():
 def test_a_running_program_keeps_its_tools_and_the_next_has_the_new_ones():
     async def main() -> None:
         one = Live("one", "change")
-        tool = create_run_tool([one])
+        tool = create_modules_tool([one])
         code = f"{imported('one')}const was = await one.change(); {RESULT}[was, 'added' in one, Object.keys(one)];"
         response = await run(tool, code)
         assert response["result"] == ["one.change", False, ["__meta__", "change"]]
@@ -121,7 +121,7 @@ def test_a_running_program_keeps_its_tools_and_the_next_has_the_new_ones():
 def test_many_runs_at_once_share_a_listing():
     async def main() -> None:
         one = Live("one", "a")
-        tool = create_run_tool([one])
+        tool = create_modules_tool([one])
         code = f"{imported('one')}{RESULT}await one.a();"
         responses = await asyncio.gather(*(run(tool, code) for _ in range(4)))
         assert [response["result"] for response in responses] == ["one.a"] * 4
@@ -137,13 +137,13 @@ def test_time_that_a_listing_takes_is_not_the_programs():
             return await super().tools()
 
     code = f"{imported('one')}console.log('begun'); {RESULT}await one.a();"
-    response = within(run(create_run_tool([Slow("one", "a")]), code, limits={"timeoutMs": 60_000}))
+    response = within(run(create_modules_tool([Slow("one", "a")]), code, limits={"timeoutMs": 60_000}))
     assert response["result"] == "one.a"
     assert response.trace.duration_ms - response["logs"][0]["timeMs"] >= 250
 
 
 def test_two_servers_of_one_path():
-    tool = create_run_tool([ModuleServer("a b", {"x": lambda: 1}), ModuleServer("A-B", {"x": lambda: 2})])
+    tool = create_modules_tool([ModuleServer("a b", {"x": lambda: 1}), ModuleServer("A-B", {"x": lambda: 2})])
     code = f"""import {{ x }} from "@codemode/servers/a-b";
         import {{ x as y, __meta__ }} from "@codemode/servers/a-b--2";
         {RESULT}[await x(), await y(), __meta__.serverId, __meta__.serverName];"""
@@ -154,7 +154,7 @@ def test_two_servers_of_one_path():
 
 def test_tools_under_any_name_can_be_called():
     names = ["then", "default", "$search", "a b", "\x00", "constructor", "__proto__", "größe", "a.b"]
-    tool = create_run_tool([ModuleServer("s", {name: (lambda name=name: name) for name in names})])
+    tool = create_modules_tool([ModuleServer("s", {name: (lambda name=name: name) for name in names})])
     code = f"""import * as s from "@codemode/servers/s";
         const called = [];
         for (const {{ toolName, exportName }} of s.__meta__.tools) called.push([toolName, await s[exportName]()]);
@@ -173,7 +173,7 @@ def test_names_of_servers_that_there_are_not_are_compared_beside_the_loop_and_no
         return nearest_names(name, known)
 
     monkeypatch.setattr(server_set, "nearest_names", nearest)
-    tool = create_run_tool([ModuleServer("mail", {"send": lambda: 1})])
+    tool = create_modules_tool([ModuleServer("mail", {"send": lambda: 1})])
     response = within(run(tool, f"{RESULT}1", requestedCapabilities=[f"mial{at}" for at in range(1_000)]))
     assert response["result"] == 1
     hints = [one["hint"] for one in response["diagnostics"] if one["code"] == "CAPABILITY_UNAVAILABLE"]
@@ -185,7 +185,7 @@ def test_names_of_servers_that_there_are_not_are_compared_beside_the_loop_and_no
 
 @pytest.mark.parametrize("server_id", ["far", "far-" + "away" * 50])
 def test_a_server_that_fails_is_told_of_under_a_name_made_at_run_time_too(server_id: str):
-    tool = create_run_tool([Live(server_id, fails=True)])
+    tool = create_modules_tool([Live(server_id, fails=True)])
     code = f'const name = "{server_id}"; await import("@codemode/servers/" + name);'
     errors = [one for one in within(run(tool, code))["diagnostics"] if one["severity"] == "error"]
     assert [(one["code"], one.get("errorClass")) for one in errors] == [("IMPORT_FAILURE", "ServerNotFoundError")]
@@ -200,7 +200,7 @@ def test_the_tools_of_a_listing_are_put_together_beside_the_loop(monkeypatch: py
             made.append(threading.current_thread())
             super().__init__(*given)
 
-    tool = create_run_tool([server := Live("far", "one")])
+    tool = create_modules_tool([server := Live("far", "one")])
     assert "far" in tool.description
     assert len(tool.catalog) == 0
     monkeypatch.setattr(catalog, "ModuleCatalog", Catalog)
@@ -213,7 +213,7 @@ def test_the_tools_of_a_listing_are_put_together_beside_the_loop(monkeypatch: py
 
 
 def test_discovery_says_of_a_server_that_fails_that_it_is_there():
-    tool = create_run_tool([Live("far", fails=True)])
+    tool = create_modules_tool([Live("far", fails=True)])
     asked = "import { listTools } from '@codemode/discovery'; "
     response = within(run(tool, f"{asked}{RESULT}await listTools('far').catch((error) => error);"))
     said = response["result"]

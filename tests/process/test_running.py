@@ -8,15 +8,8 @@ import pytest
 from recorder import Recorder
 from suite import each_row
 
-from codemode import (
-    CodeModeError,
-    CodeModeSerializationError,
-    CodeModeSyntaxError,
-    CodeModeToolError,
-    Tool,
-    create_code_mode_tool,
-    failure_text,
-)
+from codemode import CodeModeError, CodeModeToolError, Tool, create_code_mode_tool, failure_text
+from codemode.errors import CodeModeSerializationError, CodeModeSyntaxError
 
 # --- entry points ---
 

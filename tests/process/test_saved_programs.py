@@ -11,10 +11,8 @@ from waiting import within
 from codemode import (
     CodeModeError,
     CodeModeProtocolError,
-    CodeModeSyntaxError,
     CodeModeToolError,
     Interrupt,
-    MemoryInterruptStore,
     ModuleServer,
     ProgramLibrary,
     Tool,
@@ -22,9 +20,11 @@ from codemode import (
     create_code_call_tools,
     create_code_mode_tool,
     create_exec_wait_tools,
-    create_run_tool,
+    create_modules_tool,
     failure_text,
 )
+from codemode.errors import CodeModeSyntaxError
+from codemode.stores import MemoryInterruptStore
 
 WEEK = {"type": "object", "properties": {"week": {"type": "integer"}}, "required": ["week"]}
 REPORT = "const { week }: { week: number } = input;\nreturn (await tools.get_total({ week })) + 1;"
@@ -332,7 +332,7 @@ def test_every_surface_calls_saved_programs():
     assert within(code_call.execute(js))["result"] == 41
     imports = 'import { get_total } from "@codemode/servers/shop";\n'
     library = library_with({"report": imports + body.replace("{call}", "get_total")})
-    module = create_run_tool([ModuleServer("shop", tools=tools)], library=library)
+    module = create_modules_tool([ModuleServer("shop", tools=tools)], library=library)
     for code in (
         'import { report } from "@codemode/saved";\nexport const result = await report({ week: 4 });',
         'import * as all from "@codemode/saved";\nexport const result = await all.report({ week: 4 });',
@@ -351,7 +351,7 @@ def test_every_surface_calls_saved_programs():
 
 def test_an_import_of_what_was_not_saved_is_refused_before_anything_runs():
     library = library_with({"report": REPORT})
-    module = create_run_tool([ModuleServer("shop", tools={"get_total": get_total})], library=library)
+    module = create_modules_tool([ModuleServer("shop", tools={"get_total": get_total})], library=library)
     code = '\nimport { nothing } from "@codemode/saved";\nexport const result = await nothing({});'
     (diagnostic,) = within(module.execute(code))["diagnostics"]
     assert (diagnostic["code"], diagnostic["path"]) == ("IMPORT_FAILURE", "2:1")

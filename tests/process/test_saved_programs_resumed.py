@@ -11,15 +11,14 @@ from waiting import within
 from codemode import (
     CallContext,
     Interrupt,
-    MemoryInterruptStore,
     ModuleServer,
     ProgramLibrary,
-    SqliteInterruptStore,
     create_code_call_tools,
     create_code_mode_tool,
     create_exec_wait_tools,
-    create_run_tool,
+    create_modules_tool,
 )
+from codemode.stores import MemoryInterruptStore, SqliteInterruptStore
 
 KEYS = {"keys": "a key of this test, which nobody else has"}
 
@@ -62,7 +61,7 @@ def test_a_script_goes_on_with_its_versions():
 
 def test_a_module_goes_on_with_its_versions():
     library = ProgramLibrary(MemoryInterruptStore())
-    tool = create_run_tool([ModuleServer("shop", tools=tools_with())], settings=PAUSES, library=library)
+    tool = create_modules_tool([ModuleServer("shop", tools=tools_with())], settings=PAUSES, library=library)
     within(library.save("ask", 'import { refund } from "@codemode/servers/shop";\nreturn refund({ id: 4 })'))
     code = 'import { ask } from "@codemode/saved";\nexport const result = [await ask(), await ask()];'
     pause = within(tool.execute(code))

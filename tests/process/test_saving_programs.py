@@ -12,19 +12,19 @@ from waiting import within
 from codemode import (
     CallContext,
     CodeModeError,
-    CodeModeSyntaxError,
     CodeModeToolError,
     Interrupt,
-    MemoryInterruptStore,
     ModuleServer,
     ProgramLibrary,
     WorkerPool,
     create_code_call_tools,
     create_code_mode_tool,
     create_exec_wait_tools,
-    create_run_tool,
+    create_modules_tool,
 )
+from codemode.errors import CodeModeSyntaxError
 from codemode.execution.saved_programs import SavedCatalog
+from codemode.stores import MemoryInterruptStore
 from codemode.tools.catalog import Catalog
 from codemode.tools.collecting import collect_tools
 
@@ -146,7 +146,7 @@ def test_every_surface_saves_and_resumes():
     code_call = create_code_call_tools(tools, {"settings": PAUSES}, library=library)
     pause = within(code_call.execute(SAVE_REPORT))
     assert within(code_call.resume(pause, True))["result"] == {"name": "report", "version": 1}
-    module = create_run_tool([ModuleServer("shop", tools=tools)], settings=PAUSES, library=saving())
+    module = create_modules_tool([ModuleServer("shop", tools=tools)], settings=PAUSES, library=saving())
     program = 'import { get_total } from "@codemode/servers/shop";\nreturn await get_total({ week: 2 })'
     code = 'import { $save } from "@codemode/saved";\nexport const result = await $save({ name: "two", description: "",'
     pause = within(module.execute(f"{code} program: {program!r} }});"))

@@ -83,10 +83,10 @@ def test_a_custom_tool_takes_raw_text(server):
 
 
 PHOTO = """
-from codemode import Content
+from codemode import MediaContent
 
-def photo(product: str) -> Content:
-    return Content(b"\\x89PNG", "image/png", name=f"{product}.png")
+def photo(product: str) -> MediaContent:
+    return MediaContent(b"\\x89PNG", "image/png", name=f"{product}.png")
 """
 
 

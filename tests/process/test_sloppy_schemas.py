@@ -20,7 +20,7 @@ from codemode import (
     create_code_call_tools,
     create_code_mode_tool,
     create_exec_wait_tools,
-    create_run_tool,
+    create_modules_tool,
 )
 
 INPUT: dict[str, Any] = {
@@ -79,7 +79,7 @@ def test_on_code_mode_exec_and_code_call(caplog: pytest.LogCaptureFixture):
 
 
 def test_in_a_module():
-    run = create_run_tool([ModuleServer("shop", [echo()])])
+    run = create_modules_tool([ModuleServer("shop", [echo()])])
     answer = run.execute_sync({"code": f'import {{ t }} from "@codemode/servers/shop";\n{MODULE}'})
     assert answer["result"] == GIVEN
     assert not_declared_in(run.declarations("shop")) == []
@@ -124,7 +124,7 @@ def test_behind_a_gateway_and_with_its_tools_in_code_mode():
     async def work() -> tuple[Any, Any, str, str]:
         async with connect(of(odd(settings))) as connected:
             code = f'import {{ t }} from "@codemode/servers/odd";\n{MODULE}'
-            run = create_run_tool(connected)
+            run = create_modules_tool(connected)
             answer = await run.execute({"code": code})
             code_mode = create_code_mode_tool(await connected.tools())
             value = await code_mode.execute({"js": CALL.replace("CALL", "tools.odd_t")})

@@ -20,7 +20,7 @@ from postgres_cluster import cluster, new_database
 from suite import full_only
 from waiting import within
 
-from codemode import ALL_TENANTS, PostgresInterruptStore
+from codemode.stores import ALL_TENANTS, PostgresInterruptStore
 
 pytestmark = pytest.mark.full
 HOST = Path(__file__).parent / "hosts" / "stands_still.py"

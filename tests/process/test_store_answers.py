@@ -8,14 +8,13 @@ import pytest
 from pausing import NO, OK
 from waiting import within
 
-from codemode import (
+from codemode import CodeModeError, create_code_mode_tool
+from codemode.stores import (
     ALL_TENANTS,
-    AlreadyDecided,
-    AnswerRefused,
-    CodeModeError,
+    AlreadyDecidedError,
+    AnswerRefusedError,
     MemoryInterruptStore,
     SqliteInterruptStore,
-    create_code_mode_tool,
 )
 
 TWO = "return (await Promise.allSettled([tools.refund({n: 1}), tools.refund({n: 2})])).map(one => one.status)"
@@ -39,7 +38,7 @@ def test_decisions_are_recorded_and_applied_later_in_one_resume(store, spy):
         first, second = (await store.record(record_id, tenant="acme")).requests
         assert first.input_schema["properties"] == SCHEMA["properties"]
         wrong = {first.interrupt_id: {"approved": True, "input": {"n": "x"}}}
-        with pytest.raises(AnswerRefused):
+        with pytest.raises(AnswerRefusedError):
             await store.decide(wrong, actor="ana", tenant="acme")
         edited = {"approved": True, "input": {"n": 5}}
         await store.decide({first.interrupt_id: edited, second.interrupt_id: NO}, actor="ana", tenant="acme")
@@ -62,7 +61,7 @@ def test_an_answer_takes_with_it_what_was_decided_before(store, spy):
         record_id = await store.put(interrupt)
         first, second = (one.interrupt_id for one in interrupt.requests)
         await store.decide({first: NO}, actor="ana", tenant=ALL_TENANTS)
-        with pytest.raises(AlreadyDecided, match="ana"):
+        with pytest.raises(AlreadyDecidedError, match="ana"):
             await store.answer(first, OK, code_mode.resume)
         result = await store.answer(second, OK, code_mode.resume, actor="bob")
         assert await store.outcome(record_id, tenant=ALL_TENANTS) == result

@@ -9,8 +9,9 @@ from pausing import OK
 from stored_pauses import Clock
 from waiting import within
 
-from codemode import ALL_TENANTS, MemoryInterruptStore, Resumer, SqliteInterruptStore, Tool, create_code_mode_tool
+from codemode import Tool, create_code_mode_tool
 from codemode.protocol import continuation
+from codemode.stores import ALL_TENANTS, MemoryInterruptStore, Resumer, SqliteInterruptStore
 
 ALL = ALL_TENANTS
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}}

@@ -12,7 +12,8 @@ from pausing import PAUSING, Spy, through_json
 from strict_surface import STRICT, go_on_strict, run_strict
 from waiting import within
 
-from codemode import CodeModeIllegalAccessError, CodeModeSyntaxError, Tool
+from codemode import Tool
+from codemode.errors import CodeModeIllegalAccessError, CodeModeSyntaxError
 from codemode.observe.reporter import Reporter
 from codemode.profile import StaticRules
 from codemode.source import rules

@@ -12,13 +12,13 @@ from suite import each_row, full_only
 
 from codemode import (
     CodeModeAbortedError,
-    CodeModeConcurrencyError,
     CodeModeError,
     CodeModeTimeoutError,
     Tool,
     create_code_mode_tool,
     run_code_mode,
 )
+from codemode.errors import CodeModeConcurrencyError
 
 
 async def echo(value):

@@ -9,11 +9,8 @@ import threading
 
 import pytest
 
-from codemode import (
-    CodeModeSerializationError,
-    Tool,
-    run_code_mode,
-)
+from codemode import Tool, run_code_mode
+from codemode.errors import CodeModeSerializationError
 
 
 async def echo(value):

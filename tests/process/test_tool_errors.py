@@ -9,17 +9,8 @@ import pydantic
 import pytest
 from suite import each_row
 
-from codemode import (
-    CodeModeError,
-    CodeModeFetchError,
-    CodeModeProtocolError,
-    CodeModeSerializationError,
-    CodeModeToolError,
-    Tool,
-    ToolCallContext,
-    failure_text,
-    tool,
-)
+from codemode import CodeModeError, CodeModeProtocolError, CodeModeToolError, Tool, ToolCallContext, failure_text, tool
+from codemode.errors import CodeModeFetchError, CodeModeSerializationError
 
 
 async def echo(value):

@@ -9,7 +9,7 @@ import pydantic
 import pytest
 from suite import each_row
 
-from codemode import CodeModeToolError, Content, Tool, ToolResult, create_code_call_tools, tool
+from codemode import CodeModeToolError, MediaContent, Tool, ToolResult, create_code_call_tools, tool
 from codemode.tools.tool_result import failure_text, unwrapped
 
 TEXT = {"type": "text", "text": "hello"}
@@ -56,7 +56,7 @@ def test_unwrapping_keeps_to_the_four_rules_in_their_order(result, value):
 @pytest.mark.parametrize(("result", "value"), CASES[::3])
 def test_a_program_gets_the_unwrapped_value(run, result, value):
     if AUDIO in result.content:  # which is content of a program that has any
-        value = {"content": [Content(b"RIFF", "audio/wav"), TEXT]}
+        value = {"content": [MediaContent(b"RIFF", "audio/wav"), TEXT]}
     assert run("return await tools.give()", [giving(result)]) == value
 
 

@@ -11,13 +11,8 @@ import pydantic
 import pytest
 from suite import each_row
 
-from codemode import (
-    CodeModeError,
-    CodeModeSerializationError,
-    Tool,
-    continue_interrupt_sync,
-    run_code_mode_sync,
-)
+from codemode import CodeModeError, Tool, continue_interrupt_sync, run_code_mode_sync
+from codemode.errors import CodeModeSerializationError
 
 
 async def echo(value):

@@ -13,7 +13,7 @@ from codemode import (
     create_code_call_tools,
     create_code_mode_tool,
     create_exec_wait_tools,
-    create_run_tool,
+    create_modules_tool,
     failure_text,
 )
 
@@ -53,7 +53,7 @@ def test_the_place_is_found_behind_a_pause_for_a_call():
 def test_the_other_surfaces_report_it_too():
     js = CART + "await 1;\nnew Cart().total();"
     code = 'import { echo } from "@codemode/servers/shop"; ' + js
-    run: Any = create_run_tool([ModuleServer("shop", TOOLS)])
+    run: Any = create_modules_tool([ModuleServer("shop", TOOLS)])
     (diagnostic,) = run.execute_sync({"code": code})["diagnostics"]
     assert diagnostic["path"] == "5:19"
     failed = create_code_call_tools(TOOLS).execute_sync({"script": CART + "return new Cart().total()"})

@@ -15,7 +15,8 @@ import pytest
 from leftovers import children, no_orphan_left, nothing_left
 from suite import full_only
 
-from codemode import CodeModeWorkerError, WorkerPool, run_code_mode_sync
+from codemode import WorkerPool, run_code_mode_sync
+from codemode.errors import CodeModeWorkerError
 from codemode.workers import worker_generations as source
 from codemode.workers.process import STARTED_AS_WORKER, command_to_start
 
@@ -35,11 +36,11 @@ if len(open(log).readlines()) > 20:
     os._exit(1)
 sys.path[:0] = {paths!r}
 sys.executable = {executable!r}
-import codemode
+import codemode.errors
 pool = codemode.WorkerPool({options!r})
 try:
     print(codemode.run_code_mode_sync("return 6 * 7", (), pool=pool), flush=True)
-except codemode.CodeModeWorkerError as error:
+except codemode.errors.CodeModeWorkerError as error:
     print("refused:", error.message, flush=True)
 """
 

@@ -23,7 +23,7 @@ from codemode import (
     continue_interrupt_sync,
     create_code_call_tools,
     create_code_mode_tool,
-    create_run_tool,
+    create_modules_tool,
     run_code_mode,
     run_code_mode_sync,
     tool,
@@ -55,7 +55,7 @@ def temporal(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Any]:
 
 
 def ways(pool: WorkerPool, paused: Any) -> dict[str, Callable[[], Any]]:
-    mode, run = create_code_mode_tool([pay], pool=pool), create_run_tool([], pool=pool)
+    mode, run = create_code_mode_tool([pay], pool=pool), create_modules_tool([], pool=pool)
     call = create_code_call_tools([pay], {"direct_calls": {"enabled": True}}, pool=pool)
     approved = {"approved": True}
     return {

@@ -24,14 +24,8 @@ from wrong_worker_host import (
     then,
 )
 
-from codemode import (
-    CodeModeDetachedBridgeRequestError,
-    CodeModeError,
-    CodeModeProtocolError,
-    CodeModeSerializationError,
-    CodeModeToolError,
-    run_code_mode,
-)
+from codemode import CodeModeError, CodeModeProtocolError, CodeModeToolError, run_code_mode
+from codemode.errors import CodeModeDetachedBridgeRequestError, CodeModeSerializationError
 from codemode.testing.fake_worker import FakeWorker, Script
 
 IDLE = {"in_flight": 0}

@@ -17,12 +17,8 @@ from wrong_worker_host import (
     start,
 )
 
-from codemode import (
-    CodeModeError,
-    CodeModeProtocolError,
-    CodeModeTimeoutError,
-    CodeModeWorkerError,
-)
+from codemode import CodeModeError, CodeModeProtocolError, CodeModeTimeoutError
+from codemode.errors import CodeModeWorkerError
 from codemode.protocol.framing import encode_frame
 from codemode.testing.fake_worker import FakeWorker, Script
 

@@ -6,10 +6,7 @@ import pytest
 from claim_clocks import Clock
 from suite import full_only
 
-from codemode import (
-    MemoryResumeGuard,
-    SqliteInterruptStore,
-)
+from codemode.stores import MemoryResumeGuard, SqliteInterruptStore
 
 
 @pytest.fixture(params=["memory", *full_only("sqlite")])

@@ -8,7 +8,8 @@ import pytest
 from pausing import PAUSING, go_on, start
 from pydantic import BaseModel, field_validator
 
-from codemode import CodeModeProtocolError, CodeModeToolApprovalDeniedError, MemoryResumeGuard, Tool, request_interrupt
+from codemode import CodeModeProtocolError, CodeModeToolApprovalDeniedError, Tool, request_interrupt
+from codemode.stores import MemoryResumeGuard
 
 JS = "const got = await tools.refund({ amount: 5, note: 'a' }); return got"
 happened: list[Any] = []

@@ -14,9 +14,10 @@ import pytest
 from pydantic import BaseModel, ConfigDict
 from suite import each_row
 
-from codemode import CodeModeProtocolError, CodeModeSerializationError, Tool, run_code_mode, run_code_mode_sync
+from codemode import CodeModeProtocolError, Tool, run_code_mode, run_code_mode_sync
 from codemode.continuations.sealing import unpack
 from codemode.data.json_shape import holds_more_values_than, weigh
+from codemode.errors import CodeModeSerializationError
 from codemode.options.parts import ContinuationOptions
 
 MANY = list(range(5000))

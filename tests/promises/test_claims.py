@@ -10,12 +10,9 @@ from claim_clocks import DAY_MS, NOW_MS, Clock, Following, Standing, claim
 from suite import full_only
 from waiting import within
 
-from codemode import (
-    CodeModeProtocolError,
-    MemoryResumeGuard,
-    SqliteInterruptStore,
-)
+from codemode import CodeModeProtocolError
 from codemode.continuations.guard import LAPSED, RENEW_SECONDS, Claim
+from codemode.stores import MemoryResumeGuard, SqliteInterruptStore
 
 
 def test_a_claim_that_nobody_renews_lapses_after_a_minute_and_goes_to_one(made):

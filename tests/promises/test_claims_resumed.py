@@ -10,20 +10,14 @@ from claim_clocks import Still
 from pausing import NO, OK, PAUSING, Spy, go_on, start, through_json
 from waiting import within
 
-from codemode import (
-    CodeModeAbortedError,
-    CodeModeProtocolError,
-    MemoryResumeGuard,
-    SqliteInterruptStore,
-    continue_interrupt,
-    run_code_mode,
-)
+from codemode import CodeModeAbortedError, CodeModeProtocolError, continue_interrupt, run_code_mode
 from codemode.continuations import guard as guards
 from codemode.execution import resume_claims
 from codemode.execution.resume import verified
 from codemode.execution.resume_claims import claim_of_answers
 from codemode.options.parts import CodeModeOptions
 from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
+from codemode.stores import MemoryResumeGuard, SqliteInterruptStore
 from codemode.surfaces.code_mode.outcome import CODE_MODE
 
 

@@ -7,8 +7,9 @@ from pausing import PAUSING, Spy, start
 from suite import full_only
 from waiting import within
 
-from codemode import CodeModeProtocolError, SqliteInterruptStore, continue_interrupt
+from codemode import CodeModeProtocolError, continue_interrupt
 from codemode.execution.resume import OpenedContinuation
+from codemode.stores import SqliteInterruptStore
 
 OK = {"approved": True}
 JS = "return await tools.refund({ order: 'a' })"

@@ -12,13 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from suite import each_row, rounds
 
-from codemode import (
-    CodeModeError,
-    CodeModeSerializationError,
-    CodeModeToolError,
-    Tool,
-)
+from codemode import CodeModeError, CodeModeToolError, Tool
 from codemode.data.json_values import decode_json, encode_json
+from codemode.errors import CodeModeSerializationError
 from codemode.interrupts.interrupt import same_json
 
 EDGES = [sign * (2**53 + step) for sign in (1, -1) for step in (-2, -1, 0, 1, 2)]

@@ -8,11 +8,8 @@ import pytest
 from exact_programs import ECHO, ORDER, run
 from pydantic import BaseModel
 
-from codemode import (
-    CodeModeSyntaxError,
-    Tool,
-    create_code_mode_tool,
-)
+from codemode import Tool, create_code_mode_tool
+from codemode.errors import CodeModeSyntaxError
 from codemode.signatures.declarations import declare_tools
 from codemode.tools.prepared import prepared
 

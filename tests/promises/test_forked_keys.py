@@ -78,7 +78,8 @@ def test_a_set_key_without_a_shared_guard_is_warned_of_once(tmp_path):
     script = """
 import asyncio, logging, sys
 import codemode
-from codemode import tool, create_code_mode_tool, MemoryResumeGuard, SqliteInterruptStore
+from codemode import tool, create_code_mode_tool
+from codemode.stores import MemoryResumeGuard, SqliteInterruptStore
 
 @tool(needs_approval=True)
 def refund() -> str:

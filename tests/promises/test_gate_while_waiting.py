@@ -7,7 +7,8 @@ import asyncio
 import pytest
 from pausing import PAUSING, Spy, go_on, start
 
-from codemode import CodeModeTimeoutError, CodeModeToolApprovalRequiredError, request_interrupt
+from codemode import CodeModeTimeoutError, request_interrupt
+from codemode.errors import CodeModeToolApprovalRequiredError
 
 OK = {"approved": True}
 GATES = {"always": True, "rule": lambda value, context: True}

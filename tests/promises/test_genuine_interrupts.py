@@ -15,7 +15,6 @@ from waiting import within
 from codemode import (
     CodeModeProtocolError,
     Interrupt,
-    MemoryInterruptStore,
     Tool,
     continue_interrupt,
     create_code_mode_tool,
@@ -25,6 +24,7 @@ from codemode import (
     to_approval_messages,
     unwrap_result,
 )
+from codemode.stores import MemoryInterruptStore
 
 KEYS = {"keys": "k"}
 OPTIONS = {**PAUSING, "continuation": KEYS}

@@ -13,8 +13,9 @@ import pytest
 from pausing import PAUSING, Spy, go_on, start
 from waiting import within
 
-from codemode import CodeModeError, CodeModeProtocolError, SqliteInterruptStore
+from codemode import CodeModeError, CodeModeProtocolError
 from codemode.continuations.guard import Claim
+from codemode.stores import SqliteInterruptStore
 
 OK = {"approved": True}
 

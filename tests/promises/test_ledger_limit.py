@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from pausing import PAUSING, Spy, go_on, start, through_json
 from suite import full_only
 
-from codemode import CodeModeBridgeLimitError, CodeModeError, Tool
-from codemode.errors import MAX_GUEST_MESSAGE_CHARACTERS
+from codemode import CodeModeError, Tool
+from codemode.errors import MAX_GUEST_MESSAGE_CHARACTERS, CodeModeBridgeLimitError
 from codemode.profile import HostErrors
 from codemode.protocol import events
 from codemode.protocol.invocation import LedgerSize

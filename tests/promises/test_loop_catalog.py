@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from waiting import within
 
-from codemode import CodeModeSyntaxError, CodeModeTimeoutError, Tool, create_code_mode_tool
+from codemode import CodeModeTimeoutError, Tool, create_code_mode_tool
 from codemode.data import similar_names
+from codemode.errors import CodeModeSyntaxError
 from codemode.execution import programs
 from codemode.host import steps
 from codemode.host.threads import LARGE_CHARACTERS, HostThreads, InvocationThreads

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from waiting import within
 
-from codemode import CodeModeSerializationError, Content, Tool, ToolResult, run_code_mode
+from codemode import MediaContent, Tool, ToolResult, run_code_mode
 from codemode.data import content as contents_of_data
+from codemode.errors import CodeModeSerializationError
 from codemode.execution.call_content import CallContent, knowing
 from codemode.options.parts import ContinuationOptions, ExecutionPolicy
 from codemode.protocol.references import CONTENT_LIMIT, Contents
@@ -116,7 +117,7 @@ def test_loop_what_is_no_image_counts_as_none(decoded):
     with knowing(run_contents()):
         made = unwrapped(ToolResult(blocks))["content"]
     assert made[:-1] == blocks[:-1]
-    assert made[-1] == Content(b"x", "image/png")
+    assert made[-1] == MediaContent(b"x", "image/png")
     assert unwrapped(ToolResult(blocks))["content"] == blocks  # in a face without content
 
 
@@ -131,21 +132,21 @@ class Noted(Contents):
         self.taken = 0
         self._loop = threading.get_ident()
 
-    def take(self, part: Content) -> dict[str, Any]:
+    def take(self, part: MediaContent) -> dict[str, Any]:
         self.taken += threading.get_ident() == self._loop
         return super().take(part)
 
 
-def same(count: int) -> list[Content]:
-    return [Content(b"x", "image/png")] * count
+def same(count: int) -> list[MediaContent]:
+    return [MediaContent(b"x", "image/png")] * count
 
 
-def alike(count: int) -> list[Content]:
-    return [Content(b"x", "image/png") for _ in range(count)]
+def alike(count: int) -> list[MediaContent]:
+    return [MediaContent(b"x", "image/png") for _ in range(count)]
 
 
-def different(count: int) -> list[Content]:
-    return [Content(str(number).encode(), "image/png") for number in range(count)]
+def different(count: int) -> list[MediaContent]:
+    return [MediaContent(str(number).encode(), "image/png") for number in range(count)]
 
 
 @pytest.mark.parametrize("by_digest", [True, False])

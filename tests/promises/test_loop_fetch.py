@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from codemode import CodeModeFetchError, run_code_mode_sync
+from codemode import run_code_mode_sync
+from codemode.errors import CodeModeFetchError
 from codemode.fetch.fetches import MAX_HEADER_CHARACTERS, MAX_HEADERS, read_request
 from codemode.fetch.urls import MAX_URL_CHARACTERS, UrlError, follow_location, parse_url
 

@@ -11,16 +11,9 @@ from pausing import PAUSING, Spy
 from suite import full_only
 from waiting import within
 
-from codemode import (
-    CodeModeTimeoutError,
-    Interrupt,
-    MemoryResumeGuard,
-    SqliteInterruptStore,
-    Tool,
-    continue_interrupt,
-    run_code_mode,
-)
+from codemode import CodeModeTimeoutError, Interrupt, Tool, continue_interrupt, run_code_mode
 from codemode.execution import outcome as recorded_outcomes
+from codemode.stores import MemoryResumeGuard, SqliteInterruptStore
 
 OK = {"approved": True}
 

@@ -14,18 +14,12 @@ from pydantic import BaseModel
 from suite import rounds
 from waiting import within
 
-from codemode import (
-    CodeModeProtocolError,
-    CodeModeSerializationError,
-    Interrupt,
-    Tool,
-    continue_interrupt,
-    run_code_mode_sync,
-)
+from codemode import CodeModeProtocolError, Interrupt, Tool, continue_interrupt, run_code_mode_sync
 from codemode.data import json_values as values
 from codemode.data.json_shape import find_excess, has_long_integer
 from codemode.data.json_values import decode_json, encode_json, json_length, utf8_length
 from codemode.data.plain_json import MAX_INT_DIGITS, holds_itself, write_json
+from codemode.errors import CodeModeSerializationError
 from codemode.host import steps
 
 LONGEST = 10**MAX_INT_DIGITS - 1

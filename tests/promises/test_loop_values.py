@@ -17,7 +17,6 @@ from waiting import within
 
 from codemode import (
     CodeModeProtocolError,
-    CodeModeSerializationError,
     ExecutionPolicy,
     Interrupt,
     Tool,
@@ -28,6 +27,7 @@ from codemode import (
 from codemode.data.json_shape import find_excess, holds_more_values_than, weigh
 from codemode.data.json_values import encode_json
 from codemode.data.plain_json import MAX_INT_DIGITS
+from codemode.errors import CodeModeSerializationError
 
 TABLE = [{"id": i, "name": "a name", "price": 1.5, "sold": True, "city": None} for i in range(25_000)]
 EMPTIES = "[" + "{}," * 349_000 + "{}]"

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from in_loop import in_loop
 from pydantic import BaseModel
 
-from codemode import CodeModeSerializationError, ExecutionPolicy, Tool
+from codemode import ExecutionPolicy, Tool
+from codemode.errors import CodeModeSerializationError
 from codemode.execution.call_values import output_text
 from codemode.interrupts.interrupt import same_json
 from codemode.schemas.compiled import copy_json

@@ -15,7 +15,6 @@ from codemode import (
     CodeModeOptions,
     CodeModeProtocolError,
     ContinuationOptions,
-    MemoryResumeGuard,
     create_code_mode_tool,
     failure_text,
 )
@@ -24,6 +23,7 @@ from codemode.continuations.sealing import pack, unpack
 from codemode.execution import resume as continuations
 from codemode.protocol.continuation import Continuation, body_of, texts_of
 from codemode.protocol.ledger import Ledger
+from codemode.stores import MemoryResumeGuard
 from codemode.surfaces.code_mode.outcome import CODE_MODE
 
 OK = {"approved": True}

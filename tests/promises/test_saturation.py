@@ -13,15 +13,8 @@ import pytest
 from suite import each_row, full_only, rounds
 from waiting import within
 
-from codemode import (
-    CodeModeConcurrencyError,
-    PoolOptions,
-    Tool,
-    WorkerPool,
-    create_code_mode_tool,
-    run_code_mode,
-    run_code_mode_sync,
-)
+from codemode import PoolOptions, Tool, WorkerPool, create_code_mode_tool, run_code_mode, run_code_mode_sync
+from codemode.errors import CodeModeConcurrencyError
 from codemode.workers import lease
 from codemode.workers import pool as available_memory
 from codemode.workers.lease import MAX_BEYOND, Place

@@ -10,7 +10,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "differential"))
 
 from strip_corpus.corpus import judged, result_of
 
-from codemode import CodeModeSyntaxError, create_code_mode_tool
+from codemode import create_code_mode_tool
+from codemode.errors import CodeModeSyntaxError
 
 WORDS = (  # noqa: SIM905 - read as a sentence
     "as satisfies abstract accessor declare type namespace module global is asserts infer keyof readonly unique "

@@ -19,9 +19,7 @@ from codemode import (
     ContinuationOptions,
     ExecutionPolicy,
     Interrupt,
-    MemoryResumeGuard,
     PoolOptions,
-    SqliteInterruptStore,
     Telemetry,
     Tool,
     WorkerPool,
@@ -39,6 +37,7 @@ from codemode import (
     to_approval_messages,
     unwrap_result,
 )
+from codemode.stores import MemoryResumeGuard, SqliteInterruptStore
 
 OTHER = [5, 1.5, True, "text", b"bytes", [1], object(), PoolOptions(), PoolOptions]
 IDS = [f"{type(one).__name__}-{one!r:.9}" for one in OTHER]

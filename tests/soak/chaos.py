@@ -24,7 +24,6 @@ from tests.support.leftovers import children, command_line, living_children, no_
 from codemode import (
     CodeModeError,
     CodeModeTimeoutError,
-    CodeModeWorkerError,
     Interrupt,
     ToolCallContext,
     WorkerPool,
@@ -32,6 +31,7 @@ from codemode import (
     create_code_mode_tool,
     tool,
 )
+from codemode.errors import CodeModeWorkerError
 
 TASKS, SPARES, TIMEOUT_MS = 8, 2, 400
 # A zygote that is stopped may cost two waits for a hello before the clock of the invocation starts.

@@ -12,7 +12,7 @@ from codemode_console import TokenAuth, User, token_hash
 from codemode_console.application import serve
 from tests.soak.pause_hosts import Lines, Person, hurry, store_of
 
-from codemode import ALL_TENANTS, StoredRequest
+from codemode.stores import ALL_TENANTS, StoredRequest
 
 SECRET = "the same for all consoles before one database"
 AWAY = (502, 503, 504)

@@ -17,7 +17,7 @@ from mcp.server.mcpserver import MCPServer
 from mcp_types import ToolAnnotations
 from tests.soak.pause_hosts import LEASE_MS, Lines, hurry
 
-from codemode import Resumer
+from codemode.stores import Resumer
 from codemode.stores.interrupt_store import InterruptStore
 
 _PAUSES = (0, 0.002, 0.01)

@@ -33,8 +33,9 @@ from tests.support.free_ports import free_ports
 from tests.support.leftovers import command_line, descriptors, living_children, no_orphan_left, nothing_left
 from tests.support.waiting import until
 
-from codemode import ALL_TENANTS, CodeModeError, StoredRequest
+from codemode import CodeModeError
 from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
+from codemode.stores import ALL_TENANTS, StoredRequest
 
 GATEWAYS, VISITORS, RUNS_EACH = 2, 8, 4
 """``RUNS_EACH``: how many runs there are for each strike; a fast machine has to be struck as well."""

@@ -14,8 +14,9 @@ from typing import Any
 
 from tests.soak.pause_hosts import Lines, store_of
 
-from codemode import ALL_TENANTS, CallContext, MemoryResumeGuard, Resumer, Tool, WorkerPool, create_code_mode_tool
+from codemode import CallContext, Tool, WorkerPool, create_code_mode_tool
 from codemode.continuations import guard as guards
+from codemode.stores import ALL_TENANTS, MemoryResumeGuard, Resumer
 
 OK = {"approved": True}
 LEASE_MS, JOURNAL_LEASE_MS = 60, 1_500

@@ -26,10 +26,11 @@ from tests.soak.pauses import database_of
 from tests.support.leftovers import no_orphan_left, nothing_left
 from tests.support.waiting import until
 
-from codemode import CallContext, CodeModeError, Interrupt, Resumer, WorkerPool
+from codemode import CallContext, CodeModeError, Interrupt, WorkerPool
 from codemode.continuations.guard import GuardClock
 from codemode.host.clock import now_ms
 from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
+from codemode.stores import Resumer
 
 AT_ONCE, GOING_ON, LONGEST_SECONDS, LAPSED_MS = 3, 12, 60.0, 120_000
 _HOSTS = kill_hosts.__name__

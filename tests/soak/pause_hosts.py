@@ -14,23 +14,18 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from codemode import (
+from codemode import CodeModeError, CodeModeTool, Tool, ToolCallContext, WorkerPool, create_code_mode_tool
+from codemode.continuations import guard
+from codemode.continuations.guard import GuardClock
+from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
+from codemode.stores import (
     ALL_TENANTS,
-    CodeModeError,
-    CodeModeTool,
     MemoryResumeGuard,
     PostgresInterruptStore,
     Resumer,
     SqliteInterruptStore,
     StoredRequest,
-    Tool,
-    ToolCallContext,
-    WorkerPool,
-    create_code_mode_tool,
 )
-from codemode.continuations import guard
-from codemode.continuations.guard import GuardClock
-from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
 from codemode.stores import resumer as resumers
 
 APP, LEASE_MS, LAPSE_SECONDS = "chaos", 600, 1.0

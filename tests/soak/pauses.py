@@ -27,8 +27,9 @@ from tests.soak.pause_hosts import APP, LEASE_MS, Lines, World, code_mode_over, 
 from tests.support.leftovers import no_orphan_left, nothing_left
 from tests.support.waiting import until
 
-from codemode import ALL_TENANTS, CallContext, CodeModeAbortedError, Interrupt, StoredRequest, WorkerPool, verify_audit
+from codemode import CallContext, CodeModeAbortedError, Interrupt, WorkerPool
 from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
+from codemode.stores import ALL_TENANTS, StoredRequest, verify_audit
 
 RESUMERS, PEOPLE, MOST_OPEN, MOST_TRIES = 3, ("ana", "bob"), 40, 20
 RECORDS_EACH = 3

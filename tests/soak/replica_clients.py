@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 from tests.soak.replica_proxy import AWAY
 
-from codemode import ALL_TENANTS, Change
+from codemode.stores import ALL_TENANTS, Change
 
 
 class Asker:

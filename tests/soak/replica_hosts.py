@@ -17,8 +17,9 @@ from tests.soak.gateway_processes import serve_app
 from tests.soak.gateway_world import edited, verdict_on
 from tests.soak.pause_hosts import APP, Lines, World, code_mode_over, hurry, store_of, value_of
 
-from codemode import CallContext, CodeModeAbortedError, Interrupt, Resumer, StoredRequest
-from codemode.stores.errors import RequestSettled, RequestSuperseded, StoreUnavailable
+from codemode import CallContext, CodeModeAbortedError, Interrupt
+from codemode.stores import Resumer, StoredRequest
+from codemode.stores.errors import RequestSettledError, RequestSupersededError, StoreUnavailableError
 
 TENANT, FIRST_ASKED, LEASE_MS = "acme", 1_000_000, 3_000
 """``FIRST_ASKED``: runs from this number on are those of agent servers, the others those of gateways."""
@@ -54,14 +55,14 @@ class Agent:
         asked = await request.json()
         try:
             return await self._asked(asked["run"], asked["js"])
-        except (CodeModeAbortedError, StoreUnavailable) as error:
+        except (CodeModeAbortedError, StoreUnavailableError) as error:
             return JSONResponse({"error": repr(error)}, status_code=503)
 
     async def _asked(self, run: int, js: str) -> JSONResponse:
         came = await self._code_mode.execute({"js": js}, call=CallContext(tool_call_id=f"call_{run}"))
         if not isinstance(came, Interrupt):
             return JSONResponse({"value": came})
-        with contextlib.suppress(RequestSettled, RequestSuperseded):  # somebody has gone on with it meanwhile
+        with contextlib.suppress(RequestSettledError, RequestSupersededError):  # somebody has gone on with it meanwhile
             labels = {"run": str(run)}
             await self._store.put(came, tool=self._code_mode, tenant=TENANT, app=APP, labels=labels)
         return JSONResponse({"waiting": run}, status_code=202)
@@ -71,7 +72,7 @@ class Agent:
         labels = {"run": str(request.path_params["run"])}
         try:
             page = await self._store.list(tenant=TENANT, app=APP, labels=labels, limit=2)
-        except StoreUnavailable as error:
+        except StoreUnavailableError as error:
             return JSONResponse({"error": repr(error)}, status_code=503)
         if not page.records:
             return JSONResponse({"error": "no such run"}, status_code=404)
@@ -94,7 +95,7 @@ class Clerk(Clicker):
     async def work(self, after: int) -> None:
         """Look on once the database is back."""
         while True:
-            with contextlib.suppress(StoreUnavailable):
+            with contextlib.suppress(StoreUnavailableError):
                 await super().work(after)
             await asyncio.sleep(0.1)
 

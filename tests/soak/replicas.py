@@ -32,8 +32,8 @@ from tests.support.free_ports import free_ports
 from tests.support.leftovers import living_children, no_orphan_left, nothing_left
 from tests.support.waiting import until
 
-from codemode import ALL_TENANTS, verify_audit
 from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
+from codemode.stores import ALL_TENANTS, verify_audit
 
 ROLES, REPLICAS, VISITORS, ASKERS = ("gateway", "console", "agent"), 3, 6, 6
 SECONDS_EACH, RUNS_EACH, LONGEST_SECONDS = 2.0, 4, 300.0

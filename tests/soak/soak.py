@@ -18,8 +18,9 @@ from typing import Any
 from tests.soak.chaos import keeping
 from tests.support.leftovers import PATIENCE_SECONDS, children, descriptors, nothing_left
 
-from codemode import CodeModeError, ContinuationOptions, Interrupt, MemoryResumeGuard, Tool, WorkerPool
+from codemode import CodeModeError, ContinuationOptions, Interrupt, Tool, WorkerPool
 from codemode import create_code_mode_tool as create
+from codemode.stores import MemoryResumeGuard
 from codemode.workers.worker_generations import PooledWorker
 
 MOST_GROWTH_BYTES = 5 << 20

@@ -13,7 +13,8 @@ from suite import full_only
 from tests.support.leftovers import nothing_left
 from tests.support.waiting import until, within
 
-from codemode import CodeModeConcurrencyError, CodeModeError, CodeModeWorkerError, WorkerPool, run_code_mode
+from codemode import CodeModeError, WorkerPool, run_code_mode
+from codemode.errors import CodeModeConcurrencyError, CodeModeWorkerError
 
 
 @pytest.fixture

@@ -13,7 +13,8 @@ from typing import Any
 from blockbuster import blockbuster
 from passing_time import PassingTime
 
-import codemode
+import codemode.errors
+import codemode.stores
 from codemode import CallContext
 
 # A key without a guard that both processes see is warned of, rightly, and noise here.
@@ -125,7 +126,7 @@ async def workers_that_die() -> None:
             await begun.acquire()
         await asyncio.to_thread(lambda: [worker.process.kill() for worker in list(pool.supply.stock.in_use)])
         for error in await asyncio.gather(*tasks, return_exceptions=True):
-            assert isinstance(error, codemode.CodeModeWorkerError), error
+            assert isinstance(error, codemode.errors.CodeModeWorkerError), error
         generation = pool.supply.stock._generation
         await asyncio.to_thread(generation.source.kill)
         await many_runs(pool)
@@ -183,7 +184,7 @@ async def closed_on_the_loop() -> None:
 
 
 async def sealed() -> None:
-    guard = codemode.SqliteInterruptStore(Path(sys.argv[2]) / "claims.db").guard
+    guard = codemode.stores.SqliteInterruptStore(Path(sys.argv[2]) / "claims.db").guard
     await paused(guard=guard)
     await paused(guard=guard, seal=True, keys=["a key of some length"], compress=True)
 

@@ -17,7 +17,7 @@ from typing import Any, Protocol, Self
 from forked_hosts import LaterClock, note_down
 from suite import IS_FULL
 
-from codemode import SqliteInterruptStore
+from codemode.stores import SqliteInterruptStore
 
 PROGRAM = """
 const first = await tools.refund({ order: "a" });

@@ -22,16 +22,8 @@ from typing import Any
 from dbos import DBOS, SetWorkflowID
 from forked_hosts import LaterClock, kill_later, note_down
 
-from codemode import (
-    CallContext,
-    Interrupt,
-    PostgresInterruptStore,
-    SqliteInterruptStore,
-    Tool,
-    create_code_mode_tool,
-    run_code_mode_sync,
-    tool,
-)
+from codemode import CallContext, Interrupt, Tool, create_code_mode_tool, run_code_mode_sync, tool
+from codemode.stores import PostgresInterruptStore, SqliteInterruptStore
 
 WORKFLOW = "the-workflow"
 PROGRAM = """

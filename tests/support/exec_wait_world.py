@@ -10,7 +10,8 @@ from typing import Any
 from calls import with_call
 from waiting import WAIT_SECONDS
 
-from codemode import PostgresInterruptStore, SqliteInterruptStore, Tool
+from codemode import Tool
+from codemode.stores import PostgresInterruptStore, SqliteInterruptStore
 from codemode.surfaces.exec_wait.pair import ExecWaitTools, create_exec_wait_tools
 
 SCOPE = "a conversation"

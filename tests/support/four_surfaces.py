@@ -14,7 +14,7 @@ from codemode import (
     create_code_call_tools,
     create_code_mode_tool,
     create_exec_wait_tools,
-    create_run_tool,
+    create_modules_tool,
     failure_text,
 )
 
@@ -48,7 +48,7 @@ def answer_on(surface: str, tools: Any, program: str, options: Any = None, setti
         )
         said = [*whole.get("warnings", ()), *(one["message"] for one in whole.get("logs", ()))]
         return Answer(whole.get("result"), "\n".join(said), whole, whole.exception)
-    whole = create_run_tool([ModuleServer("shop", tools)], options, settings=settings).execute_sync(
+    whole = create_modules_tool([ModuleServer("shop", tools)], options, settings=settings).execute_sync(
         {"code": as_module(program)}
     )
     said = [one["message"] for one in (*whole["diagnostics"], *whole["logs"])]

@@ -19,7 +19,7 @@ from codemode_gateway.gateway.http_settings import HttpLimits, token_digest
 from codemode_gateway.gateway.principals import kept_in_place, principal_of
 from mcp.server.lowlevel import Server
 
-from codemode import MemoryInterruptStore
+from codemode.stores import MemoryInterruptStore
 
 MODERN = "2026-07-28"
 BOUND = 120.0

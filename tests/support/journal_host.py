@@ -7,7 +7,7 @@ import json
 import sys
 from typing import Any
 
-from codemode import PostgresInterruptStore, SqliteInterruptStore
+from codemode.stores import PostgresInterruptStore, SqliteInterruptStore
 
 
 async def main(kind: str, where: str, key: str) -> None:

@@ -7,16 +7,9 @@ from typing import Any
 
 from waiting import within
 
-from codemode import (
-    CodeModeAuthenticationError,
-    CodeModeToolError,
-    ModuleServer,
-    RunResponse,
-    RunTool,
-    Tool,
-    ToolResult,
-    create_run_tool,
-)
+from codemode import CodeModeToolError, ModuleServer, RunTool, Tool, ToolResult, create_modules_tool
+from codemode.errors import CodeModeAuthenticationError
+from codemode.types import RunResponse
 
 RESULT = "globalThis.__codemode_result__ = "
 HUB = 'import * as hub from "@codemode/servers/git-hub";\n'
@@ -136,7 +129,7 @@ def servers() -> list[ModuleServer]:
 
 def run_tool(**given: Any) -> RunTool:
     settings = given.pop("settings", None)
-    return create_run_tool(servers(), {"secrets": ["hunter2"], **given}, settings=settings)
+    return create_modules_tool(servers(), {"secrets": ["hunter2"], **given}, settings=settings)
 
 
 def answer(code: str, tool: RunTool | None = None, **request: Any) -> RunResponse:
@@ -179,7 +172,7 @@ def only(code: str, program: str, tool: RunTool | None = None, **request: Any) -
 
 def over(*given: Any, **options: Any) -> RunTool:
     """Return a tool over these servers, or `github` and `drive`."""
-    return create_run_tool(list(given) or [github(), drive()], options)
+    return create_modules_tool(list(given) or [github(), drive()], options)
 
 
 def codes(response: RunResponse) -> list[str]:

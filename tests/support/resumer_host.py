@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from codemode import ALL_TENANTS, Resumer, SqliteInterruptStore, Tool, create_code_mode_tool
+from codemode import Tool, create_code_mode_tool
+from codemode.stores import ALL_TENANTS, Resumer, SqliteInterruptStore
 
 
 async def main(path: str, effects: Path) -> None:

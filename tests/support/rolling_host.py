@@ -12,7 +12,8 @@ from typing import Any
 
 from stored_pauses import Clock
 
-from codemode import ALL_TENANTS, Resumer, SqliteInterruptStore, Tool, create_code_mode_tool
+from codemode import Tool, create_code_mode_tool
+from codemode.stores import ALL_TENANTS, Resumer, SqliteInterruptStore
 
 
 async def main(path: str, effects: Path, ahead_ms: int, names: list[str]) -> None:

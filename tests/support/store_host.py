@@ -10,8 +10,9 @@ from typing import Any
 
 from stored_pauses import Clock, paused
 
-from codemode import ALL_TENANTS, CodeModeError, Lease, PostgresInterruptStore, SqliteInterruptStore
+from codemode import CodeModeError
 from codemode.continuations.journal import OpenedJournal
+from codemode.stores import ALL_TENANTS, Lease, PostgresInterruptStore, SqliteInterruptStore
 
 AGE_MS = 3_600_000
 

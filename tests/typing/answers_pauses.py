@@ -10,18 +10,12 @@ from pathlib import Path
 from typing import Any, assert_type
 
 from codemode import (
-    ALL_TENANTS,
     CallContext,
     CodeModeError,
     CodeModeTimeoutError,
     ContinuationOptions,
     Interrupt,
-    InterruptStore,
-    MemoryInterruptStore,
-    MemoryResumeGuard,
     PendingRequest,
-    ResumeGuard,
-    SqliteInterruptStore,
     ToolCallContext,
     continue_approval,
     continue_approval_sync,
@@ -38,6 +32,14 @@ from codemode import (
     to_approval_messages,
     tool,
     unwrap_result,
+)
+from codemode.stores import (
+    ALL_TENANTS,
+    InterruptStore,
+    MemoryInterruptStore,
+    MemoryResumeGuard,
+    ResumeGuard,
+    SqliteInterruptStore,
 )
 
 

@@ -12,13 +12,11 @@ from pydantic import BaseModel
 from codemode import (
     CallContext,
     CodeModeError,
-    CodeModeSyntaxError,
     CodeModeTool,
     CodeModeToolError,
     PoolOptions,
     Tool,
     ToolCallContext,
-    Trace,
     WorkerPool,
     create_code_mode_tool,
     failure_text,
@@ -27,6 +25,8 @@ from codemode import (
     set_max_workers,
     tool,
 )
+from codemode.errors import CodeModeSyntaxError
+from codemode.types import Trace
 
 
 class Order(BaseModel):

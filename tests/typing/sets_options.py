@@ -9,21 +9,23 @@ from typing import Any, Literal, assert_type
 from codemode import (
     ApprovalPolicy,
     CodeModeOptions,
-    ConsoleEvent,
     ContinuationOptions,
     ExecutionPolicy,
     FetchPolicy,
+    Lifecycle,
+    ModelOutput,
+    Telemetry,
+    create_code_mode_tool,
+    run_code_mode_sync,
+)
+from codemode.types import (
+    ConsoleEvent,
     FetchRequestEvent,
     FetchResultEvent,
     InterruptEvent,
-    Lifecycle,
-    ModelOutput,
     NestedToolCallEvent,
     NestedToolResultEvent,
-    Telemetry,
     Trace,
-    create_code_mode_tool,
-    run_code_mode_sync,
 )
 
 

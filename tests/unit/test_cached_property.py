@@ -17,7 +17,7 @@ from forked_children import in_a_child
 from waiting import until, within
 
 from codemode.cached_property import cached_property
-from codemode.data.content import Content
+from codemode.data.content import MediaContent
 from codemode.host import steps, threads
 from codemode.host.threads import HostThreads, InvocationThreads
 from codemode.schemas.compiled import ValidatedInput
@@ -170,7 +170,7 @@ def _input(work: Callable[[], object]) -> Any:
     return ValidatedInput({}, work)
 
 
-class _Part(Content):
+class _Part(MediaContent):
     """One whose bytes are looked at in steps of the test."""
 
     @property

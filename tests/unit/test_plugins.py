@@ -14,7 +14,7 @@ import pytest
 from suite import each_row
 
 import codemode
-from codemode import plugins, stores
+from codemode import plugins, stores, types
 
 TREE = Path(__file__).parents[2]
 # Gateway and console are no plugins: they are parts of the toolkit in distributions of their own.
@@ -23,6 +23,7 @@ FILES = [
     *sorted(path for path in (TREE / "integrations").glob("*/src/**/*.py") if PARTS.isdisjoint(path.parts)),
     TREE / "examples" / "smallest_plugin" / "codemode_tinyloop.py",
 ]
+PUBLIC = {"codemode", "codemode.errors", "codemode.plugins", "codemode.stores", "codemode.types"}
 MAX_NAMES = 25
 # What says of a tool that is made how its programs will be started. All else of the room waits for the first one.
 BEFORE_RUNS = {  # and what is told of results, which is light
@@ -67,7 +68,7 @@ def test_the_plugins_are_found():
 
 @each_row("path", FILES)
 def test_a_plugin_imports_nothing_else_of_the_package(path: Path):
-    assert {module for module, _ in imports(path)} <= {"codemode", "codemode.plugins", "codemode.stores"}
+    assert {module for module, _ in imports(path)} <= PUBLIC
     assert {name for module, name in imports(path) if module == "codemode"} <= {*codemode.__all__, "plugins", ""}
     # As `codemode.name`, or late by its text.
     tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -84,6 +85,7 @@ def test_a_plugin_imports_nothing_else_of_the_package(path: Path):
 def test_every_name_is_used_and_no_other():
     assert used("codemode.plugins") == set(plugins.__all__)
     assert used("codemode.stores") <= set(stores.__all__)
+    assert used("codemode.types") <= set(types.__all__)
 
 
 def test_the_names_are_few_and_documented():
@@ -92,7 +94,7 @@ def test_the_names_are_few_and_documented():
     assert undocumented == []
 
 
-@pytest.mark.parametrize("module", [plugins, stores], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [plugins, stores, types], ids=lambda module: module.__name__)
 def test_every_name_is_found_where_type_checkers_are_told(module: Any):
     told = {
         alias.name: (node.level, node.module)

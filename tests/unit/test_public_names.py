@@ -30,6 +30,10 @@ def test_type_checkers_are_told_what_is_found_at_run_time():
         assert getattr(codemode, name) is getattr(import_module(f"codemode.{module}"), name)
 
 
+def test_the_names_at_the_top_are_few():
+    assert len(codemode.__all__) <= 60
+
+
 def test_dir_names_them_all_before_they_are_asked_for():
     program = "import codemode; print(set(codemode.__all__) <= set(dir(codemode)))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)

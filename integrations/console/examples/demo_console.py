@@ -27,14 +27,13 @@ try:
     from codemode import (
         CodeModeAbortedError,
         CodeModeTool,
-        InterruptStore,
-        SqliteInterruptStore,
         Tool,
         ToolCallContext,
         create_code_mode_tool,
         request_interrupt,
         tool,
     )
+    from codemode.stores import InterruptStore, SqliteInterruptStore
 except ImportError as error:
     sys.exit(
         f"{error}. This example needs what `pip install . ./integrations/console` in the repository's root brings."

@@ -25,7 +25,8 @@ from console_visitors import ANA
 from required import missing
 from stored_pauses import Clock
 
-from codemode import ALL_TENANTS, Record, SqliteInterruptStore, create_code_mode_tool
+from codemode import create_code_mode_tool
+from codemode.stores import ALL_TENANTS, Record, SqliteInterruptStore
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Dialog, Locator, Page, Request, Response

@@ -13,7 +13,8 @@ from codemode_console import TokenAuth, User, approval_console, token_hash
 from console_visitors import ANA, EVE, OWN
 from page_forms import Page
 
-from codemode import ALL_TENANTS, CodeModeTool, MemoryInterruptStore, Resumer, Tool, create_code_mode_tool
+from codemode import CodeModeTool, Tool, create_code_mode_tool
+from codemode.stores import ALL_TENANTS, MemoryInterruptStore, Resumer
 
 BOB = "bob's own 256 random bits"
 AUTH = TokenAuth(

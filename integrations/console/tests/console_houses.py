@@ -11,7 +11,7 @@ from codemode_console import TokenAuth, User, approval_console, token_hash
 from console_visitors import ANA, EVE, OWN, Clock
 from stored_pauses import paused, request
 
-from codemode import ALL_TENANTS, MemoryInterruptStore
+from codemode.stores import ALL_TENANTS, MemoryInterruptStore
 
 BOB = "bob's own 256 random bits"
 SECRET = "the same for all consoles"

@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route
 
-from codemode import ALL_TENANTS, MemoryInterruptStore
+from codemode.stores import ALL_TENANTS, MemoryInterruptStore
 
 ANA, EVE = "ana's own 256 random bits", "eve's own 256 random bits"
 USERS = {

@@ -14,7 +14,7 @@ from codemode_console.notices.sender import Posting
 from http_server import HttpServer, Request, response
 from stored_pauses import Clock
 
-from codemode import InterruptStore, MemoryInterruptStore, SqliteInterruptStore
+from codemode.stores import InterruptStore, MemoryInterruptStore, SqliteInterruptStore
 
 BASE_URL = "https://desk.test/approvals"
 OK = response(b"ok")

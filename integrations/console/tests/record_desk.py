@@ -13,8 +13,9 @@ from console_visitors import ANA, EVE, OWN
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from codemode import ALL_TENANTS, Interrupt, MemoryInterruptStore, create_code_mode_tool, tool
+from codemode import Interrupt, create_code_mode_tool, tool
 from codemode.continuations.guard import GuardClock
+from codemode.stores import ALL_TENANTS, MemoryInterruptStore
 
 BOB = "bob's own 256 random bits"
 AUTH = TokenAuth(

@@ -15,7 +15,7 @@ from console_visitors import ANA, EVE, OWN, USERS, Desk, run, sign_in
 from starlette.requests import Request
 from suite import each_row
 
-from codemode import ALL_TENANTS, MemoryInterruptStore
+from codemode.stores import ALL_TENANTS, MemoryInterruptStore
 
 NOT_OWN: list[dict[str, str]] = [
     {"sec-fetch-site": "cross-site"},

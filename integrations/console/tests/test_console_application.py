@@ -18,15 +18,9 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 from suite import each_row
 
-from codemode import (
-    ALL_TENANTS,
-    CodeModeTool,
-    MemoryInterruptStore,
-    SqliteInterruptStore,
-    create_code_mode_tool,
-    tool,
-)
+from codemode import CodeModeTool, create_code_mode_tool, tool
 from codemode.continuations.guard import GuardClock
+from codemode.stores import ALL_TENANTS, MemoryInterruptStore, SqliteInterruptStore
 
 BOB = "bob's own 256 random bits"
 AUTH = TokenAuth(

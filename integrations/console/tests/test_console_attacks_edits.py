@@ -10,7 +10,7 @@ from console_visitors import hidden, run
 from stored_pauses import Catalog, paused, request
 from suite import each_row
 
-from codemode import StoreUnavailable
+from codemode.stores import StoreUnavailableError
 
 SHOWN = {"order": "A-17", "cents": 90_000, "to": {"name": "ada"}, "lines": ["a"]}
 FIELDS: dict[str, Any] = {
@@ -89,7 +89,7 @@ def test_a_database_that_goes_away_among_many_is_told_of_those_alone(away_from: 
         async def away(*said: Any, **named: Any) -> Any:
             calls.append(1)
             if len(calls) > 2:
-                raise StoreUnavailable("the database is away")
+                raise StoreUnavailableError("the database is away")
             return await before(*said, **named)
 
         async with house.browser() as ana:

@@ -21,7 +21,7 @@ from console_visitors import hidden, run
 from stored_pauses import OK
 from waiting import until
 
-from codemode import ALL_TENANTS, AuditLine, SqliteInterruptStore, StoreUnavailable
+from codemode.stores import ALL_TENANTS, AuditLine, SqliteInterruptStore, StoreUnavailableError
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(1)>\u202e\x07 javascript:alert(1)"
 
@@ -185,7 +185,7 @@ def test_a_copy_that_breaks_off_does_not_look_whole() -> None:
         async def breaks(**_asked: Any) -> AsyncGenerator[AuditLine]:
             for number in range(150):
                 yield AuditLine(sequence=number, at_ms=0, kind="k")
-            raise StoreUnavailable("gone")
+            raise StoreUnavailableError("gone")
 
         async with house.browser() as ana:
             instead(house, breaks)

@@ -15,7 +15,8 @@ import pytest
 from browsing import BOB, Desk, Hall, Visitor, button, cards, follow, open_record, refused, serving, shape_of, visiting
 from suite import full_only
 
-from codemode import ALL_TENANTS, Tool, ToolCallContext, request_interrupt
+from codemode import Tool, ToolCallContext, request_interrupt
+from codemode.stores import ALL_TENANTS
 
 if TYPE_CHECKING:
     from playwright.async_api import Page

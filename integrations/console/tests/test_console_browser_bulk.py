@@ -10,7 +10,8 @@ from browsing import BOB, Desk, Visitor, button, follow
 from suite import rounds
 from test_console_browser_pages import require_fitting, require_nothing_serious
 
-from codemode import ALL_TENANTS, tool
+from codemode import tool
+from codemode.stores import ALL_TENANTS
 
 pytestmark = pytest.mark.full
 

@@ -10,7 +10,8 @@ import pytest
 from browsing import Desk, Visitor, button, open_record
 from suite import full_only
 
-from codemode import ALL_TENANTS, tool
+from codemode import tool
+from codemode.stores import ALL_TENANTS
 
 pytestmark = pytest.mark.full
 

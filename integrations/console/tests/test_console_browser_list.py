@@ -10,7 +10,8 @@ import pytest
 from browsing import Desk, Hall, Visitor, button, follow, visiting
 from test_console_browser_following import listens
 
-from codemode import ALL_TENANTS, tool
+from codemode import tool
+from codemode.stores import ALL_TENANTS
 
 if TYPE_CHECKING:
     from playwright.async_api import Page

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from browsing import BOB, Desk, Hall, Visitor, button, cards, follow, open_record, visiting
 
-from codemode import ALL_TENANTS, tool
+from codemode import tool
+from codemode.stores import ALL_TENANTS
 
 if TYPE_CHECKING:
     from playwright.async_api import Page

@@ -17,7 +17,7 @@ from record_desk import Page
 from stored_pauses import HOUR_MS, NO, OK, Clock, paused, request
 from suite import full_only
 
-from codemode import ALL_TENANTS, MemoryInterruptStore, SqliteInterruptStore, StoreUnavailable
+from codemode.stores import ALL_TENANTS, MemoryInterruptStore, SqliteInterruptStore, StoreUnavailableError
 from codemode.stores.transaction import Session
 
 LOOKS = "looks at all, and decides nothing"
@@ -412,7 +412,7 @@ def test_a_database_that_is_away_is_waited_for_once(monkeypatch: pytest.MonkeyPa
         async def away(record_id: str, **settings: Any) -> Any:
             asked.append(record_id)
             if len(asked) > 1:
-                raise StoreUnavailable("the database is away")
+                raise StoreUnavailableError("the database is away")
             return await record(record_id, **settings)
 
         async with house.browser() as ana:

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from suite import rounds
 
-from codemode import ALL_TENANTS, Resumer, StoreUnavailable
 from codemode.continuations.guard import GuardClock
+from codemode.stores import ALL_TENANTS, Resumer, StoreUnavailableError
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -263,7 +263,7 @@ def test_a_database_that_goes_away_is_told_of_and_nothing_is_decided() -> None:
         store: Any = desk.store
 
         async def away(*_: Any, **__: Any) -> Any:
-            raise StoreUnavailable("no route to db.internal")
+            raise StoreUnavailableError("no route to db.internal")
 
         async with desk.browser() as ana:
             form = await desk.form(ana, record_id)

@@ -10,7 +10,7 @@ from console_visitors import EVE, run
 from suite import each_row
 from test_console_card_answers import CONNECT, asking
 
-from codemode import ALL_TENANTS
+from codemode.stores import ALL_TENANTS
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"cents": {"type": "integer"}}}
 WORDS = {"session": "later calls too, until the <client> leaves", "always": "later calls too, always"}

@@ -16,8 +16,9 @@ from console_command import KEY, command
 from console_visitors import ANA, OWN
 from suite import full_only
 
-from codemode import SqliteInterruptStore, create_code_mode_tool, tool
+from codemode import create_code_mode_tool, tool
 from codemode.cli import main
+from codemode.stores import SqliteInterruptStore
 
 SHOP = """
 from codemode import tool

@@ -12,8 +12,8 @@ from codemode_console.visible import ago_text
 from console_visitors import EVE, run
 from record_desk import Page
 
-from codemode import StoredRequest
 from codemode.interrupts.interrupt import APPROVAL_KIND
+from codemode.stores import StoredRequest
 
 REFUND = {
     "type": "object",

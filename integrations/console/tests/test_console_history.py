@@ -14,7 +14,7 @@ from console_visitors import run
 from stored_pauses import NO, OK
 from suite import each_row
 
-from codemode import ALL_TENANTS
+from codemode.stores import ALL_TENANTS
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(1)>\u202e\x07 javascript:alert(1)"
 

@@ -14,14 +14,13 @@ from codemode import (
     CallContext,
     CodeModeProtocolError,
     Interrupt,
-    MemoryInterruptStore,
-    PauseView,
-    Record,
     create_code_mode_tool,
     create_exec_wait_tools,
     inspect_interrupt,
     tool,
 )
+from codemode.stores import MemoryInterruptStore, Record
+from codemode.types import PauseView
 
 CALLS = '<ol class="calls">'  # is there where the calls of a program can be read
 KEY = "a key of the tests, of 32 bytes."

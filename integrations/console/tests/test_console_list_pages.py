@@ -16,7 +16,7 @@ from record_desk import Page
 from stored_pauses import HOUR_MS, OK, paused, request
 from suite import each_row
 
-from codemode import ALL_TENANTS, SqliteInterruptStore
+from codemode.stores import ALL_TENANTS, SqliteInterruptStore
 from codemode.stores.transaction import Session
 
 HOSTILE = (

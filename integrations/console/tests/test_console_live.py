@@ -18,7 +18,7 @@ from stored_pauses import paused
 from suite import each_row
 from waiting import until
 
-from codemode import MemoryInterruptStore, SqliteInterruptStore, StoreUnavailable
+from codemode.stores import MemoryInterruptStore, SqliteInterruptStore, StoreUnavailableError
 
 
 @pytest.fixture(autouse=True)
@@ -259,7 +259,7 @@ def test_a_database_that_goes_away_ends_a_connection(monkeypatch: pytest.MonkeyP
 
 
 async def _away(**_asked: Any) -> AsyncGenerator[Any]:
-    raise StoreUnavailable("gone")
+    raise StoreUnavailableError("gone")
     yield
 
 

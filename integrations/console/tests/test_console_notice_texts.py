@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from starlette.datastructures import Headers
 from suite import each_row
 
-from codemode import MemoryInterruptStore, Notice, Record, StoredRequest
+from codemode.stores import MemoryInterruptStore, Notice, Record, StoredRequest
 
 URL, SECRET, NOW = "https://hooks.test/T0/secret", "a secret", 1_800_000_000
 LINK = "https://desk.test/approvals/records/r"

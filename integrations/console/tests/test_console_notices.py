@@ -25,12 +25,12 @@ from stored_pauses import HOUR_MS, paused, request
 from suite import each_row
 from waiting import until
 
-from codemode import (
+from codemode.stores import (
     ALL_TENANTS,
     FailedNotice,
     MemoryInterruptStore,
     SqliteInterruptStore,
-    StoreUnavailable,
+    StoreUnavailableError,
     verify_audit,
 )
 
@@ -280,7 +280,7 @@ KILLED = """
 import asyncio, sys
 sys.path[:0] = {support}
 from notice_desk import BASE_URL
-from codemode import SqliteInterruptStore
+from codemode.stores import SqliteInterruptStore
 from codemode_console.notices import Sender, Webhook
 
 async def main():
@@ -335,11 +335,11 @@ def test_what_was_sent_and_could_not_be_written_down_is_sent_again_with_the_same
             await desk.store.put(paused("a"))
 
             async def away(*_: object, **__: object) -> bool:
-                raise StoreUnavailable("away")
+                raise StoreUnavailableError("away")
 
             with monkeypatch.context() as patched:
                 patched.setattr(outbox, "settle", away)
-                with pytest.raises(StoreUnavailable):
+                with pytest.raises(StoreUnavailableError):
                     await desk.rounds()
             await desk.move(59)
             await desk.move(2)
@@ -359,7 +359,7 @@ def test_a_database_that_is_away_is_waited_for_and_told_of_once(monkeypatch, cap
             nonlocal asked
             asked += 1
             if asked <= 8:
-                raise StoreUnavailable("it is away")
+                raise StoreUnavailableError("it is away")
             return outbox(target)
 
         async def sleep(seconds: float) -> None:
@@ -374,7 +374,7 @@ def test_a_database_that_is_away_is_waited_for_and_told_of_once(monkeypatch, cap
             await asyncio.wait([sending])
         assert slept == [1, 2, 4, 8, 16, 30, 30, 30]
         told = [one for one in caplog.records if one.levelno >= logging.WARNING and one.name == "codemode.console"]
-        assert [one.getMessage() for one in told] == ["notices for ops cannot be sent now: StoreUnavailable"]
+        assert [one.getMessage() for one in told] == ["notices for ops cannot be sent now: StoreUnavailableError"]
 
     run(scenario)
 

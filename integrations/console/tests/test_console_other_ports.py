@@ -19,7 +19,7 @@ from codemode_console import approval_console
 from codemode_console.auth import new_private_path
 from console_visitors import ANA, OWN, Desk
 
-from codemode import SqliteInterruptStore
+from codemode.stores import SqliteInterruptStore
 
 if TYPE_CHECKING:
     from playwright.async_api import Page
@@ -100,7 +100,7 @@ async def console(folder: Path) -> AsyncGenerator[str]:
     import uvicorn
     from codemode_console import TokenAuth, User, token_hash
 
-    from codemode import ALL_TENANTS
+    from codemode.stores import ALL_TENANTS
 
     store = SqliteInterruptStore(folder / "store.db")
     auth = TokenAuth({token_hash(ANA): User("operator", ALL_TENANTS)})

@@ -11,7 +11,8 @@ from codemode_console import record_view
 from console_visitors import run
 from record_desk import Page, RecordDesk
 
-from codemode import ALL_TENANTS, CodeModeToolError, FailedNotice
+from codemode import CodeModeToolError
+from codemode.stores import ALL_TENANTS, FailedNotice
 from codemode.stores.transaction import Session
 
 JSON = {"accept": "application/json"}

@@ -10,7 +10,8 @@ import pytest
 from console_visitors import EVE, run
 from record_desk import BOB, Later, RecordDesk
 
-from codemode import ALL_TENANTS, CodeModeProtocolError
+from codemode import CodeModeProtocolError
+from codemode.stores import ALL_TENANTS
 
 JS = "return await tools.refund({ order: 'A' })"
 JSON = {"accept": "application/json"}

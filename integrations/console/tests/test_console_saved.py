@@ -9,7 +9,8 @@ import pytest
 from console_houses import AS_JSON, BOB, House
 from console_visitors import run
 
-from codemode import ALL_TENANTS, CodeModeToolError, ProgramLibrary, Tool, create_code_mode_tool
+from codemode import CodeModeToolError, ProgramLibrary, Tool, create_code_mode_tool
+from codemode.stores import ALL_TENANTS
 
 HOSTILE = "<script>alert(1)</script>\u202e"
 

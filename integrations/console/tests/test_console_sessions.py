@@ -8,7 +8,7 @@ from codemode_console.sessions import FormTokens, Sessions
 from console_visitors import run
 from suite import each_row
 
-from codemode import ALL_TENANTS, MemoryInterruptStore
+from codemode.stores import ALL_TENANTS, MemoryInterruptStore
 
 
 def test_whoever_signs_out_for_ever_fills_nothing_and_no_session_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:

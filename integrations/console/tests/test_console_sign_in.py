@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from suite import each_row
 
-from codemode import ALL_TENANTS, SqliteInterruptStore
+from codemode.stores import ALL_TENANTS, SqliteInterruptStore
 
 
 def test_nobody_is_shown_the_way_to_sign_in_and_then_what_they_came_for() -> None:

@@ -38,7 +38,7 @@ try:
     from langchain_core.tools import tool
     from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
-    from codemode import PostgresInterruptStore, Resumer, SqliteInterruptStore, StoredRequest
+    from codemode.stores import PostgresInterruptStore, Resumer, SqliteInterruptStore, StoredRequest
 except ImportError as error:
     sys.exit(f"{error}. {NEEDS}.")
 

@@ -20,8 +20,8 @@ from scripted_agent import APPROVE, CONFIG, START, Session, agent, content, mode
 from suite import full_only
 from test_langchain_promises_depth import PLACES, Depths
 
-from codemode import MemoryInterruptStore, MemoryResumeGuard
 from codemode.continuations.guard import LAPSED
+from codemode.stores import MemoryInterruptStore, MemoryResumeGuard
 
 TWICE = "return [await tools.pay({ cents: 1 }), await tools.pay({ cents: 2 })]"
 

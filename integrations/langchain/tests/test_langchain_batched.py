@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from scripted_agent import APPROVE, Session, agent, asking, content, executes
 from suite import each_row, full_only
 
-from codemode import StoredRequest
+from codemode.stores import StoredRequest
 
 ALL = """
 const given = [tools.pay({ to: 'a', cents: 1n << 60n }), tools.pay({ to: 'b' }), tools.drop({ id: 'c' })];

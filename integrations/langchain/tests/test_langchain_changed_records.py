@@ -11,7 +11,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 from scripted_agent import calls
 from test_langchain_stored_pauses import OK, REFUND, Desk
 
-from codemode import CodeModeProtocolError, MemoryInterruptStore, Record
+from codemode import CodeModeProtocolError
+from codemode.stores import MemoryInterruptStore, Record
 
 
 def changed(record: Record) -> dict[str, Record]:

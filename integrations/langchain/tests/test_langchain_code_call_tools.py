@@ -19,7 +19,9 @@ from langgraph.prebuilt import InjectedState, ToolNode
 from scripted_agent import Session, asks, results
 from suite import full_only
 
-from codemode import CodeCallOptions, CodeCallResult, CodeModeToolApprovalRequiredError, CodeModeToolError
+from codemode import CodeCallOptions, CodeModeToolError
+from codemode.errors import CodeModeToolApprovalRequiredError
+from codemode.types import CodeCallResult
 
 NAMES = ["codecall_search", "codecall_describe", "codecall_execute", "codecall_invoke"]
 INVOKE = {"directCalls": {"enabled": True}}

@@ -15,7 +15,7 @@ from langgraph.types import Command
 from scripted_agent import CONFIG, START, agent, asking, asks, results
 from suite import each_row
 
-from codemode import Content
+from codemode import MediaContent
 
 DATA = b"\x89PNG" + b"y" * 3000
 TEXT = b64encode(DATA).decode()
@@ -35,13 +35,13 @@ class Tools:
             return [{"type": "text", "text": "taken"}, BLOCK]
 
         @tool
-        def cut(image: dict[str, Any], to: int) -> Content:
+        def cut(image: dict[str, Any], to: int) -> MediaContent:
             """Cut a picture."""
             self.given.append(image)
-            return Content(DATA[:to], "image/png")
+            return MediaContent(DATA[:to], "image/png")
 
         @tool(response_format="content_and_artifact")
-        def size(image: Content) -> tuple[int, dict[str, Any]]:
+        def size(image: MediaContent) -> tuple[int, dict[str, Any]]:
             """Say how large a picture is."""
             self.given.append(image)
             return len(image.data), {"of": image.mime_type}
@@ -61,7 +61,7 @@ def check(message: Any, tools: Tools, told: Any) -> None:
     assert told["small"] == {"content": 1, "kind": "image", "mimeType": "image/png", "bytes": 10, "name": None}
     assert told["size"] == 10
     assert TEXT[:40] not in text["text"]
-    assert tools.given == [BLOCK, Content(DATA[:10], "image/png")]
+    assert tools.given == [BLOCK, MediaContent(DATA[:10], "image/png")]
     artifact = message.artifact["calls"][-1]
     assert (artifact["tool"], artifact["artifact"]) == ("size", {"of": "image/png"})
 
@@ -105,7 +105,7 @@ def test_a_pause_goes_on_with_them():
 def test_a_tool_outside_an_agent_gives_them_in_their_places():
     tools = Tools()
     result = create_code_mode_tool(tools.all).invoke({"js": JS})
-    assert result.value == {"small": Content(DATA[:10], "image/png"), "size": 10}
+    assert result.value == {"small": MediaContent(DATA[:10], "image/png"), "size": 10}
     assert [one.data for one in result.content] == [DATA]
 
 

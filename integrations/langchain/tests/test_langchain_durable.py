@@ -24,8 +24,8 @@ from required import missing
 from scripted_agent import APPROVE, CONFIG, START, Session, agent, content, results
 from suite import full_only
 
-from codemode import MemoryInterruptStore, SqliteInterruptStore
 from codemode.continuations.journal import MemoryJournal
+from codemode.stores import MemoryInterruptStore, SqliteInterruptStore
 
 
 @pytest.fixture(params=[False, True], ids=["sync", "async"])

@@ -29,7 +29,8 @@ from pydantic import BaseModel
 from scripted_agent import Session, agent, asking, asks, results
 from suite import full_only
 
-from codemode import CodeModeOptions, ExecWaitOptions, InvalidConfigError, Tool, ToolSource
+from codemode import CodeModeOptions, ExecWaitOptions, Tool, ToolSource
+from codemode.types import InvalidConfigError
 
 
 @pytest.fixture(params=[True, *full_only(False)], ids=["async", "sync"])

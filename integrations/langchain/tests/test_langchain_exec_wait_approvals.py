@@ -17,7 +17,8 @@ from langgraph.types import Command, interrupt
 from scripted_agent import APPROVE, START, Session, SqliteSession
 from suite import full_only
 
-from codemode import SqliteInterruptStore, ToolSource
+from codemode import ToolSource
+from codemode.stores import SqliteInterruptStore
 
 KEYS = {"continuation": {"keys": "0123456789abcdef0123456789abcdef"}}
 

@@ -19,7 +19,8 @@ from required import missing
 from scripted_agent import agent, asks
 from waiting import until
 
-from codemode import Namespace, NamespaceRegistry, Tool, ToolSource, namespace_tool
+from codemode import NamespaceRegistry, Tool, ToolSource, namespace_tool
+from codemode.types import Namespace
 
 try:
     from stdio_servers import HeldCall, RunningServers, StdioServers

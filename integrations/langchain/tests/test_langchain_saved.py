@@ -13,7 +13,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 from scripted_agent import CONFIG, START, asking, asks, calls, executes
 
-from codemode import MemoryInterruptStore, ProgramLibrary
+from codemode import ProgramLibrary
+from codemode.stores import MemoryInterruptStore
 
 SAVE = (
     'return await saved.$save({ name: "all", description: "All.",'

@@ -9,8 +9,8 @@ import pytest
 from codemode_langchain import CodeCallMiddleware, CodeModeMiddleware, ExecWaitMiddleware, create_code_mode_tool
 from langchain_core.tools import tool
 
-from codemode import MemoryInterruptStore, SqliteInterruptStore
 from codemode.continuations import keys
+from codemode.stores import MemoryInterruptStore, SqliteInterruptStore
 
 KEY = "a key that all processes share"
 

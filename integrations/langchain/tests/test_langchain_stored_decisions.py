@@ -15,20 +15,15 @@ from pydantic import AfterValidator
 from scripted_agent import ScriptedModel, calls
 from test_langchain_stored_pauses import NO, OK, REFUND, Desk, in_memory, until
 
-from codemode import (
-    ALL_TENANTS,
-    AnswerRefused,
-    CodeModeProtocolError,
-    Resumer,
-    UnknownRequest,
-)
+from codemode import CodeModeProtocolError
+from codemode.stores import ALL_TENANTS, AnswerRefusedError, Resumer, UnknownRequestError
 
 
 def test_another_tenant_can_neither_decide_nor_go_on() -> None:
     async def scenario(desk: Desk) -> None:
         run = await desk.ask(calls(REFUND))
         (asked,) = await desk.waiting(run)
-        with pytest.raises(UnknownRequest):
+        with pytest.raises(UnknownRequestError):
             await desk.store.decide({asked.interrupt_id: OK}, actor="eve", tenant="evil")
         record = await desk.store.record(run.record_id or "", tenant="acme")
         for other in (desk.pauses(tenant="evil"), desk.pauses(app="other")):
@@ -79,7 +74,7 @@ def test_an_edit_is_checked_by_the_schema_before_it_is_stored_and_by_the_tool_wh
             return create_agent(said, [pay], middleware=[own], checkpointer=desk.saver)
 
         run = await desk.ask(graph=graph(calls("return await tools.pay({ cents: 5 });")))
-        with pytest.raises(AnswerRefused, match="cents"):
+        with pytest.raises(AnswerRefusedError, match="cents"):
             await desk.decide(run, {"approved": True, "input": {"cents": "many"}})
         await desk.decide(run, {"approved": True, "input": {"cents": 2000}})
         async with Resumer(desk.store, tenant="acme", resume=desk.pauses(graph=graph()).resume):

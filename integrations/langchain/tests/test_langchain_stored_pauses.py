@@ -30,16 +30,10 @@ from langgraph.types import Command, interrupt
 from scripted_agent import ScriptedModel, asks, calls
 from suite import full_only
 
-from codemode import (
-    CodeModeError,
-    CodeModeProtocolError,
-    MemoryInterruptStore,
-    Resumer,
-    SqliteInterruptStore,
-    inspect_interrupt,
-)
+from codemode import CodeModeError, CodeModeProtocolError, inspect_interrupt
 from codemode.continuations.guard import Claim
 from codemode.interrupts.interrupt import APPROVAL_KIND
+from codemode.stores import MemoryInterruptStore, Resumer, SqliteInterruptStore
 
 WAIT_SECONDS = 120.0
 KEYS = "a key that all processes of these tests have"

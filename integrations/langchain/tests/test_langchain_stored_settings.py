@@ -22,9 +22,7 @@ from scripted_agent import ScriptedModel
 from suite import each_row
 from test_langchain_stored_pauses import KEYS, Desk, in_memory
 
-from codemode import (
-    MemoryInterruptStore,
-)
+from codemode.stores import MemoryInterruptStore
 
 
 def _outer(desk: Desk, how: str, continuation: Any) -> Any:

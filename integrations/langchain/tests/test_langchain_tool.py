@@ -20,8 +20,9 @@ from pydantic import BaseModel
 from scripted_agent import calls
 from suite import each_row
 
-from codemode import CodeModeToolApprovalRequiredError, CodeModeToolError, run_code_mode
+from codemode import CodeModeToolError, run_code_mode
 from codemode import create_code_mode_tool as create_core_tool
+from codemode.errors import CodeModeToolApprovalRequiredError
 
 
 class Order(BaseModel):

@@ -17,7 +17,8 @@ from langchain_core.tools import ToolException, tool
 from langgraph.types import Command, interrupt
 from scripted_agent import CONFIG, START, agent, content, model, results
 
-from codemode import PoolOptions, SqliteInterruptStore, WorkerPool
+from codemode import PoolOptions, WorkerPool
+from codemode.stores import SqliteInterruptStore
 
 FOUND: list[str] = []
 

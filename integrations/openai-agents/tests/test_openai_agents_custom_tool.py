@@ -10,7 +10,7 @@ from agents import CustomTool, Runner, function_tool
 from codemode_openai_agents import code_mode_custom_tool
 from scripted_model import QUIET, Script, agent, outputs
 
-from codemode import Content
+from codemode import MediaContent
 
 
 @function_tool
@@ -48,9 +48,9 @@ def test_a_program_that_fails_says_why() -> None:
 
 
 def test_an_image_is_described_in_the_text() -> None:
-    def photo() -> Content:
+    def photo() -> MediaContent:
         """Take a photo."""
-        return Content(b"\x89PNG", "image/png", name="bolt.png")
+        return MediaContent(b"\x89PNG", "image/png", name="bolt.png")
 
     output = answered(code_mode_custom_tool([photo]), "return await tools.photo()")
     assert "bolt.png" in output

@@ -12,8 +12,8 @@ from codemode_openai_agents import code_mode
 from scripted_model import QUIET, Script, agent, outputs, program
 from suite import full_only
 
-from codemode import MemoryResumeGuard
 from codemode.continuations.journal import MemoryJournal, OpenedJournal
+from codemode.stores import MemoryResumeGuard
 
 BOTH = "return [await tools.pay({ n: 1 }), await tools.pay({ n: 2 })];"
 

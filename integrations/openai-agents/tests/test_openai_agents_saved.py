@@ -9,7 +9,8 @@ from codemode_openai_agents import code_mode, with_code_mode
 from scripted_model import QUIET, Script, agent, outputs, program
 from test_openai_agents_approvals import Desk, run, value
 
-from codemode import MemoryInterruptStore, ProgramLibrary
+from codemode import ProgramLibrary
+from codemode.stores import MemoryInterruptStore
 
 SAVE = (
     'return await saved.$save({ name: "all", description: "All.",'

@@ -9,8 +9,8 @@ from agents import Agent
 from codemode_openai_agents import code_mode, with_code_mode
 from codemode_openai_agents.tool import settings_of
 
-from codemode import MemoryInterruptStore, SqliteInterruptStore
 from codemode.continuations import keys
+from codemode.stores import MemoryInterruptStore, SqliteInterruptStore
 
 KEY = "a key that all processes share"
 

@@ -27,7 +27,7 @@ try:
     from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
     from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-    from codemode import PostgresInterruptStore, Resumer, SqliteInterruptStore, StoredRequest
+    from codemode.stores import PostgresInterruptStore, Resumer, SqliteInterruptStore, StoredRequest
 except ImportError as error:
     sys.exit(f"{error}. {NEEDS}.")
 

@@ -21,7 +21,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.toolsets import FunctionToolset, WrapperToolset
 
-import codemode
+import codemode.stores
 from codemode.continuations.guard import GuardClock
 from codemode.host.clock import now_ms
 
@@ -153,7 +153,7 @@ with (folder / "started").open("a") as starts:
     starts.write(".")
 options: dict[str, Any] = {}
 if (folder / "journaled").exists():
-    store = codemode.SqliteInterruptStore(folder / "store.sqlite", clock=LaterClock())
+    store = codemode.stores.SqliteInterruptStore(folder / "store.sqlite", clock=LaterClock())
     options["continuation"] = {"guard": store.guard, "journal": store.journal(tenant="acme", app="desk")}
 looked_up = Tool(stock, metadata={"readOnlyHint": True})
 tools: list[Any] = [looked_up, charge, echo, Tool(refund, requires_approval=True)]

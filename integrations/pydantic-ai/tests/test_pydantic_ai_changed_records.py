@@ -12,7 +12,8 @@ from codemode_pydantic_ai import CodeMode
 from scripted import Script, program
 from test_pydantic_ai_stored_pauses import KEYS, OK, REFUND, Desk, on
 
-from codemode import CodeModeProtocolError, Record
+from codemode import CodeModeProtocolError
+from codemode.stores import Record
 
 
 def changed(record: Record) -> dict[str, Record]:

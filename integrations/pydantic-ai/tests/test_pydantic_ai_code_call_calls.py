@@ -18,7 +18,7 @@ from pydantic_ai.messages import ModelMessagesTypeAdapter
 from scripted import Script, meta, script
 from suite import each_row
 
-from codemode import CodeCallResult
+from codemode.types import CodeCallResult
 
 WAIT_SECONDS = 60.0
 SECRET = "/srv/secret/path"

@@ -17,7 +17,8 @@ from pydantic_ai.toolsets import FunctionToolset
 from scripted import Script, meta, program, script
 from warm_python import WarmPython
 
-from codemode import CodeModeProtocolError, SqliteInterruptStore
+from codemode import CodeModeProtocolError
+from codemode.stores import SqliteInterruptStore
 
 
 def test_the_same_answers_repeat_and_other_ones_are_refused() -> None:
@@ -57,7 +58,7 @@ def test_two_who_answer_at_once_run_it_once() -> None:
 
 OTHER_PROCESS = """
 import json, sys
-import codemode
+import codemode.stores
 from pydantic_ai import DeferredToolResults
 from pydantic_ai.messages import ModelMessagesTypeAdapter
 from scripted import Script
@@ -65,7 +66,7 @@ from code_call_desk import Desk
 codemode.set_continuation_signing_key("a key that both know")
 given = json.load(sys.stdin)
 desk, steps = Desk(), Script("done")
-settings = {"continuation": {"guard": codemode.SqliteInterruptStore(given["guard"]).guard}}
+settings = {"continuation": {"guard": codemode.stores.SqliteInterruptStore(given["guard"]).guard}}
 result = desk.agent(steps, settings=settings).run_sync(
     message_history=ModelMessagesTypeAdapter.validate_python(given["messages"]),
     deferred_tool_results=DeferredToolResults(approvals={one: True for one in given["waiting"]}),

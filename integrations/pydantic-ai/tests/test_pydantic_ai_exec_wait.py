@@ -25,7 +25,8 @@ from scripted import Script, execute, run_id_of, wait
 from suite import each_row
 
 import codemode
-from codemode import Namespace, NamespaceRegistry, ToolSource, namespace_tool
+from codemode import NamespaceRegistry, ToolSource, namespace_tool
+from codemode.types import Namespace
 
 WAIT_SECONDS = 60.0
 """exec and wait leave a program waiting as soon as they may."""

@@ -16,7 +16,8 @@ from scripted import Script, execute, wait
 from suite import each_row
 
 import codemode
-from codemode import SqliteInterruptStore, ToolSource
+from codemode import ToolSource
+from codemode.stores import SqliteInterruptStore
 
 WAIT_SECONDS = 60.0
 KEYS = {"continuation": {"keys": "k" * 32}}

@@ -16,7 +16,8 @@ from pydantic_ai.tools import ToolDefinition
 from scripted import Script, execute, wait
 from stdio_servers import StdioServers, stdio_servers
 
-from codemode import Namespace, NamespaceRegistry, ToolSource, namespace_tool
+from codemode import NamespaceRegistry, ToolSource, namespace_tool
+from codemode.types import Namespace
 
 WAIT_SECONDS = 60.0
 PATIENT = {"waitTimeoutMs": 20_000}

@@ -12,8 +12,8 @@ from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, Tool, 
 from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
 from scripted import Script
 
-from codemode import MemoryResumeGuard
 from codemode.continuations.journal import MemoryJournal
+from codemode.stores import MemoryResumeGuard
 
 WHEN = datetime(2030, 1, 2, tzinfo=UTC)
 BOTH = 'return [await tools.write({ text: "a" }), await tools.write({ text: "b" })]'

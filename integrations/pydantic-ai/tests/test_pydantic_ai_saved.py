@@ -9,7 +9,8 @@ from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults
 from scripted import Script, execute, program, script
 from test_pydantic_ai_approvals import Desk, within
 
-from codemode import MemoryInterruptStore, ProgramLibrary
+from codemode import ProgramLibrary
+from codemode.stores import MemoryInterruptStore
 
 SAVE = (
     'return await saved.$save({ name: "all", description: "All.",'

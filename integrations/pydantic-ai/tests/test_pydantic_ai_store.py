@@ -9,8 +9,8 @@ import pytest
 from codemode_pydantic_ai import CodeCall, CodeMode, CodeModeToolset, ExecWait, create_code_mode_tool
 from pydantic_ai.toolsets import FunctionToolset
 
-from codemode import MemoryInterruptStore, SqliteInterruptStore
 from codemode.continuations import keys
+from codemode.stores import MemoryInterruptStore, SqliteInterruptStore
 
 KEY = "a key that all processes share"
 

@@ -14,16 +14,12 @@ from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelResponse, TextPa
 from scripted import Script, execute, program, wait
 from test_pydantic_ai_stored_pauses import KEYS, NO, OK, REFUND, TWO, WAIT_SECONDS, Desk, on, until
 
-from codemode import (
-    AnswerRefused,
-    CodeModeError,
-    MemoryInterruptStore,
-    Resumer,
-)
+from codemode import CodeModeError
 from codemode.continuations import guard
 from codemode.continuations.guard import Claim, GuardClock
 from codemode.data.json_values import canonical_json
 from codemode.interrupts.interrupt import APPROVAL_KIND
+from codemode.stores import AnswerRefusedError, MemoryInterruptStore, Resumer
 
 
 class _Failing:
@@ -91,7 +87,7 @@ def test_a_parked_program_waits_beside_the_records_of_agents_and_goes_on_by_wait
         assert (asked.kind, asked.input) == (APPROVAL_KIND, {"order": "p", "cents": 500})
         assert set(asked.input_schema["properties"]) == {"order", "cents"}
         wrong = {asked.interrupt_id: {"approved": True, "input": {"order": "p", "cents": "x"}}}
-        with pytest.raises(AnswerRefused, match="cents"):
+        with pytest.raises(AnswerRefusedError, match="cents"):
             await desk.store.decide(wrong, actor="ana", tenant="acme")
         edited = {"approved": True, "input": {"order": "p", "cents": 7}}
         seen = {asked.interrupt_id: desk.store.shown(asked)}
@@ -122,7 +118,7 @@ def test_a_decision_about_a_parked_program_has_the_shape_of_one_and_a_denial_is_
         (record,) = (await desk.store.list(tenant="acme")).records
         (asked,) = record.requests
         for wrong in ({"yes": True}, "approved", {"approved": False, "input": {}}):
-            with pytest.raises(AnswerRefused):
+            with pytest.raises(AnswerRefusedError):
                 await desk.store.decide({asked.interrupt_id: wrong}, actor="ana", tenant="acme")
         await desk.store.decide({asked.interrupt_id: NO}, actor="ana", tenant="acme")
         again = Script(wait("last"), "done")

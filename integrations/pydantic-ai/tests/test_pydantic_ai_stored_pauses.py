@@ -16,16 +16,15 @@ from pydantic_ai.messages import ModelResponse, ToolCallPart
 from scripted import Script, execute, program, script, wait
 from suite import full_only
 
-from codemode import (
+from codemode import CodeModeProtocolError, inspect_interrupt
+from codemode.stores import (
     ALL_TENANTS,
-    AnswerRefused,
-    CodeModeProtocolError,
+    AnswerRefusedError,
     InterruptStore,
     MemoryInterruptStore,
     Resumer,
     SqliteInterruptStore,
-    UnknownRequest,
-    inspect_interrupt,
+    UnknownRequestError,
 )
 
 WAIT_SECONDS = 60.0
@@ -176,9 +175,9 @@ def test_a_denied_call_tells_the_program_why(tmp_path: Path) -> None:
 def test_an_edit_that_does_not_fit_is_refused_before_it_is_stored(tmp_path: Path) -> None:
     async def scenario(desk: Desk) -> None:
         run = await desk.pauses(program(REFUND)).run("go")
-        with pytest.raises(AnswerRefused, match="cents"):
+        with pytest.raises(AnswerRefusedError, match="cents"):
             await desk.decide(run, {"approved": True, "input": {"order": "a", "cents": "many"}})
-        with pytest.raises(AnswerRefused):
+        with pytest.raises(AnswerRefusedError):
             await desk.decide(run, {"aproved": True})
         assert len(await desk.waiting(run)) == 1
 
@@ -299,7 +298,7 @@ def test_another_tenant_can_neither_decide_nor_go_on(tmp_path: Path) -> None:
     async def scenario(desk: Desk) -> None:
         run = await desk.pauses(program(REFUND)).run("go")
         (asked,) = (await desk.waiting(run)).values()
-        with pytest.raises(UnknownRequest):
+        with pytest.raises(UnknownRequestError):
             await desk.store.decide({asked.interrupt_id: OK}, actor="eve", tenant="evil")
         record = await desk.store.record(run.record_id or "", tenant="acme")
         for other in (desk.pauses(tenant="evil"), desk.pauses(app="other")):

@@ -26,7 +26,7 @@ NameT = TypeVar("NameT")
 ContentKind = Literal["image", "audio", "video", "file"]
 KINDS: tuple[str, ...] = get_args(ContentKind)
 CONTENT_KEYWORD = "x-codemode"
-"""With the value "content" a JSON Schema describes a part of content, and declarations call it ``Content``."""
+"""With the value "content" a JSON Schema describes a part of content, and declarations call it ``MediaContent``."""
 
 _MIME_TYPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,63}/[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,63}")
 _MAX_NAME = 256
@@ -47,7 +47,7 @@ CONTENT_SCHEMA: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Content:
+class MediaContent:
     """An image, audio, a video or a file, as a tool gives it and takes it. A program has a frozen handle of it.
 
     ``kind`` follows from ``mime_type`` when it is not given. ``origin`` is JSON text with which a plugin makes the
@@ -71,26 +71,28 @@ class Content:
         data: Any = self.data
         if not isinstance(data, bytes):
             if not isinstance(data, bytearray | memoryview):
-                raise TypeError(f"the data of a Content must be bytes, not {type(data).__name__}")
+                raise TypeError(f"the data of a MediaContent must be bytes, not {type(data).__name__}")
             object.__setattr__(self, "data", bytes(cast("Any", data)))
         if not isinstance(self.mime_type, str) or not _MIME_TYPE.fullmatch(self.mime_type):  # pyright: ignore[reportUnnecessaryIsInstance]
             said = str(self.mime_type)[:80]
-            raise ValueError(f"the mime_type of a Content must be one like 'image/png', not {said!r}")
+            raise ValueError(f"the mime_type of a MediaContent must be one like 'image/png', not {said!r}")
         if not self.kind:
             object.__setattr__(self, "kind", kind_of(self.mime_type))
         if self.kind not in KINDS:
-            raise ValueError(f"the kind of a Content must be one of {', '.join(KINDS)}, not {str(self.kind)[:80]!r}")
+            raise ValueError(
+                f"the kind of a MediaContent must be one of {', '.join(KINDS)}, not {str(self.kind)[:80]!r}"
+            )
         if self.name is not None and (not isinstance(self.name, str) or len(self.name) > _MAX_NAME):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ValueError(f"the name of a Content must be a text of at most {_MAX_NAME} characters")
-        Content.exist = True
+            raise ValueError(f"the name of a MediaContent must be a text of at most {_MAX_NAME} characters")
+        MediaContent.exist = True
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)  # of one that was checked; perhaps in another process
-        Content.exist = True
+        MediaContent.exist = True
 
     def __repr__(self) -> str:
         name = "" if self.name is None else f", name={self.name!r}"
-        return f"Content({self.mime_type!r}, {len(self.data)} bytes, kind={self.kind!r}{name})"
+        return f"MediaContent({self.mime_type!r}, {len(self.data)} bytes, kind={self.kind!r}{name})"
 
     @cached_property
     def digest(self) -> str:
@@ -120,7 +122,7 @@ class Content:
 
     @classmethod
     def __get_pydantic_core_schema__(cls, _source: Any, _handler: GetCoreSchemaHandler) -> Any:
-        """Let a parameter or a field be a `Content`: a handle of the program comes as the part that it stands for."""
+        """Let a parameter or a field be a `MediaContent`: a program's handle comes as the part that it stands for."""
         from pydantic_core import core_schema
 
         written = core_schema.plain_serializer_function_ser_schema(_written)
@@ -145,11 +147,11 @@ class Parts(Protocol):
         """The key that an object has which stands for one of them."""
         ...
 
-    def at(self, part_id: object) -> Content:
+    def at(self, part_id: object) -> MediaContent:
         """Return one. Raises `CodeModeSerializationError` for any other id."""
         ...
 
-    def take(self, part: Content) -> dict[str, Any]:
+    def take(self, part: MediaContent) -> dict[str, Any]:
         """Take a part, and return the object that stands for it."""
         ...
 
@@ -162,7 +164,7 @@ current: ContextVar[Parts | None] = ContextVar("codemode_content", default=None)
 """The parts of the run whose call is being performed."""
 
 
-def with_parts(value: Any, parts: Parts, made: Callable[[Content], Any] = lambda part: part) -> Any:
+def with_parts(value: Any, parts: Parts, made: Callable[[MediaContent], Any] = lambda part: part) -> Any:
     """Return plain JSON with what ``made`` makes of a part in each place that stands for one.
 
     Raises `CodeModeSerializationError` for one that this run was not given.
@@ -184,14 +186,14 @@ def with_parts(value: Any, parts: Parts, made: Callable[[Content], Any] = lambda
     return value if is_same else root[0]
 
 
-def places_for(value: Any, parts: Parts, part_of: Callable[[Any], Content | None] | None = None) -> Any:
-    """Return a value with the object that stands for it in place of each `Content` in it.
+def places_for(value: Any, parts: Parts, part_of: Callable[[Any], MediaContent | None] | None = None) -> Any:
+    """Return a value with the object that stands for it in place of each `MediaContent` in it.
 
     ``part_of`` gives the part that something else is. Raises as `Parts.take`.
     """
 
     def place(one: Any) -> Any:
-        part = one if isinstance(one, Content) else None if part_of is None else part_of(one)
+        part = one if isinstance(one, MediaContent) else None if part_of is None else part_of(one)
         return _SAME if part is None else parts.take(part)
 
     return _replaced(value, place, 0)
@@ -202,11 +204,11 @@ class ContentResult:
     """What a program returned, and beside it what it has shown with ``content(handle)``, in its order."""
 
     value: Any
-    content: tuple[Content, ...]
+    content: tuple[MediaContent, ...]
 
 
-def replace_content(value: Any, part_of: Callable[[Any], Content | None] | None = None) -> Any:
-    """Return what a tool gave with the object that stands for it in place of each `Content` in it.
+def replace_content(value: Any, part_of: Callable[[Any], MediaContent | None] | None = None) -> Any:
+    """Return what a tool gave with the object that stands for it in place of each `MediaContent` in it.
 
     ``part_of`` returns the content that an object of a framework is, None for any other. Outside a program's call the
     value stays as it is.
@@ -215,7 +217,7 @@ def replace_content(value: Any, part_of: Callable[[Any], Content | None] | None 
     return value if parts is None else places_for(value, parts, part_of)
 
 
-def restore_content(value: Any, object_of: Callable[[Content], Any] = lambda part: part) -> Any:
+def restore_content(value: Any, object_of: Callable[[MediaContent], Any] = lambda part: part) -> Any:
     """Return plain JSON with what ``object_of`` makes of the content in each place that stands for one.
 
     Outside a program's call the value stays as it is. Raises `CodeModeSerializationError` for content that the program
@@ -225,18 +227,18 @@ def restore_content(value: Any, object_of: Callable[[Content], Any] = lambda par
     return value if parts is None else with_parts(value, parts, object_of)
 
 
-def split_content(value: Any) -> tuple[Any, list[Content]]:
-    """Return a value with a description in place of each `Content` in it, and these, each once, in their order.
+def split_content(value: Any) -> tuple[Any, list[MediaContent]]:
+    """Return a value with a description in place of each `MediaContent` in it, and these, each once, in their order.
 
     A description has beside the rest a ``content``: the number of the part in the list, from 1.
     """
-    if not Content.exist:
+    if not MediaContent.exist:
         return value, []
     found: Distinct[int] = Distinct()
-    parts: list[Content] = []
+    parts: list[MediaContent] = []
 
     def described(one: Any) -> Any:
-        if not isinstance(one, Content):
+        if not isinstance(one, MediaContent):
             return _SAME
         number = found.name_of(one)
         if number is None:
@@ -256,21 +258,21 @@ class Distinct(Generic[NameT]):
 
     def __init__(self) -> None:
         self._names: dict[int, NameT] = {}  # by their identity, for as long as they are here
-        self._alike: dict[tuple[object, ...], list[tuple[Content, NameT]]] = {}
+        self._alike: dict[tuple[object, ...], list[tuple[MediaContent, NameT]]] = {}
 
-    def name_of(self, part: Content) -> NameT | None:
-        """Return the name of the same part; None where there is none. May take as long as `Content.id`."""
+    def name_of(self, part: MediaContent) -> NameT | None:
+        """Return the name of the same part; None where there is none. May take as long as `MediaContent.id`."""
         name = self._names.get(id(part))
         if name is not None:
             return name
         return next((name for one, name in self._alike.get(part.likeness, ()) if one.id == part.id), None)
 
-    def alike(self, part: Content) -> list[Content]:
+    def alike(self, part: MediaContent) -> list[MediaContent]:
         """Return those whose bytes `name_of` looks at, and the part itself; none where it takes no look."""
         found = () if id(part) in self._names else self._alike.get(part.likeness, ())
         return [part, *(one for one, _ in found)] if found else []
 
-    def add(self, part: Content, name: NameT) -> None:
+    def add(self, part: MediaContent, name: NameT) -> None:
         """Take a part that is none of the others."""
         self._names[id(part)] = name
         self._alike.setdefault(part.likeness, []).append((part, name))
@@ -299,9 +301,9 @@ _PLAIN = SCALARS | _HOLDERS
 _SAME: Any = object()
 
 
-def _of_place(one: Any, parts: Parts, made: Callable[[Content], Any]) -> Any:
+def _of_place(one: Any, parts: Parts, made: Callable[[MediaContent], Any]) -> Any:
     if type(one) is not dict or parts.tag not in one:
-        return one if isinstance(one, Content) else _SAME
+        return one if isinstance(one, MediaContent) else _SAME
     return made(parts.at(cast("dict[str, Any]", one)[parts.tag]))
 
 
@@ -348,8 +350,8 @@ def _sha256(data: bytes = b"") -> Any:
     return hashlib.sha256(data)
 
 
-def _validated(given: Any) -> Content:
-    if isinstance(given, Content):
+def _validated(given: Any) -> MediaContent:
+    if isinstance(given, MediaContent):
         return given
     parts = current.get()
     if parts is not None and is_mapping(given) and parts.tag in given:
@@ -357,6 +359,6 @@ def _validated(given: Any) -> Content:
     raise ValueError("must be the handle of an image, audio or a file that a tool of this program has given")
 
 
-def _written(part: Content) -> dict[str, Any]:
+def _written(part: MediaContent) -> dict[str, Any]:
     parts = current.get()
     return part.described if parts is None else parts.take(part)

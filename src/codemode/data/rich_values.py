@@ -17,7 +17,7 @@ from datetime import UTC, date, datetime
 from typing import Any, cast
 
 from ..errors import CodeModeSerializationError
-from .content import Content
+from .content import MediaContent
 from .json_shape import SCALARS
 from .json_values import too_many_values
 
@@ -130,7 +130,7 @@ class _Tagging:
 def _fields_of(value: Any) -> dict[str, Any] | None:
     """Return what a model or a dataclass holds, by its public names; None for anything else."""
     kind = cast("Any", type(value))
-    if isinstance(value, Content):
+    if isinstance(value, MediaContent):
         return None
     if (serializer := getattr(kind, "__pydantic_serializer__", None)) is not None:
         try:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..cached_property import cached_property
 from ..continuations.sealing import open_part, seal_part
-from ..data.content import Content, Distinct, current, places_for, with_parts
+from ..data.content import Distinct, MediaContent, current, places_for, with_parts
 from ..data.json_shape import SCALARS, UNLIMITED, run_bounded, weigh
 from ..data.rich_values import using_rich_values
 from ..errors import CodeModeProtocolError
@@ -131,7 +131,7 @@ async def kept_contents(ledger: Ledger, salt: str, options: ContinuationOptions)
     return contents
 
 
-async def _fetched(tag: str, part_id: str, options: ContinuationOptions) -> Content | None:
+async def _fetched(tag: str, part_id: str, options: ContinuationOptions) -> MediaContent | None:
     """Return a part; None for what the store has not got, or in another form."""
     found = await content_store_of(options).get_content(tag, part_id)
     if found is None:
@@ -140,7 +140,9 @@ async def _fetched(tag: str, part_id: str, options: ContinuationOptions) -> Cont
     return await run_check(LARGE_CHARACTERS, lambda: _as_kept(description, data, tag, part_id, options))
 
 
-def _as_kept(description: str, data: bytes, tag: str, part_id: str, options: ContinuationOptions) -> Content | None:
+def _as_kept(
+    description: str, data: bytes, tag: str, part_id: str, options: ContinuationOptions
+) -> MediaContent | None:
     """Return a part of a store; None for what is none, for others may write there."""
     try:
         if description == SEALED:
@@ -195,7 +197,7 @@ class CallContent:
     async def taken(self, output: Any) -> Any:
         """Return an output as JSON can say it, its parts kept. Raises `CodeModeSerializationError` for too many."""
         contents = self.contents
-        if contents is None or not Content.exist:
+        if contents is None or not MediaContent.exist:
             return output
         if type(output) not in SCALARS:
             output = await self._without_parts(output, contents)
@@ -227,7 +229,7 @@ class _Search:
     tag = ""
 
     def __init__(self, most: int) -> None:
-        self.found: dict[int, Content] = {}  # by their identity: one may stand in a hundred thousand places
+        self.found: dict[int, MediaContent] = {}  # by their identity: one may stand in a hundred thousand places
         self._left = most
 
     def look(self, _one: Any) -> None:
@@ -236,18 +238,18 @@ class _Search:
         if self._left < 0:
             raise TooMuchWork
 
-    def at(self, part_id: object) -> Content:
+    def at(self, part_id: object) -> MediaContent:
         raise NotImplementedError(part_id)
 
     def told(self, text: str | None) -> str | None:
         return text
 
-    def take(self, part: Content) -> dict[str, Any]:
+    def take(self, part: MediaContent) -> dict[str, Any]:
         self.found[id(part)] = part
         return {}
 
 
-def _new_parts(output: Any, contents: Contents) -> list[Content]:
+def _new_parts(output: Any, contents: Contents) -> list[MediaContent]:
     """Return the parts, each once, ready to be taken; of more than there may be one more, which is then refused.
 
     None of an output that is too large, or in a circle, which whoever writes it then refuses.
@@ -258,7 +260,7 @@ def _new_parts(output: Any, contents: Contents) -> list[Content]:
         places_for(output, search, search.look)
     except TooMuchWork:
         return []
-    distinct, new = Distinct[int](), list[Content]()
+    distinct, new = Distinct[int](), list[MediaContent]()
     for part in search.found.values():
         if distinct.name_of(part) is None:
             distinct.add(part, len(new))

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from ..continuations.guard import Renewal
-from ..data.content import Content, current
+from ..data.content import MediaContent, current
 from ..data.json_values import encode_json
 from ..data.rich_values import is_rich
 from ..errors import CodeModeError, CodeModeFetchError, CodeModeProtocolError, CodeModeSerializationError
@@ -250,7 +250,7 @@ class _ToolCall:
             if calls.options.approval.mode == "interrupt":
                 return await self._pause({"kind": APPROVAL_KIND}, checked)
             await self._approve(checked)
-        given = await calls.content.given(checked.validated) if Content.exist else checked.validated.value
+        given = await calls.content.given(checked.validated) if MediaContent.exist else checked.validated.value
         context = await self._context() if tool.takes_context else None
         if calls.renewal is not None or calls.aborted.is_set():
             await calls.require_own()
@@ -275,7 +275,7 @@ class _ToolCall:
         try:
             if isinstance(output, ToolResult):
                 output = await unwrapped_output(self._entry, output)
-            if Content.exist:
+            if MediaContent.exist:
                 output = await self._calls.content.taken(output)
             try:
                 check = output_text(self._tool, output, self._policy)

@@ -216,7 +216,7 @@ def contents_of(outcome: RunOutcome) -> Contents | None:
 
 
 def presented(outcome: RunOutcome) -> Any:
-    """Return the value of a run, with a `Content` where a handle was; a `ContentResult` where it has shown some too."""
+    """Return the value of a run, with `MediaContent` in place of handles; a `ContentResult` where it has shown some."""
     contents, value = contents_of(outcome), outcome.value
     if contents is None or isinstance(value, ContentResult):
         return value
@@ -240,7 +240,7 @@ async def in_words(outcome: RunOutcome) -> Any:
 
 
 def with_content(result: Any, outcome: RunOutcome) -> Any:
-    """Return what a model is told of a run, plain JSON or an interrupt, with a `Content` in each place of one."""
+    """Return what a model is told of a run, plain JSON or an interrupt, with a `MediaContent` in each place of one."""
     contents = contents_of(outcome)
     if contents is None or not is_object(result):
         return result

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote
 
-from ..data.content import Content
+from ..data.content import MediaContent
 from ..data.json_shape import run_bounded, weigh
 from ..data.json_values import decode_json, well_formed
 from ..data.narrowing import is_array, is_object, list_or_empty, mapping_or_empty, string_or_empty
@@ -77,7 +77,7 @@ def plain_text(value: Any) -> str:
     """Return a value as the text that parameters have."""
     if isinstance(value, str):
         return value
-    if isinstance(value, Content):
+    if isinstance(value, MediaContent):
         raise CodeModeToolError("an image, audio or a file can only be sent in the body of a request")
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
@@ -183,7 +183,7 @@ def _with_body(plain: PlainRequest, body: Body, value: Mapping[str, Any], parame
 
 
 def _content(body: Body, value: Any) -> tuple[bytes, str]:
-    if isinstance(value, Content):
+    if isinstance(value, MediaContent):
         is_named = body.media_type != "application/octet-stream"
         return value.data, body.media_type if is_named else value.mime_type
     if body.kind == "json":
@@ -223,7 +223,7 @@ def _multipart(body: Body, value: Mapping[str, Any]) -> list[Part]:
 
 def _part(value: Any, media_type: str) -> tuple[str | None, bytes, str | None]:
     is_sound = bool(re.fullmatch(r"[\w.+-]{1,80}/[\w.+-]{1,80}", media_type))
-    if isinstance(value, Content):
+    if isinstance(value, MediaContent):
         name = re.sub(r"[\x00-\x1f\x7f\"\\/]", "_", value.name or "file")
         return name, value.data, media_type if is_sound else value.mime_type
     if is_object(value) or is_array(value) or (is_sound and body_kind(media_type) == "json"):
@@ -270,7 +270,7 @@ class Answer(NamedTuple):
         text = _message_in(parsed)
         details: dict[str, Any] = {"status": status}
         if parsed is not None:
-            details["body"] = parsed.described if isinstance(parsed, Content) else _shorten(parsed)
+            details["body"] = parsed.described if isinstance(parsed, MediaContent) else _shorten(parsed)
         if retry_ms is not None:
             details["retryAfterMs"] = retry_ms
         what = f"{self.operation.method} {self.operation.path} failed: {status}"
@@ -294,13 +294,13 @@ class Answer(NamedTuple):
         except ValueError:
             return text
 
-    def _content(self, media_type: str) -> Content:
+    def _content(self, media_type: str) -> MediaContent:
         name = _FILE_NAME.search(self.response.headers.get("content-disposition", ""))
         shown = one_line(unquote(name[1]).replace("\\", "/").rsplit("/", 1)[-1], 200) if name else None
         try:
-            return Content(self.body, media_type.partition(";")[0].strip(), name=shown)
+            return MediaContent(self.body, media_type.partition(";")[0].strip(), name=shown)
         except ValueError:
-            return Content(self.body, "application/octet-stream", name=shown)
+            return MediaContent(self.body, "application/octet-stream", name=shown)
 
     def _link(self, url: str) -> dict[str, Any]:
         target, here = self.response.url.join(url), self.response.request.url

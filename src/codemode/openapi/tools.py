@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from ..data.content import Content, current
+from ..data.content import MediaContent, current
 from ..data.json_values import well_formed
 from ..options.checked_fields import WrongTypeError
 from ..schemas.compiled import CompiledSchema
@@ -138,7 +138,7 @@ def _select(operations: Sequence[Operation], **given: Iterable[str]) -> tuple[li
 def _tool(operation: Operation, caller: Caller, needs_approval: NeedsApproval) -> Tool:
     async def execute(value: Any, _context: ToolCallContext) -> Any:
         result = await caller.call(operation, value or {})
-        if not isinstance(result, Content) or current.get() is not None:
+        if not isinstance(result, MediaContent) or current.get() is not None:
             return result
         import base64  # this surface has no content
 

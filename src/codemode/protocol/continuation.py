@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
-from ..data.content import Content, ContentKind
+from ..data.content import ContentKind, MediaContent
 from ..data.json_values import MAX_DEPTH, canonical_json, decode_json
 from ..data.narrowing import is_array, is_object
 from ..errors import CodeModeProtocolError
@@ -102,7 +102,7 @@ def parts_to_list(contents: Contents, names: Iterable[str] | None = None) -> lis
     return [{"at": name, **described(part), "data": b64encode(part.data).decode()} for name, part in chosen]
 
 
-def described(part: Content) -> dict[str, Any]:
+def described(part: MediaContent) -> dict[str, Any]:
     """Return what there is of a part beside its bytes."""
     return {"mimeType": part.mime_type, "kind": part.kind, "name": part.name, "origin": part.origin}
 
@@ -123,7 +123,7 @@ def read_contents(items: list[Any]) -> Contents | None:
     return contents
 
 
-def read_part(value: object) -> Content:
+def read_part(value: object) -> MediaContent:
     """Return one part. Raises as `read_contents`."""
     part = read_object(value, _PART_KEYS)
     try:
@@ -133,12 +133,12 @@ def read_part(value: object) -> Content:
     return part_of(part, data)
 
 
-def part_of(described: dict[str, Any], data: bytes) -> Content:
+def part_of(described: dict[str, Any], data: bytes) -> MediaContent:
     """Return the part with this description and these bytes. Raises as `read_contents`."""
     name, origin = read_optional_text(described["name"]), read_optional_text(described["origin"])
     kind = cast("ContentKind", read_text(described["kind"]))
     try:
-        return Content(data, read_text(described["mimeType"]), kind=kind, name=name, origin=origin)
+        return MediaContent(data, read_text(described["mimeType"]), kind=kind, name=name, origin=origin)
     except ValueError as error:
         raise CodeModeProtocolError("the continuation holds content that cannot be") from error
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ..cached_property import cached_property
-from ..data.content import Content, Distinct
+from ..data.content import Distinct, MediaContent
 from ..data.json_values import utf8_length
 from ..data.large_strings import (
     LargeStrings,
@@ -53,7 +53,7 @@ class Contents:
     """
 
     def __init__(self) -> None:
-        self.parts: dict[str, Content] = {}
+        self.parts: dict[str, MediaContent] = {}
         """By their names."""
         self._bytes = 0
         self._limits: ExecutionPolicy | None = None
@@ -70,13 +70,13 @@ class Contents:
     def __len__(self) -> int:
         return len(self.parts)
 
-    def __iter__(self) -> Iterator[Content]:
+    def __iter__(self) -> Iterator[MediaContent]:
         return iter(self.parts.values())
 
     def __contains__(self, name: object) -> bool:
         return name in self.parts
 
-    def items(self) -> Iterable[tuple[str, Content]]:
+    def items(self) -> Iterable[tuple[str, MediaContent]]:
         """Return the parts and their names."""
         return self.parts.items()
 
@@ -99,7 +99,7 @@ class Contents:
         """How much there is."""
         return self._bytes
 
-    def at(self, part_id: object) -> Content:
+    def at(self, part_id: object) -> MediaContent:
         """Return a part by its name, or its id. Raises `CodeModeSerializationError` for none of this invocation."""
         part = self.parts.get(part_id) if isinstance(part_id, str) else None
         if part is None and isinstance(part_id, str) and len(part_id) == ID_CHARACTERS:
@@ -108,7 +108,7 @@ class Contents:
             raise CodeModeSerializationError("a handle of content that no tool has given this program")
         return part
 
-    def take(self, part: Content) -> dict[str, Any]:
+    def take(self, part: MediaContent) -> dict[str, Any]:
         """Take a part, and return the object that stands for it in JSON text.
 
         Raises `CodeModeSerializationError` with the code `CONTENT_LIMIT`.
@@ -120,7 +120,7 @@ class Contents:
             self.put(part, name)
         return {self.tag: name, **part.described}
 
-    def put(self, part: Content, name: str | None = None) -> None:
+    def put(self, part: MediaContent, name: str | None = None) -> None:
         """Keep a part that was admitted before, under its id where it has no name."""
         name = part.id if name is None else name
         if name not in self.parts:
@@ -128,7 +128,7 @@ class Contents:
             self._distinct.add(part, name)
             self._bytes += part.size
 
-    def looked_at(self, part: Content) -> list[Content]:
+    def looked_at(self, part: MediaContent) -> list[MediaContent]:
         """Return the parts whose ids are needed to take this one, and may take a while."""
         return [part] if self.by_digest else self._distinct.alike(part)
 
@@ -143,10 +143,10 @@ class Contents:
 
         return re.sub(f'("{re.escape(self.tag)}":")({_NUMBER}[0-9]+)"', named, text)
 
-    def _admit(self, part: Content) -> None:
+    def _admit(self, part: MediaContent) -> None:
         self.require_room(part, self._bytes + part.size, len(self.parts) + 1)
 
-    def require_room(self, part: Content, all_bytes: int, count: int) -> None:
+    def require_room(self, part: MediaContent, all_bytes: int, count: int) -> None:
         """Raise `CodeModeSerializationError` for a part that is too large, or with which others are too many."""
         limits = self._limits
         if limits is None:

@@ -18,7 +18,7 @@ from ..records import record
 from ..schemas.compiled import SchemaMismatch
 from ..schemas.json_schemas import DictSchema
 from .audit import content_digest, cut
-from .errors import AnswerRefused
+from .errors import AnswerRefusedError
 from .records import StoredRequest
 
 MOST_PLACES = 50
@@ -122,7 +122,7 @@ def asked(request: PendingRequest) -> tuple[str, Any]:
 def read(
     requests: Iterable[StoredRequest], decisions: Mapping[str, Any], texts: Mapping[str, str]
 ) -> dict[str, Answer]:
-    """Return the answers, with what the audit has of those to these requests. Raises `AnswerRefused`."""
+    """Return the answers, with what the audit has of those to these requests. Raises `AnswerRefusedError`."""
     waiting = list(requests)
     check_answers(waiting, decisions)
     said = {one.interrupt_id: _said(one, json.loads(texts[one.interrupt_id])) for one in waiting}
@@ -137,7 +137,7 @@ def require_decisions(decisions: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def decision_texts(decisions: Mapping[str, Any]) -> dict[str, str]:
-    """Write decisions in the one form in which they are kept and compared. Raises `AnswerRefused`."""
+    """Write decisions in the one form in which they are kept and compared. Raises `AnswerRefusedError`."""
     texts: dict[str, str] = {}
     for interrupt_id, decision in decisions.items():
         try:
@@ -148,7 +148,7 @@ def decision_texts(decisions: Mapping[str, Any]) -> dict[str, str]:
 
 
 def check_answers(requests: Iterable[StoredRequest], decisions: Mapping[str, Any]) -> None:
-    """Refuse answers that do not fit, with every problem of each. Raises `AnswerRefused`."""
+    """Refuse answers that do not fit, with every problem of each. Raises `AnswerRefusedError`."""
     problems: dict[str, list[str]] = {}
     for request in requests:
         found = _problems(request, decisions[request.interrupt_id])
@@ -211,6 +211,6 @@ def _plain(decision: Any) -> Any:
     return json.loads(encode_json(decision, what="the decision"))
 
 
-def _refused(problems: dict[str, list[str]]) -> AnswerRefused:
+def _refused(problems: dict[str, list[str]]) -> AnswerRefusedError:
     said = "; ".join(f"{interrupt_id!r}: {', '.join(found)}" for interrupt_id, found in problems.items())
-    return AnswerRefused(f"an answer does not fit: {said}", details={"problems": problems})
+    return AnswerRefusedError(f"an answer does not fit: {said}", details={"problems": problems})

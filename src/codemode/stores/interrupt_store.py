@@ -24,7 +24,7 @@ from . import journal, leases, outbox, queries, record_decisions, record_writes,
 from .answers import Answer, shown
 from .audit import AuditLine, noted
 from .change_notifier import Watch
-from .errors import RequestSuperseded, StoreUnavailable
+from .errors import RequestSupersededError, StoreUnavailableError
 from .outbox import Outbox
 from .records import (
     ALL_TENANTS,
@@ -64,7 +64,7 @@ class InterruptStore(ABC):
     """Keeps pauses, the decisions about them and what they come to, for whoever shares the store.
 
     Open it with ``async with``, or let it open when it is first needed. Each method is one transaction. Raises
-    `StoreUnavailable` when the database cannot be used; then nothing has changed.
+    `StoreUnavailableError` when the database cannot be used; then nothing has changed.
     """
 
     # A class that derives from it says which database; `tests/unit/stores` holds what is expected of each.
@@ -153,13 +153,13 @@ class InterruptStore(ABC):
     async def last_interrupt(self, record_id: str, *, tenant: Tenant) -> Interrupt | None:
         """Return the newest interrupt of a record, to show what its program has done, also once it has ended.
 
-        None where an older version has ended it. Raises `UnknownRequest`.
+        None where an older version has ended it. Raises `UnknownRequestError`.
         """
         text = await self._read(lambda session: queries.last_interrupt(session, record_id, tenant))
         return None if text is None else await run_check(LARGE_CHARACTERS, lambda: interrupt_of(text))
 
     async def record(self, record_id: str, *, tenant: Tenant) -> Record:
-        """Return a record. Raises `UnknownRequest`."""
+        """Return a record. Raises `UnknownRequestError`."""
         return await self._read(lambda session: queries.record(session, record_id, tenant))
 
     async def list(
@@ -209,7 +209,7 @@ class InterruptStore(ABC):
         """
         try:
             found = self._database.look_at_once(lambda session: queries.has_open(session, tenant, app, labels))
-        except StoreUnavailable:  # whoever asks the usual way is told
+        except StoreUnavailableError:  # whoever asks the usual way is told
             return False
         return found is False
 
@@ -229,8 +229,8 @@ class InterruptStore(ABC):
         """Record decisions by request id, all or none; nothing runs. ``seen`` has the digests of what was shown.
 
         At most 1,000 at a time. ``actor`` and ``address``, texts of at most 1,000 characters, are kept in the audit.
-        The same decision again returns the first one. Raises `AlreadyDecided`, `AnswerRefused`, `UnknownRequest`,
-        `RecordExpired`, `RequestSettled`, `RequestSuperseded`.
+        The same decision again returns the first one. Raises `AlreadyDecidedError`, `AnswerRefusedError`,
+        `UnknownRequestError`, `RecordExpiredError`, `RequestSettledError`, `RequestSupersededError`.
         """
         by = record_writes.said_by(actor, address=address)
         while True:
@@ -274,7 +274,7 @@ class InterruptStore(ABC):
                 if lease is None:
                     await watch.wait(_LOOK_SECONDS)
                     continue
-                if isinstance(lease, RequestSuperseded):
+                if isinstance(lease, RequestSupersededError):
                     raise lease
                 result = await self._resumed(lease, resume, interrupt_id)
                 if interrupt_id in lease.resolutions:
@@ -301,7 +301,7 @@ class InterruptStore(ABC):
     async def outcome(self, record_id: str, *, tenant: Tenant, timeout_ms: float | None = None) -> Any:
         """Wait for a record's end, in whatever process. Returns its value, or raises the error it ended with.
 
-        Raises `RecordExpired`, `RecordWithdrawn`, `RecordLost`, and `TimeoutError`, which changes nothing.
+        Raises `RecordExpiredError`, `RecordWithdrawnError`, `RecordLostError`; or `TimeoutError`, and nothing changes.
         """
         until = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
         with self._database.watch() as watch:
@@ -329,8 +329,8 @@ class InterruptStore(ABC):
         """Take a record that can go on, for as long as the lease says; None when there is none.
 
         ``record_id`` asks for that record alone, which may rest: None while it waits for a person, or for its owner's
-        lease to be over. Raises then `UnknownRequest`, and `RequestSettled`, `RecordExpired` or `RecordLost` for one
-        that goes on no more.
+        lease to be over. Raises then `UnknownRequestError`, and `RequestSettledError`, `RecordExpiredError` or
+        `RecordLostError` for one that goes on no more.
         """
         record_writes.require_lease(lease_ms)
         if record_id is not None:
@@ -467,8 +467,9 @@ class InterruptStore(ABC):
         """Let a record that is lost go on from its last pause, with the answers that it was given.
 
         What its host had begun when it died may run twice then: nobody knows of it, and what the guard knows of the
-        one that died is forgotten. A record that no host could resume is tried again at once. Raises `UnknownRequest`,
-        `RecordExpired` for one whose continuation holds no more, `StoreError` for one that is neither.
+        one that died is forgotten. A record that no host could resume is tried again at once. Raises
+        `UnknownRequestError`, `RecordExpiredError` for one whose continuation holds no more, `StoreError` for one that
+        is neither.
         """
         by = record_writes.said_by(actor, reason=reason, address=address)
         text = await self._read(lambda session: terminal_states.lost_interrupt(session, record_id, tenant))

@@ -40,7 +40,7 @@ _FORGET = (
 
 
 class SqlContent:
-    """The content of the runs of one tenant and app. Its methods raise `StoreUnavailable`."""
+    """The content of the runs of one tenant and app. Its methods raise `StoreUnavailableError`."""
 
     def __init__(self, database: Database, tenant: str, app: str) -> None:
         self._scope = (require_text(tenant, "tenant"), require_text(app, "app"))

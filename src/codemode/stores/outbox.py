@@ -30,7 +30,7 @@ _WAITS = (
 class Outbox:
     """Notices for one target, on the database of a store, for whoever sends them: one of them sends each.
 
-    Each method is one transaction, and raises `StoreUnavailable` as those of a store.
+    Each method is one transaction, and raises `StoreUnavailableError` as those of a store.
     """
 
     def __init__(self, database: Database, target: str) -> None:

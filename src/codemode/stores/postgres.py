@@ -15,7 +15,7 @@ from ..continuations.sql_guard import SqlResumeGuard, Statements, make_table
 from ..host.forks import begin_anew_in_forks, forkable_lock, leave_to_the_parent
 from ..options.checked_fields import WrongTypeError
 from .change_notifier import LocalWatches, Watch, watches_of
-from .errors import StoreUnavailable
+from .errors import StoreUnavailableError
 from .interrupt_store import InterruptStore
 from .tables import CHANGED, FOLLOWED, LINE_WRITTEN, bring_up_to_date
 from .transaction import Dialect, Row, Session, making, time_of, transaction, written
@@ -97,9 +97,8 @@ class PostgresInterruptStore(InterruptStore):
 
     ``dsn`` is a connection string of libpq. At most ``max_connections`` are open at a time, and one more while somebody
     waits for changes. ``max_open_per_tenant`` is how many records of one tenant may wait, rest or be resumed at a time
-    (None: any number); `put` and `rest` raise `StoreFull` for one more. Time is the database's, unless a test gives a
-    ``clock``. Raises `ValueError` for another
-    ``dsn`` and without the extra.
+    (None: any number); `put` and `rest` raise `StoreFullError` for one more. Time is the database's, unless a test
+    gives a ``clock``. Raises `ValueError` for another ``dsn`` and without the extra.
     """
 
     def __init__(
@@ -224,12 +223,12 @@ class _Database:
 
     @contextmanager
     def connection(self) -> Generator[psycopg.Connection[Any]]:
-        """Give a connection with the tables made. Raises `StoreUnavailable`."""
+        """Give a connection with the tables made. Raises `StoreUnavailableError`."""
         try:
             with self._opened().connection(timeout=_AWAY_SECONDS) as connection:
                 yield connection
         except self._away as error:
-            raise StoreUnavailable(f"the store's Postgres cannot be used: {error}") from error
+            raise StoreUnavailableError(f"the store's Postgres cannot be used: {error}") from error
 
     @contextmanager
     def watch(self) -> Generator[Watch]:

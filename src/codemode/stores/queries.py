@@ -45,7 +45,7 @@ def interrupt(session: Session, interrupt_id: str, tenant: Tenant) -> str | None
 
 
 def last_interrupt(session: Session, record_id: str, tenant: Tenant) -> str | None:
-    """Return the text of the newest interrupt of a record, also of one that has ended. Raises `UnknownRequest`."""
+    """Return the text of the newest interrupt of a record, also of one that has ended. Raises `UnknownRequestError`."""
     condition, values = clause(tenant)
     found = session.one(f"SELECT interrupt FROM codemode_records WHERE id = ?{condition}", record_id, *values)
     if found is None:
@@ -54,7 +54,7 @@ def last_interrupt(session: Session, record_id: str, tenant: Tenant) -> str | No
 
 
 def record(session: Session, record_id: str, tenant: Tenant) -> Record:
-    """Return a record. Raises `UnknownRequest`."""
+    """Return a record. Raises `UnknownRequestError`."""
     condition, values = clause(tenant)
     statement = f"SELECT {RECORD_COLUMNS} FROM codemode_records WHERE id = ?{condition}"
     found = records_of(session, session.rows(statement, record_id, *values))
@@ -76,7 +76,7 @@ def last_resumed(session: Session, tenant: str, app: str) -> LastResumed | None:
 def outcome(session: Session, record_id: str, tenant: Tenant) -> tuple[RecordState, str | None, str | None]:
     """Return a record's state, its outcome's text once it has ended, and why no host could resume it.
 
-    Raises `UnknownRequest`.
+    Raises `UnknownRequestError`.
     """
     condition, values = clause(tenant)
     statement = f"SELECT state, outcome, not_resumable FROM codemode_records WHERE id = ?{condition}"

@@ -11,7 +11,7 @@ from . import leases
 from .answers import Answer, decision_texts, require_decisions
 from .answers import read as read_answers
 from .audit import By, cut
-from .errors import AlreadyDecided, RequestSuperseded, StoreError
+from .errors import AlreadyDecidedError, RequestSupersededError, StoreError
 from .records import LEASE_MS, Lease, RecordState, StoredRequest, Tenant, record_after, request_after
 from .rows import KeptRequest, clause, marks, requests_named, unknown
 from .transaction import Database, Session, read
@@ -25,7 +25,7 @@ class NotChecked(Exception):  # noqa: N818 - never leaves this package
 
 
 def named(session: Session, interrupt_ids: list[str], tenant: Tenant) -> tuple[dict[str, KeptRequest], dict[str, str]]:
-    """Return requests, and the tenants of their records. Raises `UnknownRequest` for one that is not the tenant's."""
+    """Return requests, and the tenants of their records. Raises `UnknownRequestError` for another tenant's."""
     found = requests_named(session, interrupt_ids)
     record_ids = sorted({one.record_id for one in found.values()})
     condition, values = clause(tenant)
@@ -101,9 +101,9 @@ def _is_new(kept: KeptRequest, text: str, seen: Mapping[str, str]) -> bool:
     request = kept.request
     name = request.interrupt_id
     if request.state == "superseded":
-        raise RequestSuperseded(f"{name!r} is not pending any more: the program has gone on without it")
+        raise RequestSupersededError(f"{name!r} is not pending any more: the program has gone on without it")
     if name in seen and seen[name] != kept.shown:
-        raise RequestSuperseded(f"{name!r} is not what was shown: look at it again")
+        raise RequestSupersededError(f"{name!r} is not what was shown: look at it again")
     if request.state == "waiting":
         return True
     if text == canonical_json(request.decision):
@@ -111,11 +111,11 @@ def _is_new(kept: KeptRequest, text: str, seen: Mapping[str, str]) -> bool:
     raise already(request)
 
 
-def already(request: StoredRequest) -> AlreadyDecided:
+def already(request: StoredRequest) -> AlreadyDecidedError:
     """Return the error for a request that somebody has decided about."""
     name, who = request.interrupt_id, request.actor or "somebody"
     details = {"interrupt_id": name, "actor": request.actor, "decision": request.decision}
-    return AlreadyDecided(f"{name!r} is not pending any more: {who} has decided about it", details=details)
+    return AlreadyDecidedError(f"{name!r} is not pending any more: {who} has decided about it", details=details)
 
 
 def _states(session: Session, record_ids: list[str]) -> dict[str, tuple[RecordState, int]]:
@@ -126,7 +126,7 @@ def _states(session: Session, record_ids: list[str]) -> dict[str, tuple[RecordSt
 
 def decide_and_claim(
     session: Session, answers: Mapping[str, Answer], by: By, tenant: Tenant, owner: str
-) -> Lease | RequestSuperseded | None:
+) -> Lease | RequestSupersededError | None:
     """Return a lease; None while somebody else has one. The error is returned, so that what it says stays written."""
     found, _ = named(session, list(answers), tenant)
     (one,) = found.values()
@@ -149,5 +149,5 @@ def decide_and_claim(
     if lease is None and session.one(
         "SELECT 1 FROM codemode_requests WHERE interrupt_id = ? AND state = 'waiting'", *answers
     ):
-        return RequestSuperseded(f"{next(iter(answers))!r} was not answered: {leases.CHANGED}")
+        return RequestSupersededError(f"{next(iter(answers))!r} was not answered: {leases.CHANGED}")
     return lease

@@ -14,7 +14,7 @@ from ..interrupts.interrupt import Interrupt, PendingRequest
 from ..records import record
 from .answers import asked, shown
 from .audit import MOST_IN_LINE, By, cut
-from .errors import RequestSuperseded, StoreError, StoreFull
+from .errors import RequestSupersededError, StoreError, StoreFullError
 from .records import OWNED, RecordState, StoredPause, record_after, request_after
 from .rows import annotations_text, marks, requests_named, requests_of
 from .tables import IS_OPEN, insert_labels, label_key
@@ -88,7 +88,7 @@ def again(interrupt: Interrupt, tool: Any = None, payload: Any = None, source: s
 def put(session: Session, new: Kept, alone: str | None = None, most: int | None = None) -> str:
     """Keep it and return the record's id, in the caller's transaction. ``alone`` is as `InterruptStore.put` has it.
 
-    ``most`` is how many open records a tenant may have, for one more. Raises `StoreFull`.
+    ``most`` is how many open records a tenant may have, for one more. Raises `StoreFullError`.
     """
     known = session.one(
         "SELECT r.id, r.tenant FROM codemode_versions v JOIN codemode_records r ON r.id = v.record_id"
@@ -113,15 +113,15 @@ def put(session: Session, new: Kept, alone: str | None = None, most: int | None 
     if not session.one("SELECT 1 FROM codemode_versions WHERE nonce = ?", new.nonce):
         state = _state(session, record_id)
         if state in OWNED:
-            raise RequestSuperseded("somebody goes on with the record: its next version comes from there")
+            raise RequestSupersededError("somebody goes on with the record: its next version comes from there")
         pause(session, record_id, state, new)
     return record_id
 
 
 def require_room(session: Session, tenant: str, most: int | None) -> None:
-    """Raise `StoreFull` where a tenant has as many records that have not ended as it may."""
+    """Raise `StoreFullError` where a tenant has as many records that have not ended as it may."""
     if most is not None and open_records(session, tenant, None, most) >= most:
-        raise StoreFull(
+        raise StoreFullError(
             f"{tenant!r} has {most} programs that wait or rest in this store, and it keeps no more of one tenant: have"
             " some of them decided or withdrawn, or raise max_open_per_tenant",
             details={"tenant": tenant, "limit": most},

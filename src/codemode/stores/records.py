@@ -13,7 +13,7 @@ from ..continuations.journal import JOURNAL_LEASE_MS
 from ..data.exact_integers import restore_edited_integers, restore_listed_integers
 from ..data.json_values import canonical_json
 from ..interrupts.interrupt import Interrupt
-from .errors import RecordExpired, RecordLost, RequestSettled, StoreError
+from .errors import RecordExpiredError, RecordLostError, RequestSettledError, StoreError
 
 # A record is one invocation that has paused, or that rests: it has an owner then, and waits for no person. It ends
 # once; what has ended never changes again.
@@ -82,11 +82,11 @@ def record_after(state: RecordState, event: RecordEvent, record_id: str = "") ->
         return after
     details = {"record_id": record_id, "state": state}
     if state == "expired":
-        raise RecordExpired(f"{record_id!r} is not pending any more: it has expired", details=details)
+        raise RecordExpiredError(f"{record_id!r} is not pending any more: it has expired", details=details)
     if state in ENDED:
-        raise RequestSettled(f"{record_id!r} is not pending any more: it is {state}", details=details)
+        raise RequestSettledError(f"{record_id!r} is not pending any more: it is {state}", details=details)
     if state == "lost":
-        raise RecordLost(f"{record_id!r} is not pending any more: nobody knows what became of it", details=details)
+        raise RecordLostError(f"{record_id!r} is not pending any more: nobody knows what became of it", details=details)
     raise StoreError(f"{record_id!r} is {state}: it cannot {event} now", details=details)
 
 

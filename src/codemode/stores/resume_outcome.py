@@ -12,7 +12,7 @@ from typing import Any
 from ..errors import CUT_OFF_ERRORS, CodeModeAbortedError, CodeModeError, CodeModeProtocolError
 from ..host.cancellation import alongside, to_its_end
 from ..options.checked_fields import WrongTypeError
-from .errors import StoreUnavailable
+from .errors import StoreUnavailableError
 from .records import Lease
 
 _log = logging.getLogger("codemode.stores")
@@ -78,7 +78,7 @@ async def written(work: Coroutine[Any, Any, Any]) -> None:
     """Write what a record came to, however often the caller is cancelled."""
     try:
         await to_its_end(work)
-    except StoreUnavailable:
+    except StoreUnavailableError:
         # The program has run: once the lease is over the same answers give what the guard has of it.
         _log.exception("what a record came to could not be written")
 
@@ -153,7 +153,7 @@ def _is_programs_end(error: CodeModeError) -> bool:
     if isinstance(error, CodeModeProtocolError):
         # Of the rest the continuation is refused or its answers are: they may be given again, unless others were.
         return _origin(error) not in (*_REFUSED, _JOURNAL) or bool(error.details.get("superseded"))
-    if isinstance(error, StoreUnavailable):
+    if isinstance(error, StoreUnavailableError):
         return bool(error.calls)  # else it is the guard's, which was asked before anything ran
     return not isinstance(error, CUT_OFF_ERRORS)
 

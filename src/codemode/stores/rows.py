@@ -14,11 +14,15 @@ from ..errors import CodeModeError, error_from_view
 from ..host.steps import without_collector
 from ..interrupts.interrupt import Interrupt
 from .answers import shown
-from .errors import RecordExpired, RecordLost, RecordWithdrawn, UnknownRequest
+from .errors import RecordExpiredError, RecordLostError, RecordWithdrawnError, UnknownRequestError
 from .records import ALL_TENANTS, Record, RecordOutcome, RecordState, RecordVersion, StoredRequest, Tenant, Tenants
 from .transaction import Row, Session
 
-_ENDS: dict[str, type[CodeModeError]] = {"expired": RecordExpired, "withdrawn": RecordWithdrawn, "lost": RecordLost}
+_ENDS: dict[str, type[CodeModeError]] = {
+    "expired": RecordExpiredError,
+    "withdrawn": RecordWithdrawnError,
+    "lost": RecordLostError,
+}
 _SAID = {
     "expired": "the record has expired before it was answered",
     "withdrawn": "the record was withdrawn",
@@ -62,9 +66,9 @@ def given_back(text: str) -> Any:
     raise _error_of(kept)
 
 
-def lost() -> RecordLost:
+def lost() -> RecordLostError:
     """Return the error of a record of which nobody has said yet what is to become of it."""
-    return RecordLost(_SAID["lost"], details={"actor": None, "reason": ""})
+    return RecordLostError(_SAID["lost"], details={"actor": None, "reason": ""})
 
 
 def _error_of(kept: Mapping[str, Any]) -> CodeModeError:
@@ -114,9 +118,9 @@ def tenants_of(tenant: Tenants) -> tuple[str | None, ...]:
     return tuple(sorted(str(require_tenant(one)) for one in tenant))
 
 
-def unknown(what: str) -> UnknownRequest:
+def unknown(what: str) -> UnknownRequestError:
     """Return the error for an id that is not kept, or not for whoever asks."""
-    return UnknownRequest(f"{what!r} is not pending: nothing is kept here under this id")
+    return UnknownRequestError(f"{what!r} is not pending: nothing is kept here under this id")
 
 
 def request_of(row: Sequence[Any]) -> StoredRequest:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from ..records import record
-from .errors import UnknownRequest
+from .errors import UnknownRequestError
 from .transaction import Database, Row, Session, is_plain, read, write
 
 ResultT = TypeVar("ResultT")
@@ -44,7 +44,7 @@ class StoredProgram:
 
 
 class SavedProgramRows:
-    """The tables of saved programs in a store. Each method is one transaction; raises `StoreUnavailable`."""
+    """The tables of saved programs in a store. Each method is one transaction; raises `StoreUnavailableError`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -86,12 +86,12 @@ class SavedProgramRows:
         return await self._write(lambda session: _add(session, owner, name, texts, expected))
 
     async def set_disabled(self, owner: str, name: str, *, is_disabled: bool) -> None:
-        """Disable or enable a program. Raises `UnknownRequest`."""
+        """Disable or enable a program. Raises `UnknownRequestError`."""
         statement = f"UPDATE codemode_saved_programs SET is_disabled = ? WHERE {_OF_NAME}"
         await self._change(statement, name, int(is_disabled), owner, name)
 
     async def set_current(self, owner: str, name: str, version: int) -> None:
-        """Make a version that is kept the current one again. Raises `UnknownRequest`."""
+        """Make a version that is kept the current one again. Raises `UnknownRequestError`."""
         statement = (
             f"UPDATE codemode_saved_programs SET current_version = ?, stale = NULL WHERE {_OF_NAME} AND EXISTS"
             " (SELECT 1 FROM codemode_saved_versions v WHERE v.owner = ? AND v.name = ? AND v.version = ?)"
@@ -99,7 +99,7 @@ class SavedProgramRows:
         await self._change(statement, name, version, owner, name, owner, name, version)
 
     async def delete(self, owner: str, name: str) -> None:
-        """Delete a program with all its versions. Raises `UnknownRequest`."""
+        """Delete a program with all its versions. Raises `UnknownRequestError`."""
 
         def work(session: Session) -> None:
             session.run(f"DELETE FROM codemode_saved_versions WHERE {_OF_NAME}", owner, name)
@@ -213,4 +213,4 @@ def _version(row: Row) -> StoredVersion:
 
 def _require(count: int, name: str) -> None:
     if count == 0:
-        raise UnknownRequest(f"there is no saved program {name!r}, or no such version of it")
+        raise UnknownRequestError(f"there is no saved program {name!r}, or no such version of it")

@@ -138,7 +138,7 @@ class SqliteInterruptStore(InterruptStore):
     ``clock``. What was told is on the disk, except for what journals write: the death of no process loses that, but a
     machine that loses its power may lose the last moments of it. ``syncs_journal`` has that on the disk as well, which
     costs each call of a program two waits for the disk. ``max_open_per_tenant`` is how many records of one tenant may
-    wait, rest or be resumed at a time (None: any number); `put` and `rest` raise `StoreFull` for one more.
+    wait, rest or be resumed at a time (None: any number); `put` and `rest` raise `StoreFullError` for one more.
     Raises `ValueError` for a ``path`` that is none.
     """
 
@@ -161,7 +161,7 @@ _making = forkable_lock()
 class _Claims(SqlResumeGuard):
     """Claims of resumes next to the pauses. Old ones are deleted a day after they have expired.
 
-    The file is opened when it is first needed, off the event loop. Raises `StoreUnavailable` as everything of a store.
+    The file is opened when it is first needed, off the event loop. Raises `StoreUnavailableError`, as all of a store.
     """
 
     table = "resumes"

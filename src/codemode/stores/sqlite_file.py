@@ -18,7 +18,7 @@ from ..continuations.guard import GuardClock
 from ..host.forks import begin_anew_in_forks, forkable_lock, leave_to_the_parent
 from ..options.checked_fields import WrongTypeError
 from .change_notifier import Watch, watches_of
-from .errors import StoreUnavailable
+from .errors import StoreUnavailableError
 from .tables import CHANGED, FOLLOWED, LINE_WRITTEN, bring_up_to_date
 from .transaction import Dialect, Row, Session, making, time_of, transaction
 
@@ -180,16 +180,16 @@ def lent(free: Free, make: Callable[[], sqlite3.Connection]) -> Generator[sqlite
 
 @contextmanager
 def told(where: str) -> Generator[None]:
-    """Raise `StoreUnavailable` for what a database refuses."""
+    """Raise `StoreUnavailableError` for what a database refuses."""
     try:
         yield
     except (sqlite3.Error, OSError) as error:
         raise unusable(where, error) from error
 
 
-def unusable(where: str, error: Exception) -> StoreUnavailable:
+def unusable(where: str, error: Exception) -> StoreUnavailableError:
     """Return what `told` raises."""
-    return StoreUnavailable(f"the store in {where!r} cannot be used: {error}")
+    return StoreUnavailableError(f"the store in {where!r} cannot be used: {error}")
 
 
 def close_all(free: Free) -> None:

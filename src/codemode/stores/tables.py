@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from .audit import BEGINNING, content_digest
-from .errors import StoreUnavailable
+from .errors import StoreUnavailableError
 
 if TYPE_CHECKING:
     from .transaction import Session
@@ -296,7 +296,7 @@ _COUNTER = "CREATE TABLE codemode_store (one BIGINT PRIMARY KEY, version BIGINT 
 def bring_up_to_date(session: Session) -> None:
     """Make the tables, or those of an older version into this one's, in the caller's transaction.
 
-    Raises `StoreUnavailable` for tables of a newer version.
+    Raises `StoreUnavailableError` for tables of a newer version.
     """
     # Asked first: whoever uses the store may be allowed to make no tables at all.
     if not session.has_tables():
@@ -304,7 +304,7 @@ def bring_up_to_date(session: Session) -> None:
     found = session.one("SELECT version FROM codemode_store")
     version = 0 if found is None else found[0]
     if version > len(UPGRADES):
-        raise StoreUnavailable(
+        raise StoreUnavailableError(
             f"the store's tables are of version {version}, and this codemode knows those up to {len(UPGRADES)}:"
             " a newer one has opened it. Use that one here too, or give this one a database of its own"
         )

@@ -8,7 +8,7 @@ from typing import cast
 from ..data.json_values import canonical_json
 from ..interrupts.interrupt import APPROVAL_KIND
 from .audit import SYSTEM, By, cut
-from .errors import RecordExpired, StoreError
+from .errors import RecordExpiredError, StoreError
 from .journal import purge_of_records
 from .leases import claim, end, end_all, held_until, mark_lost, owned
 from .record_writes import Kept, insert_record, require_room
@@ -37,7 +37,7 @@ def end_by(session: Session, record_id: str, event: RecordEvent, by: By, tenant:
 
 
 def lost_interrupt(session: Session, record_id: str, tenant: Tenant) -> str | None:
-    """Return the text of what a lost record paused in; None for one that is not lost. Raises `UnknownRequest`."""
+    """Return the text of what a lost record paused in; None for one that is not lost. Raises `UnknownRequestError`."""
     condition, values = clause(tenant)
     found = session.one(f"SELECT state, interrupt FROM codemode_records WHERE id = ?{condition}", record_id, *values)
     if found is None:
@@ -58,7 +58,7 @@ def run_again(session: Session, record_id: str, by: By, tenant: Tenant) -> None:
         raise StoreError(f"{record_id!r} is pending: it waits for answers, and has not been run in vain")
     if expires_at_ms <= session.now_ms:
         said = f"{record_id!r} cannot be run again: what it goes on from has expired"
-        raise RecordExpired(said, details={"record_id": record_id, "state": state})
+        raise RecordExpiredError(said, details={"record_id": record_id, "state": state})
     session.run("UPDATE codemode_requests SET is_taken = 0 WHERE record_id = ?", record_id)
     session.run(
         "UPDATE codemode_records SET state = ?, ready_at_ms = ?, refusals = 0 WHERE id = ?",
@@ -166,7 +166,7 @@ def _leave(session: Session, record_ids: list[str]) -> None:
 
 
 def begin(session: Session, new: Kept, owner: str, lease_ms: int, most: int | None = None) -> Lease:
-    """Keep the first rest of a program, as a record of its own. Raises `StoreFull` as `keeping.put` does."""
+    """Keep the first rest of a program, as a record of its own. Raises `StoreFullError` as `keeping.put` does."""
     require_room(session, new.tenant, most)
     _, until_ms = held_until(session, "resting", lease_ms)
     held = {"owner": owner, "claim": 1, "rests_until_ms": until_ms}
@@ -209,7 +209,7 @@ def rest(session: Session, lease: Lease, new: Kept) -> Lease | None:
 def take(session: Session, record_id: str, owner: str, tenant: Tenant, lease_ms: int) -> Lease | None:
     """Take a record by its id; None while it waits for somebody, or somebody else has it.
 
-    Raises `UnknownRequest`, and what tells how it has ended.
+    Raises `UnknownRequestError`, and what tells how it has ended.
     """
     if not is_free(session, record_id, tenant):
         return None

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import islice, repeat
 from typing import Any, cast
 
-from ..data.content import Content, current
+from ..data.content import MediaContent, current
 from ..data.json_values import NOT_GIVEN, encode_json
 from ..data.narrowing import is_array, is_mapping, list_or_empty, mapping_or_empty
 from ..errors import CodeModeError
@@ -31,7 +31,7 @@ _OF_THE_PROTOCOL = frozenset(
 _PIECE_CHARACTERS = 1 << 18  # of four characters for three bytes
 _KEY_CHARACTERS = 1 << 10
 
-RequireRoom = Callable[[Content, int, int], None]
+RequireRoom = Callable[[MediaContent, int, int], None]
 
 
 class ToolResult:
@@ -39,9 +39,9 @@ class ToolResult:
 
     A program gets, in this order: ``structured_content`` when it is given, be it 0, False or None; the text of a single
     text block; else ``{"content": [...]}`` with all blocks as they are, but for images, audio and files: in a face that
-    has `Content` it gets handles of these. A block is a mapping with a ``type``, or an object with a ``model_dump``
-    that gives one. With ``is_error`` the call has failed, and what its text blocks say is the message, else its
-    structured content.
+    has `MediaContent` it gets handles of these. A block is a mapping with a ``type``, or an object with a
+    ``model_dump`` that gives one. With ``is_error`` the call has failed, and what its text blocks say is the message,
+    else its structured content.
     """
 
     __slots__ = ("content", "has_structured_content", "is_error", "structured_content")
@@ -99,10 +99,10 @@ class _Contents:
     def __init__(self, require_room: RequireRoom | None) -> None:
         self._require_room = require_room
         self._count = self._bytes = 0
-        self._same: dict[tuple[int, str], Content | None] = {}  # by the identity of the text
-        self._alike: dict[tuple[int, str, str], list[tuple[str, Content | None]]] = {}
+        self._same: dict[tuple[int, str], MediaContent | None] = {}  # by the identity of the text
+        self._alike: dict[tuple[int, str, str], list[tuple[str, MediaContent | None]]] = {}
 
-    def of(self, block: dict[str, Any]) -> Content | None:
+    def of(self, block: dict[str, Any]) -> MediaContent | None:
         """Return the content that a block has the bytes of; None for any other."""
         held = block.get("resource") if block["type"] == "resource" else block
         text = None if not is_mapping(held) else held.get("blob" if held is not block else "data")
@@ -114,7 +114,7 @@ class _Contents:
             self._same[same] = self._known_or_new(text, mime_type)
         return self._same[same]
 
-    def _known_or_new(self, text: str, mime_type: str) -> Content | None:
+    def _known_or_new(self, text: str, mime_type: str) -> MediaContent | None:
         alike = self._alike.setdefault((len(text), mime_type, text[:_KEY_CHARACTERS]), [])
         for other, content in alike:
             if other == text:
@@ -129,9 +129,11 @@ class _Contents:
         return content
 
 
-def _content(text: str, mime_type: str) -> Content | None:
+def _content(text: str, mime_type: str) -> MediaContent | None:
     try:
-        return Content(b"".join(map(_decoded, range(0, len(text) or 1, _PIECE_CHARACTERS), repeat(text))), mime_type)
+        return MediaContent(
+            b"".join(map(_decoded, range(0, len(text) or 1, _PIECE_CHARACTERS), repeat(text))), mime_type
+        )
     except ValueError:  # a server may call anything an image
         return None
 

@@ -42,9 +42,9 @@ async def pause(input: dict[str, object]) -> None:  # noqa: A002 - as above
     await asyncio.sleep(0.05)
 
 
-async def image(input: dict[str, int]) -> codemode.Content:  # noqa: A002 - as above
+async def image(input: dict[str, int]) -> codemode.MediaContent:  # noqa: A002 - as above
     """Give an image of some size."""
-    return codemode.Content(bytes(input["mib"] << 20) + os.urandom(8), "image/png")
+    return codemode.MediaContent(bytes(input["mib"] << 20) + os.urandom(8), "image/png")
 
 
 PROGRAMS = (

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import codemode
+import codemode.stores
 from codemode.continuations.guard import GuardClock
 
 logging.getLogger("codemode.continuations").addHandler(logging.NullHandler())
@@ -39,7 +39,9 @@ class Fast(GuardClock):
 def main(action: str, file: str, *rest: str) -> None:
     path = Path(file)
     log, kind = (Path(rest[0]), rest[1]) if rest else (path, "quick")
-    guard = codemode.SqliteInterruptStore(path.with_suffix(".claims"), clock=Fast() if kind == "fast" else None).guard
+    guard = codemode.stores.SqliteInterruptStore(
+        path.with_suffix(".claims"), clock=Fast() if kind == "fast" else None
+    ).guard
     options: Any = {"approval": {"mode": "interrupt"}, "continuation": {"keys": "k" * 32, "guard": guard}}
 
     async def refund() -> str:

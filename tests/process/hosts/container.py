@@ -12,7 +12,8 @@ import os
 import struct
 import sys
 
-from codemode import CodeModeWorkerError, WorkerPool, run_code_mode_sync
+from codemode import WorkerPool, run_code_mode_sync
+from codemode.errors import CodeModeWorkerError
 
 _NUMBERS = {
     "x86_64": {"unshare": 272, "landlock_create_ruleset": 444, "close_range": 436, "setresuid": 117, "setgroups": 116,

@@ -15,11 +15,11 @@ from codemode import CallContext
 sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
 from forked_children import held_elsewhere, in_a_child
 
-import codemode
+import codemode.stores
 from codemode.host import forks
 from codemode.tools import adapters
 
-IMAGE = codemode.Content(b"bytes", "image/png")
+IMAGE = codemode.MediaContent(b"bytes", "image/png")
 KEY = secrets.token_bytes(32)
 
 
@@ -33,7 +33,7 @@ def triple(number: int) -> int:
     return 3 * number
 
 
-def picture() -> codemode.Content:
+def picture() -> codemode.MediaContent:
     """Give an image."""
     return IMAGE
 
@@ -135,7 +135,7 @@ pool = codemode.WorkerPool(
     {"max_workers": 2, "programs_per_worker": int(sys.argv[1]), "start_method": sys.argv[2], "on_saturation": "wait"}
 )
 share = pool.share("tenant", max_workers=2)
-store = codemode.MemoryInterruptStore()
+store = codemode.stores.MemoryInterruptStore()
 careful = codemode.Tool.from_function(double, name="careful", needs_approval=True)
 TOOLS = {"double": double, "triple": triple, "picture": picture, "careful": careful}
 OPTIONS = {"approval": {"mode": "interrupt"}, "state": {}, "model_output": {"include_nested_tool_summary": True}}
@@ -143,7 +143,7 @@ tool = codemode.create_code_mode_tool(TOOLS, OPTIONS, pool=pool)
 of_share = codemode.create_code_mode_tool(TOOLS, OPTIONS, pool=share)
 tool_set = codemode.create_code_call_tools([double, triple], pool=pool)
 live = Live()
-run_tool = codemode.create_run_tool([live], pool=pool)
+run_tool = codemode.create_modules_tool([live], pool=pool)
 registry = codemode.NamespaceRegistry()
 pair = codemode.create_exec_wait_tools([double, triple], pool=pool, namespaces=registry)
 

@@ -7,7 +7,8 @@ import resource
 import time
 from pathlib import Path
 
-from codemode import CodeModeWorkerError, WorkerPool, run_code_mode
+from codemode import WorkerPool, run_code_mode
+from codemode.errors import CodeModeWorkerError
 
 hoard: list[int] = []
 

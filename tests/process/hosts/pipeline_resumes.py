@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import codemode
+import codemode.types
 
 logging.getLogger("codemode.continuations").addHandler(logging.NullHandler())
 JS = "const first = await tools.look({token: 'secret 1'}); return [first, await tools.refund({token: 'secret 2'})]"
@@ -21,7 +21,7 @@ def main(action: str, file: str, answer: str = "{}") -> None:
     ran: list[Any] = []
     shown: list[Any] = []
 
-    def before(call: codemode.PipelineCall) -> Any:
+    def before(call: codemode.types.PipelineCall) -> Any:
         asked.append(call.input)
         return {**call.input, "token": call.input["token"].replace("secret", "***")}
 

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import codemode
+import codemode.stores
 from codemode.continuations import guard
 
 # Without --claims the warning about a key that is shared and a guard that is not would be right, and noise here.
@@ -24,7 +24,7 @@ JS = "const order = await tools.look({order: 'A1'}); return await tools.refund({
 
 def options(arguments: list[str], claims: Path) -> dict[str, Any]:
     keys = [key for key in arguments if not key.startswith("--")]
-    guard = codemode.SqliteInterruptStore(claims).guard if "--claims" in arguments else None
+    guard = codemode.stores.SqliteInterruptStore(claims).guard if "--claims" in arguments else None
     return {"approval": {"mode": "interrupt"}, "continuation": {"keys": keys, "guard": guard}}
 
 

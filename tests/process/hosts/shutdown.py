@@ -10,14 +10,14 @@ inside = threading.Event()
 def at_exit() -> None:
     try:
         codemode.run_code_mode_sync("return 1", {})
-    except codemode.CodeModeWorkerError as error:
+    except codemode.errors.CodeModeWorkerError as error:
         print(error.message)
 
 
 # Registered before the pool's own, and so called after it.
 atexit.register(at_exit)
 
-import codemode  # noqa: E402 - as above
+import codemode.errors  # noqa: E402 - as above
 
 
 async def loops() -> None:

@@ -24,9 +24,14 @@ from codemode.continuations import guard
 guard.LAPSE_SECONDS, guard.RENEW_SECONDS, guard._WATCH_SECONDS = 3.0, 0.3, 1.0
 
 # What reads them as it is imported comes behind them.
-from codemode import ALL_TENANTS, PostgresInterruptStore, Resumer, Tool, create_code_mode_tool  # noqa: E402
+from codemode import Tool, create_code_mode_tool  # noqa: E402
 from codemode.continuations import guard  # noqa: E402
-from codemode.stores import postgres  # noqa: E402
+from codemode.stores import (  # noqa: E402
+    ALL_TENANTS,
+    PostgresInterruptStore,
+    Resumer,
+    postgres,
+)
 
 assert guard.LAPSE_SECONDS == guard.LAPSE_SECONDS
 postgres._STANDSTILL_MS = 1_000

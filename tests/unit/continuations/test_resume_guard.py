@@ -11,8 +11,9 @@ import pytest
 from pausing import current_ms
 from waiting import within
 
-from codemode import CodeModeProtocolError, MemoryResumeGuard, SqliteInterruptStore, StoreUnavailable
+from codemode import CodeModeProtocolError
 from codemode.continuations.guard import Claim
+from codemode.stores import MemoryResumeGuard, SqliteInterruptStore, StoreUnavailableError
 
 LONG_AGO_MS = -2 * 86_400_000
 
@@ -222,7 +223,7 @@ def test_sqlite_claims_outlive_the_object(tmp_path):
 def test_sqlite_touches_no_file_before_it_is_needed(tmp_path):
     path = tmp_path / "later" / "claims.sqlite"
     guard = SqliteInterruptStore(path).guard
-    with pytest.raises(StoreUnavailable, match=r"the store in '.*claims.sqlite' cannot be used"):
+    with pytest.raises(StoreUnavailableError, match=r"the store in '.*claims.sqlite' cannot be used"):
         within(guard.claim(claim()))
     path.parent.mkdir()
     assert within(guard.claim(claim())) is None
@@ -235,7 +236,7 @@ def test_sqlite_tells_of_a_path_that_cannot_be_opened(tmp_path, kind):
     path.mkdir() if kind == "folder" else path.write_text("this is no database " * 100)
     guard = SqliteInterruptStore(path).guard
     for _ in range(2):
-        with pytest.raises(StoreUnavailable, match="cannot be used"):
+        with pytest.raises(StoreUnavailableError, match="cannot be used"):
             within(guard.claim(claim()))
 
 

@@ -14,12 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from suite import each_row
 
-from codemode import CodeModeSerializationError, Content, ContentResult
+from codemode import MediaContent
 from codemode.data.content import may_hold, places_for, split_content, with_parts
+from codemode.errors import CodeModeSerializationError
 from codemode.host.steps import run_metered
 from codemode.protocol.references import Contents
+from codemode.types import ContentResult
 
-PICTURE = Content(b"\x89PNG", "image/png", name="a.png")
+PICTURE = MediaContent(b"\x89PNG", "image/png", name="a.png")
 
 
 def contents(tag: str = "$content:1") -> Contents:
@@ -33,41 +35,41 @@ def contents(tag: str = "$content:1") -> Contents:
     [("image/png", "image"), ("AUDIO/wav", "audio"), ("video/mp4", "video"), ("text/plain", "file"), ("a/b", "file")],
 )
 def test_a_kind_follows_from_the_type(mime_type: str, kind: str):
-    assert Content(b"", mime_type).kind == kind
+    assert MediaContent(b"", mime_type).kind == kind
 
 
 @each_row("mime_type", ["", "image", "image/", "/png", "image/png; a=b", "a/b\n", "a b/c", "x" * 99 + "/y"])
 def test_what_is_no_type_is_refused(mime_type: str):
     with pytest.raises(ValueError, match="mime_type"):
-        Content(b"", mime_type)
+        MediaContent(b"", mime_type)
 
 
 def test_wrong_fields_are_named():
     with pytest.raises(TypeError, match="must be bytes, not str"):
-        Content("text", "text/plain")  # type: ignore[arg-type]
+        MediaContent("text", "text/plain")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="kind"):
-        Content(b"", "a/b", kind="picture")  # type: ignore[arg-type]
+        MediaContent(b"", "a/b", kind="picture")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="name"):
-        Content(b"", "a/b", name="x" * 257)
-    assert Content(bytearray(b"x"), "a/b").data == b"x"  # type: ignore[arg-type]
+        MediaContent(b"", "a/b", name="x" * 257)
+    assert MediaContent(bytearray(b"x"), "a/b").data == b"x"  # type: ignore[arg-type]
 
 
 def test_an_id_is_of_all_that_tells_parts_apart():
     ones = [
         PICTURE,
-        Content(b"\x89PNH", "image/png", name="a.png"),
-        Content(b"\x89PNG", "image/gif", name="a.png"),
-        Content(b"\x89PNG", "image/png", name="b.png"),
-        Content(b"\x89PNG", "image/png", name="a.png", kind="file"),
-        Content(b"\x89PNG", "image/png", name="a.png", origin="{}"),
+        MediaContent(b"\x89PNH", "image/png", name="a.png"),
+        MediaContent(b"\x89PNG", "image/gif", name="a.png"),
+        MediaContent(b"\x89PNG", "image/png", name="b.png"),
+        MediaContent(b"\x89PNG", "image/png", name="a.png", kind="file"),
+        MediaContent(b"\x89PNG", "image/png", name="a.png", origin="{}"),
     ]
     assert len({one.id for one in ones}) == len(ones)
-    assert Content(b"\x89PNG", "image/png", name="a.png").id == PICTURE.id
+    assert MediaContent(b"\x89PNG", "image/png", name="a.png").id == PICTURE.id
 
 
 @dataclasses.dataclass
 class Found:
-    pictures: list[Content]
+    pictures: list[MediaContent]
     count: int = 1
 
 
@@ -100,9 +102,9 @@ def test_only_what_was_given_comes_back():
 
 
 def test_each_part_is_told_once_by_its_number():
-    sound = Content(b"x", "audio/wav")
+    sound = MediaContent(b"x", "audio/wav")
     plain, parts = split_content(
-        ContentResult({"a": PICTURE, "b": [sound, PICTURE]}, (sound, Content(b"y", "audio/wav")))
+        ContentResult({"a": PICTURE, "b": [sound, PICTURE]}, (sound, MediaContent(b"y", "audio/wav")))
     )
     numbers = plain["a"]["content"], plain["b"][0]["content"], plain["b"][1]["content"]
     assert (numbers, [part.data for part in parts]) == ((1, 2, 1), [PICTURE.data, b"x", b"y"])
@@ -162,6 +164,6 @@ def test_what_is_there_many_times_over_is_looked_through_all_the_same():
 def test_a_part_from_another_process_is_one_that_exists(monkeypatch: pytest.MonkeyPatch) -> None:
     text = pickle.dumps(PICTURE)
     for copied in (lambda: pickle.loads(text), lambda: copy.deepcopy(PICTURE), lambda: copy.copy(PICTURE)):
-        monkeypatch.setattr(Content, "exist", False)
+        monkeypatch.setattr(MediaContent, "exist", False)
         assert copied() == PICTURE
-        assert Content.exist
+        assert MediaContent.exist

@@ -8,8 +8,9 @@ import json
 import pytest
 from suite import each_row
 
-from codemode import CodeModeProtocolError, CodeModeSerializationError, Content, Tool
+from codemode import CodeModeProtocolError, MediaContent, Tool
 from codemode.data.content import with_parts
+from codemode.errors import CodeModeSerializationError
 from codemode.execution.call_content import CallContent, genuine, kept_contents, knowing
 from codemode.execution.execution import read_result
 from codemode.execution.recovery import Recovery
@@ -19,8 +20,8 @@ from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry
 from codemode.protocol.references import Contents
 from codemode.tools.prepared import prepared
 
-SHOWN = Content(b"\x89PNG", "image/png", name="harmless.png")
-OTHER = Content(b"secret", "application/pdf", name="secret.pdf")
+SHOWN = MediaContent(b"\x89PNG", "image/png", name="harmless.png")
+OTHER = MediaContent(b"secret", "application/pdf", name="secret.pdf")
 
 
 def contents(**limits):
@@ -109,7 +110,7 @@ def test_each_part_is_kept_before_its_call_ends_however_many_come_at_once():
     async def run():
         store, made = SlowStore(), Contents().under(ExecutionPolicy(), "salt")
         content = CallContent(made, ContinuationOptions(content_store=store))
-        parts = [Content(bytes([at]), "image/png") for at in range(8)]
+        parts = [MediaContent(bytes([at]), "image/png") for at in range(8)]
 
         async def call(part):
             await content.taken(part)

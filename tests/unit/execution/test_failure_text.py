@@ -8,16 +8,18 @@ from hypothesis import strategies as st
 from suite import each_row
 
 import codemode
-from codemode import (
+from codemode import CodeModeError, CodeModeTimeoutError, CodeModeToolError, errors
+from codemode.errors import (
+    HOST_FETCH_ERROR,
+    HOST_TOOL_ERROR,
+    CodeModeConcurrencyError,
     CodeModeDetachedBridgeRequestError,
-    CodeModeError,
+    CodeModeFetchError,
+    CodeModeIllegalAccessError,
     CodeModeSerializationError,
     CodeModeSyntaxError,
-    CodeModeTimeoutError,
-    CodeModeToolError,
     CodeModeWorkerError,
 )
-from codemode.errors import HOST_FETCH_ERROR, HOST_TOOL_ERROR
 from codemode.execution.outcome_texts import MAX_CHARACTERS, ended_text, failure_text
 from codemode.protocol.call_status import detached_error
 from codemode.protocol.ending_errors import syntax_error
@@ -26,7 +28,7 @@ JS = "const a = 1;\nreturn a.b.c;\nlast"
 CLASSES = sorted(
     (  # of programs: what a store refuses is for whoever asked it
         value
-        for value in (getattr(codemode, name) for name in codemode.__all__)
+        for value in vars(errors).values()
         if isinstance(value, type) and issubclass(value, CodeModeError) and value.__module__ == CodeModeError.__module__
     ),
     key=lambda cls: cls.__name__,
@@ -187,7 +189,7 @@ LARGE = {"bytes": 9, "max_bytes": 5}
     "error, hint",
     [
         (CodeModeToolError("x", code=HOST_TOOL_ERROR), "The tool itself failed. Try other input, or go on without it."),
-        (codemode.CodeModeFetchError("x", code=HOST_FETCH_ERROR), "The server did not answer as expected"),
+        (CodeModeFetchError("x", code=HOST_FETCH_ERROR), "The server did not answer as expected"),
         (
             CodeModeToolError('Invalid output of tool "pay": value: no', details={"schema": "output"}),
             "This is not the program's fault: the tool broke",
@@ -210,13 +212,13 @@ def test_the_hint_says_whose_fault_it_was(error, hint):
 
 
 def test_a_program_that_has_called_something_is_not_told_that_nothing_ran():
-    for error in (CodeModeSyntaxError("m"), codemode.CodeModeIllegalAccessError("m")):
+    for error in (CodeModeSyntaxError("m"), CodeModeIllegalAccessError("m")):
         text = failure_text(failed(error, ("agent", "rejected", True)), JS)
         assert "Nothing of the program ran" not in text
 
 
 def test_a_program_that_went_on_after_a_pause_is_not_sent_again():
-    error = codemode.CodeModeConcurrencyError("no worker", details={"is_resumed": True})
+    error = CodeModeConcurrencyError("no worker", details={"is_resumed": True})
     text = failure_text(failed(error, ("pay", "fulfilled", True)), JS)
     assert text.endswith("Say so, and do not send it again.")
 
@@ -249,7 +251,7 @@ def test_each_problem_has_a_line_of_its_own():
 
 
 def test_a_resume_that_failed_does_not_say_that_no_call_was_made():
-    error = codemode.CodeModeConcurrencyError("no worker", details={"is_resumed": True})
+    error = CodeModeConcurrencyError("no worker", details={"is_resumed": True})
     text = failure_text(error, JS)
     assert "No call was made." not in text
     assert "Calls made before the pause may be done; do not repeat them." in text

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from suite import each_row
 
-from codemode import CodeModeDetachedBridgeRequestError, CodeModeError, ModelOutput
+from codemode import CodeModeError, ModelOutput
+from codemode.errors import CodeModeDetachedBridgeRequestError
 from codemode.execution.large_results import MAX_CONSOLE_CHARACTERS, printed, unreturned_call
 from codemode.execution.outcome import RunOutcome
 from codemode.execution.outcome_texts import MAX_CHARACTERS, failure_lines, failure_text, no_result_text

@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from suite import each_row
 
-from codemode import CodeModeError, CodeModeOptions, CodeModeProtocolError, CodeModeSerializationError, Content
+from codemode import CodeModeError, CodeModeOptions, CodeModeProtocolError, MediaContent
 from codemode import CodeModeToolError as ToolError
 from codemode.data.content import current
+from codemode.errors import CodeModeSerializationError
 from codemode.execution import program_state
 from codemode.execution.call_context import LatePlace, MappingPlace, TextPlace, place_of
 from codemode.execution.outcome import RunOutcome
@@ -169,7 +170,7 @@ def test_what_could_not_be_written_takes_no_room():
 
 def test_content_is_refused_with_what_to_do():
     contents = Contents().under(POLICY, "salt")
-    place = contents.take(Content(b"x", "image/png"))
+    place = contents.take(MediaContent(b"x", "image/png"))
     quoted = {"note": json.dumps(place), "$content:" + "0" * 24: "another run's"}
 
     async def run():

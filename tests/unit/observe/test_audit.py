@@ -17,7 +17,6 @@ from waiting import within
 from codemode import (
     CallContext,
     CodeModeError,
-    CodeModeIllegalAccessError,
     CodeModeTimeoutError,
     CodeModeToolError,
     Lifecycle,
@@ -28,6 +27,7 @@ from codemode import (
     run_code_mode,
     run_code_mode_sync,
 )
+from codemode.errors import CodeModeIllegalAccessError
 from codemode.observe.meta_tools import CatalogQuestion
 from codemode.observe.reporter import Reporter
 from codemode.options.parts import CodeModeOptions

@@ -13,7 +13,8 @@ import pytest
 from openapi_world import TOKEN, World, client_of, operation, spec_of, tools_of
 from suite import each_row
 
-from codemode import CodeModeError, CodeModeHttpError, CodeModeToolError, create_code_mode_tool
+from codemode import CodeModeError, CodeModeToolError, create_code_mode_tool
+from codemode.errors import CodeModeHttpError
 from codemode.openapi import calls, openapi_tools
 
 GET = spec_of({"/a": {"get": operation("get", [("page", "query", {"type": "integer"})])}})

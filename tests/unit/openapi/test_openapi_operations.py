@@ -15,7 +15,7 @@ from codemode import (
     ModuleServer,
     create_code_mode_tool,
     create_exec_wait_tools,
-    create_run_tool,
+    create_modules_tool,
 )
 from codemode.openapi import openapi_tools
 from codemode.tools.prepared import prepared
@@ -249,7 +249,7 @@ def test_nothing_is_compiled_before_it_is_used():
 
 def test_exec_and_modules_compile_no_operation_of_many_before_it_is_used():
     tools = tools_of(spec_of({f"/{n}": {"get": operation(f"get{n}", [("q", "query")])} for n in range(40)}))
-    pair, run = create_exec_wait_tools(tools), create_run_tool([ModuleServer("api", tools)])
+    pair, run = create_exec_wait_tools(tools), create_modules_tool([ModuleServer("api", tools)])
     assert "host:core:get39" in pair.exec.description
     assert "@codemode/servers/api" in run.description
     assert not any({"input", "output"} & vars(tool.schemas).keys() for tool in tools)

@@ -8,7 +8,7 @@ import pytest
 from openapi_world import BASE_URL, World, operation, spec_of
 from suite import each_row
 
-from codemode import CodeModeToolError, Content
+from codemode import CodeModeToolError, MediaContent
 
 COLOURS = ["blue", "black & white"]
 POINT = {"R": 100, "G": 200}
@@ -150,7 +150,7 @@ def test_a_multipart_body_has_files_texts_and_json():
     }
     found = operation("send", [], schema, media_type="multipart/form-data")
     world = World(spec_of({"/a": {"post": found}}))
-    image = Content(b"\x89PNG", "image/png", name='a"\r\nb/c.png')
+    image = MediaContent(b"\x89PNG", "image/png", name='a"\r\nb/c.png')
     from codemode.openapi.calls import write_request
 
     plain = write_request(world.tools["send"].metadata["openapi"], {"file": image, "note": "n", "more": {"a": 1}})

@@ -5,13 +5,12 @@ import pytest
 from codemode import (
     CodeModeOptions,
     ContinuationOptions,
-    MemoryInterruptStore,
-    SqliteInterruptStore,
     create_code_call_tools,
     create_exec_wait_tools,
-    create_run_tool,
+    create_modules_tool,
 )
 from codemode.options.checked_fields import WrongTypeError
+from codemode.stores import MemoryInterruptStore, SqliteInterruptStore
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -25,7 +24,7 @@ def store(request, tmp_path):
         lambda guard: ContinuationOptions(guard=guard),
         lambda guard: CodeModeOptions(continuation={"guard": guard}),
         lambda guard: create_code_call_tools([], {"settings": {"continuation": {"guard": guard}}}),
-        lambda guard: create_run_tool([], settings={"continuation": {"guard": guard}}),
+        lambda guard: create_modules_tool([], settings={"continuation": {"guard": guard}}),
         lambda guard: create_exec_wait_tools([], settings={"continuation": {"guard": guard}}),
     ],
 )

@@ -9,7 +9,8 @@ import pytest
 from invocation_settings import SETTINGS, limited
 from suite import each_row
 
-from codemode import CodeModeProtocolError, CodeModeSerializationError, Content
+from codemode import CodeModeProtocolError, MediaContent
+from codemode.errors import CodeModeSerializationError
 from codemode.execution.call_content import with_ids
 from codemode.protocol.continuation import Continuation, body_of, parts_to_list, read_contents, texts_of
 from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry
@@ -17,7 +18,7 @@ from codemode.protocol.references import CONTENT_LIMIT, MAX_CARRIED_BYTES, Conte
 
 WITH = SETTINGS
 WITHOUT = dataclasses.replace(SETTINGS, profile=dataclasses.replace(SETTINGS.profile, has_content=False))
-PICTURE = Content(b"\x89PNG", "image/png", name="a.png", origin='{"detail":"low"}')
+PICTURE = MediaContent(b"\x89PNG", "image/png", name="a.png", origin='{"detail":"low"}')
 
 
 @pytest.mark.parametrize(
@@ -25,12 +26,12 @@ PICTURE = Content(b"\x89PNG", "image/png", name="a.png", origin='{"detail":"low"
 )
 def test_the_option_of_a_limit_is_named(limit: str, maximum: int):
     contents = Contents().under(limited(WITH, **{limit: maximum}).limits, WITH.salt)
-    contents.take(Content(b"abc", "text/plain"))
+    contents.take(MediaContent(b"abc", "text/plain"))
     with pytest.raises(CodeModeSerializationError, match=rf"execution_policy\.{limit} is {maximum}") as raised:
-        contents.take(Content(b"abcd", "text/plain"))
+        contents.take(MediaContent(b"abcd", "text/plain"))
     assert (raised.value.code, raised.value.details["limit"]) == (CONTENT_LIMIT, limit)
     assert len(contents) == 1
-    contents.take(Content(b"abc", "text/plain"))  # what it has counts no second time
+    contents.take(MediaContent(b"abc", "text/plain"))  # what it has counts no second time
 
 
 def test_a_tag_is_of_one_run_and_of_profiles_that_have_content():
@@ -50,23 +51,23 @@ def carried(contents: Contents) -> Contents:
 
 def test_a_continuation_carries_content():
     contents = Contents().under(WITH.limits, WITH.salt)
-    for part in (PICTURE, Content(b"", "text/plain")):
+    for part in (PICTURE, MediaContent(b"", "text/plain")):
         contents.take(part)
     assert [*carried(contents)] == [*contents]
 
 
 def test_a_continuation_carries_so_much_and_names_what_to_give():
     contents = Contents().under(WITH.limits, WITH.salt)
-    contents.take(Content(b"x" * MAX_CARRIED_BYTES, "a/b"))
+    contents.take(MediaContent(b"x" * MAX_CARRIED_BYTES, "a/b"))
     assert carried(contents).bytes == MAX_CARRIED_BYTES
-    contents.take(Content(b"x", "a/b"))
+    contents.take(MediaContent(b"x", "a/b"))
     with pytest.raises(CodeModeSerializationError, match=r"continuation\.content_store"):
         Continuation.of("js", "engine", WITH, Ledger(contents=contents))
     kept = Continuation.of("js", "engine", WITH, Ledger(contents=contents), carries_content=False)
     assert kept.to_dict()["contents"] == []
 
 
-def one(part: Content) -> dict[str, object]:
+def one(part: MediaContent) -> dict[str, object]:
     contents = Contents()
     contents.put(part)
     return parts_to_list(contents)[0]
@@ -96,7 +97,7 @@ def test_content_that_could_not_have_been_is_refused(changed: dict[str, object])
             read_contents(twice)
 
 
-def numbered(*parts: Content) -> Contents:
+def numbered(*parts: MediaContent) -> Contents:
     contents = Contents().under(WITH.limits, WITH.salt)
     contents.by_digest = False
     for part in parts:
@@ -104,17 +105,17 @@ def numbered(*parts: Content) -> Contents:
     return contents
 
 
-def has_digest(part: Content) -> bool:
+def has_digest(part: MediaContent) -> bool:
     return "digest" in vars(part)
 
 
 def test_numbers_take_no_digest_where_nothing_is_alike_and_tell_parts_apart_where_it_is():
-    first, longer, same, other = (Content(data, "a/b") for data in (b"abc", b"abcd", b"abc", b"abd"))
+    first, longer, same, other = (MediaContent(data, "a/b") for data in (b"abc", b"abcd", b"abc", b"abd"))
     contents = numbered(first, longer)
     assert contents.take(first) == {contents.tag: "#1", **first.described}
     assert [name for name, _ in contents.items()] == ["#1", "#2"]
     assert not has_digest(first)
-    assert contents.looked_at(first) == contents.looked_at(Content(b"", "a/b")) == []
+    assert contents.looked_at(first) == contents.looked_at(MediaContent(b"", "a/b")) == []
     assert contents.looked_at(same) == [same, first]
     assert contents.take(same)[contents.tag] == "#1"
     assert contents.take(other)[contents.tag] == "#3"
@@ -122,7 +123,7 @@ def test_numbers_take_no_digest_where_nothing_is_alike_and_tell_parts_apart_wher
 
 
 def test_what_people_are_shown_has_ids_and_an_answer_may_bring_them_back():
-    part = Content(b"abc", "a/b")
+    part = MediaContent(b"abc", "a/b")
     contents = numbered(PICTURE, part)
     place = contents.take(part)
     quoted = json.dumps({"text": json.dumps(place)})
@@ -140,17 +141,17 @@ def test_what_people_are_shown_has_ids_and_an_answer_may_bring_them_back():
 
 
 def test_a_continuation_carries_parts_under_their_numbers_and_a_run_goes_on_counting():
-    contents = numbered(PICTURE, Content(b"abc", "a/b"))
+    contents = numbered(PICTURE, MediaContent(b"abc", "a/b"))
     read = carried(contents)
     assert [*read.items()] == [*contents.items()]
     on = Contents().under(WITH.limits, WITH.salt, read)
     on.by_digest = False
-    assert on.take(Content(b"abc", "a/b"))[on.tag] == "#2"
-    assert on.take(Content(b"new", "c/d"))[on.tag] == "#3"
+    assert on.take(MediaContent(b"abc", "a/b"))[on.tag] == "#2"
+    assert on.take(MediaContent(b"new", "c/d"))[on.tag] == "#3"
 
 
 def test_a_ledger_for_a_store_has_ids_in_place_of_numbers():
-    part = Content(b"abc", "a/b")
+    part = MediaContent(b"abc", "a/b")
     contents = numbered(PICTURE, part)
     text = json.dumps(contents.take(part), separators=(",", ":"))
     entries = [

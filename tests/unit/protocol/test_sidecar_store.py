@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codemode import CodeModeProtocolError, CodeModeSerializationError
+from codemode import CodeModeProtocolError
 from codemode.data.large_strings import LargeStrings, cut_large_strings
+from codemode.errors import CodeModeSerializationError
 from codemode.profile import SidecarRules
 from codemode.protocol.invocation import with_references
 from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry, Rejected

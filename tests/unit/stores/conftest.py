@@ -10,7 +10,7 @@ from postgres_cluster import cluster, new_database
 from stored_pauses import Clock
 from suite import full_only
 
-from codemode import MemoryInterruptStore, SqliteInterruptStore
+from codemode.stores import MemoryInterruptStore, SqliteInterruptStore
 
 # The default suite has Postgres in these files alone.
 ON_POSTGRES = {"test_store_contract", "test_store_databases", "test_store_decisions", "test_store_wakes"}

@@ -9,18 +9,17 @@ import pytest
 from stored_pauses import HOUR_MS, NO, OK, Catalog, Clock, paused, request
 from waiting import within
 
-from codemode import (
+from codemode import CodeModeProtocolError, inspect_interrupt
+from codemode.host.clock import now_ms
+from codemode.interrupts.interrupt import APPROVAL_KIND, agent_pause
+from codemode.stores import (
     ALL_TENANTS,
-    AnswerRefused,
-    CodeModeProtocolError,
+    AnswerRefusedError,
     MemoryInterruptStore,
     MemoryResumeGuard,
     Resumer,
     StoredPause,
-    inspect_interrupt,
 )
-from codemode.host.clock import now_ms
-from codemode.interrupts.interrupt import APPROVAL_KIND, agent_pause
 from codemode.stores.agent_runs import agent_run
 
 
@@ -306,7 +305,7 @@ def test_what_a_framework_asks_in_its_own_words_is_an_approval_of_what_it_shows(
             assert (second.kind, second.input) == ("framework/approval", second.input)
             assert [store.shown(one) for one in (first, second)] == [store.shown(one) for one in pause.requests]
             for wrong in ("yes", {"approved": 1}, {"approved": True, "input": {"cents": "x"}}):
-                with pytest.raises(AnswerRefused):
+                with pytest.raises(AnswerRefusedError):
                     await store.decide({"a": wrong}, actor="ana", tenant="t")
             await store.decide({"b": "anything"}, actor="ana", tenant="t")
             clock.moved_ms += HOUR_MS - 30_000

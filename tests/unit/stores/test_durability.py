@@ -10,16 +10,14 @@ import pytest
 
 from codemode import (
     CodeModeOptions,
-    MemoryInterruptStore,
-    MemoryResumeGuard,
-    SqliteInterruptStore,
     create_code_call_tools,
     create_code_mode_tool,
     create_exec_wait_tools,
-    create_run_tool,
+    create_modules_tool,
     set_continuation_signing_key,
 )
 from codemode.continuations.keys import SIGNING_KEY_VARIABLE, environment_keys
+from codemode.stores import MemoryInterruptStore, MemoryResumeGuard, SqliteInterruptStore
 from codemode.stores.durability import MAX_AGE_MS, open_store, with_store
 
 KEY = "0f1d4c9e8b7a6352"
@@ -44,7 +42,7 @@ def test_every_surface_takes_a_store_and_gets_all_from_it(monkeypatch: pytest.Mo
     for surface in (
         create_code_mode_tool([], store=url),
         create_code_call_tools([], store=url),
-        create_run_tool([], store=url),
+        create_modules_tool([], store=url),
         create_exec_wait_tools([], store=url),
     ):
         settings = settings_of(surface)
@@ -58,7 +56,7 @@ def test_every_surface_takes_a_store_and_gets_all_from_it(monkeypatch: pytest.Mo
 
 
 def test_a_missing_key_is_reported_with_its_name_and_how_to_make_one(tmp_path: Path):
-    for create in (create_code_mode_tool, create_code_call_tools, create_run_tool, create_exec_wait_tools):
+    for create in (create_code_mode_tool, create_code_call_tools, create_modules_tool, create_exec_wait_tools):
         with pytest.raises(ValueError, match=rf"{SIGNING_KEY_VARIABLE} to the output of python -c .*secrets"):
             create([], store=f"sqlite:///{tmp_path}/pauses.db")
 

@@ -13,7 +13,7 @@ from suite import full_only, rounds
 from test_store_interleavings import played
 from waiting import within
 
-from codemode import PostgresInterruptStore, SqliteInterruptStore
+from codemode.stores import PostgresInterruptStore, SqliteInterruptStore
 
 OPEN, WRITE = ("open_journal", [True]), ("write_lines", [2])
 COMMANDS = st.one_of(

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from waiting import within
 
-from codemode import UnknownRequest
-from codemode.stores import saved_programs
+from codemode.stores import UnknownRequestError, saved_programs
 
 BODY = {"program": "return 1", "description": "", "input_schema": None}
 
@@ -60,10 +59,10 @@ def test_what_is_not_there_is_named(make):
         rows.set_disabled("ann", "a", is_disabled=True),
         rows.set_current("ann", "a", 1),
     ):
-        with pytest.raises(UnknownRequest, match="no saved program 'a'"):
+        with pytest.raises(UnknownRequestError, match="no saved program 'a'"):
             within(change)
     within(rows.add("ann", "a", BODY, None))
-    with pytest.raises(UnknownRequest):
+    with pytest.raises(UnknownRequestError):
         within(rows.set_current("ann", "a", 9))
     within(rows.set_disabled("ann", "a", is_disabled=True))
     assert within(rows.load("ann"))[0].is_disabled

@@ -8,17 +8,9 @@ import pytest
 from stored_pauses import HOUR_MS, NO, OK, paused
 from waiting import within
 
-from codemode import (
-    ALL_TENANTS,
-    CodeModeAbortedError,
-    CodeModeError,
-    CodeModeProtocolError,
-    RecordExpired,
-    RequestSettled,
-    Resumer,
-    UnknownRequest,
-)
+from codemode import CodeModeAbortedError, CodeModeError, CodeModeProtocolError
 from codemode.continuations.guard import Claim
+from codemode.stores import ALL_TENANTS, RecordExpiredError, RequestSettledError, Resumer, UnknownRequestError
 
 ALL = ALL_TENANTS
 
@@ -56,7 +48,7 @@ async def lines(store, record_id):
 def test_a_lost_record_is_run_again_with_its_answers_because_somebody_said_so(make):
     async def scenario(store):
         record_id, interrupt, dead = await lost(store, tenant="acme")
-        with pytest.raises(UnknownRequest):
+        with pytest.raises(UnknownRequestError):
             await store.run_again(record_id, actor="ana", tenant="evil")
         assert await store.claim(owner="o", tenant=ALL) is None
         await store.run_again(record_id, actor="ana", reason="the provider has none", address="::1", tenant="acme")
@@ -74,7 +66,7 @@ def test_a_lost_record_is_run_again_with_its_answers_because_somebody_said_so(ma
         assert not await store.settle(dead, "late")
         assert await store.settle(lease, 1)
         assert await store.outcome(record_id, tenant=ALL) == 1
-        with pytest.raises(RequestSettled):
+        with pytest.raises(RequestSettledError):
             await store.run_again(record_id, actor="ana")
 
     through(make, scenario)
@@ -112,7 +104,7 @@ def test_only_what_is_lost_is_run_again_and_only_while_it_holds(make, clock):
             with pytest.raises(CodeModeError, match=r"pending|resting"):
                 await store.run_again(one, actor="ana")
         clock.moved_ms = HOUR_MS
-        with pytest.raises(RecordExpired, match="expired"):
+        with pytest.raises(RecordExpiredError, match="expired"):
             await store.run_again(record_id, actor="ana")
         await store.close_lost(record_id, actor="ana")  # that is what is left
         before = await lines(store, record_id)

@@ -11,17 +11,10 @@ from stored_pauses import HOUR_MS, NO, OK, Catalog, paused, request
 from suite import each_row
 from test_store_contract import SCHEMA, claimed, decided, through
 
-from codemode import (
-    ALL_TENANTS,
-    AlreadyDecided,
-    AnswerRefused,
-    CodeModeError,
-    CodeModeProtocolError,
-    CodeModeSerializationError,
-    CodeModeToolError,
-    verify_audit,
-)
+from codemode import CodeModeError, CodeModeProtocolError, CodeModeToolError
+from codemode.errors import CodeModeSerializationError
 from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
+from codemode.stores import ALL_TENANTS, AlreadyDecidedError, AnswerRefusedError, verify_audit
 from codemode.stores.answers import MOST_PLACES, differences
 from codemode.stores.audit import OWN_KINDS
 
@@ -200,9 +193,9 @@ def test_what_decides_nothing_is_not_told(make):
         head = await store.audit_head()
         await store.put(interrupt)
         await store.decide({"a": OK}, actor="bob", tenant=ALL_TENANTS)
-        with pytest.raises(AlreadyDecided):
+        with pytest.raises(AlreadyDecidedError):
             await store.decide({"b": OK, "a": NO}, actor="bob", tenant=ALL_TENANTS)
-        with pytest.raises(AnswerRefused):
+        with pytest.raises(AnswerRefusedError):
             await store.decide({"b": {"approved": True, "input": 5}}, actor="bob", tenant=ALL_TENANTS)
         with pytest.raises(CodeModeError):
             await store.close_lost(record_id, actor="bob")

@@ -19,18 +19,20 @@ from test_store_audit import lines
 from test_store_contract import claimed, decided, through
 from waiting import within
 
-from codemode import (
+from codemode.continuations.guard import Claim
+from codemode.host.clock import now_ms
+from codemode.interrupts.interrupt import APPROVAL_KIND
+from codemode.stores import (
     ALL_TENANTS,
     BadLine,
     PostgresInterruptStore,
     SqliteInterruptStore,
-    StoreUnavailable,
+    StoreUnavailableError,
+    audit_chain,
+    record_writes,
+    tables,
     verify_audit,
 )
-from codemode.continuations.guard import Claim
-from codemode.host.clock import now_ms
-from codemode.interrupts.interrupt import APPROVAL_KIND
-from codemode.stores import audit_chain, record_writes, tables
 from codemode.stores.audit import BEGINNING, COLUMNS, NAMES, body_of, hash_of, line_of
 
 _TRIGGERS = ("codemode_audit_is_not_changed", "codemode_audit_is_not_deleted", "codemode_audit_is_not_replaced")
@@ -340,7 +342,7 @@ def test_what_fails_leaves_no_line(make):
 def test_the_database_itself_refuses_to_change_a_line(make, statement):
     async def scenario(store):
         head = await filled(store)
-        with pytest.raises(StoreUnavailable):
+        with pytest.raises(StoreUnavailableError):
             await store._write(lambda session: session.run(statement))
         assert await verify_audit(store, head) is None
         assert len(await lines(store)) == _COUNT
@@ -420,7 +422,7 @@ def test_a_role_that_may_only_add_lines_is_enough(kind, make):
                 "UPDATE codemode_audit SET body = ''",
                 "TRUNCATE codemode_audit",
             ):
-                with pytest.raises(StoreUnavailable, match="permission denied"):
+                with pytest.raises(StoreUnavailableError, match="permission denied"):
                     await store._write(lambda session, statement=statement: session.run(statement))
 
     within(scenario())

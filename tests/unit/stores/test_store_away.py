@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from codemode import ALL_TENANTS, Lease, MemoryInterruptStore, Resumer, StoreUnavailable
+from codemode.stores import ALL_TENANTS, Lease, MemoryInterruptStore, Resumer, StoreUnavailableError
 from codemode.stores import resumer as resumers
 from codemode.stores.resume_outcome import renewed
 
@@ -65,7 +65,7 @@ def told(
 def test_a_store_that_is_away_is_one_line_for_each_consequence(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    away = [StoreUnavailable(f"Connection refused,\n\tat try {number}") for number in range(TRIES)]
+    away = [StoreUnavailableError(f"Connection refused,\n\tat try {number}") for number in range(TRIES)]
     assert told(monkeypatch, caplog, *away) == [
         ("nothing is resumed until the store can be used: Connection refused, at try 0", False),
         ("the store can be used again", False),
@@ -77,7 +77,7 @@ def test_a_store_that_is_away_is_one_line_for_each_consequence(
 def test_another_reason_is_told_and_what_is_no_error_of_a_store_with_its_traceback(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    found = told(monkeypatch, caplog, StoreUnavailable("away"), RuntimeError("broken"), RuntimeError("broken"))
+    found = told(monkeypatch, caplog, StoreUnavailableError("away"), RuntimeError("broken"), RuntimeError("broken"))
     assert [(text, is_traced) for text, is_traced in found if text.startswith("nothing")] == [
         ("nothing is resumed until the store can be used: away", False),
         ("nothing is resumed until the store can be used: broken", True),
@@ -87,7 +87,7 @@ def test_another_reason_is_told_and_what_is_no_error_of_a_store_with_its_traceba
 def test_a_lease_that_cannot_be_renewed_for_long_is_one_line(caplog: pytest.LogCaptureFixture):
     class Store:
         def __init__(self) -> None:
-            self.left: list[Exception | None] = [*[StoreUnavailable("away")] * TRIES, None]
+            self.left: list[Exception | None] = [*[StoreUnavailableError("away")] * TRIES, None]
             self.is_done = asyncio.Event()
 
         async def renew(self, lease: Lease) -> bool:

@@ -8,7 +8,7 @@ import pytest
 from stored_pauses import OK, paused, request
 from waiting import within
 
-from codemode import ALL_TENANTS, RequestSuperseded
+from codemode.stores import ALL_TENANTS, RequestSupersededError
 
 CHANGES = {
     "input and digest": 'input = \'{"order": "a", "cents": 1}\', shown = \'{shown}\'',
@@ -93,7 +93,7 @@ def test_an_answer_about_a_changed_request_raises_and_runs_nothing(make):
             ran.append(resolutions)
             return "done"
 
-        with pytest.raises(RequestSuperseded, match=r"'a' was not answered: .*changed in the database"):
+        with pytest.raises(RequestSupersededError, match=r"'a' was not answered: .*changed in the database"):
             await store.answer("a", OK, resume)
         assert ran == []
         assert await store.answer("a", OK, resume) == "done"

@@ -9,9 +9,10 @@ import pytest
 from stored_pauses import HOUR_MS, Clock, paused
 from waiting import within
 
-from codemode import ALL_TENANTS, Content, ContentResult, StoreUnavailable
+from codemode import MediaContent
 from codemode.continuations.journal import MemoryJournal
-from codemode.stores import tables
+from codemode.stores import ALL_TENANTS, StoreUnavailableError, tables
+from codemode.types import ContentResult
 
 DAY_MS, LAPSED_MS = 24 * HOUR_MS, 60_000
 NOW = timedelta(0)
@@ -172,7 +173,7 @@ def test_tables_of_the_version_before_get_theirs(kind, make, monkeypatch):
             before.setattr(tables, "UPGRADES", tables.UPGRADES[:3])
             async with make() as store:
                 record_id = await store.put(paused("a"))
-                with pytest.raises(StoreUnavailable):
+                with pytest.raises(StoreUnavailableError):
                     await store.guard.content_store.put_content("run", "part", SAID, DATA)
         async with make() as store:
             await store.guard.content_store.put_content("run", "part", SAID, DATA)
@@ -182,7 +183,7 @@ def test_tables_of_the_version_before_get_theirs(kind, make, monkeypatch):
 
 
 def test_the_outcome_of_a_record_says_what_there_was_of_content(make):
-    picture = Content(b"\x89PNG\xff", "image/png")
+    picture = MediaContent(b"\x89PNG\xff", "image/png")
 
     async def scenario(store):
         for result in ({"picture": picture}, ContentResult({"picture": picture}, (picture,))):

@@ -11,17 +11,15 @@ import pytest
 from stored_pauses import HOUR_MS, NO, OK, Catalog, paused, request
 from waiting import within
 
-from codemode import (
+from codemode import CodeModeError, CodeModeToolError, Interrupt
+from codemode.stores import (
     ALL_TENANTS,
-    CodeModeError,
-    CodeModeToolError,
-    Interrupt,
-    RecordExpired,
-    RecordLost,
-    RecordWithdrawn,
-    RequestSettled,
+    RecordExpiredError,
+    RecordLostError,
+    RecordWithdrawnError,
+    RequestSettledError,
     Resumer,
-    UnknownRequest,
+    UnknownRequestError,
 )
 
 SCHEMA = {
@@ -154,11 +152,11 @@ def test_another_tenant_is_told_nothing(make):
             lambda tenant, one: store.withdraw(one, actor="x", tenant=tenant),
         ):
             for tenant, one in (("evil", record_id), ("acme", "0" * 32), ("acme", "\0"), ("acme", "\ud800")):
-                with pytest.raises(UnknownRequest) as raised:
+                with pytest.raises(UnknownRequestError) as raised:
                     await ask(tenant, one)
                 texts.add(raised.value.message.replace(repr(one), "ID"))
         for tenant, one in (("evil", "a"), ("acme", "b"), (ALL_TENANTS, "\0")):
-            with pytest.raises(UnknownRequest) as raised:
+            with pytest.raises(UnknownRequestError) as raised:
                 await store.decide({one: OK}, actor="x", tenant=tenant)
             texts.add(raised.value.message.replace(repr(one), "ID"))
             assert await store.get(one, tenant=tenant) is None
@@ -253,7 +251,7 @@ def test_ends_that_are_none_of_the_program(make, clock):
         lost = await store.put(paused("b"))
         expires = await store.put(paused("c", age_ms=HOUR_MS))
         await store.withdraw(gone, actor="ana", reason="twice")
-        with pytest.raises(RecordWithdrawn, match="twice") as raised:
+        with pytest.raises(RecordWithdrawnError, match="twice") as raised:
             await store.outcome(gone, tenant=ALL_TENANTS)
         assert raised.value.details == {"actor": "ana", "reason": "twice"}
         await decided(store, "b")
@@ -261,19 +259,19 @@ def test_ends_that_are_none_of_the_program(make, clock):
         with pytest.raises(CodeModeError, match="resuming"):
             await store.withdraw(lost, actor="ana")
         assert await store.lose(lease)
-        with pytest.raises(RecordLost):
+        with pytest.raises(RecordLostError):
             await store.outcome(lost, tenant=ALL_TENANTS)
-        with pytest.raises(RecordLost):
+        with pytest.raises(RecordLostError):
             await decided(store, "b", answer=NO)
         await store.close_lost(lost, actor="ana", reason="looked it up")
-        with pytest.raises(RecordLost, match="looked it up"):
+        with pytest.raises(RecordLostError, match="looked it up"):
             await store.outcome(lost, tenant=ALL_TENANTS)
-        with pytest.raises(RequestSettled):
+        with pytest.raises(RequestSettledError):
             await store.close_lost(lost, actor="bob")
         clock.moved_ms = HOUR_MS
         assert await store.sweep() == 1
         assert await store.sweep() == 0
-        with pytest.raises(RecordExpired):
+        with pytest.raises(RecordExpiredError):
             await store.outcome(expires, tenant=ALL_TENANTS)
         for name in "abc":
             assert await store.get(name, tenant=ALL_TENANTS) is None
@@ -416,7 +414,7 @@ def test_what_cannot_be_meant_is_refused_by_its_name_and_uses_nothing_up(make):
         (request,) = (await store.record(record_id, tenant="acme")).requests
         assert (request.state, request.decision) == ("waiting", None)
         await store.withdraw(record_id, actor="ana", reason=None)
-        with pytest.raises(RecordWithdrawn, match=r"^the record was withdrawn$"):
+        with pytest.raises(RecordWithdrawnError, match=r"^the record was withdrawn$"):
             await store.outcome(record_id, tenant="acme")
 
     through(make, scenario)

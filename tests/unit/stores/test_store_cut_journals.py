@@ -6,8 +6,8 @@ import pytest
 from stored_pauses import Clock
 from waiting import within
 
-from codemode import CodeModeProtocolError, MemoryInterruptStore, SqliteInterruptStore
-from codemode.stores import tables
+from codemode import CodeModeProtocolError
+from codemode.stores import MemoryInterruptStore, SqliteInterruptStore, tables
 
 
 def through(make, scenario):

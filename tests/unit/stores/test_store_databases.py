@@ -18,16 +18,17 @@ from suite import each_row
 from test_store_contract import decided, through
 from waiting import until, within
 
-from codemode import (
-    ALL_TENANTS,
-    CodeModeError,
-    MemoryInterruptStore,
-    SqliteInterruptStore,
-    StoreUnavailable,
-)
+from codemode import CodeModeError
 from codemode.continuations.guard import LAPSED, Claim
 from codemode.host.clock import now_ms
-from codemode.stores import record_writes, sqlite_file
+from codemode.stores import (
+    ALL_TENANTS,
+    MemoryInterruptStore,
+    SqliteInterruptStore,
+    StoreUnavailableError,
+    record_writes,
+    sqlite_file,
+)
 from codemode.stores import tables as schema
 
 
@@ -73,7 +74,7 @@ def test_tables_of_a_newer_version_are_refused_and_older_ones_brought_up_to_date
             record_id = await store.put(paused("a"))
         broken = (*schema.UPGRADES, ("ALTER TABLE codemode_records ADD COLUMN more TEXT", "NONSENSE"))
         monkeypatch.setattr(schema, "UPGRADES", broken)
-        with pytest.raises(StoreUnavailable):
+        with pytest.raises(StoreUnavailableError):
             await make().record(record_id, tenant=ALL_TENANTS)
         newer = (*broken[:-1], ("ALTER TABLE codemode_records ADD COLUMN more TEXT",))
         monkeypatch.setattr(schema, "UPGRADES", newer)
@@ -81,7 +82,7 @@ def test_tables_of_a_newer_version_are_refused_and_older_ones_brought_up_to_date
             assert (await one.record(record_id, tenant=ALL_TENANTS)).id == record_id
             assert await version(two) == (len(newer), 1)
         monkeypatch.setattr(schema, "UPGRADES", newer[:-1])
-        with pytest.raises(StoreUnavailable, match=f"version {len(newer)}.* Use that one here too"):
+        with pytest.raises(StoreUnavailableError, match=f"version {len(newer)}.* Use that one here too"):
             await make().record(record_id, tenant=ALL_TENANTS)
 
     within(scenario())
@@ -127,7 +128,7 @@ def test_a_file_that_cannot_be_opened_is_told_of(tmp_path, where):
         path.write_text("no database " * 100, encoding="utf-8")
     store = SqliteInterruptStore(path)
     for _ in range(2):
-        with pytest.raises(StoreUnavailable, match="cannot be used"):
+        with pytest.raises(StoreUnavailableError, match="cannot be used"):
             within(store.put(paused("a")))
 
 
@@ -206,7 +207,7 @@ def test_a_database_that_is_away_loses_nothing(kind, make):
     async def scenario(store):
         record_id = await store.put(paused("a"))
         store._database._pool.getconn().close()  # what was open breaks
-        with pytest.raises(StoreUnavailable):
+        with pytest.raises(StoreUnavailableError):
             await store._write(
                 lambda session: (
                     record_writes.put(session, record_writes.kept(paused("b"))),
@@ -225,7 +226,7 @@ def test_a_database_that_is_away_loses_nothing(kind, make):
         PostgresInterruptStore(None)
     with pytest.raises(ValueError, match=r"^max_connections must be at least 1, got 0$"):
         PostgresInterruptStore("host=/nowhere", max_connections=0)
-    with pytest.raises(StoreUnavailable, match="nowhere"):
+    with pytest.raises(StoreUnavailableError, match="nowhere"):
         within(PostgresInterruptStore("host=/nowhere dbname=x").put(paused("a")))
 
 
@@ -338,7 +339,7 @@ def test_a_fork_goes_on_with_connections_of_its_own(kind, make):
 
 def test_without_its_extra_a_postgres_store_says_what_to_install():
     program = (
-        "import sys; sys.modules['psycopg_pool'] = None\nfrom codemode import PostgresInterruptStore\n"
+        "import sys; sys.modules['psycopg_pool'] = None\nfrom codemode.stores import PostgresInterruptStore\n"
         "try: PostgresInterruptStore('dbname=x')\nexcept ValueError as error: print(error)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)

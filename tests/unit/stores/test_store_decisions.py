@@ -8,15 +8,15 @@ import pytest
 from stored_pauses import HOUR_MS, NO, OK, Catalog, paused, request
 from test_store_contract import SCHEMA, claimed, decided, through
 
-from codemode import (
+from codemode import CodeModeError
+from codemode.stores import (
     ALL_TENANTS,
-    AlreadyDecided,
-    AnswerRefused,
-    CodeModeError,
-    RecordExpired,
-    RequestSettled,
-    RequestSuperseded,
-    UnknownRequest,
+    AlreadyDecidedError,
+    AnswerRefusedError,
+    RecordExpiredError,
+    RequestSettledError,
+    RequestSupersededError,
+    UnknownRequestError,
 )
 
 
@@ -31,7 +31,7 @@ def test_a_decision_is_made_once(make):
         with pytest.raises(ValueError, match="at most 1000"):
             await store.decide({str(one): OK for one in range(1001)}, actor="bob", tenant=ALL_TENANTS)
         # All or none: the new one of two is not recorded beside one that is refused.
-        with pytest.raises(AlreadyDecided, match="ana") as raised:
+        with pytest.raises(AlreadyDecidedError, match="ana") as raised:
             await store.decide({"b": OK, "a": NO}, actor="bob", tenant=ALL_TENANTS)
         assert (raised.value.details["actor"], raised.value.details["decision"]) == ("ana", edited)
         states = [one.state for one in (await store.record(record_id, tenant=ALL_TENANTS)).requests]
@@ -62,7 +62,7 @@ def test_an_answer_to_what_waits_again_meanwhile_is_looked_at_anew(make, monkeyp
         ):
             await decided(store, "a")
             lease = await claimed(store)
-            with pytest.raises(AnswerRefused):
+            with pytest.raises(AnswerRefusedError):
                 await decide()
             (one,) = (await store.record(record_id, tenant=ALL_TENANTS)).requests
             assert (one.state, one.decision) == ("waiting", None)
@@ -84,7 +84,7 @@ def test_two_people_who_decide_at_once_decide_once(make):
         ]
         done = await asyncio.gather(*work, return_exceptions=True)
         (won,) = [one for one in done if isinstance(one, dict)]
-        assert all(isinstance(one, AlreadyDecided) for one in done if one is not won)
+        assert all(isinstance(one, AlreadyDecidedError) for one in done if one is not won)
         assert won["a"].decision == answers[int(won["a"].actor[1:])]
         for one in stores[1:]:
             await one.aclose()
@@ -103,10 +103,10 @@ def test_what_was_shown_is_what_is_decided(make):
             request("a", given={"x": True}),
             request("a", given={"x": 1}, kind="k"),
         ):
-            with pytest.raises(RequestSuperseded):
+            with pytest.raises(RequestSupersededError):
                 await store.decide({"a": OK}, actor="ana", tenant=ALL_TENANTS, seen={"a": store.shown(other)})
         for nothing in (None, "", 5):  # a form that has lost what it was given
-            with pytest.raises(RequestSuperseded):
+            with pytest.raises(RequestSupersededError):
                 await store.decide({"a": OK}, actor="ana", tenant=ALL_TENANTS, seen={"a": nothing})
         await store.decide({"a": OK}, actor="ana", tenant=ALL_TENANTS, seen={"a": shown})
 
@@ -130,7 +130,7 @@ def test_what_was_shown_is_what_is_decided(make):
 def test_an_answer_that_does_not_fit_uses_nothing_up(make, answer, problems):
     async def scenario(store):
         await store.put(paused("a", "b"), tool=Catalog(SCHEMA))
-        with pytest.raises(AnswerRefused) as raised:
+        with pytest.raises(AnswerRefusedError) as raised:
             await store.decide({"b": OK, "a": answer}, actor="ana", tenant=ALL_TENANTS)
         assert len(raised.value.details["problems"]["a"]) == problems
         await decided(store, "a", "b", answer={"approved": True, "input": {"order": "a", "cents": str(2**60)}})
@@ -154,15 +154,15 @@ def test_what_cannot_be_decided_any_more_says_why(make, clock):
                 await decided(store, name)
             errors[name] = type(raised.value)
         assert errors == {
-            "a": RequestSettled,
-            "b": RequestSettled,
-            "c": RecordExpired,
-            "d": RecordExpired,
-            "e": RequestSuperseded,
-            "f": UnknownRequest,
+            "a": RequestSettledError,
+            "b": RequestSettledError,
+            "c": RecordExpiredError,
+            "d": RecordExpiredError,
+            "e": RequestSupersededError,
+            "f": UnknownRequestError,
         }
         await store.sweep()
-        with pytest.raises(RecordExpired):
+        with pytest.raises(RecordExpiredError):
             await decided(store, "c")
         assert len({one.default_code for one in errors.values()}) == 4
 

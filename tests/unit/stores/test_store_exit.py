@@ -21,7 +21,7 @@ def after_the_finalizers():
 
 atexit.register(after_the_finalizers)  # they run in reverse order
 
-from codemode import MemoryInterruptStore, SqliteInterruptStore
+from codemode.stores import MemoryInterruptStore, SqliteInterruptStore
 from codemode.stores.transaction import Session
 
 store = MemoryInterruptStore() if {memory} else SqliteInterruptStore("pauses.sqlite")

@@ -9,9 +9,9 @@ import pytest
 from stored_pauses import HOUR_MS, OK, paused
 from waiting import within
 
-from codemode import SqliteInterruptStore, StoreUnavailable
 from codemode.continuations.guard import Claim
 from codemode.host.clock import now_ms
+from codemode.stores import SqliteInterruptStore, StoreUnavailableError
 
 TOLD = "removed or replaced while it was open"
 
@@ -56,9 +56,9 @@ def test_a_store_whose_file_is_another_one_keeps_nothing_that_nobody_else_would_
                 lambda: store.guard.renew("before"),
                 lambda: store.guard.record("before", "outcome"),
             ):
-                with pytest.raises(StoreUnavailable, match=TOLD):
+                with pytest.raises(StoreUnavailableError, match=TOLD):
                     await refused()
-            with pytest.raises(StoreUnavailable, match=TOLD):
+            with pytest.raises(StoreUnavailableError, match=TOLD):
                 journal.write_at_once(opened, ["another"])
             assert not store.has_surely_none_open(tenant="acme", app="x", labels={"program": "p"})
             (tmp_path / "kept").rename(path)
@@ -78,7 +78,7 @@ def test_claims_that_a_stores_file_does_not_take_fail_as_everything_of_the_store
                 database.execute(
                     "CREATE TRIGGER full BEFORE INSERT ON resumes BEGIN SELECT RAISE(ABORT, 'disk is full'); END"
                 )
-            with pytest.raises(StoreUnavailable, match="cannot be used: disk is full"):
+            with pytest.raises(StoreUnavailableError, match="cannot be used: disk is full"):
                 await store.guard.claim(claim("b"))
 
     within(scenario())

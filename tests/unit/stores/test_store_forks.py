@@ -10,7 +10,7 @@ import pytest
 _SCRIPT = """
 import os, signal, threading
 
-from codemode import MemoryInterruptStore, SqliteInterruptStore
+from codemode.stores import MemoryInterruptStore, SqliteInterruptStore
 
 store = MemoryInterruptStore() if {memory} else SqliteInterruptStore("pauses.sqlite")
 inside, forked = threading.Event(), threading.Event()

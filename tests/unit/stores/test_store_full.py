@@ -6,7 +6,7 @@ import pytest
 from stored_pauses import OK, Clock, paused
 from waiting import within
 
-from codemode import ALL_TENANTS, MemoryInterruptStore, SqliteInterruptStore, StoreFull
+from codemode.stores import ALL_TENANTS, MemoryInterruptStore, SqliteInterruptStore, StoreFullError
 from codemode.stores.postgres import PostgresInterruptStore
 
 
@@ -31,10 +31,10 @@ async def fill(store, count=2, tenant="ana"):
 def test_one_record_too_many_is_refused_with_the_tenant_and_the_way_out(tmp_path):
     async def scenario(store, _clock):
         await fill(store)
-        with pytest.raises(StoreFull, match=r"'ana' has 2 programs .* raise max_open_per_tenant") as error:
+        with pytest.raises(StoreFullError, match=r"'ana' has 2 programs .* raise max_open_per_tenant") as error:
             await store.put(paused("more"), tenant="ana")
         assert error.value.details == {"tenant": "ana", "limit": 2}
-        with pytest.raises(StoreFull):
+        with pytest.raises(StoreFullError):
             await store.rest(paused(), owner="me", tenant="ana")
         await fill(store, tenant="ben")
 
@@ -61,7 +61,7 @@ def test_records_that_have_ended_or_expired_make_room(tmp_path):
         await store.put(paused("c"), tenant="ana")
         await store.withdraw(first, actor="ana")
         await store.put(paused("d"), tenant="ana")
-        with pytest.raises(StoreFull):
+        with pytest.raises(StoreFullError):
             await store.put(paused("e"), tenant="ana")
         clock.moved_ms = 0
 

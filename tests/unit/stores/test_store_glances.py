@@ -12,8 +12,7 @@ from stored_pauses import paused
 from test_store_contract import decided, through
 from test_store_listing import TENANTS, filled
 
-from codemode import ALL_TENANTS, SqliteInterruptStore
-from codemode.stores import sqlite_file
+from codemode.stores import ALL_TENANTS, SqliteInterruptStore, sqlite_file
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from codemode import ALL_TENANTS, MemoryInterruptStore, Tool, create_code_mode_tool, tool
+from codemode import Tool, create_code_mode_tool, tool
+from codemode.stores import ALL_TENANTS, MemoryInterruptStore
 
 TITLED = {"title": "Refund", "summary": "{order.id}: {cents:.2f}"}
 

@@ -16,7 +16,7 @@ from postgres_cluster import new_database
 from suite import full_only, rounds
 from waiting import within
 
-from codemode import ALL_TENANTS, PostgresInterruptStore, SqliteInterruptStore, verify_audit
+from codemode.stores import ALL_TENANTS, PostgresInterruptStore, SqliteInterruptStore, verify_audit
 from codemode.stores.records import ENDED, RECORDS
 
 SUPPORT = Path(__file__).parents[2] / "support"

@@ -18,8 +18,8 @@ from postgres_cluster import dsn_of
 from stored_pauses import Clock, paused
 from waiting import within
 
-from codemode import ALL_TENANTS, MemoryInterruptStore, SqliteInterruptStore, StoreUnavailable
 from codemode.continuations.journal import MemoryJournal
+from codemode.stores import ALL_TENANTS, MemoryInterruptStore, SqliteInterruptStore, StoreUnavailableError
 
 SUPPORT = Path(__file__).parents[2] / "support"
 LAPSED_MS = 30_001
@@ -393,7 +393,7 @@ def test_a_database_that_is_away_is_told_of_and_begins_nothing(kind, make, monke
             lambda: journal.end(opened, "v", is_final=True),
             lambda: journal.open("another", "h"),
         ):
-            with pytest.raises(StoreUnavailable):
+            with pytest.raises(StoreUnavailableError):
                 await work()
         await asyncio.to_thread(let_connect, store, is_open=True)
         monkeypatch.setattr(postgres, "_AWAY_SECONDS", 60.0)

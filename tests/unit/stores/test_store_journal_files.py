@@ -12,8 +12,7 @@ import pytest
 from test_store_journal import journal_of
 from waiting import until, within
 
-from codemode import SqliteInterruptStore, StoreUnavailable
-from codemode.stores import sqlite_file
+from codemode.stores import SqliteInterruptStore, StoreUnavailableError, sqlite_file
 
 
 def test_a_file_that_cannot_be_used_is_told_of(tmp_path):
@@ -21,7 +20,7 @@ def test_a_file_that_cannot_be_used_is_told_of(tmp_path):
     path.write_text("no database " * 100, encoding="utf-8")
     journal = journal_of(SqliteInterruptStore(path))
     for _ in range(2):
-        with pytest.raises(StoreUnavailable):
+        with pytest.raises(StoreUnavailableError):
             within(journal.open("k", "h"))
     store = SqliteInterruptStore(tmp_path / "kept")
 
@@ -29,7 +28,7 @@ def test_a_file_that_cannot_be_used_is_told_of(tmp_path):
         opened = await journal_of(store).open("k", "h")
         await store._write(lambda session: session.run("DROP TABLE codemode_journal_lines"))
         for size in (1, 1 << 20):
-            with pytest.raises(StoreUnavailable):
+            with pytest.raises(StoreUnavailableError):
                 await journal_of(store).write(opened, ["x" * size])
 
     within(scenario())

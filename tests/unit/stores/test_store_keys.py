@@ -11,10 +11,11 @@ import pytest
 from stored_pauses import paused
 from test_store_contract import through
 
-from codemode import ALL_TENANTS, CodeModeProtocolError, Interrupt, set_continuation_signing_key
+from codemode import CodeModeProtocolError, Interrupt, set_continuation_signing_key
 from codemode.continuations import keys
 from codemode.continuations.keys import process_keys
 from codemode.continuations.signing import KeyRing, key_id
+from codemode.stores import ALL_TENANTS
 
 OTHER = b"a key that every process has"
 

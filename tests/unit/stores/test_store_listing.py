@@ -14,8 +14,7 @@ from stored_pauses import HOUR_MS, NO, OK, paused, put_as_version_2, request
 from test_store_contract import claimed, decided, through
 from waiting import within
 
-from codemode import ALL_TENANTS
-from codemode.stores import tables
+from codemode.stores import ALL_TENANTS, tables
 from codemode.stores.queries import MOST_LABELS, MOST_TOOLS, filters_of
 from codemode.stores.rows import MOST_TENANTS
 

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from codemode import SqliteInterruptStore
-from codemode.stores import sqlite_file
-from codemode.stores.errors import StoreUnavailable
+from codemode.stores import SqliteInterruptStore, sqlite_file
+from codemode.stores.errors import StoreUnavailableError
 
 
 def test_a_file_that_is_no_database_is_left_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,7 +28,7 @@ def test_a_file_that_is_no_database_is_left_closed(tmp_path: Path, monkeypatch: 
         async with SqliteInterruptStore(path) as store:
             await store.list(tenant="acme")
 
-    with pytest.raises(StoreUnavailable, match="not a database"):
+    with pytest.raises(StoreUnavailableError, match="not a database"):
         asyncio.run(main())
     with pytest.raises(sqlite3.DatabaseError, match="not a database"):
         sqlite_file.connected(str(path), "journal_mode = WAL")

@@ -11,7 +11,7 @@ from suite import each_row
 from test_store_contract import claimed, decided, through
 from waiting import within
 
-from codemode import ALL_TENANTS, MemoryInterruptStore, StoreUnavailable, verify_audit
+from codemode.stores import ALL_TENANTS, MemoryInterruptStore, StoreUnavailableError, verify_audit
 from codemode.stores import outbox as outboxes
 from codemode.stores.transaction import Session
 
@@ -282,7 +282,7 @@ def test_tables_of_the_version_before_get_their_outbox(kind, make, monkeypatch):
             before.setattr(tables, "_VERSION_3", ())
             async with make() as store:
                 record_id = await asyncio.to_thread(put_as_version_2, store._database, paused("a"))
-                with pytest.raises(StoreUnavailable):
+                with pytest.raises(StoreUnavailableError):
                     await store.outbox("t").fill()
         async with make() as store:
             assert versions(await told(store)) == [(record_id, 1)]

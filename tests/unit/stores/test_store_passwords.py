@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from codemode import PostgresInterruptStore, StoreUnavailable
+from codemode.stores import PostgresInterruptStore, StoreUnavailableError
 
 pytest.importorskip("psycopg")
 
@@ -33,7 +33,7 @@ def errors_of(dsn: str) -> str:
         store = PostgresInterruptStore(dsn)
         try:
             await store.changes_head()
-        except StoreUnavailable as error:
+        except StoreUnavailableError as error:
             return f"{error} {error.details} {error.__cause__}"
         finally:
             await store.aclose()

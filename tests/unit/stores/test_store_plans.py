@@ -13,7 +13,7 @@ from stored_pauses import HOUR_MS, OK, Catalog, paused
 from suite import full_only, rounds
 from waiting import within
 
-from codemode import ALL_TENANTS, SqliteInterruptStore, verify_audit
+from codemode.stores import ALL_TENANTS, SqliteInterruptStore, verify_audit
 from codemode.stores.tables import label_key
 from codemode.stores.transaction import Session
 

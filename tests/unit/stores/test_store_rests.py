@@ -12,20 +12,19 @@ from stored_pauses import HOUR_MS, NO, OK, Catalog, Clock, paused
 from suite import rounds
 from waiting import within
 
-from codemode import (
+from codemode import CodeModeError, CodeModeToolError
+from codemode.errors import CodeModeWorkerError
+from codemode.stores import (
     ALL_TENANTS,
-    AlreadyDecided,
-    CodeModeError,
-    CodeModeToolError,
-    CodeModeWorkerError,
+    AlreadyDecidedError,
     MemoryInterruptStore,
-    RecordExpired,
-    RecordLost,
-    RecordWithdrawn,
-    RequestSettled,
-    RequestSuperseded,
+    RecordExpiredError,
+    RecordLostError,
+    RecordWithdrawnError,
+    RequestSettledError,
+    RequestSupersededError,
     Resumer,
-    UnknownRequest,
+    UnknownRequestError,
 )
 
 ALL = ALL_TENANTS
@@ -62,9 +61,9 @@ def test_a_rest_is_kept_with_its_owner_and_asks_nobody(make):
         assert [one.id for one in (await store.list(tenant="acme", state="resting")).records] == [record.id]
         assert await store.get("a", tenant=ALL) is None
         for ask in (store.record(record.id, tenant="evil"), store.decide({"a": OK}, actor="x", tenant=ALL)):
-            with pytest.raises(UnknownRequest):
+            with pytest.raises(UnknownRequestError):
                 await ask
-        with pytest.raises(UnknownRequest):
+        with pytest.raises(UnknownRequestError):
             await store.claim(owner="o", tenant="evil", record_id=record.id)
 
     through(make, scenario)
@@ -121,7 +120,7 @@ def test_a_program_is_taken_over_once_its_owner_is_gone(make, clock):
         assert (await store.record(record_id, tenant=ALL)).state == "resting"
         assert await store.settle(second, [2])
         assert await store.outcome(record_id, tenant=ALL) == [2]
-        with pytest.raises(RequestSettled):
+        with pytest.raises(RequestSettledError):
             await taken(store, record_id)
 
     through(make, scenario)
@@ -211,11 +210,11 @@ def test_what_is_resumed_may_rest_and_loses_no_decision(make, clock):
         lease = await store.rest(paused("b", "c"), lease=lease)
         record = await store.record(record_id, tenant=ALL)
         assert (record.state, [one.state for one in record.requests]) == ("resting", ["applied", "decided", "waiting"])
-        with pytest.raises(AlreadyDecided):
+        with pytest.raises(AlreadyDecidedError):
             await store.decide({"a": NO}, actor="bob", tenant=ALL)
         await store.decide({"c": OK}, actor="eve", tenant=ALL)
         assert await store.claim(owner="r", tenant=ALL) is None  # none of it is applied while it rests
-        with pytest.raises(RequestSuperseded):
+        with pytest.raises(RequestSupersededError):
             await store.put(paused("b", "d"))
         with pytest.raises(CodeModeError, match="resting"):
             await store.answer("c", OK, None, actor="eve")
@@ -233,7 +232,7 @@ def test_an_answer_to_what_is_not_asked_any_more_is_refused(make):
         await store.decide({"b": OK}, actor="ana", tenant=ALL)
         lease = await store.claim(owner="o", tenant=ALL)
         await store.rest(paused(), lease=lease)
-        with pytest.raises(RequestSuperseded):
+        with pytest.raises(RequestSupersededError):
             await store.decide({"a": OK}, actor="ana", tenant=ALL)
         assert (await store.decide({"b": OK}, actor="ana", tenant=ALL))["b"].state == "applied"  # the first decision
 
@@ -263,14 +262,14 @@ def test_rests_come_to_ends_that_are_none_of_the_program(make, clock):
         expires = await store.rest(paused("c", age_ms=HOUR_MS), owner="o")
         await store.withdraw(gone.record.id, actor="ana", reason="aborted")
         assert not await store.renew(gone)
-        with pytest.raises(RecordWithdrawn, match="aborted"):
+        with pytest.raises(RecordWithdrawnError, match="aborted"):
             await store.outcome(gone.record.id, tenant=ALL)
         assert await store.lose(lost)
-        with pytest.raises(RecordLost):
+        with pytest.raises(RecordLostError):
             await taken(store, lost.record.id)
         clock.moved_ms = HOUR_MS
         for sweeps in (0, 1):
-            with pytest.raises(RecordExpired):
+            with pytest.raises(RecordExpiredError):
                 await taken(store, expires.record.id)
             assert await store.sweep() == 1 - sweeps
         assert not await store.renew(expires)
@@ -372,7 +371,7 @@ def test_whatever_hosts_do_one_holds_a_program_and_it_ends_once(steps):
             try:
                 await hosts.step(what, host, record_id)
             except CodeModeError as error:
-                assert isinstance(error, RequestSettled | UnknownRequest | AlreadyDecided), error
+                assert isinstance(error, RequestSettledError | UnknownRequestError | AlreadyDecidedError), error
         assert hosts.ended <= 1
         assert (await state(store, record_id) == "completed") == (hosts.ended == 1)
 

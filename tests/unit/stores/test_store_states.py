@@ -8,7 +8,8 @@ from typing import get_args
 import pytest
 from suite import each_row
 
-from codemode import CodeModeError, RecordExpired, RecordLost, RequestSettled
+from codemode import CodeModeError
+from codemode.stores import RecordExpiredError, RecordLostError, RequestSettledError
 from codemode.stores.records import (
     ENDED,
     RECORD_STATES,
@@ -31,7 +32,11 @@ def test_a_record_goes_where_the_table_says_or_nowhere(state, event):
     with pytest.raises(CodeModeError, match="r1") as raised:
         record_after(state, event, "r1")
     assert raised.value.details["state"] == state
-    expected = {"expired": RecordExpired, "lost": RecordLost, **dict.fromkeys(ENDED - {"expired"}, RequestSettled)}
+    expected = {
+        "expired": RecordExpiredError,
+        "lost": RecordLostError,
+        **dict.fromkeys(ENDED - {"expired"}, RequestSettledError),
+    }
     assert isinstance(raised.value, expected.get(state, CodeModeError))
 
 

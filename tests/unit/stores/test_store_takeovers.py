@@ -6,16 +6,9 @@ import pytest
 from stored_pauses import NO, OK, Clock, paused
 from waiting import until, within
 
-from codemode import (
-    ALL_TENANTS,
-    CodeModeAbortedError,
-    CodeModeError,
-    CodeModeProtocolError,
-    CodeModeWorkerError,
-    MemoryInterruptStore,
-    Resumer,
-    StoreUnavailable,
-)
+from codemode import CodeModeAbortedError, CodeModeError, CodeModeProtocolError
+from codemode.errors import CodeModeWorkerError
+from codemode.stores import ALL_TENANTS, MemoryInterruptStore, Resumer, StoreUnavailableError
 
 
 def through(make, scenario):
@@ -107,7 +100,7 @@ def resumed_with(*endings):
 
 @pytest.mark.full
 def test_a_database_that_is_away_before_anything_ran_ends_nothing():
-    assert resumed_with(StoreUnavailable("away"), StoreUnavailable("away")) == ("done", [{"a": OK}] * 3)
+    assert resumed_with(StoreUnavailableError("away"), StoreUnavailableError("away")) == ("done", [{"a": OK}] * 3)
 
 
 def test_what_a_journal_alone_knows_goes_on_with_the_same_answers_once_the_lease_is_over():
@@ -140,7 +133,7 @@ def test_a_journal_that_another_host_can_read_ends_nothing():
 
 
 def test_a_call_that_could_not_use_a_database_ends_its_program():
-    error = StoreUnavailable("away")
+    error = StoreUnavailableError("away")
     error.calls = ({"name": "look"},)
     with pytest.raises(CodeModeError, match="away"):
         resumed_with(error)

@@ -13,11 +13,7 @@ from stored_pauses import paused
 from test_store_contract import through
 from waiting import until, within
 
-from codemode import (
-    ALL_TENANTS,
-    StoreUnavailable,
-)
-from codemode.stores import record_writes
+from codemode.stores import ALL_TENANTS, StoreUnavailableError, record_writes
 
 SUPPORT = Path(__file__).parents[2] / "support"
 
@@ -62,7 +58,7 @@ def test_a_change_wakes_whoever_waits_in_another_process(kind, make, tmp_path):
     if kind == "memory":
         pytest.skip("it sees one process")
     program = (
-        "import asyncio, sys\nfrom codemode import PostgresInterruptStore, SqliteInterruptStore\n"
+        "import asyncio, sys\nfrom codemode.stores import PostgresInterruptStore, SqliteInterruptStore\n"
         "from stored_pauses import paused\n"
         "of_kind = {'sqlite': SqliteInterruptStore, 'postgres': PostgresInterruptStore}\n"
         "asyncio.run(of_kind[sys.argv[1]](sys.argv[2]).put(paused('b')))"
@@ -113,7 +109,7 @@ def test_a_host_that_stands_still_in_a_transaction_does_not_keep_others_from_wri
         monkeypatch.setattr(postgres, "_STANDSTILL_MS", 60_000)  # the others do not stand still
         record_id = await other.put(paused("quick"))
         go_on.set()
-        with pytest.raises(StoreUnavailable, match="cannot be used"):
+        with pytest.raises(StoreUnavailableError, match="cannot be used"):
             await still
         assert [one.id for one in (await store.list(tenant=ALL_TENANTS)).records] == [record_id]
         await other.aclose()
@@ -146,7 +142,7 @@ def test_a_host_that_stands_still_while_it_opens_the_store_does_not_keep_others_
         monkeypatch.setattr(postgres, "bring_up_to_date", bring_up_to_date)
         await other.put(paused("quick"))
         go_on.set()
-        with pytest.raises(StoreUnavailable, match="cannot be used"):
+        with pytest.raises(StoreUnavailableError, match="cannot be used"):
             await still
         await store.aclose()
         await other.aclose()

@@ -12,7 +12,7 @@ from module_servers import RESULT, check_response
 from suite import each_row
 from waiting import within
 
-from codemode import ModuleServer, Tool, create_run_tool
+from codemode import ModuleServer, Tool, create_modules_tool
 from codemode.tools.server_lists import (
     MAX_ANNOTATIONS,
     MAX_CAPABILITIES,
@@ -100,7 +100,7 @@ const {{ results }} = await discovery.searchTools("kind", {{ serverId: "kind", d
 @each_row("make", SERVERS)
 def test_whatever_a_server_says_costs_nobody_anything(make: Callable[[], Any]):
     kind = ModuleServer("kind", [Tool("kind", execute=lambda _: 1, description="Is kind.")])
-    run = create_run_tool([make(), kind])
+    run = create_modules_tool([make(), kind])
     response = within(run.execute({"code": CODE, "requestedCapabilities": ["odd", "kind"]}))
     check_response(response)
     assert response["diagnostics"] == []

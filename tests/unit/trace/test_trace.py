@@ -8,15 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from suite import each_row
 
-from codemode import (
-    CodeModeError,
-    CodeModeTimeoutError,
-    CodeModeToolError,
-    ConsoleEvent,
-    FetchResultEvent,
-    NestedToolResultEvent,
-    Trace,
-)
+from codemode import CodeModeError, CodeModeTimeoutError, CodeModeToolError
+from codemode.types import ConsoleEvent, FetchResultEvent, NestedToolResultEvent, Trace
 
 IDS = {"invocation_id": "i", "outer_tool_call_id": "outer"}
 HOSTILE = [

@@ -20,8 +20,9 @@ from starlette.routing import BaseRoute, Mount
 from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
-from codemode import ALL_TENANTS, CodeModeError, InterruptStore, Resumer
+from codemode import CodeModeError
 from codemode.options.checked_fields import WrongTypeError
+from codemode.stores import ALL_TENANTS, InterruptStore, Resumer
 from codemode.stores.resumer import continuation_of
 
 from .auth import TokenAuth, User, new_private_path, new_token, token_hash

@@ -12,8 +12,8 @@ from typing import Any, TypeAlias, cast
 
 from starlette.requests import Request
 
-from codemode import ALL_TENANTS
 from codemode.options.checked_fields import WrongTypeError
+from codemode.stores import ALL_TENANTS
 from codemode.stores.records import Tenant
 
 from .visible import visible_text

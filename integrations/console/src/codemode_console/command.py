@@ -15,7 +15,7 @@ from codemode.continuations.keys import environment_keys
 from codemode.stores import open_store
 
 if TYPE_CHECKING:
-    from codemode import InterruptStore
+    from codemode.stores import InterruptStore
 
     from .auth import TokenAuth
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import quote, unquote
 
-from codemode import InterruptStore, Record, StoredRequest
 from codemode.data.exact_integers import restore_integers
 from codemode.data.json_values import canonical_json
 from codemode.interrupts.interrupt import APPROVAL_KIND
 from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
+from codemode.stores import InterruptStore, Record, StoredRequest
 
 from .bodies import Items, only
 from .errors import Problem

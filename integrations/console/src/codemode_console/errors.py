@@ -7,18 +7,18 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from codemode import (
-    AlreadyDecided,
-    AnswerRefused,
-    CodeModeError,
-    RecordExpired,
-    RecordLost,
-    RecordWithdrawn,
-    RequestSettled,
-    RequestSuperseded,
+from codemode import CodeModeError
+from codemode.stores import (
+    AlreadyDecidedError,
+    AnswerRefusedError,
+    RecordExpiredError,
+    RecordLostError,
+    RecordWithdrawnError,
+    RequestSettledError,
+    RequestSupersededError,
     StoreError,
-    StoreUnavailable,
-    UnknownRequest,
+    StoreUnavailableError,
+    UnknownRequestError,
 )
 
 _RETRY_SECONDS = 5
@@ -26,15 +26,15 @@ _TELL_SECONDS = 60.0
 _log = logging.getLogger("codemode.console")
 _told: dict[str, float] = {}
 _TABLE: tuple[tuple[type[CodeModeError], int, str], ...] = (
-    (UnknownRequest, 404, "There is no such request or record"),
-    (RecordExpired, 410, "It has expired"),
-    (AlreadyDecided, 409, "Somebody has decided about it"),
-    (RequestSuperseded, 409, "The program has gone on, and asks something else"),
-    (RequestSettled, 409, "It has come to its end"),
-    (RecordWithdrawn, 409, "It was withdrawn"),
-    (RecordLost, 409, "Nobody knows what became of it"),
-    (AnswerRefused, 422, "The answer does not fit"),
-    (StoreUnavailable, 503, "The database is away"),
+    (UnknownRequestError, 404, "There is no such request or record"),
+    (RecordExpiredError, 410, "It has expired"),
+    (AlreadyDecidedError, 409, "Somebody has decided about it"),
+    (RequestSupersededError, 409, "The program has gone on, and asks something else"),
+    (RequestSettledError, 409, "It has come to its end"),
+    (RecordWithdrawnError, 409, "It was withdrawn"),
+    (RecordLostError, 409, "Nobody knows what became of it"),
+    (AnswerRefusedError, 422, "The answer does not fit"),
+    (StoreUnavailableError, 503, "The database is away"),
     (StoreError, 409, "It cannot be done now"),
 )
 
@@ -42,7 +42,8 @@ _TABLE: tuple[tuple[type[CodeModeError], int, str], ...] = (
 class Problem(Exception):  # noqa: N818 - what a page tells
     """Something that cannot be done: the status of the answer, a title and words for people.
 
-    ``facts`` are for programs that read it: ``code``, the class of the store's error, and ``actor``, who was first.
+    ``facts`` are for programs that read it: ``code``, the class of the store's error without its ending, and ``actor``,
+    who was first.
     """
 
     def __init__(
@@ -85,21 +86,23 @@ def _tell(message: str) -> None:
 
 def unknown() -> Problem:
     """Return what is said of what there is not, and of what is another tenant's: the same to the letter."""
-    return problem_of(UnknownRequest("it is not known")) or Problem(404, "There is no such request")
+    return problem_of(UnknownRequestError("it is not known")) or Problem(404, "There is no such request")
 
 
 def _facts(error: CodeModeError) -> dict[str, str]:
     actor: Any = error.details.get("actor")
-    return {"code": type(error).__name__, **({"actor": actor} if isinstance(actor, str) else {})}
+    name = type(error).__name__
+    code = name if type(error) is StoreError else name.removesuffix("Error")
+    return {"code": code, **({"actor": actor} if isinstance(actor, str) else {})}
 
 
 def _words(error: CodeModeError) -> str:
-    if isinstance(error, StoreUnavailable):
+    if isinstance(error, StoreUnavailableError):
         # The database's own words may name hosts and users. Where it went away as it committed, nobody knows yet.
         return "What was just decided may be kept or not. Look again in a moment."
-    if isinstance(error, AlreadyDecided):
+    if isinstance(error, AlreadyDecidedError):
         actor: Any = error.details.get("actor")
         return f"{actor or 'Somebody'} was first."
-    if isinstance(error, UnknownRequest):
+    if isinstance(error, UnknownRequestError):
         return "Its address may be wrong, or it may have been deleted."
     return error.message

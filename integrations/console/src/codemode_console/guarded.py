@@ -15,8 +15,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from codemode import CodeModeError, InterruptStore
+from codemode import CodeModeError
 from codemode.host.http_timeouts import body_within
+from codemode.stores import InterruptStore
 
 from .auth import Auth, ProxyHeaderAuth, TokenAuth, asked, require_auth
 from .errors import Problem, problem_of

@@ -8,19 +8,11 @@ from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 from markupsafe import Markup, escape
 
-from codemode import (
-    CallView,
-    CodeModeProtocolError,
-    FailedNotice,
-    Interrupt,
-    LastResumed,
-    PauseView,
-    Record,
-    RecordVersion,
-    StoredRequest,
-)
+from codemode import CodeModeProtocolError, Interrupt
 from codemode.interrupts.interrupt import APPROVAL_KIND
 from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
+from codemode.stores import FailedNotice, LastResumed, Record, RecordVersion, StoredRequest
+from codemode.types import CallView, PauseView
 
 from .decisions import decision_words, reason_of
 from .forms.model import below

@@ -11,9 +11,9 @@ from markupsafe import Markup, escape
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
-from codemode import StoredRequest
 from codemode.interrupts.interrupt import APPROVAL_KIND
 from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
+from codemode.stores import StoredRequest
 from codemode.tools.tool import parse_summary
 
 from .errors import Problem

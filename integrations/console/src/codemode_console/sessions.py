@@ -13,7 +13,7 @@ from itsdangerous import BadSignature, TimestampSigner, URLSafeTimedSerializer
 from starlette.requests import Request
 from starlette.responses import Response
 
-from codemode import ALL_TENANTS, InterruptStore
+from codemode.stores import ALL_TENANTS, InterruptStore
 from codemode.stores.records import Tenant
 
 from .web import origin_of

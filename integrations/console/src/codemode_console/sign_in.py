@@ -9,7 +9,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
-from codemode import ALL_TENANTS, InterruptStore
+from codemode.stores import ALL_TENANTS, InterruptStore
 
 from .auth import TokenAuth
 from .bodies import read_small_form

@@ -10,8 +10,8 @@ from typing import Any, Protocol, TypeAlias
 
 from starlette.requests import Request
 
-from codemode import ALL_TENANTS, InterruptStore, Record, StoredRequest
 from codemode.interrupts.interrupt import APPROVAL_KIND
+from codemode.stores import ALL_TENANTS, InterruptStore, Record, StoredRequest
 from codemode.stores.records import Tenant, Tenants
 
 from .auth import User

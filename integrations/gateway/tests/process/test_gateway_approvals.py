@@ -11,7 +11,7 @@ from gateway_clients import client_of
 from mcp_servers.configured import quick
 from waiting import within
 
-from codemode import ALL_TENANTS
+from codemode.stores import ALL_TENANTS
 
 CODE = (
     'import { note } from "@codemode/servers/quick";\n'

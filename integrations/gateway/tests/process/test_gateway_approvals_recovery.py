@@ -14,7 +14,8 @@ from mcp import Client
 from suite import each_row, full_only
 from waiting import within
 
-from codemode import ALL_TENANTS, PoolOptions, WorkerPool
+from codemode import PoolOptions, WorkerPool
+from codemode.stores import ALL_TENANTS
 
 CODE = f"{IMPORT}await stock({{}});\n{RESULT}await lose({{}}).catch((error) => error.message);"
 LOST = types.ToolAnnotations(destructive_hint=False)

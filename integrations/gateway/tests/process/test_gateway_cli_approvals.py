@@ -19,9 +19,10 @@ from codemode_gateway.cli import setup as mcp_terminal
 from controlling_terminal import Person, PersonHere
 from warm_commands import GATEWAYS
 
-from codemode import ModuleServer, SqliteInterruptStore, Tool, create_run_tool
+from codemode import ModuleServer, Tool, create_modules_tool
 from codemode.cli import main
 from codemode.cli.exits import UsageError
+from codemode.stores import SqliteInterruptStore
 
 pytestmark = pytest.mark.usefixtures("warm_gateways")
 COMMAND = [sys.executable, "-W", "error", "-m", "codemode"]
@@ -62,7 +63,7 @@ class Waiting:
             "required": ["order"],
         }
         refund = Tool("refund", execute=never, needs_approval=True, input_schema=schema)
-        run = create_run_tool([ModuleServer("shop", [refund])], settings={"approval": {"mode": "interrupt"}})
+        run = create_modules_tool([ModuleServer("shop", [refund])], settings={"approval": {"mode": "interrupt"}})
         interrupt = await run.execute({"code": CODE})
         calls = [one.interrupt_id for one in interrupt.requests]
         async with SqliteInterruptStore(self.path) as store:

@@ -19,8 +19,8 @@ from mcp_servers.configured import quick
 from suite import full_only
 from warm_commands import GATEWAYS
 
-from codemode import ALL_TENANTS, AuditLine, SqliteInterruptStore
 from codemode.cli import main
+from codemode.stores import ALL_TENANTS, AuditLine, SqliteInterruptStore
 
 pytestmark = pytest.mark.usefixtures("warm_gateways")
 HIDES = "look\u202e\x1b[2J"

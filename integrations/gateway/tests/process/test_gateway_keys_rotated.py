@@ -18,7 +18,7 @@ from mcp_types import ElicitResult
 from postgres_cluster import cluster, new_url
 from warm_commands import GATEWAYS
 
-from codemode import ALL_TENANTS, PostgresInterruptStore
+from codemode.stores import ALL_TENANTS, PostgresInterruptStore
 
 pytestmark = [pytest.mark.full, pytest.mark.usefixtures("warm_gateways")]
 TOOL = "codemode.run"

@@ -20,7 +20,7 @@ from gateway_hosts import BOUND, client_at, hosts, program, said_by, written
 from suite import full_only
 from warm_commands import GATEWAYS
 
-from codemode import ALL_TENANTS, SqliteInterruptStore
+from codemode.stores import ALL_TENANTS, SqliteInterruptStore
 
 pytestmark = pytest.mark.usefixtures("warm_gateways")
 TOOL = "codemode.run"

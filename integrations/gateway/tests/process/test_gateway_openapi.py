@@ -14,7 +14,7 @@ import pytest
 from codemode_gateway import GatewayConfig, ServerConfig, connect, load_config
 from codemode_gateway.config.patterns import asks
 
-from codemode import create_code_mode_tool, create_run_tool
+from codemode import create_code_mode_tool, create_modules_tool
 from codemode.cli import main
 from codemode.errors import CodeModeToolError
 
@@ -212,7 +212,7 @@ def test_modules_import_operations(api: Api):
         async with connect(GatewayConfig((server(),))) as connected:
             head = 'import { issues_get } from "@codemode/servers/tracker";'
             code = f"{head}\nexport default await issues_get({{ number: 7 }});"
-            return await create_run_tool(connected).execute({"code": code})
+            return await create_modules_tool(connected).execute({"code": code})
 
     whole = asyncio.run(run())
     assert whole["result"] == {"title": "Typo"}, whole["diagnostics"]

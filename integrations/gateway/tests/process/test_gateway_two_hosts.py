@@ -15,7 +15,7 @@ from mcp_types import ElicitResult
 from postgres_cluster import cluster, new_url
 from warm_commands import GATEWAYS
 
-from codemode import ALL_TENANTS, PostgresInterruptStore, StoredRequest
+from codemode.stores import ALL_TENANTS, PostgresInterruptStore, StoredRequest
 
 pytestmark = pytest.mark.usefixtures("warm_gateways")
 TOOL = "codemode.run"

@@ -15,7 +15,7 @@ from mcp_servers.odd_server import odd_http
 from suite import full_only
 from waiting import until, within
 
-from codemode import create_run_tool
+from codemode import create_modules_tool
 from codemode.errors import CodeModeToolError
 
 NOTED = 'note got {"text": "x"}'
@@ -192,7 +192,7 @@ def test_a_server_that_dies_of_a_call_says_how_and_that_the_outcome_is_unknown(t
 
     async def work() -> tuple[Any, Any]:
         async with connect(of(odd(settings))) as connected:
-            tool = create_run_tool(connected)
+            tool = create_modules_tool(connected)
             first = await tool.execute({"code": NOTE})
             second = await tool.execute({"code": NOTE.replace("note", "echo")})
             return first["result"], second["result"]
@@ -222,7 +222,7 @@ def test_an_error_of_a_server_with_the_code_of_a_closed_connection_is_its_own():
 
     async def work() -> Any:
         async with connect(of(odd({"answers": answers}))) as connected:
-            response = await create_run_tool(connected).execute({"code": NOTE})
+            response = await create_modules_tool(connected).execute({"code": NOTE})
             await until(lambda: connected.upstream("odd").state == "ready")
             return response["result"]
 

@@ -8,7 +8,7 @@ from mcp_servers.configured import odd, of
 from mcp_servers.odd_server import NO_METHOD, odd_http
 from waiting import within
 
-from codemode import create_run_tool
+from codemode import create_modules_tool
 from codemode.errors import CodeModeToolError
 
 ECHO = """import { echo } from "@codemode/servers/odd";
@@ -21,7 +21,7 @@ def ran(*servers: ServerConfig, code: str = ECHO) -> Any:
 
     async def work():
         async with connect(of(*servers)) as connected:
-            return await create_run_tool(connected).execute({"code": code})
+            return await create_modules_tool(connected).execute({"code": code})
 
     return within(work())
 
@@ -31,7 +31,7 @@ def problem(server: ServerConfig) -> str:
 
     async def work():
         async with connect(of(server)) as connected:
-            response = await create_run_tool(connected).execute({"code": ECHO})
+            response = await create_modules_tool(connected).execute({"code": ECHO})
             said = connected.upstream("odd").problem
             assert said is not None
             assert said in response["diagnostics"][0]["message"]

@@ -16,7 +16,7 @@ from mcp_servers.configured import of, scripted, scripted_over_http
 from suite import full_only
 from waiting import within
 
-from codemode import create_run_tool
+from codemode import create_modules_tool
 
 
 def tool(name: Any, **more: Any) -> dict[str, Any]:
@@ -93,7 +93,7 @@ def program(server: str, names: list[str]) -> str:
 def run_over(servers: Any) -> tuple[dict[str, Any], str]:
     async def main() -> tuple[dict[str, Any], str]:
         async with connect(of(*servers)) as connected:
-            run = create_run_tool(connected)
+            run = create_modules_tool(connected)
             names = list(LISTS)
             answers = await asyncio.gather(*(run.execute({"code": program(one, LISTS[one][1])}) for one in names))
             return dict(zip(names, answers, strict=True)), run.description
@@ -130,7 +130,7 @@ def test_a_program_that_imports_what_was_left_out_is_told_why(tmp_path: Path):
         server = scripted(tmp_path / "odd.json", {"pages": {"first": {"tools": [A, tool("large", x="y" * 300_000)]}}})
         async with connect(of(server)) as connected:
             code = 'import { large } from "@codemode/servers/odd";\nawait large({});'
-            return await create_run_tool(connected).execute({"code": code})
+            return await create_modules_tool(connected).execute({"code": code})
 
     (problem, *_) = within(main())["diagnostics"]
     assert 'no export "large" (left out of its list: "large": larger than 256 KiB' in problem["message"]

@@ -13,7 +13,7 @@ from codemode_gateway import connect
 from mcp_servers.configured import of, scripted, scripted_over_http
 from waiting import within
 
-from codemode import ToolSource, create_exec_wait_tools, create_run_tool
+from codemode import ToolSource, create_exec_wait_tools, create_modules_tool
 
 TEXT = {"type": "text", "text": "said"}
 REASON = {"error": "quota exceeded", "retryAfter": 30}
@@ -51,7 +51,7 @@ def test_a_program_gets_what_came(tmp_path: Path, transport: str):
 
     async def main(server: Any) -> Any:
         async with connect(of(server)) as connected:
-            return await create_run_tool(connected).execute({"code": code})
+            return await create_modules_tool(connected).execute({"code": code})
 
     serving = nullcontext(scripted(file, SCRIPT)) if transport == "stdio" else scripted_over_http(file, SCRIPT)
     with serving as server:

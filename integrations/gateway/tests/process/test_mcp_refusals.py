@@ -13,7 +13,7 @@ from mcp_servers.odd_server import odd_http
 from waiting import within
 from warm_commands import GATEWAYS
 
-from codemode import create_run_tool
+from codemode import create_modules_tool
 from codemode.errors import CodeModeAuthenticationError, CodeModeToolError
 
 pytestmark = pytest.mark.usefixtures("warm_gateways")
@@ -113,7 +113,7 @@ def imported(configured: GatewayConfig) -> str:
     async def work():
         async with connect(configured) as connected:
             code = 'import { note } from "@codemode/servers/odd";'
-            response = await create_run_tool(connected).execute({"code": code})
+            response = await create_modules_tool(connected).execute({"code": code})
             return response["diagnostics"][0]["message"]
 
     return within(work())

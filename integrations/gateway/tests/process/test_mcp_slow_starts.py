@@ -16,7 +16,7 @@ from gateway_clients import client_of
 from mcp_servers.configured import odd, of
 from waiting import until, within
 
-from codemode import create_run_tool
+from codemode import create_modules_tool
 from codemode.surfaces.modules import servers
 
 ECHO = """import { echo } from "@codemode/servers/odd";
@@ -44,7 +44,7 @@ def test_no_other_time_than_that_of_the_server_cuts_its_start(tmp_path: Path, mo
 
     async def work() -> Any:
         async with connect(of(odd(settings))) as connected:
-            tool = create_run_tool(connected)
+            tool = create_modules_tool(connected)
             running = asyncio.create_task(tool.execute({"code": ECHO}))
             await until(lambda: let_in(gate, log))
             return await running
@@ -77,7 +77,7 @@ def test_a_server_that_was_waited_for_in_vain_is_told_with_the_option(tmp_path: 
 
     async def work() -> Any:
         async with connect(of(odd(settings, connect_timeout_ms=300))) as connected:
-            response = await create_run_tool(connected).execute({"code": ECHO})
+            response = await create_modules_tool(connected).execute({"code": ECHO})
             return response["diagnostics"][0]["message"], connected.upstream("odd").problem
 
     message, problem = within(work())

@@ -19,14 +19,14 @@ from mcp_types import ToolListChangedNotification
 from suite import full_only
 from waiting import until, within
 
-from codemode import ToolCallContext, create_run_tool
+from codemode import ToolCallContext, create_modules_tool
 from codemode.errors import CodeModeToolError
 
 
 def test_a_program_calls_tools_of_a_server_and_gets_what_they_give():
     async def work():
         async with connect(of(quick(name="Some Server"))) as connected:
-            tool = create_run_tool(connected)
+            tool = create_modules_tool(connected)
             code = """
             import * as s from "@codemode/servers/some-server";
             const said = [];
@@ -77,7 +77,7 @@ def test_a_server_that_cannot_be_used_says_why_and_costs_the_others_nothing(serv
         async with connect(of(server, quick(name="other"))) as connected:
             code = """import { echo } from "@codemode/servers/other";
             globalThis.__codemode_result__ = await echo({ text: "x" });"""
-            tool = create_run_tool(connected)
+            tool = create_modules_tool(connected)
             assert (await tool.execute({"code": code}))["result"] == "x"
             failed = await tool.execute({"code": 'import { echo } from "@codemode/servers/quick";'})
             return failed["diagnostics"], connected.upstream("quick")
@@ -137,7 +137,7 @@ def test_a_program_hears_that_an_outcome_is_unknown():
         async with connect(of(quick())) as connected:
             code = """import { die } from "@codemode/servers/quick";
             try { await die({}) } catch (error) { globalThis.__codemode_result__ = [error.name, error.code] }"""
-            return await create_run_tool(connected).execute({"code": code})
+            return await create_modules_tool(connected).execute({"code": code})
 
     assert within(work())["result"] == ["ToolCallError", "OUTCOME_UNKNOWN"]
 
@@ -148,7 +148,7 @@ def test_a_program_whose_server_dies_of_each_call_is_told_to_go_on_without_it(tm
             code = """import { echo } from "@codemode/servers/quick";
             try { await echo({ text: "x" }) }
             catch (error) { globalThis.__codemode_result__ = [error.code, error.hint] }"""
-            return await create_run_tool(connected).execute({"code": code})
+            return await create_modules_tool(connected).execute({"code": code})
 
     assert within(work())["result"] == ["SERVER_LOST", "Go on without this server, or tell the user."]
     assert (tmp_path / "log").read_text().splitlines().count("call echo") == 3
@@ -336,7 +336,7 @@ def test_tools_that_change_are_there_for_the_next_program_and_a_program_keeps_th
             heard.append(type(notification))
 
         async with connect(of(quick()), hooks=UpstreamHooks(notified=notified)) as connected:
-            tool = create_run_tool(connected)
+            tool = create_modules_tool(connected)
             code = """import * as s from "@codemode/servers/quick";
             await s.change({});
             globalThis.__codemode_result__ = typeof s.new_0;"""

@@ -8,7 +8,7 @@ from codemode_gateway import UpstreamHooks, connect
 from mcp_servers.configured import of, quick
 from waiting import until, within
 
-from codemode import create_run_tool, run_code_mode
+from codemode import create_modules_tool, run_code_mode
 
 SECRET = "sk-abcdef/0123456789"
 
@@ -22,7 +22,7 @@ def test_a_secret_is_in_no_result_and_no_error(call, caplog):
     async def work():
         modes = ("wordy",) if "wordy" in call else ()
         async with connect(of(secret(*modes))) as connected:
-            tool = create_run_tool(connected)
+            tool = create_modules_tool(connected)
             code = f"""import * as s from "@codemode/servers/quick";
             try {{ globalThis.__codemode_result__ = await {call}; }}
             catch (error) {{ globalThis.__codemode_result__ = error.message; }}"""
@@ -37,7 +37,7 @@ def test_a_secret_is_in_no_result_and_no_error(call, caplog):
 def test_a_secret_is_in_no_reason_for_a_failure(caplog):
     async def work():
         async with connect(of(secret("crash"))) as connected:
-            response = await create_run_tool(connected).execute({"code": 'import "@codemode/servers/quick";'})
+            response = await create_modules_tool(connected).execute({"code": 'import "@codemode/servers/quick";'})
             return str(response) + str(connected.upstream("quick").failure)
 
     assert "[secret]" in within(work())
@@ -54,7 +54,7 @@ def test_with_a_list_that_was_kept_nothing_is_started_before_a_call(tmp_path):
     async def work():
         async with connect(config, cache_folder=tmp_path / "lists") as connected:
             upstream = connected.upstream("quick")
-            tool = create_run_tool(connected)
+            tool = create_modules_tool(connected)
             await tool.refresh()
             assert "export function echo(" in tool.declarations()
             assert (upstream.state, upstream.version) == ("stopped", "1.2")
@@ -120,7 +120,7 @@ def test_whoever_wants_to_sees_what_a_program_gets():
         async with connect(of(quick()), hooks=hooks) as connected:
             code = """import { echo, structured, fail } from "@codemode/servers/quick";
             await echo({ text: "x" }); await structured({}); await fail({}).catch(() => 0);"""
-            await create_run_tool(connected).execute({"code": code})
+            await create_modules_tool(connected).execute({"code": code})
 
     within(work())
     assert seen == [("quick", "echo", "x"), ("quick", "structured", {"n": 7})]

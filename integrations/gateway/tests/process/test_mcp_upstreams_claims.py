@@ -15,7 +15,7 @@ from in_loop import in_loop
 from suite import full_only
 from waiting import within
 
-from codemode import CallContext, create_run_tool
+from codemode import CallContext, create_modules_tool
 
 SCRIPT = Path(__file__).parents[4] / "tests" / "support" / "mcp_servers" / "changing_server.py"
 READS, DESTROYS, SAYS_NOTHING = {"readOnlyHint": True}, {"destructiveHint": True}, None
@@ -38,7 +38,7 @@ def server(folder: Path, **settings: Any) -> ServerConfig:
 async def ran(config: ServerConfig, folder: Path, code: str, remembered: Remembered) -> Any:
     hooks = UpstreamHooks(approval=approval_hook(remembered))
     async with connect(GatewayConfig((config,)), hooks=hooks, cache_folder=folder / "lists") as connected:
-        tool = create_run_tool(
+        tool = create_modules_tool(
             connected, settings={"approval": {"mode": "interrupt"}, "continuation": {"keys": "k" * 32}}
         )
         return await tool.execute(

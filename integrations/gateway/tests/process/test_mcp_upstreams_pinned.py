@@ -19,7 +19,7 @@ from codemode_gateway.tool_history.tool_pins import Pins
 from codemode_gateway.upstreams.hooks import CallOrigin
 from waiting import within
 
-from codemode import CallContext, create_run_tool
+from codemode import CallContext, create_modules_tool
 from codemode.errors import CodeModeToolError
 
 # A server whose tools are in a file of its folder; "change" replaces them by those of another file.
@@ -80,7 +80,7 @@ def connected(folder: Path, config: ServerConfig) -> Any:
 
 
 def run_tool(servers: Any) -> Any:
-    return create_run_tool(servers, settings={"approval": {"mode": "interrupt"}, "continuation": {"keys": KEY}})
+    return create_modules_tool(servers, settings={"approval": {"mode": "interrupt"}, "continuation": {"keys": KEY}})
 
 
 async def run(folder: Path, config: ServerConfig) -> Any:

@@ -15,7 +15,7 @@ from mcp_servers.configured import of, scripted
 from public_servers import node_server, python_server, require_servers
 from waiting import within
 
-from codemode import create_run_tool
+from codemode import create_modules_tool
 
 DATA = Path(__file__).parents[4] / "tests" / "data"
 RECORDED = ("mcp_tools_sample.json", "mcp_tools_recorded.json")
@@ -100,7 +100,7 @@ def test_no_tool_is_refused_that_is_called_with_its_required_fields_alone(tmp_pa
 
     async def main() -> dict[str, Any]:
         async with connect(of(*servers)) as connected:
-            run = create_run_tool(connected, {"limits": {"max_tool_calls": 200}})
+            run = create_modules_tool(connected, {"limits": {"max_tool_calls": 200}})
             return {name: await run.execute({"code": program(name, inputs[name])}) for name in lists}
 
     answers = within(main())
@@ -130,7 +130,7 @@ def test_every_public_server_starts_and_is_used_whole(tmp_path: Path):
 
     async def main() -> Any:
         async with connect(load_config({"mcpServers": entries}, state_folder=tmp_path / "state")) as connected:
-            run = create_run_tool(connected)
+            run = create_modules_tool(connected)
             await run.refresh()
             return run.failures, {one.server_id: (len(one.tools), one.left_out) for one in run.catalog.servers}
 

@@ -20,7 +20,9 @@ from codemode_gateway.gateway.principals import LOCAL, Principal
 from mcp import Client
 from mcp.server.lowlevel import Server
 
-from codemode import ALL_TENANTS, MemoryInterruptStore, ModuleServer, RunResponse, Tool, create_run_tool
+from codemode import ModuleServer, Tool, create_modules_tool
+from codemode.stores import ALL_TENANTS, MemoryInterruptStore
+from codemode.types import RunResponse
 
 KEY = "a key of 32 bytes or more, for tests"
 REFUND = {
@@ -119,7 +121,7 @@ class Host:
         continuation: dict[str, Any] = {"keys": keys, "guard": store.guard, "max_age_ms": 86_400_000}
         if journal:
             continuation["journal"] = store.journal(tenant=principal.id, app="codemode-mcp")
-        self.run_tool = create_run_tool(
+        self.run_tool = create_modules_tool(
             [shop.server(config, self.remembered)],
             limits and {"limits": limits},
             settings={"approval": {"mode": "interrupt"}, "continuation": continuation},
@@ -159,7 +161,7 @@ class Host:
 @asynccontextmanager
 async def hosts(count: int = 1, *, path: Path | None = None, shop: Shop | None = None, **options: Any) -> Any:
     """Give a shop, its store, and hosts before them; each has a store of its own on ``path``, where one is given."""
-    from codemode import SqliteInterruptStore
+    from codemode.stores import SqliteInterruptStore
 
     shop = shop or Shop()
     stores = [MemoryInterruptStore()] if path is None else [SqliteInterruptStore(path) for _ in range(count)]

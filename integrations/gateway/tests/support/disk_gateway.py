@@ -9,7 +9,7 @@ from typing import Any
 from approval_world import answer_of
 from codemode_gateway import Gateway, load_config
 
-from codemode import ALL_TENANTS
+from codemode.stores import ALL_TENANTS
 
 SCRIPT = Path(__file__).parents[4] / "tests" / "support" / "mcp_servers" / "changing_server.py"
 WIPE = 'import { wipe } from "@codemode/servers/disk";\nglobalThis.__codemode_result__ = await wipe({});'

@@ -15,8 +15,8 @@ from codemode import (
     CodeCallOptions,
     CodeCallToolset,
     CodeModeError,
-    Content,
     Interrupt,
+    MediaContent,
     ProgramLibrary,
     WorkerPool,
 )
@@ -121,7 +121,7 @@ class MetaCall:
     async def ago_on(self, interrupt: Interrupt, answers: Mapping[str, Any], call: CallContext) -> Any:
         return await self._core.resume(interrupt, call=call, resolutions=answers)
 
-    def shown(self, answer: Any, tool_call_id: str) -> tuple[Any, list[Content]]:  # noqa: ARG002 - as other surfaces have it
+    def shown(self, answer: Any, tool_call_id: str) -> tuple[Any, list[MediaContent]]:  # noqa: ARG002 - as other surfaces have it
         return answer, []
 
     def _hosts_context(self) -> Mapping[str, Any] | None:

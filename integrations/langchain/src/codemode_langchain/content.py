@@ -17,7 +17,7 @@ from pydantic import AliasChoices, BaseModel, RootModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from codemode import Content
+from codemode import MediaContent
 from codemode.plugins import SchemaMismatch, replace_content, restore_content
 
 # Where the bytes stand in a block: those of LangChain, of its earlier versions, of Anthropic, of OpenAI, of MCP.
@@ -40,7 +40,7 @@ _DATA_URL = "data:"
 _BASE64 = ";base64,"
 
 
-def content_of(block: Any) -> Content | None:
+def content_of(block: Any) -> MediaContent | None:
     """Return the content that a block holds the bytes of; None for any other value, such as one with an address."""
     if type(block) is not dict or (kind := _KINDS.get(str(cast("dict[str, Any]", block).get("type")))) is None:
         return None
@@ -56,19 +56,19 @@ def content_of(block: Any) -> Content | None:
     return None
 
 
-def _made(block: dict[str, Any], kind: Any, place: tuple[str, ...], mime_type: str, text: str) -> Content | None:
+def _made(block: dict[str, Any], kind: Any, place: tuple[str, ...], mime_type: str, text: str) -> MediaContent | None:
     is_url = str(_at(block, place)).startswith(_DATA_URL)
     told = {"block": _with(block, place, None), "at": [*place], **({"url": True} if is_url else {})}
     name = next((one for one in (block.get("filename"), block.get("name")) if isinstance(one, str)), None)
     try:
         data = binascii.a2b_base64(text, strict_mode=True)
         origin = json.dumps(told, sort_keys=True)
-        return Content(data, mime_type, kind=kind, name=None if name is None else name[:256], origin=origin)
+        return MediaContent(data, mime_type, kind=kind, name=None if name is None else name[:256], origin=origin)
     except (ValueError, TypeError):  # it only looks like one
         return None
 
 
-def block_of(part: Content) -> dict[str, Any]:
+def block_of(part: MediaContent) -> dict[str, Any]:
     """Return a part as the block that it came as, or as LangChain writes one."""
     text = b64encode(part.data).decode()
     if part.origin is None:
@@ -91,7 +91,7 @@ def with_blocks(values: dict[str, Any]) -> dict[str, Any]:
 
 def place_of(value: Any) -> dict[str, Any] | None:
     """Return what stands for a part in what people are shown; None for any other value."""
-    place = replace_content(value) if isinstance(value, Content) else value
+    place = replace_content(value) if isinstance(value, MediaContent) else value
     return None if place is value else place
 
 
@@ -100,12 +100,12 @@ def message_content(text: str, blocks: Sequence[Mapping[str, Any]]) -> Any:
     return [{"type": "text", "text": text}, *map(dict, blocks)] if blocks else text
 
 
-def shown_block(part: Content) -> dict[str, Any]:
+def shown_block(part: MediaContent) -> dict[str, Any]:
     """Return a part as a model is shown it: as the block that it came as, but for those of MCP."""
     block = block_of(part)
     if "mimeType" not in block:
         return block
-    return block_of(Content(part.data, part.mime_type, kind=part.kind, name=part.name))
+    return block_of(MediaContent(part.data, part.mime_type, kind=part.kind, name=part.name))
 
 
 def _at(block: Mapping[str, Any], place: tuple[str, ...]) -> Any:

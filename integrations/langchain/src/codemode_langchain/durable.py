@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from codemode import ContinuationOptions
 
 if TYPE_CHECKING:
-    from codemode import InterruptStore
+    from codemode.stores import InterruptStore
 
 _POSTGRES = ("postgres://", "postgresql://")
 _SAY = "name the database: durable_continuation('checkpoints.sqlite'), or with the connection string of Postgres"
@@ -42,10 +42,10 @@ def store_of(checkpoints: Any) -> InterruptStore:
         return checkpoints
     where = checkpoints if isinstance(checkpoints, str | Path) else _database_of(checkpoints)
     if isinstance(where, str) and (where.startswith(_POSTGRES) or "=" in where):
-        from codemode import PostgresInterruptStore
+        from codemode.stores import PostgresInterruptStore
 
         return PostgresInterruptStore(where)
-    from codemode import SqliteInterruptStore
+    from codemode.stores import SqliteInterruptStore
 
     return SqliteInterruptStore(where)
 

@@ -18,7 +18,6 @@ from pydantic import PrivateAttr
 import codemode
 from codemode import (
     CallContext,
-    CodeModeConcurrencyError,
     CodeModeOptions,
     ExecWaitOptions,
     Interrupt,
@@ -27,6 +26,7 @@ from codemode import (
     ToolSource,
     WorkerPool,
 )
+from codemode.errors import CodeModeConcurrencyError
 from codemode.plugins import PreparedTool, copy_json, same_json, split_content
 from codemode.stores import StoreLike, open_store
 
@@ -39,7 +39,7 @@ from .pregel import NAMESPACE, is_in_node
 from .running_programs import Program, WaitingPrograms, agent_run, program_of, scope_of
 
 if TYPE_CHECKING:
-    from codemode import Content, ExecWaitTools, NamespaceRegistry, ProgramLibrary
+    from codemode import ExecWaitTools, MediaContent, NamespaceRegistry, ProgramLibrary
 
 
 INPUT = "input"  # the one argument of a call whose input is no object
@@ -300,7 +300,7 @@ class PairCall:
     def shown_name(self, name: str) -> str:
         return self._face.shown_name(name)
 
-    def shown(self, answer: Any, tool_call_id: str) -> tuple[Any, list[Content]]:  # noqa: ARG002 - as other surfaces have it
+    def shown(self, answer: Any, tool_call_id: str) -> tuple[Any, list[MediaContent]]:  # noqa: ARG002 - as other surfaces have it
         return split_content(answer)
 
     def start(self, call: CallContext) -> Any:

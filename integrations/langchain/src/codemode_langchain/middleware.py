@@ -11,17 +11,10 @@ from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool
 from langgraph.prebuilt.tool_node import ToolCallRequest
 
-from codemode import (
-    CodeCallOptions,
-    CodeModeOptions,
-    ExecWaitOptions,
-    InvalidConfigError,
-    ProgramLibrary,
-    ToolSource,
-    WorkerPool,
-)
+from codemode import CodeCallOptions, CodeModeOptions, ExecWaitOptions, ProgramLibrary, ToolSource, WorkerPool
 from codemode.plugins import Listing
 from codemode.stores import StoreLike
+from codemode.types import InvalidConfigError
 
 from .approvals import ApprovalRules, Caller, InterruptMode
 from .code_call import CodeCallFace, ScriptContext, no_tools

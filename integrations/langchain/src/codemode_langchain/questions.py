@@ -8,7 +8,7 @@ from typing import Annotated, Any, Protocol, cast
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, create_model
 
-from codemode import CallContext, Content, Interrupt, PendingRequest
+from codemode import CallContext, Interrupt, MediaContent, PendingRequest
 from codemode.plugins import PreparedTool, protect_integers, restore_integers
 
 from .answers import shown_digest
@@ -69,7 +69,7 @@ class OuterCall(Protocol):
         """Do the same without blocking."""
         ...
 
-    def shown(self, answer: Any, tool_call_id: str) -> tuple[Any, list[Content]]:
+    def shown(self, answer: Any, tool_call_id: str) -> tuple[Any, list[MediaContent]]:
         """Return what the model is given for an answer: plain JSON, and the images, audio and files beside it."""
         ...
 

@@ -14,14 +14,13 @@ from langchain_core.runnables import RunnableConfig
 from codemode import (
     CallContext,
     CodeModeAbortedError,
-    CodeModeConcurrencyError,
     CodeModeError,
     CodeModeProtocolError,
-    CodeModeToolApprovalRequiredError,
     CodeModeToolError,
     Interrupt,
     failure_text,
 )
+from codemode.errors import CodeModeConcurrencyError, CodeModeToolApprovalRequiredError
 from codemode.plugins import split_content
 
 from .answers import Sibling, ask_person, ask_person_async, may_ask_now

@@ -16,22 +16,15 @@ from typing import TYPE_CHECKING, Any, cast
 from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
 
-from codemode import (
-    CodeModeError,
-    CodeModeProtocolError,
-    PendingRequest,
-    Record,
-    StoredPause,
-    StoredRequest,
-)
+from codemode import CodeModeError, CodeModeProtocolError, PendingRequest
 from codemode.plugins import protect_integers, restore_integers, same_json
-from codemode.stores import AgentRecords, AgentRun, ResumeWith, Tenant, ToolForm
+from codemode.stores import AgentRecords, AgentRun, Record, ResumeWith, StoredPause, StoredRequest, Tenant, ToolForm
 
 from .faces import MAX_AGE_MS, OuterTool
 from .pregel import NAMESPACE, tool_nodes_in
 
 if TYPE_CHECKING:
-    from codemode import InterruptStore
+    from codemode.stores import InterruptStore
 
 INTERRUPT_KIND = "langgraph/interrupt"
 _ALONE = -1
@@ -262,7 +255,7 @@ class StoredPauses:
         """Run the graph, and keep what it waits for. ``settings`` are those of ``graph.ainvoke``.
 
         Without a thread in ``config`` it gets one of its own. ``tenant`` is whose record it is, where that was not said
-        before; ``labels`` are added to it. Raises as the graph does, and `StoreUnavailable`.
+        before; ``labels`` are added to it. Raises as the graph does, and `StoreUnavailableError`.
         """
         whose, own = self._records.whose(tenant), _with_thread(config)
         output = await self._graph.ainvoke(input, own, **settings)

@@ -9,7 +9,7 @@ from typing import Any
 from langchain_core.tools import BaseTool
 from pydantic import BaseModel, Field, PrivateAttr
 
-from codemode import CallContext, CodeModeOptions, Content, Interrupt, ProgramLibrary, WorkerPool
+from codemode import CallContext, CodeModeOptions, Interrupt, MediaContent, ProgramLibrary, WorkerPool
 from codemode import CodeModeTool as Core
 from codemode.plugins import LatePlace, Listing, PreparedTool
 from codemode.stores import StoreLike
@@ -89,7 +89,7 @@ class ProgramCall:
         call = replace(call, state=self.place)
         return await self._core.resume(interrupt, call=call, resolutions=answers)
 
-    def shown(self, answer: Any, tool_call_id: str) -> tuple[Any, list[Content]]:
+    def shown(self, answer: Any, tool_call_id: str) -> tuple[Any, list[MediaContent]]:
         return self._core.to_model_parts(answer, tool_call_id=tool_call_id)
 
 

@@ -18,9 +18,9 @@ from langchain.agents.structured_output import AutoStrategy, ToolStrategy
 from langchain_core.tools import BaseTool
 from typing_extensions import TypedDict
 
-from codemode import InvalidConfigError
 from codemode import Tool as ProgramTool
 from codemode.plugins import ToolSelection, forkable_lock
+from codemode.types import InvalidConfigError
 
 from .approvals import ReviewRule
 from .conversion import annotations_of

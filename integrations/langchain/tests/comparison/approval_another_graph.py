@@ -18,7 +18,7 @@ from script_steps import yes
 def options(side: Side, folder: str) -> dict[str, Any]:
     if not side.is_ours:
         return {}
-    from codemode import SqliteInterruptStore
+    from codemode.stores import SqliteInterruptStore
 
     guard = SqliteInterruptStore(Path(folder) / "guard.sqlite").guard
     return {"options": {"continuation": {"keys": "32 random bytes that both processes know", "guard": guard}}}

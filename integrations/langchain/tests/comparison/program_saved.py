@@ -16,7 +16,8 @@ async def answer(side: Side) -> str:
         return "yes" if (await later.say()).result == "42" else "no"
     from codemode_langchain import CodeModeMiddleware
 
-    from codemode import MemoryInterruptStore, ProgramLibrary
+    from codemode import ProgramLibrary
+    from codemode.stores import MemoryInterruptStore
 
     library = ProgramLibrary(MemoryInterruptStore())
     await library.save("twice", "return 2 * input.x")

@@ -14,14 +14,14 @@ from openai.types.responses import ResponseFunctionToolCall
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
-from codemode import Content
+from codemode import MediaContent
 from codemode.plugins import replace_content, run_bounded
 
 _UNKNOWN = "application/octet-stream"
 _KINDS = ("image", "file")  # looked for by equality: what a tool gives need not have a hash
 
 
-def content_of(one: Any) -> Content | None:
+def content_of(one: Any) -> MediaContent | None:
     """Return the content that an image or a file of the SDK is, as an object or as a dict; None for anything else."""
     if isinstance(one, ToolOutputImage | ToolOutputFileContent):
         one = one.model_dump(exclude_none=True)
@@ -31,33 +31,33 @@ def content_of(one: Any) -> Content | None:
     return _image(said) if said["type"] == "image" else _file(said)
 
 
-def _image(said: dict[str, Any]) -> Content | None:
+def _image(said: dict[str, Any]) -> MediaContent | None:
     url: Any = said.get("image_url")
     if isinstance(url, str) and url.startswith("data:"):
         read = _of_data_url(url)
         if read is None:
             return None
         detail = said.get("detail")
-        return Content(*read, kind="image", origin=None if detail is None else json.dumps({"detail": detail}))
+        return MediaContent(*read, kind="image", origin=None if detail is None else json.dumps({"detail": detail}))
     return _elsewhere(said, "image") if isinstance(url, str) or isinstance(said.get("file_id"), str) else None
 
 
-def _file(said: dict[str, Any]) -> Content | None:
+def _file(said: dict[str, Any]) -> MediaContent | None:
     data: Any = said.get("file_data")
     name: Any = said.get("filename")
     named = name[:256] if isinstance(name, str) else None
     if isinstance(data, str):
         guessed = mimetypes.guess_type(named or "")[0] or _UNKNOWN
         read = _of_data_url(data if data.startswith("data:") else f"data:{guessed};base64,{data}")
-        return None if read is None else Content(*read, kind="file", name=named)
+        return None if read is None else MediaContent(*read, kind="file", name=named)
     given = (said.get("file_url"), said.get("file_id"))
     return _elsewhere(said, "file", named) if any(isinstance(one, str) for one in given) else None
 
 
-def _elsewhere(said: dict[str, Any], kind: Any, name: str | None = None) -> Content:
+def _elsewhere(said: dict[str, Any], kind: Any, name: str | None = None) -> MediaContent:
     """Return the handle of something whose bytes only the provider has."""
     plain = {key: value for key, value in said.items() if isinstance(value, str)}
-    return Content(b"", _UNKNOWN, kind=kind, name=name, origin=json.dumps(plain, sort_keys=True))
+    return MediaContent(b"", _UNKNOWN, kind=kind, name=name, origin=json.dumps(plain, sort_keys=True))
 
 
 def _of_data_url(url: str) -> tuple[bytes, str] | None:
@@ -67,12 +67,12 @@ def _of_data_url(url: str) -> tuple[bytes, str] | None:
         return None
     try:
         data = b64decode(text, validate=True)
-        return data, Content(b"", mime_type or _UNKNOWN).mime_type
+        return data, MediaContent(b"", mime_type or _UNKNOWN).mime_type
     except (binascii.Error, ValueError):
         return None
 
 
-def object_of(part: Content) -> dict[str, Any]:
+def object_of(part: MediaContent) -> dict[str, Any]:
     """Return the SDK's dict for a part: what a tool takes, and what the model is shown."""
     told: dict[str, Any] = json.loads(part.origin) if part.origin is not None else {}
     if "type" in told:
@@ -84,13 +84,13 @@ def object_of(part: Content) -> dict[str, Any]:
     return {"type": "file", "file_data": url, "filename": part.name or f"file{suffix}"}
 
 
-def shown(part: Content) -> ToolOutputImage | ToolOutputFileContent:
+def shown(part: MediaContent) -> ToolOutputImage | ToolOutputFileContent:
     """Return the SDK's object for a part, as a tool returns it."""
     made = object_of(part)
     return ToolOutputImage(**made) if made["type"] == "image" else ToolOutputFileContent(**made)
 
 
-def described(part: Content) -> dict[str, Any]:
+def described(part: MediaContent) -> dict[str, Any]:
     """Return what people and rules read of a part: no bytes."""
     return part.described
 
@@ -136,7 +136,7 @@ def with_content_schemas(schema: Any) -> Any:
         return schema
     known = cast("dict[str, Any]", schema)
     if _is_object_schema(known):
-        return dict(Content.json_schema)
+        return dict(MediaContent.json_schema)
     return {key: with_content_schemas(one) for key, one in known.items()}
 
 
@@ -163,7 +163,7 @@ def _is_object_schema(schema: Mapping[str, Any]) -> bool:
 
 
 def call_of(
-    name: str, call_id: str, arguments: Any, written: Callable[[Content], Any] = described
+    name: str, call_id: str, arguments: Any, written: Callable[[MediaContent], Any] = described
 ) -> ResponseFunctionToolCall:
     """Return a call in the shape in which a model makes one. ``written`` says what stands for content in it."""
     text = json.dumps(arguments, ensure_ascii=False, default=written)
@@ -171,7 +171,7 @@ def call_of(
 
 
 async def made_call(
-    name: str, call_id: str, arguments: Any, written: Callable[[Content], Any] = described
+    name: str, call_id: str, arguments: Any, written: Callable[[MediaContent], Any] = described
 ) -> ResponseFunctionToolCall:
     """Return the same; arguments that take their time to be written do so in a thread."""
     return await run_bounded(arguments, lambda: call_of(name, call_id, arguments, written))

@@ -164,7 +164,7 @@ def _annotated_output(tool: FunctionTool) -> Any:
     except (NameError, TypeError, AttributeError):
         return None
     if is_content(declared):
-        return codemode.Content
+        return codemode.MediaContent
     if declared in (None, Any, type(None)) or any(map(is_output, (declared, *get_args(declared)))):
         return None
     return declared

@@ -27,16 +27,14 @@ from codemode import (
     CodeModeProtocolError,
     CodeModeTool,
     CodeModeToolApprovalDeniedError,
-    Content,
     Interrupt,
-    InvocationStarted,
-    NestedToolCallEvent,
-    NestedToolResultEvent,
+    MediaContent,
     PendingRequest,
     ToolCallContext,
     failure_text,
 )
 from codemode.plugins import OpenedContinuation, add_event_listener
+from codemode.types import InvocationStarted, NestedToolCallEvent, NestedToolResultEvent
 
 from .approvals import AGENT_KIND, Approvals, decide_for_all, decided_before, edited_input
 from .content import call_of
@@ -182,7 +180,7 @@ class OuterCall:
         state: Any,
     ) -> None:
         self.value: Any = None
-        self.parts: list[Content] = []
+        self.parts: list[MediaContent] = []
         self.failure: str | None = None
         self.error: BaseException | None = None
         self.has_ended = False

@@ -29,7 +29,7 @@ from pydantic_ai.messages import (
     tool_return_ta,
 )
 
-from codemode import Content
+from codemode import MediaContent
 from codemode.plugins import list_items, replace_content, restore_content, split_content
 
 _TYPES = (BinaryContent, ImageUrl, AudioUrl, DocumentUrl, VideoUrl, UploadedFile)
@@ -39,7 +39,7 @@ _UNKNOWN = "application/octet-stream"
 _MAX_BESIDE = 64
 
 
-def content_of(one: Any) -> Content | None:
+def content_of(one: Any) -> MediaContent | None:
     """Return the content that an object of the framework is; None for any other."""
     if not isinstance(one, _TYPES):
         return None
@@ -48,17 +48,17 @@ def content_of(one: Any) -> Content | None:
         said = {"vendor_metadata": one.vendor_metadata, "identifier": name}
         told = {key: value for key, value in said.items() if value is not None}
         origin = json.dumps(told, sort_keys=True, default=str) if told else None
-        return Content(one.data, one.media_type, name=_name(name), origin=origin)
+        return MediaContent(one.data, one.media_type, name=_name(name), origin=origin)
     plain = _objects().dump_python(one, mode="json")
     try:
         mime_type = one.media_type or _UNKNOWN
     except ValueError:  # nothing in the address says it
         mime_type = _UNKNOWN
     kind = _KIND_OF_URLS.get(one.kind, "file")
-    return Content(b"", mime_type, kind=kind, origin=json.dumps(plain, sort_keys=True))
+    return MediaContent(b"", mime_type, kind=kind, origin=json.dumps(plain, sort_keys=True))
 
 
-def object_of(part: Content) -> Any:
+def object_of(part: MediaContent) -> Any:
     """Return the framework's object of a part: one that it was made of, or the bytes."""
     told: dict[str, Any] = json.loads(part.origin) if part.origin is not None else {}
     if "kind" in told:
@@ -123,7 +123,7 @@ def with_content_schemas(schema: Any) -> Any:
         return schema
     known = cast("dict[str, Any]", schema)
     if _is_object_schema(known):
-        return dict(Content.json_schema)
+        return dict(MediaContent.json_schema)
     made = {key: with_content_schemas(one) for key, one in known.items()}
     # Several of the framework's classes are the same to a program.
     if "oneOf" in made and _refers_to_content(known):

@@ -47,7 +47,8 @@ from .nested import NestedCalls
 from .outer_calls import RunState
 
 if TYPE_CHECKING:
-    from codemode import InterruptStore, ProgramLibrary
+    from codemode import ProgramLibrary
+    from codemode.stores import InterruptStore
 
 MCP = "mcp"
 _STRUCTURED, _IS_ERROR = "structuredContent", "isError"

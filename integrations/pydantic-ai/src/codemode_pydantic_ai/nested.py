@@ -24,14 +24,12 @@ from codemode import (
     CodeModeToolApprovalDeniedError,
     CodeModeToolError,
     ExecutionPolicy,
-    InvocationStarted,
-    NestedToolCallEvent,
-    NestedToolResultEvent,
     ToolCallContext,
     WorkerPool,
     request_interrupt,
 )
 from codemode.plugins import replace_content, run_bounded
+from codemode.types import InvocationStarted, NestedToolCallEvent, NestedToolResultEvent
 
 from .content import Beside, taken
 from .failures import OWN_WORDS, TOLD, ErrorWords, told

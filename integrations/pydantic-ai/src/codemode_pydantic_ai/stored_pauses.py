@@ -34,17 +34,9 @@ from pydantic_ai.tools import (
     ToolDenied,
 )
 
-from codemode import (
-    CodeModeError,
-    CodeModeOptions,
-    CodeModeProtocolError,
-    PendingRequest,
-    Record,
-    StoredPause,
-    StoredRequest,
-)
+from codemode import CodeModeError, CodeModeOptions, CodeModeProtocolError, PendingRequest
 from codemode.plugins import same_json
-from codemode.stores import AgentRecords, AgentRun, ResumeWith, Tenant, ToolForm
+from codemode.stores import AgentRecords, AgentRun, Record, ResumeWith, StoredPause, StoredRequest, Tenant, ToolForm
 
 from .faces import MAX_AGE_MS, Face
 from .hidden_tools import annotations_of
@@ -54,7 +46,7 @@ from .nested import CALL_KIND
 from .pauses import KEY, Pause, is_waiting_id
 
 if TYPE_CHECKING:
-    from codemode import InterruptStore
+    from codemode.stores import InterruptStore
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -264,7 +256,7 @@ class StoredPauses(Generic[AgentDepsT, OutputDataT]):
         """Run the agent, and keep what it waits for. ``settings`` are those of ``agent.run``.
 
         ``tenant`` is whose record it is, where that was not said before; ``labels`` are added to it. Raises as
-        ``agent.run`` does, and `StoreUnavailable`.
+        ``agent.run`` does, and `StoreUnavailableError`.
         """
         whose = self._records.whose(tenant)
         watching = _Watching()

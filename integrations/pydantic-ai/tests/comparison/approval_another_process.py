@@ -29,7 +29,7 @@ async def answer(side: Side) -> str:
 def capability(side: Side, folder: str) -> Any:
     if not side.is_ours:
         return side.capability()
-    from codemode import SqliteInterruptStore
+    from codemode.stores import SqliteInterruptStore
 
     guard = SqliteInterruptStore(Path(folder) / "guard.sqlite").guard
     return side.capability(

@@ -50,7 +50,7 @@ async def step(side: Side) -> str:
 
 
 async def _journaled(side: Side, folder: str, name: str, charge: Any) -> None:
-    from codemode import SqliteInterruptStore
+    from codemode.stores import SqliteInterruptStore
 
     async with SqliteInterruptStore(Path(folder) / "store.sqlite") as store:
         journal = store.journal(tenant="acme", app="billing")

@@ -30,7 +30,8 @@ async def answer(side: Side) -> str:
         await side.agent(first, capability=side.capability(repl_store=store)).say()
         later = side.agent(side.program("", "twice(21)"), capability=side.capability(repl_store=store))
         return "a function, with a shared `repl_store`; no versions" if (await later.say()).told[-1] == 42 else "no"
-    from codemode import MemoryInterruptStore, ProgramLibrary
+    from codemode import ProgramLibrary
+    from codemode.stores import MemoryInterruptStore
 
     library = ProgramLibrary(MemoryInterruptStore())
     await library.save("twice", "return 2 * input.x")

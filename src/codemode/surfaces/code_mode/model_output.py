@@ -8,7 +8,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from ...data.content import Content, ContentResult, split_content
+from ...data.content import ContentResult, MediaContent, split_content
 from ...data.json_values import canonical_json, decode_json, encode_json
 from ...data.rich_values import to_plain, to_tagged
 from ...errors import CodeModeProtocolError
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ...trace.trace import Trace
 
 
-def with_content(shown: dict[str, Any], parts: Sequence[Content]) -> dict[str, Any]:
+def with_content(shown: dict[str, Any], parts: Sequence[MediaContent]) -> dict[str, Any]:
     """Return what is shown with these parts beside it: ``{"type": "content", "value": [text, media, ...]}``.
 
     In the text a part is a description with its number, ``content``, from 1. Without parts it stays as it is.
@@ -123,7 +123,7 @@ class ModelOutputs:
         """Return ``{"type": "text" | "json", "value": ...}`` for a result. An interrupt stays as it is."""
         return with_content(*self.show_apart(result, tool_call_id))
 
-    def show_apart(self, result: Any, tool_call_id: str | None) -> tuple[Shown, list[Content]]:
+    def show_apart(self, result: Any, tool_call_id: str | None) -> tuple[Shown, list[MediaContent]]:
         """Return the same without images, audio and files, and these."""
         if _is_interrupt(result):
             return shown(result), []
@@ -325,7 +325,7 @@ def shown(result: Any) -> Shown:
 
     if isinstance(result, Interrupt):
         return {"type": "json", "value": result.to_dict()}
-    plain, parts = split_content(result) if Content.exist else (result, [])
+    plain, parts = split_content(result) if MediaContent.exist else (result, [])
     return with_content(_shown(plain), parts)
 
 

@@ -37,7 +37,7 @@ from .model_output import ModelOutputs, OneCallOutputs
 from .outcome import CODE_MODE, told, with_python_values, with_value, without_tags
 
 if TYPE_CHECKING:
-    from ...data.content import Content
+    from ...data.content import MediaContent
     from ...execution.outcome import RunOutcome
     from ...execution.program_library import ProgramLibrary
     from ...tools.catalog import ToolCatalog
@@ -169,7 +169,7 @@ class CodeModeTool(SyncForms):
         """
         return self._outputs.show(result, tool_call_id)
 
-    def to_model_parts(self, result: Any, *, tool_call_id: str | None = None) -> tuple[Any, list[Content]]:
+    def to_model_parts(self, result: Any, *, tool_call_id: str | None = None) -> tuple[Any, list[MediaContent]]:
         """Return the ``value`` of `to_model_output` without images, audio and files, and these, for plugins."""
         shown, parts = self._outputs.show_apart(result, tool_call_id)
         return shown["value"], parts

@@ -26,7 +26,7 @@ from ...execution.outcome_texts import (
     store_away_text,
 )
 from ...host.cancellation import kept_from_cancelling
-from ...stores.errors import StoreUnavailable
+from ...stores.errors import StoreUnavailableError
 from ...trace.failures import log_failure
 from .catalog import Setup
 from .results import output_of, pending_of, waiting
@@ -216,7 +216,7 @@ def is_nothing_run(outcome: RunOutcome) -> bool:
 
 def is_of_store(error: BaseException) -> bool:
     """Tell whether a run was cut off because what it is kept in cannot be used, or is another process's by now."""
-    return is_of_journal(error) or isinstance(error, StoreUnavailable)
+    return is_of_journal(error) or isinstance(error, StoreUnavailableError)
 
 
 def _keep(stored: StoredRuns, one: WaitingRun) -> None:

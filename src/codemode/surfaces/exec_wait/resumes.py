@@ -31,7 +31,7 @@ from ...execution.outcome_texts import (
 )
 from ...execution.starting import load_continuations, prepared, with_library
 from ...interrupts.interrupt import Interrupt
-from ...stores.errors import AlreadyDecided, RecordExpired, RecordWithdrawn, StoreUnavailable
+from ...stores.errors import AlreadyDecidedError, RecordExpiredError, RecordWithdrawnError, StoreUnavailableError
 from ...trace.failures import log_failure
 from .catalog import Setup
 from .endings import Endings, is_nothing_run, is_of_store, yields_of
@@ -158,7 +158,7 @@ class Resumes:
             return self._words.full(full)
         try:
             lease = None if self._stored is None else await self._answered(self._stored, one, paused, answers)
-        except StoreUnavailable as error:
+        except StoreUnavailableError as error:
             return self._words.broken(error)
         try:
             with one.begun_by_this_task():
@@ -186,7 +186,7 @@ class Resumes:
             go_on = load_continuations()
             given = go_on.answers_of(interrupt, answers["resolution"], answers["resolutions"])
             lease = await stored.answered(interrupt, given, one.scope)
-        except (AlreadyDecided, RecordExpired, RecordWithdrawn, StoreUnavailable):
+        except (AlreadyDecidedError, RecordExpiredError, RecordWithdrawnError, StoreUnavailableError):
             self._runs.give_up(one)
             raise
         except CodeModeError as error:  # what is wrong with it says whoever resumes

@@ -28,7 +28,7 @@ from ...execution.outcome_texts import (
 )
 from ...execution.program_state import keep_call_results, told_of_large
 from ...source.program_input import looks_like_shell
-from ...stores.errors import StoreUnavailable
+from ...stores.errors import StoreUnavailableError
 from ...trace.failures import log_failure, message_of
 from ...trace.public_message import first_line
 from .catalog import ServerAwayError, Setup
@@ -136,7 +136,7 @@ class Words:
 
     def broken(self, error: Exception) -> dict[str, Any]:
         """Return the result of what the host itself got wrong, or could not do."""
-        if isinstance(error, StoreUnavailable):
+        if isinstance(error, StoreUnavailableError):
             log_failure(_log, "the store cannot be used", (), error)
             return self.failed(STORE_AWAY, RUNTIME_UNAVAILABLE)
         if isinstance(error, ServerAwayError):

@@ -12,13 +12,13 @@ from ...execution.outcome_texts import ABORTED, INTERNAL_ERROR, SNAPSHOT_EXPIRED
 from ...host.clock import now_ms, passed_seconds
 from ...interrupts.interrupt import Interrupt
 from ...stores.errors import (
-    RecordExpired,
-    RecordLost,
-    RecordWithdrawn,
-    RequestSettled,
+    RecordExpiredError,
+    RecordLostError,
+    RecordWithdrawnError,
+    RequestSettledError,
     StoreError,
-    StoreUnavailable,
-    UnknownRequest,
+    StoreUnavailableError,
+    UnknownRequestError,
 )
 from ...stores.leases import new_owner
 from ...stores.records import LEASE_MS
@@ -62,7 +62,7 @@ class StoredRuns:
     async def rest(self, one: WaitingRun, run: RestingRun, reason: str, yields: int) -> bool:
         """Keep a run that has come to rest, and hold it. False: somebody else goes on with it by now.
 
-        Raises `StoreUnavailable`; then the run waits in this process alone.
+        Raises `StoreUnavailableError`; then the run waits in this process alone.
         """
         kept, payload = await run.kept(), {**self._payload(one.scope), REASON: reason, YIELDS: yields}
         if one.lease is None:
@@ -78,7 +78,7 @@ class StoredRuns:
         return True
 
     async def parked(self, one: WaitingRun, interrupt: Interrupt) -> str | None:
-        """Keep what a program asks a person, and return the id under which it goes on. Raises `StoreUnavailable`.
+        """Keep what a program asks a person, and return the id under which it goes on. Raises `StoreUnavailableError`.
 
         None: somebody else goes on with it by now.
         """
@@ -111,14 +111,14 @@ class StoredRuns:
             await self._store.withdraw(_record_id(run_id), actor="", reason=reason[:_MOST_SAID], tenant=self._tenant)
         except StoreError:
             return
-        except StoreUnavailable:
+        except StoreUnavailableError:
             _log.warning("a run that waits for a person could not be withdrawn", exc_info=True)
 
     async def sweep(self) -> None:
         """Have the store mark what has expired, for whoever follows its changes."""
         try:
             await self._store.sweep()
-        except StoreUnavailable:
+        except StoreUnavailableError:
             _log.warning("what has expired could not be marked", exc_info=True)
 
     async def keep(self, one: WaitingRun) -> None:
@@ -156,11 +156,11 @@ class StoredRuns:
                     lease = await self._store.claim(
                         owner=self._owner, tenant=self._tenant, app=self._app, record_id=record.id, lease_ms=LEASE_MS
                     )
-                except RecordExpired:
+                except RecordExpiredError:
                     raise RefusedInputError(_EXPIRED, SNAPSHOT_EXPIRED) from None
-                except RecordLost as lost:
+                except RecordLostError as lost:
                     raise RefusedInputError(f"wait: {lost.message}", SNAPSHOT_RESTORE_FAILED) from None
-                except (RequestSettled, RecordWithdrawn):
+                except (RequestSettledError, RecordWithdrawnError):
                     return ended(await self._store.record(record.id, tenant=self._tenant))
                 if lease is not None:
                     return await self._in_time(lease)
@@ -174,7 +174,7 @@ class StoredRuns:
             raise unknown_run(run_id)
         try:
             record = await self._store.record(_record_id(run_id), tenant=self._tenant)
-        except UnknownRequest:
+        except UnknownRequestError:
             raise unknown_run(run_id) from None
         if record.app != self._app or scope_of(record) != scope:
             raise unknown_run(run_id)
@@ -192,8 +192,8 @@ class StoredRuns:
         """Note what the host of a program answers itself, and take the record of its pause, to go on with it.
 
         None: there is no such record in this scope, or somebody else has it. What does not fit says whoever resumes.
-        Raises `AlreadyDecided` where a person has answered otherwise, and `RecordWithdrawn` or `RecordExpired` where
-        nothing is asked any more.
+        Raises `AlreadyDecidedError` where a person has answered otherwise, and `RecordWithdrawnError` or
+        `RecordExpiredError` where nothing is asked any more.
         """
         found = await self._store.get(interrupt.interrupt_id, tenant=self._tenant) if answers else None
         if found is not None and _nonce(found) != _nonce(interrupt):
@@ -207,9 +207,9 @@ class StoredRuns:
             if record.app != self._app or scope_of(record) != scope:
                 return None
             await self._store.decide(answers, actor="", tenant=self._tenant)
-        except UnknownRequest:
+        except UnknownRequestError:
             return None
-        except RequestSettled as settled:
+        except RequestSettledError as settled:
             await self._refuse_ended(string_or_empty(settled.details.get("record_id")))
             return None
         return await self._store.claim(
@@ -217,11 +217,11 @@ class StoredRuns:
         )
 
     async def _refuse_ended(self, record_id: str) -> None:
-        """Raise `RecordWithdrawn` for a run that was ended from outside; another has the outcome it came to."""
+        """Raise `RecordWithdrawnError` for a run that was ended from outside; another has the outcome it came to."""
         record = await self._store.record(record_id, tenant=self._tenant)
         came_to = mapping_or_empty(None if record.outcome is None else record.outcome.value)
         if record.state == "withdrawn" or came_to.get("code") in (ABORTED, SNAPSHOT_EXPIRED):
-            raise RecordWithdrawn("somebody has ended this run: no answer goes on with it")
+            raise RecordWithdrawnError("somebody has ended this run: no answer goes on with it")
 
     async def interrupt_of(self, record: Record) -> Interrupt | None:
         """Return the newest interrupt of a record; None for one in which nothing is asked."""

@@ -103,7 +103,7 @@ def _secrets(value: Any, path: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class RunOptions(OptionPart):
-    """Options of `create_run_tool`. ``limits`` and ``ceilings`` are mappings with snake_case or camelCase keys.
+    """Options of `create_modules_tool`. ``limits`` and ``ceilings`` are mappings with snake_case or camelCase keys.
 
     ``limits`` hold what a request has that asks for nothing, ``ceilings`` the most that it may ask for, each of
     ``timeout_ms`` (30,000), ``max_memory_bytes`` (64 MiB), ``max_log_bytes`` (64 KiB), ``max_tool_calls`` (256),

@@ -36,7 +36,7 @@ _log = logging.getLogger("codemode.tools")
 
 
 class RunTool(SyncForms):
-    """One tool that runs ES modules over the tools of servers. Make it with `create_run_tool`.
+    """One tool that runs ES modules over the tools of servers. Make it with `create_modules_tool`.
 
     Safe to use from several threads and event loops.
     """
@@ -218,7 +218,7 @@ class RunTool(SyncForms):
         return self._runs
 
 
-def create_run_tool(
+def create_modules_tool(
     servers: Iterable[Any],
     options: RunOptions | Mapping[str, Any] | None = None,
     *,

@@ -9,19 +9,21 @@ from suite import each_row
 
 from codemode import (
     CodeModeAbortedError,
+    CodeModeError,
+    CodeModeProtocolError,
+    CodeModeTimeoutError,
+    CodeModeToolError,
+)
+from codemode.errors import (
     CodeModeBridgeLimitError,
     CodeModeConcurrencyError,
     CodeModeDetachedBridgeRequestError,
-    CodeModeError,
-    CodeModeProtocolError,
+    CodeModeIllegalAccessError,
     CodeModeSerializationError,
     CodeModeSourceTooLargeError,
     CodeModeSyntaxError,
-    CodeModeTimeoutError,
-    CodeModeToolError,
     CodeModeWorkerError,
 )
-from codemode.errors import CodeModeIllegalAccessError
 from codemode.execution.outcome import RunOutcome
 from codemode.surfaces.code_call.result import told
 

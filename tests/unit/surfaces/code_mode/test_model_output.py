@@ -7,16 +7,9 @@ import dataclasses
 import pytest
 from suite import each_row
 
-from codemode import (
-    ConsoleEvent,
-    FetchResultEvent,
-    Interrupt,
-    ModelOutput,
-    NestedToolResultEvent,
-    PendingRequest,
-    Trace,
-)
+from codemode import Interrupt, ModelOutput, PendingRequest
 from codemode.surfaces.code_mode.model_output import MAX_KEPT_TRACES, ModelOutputs
+from codemode.types import ConsoleEvent, FetchResultEvent, NestedToolResultEvent, Trace
 
 IDS = {"invocation_id": "i", "outer_tool_call_id": "outer"}
 TIMES = {"started_at_ms": 0.0, "completed_at_ms": 1.0, "duration_ms": 1.0, "input_bytes": 2}

@@ -10,8 +10,9 @@ import pytest
 from stored_pauses import paused
 from waiting import until, within
 
-from codemode import CallContext, MemoryInterruptStore
+from codemode import CallContext
 from codemode.host import clock
+from codemode.stores import MemoryInterruptStore
 from codemode.stores.records import Lease, Record
 from codemode.surfaces.exec_wait import results, runs, stored, waiting_run
 from codemode.surfaces.exec_wait.options import NAME, ExecWaitOptions

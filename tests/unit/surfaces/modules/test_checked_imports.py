@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from suite import each_row
 
-from codemode import CodeModeSyntaxError, ModuleServer
+from codemode import ModuleServer
+from codemode.errors import CodeModeSyntaxError
 from codemode.surfaces.modules.catalog import ModuleCatalog, read_module_facts
 from codemode.surfaces.modules.server_set import ServerSet
 

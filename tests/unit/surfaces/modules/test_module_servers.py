@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from suite import each_row
 from waiting import until, within
 
-from codemode import CodeModeAuthenticationError, ModuleServer, Tool, create_run_tool
+from codemode import ModuleServer, Tool, create_modules_tool
+from codemode.errors import CodeModeAuthenticationError
 from codemode.host import steps
 from codemode.surfaces.modules import servers as listing_of_servers
 from codemode.surfaces.modules.runs import RunView
@@ -364,7 +365,7 @@ def test_static_servers_have_one_catalog_for_all_runs():
 def test_refresh_lists_anew():
     async def main() -> None:
         one = Live("one", "a")
-        tool = create_run_tool([one, ModuleServer("two", {"b": lambda: 1})])
+        tool = create_modules_tool([one, ModuleServer("two", {"b": lambda: 1})])
         assert "export function a(" not in tool.declarations()
         await tool.refresh()
         assert "export function a(" in tool.declarations("one")
@@ -429,11 +430,11 @@ def test_a_resume_has_the_tools_of_now_and_says_so():
         (lambda: ModuleServer("a", {"x": 5}), "not a tool"),
         (lambda: ModuleServer("a", {}, name=5), "name"),  # pyright: ignore[reportArgumentType]
         (lambda: ModuleServer("a", {}, capabilities="tools"), "capabilities"),
-        (lambda: create_run_tool({"a": {}}), "servers"),
-        (lambda: create_run_tool([{}]), "no server"),
-        (lambda: create_run_tool([], settings={"fetch_policy": {}}), "fetch_policy"),
-        (lambda: create_run_tool([], {"limit": {}}), "limit"),
-        (lambda: create_run_tool([]).declarations("x"), "no server 'x'"),
+        (lambda: create_modules_tool({"a": {}}), "servers"),
+        (lambda: create_modules_tool([{}]), "no server"),
+        (lambda: create_modules_tool([], settings={"fetch_policy": {}}), "fetch_policy"),
+        (lambda: create_modules_tool([], {"limit": {}}), "limit"),
+        (lambda: create_modules_tool([]).declarations("x"), "no server 'x'"),
     ],
 )
 def test_what_is_no_server_is_refused(make: Callable[[], Any], said: str):

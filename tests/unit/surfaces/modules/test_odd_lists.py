@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from waiting import within
 
-from codemode import Tool, create_run_tool
+from codemode import Tool, create_modules_tool
 from codemode.surfaces.modules.discovery import answer, search_index, unknown_tool
 
 
@@ -31,7 +31,7 @@ def one(name: str) -> Tool:
 
 def described(server: Live) -> tuple[Any, str]:
     """Return what discovery says of the server once it was listed, and the description of the whole tool."""
-    run = create_run_tool([server])
+    run = create_modules_tool([server])
     within(run.prepare())
     (listed,) = run.catalog.servers
     said = answer([listed], search_index([listed]), "describeServer", ["live", {"detail": "description"}])
@@ -67,7 +67,7 @@ def test_what_a_server_has_left_out_itself_is_told_in_bounds():
 
 def test_a_server_that_lists_no_collection_fails_alone():
     async def main() -> Any:
-        run = create_run_tool([Live(7), Live([one("a")])])
+        run = create_modules_tool([Live(7), Live([one("a")])])
         await run.prepare()
         return run
 

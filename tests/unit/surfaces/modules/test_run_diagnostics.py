@@ -9,20 +9,22 @@ from suite import each_row
 
 from codemode import (
     CodeModeAbortedError,
+    CodeModeError,
+    CodeModeProtocolError,
+    CodeModeTimeoutError,
+    CodeModeToolError,
+    ExecutionPolicy,
+)
+from codemode.errors import (
+    CallSummary,
     CodeModeBridgeLimitError,
     CodeModeConcurrencyError,
-    CodeModeError,
     CodeModeIllegalAccessError,
-    CodeModeProtocolError,
     CodeModeSerializationError,
     CodeModeSourceTooLargeError,
     CodeModeSyntaxError,
-    CodeModeTimeoutError,
-    CodeModeToolError,
     CodeModeWorkerError,
-    ExecutionPolicy,
 )
-from codemode.errors import CallSummary
 from codemode.execution.outcome import RunOutcome
 from codemode.surfaces.modules.diagnostics import cleared, diagnostics_of, response_of
 from codemode.surfaces.modules.response import diagnostic, ordered, refused

@@ -7,10 +7,10 @@ import errno
 
 import pytest
 
-from codemode import ModuleServer, create_run_tool
+from codemode import ModuleServer, create_modules_tool
 from codemode.surfaces.modules import run_tool
 
-TOOL = create_run_tool([ModuleServer("clock", {"now": lambda: 1})])
+TOOL = create_modules_tool([ModuleServer("clock", {"now": lambda: 1})])
 
 
 def test_a_host_that_can_import_nothing_more_is_answered_like_any_other(monkeypatch: pytest.MonkeyPatch):
@@ -29,7 +29,7 @@ def test_a_host_that_can_import_nothing_more_is_answered_like_any_other(monkeypa
 
 
 def test_making_and_describing_a_tool_makes_no_runs():
-    tool = create_run_tool([ModuleServer("clock", {"now": lambda: 1})])
+    tool = create_modules_tool([ModuleServer("clock", {"now": lambda: 1})])
     assert "clock" in tool.description
     assert tool.may_ask is False
     assert tool._runs is None

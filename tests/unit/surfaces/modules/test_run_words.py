@@ -8,13 +8,8 @@ from typing import Any
 import pytest
 from suite import each_row
 
-from codemode import (
-    CodeModeAuthenticationError,
-    CodeModeError,
-    CodeModeSerializationError,
-    CodeModeToolError,
-    Tool,
-)
+from codemode import CodeModeError, CodeModeToolError, Tool
+from codemode.errors import CodeModeAuthenticationError, CodeModeSerializationError
 from codemode.surfaces.modules.diagnostics import words_of
 from codemode.surfaces.modules.module_tools import ModuleTool, ServerTool
 from codemode.tools.prepared import tool_failed

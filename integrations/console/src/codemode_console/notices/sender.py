@@ -18,8 +18,9 @@ from urllib.request import getproxies, proxy_bypass
 
 import httpx
 
-from codemode import ALL_TENANTS, CodeModeError, FailedNotice, InterruptStore, Notice, Outbox, Record
+from codemode import CodeModeError
 from codemode.host.threads import LARGE_CHARACTERS, run_check
+from codemode.stores import ALL_TENANTS, FailedNotice, InterruptStore, Notice, Outbox, Record
 
 from .target import Target, link_of
 

@@ -11,8 +11,8 @@ from urllib.parse import quote
 
 import httpx
 
-from codemode import Notice, Record, StoredRequest
 from codemode.options.checked_fields import WrongTypeError
+from codemode.stores import Notice, Record, StoredRequest
 
 from ..visible import is_visible
 from ..web import origin_of

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeAlias, cast
 
-from codemode import Notice, Record, StoredRequest
 from codemode.options.checked_fields import WrongTypeError
+from codemode.stores import Notice, Record, StoredRequest
 
 from ..visible import json_beginning, visible_text
 from .target import MOST_REQUESTS, Post, Target, short, waiting_of

@@ -19,8 +19,9 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
-from codemode import AuditLine, CodeModeError, InterruptStore, verify_audit
+from codemode import CodeModeError
 from codemode.host.threads import LARGE_CHARACTERS, run_check
+from codemode.stores import AuditLine, InterruptStore, verify_audit
 from codemode.stores.records import Tenants
 
 from ..bodies import read_small_form

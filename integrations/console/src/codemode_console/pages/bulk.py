@@ -14,9 +14,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from codemode import ALL_TENANTS, AnswerRefused, Record, StoredRequest, StoreError, StoreUnavailable
 from codemode.host.threads import LARGE_CHARACTERS, run_check
 from codemode.interrupts.interrupt import APPROVAL_KIND
+from codemode.stores import ALL_TENANTS, AnswerRefusedError, Record, StoredRequest, StoreError, StoreUnavailableError
 
 from ..bodies import Items, only, read_items
 from ..decisions import (
@@ -190,7 +190,7 @@ async def _decided(
     try:
         # Away by now: those before it are decided, and the answer says which.
         record = records.get(chosen.record_id) or await desk.store.record(chosen.record_id, tenant=ALL_TENANTS)
-    except (StoreError, StoreUnavailable) as error:
+    except (StoreError, StoreUnavailableError) as error:
         return _Told(chosen, problem=problem_of(error))
     records[record.id] = record
     one = _request(record, chosen.interrupt_id) if visit.user.sees(record.tenant) else None
@@ -209,9 +209,9 @@ async def _decided(
     name = one.interrupt_id
     try:
         first = (await desk.store.decide({name: answer}, seen={name: chosen.shown}, **said))[name]
-    except AnswerRefused as error:
+    except AnswerRefusedError as error:
         return _Told(chosen, record, one, Problem(422, "The answer does not fit", error.message))
-    except (StoreError, StoreUnavailable) as error:
+    except (StoreError, StoreUnavailableError) as error:
         return _Told(chosen, record, one, no_longer_asked(record, one) or problem_of(error))
     problem = None if first.actor == visit.user.name else no_longer_asked(record, first)
     return _Told(chosen, record, one, problem)

@@ -10,8 +10,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from codemode import AnswerRefused, AuditLine, Record, StoredRequest, StoreError
 from codemode.host.threads import LARGE_CHARACTERS, run_check
+from codemode.stores import AnswerRefusedError, AuditLine, Record, StoredRequest, StoreError
 
 from ..bodies import Items, only, read_items, read_json, sends_json
 from ..decisions import (
@@ -155,7 +155,7 @@ async def _decide(desk: Desk, request: Request, record: Record, one: StoredReque
     told_by: dict[str, Any] = {"actor": visit.user.name, "tenant": record.tenant, "address": visit.address}
     try:
         decided = await desk.store.decide({name: decision}, seen={name: desk.store.shown(one)}, **told_by)
-    except AnswerRefused as error:
+    except AnswerRefusedError as error:
         problems: Any = error.details.get("problems", {}).get(name, [error.message])
         return Problem(422, "The answer does not fit", "; ".join(problems))
     except StoreError as error:

@@ -11,8 +11,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from codemode import ALL_TENANTS, Interrupt, InterruptStore, PauseView, Record, StoreUnavailable, inspect_interrupt
+from codemode import Interrupt, inspect_interrupt
+from codemode.stores import ALL_TENANTS, InterruptStore, Record, StoreUnavailableError
 from codemode.surfaces.exec_wait.stored import scope_of
+from codemode.types import PauseView
 
 from ..errors import unknown
 from ..visits import LaterAnswers, Policy, visit_of
@@ -78,7 +80,7 @@ def health_routes(desk: Desk) -> list[BaseRoute]:
     async def health(_request: Request) -> Response:
         try:
             await desk.store.changes_head()
-        except StoreUnavailable:
+        except StoreUnavailableError:
             return JSONResponse({"ok": False, "store": "away"}, 503, {"Retry-After": "5"})
         return JSONResponse({"ok": True})
 

@@ -11,9 +11,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from codemode import ALL_TENANTS, Page, Record, StoredRequest, UnknownRequest
 from codemode.host.threads import LARGE_CHARACTERS, run_check
 from codemode.interrupts.interrupt import APPROVAL_KIND
+from codemode.stores import ALL_TENANTS, Page, Record, StoredRequest, UnknownRequestError
 
 from ..decisions import ABOUT_CHOICE, MOST_AT_ONCE, about, chosen_text, decision_words, version_of
 from ..errors import Problem
@@ -147,7 +147,7 @@ async def _done(desk: Desk, request: Request) -> dict[str, Any] | None:
         return None
     try:
         record = await desk.store.record(record_id, tenant=ALL_TENANTS)
-    except UnknownRequest:
+    except UnknownRequestError:
         return None
     if not visit_of(request).user.sees(record.tenant) or not 1 <= int(number) <= len(record.requests):
         return None

@@ -16,7 +16,8 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
-from codemode import ALL_TENANTS, Change, CodeModeError, InterruptStore
+from codemode import CodeModeError
+from codemode.stores import ALL_TENANTS, Change, InterruptStore
 
 from ..errors import Problem
 from ..visits import Visit, audit_tenant, visit_of

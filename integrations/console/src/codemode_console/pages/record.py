@@ -11,10 +11,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from codemode import CodeModeProtocolError, Interrupt, Record, StoredRequest
+from codemode import CodeModeProtocolError, Interrupt
 from codemode.host.threads import LARGE_CHARACTERS, run_check
 from codemode.interrupts.interrupt import APPROVAL_KIND
 from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
+from codemode.stores import Record, StoredRequest
 
 from ..bodies import Items
 from ..decisions import (

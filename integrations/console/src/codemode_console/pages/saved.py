@@ -10,7 +10,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from codemode import ProgramLibrary, SavedProgram, SavedVersion
+from codemode import ProgramLibrary
+from codemode.types import SavedProgram, SavedVersion
 
 from ..bodies import read_small_form
 from ..errors import Problem

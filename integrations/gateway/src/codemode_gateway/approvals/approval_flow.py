@@ -17,7 +17,7 @@ from codemode.execution.call_context import CallContext
 from codemode.host.cancellation import to_its_end
 from codemode.interrupts.interrupt import Interrupt
 from codemode.observe.request_telemetry import approvals_asked, approvals_waiting
-from codemode.stores.errors import AnswerRefused, StoreError, StoreUnavailable
+from codemode.stores.errors import AnswerRefusedError, StoreError, StoreUnavailableError
 from codemode.stores.interrupt_store import InterruptStore
 from codemode.stores.records import Record
 from codemode.surfaces.modules.response import RunResponse
@@ -127,7 +127,7 @@ class Asking:
         leg = Leg(ctx, facts_of(ctx, by_console=by_console), arguments, made)
         try:
             return await self._served(leg, params)
-        except StoreUnavailable:
+        except StoreUnavailableError:
             return store_away()
         except CodeModeProtocolError as error:
             return not_resumed(OTHER_KEYS if error.details.get("unknown_key") else error.message)
@@ -244,7 +244,7 @@ class Asking:
     async def _written(self, said: Said) -> None:
         try:
             await self._keeping.decide(said.resolutions)
-        except (StoreUnavailable, AnswerRefused):
+        except (StoreUnavailableError, AnswerRefusedError):
             raise
         except StoreError:  # somebody was faster: what they said stands
             await self._bundles.forget(said)
@@ -302,7 +302,7 @@ class Asking:
         if said.resolutions:
             try:
                 await self._written(said)
-            except AnswerRefused as error:
+            except AnswerRefusedError as error:
                 await self._bundles.forget(said)
                 self._bundles.blame(leg, said, error)
                 said.resolutions = {}

@@ -18,7 +18,7 @@ from codemode.execution.call_context import CallContext
 from codemode.host.threads import off_loop
 from codemode.interrupts.interrupt import APPROVAL_KIND, Interrupt
 from codemode.observe.request_telemetry import in_no_trace
-from codemode.stores.errors import RecordExpired, StoreError, StoreUnavailable, UnknownRequest
+from codemode.stores.errors import RecordExpiredError, StoreError, StoreUnavailableError, UnknownRequestError
 from codemode.stores.interrupt_store import InterruptStore
 from codemode.stores.records import ALL_TENANTS, Lease, Record, StoredPause, StoredRequest, Tenant
 from codemode.stores.resume_outcome import end_of
@@ -107,7 +107,7 @@ class Keeping:
         has_session: bool = True,
         is_new: bool = False,
     ) -> str:
-        """Keep a pause for people; return the id of its record. Raises `StoreUnavailable`, `StoreError`.
+        """Keep a pause for people; return the id of its record. Raises `StoreUnavailableError`, `StoreError`.
 
         ``has_session``: an answer can hold for the session of whoever has sent it. ``is_new``: nobody was asked about
         it yet. Then that of the same program which waits already is as good.
@@ -137,7 +137,7 @@ class Keeping:
             return None
         try:
             found = await self.store.record(record_id, tenant=self._tenant)
-        except UnknownRequest:
+        except UnknownRequestError:
             return None
         return found if found.app == self._app else None
 
@@ -177,9 +177,9 @@ class Keeping:
             value = await self.store.outcome(record.id, tenant=self._tenant, timeout_ms=0)
         except TimeoutError:
             return None
-        except StoreUnavailable:
+        except StoreUnavailableError:
             raise
-        except RecordExpired:
+        except RecordExpiredError:
             return ended_otherwise("nobody has decided in time")
         except StoreError as error:
             return ended_otherwise(error.message)

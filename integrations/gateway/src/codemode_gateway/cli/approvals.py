@@ -15,7 +15,7 @@ from codemode.errors import CodeModeError
 from codemode.interrupts.interrupt import APPROVAL_KIND
 from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
 from codemode.stores.answers import check_answers
-from codemode.stores.errors import AnswerRefused, UnknownRequest
+from codemode.stores.errors import AnswerRefusedError, UnknownRequestError
 from codemode.stores.records import ALL_TENANTS
 from codemode.trace.visible_text import aligned, counted, one_line, program_lines, visible
 
@@ -261,7 +261,7 @@ def _show(config: GatewayConfig, options: argparse.Namespace) -> int:
     async def found(store: InterruptStore) -> Record:
         try:
             return await store.record(options.id, tenant=ALL_TENANTS)
-        except UnknownRequest:
+        except UnknownRequestError:
             return (await _found(store, options))[0]
 
     print(whole_record(asyncio.run(with_store(config, found))))
@@ -283,7 +283,7 @@ def _decide(config: GatewayConfig, options: argparse.Namespace) -> int:
         decisions = {one.interrupt_id: _decision(one, options, edited) for one in requests}
         try:
             check_answers(requests, decisions)  # before somebody says yes to what the store would refuse
-        except AnswerRefused as refused:
+        except AnswerRefusedError as refused:
             return _nothing_decided(refused, options)
         for one in requests:
             terminal.say(f"\n{card(record, one)}")

@@ -112,7 +112,7 @@ class Wiring:
 
     def run_tool(self, config: GatewayConfig, connected: Connected, principal: Principal) -> RunTool:
         """Return the tool over these servers."""
-        from codemode.surfaces.modules.run_tool import create_run_tool
+        from codemode.surfaces.modules.run_tool import create_modules_tool
 
         limits = dict(config.settings.limits)
         options = {
@@ -123,7 +123,7 @@ class Wiring:
         pool = share_of(self._options.pool, principal)
         library = self._library_of(principal, pool) if config.settings.library else None
         settings = self._settings(config, principal)
-        return create_run_tool(connected, options, settings=settings, pool=pool, library=library)
+        return create_modules_tool(connected, options, settings=settings, pool=pool, library=library)
 
     def _library_of(self, principal: Principal, pool: Any) -> ProgramLibrary:
         """Return the saved programs of a principal, in the gateway's store."""

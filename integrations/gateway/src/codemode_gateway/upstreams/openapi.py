@@ -16,7 +16,7 @@ from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.memory import create_client_server_memory_streams
 from mcp_types import METHOD_NOT_FOUND
 
-from codemode.data.content import Content
+from codemode.data.content import MediaContent
 from codemode.data.narrowing import mapping_or_empty
 from codemode.errors import CodeModeToolError, http_fields
 
@@ -94,7 +94,7 @@ def _server(tools: OpenApiTools, title: str) -> Callable[..., Awaitable[dict[str
         except CodeModeToolError as error:
             fields = http_fields(error)
             return {**_failed(error.message), **({"structuredContent": fields} if fields else {})}
-        if isinstance(result, Content):
+        if isinstance(result, MediaContent):
             return {"content": [_block(result)]}
         return {"content": [], "structuredContent": result}
 
@@ -136,7 +136,7 @@ def _failed(message: str) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": message}], "isError": True}
 
 
-def _block(content: Content) -> dict[str, Any]:
+def _block(content: MediaContent) -> dict[str, Any]:
     data = base64.b64encode(content.data).decode("ascii")
     if content.kind in ("image", "audio"):
         return {"type": content.kind, "data": data, "mimeType": content.mime_type}

@@ -32,7 +32,8 @@ from mcp.shared.exceptions import MCPError
 from suite import each_row
 from waiting import within
 
-from codemode import ALL_TENANTS, StoreUnavailable, ToolCallContext, request_interrupt
+from codemode import ToolCallContext, request_interrupt
+from codemode.stores import ALL_TENANTS, StoreUnavailableError
 
 SOON = 1
 
@@ -257,7 +258,7 @@ def test_a_run_of_a_client_that_left_is_told_in_the_log_where_it_cannot_be_kept(
 
             async def away(*_: Any, **__: Any) -> str:
                 ended.set()
-                raise StoreUnavailable("the disk is full")
+                raise StoreUnavailableError("the disk is full")
 
             monkeypatch.setattr(store, "put", away)
             async with Client(host.server, mode="legacy", elicitation_callback=person) as client:

@@ -8,7 +8,7 @@ from approval_world import ONE, answer_of, codes, hosts, mute
 from codemode_gateway.gateway.principals import Principal
 from waiting import within
 
-from codemode import ALL_TENANTS
+from codemode.stores import ALL_TENANTS
 
 
 async def call(client, **arguments):

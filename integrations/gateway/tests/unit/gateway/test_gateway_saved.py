@@ -12,8 +12,9 @@ from codemode_gateway import Gateway
 from codemode_gateway.cli.commands import main
 from test_gateway_calls import program, run, text_of
 
-from codemode import ALL_TENANTS, ProgramLibrary, SqliteInterruptStore
+from codemode import ProgramLibrary
 from codemode.cli.exits import UsageError
+from codemode.stores import ALL_TENANTS, SqliteInterruptStore
 
 BODY = 'import { add } from "@codemode/servers/sums";\nreturn await add({ a: input.a, b: 1 })'
 SAVE = {

@@ -15,7 +15,7 @@ from codemode_gateway.config.redaction import HIDDEN
 from codemode_gateway.oauth.login_manager import KIND, SignIns
 
 from codemode import Interrupt
-from codemode.surfaces.modules.run_tool import create_run_tool
+from codemode.surfaces.modules.run_tool import create_modules_tool
 
 PROGRAM = """
 import { who } from "@codemode/servers/notes";
@@ -43,7 +43,7 @@ def sign_in(config: GatewayConfig) -> None:
 def run(config: GatewayConfig, tmp_path: Path, **more: Any) -> Any:
     async def once() -> Any:
         async with connect(config, cache_folder=tmp_path / "lists", **more) as connected:
-            return await create_run_tool(connected).execute({"code": PROGRAM})
+            return await create_modules_tool(connected).execute({"code": PROGRAM})
 
     return asyncio.run(once())
 
@@ -92,7 +92,7 @@ def test_a_program_pauses_until_somebody_has_signed_in(
             async with connect(
                 config, hooks=hooks, cache_folder=tmp_path / "lists", secrets=sign_ins.secrets
             ) as connected:
-                tool = create_run_tool(connected, settings=settings)
+                tool = create_modules_tool(connected, settings=settings)
                 interrupt = await tool.execute({"code": PROGRAM})
                 assert isinstance(interrupt, Interrupt)
                 assert interrupt.payload["kind"] == KIND
