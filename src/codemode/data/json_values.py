@@ -20,8 +20,9 @@ from .plain_json import (
     encode_loosely,
     holds_itself,
     is_plain,
-    plain_encoder,
     why_not_json,
+    write_at_once,
+    write_at_once_sorted,
     write_in_pieces,
     write_json,
     write_plain,
@@ -168,9 +169,6 @@ _scan_once = cast("Callable[[str, int], tuple[Any, int]]", vars(_DECODER)["scan_
 
 # --- encoding ---
 
-_write_small = plain_encoder()
-_write_small_sorted = plain_encoder(sort_keys=True)
-
 
 class WrittenObject(dict[str, Any]):
     """A plain JSON object that nobody changes any more: its canonical text is made once."""
@@ -200,7 +198,7 @@ def canonical_json(value: Any) -> str:
     # What is small nests in nothing deep, and holds no integer that is too long.
     if weigh(value, _SMALL_CHARACTERS) < _SMALL_CHARACTERS:
         with suppress(TypeError, ValueError):
-            return _write_small_sorted(value)
+            return write_at_once_sorted(value)
     return write_json(value, sort_keys=True)
 
 
@@ -226,7 +224,7 @@ def encode_json(
     is_small = (weigh(value, _SMALL_CHARACTERS) if weight is None else weight) < _SMALL_CHARACTERS
     try:
         if is_small and (max_values is None or max_values >= _SMALL_CHARACTERS):
-            text = _write_small(value)
+            text = write_at_once(value)
         elif is_plain(value, MAX_PLAIN_VALUES if max_values is None else max_values) if plain is None else plain:
             text = write_plain(value, max_depth=MAX_DEPTH)
         else:

@@ -61,7 +61,7 @@ def holds_itself(value: Any) -> bool:
 
 
 def plain_encoder(*, sort_keys: bool = False) -> Callable[[Any], str]:
-    """Return what writes a small value compactly, in ASCII. It never looks whether a value holds itself."""
+    """Return what writes a value at once, compactly and in ASCII. It never looks whether a value holds itself."""
     slow = json.JSONEncoder(check_circular=False, separators=(",", ":"), allow_nan=False, sort_keys=sort_keys)
     make: Callable[..., Any] | None = vars(json.encoder)["c_make_encoder"]
     if make is None:
@@ -69,6 +69,10 @@ def plain_encoder(*, sort_keys: bool = False) -> Callable[[Any], str]:
     # What `encode` makes anew for each value.
     write = make(None, slow.default, json.encoder.encode_basestring_ascii, None, ":", ",", sort_keys, False, False)
     return lambda value: "".join(write(value, 0))
+
+
+write_at_once = plain_encoder()
+write_at_once_sorted = plain_encoder(sort_keys=True)
 
 
 def write_json(value: Any, *, sort_keys: bool = False) -> str:
@@ -117,17 +121,12 @@ def write_plain(value: Any, *, sort_keys: bool = False, max_depth: int = UNLIMIT
     import orjson  # late: it takes 6 ms, and a first program with small values needs none of it
 
     try:
-        text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS if sort_keys else None).decode()
+        data = orjson.dumps(value, option=orjson.OPT_SORT_KEYS if sort_keys else None)
     except TypeError:  # nests deeper than 254, an integer of more than 64 bits, a lone surrogate
         return write_in_pieces(value, sort_keys=sort_keys, max_depth=max_depth)
-    return text if text.isascii() and "\x7f" not in text else _escape(text)
-
-
-def _escape(text: str) -> str:
-    """Escape in JSON text what is not ASCII, as `json` does."""
-    # Escapes all that a string in JSON has to escape, and takes back what was escaped already.
-    escaped = json.encoder.encode_basestring_ascii(text)[1:-1]
-    return escaped.replace("\\\\", "\0").replace('\\"', '"').replace("\0", "\\")
+    if data.isascii() and b"\x7f" not in data:
+        return data.decode()
+    return (write_at_once_sorted if sort_keys else write_at_once)(value)  # which escapes faster than what is written
 
 
 def write_in_pieces(
