@@ -83,7 +83,7 @@ def test_the_reason_reaches_the_guest_only_when_allowed(run):
 @both
 @each_row("answer",
     [True, False, 1, 0, [], {}, {"approved": "yes"}, {"approved": None}, {"approved": 1},
-     {"approved": True, "reason": 5}, {"reason": "x"}, b"approved"],
+     {"approved": True, "reason": 5}, {"reason": "x"}, b"approved", {"approved": True, "input": 2}],
 )  # fmt: skip
 def test_a_malformed_decision_ends_the_run_and_cannot_be_caught(fails, kind, answer):
     guarded = Guarded()

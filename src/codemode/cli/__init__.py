@@ -35,7 +35,7 @@ a tools file is plain Python: every public function that it defines is a tool, a
 or it names them itself in a list or mapping `tools`
 """
 _GROUP = "codemode.commands"
-_OWN_COMMANDS = ("run", "describe", "doctor")
+_OWN_COMMANDS = ("quickstart", "run", "describe", "doctor")
 _ADDED_HELP = {
     "console": "serve a page on which people decide the calls that wait (needs codemode-console)",
     "mcp": "put all MCP servers behind one tool, for any client (needs codemode-gateway)",
@@ -92,6 +92,8 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     options, left = _parser().parse_known_args(arguments)
     if left:
         options.parser.error(f"unrecognized arguments: {' '.join(left)}")  # with the usage of the subcommand
+    if options.command == "run" and (options.program is None) == (options.eval is None):
+        options.parser.error("one program is required: a file or -e TEXT")
     return options
 
 
@@ -104,6 +106,10 @@ def _run_command(options: argparse.Namespace) -> int:
         from .describe import describe
 
         return describe(options)
+    if options.command == "quickstart":
+        from .quickstart import quickstart
+
+        return quickstart(options)
     from .doctor import doctor
 
     return doctor(options)
@@ -117,6 +123,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"codemode {metadata.version('codemode-toolkit')}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
+    _add_quickstart(commands)
     _add_run(commands)
     _add_describe(commands)
     _add_doctor(commands)
@@ -125,17 +132,33 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_quickstart(commands: Any) -> None:
+    quickstart: argparse.ArgumentParser = commands.add_parser(
+        "quickstart",
+        allow_abbrev=False,
+        help="write an agent that runs, with a scripted model and an approval",
+        description="Write agent.py: an agent with five tools, one of which a person approves. No key, no model.",
+        epilog="exit codes: 0, or 2 for a file that is there\n\nexample: codemode quickstart pydantic-ai",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    quickstart.set_defaults(parser=quickstart)
+    quickstart.add_argument("framework", choices=("plain", "pydantic-ai", "langchain", "openai-agents"))
+    quickstart.add_argument("file", nargs="?", default="agent.py", help="where to write it (agent.py by default)")
+    quickstart.add_argument("--force", action="store_true", help="replace a file that is there")
+
+
 def _add_run(commands: Any) -> None:
     run: argparse.ArgumentParser = commands.add_parser(
         "run",
         allow_abbrev=False,
         help="run a program over the tools of a Python file",
         description="Run one program. The result goes to stdout; calls and console output go to stderr as they happen.",
-        epilog=f"{TOOLS_HELP}\n{_RUN_EXITS}",
+        epilog=f"{TOOLS_HELP}\n{_RUN_EXITS}\nexample: codemode run -e 'return tools.stock({{}})' --tools my_tools.py",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     run.set_defaults(parser=run)
-    run.add_argument("program", help="a .js or .ts file, - for stdin")
+    run.add_argument("program", nargs="?", help="a .js or .ts file, - for stdin")
+    run.add_argument("-e", "--eval", metavar="TEXT", help="the program itself, in place of a file")
     run.add_argument("--tools", metavar="FILE", help="Python file with the tools (none by default)")
     run.add_argument(
         "--approve",
@@ -154,7 +177,7 @@ def _add_describe(commands: Any) -> None:
         allow_abbrev=False,
         help="show what a model sees of the tools",
         description="Print the description of the codeMode tool to stdout, and its size to stderr.",
-        epilog=f"{TOOLS_HELP}\nexit codes: 0, or 2 for a file that cannot be used",
+        epilog=f"{TOOLS_HELP}\nexit codes: 0, or 2 for a wrong file\n\nexample: codemode describe --tools my_tools.py",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     describe.set_defaults(parser=describe)
@@ -167,7 +190,8 @@ def _add_doctor(commands: Any) -> None:
         allow_abbrev=False,
         help="show what confines programs here, and try it out",
         description="Print platform, engine and every layer of isolation, and run a self-test with hostile programs.",
-        epilog="exit codes: 0 all is well, 1 something is not, 2 wrong arguments",
+        epilog="exit codes: 0 all well, 1 something is not, 2 wrong arguments\n\nexample: codemode doctor --required",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     doctor.set_defaults(parser=doctor)
     doctor.add_argument("--start-method", choices=("auto", "fork", "exec"), default="auto", help="how workers start")

@@ -115,7 +115,7 @@ _MAX_SHOWN_CHARACTERS = 120
 
 def run(options: argparse.Namespace) -> int:
     """Run the program and print what it returns."""
-    js = program_text(options.program)
+    js = program_text(options.program) if options.eval is None else options.eval
     watcher = _Watcher()
     settings: dict[str, object] = {
         "approval": {"on_approval_required": TerminalApprovals(options.approve)},

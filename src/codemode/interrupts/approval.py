@@ -61,8 +61,12 @@ def read_decision(answer: Any, request: ApprovalRequest) -> Decision:
         return Decision(answer == "approved")
     if not isinstance(answer, dict):
         raise _malformed(f"{_SHAPES}, not {type(answer).__name__}", request)
+    given = mapping_or_empty(answer)
+    if "input" in given and given["input"] != request.input:
+        text = "an approval callback cannot change the input: approval.mode='interrupt' takes answers that do"
+        raise _malformed(text, request)
     try:
-        return decision_of(mapping_or_empty(answer), "an approval decision")
+        return decision_of(given, "an approval decision")
     except ValueError as error:
         raise _malformed(str(error), request) from None
 
