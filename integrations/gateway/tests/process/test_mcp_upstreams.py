@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 from codemode_gateway import GatewayConfig, UpstreamHooks, connect
+from codemode_gateway.gateway.principals import CallOrigin
 from codemode_gateway.upstreams import call_retries, reconnecting
 from codemode_gateway.upstreams import upstream as upstreams
-from codemode_gateway.upstreams.hooks import CallOrigin
 from mcp_servers.configured import HERE, of, plain, quick
 from mcp_types import ToolListChangedNotification
 from suite import full_only

@@ -9,8 +9,7 @@ import mcp_types as types
 import pytest
 from codemode_gateway import GatewayConfig, ServerConfig, UpstreamHooks, connect
 from codemode_gateway.approvals.remembered import KnownTool, Remembered, approval_hook, definition_of
-from codemode_gateway.gateway.principals import LOCAL
-from codemode_gateway.upstreams.hooks import CallOrigin
+from codemode_gateway.gateway.principals import LOCAL, CallOrigin
 from in_loop import in_loop
 from suite import full_only
 from waiting import within

@@ -6,7 +6,7 @@ import json
 import httpx2
 import pytest
 from codemode_gateway import ServerConfig, UpstreamHooks, connect
-from codemode_gateway.upstreams.hooks import CallOrigin
+from codemode_gateway.gateway.principals import CallOrigin
 from free_ports import free_ports
 from mcp_servers.configured import of, served
 from suite import each_row, full_only

@@ -14,9 +14,8 @@ import pytest
 from codemode_gateway import GatewayConfig, ServerConfig, UpstreamHooks, connect
 from codemode_gateway.approvals.remembered import Remembered, approval_hook
 from codemode_gateway.config.model import Pinning
-from codemode_gateway.gateway.principals import LOCAL
+from codemode_gateway.gateway.principals import LOCAL, CallOrigin
 from codemode_gateway.tool_history.tool_pins import Pins
-from codemode_gateway.upstreams.hooks import CallOrigin
 from waiting import within
 
 from codemode import CallContext, create_modules_tool

@@ -9,11 +9,11 @@ from typing import Any
 
 import mcp_types as types
 from codemode_gateway.config.model import ServerConfig
+from codemode_gateway.gateway.principals import CallOrigin
 from codemode_gateway.passthrough.handlers import announcing, handlers, pass_logs
 from codemode_gateway.passthrough.logs import Hide, as_it_is
 from codemode_gateway.passthrough.proxy import Passed
 from codemode_gateway.upstreams.connection import LogLevel
-from codemode_gateway.upstreams.hooks import CallOrigin
 from mcp import Client
 from mcp.server.lowlevel.server import NotificationOptions, Server
 from mcp.shared.exceptions import MCPError

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 import mcp_types as types
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from codemode.errors import CodeModeConcurrencyError, CodeModeProtocolError
 from codemode.execution.call_context import CallContext
@@ -27,12 +28,12 @@ from codemode.trace.visible_text import one_line
 from ..config.model import GatewaySettings, ServerConfig
 from ..config.places import COMMAND
 from ..gateway.options import APP
-from ..gateway.principals import Principal
-from ..upstreams.hooks import CallOrigin
+from ..gateway.principals import CallOrigin, Principal
 from .pending_store import Keeping, ReportSteps, Resuming, RunsOf
 from .question_batch import (
     MAX_STATE_CHARACTERS,
     Bundles,
+    ClientFacts,
     Leg,
     Pause,
     Said,
@@ -41,7 +42,6 @@ from .question_batch import (
     asked_in_session,
     can_be_shown,
     elicitation,
-    facts_of,
     shown_in_session,
     to_page,
     way_of,
@@ -65,6 +65,19 @@ Answer = RunResponse | types.InputRequiredResult
 _ASK_SECONDS = 600.0
 _MAX_NAMES_CHARACTERS = 500
 _log = logging.getLogger("codemode.mcp")
+
+
+def facts_of(ctx: Any, *, by_console: bool = False) -> ClientFacts:
+    """Return what is known of the client of a request, ``ctx`` being the SDK's ``ServerRequestContext``."""
+    capabilities = ctx.session.client_capabilities
+    elicitation = None if capabilities is None else capabilities.elicitation
+    url = elicitation is not None and elicitation.url is not None
+    # Before there were two modes a client said nothing about them.
+    form = elicitation is not None and (elicitation.form is not None or not url)
+    is_modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
+    # A pipe is one client's; over HTTP nothing but a session tells one client of a user from the others.
+    has_session = not is_modern or getattr(ctx, "request", None) is None
+    return ClientFacts(is_modern, form, url, ctx.session.can_send_request, by_console, has_session)
 
 
 class Asking:

@@ -28,8 +28,7 @@ from codemode.surfaces.modules.run_tool import RunTool
 from codemode.trace.visible_text import one_line, visible
 
 from ..gateway.options import APP
-from ..gateway.principals import Principal
-from ..upstreams.hooks import CallOrigin
+from ..gateway.principals import CallOrigin, Principal
 from .questions import OTHER_KEYS, Question, ended_otherwise
 from .remembered import KnownTool, Remembered, RememberedAnswer, Scope
 

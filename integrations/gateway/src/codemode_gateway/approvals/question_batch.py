@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any, Literal
 
 import mcp_types as types
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from codemode.continuations.sealing import pack, unpack
@@ -28,10 +27,9 @@ from codemode.interrupts.interrupt import Interrupt, PendingRequest, same_json
 from codemode.options.parts import ContinuationOptions
 from codemode.stores.records import Record, StoredRequest
 
-from ..gateway.principals import Principal, left_of
+from ..gateway.principals import CallOrigin, Principal, left_of
 from ..page_urls import is_page, page_host
 from ..passthrough.client_requests import told_by
-from ..upstreams.hooks import CallOrigin
 from .pending_store import RunsOf, definition_in, waiting_in
 from .questions import (
     ALWAYS,
@@ -70,19 +68,6 @@ class ClientFacts:
     has_channel: bool
     by_console: bool = False
     has_session: bool = True
-
-
-def facts_of(ctx: Any, *, by_console: bool = False) -> ClientFacts:
-    """Return what is known of the client of a request, ``ctx`` being the SDK's ``ServerRequestContext``."""
-    capabilities = ctx.session.client_capabilities
-    elicitation = None if capabilities is None else capabilities.elicitation
-    url = elicitation is not None and elicitation.url is not None
-    # Before there were two modes a client said nothing about them.
-    form = elicitation is not None and (elicitation.form is not None or not url)
-    is_modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
-    # A pipe is one client's; over HTTP nothing but a session tells one client of a user from the others.
-    has_session = not is_modern or getattr(ctx, "request", None) is None
-    return ClientFacts(is_modern, form, url, ctx.session.can_send_request, by_console, has_session)
 
 
 def way_of(facts: ClientFacts, pause: int, *, needs: Literal["form", "url"] = "form") -> Way:

@@ -25,9 +25,9 @@ from codemode.host.threads import off_loop
 
 from ..config.model import ServerConfig
 from ..config.patterns import asks
-from ..gateway.principals import Principal
+from ..gateway.principals import Principal, origin_of
 from ..state_files import PrivateTables
-from ..upstreams.hooks import NeedsApproval, origin_of
+from ..upstreams.hooks import NeedsApproval
 
 Scope = Literal["session", "always"]
 

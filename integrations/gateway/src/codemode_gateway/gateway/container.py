@@ -13,10 +13,10 @@ from codemode.observe.request_telemetry import is_recorded
 
 from ..config.model import GatewayConfig, ServerConfig
 from ..config.redaction import Secrets
-from ..upstreams.hooks import CallOrigin, UpstreamHooks
+from ..upstreams.hooks import UpstreamHooks
 from .options import APP, GatewayOptions, KeptStore, keys_of
 from .principal_sessions import Connected
-from .principals import Principal, Scope, share_of
+from .principals import CallOrigin, Principal, Scope, share_of
 
 if TYPE_CHECKING:
     from codemode.execution.program_library import ProgramLibrary

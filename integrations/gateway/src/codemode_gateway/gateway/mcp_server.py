@@ -31,10 +31,9 @@ from codemode.trace.failures import log_failure
 
 from ..config.model import Output
 from ..passthrough.handlers import PassedOf, announcing, handlers, pass_logs
-from ..upstreams.hooks import ORIGIN, CallOrigin
 from .options import TOOL_NAMES, Announced
 from .principal_sessions import INSTRUCTIONS
-from .principals import kept_in_place
+from .principals import ORIGIN, CallOrigin, kept_in_place
 
 if TYPE_CHECKING:
     from .principal_sessions import Seat

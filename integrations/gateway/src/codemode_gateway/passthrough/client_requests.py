@@ -22,9 +22,8 @@ from codemode.data.json_shape import weigh
 from codemode.data.narrowing import is_mapping, mapping_or_empty
 from codemode.trace.visible_text import clipped, visible
 
-from ..gateway.principals import in_place
+from ..gateway.principals import CallOrigin, in_place
 from ..page_urls import PageURLError, page_host
-from ..upstreams.hooks import CallOrigin
 
 MAX_MESSAGE_CHARACTERS = 4_000
 MAX_FORM_CHARACTERS = 32_000

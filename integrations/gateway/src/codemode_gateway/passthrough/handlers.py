@@ -13,8 +13,8 @@ from pydantic import ValidationError
 from codemode.data.narrowing import is_object, mapping_or_empty
 from codemode.errors import CodeModeToolError
 
+from ..gateway.principals import CallOrigin
 from ..upstreams.connection import LEVELS, why_invalid
-from ..upstreams.hooks import CallOrigin
 from .client_requests import Declined, connection_of, worded
 from .proxy import PROMPTS, RESOURCES, TEMPLATES, Kind, Passed, capability_of
 from .subscriptions import NotWatched, require_short

@@ -24,8 +24,8 @@ from codemode.host.threads import LARGE_CHARACTERS, run_check
 from codemode.trace.visible_text import clipped, one_line
 
 from ..config.model import ServerConfig
+from ..gateway.principals import CallOrigin
 from ..upstreams.connection import why_invalid
-from ..upstreams.hooks import CallOrigin
 from .client_requests import Declined, HeldRequests, Questions, connection_of
 from .logs import Hide, Logs, as_it_is
 from .subscriptions import EVENTS, Watching

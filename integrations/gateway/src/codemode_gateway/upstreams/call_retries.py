@@ -38,11 +38,11 @@ from codemode.trace.visible_text import visible
 
 from ..config.model import ServerConfig
 from ..config.redaction import Secrets
-from ..gateway.principals import LOCAL
+from ..gateway.principals import LOCAL, CallOrigin, origin_of
 from ..page_urls import is_page
 from .connection import Connection, LostRequestError, Requests
 from .connection_errors import Lost, UpstreamFailure
-from .hooks import CallOrigin, UpstreamHooks, origin_of
+from .hooks import UpstreamHooks
 from .reconnecting import Link
 from .session_streams import SENDING, Sending
 

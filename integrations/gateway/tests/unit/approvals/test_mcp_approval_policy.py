@@ -13,8 +13,7 @@ import pytest
 from codemode_gateway.approvals.remembered import FILE, KnownTool, Remembered, approval_hook, definition_of
 from codemode_gateway.config.model import ServerConfig
 from codemode_gateway.config.patterns import asks
-from codemode_gateway.gateway.principals import LOCAL, Principal
-from codemode_gateway.upstreams.hooks import CallOrigin
+from codemode_gateway.gateway.principals import LOCAL, CallOrigin, Principal
 from in_loop import in_loop
 
 from codemode import ToolCallContext

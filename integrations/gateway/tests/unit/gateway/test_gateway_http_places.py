@@ -16,9 +16,8 @@ import pytest
 from codemode_gateway.gateway.http_app import HttpApp, http_app
 from codemode_gateway.gateway.http_limits import Places, Refused
 from codemode_gateway.gateway.http_settings import HttpLimits
-from codemode_gateway.gateway.principals import PLACE_KEY, kept_in_place
+from codemode_gateway.gateway.principals import PLACE_KEY, CallOrigin, kept_in_place
 from codemode_gateway.passthrough.client_requests import HELD, HeldRequests
-from codemode_gateway.upstreams.hooks import CallOrigin
 from gateway_doors import ANA, BOB, BOUND, MODERN, TOKENS, StandIn, bearer, modern_call, serving
 from hypothesis import given
 from hypothesis import strategies as st

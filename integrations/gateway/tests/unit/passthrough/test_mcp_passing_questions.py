@@ -10,9 +10,9 @@ from typing import Any
 
 import mcp_types as types
 import pytest
+from codemode_gateway.gateway.principals import CallOrigin
 from codemode_gateway.passthrough import client_requests
 from codemode_gateway.passthrough.proxy import Passed
-from codemode_gateway.upstreams.hooks import CallOrigin
 from in_loop import in_loop
 from mcp import Client
 from mcp.server.lowlevel.server import Server

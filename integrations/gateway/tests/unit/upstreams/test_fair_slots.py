@@ -7,9 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 from codemode_gateway.config.model import ServerConfig
-from codemode_gateway.gateway.principals import Principal
+from codemode_gateway.gateway.principals import CallOrigin, Principal, origin_of
 from codemode_gateway.upstreams.call_retries import Call, FairSlots
-from codemode_gateway.upstreams.hooks import CallOrigin, origin_of
 from waiting import within
 
 
