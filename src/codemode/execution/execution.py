@@ -390,8 +390,9 @@ class Execution:
         """Begin with a program that has to be checked, unless that was done before."""
         if program is not None and self._journaling is None and (accepted := program.accepted_before()) is not None:
             return self._machine.receive(accepted)
-        analysis_ms, known = self._profile.static_rules.analysis_ms, None if program is None else program.known
-        return self._machine.start(source, analysis_ms=analysis_ms, known=known)
+        known = None if program is None else program.known
+        check = None if known is None else events.CheckProgram(known.js, known.facts)
+        return self._machine.start(source, analysis_ms=self._profile.static_rules.analysis_ms, known=check)
 
     def _accepted(self, js: str) -> events.ProgramAccepted:
         """Return that what has no checker runs as it is: it was checked before, or there is nothing to check."""

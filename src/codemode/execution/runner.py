@@ -145,14 +145,8 @@ _MAX_ANALYSIS_BYTES = 12 * MAX_SOURCE_BYTES
 _FRAME_SLACK_BYTES = 1 << 20
 
 
-class ProgramCheck(Protocol):
-    """Compares an analysed program with the tools."""
-
-    def __call__(self, js: str, facts: Facts | None, size: int, /) -> events.ProgramAccepted | events.ProgramRefused:
-        """Return that it may run, or what is certainly wrong with it."""
-        ...
-
-
+ProgramCheck: TypeAlias = "Callable[[str, Facts | None, int], events.ProgramAccepted | events.ProgramRefused]"
+"""Compares an analysed program with the tools: returns that it may run, or what is certainly wrong with it."""
 Preparation: TypeAlias = "Callable[[Facts | None], Awaitable[None] | None]"
 """Returns what the tools have to do before a program is checked, if there is anything."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ..errors import CodeModeError
 from ..records import record
@@ -14,20 +14,6 @@ from .settings import Settings
 if TYPE_CHECKING:
     from ..data.program_facts import Facts, ProgramProblem
     from .call_status import DetachedCall
-
-
-class KnownProgram(Protocol):
-    """A program that was analysed before, as `source.cache.AnalysedProgram` is."""
-
-    @property
-    def js(self) -> str:
-        """The plain JavaScript."""
-        ...
-
-    @property
-    def facts(self) -> Facts | None:
-        """What the worker said of it; None: nothing is known."""
-        ...
 
 
 # --- events ---

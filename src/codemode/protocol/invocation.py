@@ -315,9 +315,7 @@ class Invocation:
         """How many bytes of texts its ledger has."""
         return self._size.bytes
 
-    def start(
-        self, source: str, *, analysis_ms: int | None, known: events.KnownProgram | None = None
-    ) -> list[events.Effect]:
+    def start(self, source: str, *, analysis_ms: int | None, known: CheckProgram | None = None) -> list[events.Effect]:
         """Begin. ``analysis_ms`` is the time the worker has to analyse ``source``; None: it is plain JavaScript.
 
         ``known`` is what an earlier analysis has found: that is compared with the tools, and the worker has none to do.
@@ -326,7 +324,7 @@ class Invocation:
             return self.receive(events.ProgramAccepted(source))
         self._source = source
         if known is not None:
-            return [CheckProgram(known.js, known.facts)]
+            return [known]
         self._is_asked = True
         return [Send(messages.AnalyseProgram(source, analysis_ms, analysis_face(self.settings.profile)))]
 

@@ -26,7 +26,6 @@ from codemode.errors import (
     CodeModeProtocolError,
     CodeModeSyntaxError,
 )
-from codemode.execution.programs import AnalysedProgram
 from codemode.protocol import events, messages
 from codemode.protocol.events import Failed, Finish, Invoke, Send
 from codemode.protocol.invocation import Invocation
@@ -163,7 +162,7 @@ def test_source_is_analysed_then_checked_then_run():
 
 def test_what_is_known_of_a_source_is_checked_and_the_worker_analyses_nothing():
     invocation = Invocation(SETTINGS)
-    known = AnalysedProgram("js", {"calls": []})
+    known = events.CheckProgram("js", {"calls": []})
     assert invocation.start("ts", analysis_ms=50, known=known) == [events.CheckProgram("js", {"calls": []})]
     assert invocation.receive(events.ProgramAccepted("js")) == [Send(messages.RunProgram("js", SETTINGS.for_worker()))]
     invocation = Invocation(SETTINGS)
@@ -172,8 +171,8 @@ def test_what_is_known_of_a_source_is_checked_and_the_worker_analyses_nothing():
     assert isinstance(error_of(invocation), CodeModeSyntaxError)
 
 
-@pytest.mark.parametrize("known", [None, AnalysedProgram("js", None)])
-def test_a_program_is_analysed_once_and_by_whoever_was_asked(known: AnalysedProgram | None):
+@pytest.mark.parametrize("known", [None, events.CheckProgram("js", None)])
+def test_a_program_is_analysed_once_and_by_whoever_was_asked(known: events.CheckProgram | None):
     """Else each answer of a worker would be checked while the first still is."""
     invocation = Invocation(SETTINGS)
     invocation.start("ts", analysis_ms=50, known=known)
