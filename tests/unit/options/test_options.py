@@ -18,7 +18,7 @@ from codemode.options.parts import (
 )
 
 NO_LIMITS = {"in_flight_limit", "listing", "check_program", "clock", "tool_timeout_ms", "on_saturation"}
-NO_LIMITS |= {"output_validation"}
+NO_LIMITS |= {"output_validation", "values"}
 LIMITS = [option.name for option in dataclasses.fields(ExecutionPolicy) if option.name not in NO_LIMITS]
 
 
@@ -49,6 +49,7 @@ def test_defaults_are_the_documented_ones():
         "tool_timeout_ms": None,
         "on_saturation": None,
         "output_validation": "warn",
+        "values": "json",
     }
     assert CodeModeOptions().fetch_policy is None
     assert CodeModeOptions().approval.mode == "callback"
