@@ -87,6 +87,9 @@ def answers_of(interrupt: Interrupt, resolution: Any, resolutions: Mapping[str, 
     return answers
 
 
+_SHORT_PAUSE_CHARACTERS = 1 << 15
+
+
 async def resume(
     profile: Profile,
     interrupt: Resumable | Mapping[str, Any],
@@ -110,7 +113,11 @@ async def resume(
     await workers.begin()
     with Serving(InvocationThreads(workers.threads)):
         with _refusals():
-            paused = await run_check(LARGE_CHARACTERS, lambda: Interrupt.of(interrupt))
+            paused = (
+                interrupt
+                if isinstance(interrupt, Interrupt)
+                else await run_check(LARGE_CHARACTERS, lambda: Interrupt.of(interrupt))
+            )
             resolutions = answers_to(paused)
         settings = CodeModeOptions.of(options)
         return await _resume(profile, paused, resolutions, catalog, settings, outer, workers, needs_answers)
@@ -128,7 +135,10 @@ async def _resume(
 ) -> RunOutcome:
     keeping = settings.continuation
     verifying = partial(verified, interrupt, profile, settings, outer.call.conversation_id)
-    continuation, auth = await run_check(LARGE_CHARACTERS, verifying)
+    signed = interrupt.continuation
+    # What is short and not compressed takes a millisecond to verify and read.
+    is_short = signed.get("encoding") == "json" and weigh(signed, _SHORT_PAUSE_CHARACTERS) < _SHORT_PAUSE_CHARACTERS
+    continuation, auth = await run_check(0 if is_short else LARGE_CHARACTERS, verifying)
     tools = catalog.under(continuation.given)
     preparing = tools.preparation(None, continuation.given)
     if preparing is not None:
