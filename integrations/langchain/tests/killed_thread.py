@@ -32,7 +32,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.types import Command, interrupt
 
-import codemode
+from codemode import run_code_mode_sync, stores
 from codemode.testing.plugin_under_test import CODE_CALL
 
 PROGRAM = """
@@ -126,8 +126,8 @@ class Host:
         # As a later host would find it.
         clock = LaterClock(self.given["number"])
         for name in ("SqliteInterruptStore", "PostgresInterruptStore"):
-            kind = getattr(codemode, name)
-            setattr(codemode, name, functools.partial(getattr(kind, "func", kind), clock=clock))
+            kind = getattr(stores, name)
+            setattr(stores, name, functools.partial(getattr(kind, "func", kind), clock=clock))
         continuation: Any = {"keys": "k" * 32}
         if self.given["is_journaled"]:
             continuation = durable_continuation(saver, keys="k" * 32, tenant="acme")
@@ -214,7 +214,7 @@ async def async_saver(given: dict[str, Any]) -> Any:
 def main(given: dict[str, Any]) -> Any:
     """Bring the thread to its end, and return what the program's message says."""
     host = Host(given)
-    codemode.run_code_mode_sync("return 1", [])  # the first worker is there: what follows takes as long in every host
+    run_code_mode_sync("return 1", [])  # the first worker is there: what follows takes as long in every host
     kill_later(host.began, given["kill_after_ms"])
     value = asyncio.run(host.arun()) if given["mode"] == "async" else host.run()
     if given["after"]:  # what kills it may begin late
