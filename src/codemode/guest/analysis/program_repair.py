@@ -24,48 +24,69 @@ MAX_ODD = 64
 LITERALS = frozenset(
     ("comment", "string", "string_fragment", "escape_sequence", "template_string", "regex", "regex_pattern", "jsx_text")
 )
-FENCE = re.compile(r"^[ \t\ufeff]*(`{3,}|~{3,})([^`\n]*)$", re.MULTILINE)
+
+
+class _WhenUsed:
+    """A regular expression that is compiled when it is first used: most programs need none, and each takes 100 us."""
+
+    __slots__ = ("_arguments", "_pattern")
+
+    def __init__(self, *arguments: Any) -> None:
+        self._arguments, self._pattern = arguments, None
+
+    def __getattr__(self, name: str) -> Any:
+        if self._pattern is None:
+            self._pattern = re.compile(*self._arguments)
+        return getattr(self._pattern, name)
+
+
+def _when_used(pattern: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
+    lazy: Any = _WhenUsed(pattern, flags)
+    return lazy
+
+
+FENCE = _when_used(r"^[ \t\ufeff]*(`{3,}|~{3,})([^`\n]*)$", re.MULTILINE)
 # A fence that text precedes on its line, and one that ends the last line of the program.
-FENCE_BEHIND_TEXT = re.compile(r"^[^`\n]*[:.!>][ \t]*(`{3,})([^`\n]*)$", re.MULTILINE)
-FENCE_BEHIND_CODE = re.compile(r"`{3,}([^`\n]*)$", re.MULTILINE)
-ONE_LINE = re.compile(r"\s*```[ \t]*(?:(?:js|javascript|ts|typescript|jsx|tsx|mjs)[ \t])?(?P<code>[^\n]*?)```\s*\Z")
+FENCE_BEHIND_TEXT = _when_used(r"^[^`\n]*[:.!>][ \t]*(`{3,})([^`\n]*)$", re.MULTILINE)
+FENCE_BEHIND_CODE = _when_used(r"`{3,}([^`\n]*)$", re.MULTILINE)
+ONE_LINE = _when_used(r"\s*```[ \t]*(?:(?:js|javascript|ts|typescript|jsx|tsx|mjs)[ \t])?(?P<code>[^\n]*?)```\s*\Z")
 LANGUAGES = frozenset(("", "js", "javascript", "ts", "typescript", "jsx", "tsx", "mjs", "cjs", "ecmascript", "node"))
 LANGUAGE_LINE = re.compile(r"\s*(js|javascript|ts|typescript|jsx|tsx):?[ \t]*\r?\n", re.IGNORECASE)
-WRITTEN_FENCE = re.compile(r"```\w*\\n")
-TAGS = re.compile(
+WRITTEN_FENCE = _when_used(r"```\w*\\n")
+TAGS = _when_used(
     r"\s*<(code|script|program|execute|javascript|typescript)\b[^<>\n]*>(?P<code>.*)</\1>\s*\Z", re.DOTALL
 )
-WRAPPED = re.compile(r'"(js|code|script|program|source|javascript|typescript)"\s*:\s*"')
+WRAPPED = _when_used(r'"(js|code|script|program|source|javascript|typescript)"\s*:\s*"')
 ARGUMENTS = ("arguments", "input", "parameters", "args")
-CODE = re.compile(r"[;(=]|\b(?:return|await)\b")
+CODE = _when_used(r"[;(=]|\b(?:return|await)\b")
 ENTITIES = {"lt": "<", "gt": ">", "amp": "&", "quot": '"', "apos": "'", "nbsp": " "}
-ENTITY = re.compile(r"&(?:(lt|gt|amp|quot|apos|nbsp)|#(\d{2,3})|#[xX]([0-9a-fA-F]{2}));")
-ESCAPE = re.compile(r"\\u(d[89ab]..)\\u(d[c-f]..)|\\u([0-9a-f]{4})|\\(.)", re.DOTALL | re.IGNORECASE)
+ENTITY = _when_used(r"&(?:(lt|gt|amp|quot|apos|nbsp)|#(\d{2,3})|#[xX]([0-9a-fA-F]{2}));")
+ESCAPE = _when_used(r"\\u(d[89ab]..)\\u(d[c-f]..)|\\u([0-9a-f]{4})|\\(.)", re.DOTALL | re.IGNORECASE)
 ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
-WRITTEN_BREAK = re.compile(r"""\\(?:u00(2[0-9a-fA-F]|3[a-fA-F]|5[b-eB-E]|7[b-eB-E])|([ntr"'\\]))""")
-WRITTEN_QUOTE = re.compile(r"""\\(?:u00(2[0-9a-fA-F]|3[a-fA-F]|5[b-eB-E]|7[b-eB-E])|(["'\\]))""")
-TYPOGRAPHIC = re.compile("[\u2018\u2019\u201c\u201d]")
-INVISIBLE = re.compile("[\u200b-\u200d\u2060\u00ad]")
-TICK = re.compile(r"\\(`|\$\{)")
+WRITTEN_BREAK = _when_used(r"""\\(?:u00(2[0-9a-fA-F]|3[a-fA-F]|5[b-eB-E]|7[b-eB-E])|([ntr"'\\]))""")
+WRITTEN_QUOTE = _when_used(r"""\\(?:u00(2[0-9a-fA-F]|3[a-fA-F]|5[b-eB-E]|7[b-eB-E])|(["'\\]))""")
+TYPOGRAPHIC = _when_used("[\u2018\u2019\u201c\u201d]")
+INVISIBLE = _when_used("[\u200b-\u200d\u2060\u00ad]")
+TICK = _when_used(r"\\(`|\$\{)")
 NEWLINES = "\n\r\u2028\u2029"
 
-EXPORT = re.compile(
+EXPORT = _when_used(
     r"(?P<export>export[ \t]+(?:default[ \t]+"
     r"|(?=(?:async[ \t]+)?function\b|(?:const|let|var)[ \t]+[\w$]+[ \t]*=[ \t]*(?:async\b|function\b|\())))"
     r"(?:(?P<anonymous>(?:async[ \t]+)?function[ \t]*\*?[ \t]*\(|class[ \t]*\{)"
     r"|(?=(?:async|function|class|const|let|var)\b|[A-Za-z_$][\w$]*[ \t]*(?:;|$)|\())",
     re.MULTILINE,
 )
-EXPORT_DEFAULT = re.compile(
+EXPORT_DEFAULT = _when_used(
     r"export[ \t]+default(?=[ \t]+(?:await[ \t]+)?[A-Za-z_$][\w$]*[ \t]*(?:;|$|\())", re.MULTILINE
 )
-EXPORT_LIST = re.compile(r"export[ \t]*\{\s*(?P<name>[\w$]+)(?:[ \t]+as[ \t]+default)?\s*(?:,\s*)?\}(?!\s*from\b)")
-MODULE_EXPORTS = re.compile(r"module\.exports[ \t]*=(?!=)(?:\s*\{\s*(?P<name>[\w$]+)\s*(?:,\s*)?\})?")
-MAIN_MODULE = re.compile(
+EXPORT_LIST = _when_used(r"export[ \t]*\{\s*(?P<name>[\w$]+)(?:[ \t]+as[ \t]+default)?\s*(?:,\s*)?\}(?!\s*from\b)")
+MODULE_EXPORTS = _when_used(r"module\.exports[ \t]*=(?!=)(?:\s*\{\s*(?P<name>[\w$]+)\s*(?:,\s*)?\})?")
+MAIN_MODULE = _when_used(
     r"if[ \t]*\([ \t]*require\.main[ \t]*===?[ \t]*module[ \t]*\)(?:\s*\{(?P<block>[^{}]*)\}\s*|(?P<call>[^{}]*))\Z"
 )
-EXPORTED = re.compile(r"\s*(?:(async\b|function\b|\(|[\w$]+\s*=>)|([\w$]+)\s*(?:;|$))", re.MULTILINE)
-OWN_MODULE = re.compile(r"\b(?:const|let|var|function|class)\s+(?:module|require)\b")
+EXPORTED = _when_used(r"\s*(?:(async\b|function\b|\(|[\w$]+\s*=>)|([\w$]+)\s*(?:;|$))", re.MULTILINE)
+OWN_MODULE = _when_used(r"\b(?:const|let|var|function|class)\s+(?:module|require)\b")
 NO_EXPORTS = "left out `export`, which only modules have"
 NO_NODE = "read what only Node.js has, `module.exports` or `require.main`, as the end of the program"
 FENCED = "took the program out of its Markdown fence"
