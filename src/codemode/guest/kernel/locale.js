@@ -1,6 +1,8 @@
 // Text that depends on a locale. There is en-US, and dates are in UTC. The engine would ignore anything else and give a
 // wrong value, so it throws; `analysis/locale_calls.py` reports what is written as a literal before the program runs.
 
+// In a function of its own: the engine looks for each name among all constants of the kernel's.
+(() => {
 const toNumber = uncurry(G.Number.prototype.valueOf), toFixed = uncurry(G.Number.prototype.toFixed);
 const toBigInt = uncurry(G.BigInt.prototype.valueOf), bigIntText = uncurry(G.BigInt.prototype.toString);
 const toTime = uncurry(NativeDate.prototype.getTime), unicodeForm = uncurry(Str.prototype.normalize);
@@ -89,7 +91,7 @@ const localNumber = (name, value, locales, given) => {
   if (least > most && !isOnlyMost) throw new RangeErr(name + ": minimumFractionDigits is more than maximumFractionDigits");
   if (value !== value) return "NaN";
   const isNegative = value < 0 || is(value, -0);
-  if (value === 1 / 0 || value === -1 / 0) return isNegative ? "-∞" : "∞";
+  if (value === 1 / 0 || value === -1 / 0) return isNegative ? "-\u221e" : "\u221e";
   const size = isNegative ? -value : value;
   let text = rounded(size, most);
   let point = indexOf(text, ".");
@@ -227,3 +229,4 @@ method(Str.prototype, "localeCompare", {
     return compareTexts(Str(this), Str(other), readOptions(COMPARE_NAME, args[1], COMPARE_OPTIONS));
   },
 }.localeCompare);
+})();
