@@ -10,31 +10,31 @@ from typing import Any
 from ..data.narrowing import is_mapping
 
 _MAX_LOOKED_AT = 8_000
-_PYTHON = re.compile(
-    r"^[ \t]*(?:"
+# Texts of expressions: `re` compiles, and keeps, those that a failure asks for. Most programs ask for none.
+_PYTHON = (
+    r"(?m)^[ \t]*(?:"
     r"(?:async )?def \w+\([^{}\n]*\)[^{}\n]*:|(?:class|for|while|with|if|elif|except) [^{}\n]*:|(?:else|try|finally):"
     r"|(?:import [\w.]+(?:[ \t]+as \w+)?|from [\w.]+ import [\w, *]+)"
     r"|print\(f[\"'].*|[\w.]+ = (?:f[\"'].*|lambda\b[^:\n]*:.*)"
     r"|\"{3}.*"
-    r")[ \t]*(?:#.*)?$",
-    re.MULTILINE,
+    r")[ \t]*(?:#.*)?$"
 )
-_ASSIGNED = re.compile(r"^[ \t]*[\w.]+ = ([^\n{}?;]*)$", re.MULTILINE)
-_PRINT = re.compile(r"^print\([^\n;]*\)[ \t]*$", re.MULTILINE)
-_KEYWORD_ARGUMENT = re.compile(r"\bawait\s+[\w.]+\(\s*(?:[\"'][^\"'\n]*[\"']\s*,\s*)?\w+\s*=[^=>]")
-_SHELL = re.compile(
+_ASSIGNED = r"(?m)^[ \t]*[\w.]+ = ([^\n{}?;]*)$"
+_PRINT = r"(?m)^print\([^\n;]*\)[ \t]*$"
+_KEYWORD_ARGUMENT = r"\bawait\s+[\w.]+\(\s*(?:[\"'][^\"'\n]*[\"']\s*,\s*)?\w+\s*=[^=>]"
+_SHELL = (
     r"(?:\$\s+|sudo\s+)?(?:#!/\S*(?:bin/|env )|for \w+ in [^\n;]*; *do\b|if \[|"
     r"ls|cd|cat|pwd|echo|grep|find|git|npm|npx|yarn|pnpm|pip|pip3|python3?|node|curl|wget|"
     r"mkdir|rm|cp|mv|touch|chmod|chown|bash|sh|zsh|sed|awk|head|tail|docker|kubectl|make|cargo|go|apt|apt-get|brew|"
     r"ps|kill|which|env|source|tar|ssh|scp|jq|xargs|uname|whoami|df|du)(?=\s|$|[|;&]|(?<=/))(?!\s*=[^=])"
     r"|export \w+=\S"
 )
-_SQL = re.compile(r"(?:SELECT\s.+\sFROM|INSERT\s+INTO|UPDATE\s+\w+\s+SET|DELETE\s+FROM)\s", re.IGNORECASE | re.DOTALL)
-_PROSE = re.compile(r"\s*[^\W\d_][\w',\u2019-]*(?:[ \n]+[\w'\u2019,:()-]+){3,}[.!?:\u2026]?")
-_CODE = re.compile(r"[;={}\[\]]|\w\(|\breturn\b|\bawait\b|\bconst\b")
-_KEYWORDS = re.compile(r"\b(?:const|let|var|function|await|return)\b|=>")
-_IDEOGRAPH = re.compile("[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]")
-_FENCE = re.compile(r"^[ \t]*(?:`{3,}|~{3,})[ \t]*(\w+)", re.MULTILINE)
+_SQL = r"(?is)(?:SELECT\s.+\sFROM|INSERT\s+INTO|UPDATE\s+\w+\s+SET|DELETE\s+FROM)\s"
+_PROSE = r"\s*[^\W\d_][\w',\u2019-]*(?:[ \n]+[\w'\u2019,:()-]+){3,}[.!?:\u2026]?"
+_CODE = r"[;={}\[\]]|\w\(|\breturn\b|\bawait\b|\bconst\b"
+_KEYWORDS = r"\b(?:const|let|var|function|await|return)\b|=>"
+_IDEOGRAPH = "[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]"
+_FENCE = r"(?m)^[ \t]*(?:`{3,}|~{3,})[ \t]*(\w+)"
 _FENCED = {
     **dict.fromkeys(("python", "py", "python3"), "Python"),
     **dict.fromkeys(("bash", "sh", "shell", "zsh", "console"), "a shell command"),
@@ -45,7 +45,7 @@ _FENCED = {
 
 def looks_like_shell(text: str) -> bool:
     """Return whether a text that is no JavaScript begins as a command of a shell does."""
-    return _SHELL.match(text.lstrip()[:60]) is not None
+    return re.match(_SHELL, text.lstrip()[:60]) is not None
 
 
 def language_of(text: str) -> str | None:
@@ -53,20 +53,20 @@ def language_of(text: str) -> str | None:
     looked_at = text.strip()[:_MAX_LOOKED_AT]
     if looked_at[:1] in "{[" and _is_json(text):
         return "JSON"
-    fences = [_FENCED.get(info.lower()) for info in _FENCE.findall(looked_at)]
+    fences = [_FENCED.get(info.lower()) for info in re.findall(_FENCE, looked_at)]
     if fences and fences[-1] is not None:
         return fences[-1]
     if looks_like_shell(looked_at):
         return "a shell command"
-    if any(0 < value.find(" if ") < value.rfind(" else ") for value in _ASSIGNED.findall(looked_at)):
+    if any(0 < value.find(" if ") < value.rfind(" else ") for value in re.findall(_ASSIGNED, looked_at)):
         return "Python"
-    if looked_at.startswith("# ") or _PYTHON.search(looked_at) or _KEYWORD_ARGUMENT.search(looked_at):
+    if looked_at.startswith("# ") or re.search(_PYTHON, looked_at) or re.search(_KEYWORD_ARGUMENT, looked_at):
         return "Python"
-    if _PRINT.search(looked_at) and not _KEYWORDS.search(looked_at):
+    if re.search(_PRINT, looked_at) and not re.search(_KEYWORDS, looked_at):
         return "Python"
-    if _SQL.match(looked_at) and not _KEYWORDS.search(looked_at):
+    if re.match(_SQL, looked_at) and not re.search(_KEYWORDS, looked_at):
         return "SQL"
-    if (_PROSE.match(looked_at) or _IDEOGRAPH.search(looked_at)) and not _CODE.search(looked_at):
+    if (re.match(_PROSE, looked_at) or re.search(_IDEOGRAPH, looked_at)) and not re.search(_CODE, looked_at):
         return "prose"
     return None
 
