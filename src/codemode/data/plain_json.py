@@ -339,7 +339,7 @@ class _PartReader:
             if isinstance(value, bytes | bytearray | memoryview):
                 self.parts += 1
                 self._note(path, "bytes that are no text, written as base64")
-                return base64.b64encode(cast("bytes", value)).decode()
+                return base64.b64encode(bytes(cast("bytes", value))).decode()
             return self._unreadable(path, f"a value of type {type(value).__module__}.{type(value).__qualname__}")
         self.parts += 1
         return json.loads(text)

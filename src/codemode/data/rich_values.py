@@ -84,7 +84,7 @@ class _Tagging:
         if isinstance(value, datetime | date):
             return {TAG: ["Date", self._date_text(value)]}
         if isinstance(value, bytes | bytearray | memoryview):
-            return {TAG: ["Uint8Array", b64encode(cast("bytes", value)).decode()]}
+            return {TAG: ["Uint8Array", b64encode(bytes(cast("bytes", value))).decode()]}
         if isinstance(value, set | frozenset):
             return {TAG: ["Set", self._items(cast("set[Any]", value), depth)]}
         if isinstance(value, list | tuple):

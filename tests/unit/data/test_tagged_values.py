@@ -55,6 +55,7 @@ def test_values_are_tagged():
         (date(2026, 1, 2), {"$rich": ["Date", "2026-01-02T00:00:00.000Z"]}),
         (bytearray(b"\xff\x00"), {"$rich": ["Uint8Array", "/wA="]}),
         (memoryview(b"hi"), {"$rich": ["Uint8Array", "aGk="]}),
+        (memoryview(b"h-i-")[::2], {"$rich": ["Uint8Array", "aGk="]}),
         (frozenset({3}), {"$rich": ["Set", [3]]}),
         (Moment(NOON), [{"$rich": ["Date", "2026-01-02T12:00:00.005Z"]}]),
         ((1, {b""}), [1, {"$rich": ["Set", [{"$rich": ["Uint8Array", ""]}]]}]),
