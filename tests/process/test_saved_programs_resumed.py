@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from test_saved_programs import PAUSES, tools_with
 from waiting import within
 
 from codemode import (
     CallContext,
+    CodeModeProtocolError,
     Interrupt,
     ModuleServer,
     ProgramLibrary,
@@ -88,3 +90,20 @@ def test_a_journal_goes_on_with_its_versions():
     again = within(tool.execute(js, call))
     assert isinstance(again, Interrupt), "the journal knows that it waits"
     assert within(tool.resume(again, True, CallContext(conversation_id="conversation"))) == ["refunded 5", "end"]
+
+
+def test_a_worker_without_a_library_leaves_a_pause_of_saved_programs_to_others():
+    async def main() -> Any:
+        async with MemoryInterruptStore() as store:
+            library = ProgramLibrary(store)
+            with_library = create_code_mode_tool(tools_with(), {"continuation": KEYS}, library=library, store=store)
+            await library.save("late", "return 'late'")
+            js = "return [await tools.refund({ id: 3 }), await saved.late()]"
+            record_id = await store.put(await with_library.execute(js), tool=with_library)
+            (request,) = (await store.record(record_id, tenant="")).requests
+            without = create_code_mode_tool(tools_with(), {"continuation": KEYS}, store=store)
+            with pytest.raises(CodeModeProtocolError, match=r"no library of saved programs .* uses saved\.late"):
+                await store.answer(request.interrupt_id, {"approved": True}, without.resume, tenant="")
+            return await store.answer(request.interrupt_id, {"approved": True}, with_library.resume, tenant="")
+
+    assert within(main()) == ["refunded 3", "late"]

@@ -16,7 +16,7 @@ from ..data.json_values import (
     encode_json,
     refuse_too_many,
 )
-from ..data.narrowing import is_array, is_object
+from ..data.narrowing import is_array, is_object, mapping_or_empty
 from ..data.plain_json import is_plain, readable_part
 from ..data.rich_values import is_rich, to_tagged
 from ..errors import CodeModeError, CodeModeProtocolError, CodeModeSerializationError, CodeModeToolError
@@ -183,6 +183,15 @@ class AnsweredPause:
         """
         if not self.interrupt.is_stored:
             return
+        saved = mapping_or_empty(mapping_or_empty(self.continuation.given).get("saved")).get("programs")
+        for name in mapping_or_empty(saved):
+            if catalog.get(f"saved.{name}") is None:
+                raise CodeModeProtocolError(
+                    f"this host has no library of saved programs (library=), and this program uses saved.{name}: a host"
+                    " that has one can go on",
+                    details={"not_resumable": True, "tool_name": f"saved.{name}"},
+                )
+            break  # a library has all of them or none
         for request_id, answer in self.answers.items():
             entry = self.continuation.ledger[request_id]
             if entry.kind != "tool" or not runs_tool(answer):
