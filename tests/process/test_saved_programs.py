@@ -86,6 +86,9 @@ def test_a_program_that_is_a_function_is_called_with_the_input():
         "async function main(input) { return input.week + 1 }",
         "async function main(input) { return input.week + 1 }\nmain",
         "function next({ week }) { return week + 1 }\nreturn next(input);",
+        "export default async function ({ week }) { return week + 1 }",
+        "export const next = async (input: { week: number }): Promise<number> => input.week + 1;",
+        "const unused = (input) => 0;\nreturn input.week + 1;",
     ):
         library = library_with({"next": program})
         assert run(library, "return await saved.next({ week: 4 })") == 5, program

@@ -38,8 +38,12 @@ _IMPORT = re.compile(
 )
 _SAVED_MODULES = ('"@codemode/saved"', "'@codemode/saved'")
 _CALLED = '((value) => typeof value === "function" ? value(input) : value)'
-_FUNCTION = re.compile(r"\s*(?:async\b\s*)?(?:function\b|\([^()]*\)\s*=>|[A-Za-z_$][\w$]*\s*=>)")
-_DECLARED = re.compile(r"\s*(?:async\s+)?function\s+([A-Za-z_$][\w$]*)\s*\(")
+_FUNCTION = re.compile(r"\s*(?:0,)?(?:async\b\s*)?(?:function\b|\([^()]*\)\s*=>|[A-Za-z_$][\w$]*\s*=>)")
+_DECLARED = re.compile(
+    r"\s*(?:(?:async\s+)?function\s+(?P<function>[A-Za-z_$][\w$]*)\s*\("
+    r"|(?:const|let|var)\s+(?P<variable>[A-Za-z_$][\w$]*)\s*=\s*"
+    r"(?:async\b\s*)?(?:function\b|\([^()]*\)\s*=>|[A-Za-z_$][\w$]*\s*=>))"
+)
 _KEPT_FACTS = ("names", "loops", "modules", "definitions")
 
 
@@ -123,8 +127,10 @@ def _read(found: re.Match[str]) -> str:
 def _returning(js: str, facts: Any) -> str:
     last, name = two_counts(facts.get("last")), facts.get("last_name")
     declared = _DECLARED.match(js)
-    if declared is not None and len(mapping_or_empty(facts.get("names")).get(declared[1], ())) == 1:
-        return f"{js}\nreturn await {declared[1]}(input);"  # nothing else calls it
+    if declared is not None and (declared["function"] or last is None):
+        called = declared["function"] or declared["variable"]
+        if len(mapping_or_empty(facts.get("names")).get(called, ())) == 1:
+            return f"{js}\nreturn await {called}(input);"  # nothing else calls it
     if last is None or not (facts.get("ends") in ENDS or _FUNCTION.match(js)):
         return js
     units = js.encode("utf-16-le", "surrogatepass")
