@@ -132,6 +132,31 @@ def test_a_program_that_is_none_is_refused_before_a_person_is_asked():
         run(saving(), "return await saved.$save({ name: 'then', description: '', program: 'return 1' })")
 
 
+def test_what_is_wrong_with_a_program_to_save_is_said_of_it_and_not_of_the_program_that_saves():
+    with pytest.raises(CodeModeSyntaxError, match=r"saved\.report: line 1, column 9") as caught:
+        run(saving(), "\n" + SAVE % ("null", "return ("))
+    assert caught.value.details["line"] == 2  # of the call of $save
+
+
+def test_sloppy_arguments_of_a_library_are_taken_or_named():
+    library = library_with({"double": "return input.n * 2"})
+    for name, near in (("weekly-report", "weekly_report"), ("Wöchentlicher Bericht", "Wochentlicher_Bericht")):
+        with pytest.raises(ValueError, match=f"use '{near}'"):
+            within(library.save(name, "return 1"))
+    for schema in ({"default": float("nan")}, {"enum": {1, 2}}):
+        with pytest.raises(ValueError, match=r"saved\.double: the input schema is not JSON"):
+            within(library.save("double", "return 1", input_schema=schema))
+    assert [one["name"] for one in within(library.export("double"))["programs"]] == ["double"]
+    none: Any = None
+    with pytest.raises(ValueError, match="for_owner takes the owner as text, got None"):
+        library.for_owner(none)
+
+
+def test_a_description_of_null_is_none():
+    save = "return saved.$save({ name: 'one', description: null, program: 'return 1' })"
+    assert run(saving(), save).requests[0].input["description"] == ""
+
+
 def test_saving_works_where_one_worker_is_all_there_is():
     with closing(WorkerPool({"max_workers": 1, "spare_workers": 0})) as pool:
         library = saving()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import difflib
 import hashlib
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 
 from ..data.json_values import canonical_json
 from ..data.narrowing import is_array, is_mapping, mapping_or_empty
-from ..errors import CodeModeError
+from ..errors import CodeModeError, CodeModeSyntaxError
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..options.checked_fields import WrongTypeError
 from ..records import record
@@ -157,7 +158,9 @@ class ProgramLibrary:
         self._known: dict[str, Sequence[Any]] = {}
 
     def for_owner(self, owner: str) -> Self:
-        """Return the library of another owner in the same store."""
+        """Return the library of another owner in the same store. Raises `ValueError` for an owner that is no text."""
+        if not isinstance(owner, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise WrongTypeError(f"for_owner takes the owner as text, got {owner!r:.100}")
         other = copy(self)
         other.__dict__.update(owner=owner, _known={})
         return other
@@ -206,7 +209,12 @@ class ProgramLibrary:
         from .program_analysis import analyse_program  # late: it brings along what runs programs
 
         check_saved(name, program, description, input_schema)
-        js, facts = await analyse_program(program, pool)
+        try:
+            js, facts = await analyse_program(program, pool)
+        except CodeModeSyntaxError as error:
+            error.message = f"saved.{name}: {error.message}"
+            error.args = (error.message,)
+            raise
         body = {"program": program, "js": js, "facts": facts, "description": description}
         body["input_schema"] = None if input_schema is None else dict(input_schema)
         body["digest"] = digest_of(body)
@@ -300,7 +308,7 @@ class ProgramLibrary:
 
     async def export(self, names: Iterable[str] | None = None) -> dict[str, Any]:
         """Return programs, all or those of these names, as plain JSON for `import_`."""
-        wanted = None if names is None else set(names)
+        wanted = None if names is None else {names} if isinstance(names, str) else set(names)
         rows = [one for one in await self.rows.load(self._own()) if wanted is None or one.name in wanted]
         if wanted is not None and (missing := wanted - {one.name for one in rows}):
             raise LookupError(f"there is no saved program {min(missing)!r}")
@@ -401,7 +409,7 @@ def check_saved(name: Any, program: Any, description: Any, input_schema: Any) ->
     if not isinstance(name, str) or not _NAME.fullmatch(name) or name in _RESERVED:
         raise WrongTypeError(
             "a saved program needs a name of letters, digits and _ that JavaScript does not use itself, got"
-            f" {name!r:.80}"
+            f" {name!r:.80}{_suggest_name(name)}"
         )
     if not isinstance(program, str) or not program.strip():
         raise WrongTypeError(f"saved.{name}: the program must be a text, got {program!r:.80}")
@@ -413,9 +421,24 @@ def check_saved(name: Any, program: Any, description: Any, input_schema: Any) ->
         raise WrongTypeError(f"saved.{name}: the description must be a text of at most {_MAX_DESCRIPTION} characters")
     if input_schema is not None and not is_mapping(input_schema):
         raise WrongTypeError(f"saved.{name}: the input schema must be a JSON Schema object, got {input_schema!r:.80}")
-    if len(canonical_json(input_schema)) > _MAX_SCHEMA_CHARACTERS:
+    try:
+        schema_text = canonical_json(input_schema)
+    except (TypeError, ValueError) as error:
+        raise WrongTypeError(f"saved.{name}: the input schema is not JSON: {error}") from error
+    if len(schema_text) > _MAX_SCHEMA_CHARACTERS:
         raise WrongTypeError(f"saved.{name}: the input schema has more than {_MAX_SCHEMA_CHARACTERS} characters")
     validator_of(name, input_schema)
+
+
+def _suggest_name(name: Any) -> str:
+    """Return the end of an error with a name that can be called, where one is near."""
+    if not isinstance(name, str):
+        return ""
+    letters = unicodedata.normalize("NFKD", name[:200]).encode("ascii", "ignore").decode()
+    near = "_".join(re.findall(r"[A-Za-z0-9_]+", letters))[:64]
+    if near in _RESERVED:
+        near = f"{near}_program"
+    return f": use {near!r}, for instance" if _NAME.fullmatch(near) else ""
 
 
 def validator_of(name: str, input_schema: Any, execute: Callable[..., Any] = str) -> PreparedTool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..data.narrowing import list_or_empty, mapping_or_empty
 from ..data.similar_names import did_you_mean, nearest_names
-from ..errors import CodeModeError, CodeModeProtocolError, CodeModeToolError
+from ..errors import CodeModeError, CodeModeProtocolError, CodeModeSyntaxError, CodeModeToolError
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..options.checked_fields import WrongTypeError
 from ..profile import StaticRules
@@ -55,7 +55,7 @@ _SAVE_SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
         "name": {"type": "string"},
-        "description": {"type": "string"},
+        "description": {"type": ["string", "null"]},
         "inputSchema": {"type": ["object", "null"], "description": "JSON Schema of the program's input."},
         "program": {"type": "string"},
     },
@@ -485,11 +485,13 @@ class SavedCatalog:
         return shown
 
     async def _shown(self, asked: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        name, description, schema = asked["name"], asked.get("description", ""), asked.get("inputSchema")
+        name, description, schema = asked["name"], asked.get("description") or "", asked.get("inputSchema")
         try:
             body = await self._library.prepare(name, asked["program"], description, schema, self._pool)
         except ValueError as error:
             raise CodeModeToolError(str(error)) from error
+        except CodeModeSyntaxError as error:  # its place is in the text to save, not in the program that saves it
+            raise CodeModeSyntaxError(error.message) from error
         kept = next((one for one in await self._library.refresh(self._owner) if one.name == name), None)
         before = None if kept is None else version_of(name, kept.current)
         stored: Any = _Unsaved(0 if before is None else before.version + 1, body)
