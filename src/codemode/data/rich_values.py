@@ -195,7 +195,7 @@ def _read_tag(tagged: Any, is_plain: bool) -> Any:
 
 def _read_date(text: str) -> datetime:
     if _DATE.fullmatch(text) is None:
-        raise ValueError("a Date that is not in the years 1 to 9999")
+        raise ValueError("a Date that is not written as 2026-01-02T12:00:00.000Z, in the years 1 to 9999")
     return datetime.fromisoformat(text)
 
 
