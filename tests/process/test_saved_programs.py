@@ -108,6 +108,9 @@ def test_an_error_names_the_saved_program_and_its_line():
     with pytest.raises(CodeModeError) as raised:
         run(library, "return await saved.broken()")
     assert "saved/broken.js:2" in raised.value.details["stack"]
+    told = failure_text(raised.value, "return await saved.broken()")
+    assert "in saved.broken, line 2, column" in told
+    assert "Hint: Call saved.broken with other input, or do without it" in told
 
 
 def test_saved_programs_call_others_to_a_depth_of_four():

@@ -304,6 +304,7 @@ _TAKEN_NAMES = re.compile(
     r"\{([^{}]{1,300})\}\s{0,9}=\s{0,9}(?:globalThis\.)?tools\b|\bimport\s{0,9}\{([^{}]{1,300})\}"
 )
 _MAX_READ_CHARACTERS = 20_000
+_SAVED_FRAME = re.compile(r"\(saved/([A-Za-z_]\w{0,63})\.js:(\d{1,6}):(\d{1,6})\)", re.ASCII)
 _MAX_CHAIN_LINES = 5
 _BEFORE_ANY_CALL = (CodeModeSyntaxError, CodeModeIllegalAccessError, CodeModeSourceTooLargeError)
 _GO_ON_HINT = "The program may be right, and could not go on now. Say so, and do not send it again."
@@ -417,6 +418,16 @@ def _places(error: BaseException, js: str) -> Iterator[str]:
         yield _place(lines[line - 1].rstrip("\r"), line, column) if js else f"  at line {line}, column {column}"
         if len(shown) == _MAX_PLACES:
             return
+    if not shown and (saved := _saved_place(details)):
+        yield f"  in saved.{saved[1]}, line {saved[2]}, column {saved[3]}"
+
+
+def _saved_place(details: Mapping[str, Any]) -> re.Match[str] | None:
+    """Return name, line and column in a saved program where an error arose, if it arose in one."""
+    stack = details.get("stack")
+    if "line" in details or not isinstance(stack, str):
+        return None
+    return _SAVED_FRAME.search(stack[:_MAX_READ_CHARACTERS])
 
 
 def _place(text: str, line: int, column: int) -> str:
@@ -451,6 +462,8 @@ def _hint(error: BaseException, js: str) -> str:
     if type(error) is CodeModeError and name == "TypeError" and (unawaited := _unawaited_hint(error, js)):
         return f"Hint: {unawaited}"
     hint = _HINTS[find_nearest_kind(_HINTS, error)] if isinstance(error, CodeModeError) else "Try a simpler program."
+    if type(error) is CodeModeError and hint == _HINTS["error"] and (saved := _saved_place(error.details)):
+        hint = f"Call saved.{saved[1]} with other input, or do without it."
     if isinstance(error, CodeModeSerializationError) and error.reason == "output":
         hint = _UNREADABLE_OUTPUT
     if getattr(error, "calls", ()) and isinstance(error, _BEFORE_ANY_CALL):
