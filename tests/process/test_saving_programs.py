@@ -155,6 +155,8 @@ def test_sloppy_arguments_of_a_library_are_taken_or_named():
 def test_a_description_of_null_is_none():
     save = "return saved.$save({ name: 'one', description: null, program: 'return 1' })"
     assert run(saving(), save).requests[0].input["description"] == ""
+    none: Any = None
+    assert within(saving().save("one", "return 1", description=none)).description == ""
 
 
 def test_saving_works_where_one_worker_is_all_there_is():

@@ -208,6 +208,7 @@ class ProgramLibrary:
         """Return what is kept of a program, once all of it was checked. Raises as `save` does."""
         from .program_analysis import analyse_program  # late: it brings along what runs programs
 
+        description = "" if description is None else description
         check_saved(name, program, description, input_schema)
         try:
             js, facts = await analyse_program(program, pool)
