@@ -111,6 +111,11 @@ def test_an_error_names_the_saved_program_and_its_line():
     told = failure_text(raised.value, "return await saved.broken()")
     assert "in saved.broken, line 2, column" in told
     assert "Hint: Call saved.broken with other input, or do without it" in told
+    module = create_modules_tool([ModuleServer("shop", tools={"get_total": get_total})], library=library)
+    code = 'import { broken } from "@codemode/saved";\nexport default await broken();'
+    (problem,) = within(module.execute({"code": code}))["diagnostics"]
+    assert "(in saved.broken, line 2, column" in problem["message"]
+    assert problem["hint"] == "Call saved.broken with other input, or do without it."
 
 
 def test_saved_programs_call_others_to_a_depth_of_four():

@@ -418,16 +418,33 @@ def _places(error: BaseException, js: str) -> Iterator[str]:
         yield _place(lines[line - 1].rstrip("\r"), line, column) if js else f"  at line {line}, column {column}"
         if len(shown) == _MAX_PLACES:
             return
-    if not shown and (saved := _saved_place(details)):
-        yield f"  in saved.{saved[1]}, line {saved[2]}, column {saved[3]}"
+    if not shown and (saved := find_saved_place(details)):
+        yield f"  {saved}"
 
 
-def _saved_place(details: Mapping[str, Any]) -> re.Match[str] | None:
-    """Return name, line and column in a saved program where an error arose, if it arose in one."""
+class SavedPlace(NamedTuple):
+    """Where in a saved program an error arose."""
+
+    name: str
+    line: str
+    column: str
+
+    def __str__(self) -> str:
+        return f"in saved.{self.name}, line {self.line}, column {self.column}"
+
+    @property
+    def hint(self) -> str:
+        """What a model can do about an error that is not in its own program."""
+        return f"Call saved.{self.name} with other input, or do without it."
+
+
+def find_saved_place(details: Mapping[str, Any]) -> SavedPlace | None:
+    """Return where an error arose, if it arose in a saved program."""
     stack = details.get("stack")
     if "line" in details or not isinstance(stack, str):
         return None
-    return _SAVED_FRAME.search(stack[:_MAX_READ_CHARACTERS])
+    found = _SAVED_FRAME.search(stack[:_MAX_READ_CHARACTERS])
+    return None if found is None else SavedPlace(*found.groups())
 
 
 def _place(text: str, line: int, column: int) -> str:
@@ -462,8 +479,8 @@ def _hint(error: BaseException, js: str) -> str:
     if type(error) is CodeModeError and name == "TypeError" and (unawaited := _unawaited_hint(error, js)):
         return f"Hint: {unawaited}"
     hint = _HINTS[find_nearest_kind(_HINTS, error)] if isinstance(error, CodeModeError) else "Try a simpler program."
-    if type(error) is CodeModeError and hint == _HINTS["error"] and (saved := _saved_place(error.details)):
-        hint = f"Call saved.{saved[1]} with other input, or do without it."
+    if type(error) is CodeModeError and hint == _HINTS["error"] and (saved := find_saved_place(error.details)):
+        hint = saved.hint
     if isinstance(error, CodeModeSerializationError) and error.reason == "output":
         hint = _UNREADABLE_OUTPUT
     if getattr(error, "calls", ()) and isinstance(error, _BEFORE_ANY_CALL):

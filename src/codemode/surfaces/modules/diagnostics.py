@@ -33,6 +33,7 @@ from ...execution.outcome_texts import (
     drop_last_failure,
     find_exhausted_kind,
     find_nearest_kind,
+    find_saved_place,
     format_message,
     has_done,
     no_result_text,
@@ -303,11 +304,13 @@ def _uncaught(error: CodeModeError, policy: ExecutionPolicy) -> Diagnostic:
         made = _make_diagnostic("max_ledger_bytes", message, where)
         return {**made, "hint": string_or_empty(fields.get("hint")) or made.get("hint", "")}
     is_import = string_or_empty(fields.get("code")) == IMPORT_FAILURE and bool(error_class)
+    saved = find_saved_place(details)
+    own_hint = thrown_hint(name, message) if saved is None else saved.hint
     return diagnostic(
         "error",
         IMPORT_FAILURE if is_import else MODULE_WORDING["error"].code,
-        f"{name}: {message}" if name else message,
-        hint=string_or_empty(fields.get("hint")) or string_or_empty(details.get("hint")) or thrown_hint(name, message),
+        (f"{name}: {message}" if name else message) + ("" if saved is None else f" ({saved})"),
+        hint=string_or_empty(fields.get("hint")) or string_or_empty(details.get("hint")) or own_hint,
         path=string_or_empty(fields.get("path")) or where,
         error_class=error_class,
     )
