@@ -92,7 +92,7 @@ def test_a_journal_goes_on_with_its_versions():
     assert within(tool.resume(again, True, CallContext(conversation_id="conversation"))) == ["refunded 5", "end"]
 
 
-def test_a_worker_without_a_library_leaves_a_pause_of_saved_programs_to_others():
+def test_a_worker_without_the_library_leaves_a_pause_of_saved_programs_to_others():
     async def main() -> Any:
         async with MemoryInterruptStore() as store:
             library = ProgramLibrary(store)
@@ -101,9 +101,14 @@ def test_a_worker_without_a_library_leaves_a_pause_of_saved_programs_to_others()
             js = "return [await tools.refund({ id: 3 }), await saved.late()]"
             record_id = await store.put(await with_library.execute(js), tool=with_library)
             (request,) = (await store.record(record_id, tenant="")).requests
-            without = create_code_mode_tool(tools_with(), {"continuation": KEYS}, store=store)
-            with pytest.raises(CodeModeProtocolError, match=r"no library of saved programs .* uses saved\.late"):
-                await store.answer(request.interrupt_id, {"approved": True}, without.resume, tenant="")
+            for other, reason in (
+                (None, r"no library of saved programs .* uses saved\.late"),
+                (ProgramLibrary(store, owner="bob"), "the saved programs of another owner"),
+            ):
+                without = create_code_mode_tool(tools_with(), {"continuation": KEYS}, library=other, store=store)
+                with pytest.raises(CodeModeProtocolError, match=reason) as refused:
+                    await store.answer(request.interrupt_id, {"approved": True}, without.resume, tenant="")
+                assert refused.value.details["not_resumable"] is True, reason
             return await store.answer(request.interrupt_id, {"approved": True}, with_library.resume, tenant="")
 
     assert within(main()) == ["refunded 3", "late"]

@@ -234,7 +234,9 @@ class SavedCatalog:
         """See `ToolCatalog.going_on`."""
         owner = self._library.owner
         if self._given is not None and isinstance(owner, str) and owner != self._owner:
-            raise CodeModeProtocolError("this invocation began with the saved programs of another owner")
+            raise CodeModeProtocolError(
+                "this invocation began with the saved programs of another owner", details={"not_resumable": True}
+            )
         self._inner.going_on(given, [name for name in names if not name.startswith(_PREFIX)])
 
     # -- before the program runs
