@@ -144,6 +144,21 @@ def test_what_no_host_value_is_names_itself():
         assert message in str(error_of(js, [anything()])), js
 
 
+def test_a_literal_of_another_type_is_compared_with_what_the_declaration_says():
+    def store(data: bytes, at: datetime | None = None, tags: set[str] = set()) -> None:  # noqa: B006 - as a user writes
+        """Store."""
+
+    rows = [
+        ("{ data: [1, 2] }", "Uint8Array"),
+        ("{ data: '', at: [1] }", "Date or null"),
+        ("{ data: '', tags: 'x' }", "Set"),
+    ]
+    for given, expected in rows:
+        assert f"expected {expected}" in str(error_of(f"return tools.store({given})", [store])), given
+    schema = {"type": "object", "properties": {"data": {"type": "string", "format": "binary"}}}
+    assert "expected string" in str(error_of("return tools.echo({ data: [1] })", [anything(input_schema=schema)]))
+
+
 def test_a_date_that_no_program_can_have_is_text():
     def load() -> dict[str, Any]:
         return {"at": datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=5)))}

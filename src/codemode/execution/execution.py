@@ -493,6 +493,7 @@ class Execution:
         how = {"compares": self._options.execution_policy.check_program, "keeps": not lease.has_run}
         how["alters"] = self._options.pipeline.after is not None
         how["fetches"] = self._machine.settings.fetch
+        how["is_rich"] = self._machine.settings.has_rich_values
         self._program = ProgramChecker(source, self._profile, self._catalog, self._given, **how)
         return self._program
 

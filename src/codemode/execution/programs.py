@@ -11,6 +11,7 @@ from weakref import ref
 
 from ..data.json_values import WrittenObject, canonical_object, utf8_length, well_formed
 from ..data.narrowing import ENDS, list_or_empty, mapping_or_empty, place_rows, two_counts
+from ..data.rich_values import using_rich_values
 from ..data.sized_cache import SizedCache
 from ..errors import CodeModeSourceTooLargeError
 from ..options.checked_fields import WrongTypeError
@@ -110,6 +111,7 @@ class ProgramChecker:
         alters: bool = False,
         fetches: bool = False,
         keeps: bool = True,
+        is_rich: bool = False,
     ) -> None:
         self._source = source
         self._profile = profile
@@ -119,7 +121,8 @@ class ProgramChecker:
         self._alters = alters
         self._has = (*profile.guest.globals, "fetch") if fetches else profile.guest.globals
         self._keeps = keeps
-        self._rules = (profile.static_rules, compares, alters, fetches)
+        self._is_rich = is_rich
+        self._rules = (profile.static_rules, compares, alters, fetches, is_rich)
         self._facts: Facts | None = None
         self._doing: Awaitable[None] | None = None  # what the tools have to do before they are compared
         self._changes = False  # the tools by that
@@ -240,7 +243,8 @@ class ProgramChecker:
         return check_free_names(facts, self._catalog, self._has, self._profile.static_rules.tool_call)
 
     def _problems(self, facts: Facts) -> tuple[ProgramProblem, ...]:
-        found = check_program(facts, self._catalog, self._input_schema, self._conversion)
+        with using_rich_values(self._is_rich):
+            found = check_program(facts, self._catalog, self._input_schema, self._conversion)
         found += self._free_names(facts)
         if not self._alters:
             found += check_results(facts, self._catalog, self._output_schema)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..data.narrowing import is_array, is_mapping, is_object, list_or_empty, mapping_or_empty
 from ..data.references import LocalReferences
+from ..data.rich_values import is_rich
 from ..data.similar_names import nearest_names
 
 if TYPE_CHECKING:
@@ -374,8 +375,16 @@ def _described(literal: dict[str, Any]) -> str:
     return given if given in ("null", "undefined") else f"{article} {given}"
 
 
+_RICH_FORMATS = {"date-time": "Date", "date": "Date", "binary": "Uint8Array"}
+
+
 def _expected(schema: Mapping[str, Any], root: Root, depth: int = 0) -> str:
     allowed = schema.get("type")
+    if is_rich.get() and root.conversion == "pydantic":  # as the declaration says it
+        if allowed == "array" and schema.get("uniqueItems") is True:
+            return "Set"
+        if isinstance(kind := schema.get("format"), str) and allowed == "string" and kind in _RICH_FORMATS:
+            return _RICH_FORMATS[kind]
     if isinstance(allowed, str):
         return allowed
     if is_array(allowed):
