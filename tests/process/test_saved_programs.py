@@ -89,9 +89,18 @@ def test_a_program_that_is_a_function_is_called_with_the_input():
         "export default async function ({ week }) { return week + 1 }",
         "export const next = async (input: { week: number }): Promise<number> => input.week + 1;",
         "const unused = (input) => 0;\nreturn input.week + 1;",
+        "function add(a, b) {\n  return a + b;\n}\n\nexport async function main(i) {\n  return add(i.week, 1);\n}\n",
     ):
         library = library_with({"next": program})
         assert run(library, "return await saved.next({ week: 4 })") == 5, program
+
+
+def test_a_helper_that_nothing_calls_is_not_the_program():
+    for program in (
+        "const x = 1;\nfunction unused(input) {\n  throw new Error('called');\n}\nfor (const one of [x]) {\n}\n",
+        "const x = 1;\nfunction first() {}\nfunction second() {}\n",
+    ):
+        assert run(library_with({"quiet": program}), "return (await saved.quiet()) === undefined") is True, program
 
 
 def test_calls_of_a_saved_program_say_in_the_trace_which_made_them():

@@ -44,6 +44,9 @@ _DECLARED = re.compile(
     r"|(?:const|let|var)\s+(?P<variable>[A-Za-z_$][\w$]*)\s*=\s*"
     r"(?:async\b\s*)?(?:function\b|\([^()]*\)\s*=>|[A-Za-z_$][\w$]*\s*=>))"
 )
+_FUNCTIONS = re.compile(r"^(?: {7}| {15})?(?:async\s+)?function\s+([A-Za-z_$][\w$]*)\s*\(", re.MULTILINE)
+"""Functions that are statements of a program; `export` was blanked."""
+_STATEMENT = re.compile(r"\n[^\s}]")
 _KEPT_FACTS = ("names", "loops", "modules", "definitions")
 
 
@@ -126,11 +129,15 @@ def _read(found: re.Match[str]) -> str:
 
 def _returning(js: str, facts: Any) -> str:
     last, name = two_counts(facts.get("last")), facts.get("last_name")
+    names = mapping_or_empty(facts.get("names"))
     declared = _DECLARED.match(js)
     if declared is not None and (declared["function"] or last is None):
         called = declared["function"] or declared["variable"]
-        if len(mapping_or_empty(facts.get("names")).get(called, ())) == 1:
+        if len(names.get(called, ())) == 1:
             return f"{js}\nreturn await {called}(input);"  # nothing else calls it
+    unused = [found for found in _FUNCTIONS.finditer(js) if len(names.get(found[1], ())) == 1]
+    if last is None and len(unused) == 1 and _STATEMENT.search(js, unused[0].end()) is None:
+        return f"{js}\nreturn await {unused[0][1]}(input);"  # its last statement, which calls what is before it
     if last is None or not (facts.get("ends") in ENDS or _FUNCTION.match(js)):
         return js
     units = js.encode("utf-16-le", "surrogatepass")
