@@ -65,6 +65,7 @@ def test_what_waits_is_withdrawn_once() -> None:
         async with desk.browser() as ana:
             page = (await ana.get(f"/records/{record_id}")).text
             assert 'class="ending"' not in page
+            assert 'data-part="ending"' in page
             assert f'href="/approvals/records/{record_id}/ending"' in page
             fields = await form(ana, record_id, "/ending")
             done = await send(ana, record_id, fields, action="withdraw", why="<b>not</b> needed")
@@ -77,7 +78,11 @@ def test_what_waits_is_withdrawn_once() -> None:
             assert (await send(ana, record_id, fields, action="withdraw")).status_code == 303
             ended = (await ana.get(f"/records/{record_id}")).text
             assert "&lt;b&gt;not&lt;/b&gt; needed" in ended
-            assert (await ana.get(f"/records/{record_id}/ending")).status_code == 404
+            assert 'data-part="ending"' not in ended
+            over = await ana.get(f"/records/{record_id}/ending")
+            assert over.status_code == 404
+            assert "This program can no longer be withdrawn" in over.text
+            assert f'<a href="/approvals/records/{record_id}">Back to the record</a>' in over.text
             assert len([line async for line in desk.store.audit(tenant="acme", record_id=record_id)]) == 2
 
     run(work)

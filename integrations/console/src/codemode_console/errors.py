@@ -43,7 +43,7 @@ class Problem(Exception):  # noqa: N818 - what a page tells
     """Something that cannot be done: the status of the answer, a title and words for people.
 
     ``facts`` are for programs that read it: ``code``, the class of the store's error without its ending, and ``actor``,
-    who was first.
+    who was first. ``record_id`` names the record that its page leads back to.
     """
 
     def __init__(
@@ -54,10 +54,12 @@ class Problem(Exception):  # noqa: N818 - what a page tells
         *,
         headers: Mapping[str, str] | None = None,
         facts: Mapping[str, Any] | None = None,
+        record_id: str = "",
     ) -> None:
         super().__init__(title)
         self.status, self.title, self.words = status, title, words
         self.headers, self.facts = dict(headers or {}), dict(facts or {})
+        self.record_id = record_id
 
     def to_json(self) -> dict[str, Any]:
         """Return it as callers of the API get it."""

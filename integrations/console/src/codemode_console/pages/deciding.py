@@ -216,7 +216,9 @@ def _form(request: Request, record: Record) -> Response:
     """Return the page on which somebody says it. Raises `Problem` 404 where there is nothing to be said."""
     known = ending_context(request, record)
     if not known["endings"]:
-        raise Problem(404, "There is nothing to be said of it", f"The record is {record.state}.")
+        can_decide = visit_of(request).user.may_decide
+        title = "This program can no longer be withdrawn" if can_decide else "You may not withdraw this program"
+        raise Problem(404, title, f"The program is {record.state}.", record_id=record.id)
     waiting = [one for one in record.requests if one.state == "waiting"]
     shown = {"waiting": waiting[:_MOST_WAITING], "waiting_more": max(0, len(waiting) - _MOST_WAITING)}
     return page(request, "ending_page.html", record=record, **shown, **known)

@@ -217,6 +217,7 @@ function add(made) {
   const record = document.querySelector("#main .record");
   showTimes(made);
   if (made.classList.contains("card")) record.querySelector(".cards").append(rest(document.adoptNode(made)));
+  else if (made.classList.contains("together")) record.querySelector(".cards").prepend(rest(document.adoptNode(made)));
   else if (made.dataset.part === "outcome") record.before(document.adoptNode(made));
   else record.after(document.adoptNode(made));
 }
