@@ -140,6 +140,15 @@ def test_choices_that_read_the_same_are_told_apart():
     assert [one["label"] for one in shown().control("/speed")["options"]] == ["slow", "fast"]
 
 
+def test_a_question_with_choices_is_answered_only_once_one_is_chosen():
+    schema = {"type": "object", "properties": {"speed": {"enum": ["slow", "fast"]}}, "required": ["speed"]}
+    page, form = page_of(fields_of(schema)), fields_of(schema)
+    assert [one["label"] for one in page.control("/speed")["options"]] == ["Choose…", "slow", "fast"]
+    assert (page.control("/speed")["value"], form.problems) == ("", {})
+    assert read_form(page.items(), schema).problems == {"/speed": ["is required: choose one"]}
+    assert read_form(page.select("/speed", "fast").items(), schema).value == {"speed": "fast"}
+
+
 def test_one_text_is_a_number_when_that_is_chosen():
     assert decided(shown().select("choice:/either", "integer")) == {**VALUE, "either": 7}
 

@@ -234,7 +234,7 @@ class Builder:
                 return self._empty(replace(field, state="absent"), shape)
             if field.can_be_null:
                 return self._empty(replace(field, state="null", value=None), shape)
-            self._say(field.pointer, "is required")
+            self._say(field.pointer, "is required: choose one" if kind == "enum" else "is required")
             return controls.as_typed(field, shape, kind, text)
         try:
             value = controls.read(shape, kind, text)

@@ -354,8 +354,6 @@ def blank(shape: Shape) -> Any:
             return False
         case "const":
             return shape.rules["const"]
-        case "enum":
-            return shape.options[0]
         case _:
             return ABSENT
 
