@@ -90,6 +90,31 @@ async def test_calls_of_different_kinds_are_decided_from_the_list_by_keyboard_al
     assert denied.decision == {"approved": False, "reason": "not now"}
 
 
+async def test_the_keys_of_a_record_go_to_the_calls_that_still_wait(desk: Desk, visitor: Visitor) -> None:
+    from playwright.async_api import expect
+
+    both = "return await Promise.all([tools.refund({ order: 'one' }), tools.refund({ order: 'two' })])"
+    record_id = await desk.pause(both)
+    page = await open_list(visitor, desk)
+    await page.goto(f"{desk.url}/records/{record_id}")
+    await press(page, "a", "Enter")
+    cards = page.locator(".card")
+    await expect(cards.nth(1)).to_have_attribute("data-state", "waiting")
+    for keys, focused in (
+        ("a", button(cards.nth(1), "Approve")),
+        ("kj", cards.nth(1)),
+        ("d", button(cards.nth(1), "Deny")),
+    ):
+        for key in keys:
+            await page.keyboard.press(key)
+        await expect(focused).to_be_focused()
+    await page.reload()
+    await page.keyboard.press("n")
+    await expect(cards.nth(1)).to_be_focused()
+    await press(page, "n")
+    assert page.url == f"{desk.url}/"
+
+
 async def test_what_is_decided_elsewhere_cannot_be_decided_in_a_list_that_is_held(desk: Desk, visitor: Visitor) -> None:
     from playwright.async_api import expect
 

@@ -385,9 +385,10 @@ function giveValue(control) {
 
 const FIRST_OF_ROW = "a[id]";
 
-// A place is a card of a record, or a row of the list.
+// A place is a card of a record, or a row of the list. Cards are passed over that wait for nobody while others wait.
 function places() {
-  return [...document.querySelectorAll("#main .card, #main tr[data-call]")];
+  const waiting = document.querySelectorAll('#main .card[data-state="waiting"]');
+  return [...(waiting.length > 0 ? waiting : document.querySelectorAll("#main .card, #main tr[data-call]"))];
 }
 
 function placeAt(focused) {
@@ -397,7 +398,10 @@ function placeAt(focused) {
 function move(step) {
   const all = places();
   const at = all.indexOf(placeAt(document.activeElement));
-  const next = all[Math.max(0, Math.min(all.length - 1, at === -1 && step < 0 ? 0 : at + step))];
+  goTo(all[Math.max(0, Math.min(all.length - 1, at === -1 && step < 0 ? 0 : at + step))]);
+}
+
+function goTo(next) {
   if (next === undefined) return;
   const target = next.querySelector(FIRST_OF_ROW) ?? next;
   if (target === next) next.tabIndex = -1;
@@ -407,8 +411,9 @@ function move(step) {
 
 // In the place that has the focus; where none has it, in the first that has such a thing.
 function focusIn(selector) {
+  const all = places();
   const here = placeAt(document.activeElement);
-  for (const place of here === null ? places() : [here]) {
+  for (const place of all.includes(here) ? [here] : all) {
     const found = [...place.querySelectorAll(selector)].find((one) => one.checkVisibility());
     if (found === undefined) continue;
     // What has just come rests for a moment: the row is meant all the same, and no other one.
@@ -425,9 +430,12 @@ const KEYS = {
   r: () => focusIn('[name="reason"]'),
   l: () => location.assign(ROOT),
   n: () => {
+    if (document.querySelector("#main .card") === null) return move(1);
+    const waiting = places().filter((one) => one.dataset.state === "waiting");
+    const card = waiting[waiting.indexOf(placeAt(document.activeElement)) + 1];
     const next = document.getElementById("next");
-    if (next !== null) next.click();
-    else if (document.querySelector("#main .card") === null) move(1);
+    if (card !== undefined) goTo(card);
+    else if (next !== null) next.click();
     else location.assign(ROOT);
   },
   "?": () => {
