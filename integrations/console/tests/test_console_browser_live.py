@@ -153,6 +153,20 @@ async def test_one_pause_after_the_other_is_decided_on_one_page(
     assert refunded == [("a", 0), ("b", 1), ("c", 2)]
 
 
+async def test_what_comes_of_a_decision_is_told_in_whole_sentences(desk: Desk, visitor: Visitor) -> None:
+    from playwright.async_api import expect
+
+    record_id = await desk.pause(THREE)
+    page = await open_record(visitor, desk, record_id)
+    news = page.locator("#news")
+    for words in ("Another call waits: refund b", "Another call waits: refund c", "The program has completed."):
+        record = await desk.store.record(record_id, tenant=ALL_TENANTS)
+        (asked,) = [one for one in record.requests if one.state == "waiting"]
+        await desk.store.decide({asked.interrupt_id: {"approved": True}}, actor="bob", tenant=ALL_TENANTS)
+        await expect(news).to_contain_text(words)
+        assert "UTC" not in await news.inner_text()
+
+
 async def test_what_expires_while_somebody_looks_says_so(desk: Desk, visitor: Visitor) -> None:
     from playwright.async_api import expect
 

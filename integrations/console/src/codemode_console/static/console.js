@@ -204,9 +204,43 @@ function showChoices() {
 
 // What is new of a card, in the words of the page that shows it now.
 function newsOf(card) {
-  const found = card.querySelector(".decided, .refusal p:last-child");
+  const found = card.querySelector(".decided, .refusal p:last-child")?.cloneNode(true);
   const tool = card.querySelector("h2").textContent.trim();
-  return found === null ? tool : `${tool}: ${found.textContent.trim()}`;
+  for (const time of found?.querySelectorAll("time") ?? []) time.remove();
+  return found ? `${tool}: ${found.textContent.trim().replace(/,$/, "")}` : tool;
+}
+
+const STATE_NEWS = {
+  resuming: "The program is running.",
+  completed: "The program has completed.",
+  failed: "The program has failed.",
+  expired: "The program has expired.",
+  withdrawn: "The program was withdrawn.",
+  lost: "The program is lost.",
+};
+
+function stateOf(tree) {
+  return tree.querySelector(".meta .status")?.textContent.trim();
+}
+
+// What to say of a record whose parts have changed. What the page says already is no news.
+function newsOfRecord(fresh, changed) {
+  const cards = changed.filter((made) => made.classList.contains("card"));
+  const asked = cards.filter((made) => made.dataset.state === "waiting" && partOf(document, made.dataset.part) === null);
+  const news = cards.filter((made) => {
+    if (asked.includes(made)) return false;
+    const old = partOf(document, made.dataset.part);
+    return old === null || made.dataset.state === "waiting" || newsOf(old) !== newsOf(made);
+  });
+  const lines = asked.map((made) => {
+    const words = made.querySelector(".headline") ?? fresh.querySelector("h1") ?? made.querySelector("h2");
+    return `Another call waits: ${words.textContent.trim()}.`;
+  });
+  const state = stateOf(fresh);
+  if (state !== stateOf(document) && Object.hasOwn(STATE_NEWS, state)) lines.push(STATE_NEWS[state]);
+  lines.unshift(...news.map((made) => `${newsOf(made)}.`));
+  if (news.length > 0 || lines.length === 0) lines.unshift("This has changed.");
+  return lines.join(" ");
 }
 
 function partOf(tree, key) {
@@ -233,9 +267,7 @@ function updateRecord(fresh, href) {
   });
   const gone = partsOf(document).filter((old) => partOf(fresh, old.dataset.part) === null);
   if (changed.length + gone.length === 0) return;
-  const news = changed.filter((made) => made.classList.contains("card")).map(newsOf);
-  const state = fresh.querySelector(".meta .status");
-  if (news.length === 0 && state !== null) news.push(state.textContent);
+  const news = newsOfRecord(fresh, changed);
   let isWhole = true;
   for (const made of changed) {
     const old = partOf(document, made.dataset.part);
@@ -250,7 +282,7 @@ function updateRecord(fresh, href) {
     if (isHeld(old)) isWhole = false;
     else old.remove();
   }
-  tell(`This has changed. ${news.join(". ")}`, isWhole ? null : href);
+  tell(news, isWhole ? null : href);
 }
 
 const live = {
