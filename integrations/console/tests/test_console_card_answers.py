@@ -181,6 +181,22 @@ def test_somebody_says_how_a_call_ended(label: str, fields: dict[str, str], outc
     run(work)
 
 
+def test_a_row_says_whether_a_call_is_reviewed_answered_or_resolved() -> None:
+    async def work() -> None:
+        begun = asyncio.Event()
+        unknown, asks = CardDesk([charging(begun, [])]), CardDesk([asking({"kind": "first"})])
+        for desk, record_id, verb in (
+            (unknown, await _unknown(unknown, begun), "Resolve"),
+            (asks, await asks.pause(CONNECT), "Answer"),
+        ):
+            async with desk.browser() as ana:
+                listed, record = (await ana.get("/")).text, (await ana.get(f"/records/{record_id}")).text
+            assert re.search(rf'/records/{record_id}" aria-describedby="row1">{verb}</a>', listed), listed
+            assert [">outcome unknown</span>" in one for one in (listed, record)] == [verb == "Resolve"] * 2, verb
+
+    run(work)
+
+
 def test_the_field_that_does_not_do_is_the_one_that_is_marked() -> None:
     async def work() -> None:
         begun, charged = asyncio.Event(), list[Any]()

@@ -13,6 +13,7 @@ from starlette.routing import BaseRoute, Route
 
 from codemode.host.threads import LARGE_CHARACTERS, run_check
 from codemode.interrupts.interrupt import APPROVAL_KIND
+from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
 from codemode.stores import ALL_TENANTS, Page, Record, StoredRequest, UnknownRequestError
 
 from ..decisions import ABOUT_CHOICE, MOST_AT_ONCE, about, chosen_text, decision_words, version_of
@@ -203,6 +204,23 @@ class _Row:
     choice: str | None = None
     form: Mapping[str, str] | None = None
     more: int = 0
+
+    @property
+    def is_unknown_outcome(self) -> bool:
+        """Whether somebody is to say how a call has ended."""
+        return self.one is not None and self.one.state == "waiting" and self.one.kind == UNKNOWN_OUTCOME_KIND
+
+    @property
+    def verb(self) -> str:
+        """What the link to its page says is to be done there."""
+        if self.one is None or self.one.state != "waiting":
+            return "Open"
+        return {APPROVAL_KIND: "Review", UNKNOWN_OUTCOME_KIND: "Resolve"}.get(self.one.kind, "Answer")
+
+    @property
+    def fragment(self) -> str:
+        """The place of its call within that page; nothing where the page has one call, and shows its heading."""
+        return f"#request-{self.number}" if self.one is not None and len(self.record.requests) > 1 else ""
 
     @property
     def agent(self) -> str:

@@ -390,8 +390,10 @@ async def _headings(desk: Desk, request: Request, record: Record) -> dict[str, A
     is_open = record.state in _OPEN and visit.user.may_decide
     asked = waiting or record.requests
     text = headline(_as_decided(asked[0])) if asked else brief(record.outer_tool or record.id)
+    is_unknown = bool(waiting) and waiting[0].kind == UNKNOWN_OUTCOME_KIND
+    title = {"text": text, "more": max(0, len(asked) - 1), "waiting": bool(waiting), "is_unknown_outcome": is_unknown}
     found: dict[str, Any] = {
-        "title": {"text": text, "more": max(0, len(asked) - 1), "waiting": bool(waiting)},
+        "title": title,
         "together": [chosen_text(record.id, one.interrupt_id) for one in approvals[:_MOST_TOGETHER]],
         "choice_token": visit.form_token(ABOUT_CHOICE),
         "next_pending": None,

@@ -233,7 +233,8 @@ function newsOfRecord(fresh, changed) {
     return old === null || made.dataset.state === "waiting" || newsOf(old) !== newsOf(made);
   });
   const lines = asked.map((made) => {
-    const words = made.querySelector(".headline") ?? fresh.querySelector("h1") ?? made.querySelector("h2");
+    const words = (made.querySelector(".headline") ?? fresh.querySelector("h1")).cloneNode(true);
+    words.querySelector(".status")?.remove();
     return `Another call waits: ${words.textContent.trim()}.`;
   });
   const state = stateOf(fresh);
