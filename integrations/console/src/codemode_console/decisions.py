@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 from urllib.parse import quote, unquote
 
@@ -169,7 +169,8 @@ def edited_of(one: StoredRequest, items: Items) -> Edited:
     """Return what was typed into the form of a request. Raises `Problem` 400. Work as `form_of` says."""
     schema, value = _asked(one)
     try:
-        return read_form(items, schema, value)
+        edited = read_form(items, schema, value)
+        return _in_words_of_a_result(edited) if one.kind == UNKNOWN_OUTCOME_KIND else edited
     except MalformedForm as error:
         raise Problem(400, "This is no form of this request", str(error)) from None
     except Exception:  # noqa: BLE001 - likewise
@@ -177,6 +178,17 @@ def edited_of(one: StoredRequest, items: Items) -> Edited:
     if any(pointer_of(name) is not None for name, _ in items):
         raise Problem(400, "This is no form of this request", "It is edited as JSON text.")
     return read_form([item for item in items if item[0] == "json"][:1], None, value)
+
+
+def _in_words_of_a_result(edited: Edited) -> Edited:
+    """Return what was typed as the result of a call, with problems that say what to type."""
+    if not edited.problems:
+        return edited
+    why = "; ".join(edited.problems.get("json", ())).removeprefix("is no JSON: ")
+    has_text = bool(edited.typed.json_text.strip())
+    words = f"This is not JSON. Put text in quotes. ({why})" if has_text else "Say what the call returned."
+    problems = {"json": [words]}
+    return replace(edited, problems=problems, typed=replace(edited.typed, problems=problems))
 
 
 def _asked(one: StoredRequest) -> tuple[Any, Any]:

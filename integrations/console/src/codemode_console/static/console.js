@@ -459,7 +459,7 @@ const KEYS = {
   k: () => move(-1),
   a: () => focusIn('button:is([value="approve"], [value="edit"], [value="answer"], [value="value"]), a.button'),
   d: () => focusIn('button[value="deny"], .deny > summary, a.button'),
-  e: () => focusIn('.fields :is(input:not([type="hidden"]), textarea, select)'),
+  e: () => focusIn('.fields :is(input:not([type="hidden"]), textarea, select), textarea[name="json"]'),
   r: () => focusIn('[name="reason"]'),
   l: () => location.assign(ROOT),
   n: () => {
