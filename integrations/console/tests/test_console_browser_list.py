@@ -115,6 +115,22 @@ async def test_the_keys_of_a_record_go_to_the_calls_that_still_wait(desk: Desk, 
     assert page.url == f"{desk.url}/"
 
 
+async def test_keys_go_on_at_the_row_below_the_one_that_was_decided(desk: Desk, visitor: Visitor) -> None:
+    from playwright.async_api import expect
+
+    await pause(desk, "first", "second", "third")
+    page = await open_list(visitor, desk)
+    await press(page, "j", "j", "a", "Enter")
+    await expect(page.get_by_role("status")).to_have_text("Approved: Refund second")
+    await press(page, "a", "Enter")
+    await expect(page.get_by_role("status")).to_have_text("Approved: Refund first")
+    await page.keyboard.press("a")
+    await expect(page.locator("tr[data-call] button:focus")).to_have_count(0)
+    await page.keyboard.press("j")
+    await press(page, "a", "Enter")
+    await expect(page.get_by_role("status")).to_have_text("Approved: Refund third")
+
+
 async def test_what_is_decided_elsewhere_cannot_be_decided_in_a_list_that_is_held(desk: Desk, visitor: Visitor) -> None:
     from playwright.async_api import expect
 

@@ -428,10 +428,32 @@ function placeAt(focused) {
   return focused?.closest("#main .card, #main tr[data-call]") ?? null;
 }
 
+// After a decision in the list, keys go on at the row below it. Which one that is outlives the page that comes next:
+// null where nothing was decided, "" where no row stood below.
+const NEXT_CALL = "codemode-console-next-call";
+let nextCall = null;
+
+function rememberNext(event) {
+  const row = event.submitter?.closest("#main tr[data-call]");
+  if (row) keptHere.set(NEXT_CALL, row.nextElementSibling?.dataset.call ?? "");
+}
+
+function goOnAtNext() {
+  if (new URLSearchParams(location.search).has("done")) nextCall = keptHere.get(NEXT_CALL);
+}
+
+function currentPlace(all) {
+  const here = placeAt(document.activeElement);
+  if (all.includes(here)) return here;
+  return all.find((one) => nextCall !== null && one.dataset.call === nextCall) ?? null;
+}
+
 function move(step) {
   const all = places();
   const at = all.indexOf(placeAt(document.activeElement));
-  goTo(all[Math.max(0, Math.min(all.length - 1, at === -1 && step < 0 ? 0 : at + step))]);
+  const next = at === -1 ? currentPlace(all) : null;
+  nextCall = null;
+  goTo(next ?? all[Math.max(0, Math.min(all.length - 1, at === -1 && step < 0 ? 0 : at + step))]);
 }
 
 function goTo(next) {
@@ -442,11 +464,12 @@ function goTo(next) {
   next.scrollIntoView({ block: "nearest" });
 }
 
-// In the place that has the focus; where none has it, in the first that has such a thing.
+// In the place that has the focus, or is next after a decision; where none is, in the first that has such a thing.
 function focusIn(selector) {
   const all = places();
-  const here = placeAt(document.activeElement);
-  for (const place of all.includes(here) ? [here] : all) {
+  const here = currentPlace(all);
+  if (here === null && nextCall !== null) return;
+  for (const place of here === null ? all : [here]) {
     const found = [...place.querySelectorAll(selector)].find((one) => one.checkVisibility());
     if (found === undefined) continue;
     // What has just come rests for a moment: the row is meant all the same, and no other one.
@@ -490,20 +513,25 @@ function pressed(event) {
 }
 
 // A browser may keep nothing for a page: then the keys are on again on the next one, and links ask for a sign-in.
-const kept = {
-  get(key) {
-    try {
-      return localStorage.getItem(key);
-    } catch {
-      return null;
-    }
-  },
-  set(key, text) {
-    try {
-      localStorage.setItem(key, text);
-    } catch {}
-  },
-};
+function keptIn(storageOf) {
+  return {
+    get(key) {
+      try {
+        return storageOf().getItem(key);
+      } catch {
+        return null;
+      }
+    },
+    set(key, text) {
+      try {
+        storageOf().setItem(key, text);
+      } catch {}
+    },
+  };
+}
+
+const kept = keptIn(() => localStorage);
+const keptHere = keptIn(() => sessionStorage); // of this tab alone
 
 function beginKeys() {
   const help = document.getElementById("keys");
@@ -519,6 +547,8 @@ rememberHome();
 signInByFragment(true);
 addEventListener("hashchange", () => signInByFragment(false)); // the printed URL, opened where this page is already
 beginKeys();
+goOnAtNext();
+document.addEventListener("submit", rememberNext);
 live.begin();
 showTimes(document);
 showChoices();
