@@ -208,6 +208,7 @@ def test_enter_in_a_field_decides_nothing() -> None:
             assert one.decision["input"] == {**VALUE, "cents": 9000}
             shown = (await ana.get(f"/records/{record_id}")).text
             assert "approved with changes by ana" in shown
+            assert "<h3>Input as requested</h3>" in shown
             assert "Reason: why" in shown
             assert "9000</td>" in shown
 

@@ -42,6 +42,7 @@ def test_programs_are_listed_and_shown_to_those_whose_tenant_it_is() -> None:
             found = (await ana.get("/saved")).text
             assert 'href="/saved/report?owner=acme"' in found
             assert "Stale" in found
+            assert re.findall(r'<a href="([^"]*)" aria-current="page"', found) == ["/saved"]
             text = (await ana.get("/saved/report?owner=acme")).text
             assert "is gone" in text or "has changed" in text
             assert "-return 1" in text
