@@ -165,6 +165,7 @@ async def test_what_comes_of_a_decision_is_told_in_whole_sentences(desk: Desk, v
         await desk.store.decide({asked.interrupt_id: {"approved": True}}, actor="bob", tenant=ALL_TENANTS)
         await expect(news).to_contain_text(words)
         assert "UTC" not in await news.inner_text()
+    await expect(page.locator('[data-part="ending"]')).to_have_count(0)
 
 
 async def test_what_expires_while_somebody_looks_says_so(desk: Desk, visitor: Visitor) -> None:
