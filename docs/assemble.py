@@ -67,7 +67,7 @@ def reference(module: str, file: Path) -> str:
     places = {
         alias.name: f"{statement.module}.{alias.name}"
         for statement in ast.walk(tree)
-        if isinstance(statement, ast.ImportFrom) and statement.level == 1
+        if isinstance(statement, ast.ImportFrom) and statement.level
         for alias in statement.names
         if alias.name not in ("late_names", "*")
     }

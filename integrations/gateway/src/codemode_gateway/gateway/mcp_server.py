@@ -24,7 +24,6 @@ from pydantic import ValidationError
 from codemode.data.json_shape import weigh
 from codemode.data.narrowing import is_mapping, is_object
 from codemode.host.threads import LARGE_CHARACTERS, run_check
-from codemode.observe.reporter import add_event_listener
 from codemode.observe.request_telemetry import call_ended, record_failure, request_span
 from codemode.trace.events import Event, NestedToolCallEvent
 from codemode.trace.failures import log_failure
@@ -276,7 +275,13 @@ class Calls:
     def report_steps(self, outer_id: str | None) -> AbstractContextManager[None]:
         """Return what, while it is entered, has programs report their calls to the client of a request that asked."""
         progress = None if outer_id is None else self._progress.get(outer_id)
-        return nullcontext() if progress is None else add_event_listener(progress.on_event)
+        if progress is None:
+            return nullcontext()
+        from codemode.observe.reporter import (
+            add_event_listener,
+        )  # late: a list of tools needs nothing that runs programs
+
+        return add_event_listener(progress.on_event)
 
     async def answer(
         self, seat: Seat, caller: Principal, known: Announced, ctx: Any, params: types.CallToolRequestParams
