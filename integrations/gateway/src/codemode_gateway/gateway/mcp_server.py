@@ -277,9 +277,8 @@ class Calls:
         progress = None if outer_id is None else self._progress.get(outer_id)
         if progress is None:
             return nullcontext()
-        from codemode.observe.reporter import (
-            add_event_listener,
-        )  # late: a list of tools needs nothing that runs programs
+        # Late: a list of tools needs nothing that runs programs.
+        from codemode.observe.reporter import add_event_listener
 
         return add_event_listener(progress.on_event)
 
