@@ -204,7 +204,6 @@ print(result.final_output)
 ''',
     ),
 }
-FRAMEWORKS = tuple(_BODIES)
 
 
 def quickstart(options: argparse.Namespace) -> int:

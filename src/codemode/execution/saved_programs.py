@@ -76,7 +76,7 @@ _SHOWN_SCHEMA: dict[str, Any] = {
 
 def with_library(
     catalog: ToolCatalog[PreparedTool],
-    library: ProgramLibrary | None,
+    library: ProgramLibrary,
     js: str | None,
     call: CallContext,
     pool: WorkerPool | None,
@@ -86,7 +86,7 @@ def with_library(
 
     ``js`` None: it goes on after a pause, with those it began with. ``rules`` are those of the calling surface.
     """
-    if library is None or (js is not None and not may_mention(js)) or has_own_saved(catalog.names()):
+    if (js is not None and not may_mention(js)) or has_own_saved(catalog.names()):
         return catalog
     return SavedCatalog(catalog, library, js, call, pool, rules)
 
@@ -96,12 +96,8 @@ def has_own_saved(names: Iterable[str]) -> bool:
     return any(name == "saved" or name.startswith(_PREFIX) for name in names)
 
 
-def attached(
-    library: ProgramLibrary | None, tools: ToolCatalog[PreparedTool], names: Iterable[str]
-) -> ProgramLibrary | None:
+def attach(library: ProgramLibrary, tools: ToolCatalog[PreparedTool], names: Iterable[str]) -> ProgramLibrary | None:
     """Return the library that programs over these tools have: None, with a warning, where a namespace has its name."""
-    if library is None:
-        return None
     if not isinstance(library, ProgramLibrary):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise WrongTypeError(f"library must be a ProgramLibrary, got {library!r:.100}")
     if has_own_saved(names):
@@ -557,4 +553,4 @@ def _servers_of(program: str) -> Iterator[str]:
             yield path
 
 
-__all__ = ["SavedCatalog", "attached", "with_library"]
+__all__ = ["SavedCatalog", "attach", "with_library"]

@@ -116,9 +116,9 @@ def attach_library(
     """
     if library is None:
         return None
-    from .saved_programs import attached  # late: only what saves programs needs it
+    from .saved_programs import attach  # late: only what saves programs needs it
 
-    return attached(library, catalog, names)
+    return attach(library, catalog, names)
 
 
 def described_with(description: str, library: ProgramLibrary | None, import_from: str | None = None) -> str:
