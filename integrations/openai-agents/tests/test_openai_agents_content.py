@@ -6,7 +6,13 @@ import json
 from typing import Any
 
 from agents import ToolOutputFileContent, ToolOutputImage, ToolOutputText
-from codemode_openai_agents.content import content_of, object_of, shown, value_of, with_content_schemas
+from codemode_openai_agents.content import (
+    from_media_content,
+    to_media_content,
+    to_program_value,
+    to_tool_output,
+    with_content_schemas,
+)
 from suite import each_row
 
 HELLO = "aGVsbG8="
@@ -26,19 +32,19 @@ PDF: dict[str, Any] = {"type": "file", "file_data": f"data:application/pdf;base6
     ],
 )
 def test_there_and_back(given: dict[str, Any], described: tuple[Any, ...]) -> None:
-    part = content_of(given)
+    part = to_media_content(given)
     assert part is not None
     assert tuple(part.described.values()) == described
-    assert object_of(part) == given
-    assert shown(part).model_dump(exclude_none=True) == given
+    assert from_media_content(part) == given
+    assert to_tool_output(part).model_dump(exclude_none=True) == given
     model = ToolOutputImage if given["type"] == "image" else ToolOutputFileContent
-    assert content_of(model(**given)) == part
+    assert to_media_content(model(**given)) == part
 
 
 def test_a_file_of_bare_base64_is_of_the_type_that_its_name_says() -> None:
-    part = content_of({"type": "file", "file_data": HELLO, "filename": "a.pdf"})
+    part = to_media_content({"type": "file", "file_data": HELLO, "filename": "a.pdf"})
     assert part is not None
-    assert object_of(part) == PDF
+    assert from_media_content(part) == PDF
 
 
 @each_row(
@@ -55,7 +61,7 @@ def test_a_file_of_bare_base64_is_of_the_type_that_its_name_says() -> None:
     ],
 )
 def test_what_is_no_content(given: Any) -> None:
-    assert content_of(given) is None
+    assert to_media_content(given) is None
 
 
 @each_row(
@@ -73,7 +79,7 @@ def test_what_is_no_content(given: Any) -> None:
     ],
 )
 def test_values(output: Any, is_of_server: bool, value: Any) -> None:
-    assert value_of(output, is_of_server=is_of_server) == value
+    assert to_program_value(output, parses_json=is_of_server) == value
 
 
 def test_schemas_of_the_sdk_are_content() -> None:

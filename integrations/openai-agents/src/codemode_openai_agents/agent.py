@@ -17,29 +17,29 @@ from codemode import Tool as ProgramTool
 from codemode.plugins import Listing, ToolSelection
 from codemode.stores import StoreLike
 
-from .approvals import ApprovalRules, Approvals
-from .conversion import annotations_of
+from .approvals import ApprovalPolicy, ApprovalRules
+from .conversion import get_annotations
 from .outer_call import OnStream
-from .pauses import NAME, HoldingAgent
-from .sdk import is_of_server
-from .tool import Making, Options, StateOf, ToolInCodeMode, settings_of, tool_of
+from .pauses import TOOL_NAME, ProgramAgent
+from .sdk import is_mcp_tool
+from .tool import OptionsLike, ProgramFunctionTool, StateFactory, ToolConfig, make_agent_tool, make_options
 
-_MAX_MADE = 8
+_MAX_CACHED_TOOLS = 8
 
-Chosen: TypeAlias = Collection[str] | Callable[[FunctionTool], bool]
+ToolSelector: TypeAlias = Collection[str] | Callable[[FunctionTool], bool]
 """Names of tools, or a function of one."""
 
 
 def with_code_mode(
     agent: Agent[Any],
-    options: Options = None,
+    options: OptionsLike = None,
     *,
-    keep: Chosen = (),
-    tools: Chosen | Literal["all"] | None = None,
+    keep: ToolSelector = (),
+    tools: ToolSelector | Literal["all"] | None = None,
     approve: ApprovalRules | None = None,
     pool: WorkerPool | None = None,
     listing: Listing | None = None,
-    state: StateOf | None = None,
+    state: StateFactory | None = None,
     on_stream: OnStream | None = None,
     store: StoreLike | None = None,
     library: ProgramLibrary | None = None,
@@ -55,113 +55,117 @@ def with_code_mode(
     if type(agent) is not Agent:
         raise ValueError(f"with_code_mode takes an Agent, not a {type(agent).__name__}: give its tools to code_mode")
     selection = ToolSelection(tools, keep)
-    making = Making(
-        settings_of(options, pool, listing, state, store), Approvals(approve), pool, state, on_stream, library
+    config = ToolConfig(
+        make_options(options, pool, listing, state, store), ApprovalPolicy(approve), pool, state, on_stream, library
     )
-    given: dict[str, Any] = {one.name: getattr(agent, one.name) for one in dataclasses.fields(agent)}
-    hiding = _Hiding(selection, making)
+    fields: dict[str, Any] = {field.name: getattr(agent, field.name) for field in dataclasses.fields(agent)}
+    builder = _ModelToolsBuilder(selection, config)
     # Whoever restores a state looks for the agents behind tools among these, before any turn has begun.
-    given["tools"] = [*agent.tools, hiding.anchor]
-    return _AgentInCodeMode(**given, hiding=hiding)
+    fields["tools"] = [*agent.tools, builder.agent_tool]
+    return _AgentInCodeMode(**fields, builder=builder)
 
 
 @dataclass
 class _AgentInCodeMode(Agent[Any]):
-    hiding: _Hiding | None = None
+    builder: _ModelToolsBuilder | None = None
 
     async def get_all_tools(self, run_context: RunContextWrapper[Any]) -> list[Tool]:
         """Return what the model is offered in a turn."""
-        found = await super().get_all_tools(run_context)
-        assert self.hiding is not None  # noqa: S101 - given when it is made
-        anchor = self.hiding.anchor
-        named = {one.name for one in self.tools if one is not anchor}
-        return self.hiding.shown([one for one in found if one is not anchor], named, _outputs(self.mcp_servers))
+        tools = await super().get_all_tools(run_context)
+        assert self.builder is not None  # noqa: S101 - given when it is made
+        agent_tool = self.builder.agent_tool
+        own_names = {tool.name for tool in self.tools if tool is not agent_tool}
+        return self.builder.build(
+            [tool for tool in tools if tool is not agent_tool], own_names, _server_output_schemas(self.mcp_servers)
+        )
 
 
-class _Hiding:
+class _ModelToolsBuilder:
     """What is shown in place of tools, made once for those that are described alike."""
 
-    def __init__(self, selection: ToolSelection, making: Making) -> None:
+    def __init__(self, selection: ToolSelection, config: ToolConfig) -> None:
         self._selection = selection
-        self._making = making
-        self._agent = HoldingAgent.new()
-        self.anchor = tool_of(self._agent, "")
-        self._made: OrderedDict[str, ToolInCodeMode] = OrderedDict()
+        self._config = config
+        self._agent = ProgramAgent.create()
+        self.agent_tool = make_agent_tool(self._agent, "")
+        self._cache: OrderedDict[str, ProgramFunctionTool] = OrderedDict()
 
-    def shown(self, found: Iterable[Tool], named: Collection[str], outputs: Mapping[str, Any]) -> list[Tool]:
+    def build(self, tools: Iterable[Tool], own_names: Collection[str], output_schemas: Mapping[str, Any]) -> list[Tool]:
         """Return codeMode and what stays. Raises `UserError` for a name that fits no tool.
 
         ``named`` are the agent's own tools, ``outputs`` what servers declare of theirs.
         """
-        shown: list[Tool] = []
-        hidden: list[FunctionTool] = []
-        for one in found:
-            called = self._places(one)
-            if called.in_programs and isinstance(one, FunctionTool):
-                hidden.append(one)
-            if called.directly:
-                shown.append(self._gated(one))
-        self._require_known({*named, *(one.name for one in [*hidden, *shown])})
-        if not hidden:
-            return shown
-        if any(one.name == NAME for one in [*hidden, *shown]):
-            raise UserError(f"a tool of the agent is called {NAME!r}, which is the name of the tool for programs")
-        return [self._of(hidden, outputs).tool, *shown]
+        model_tools: list[Tool] = []
+        program_tools: list[FunctionTool] = []
+        for tool in tools:
+            availability = self._find_availability(tool)
+            if availability.in_programs and isinstance(tool, FunctionTool):
+                program_tools.append(tool)
+            if availability.directly:
+                model_tools.append(self._with_approval(tool))
+        self._require_known({*own_names, *(tool.name for tool in [*program_tools, *model_tools])})
+        if not program_tools:
+            return model_tools
+        if any(tool.name == TOOL_NAME for tool in [*program_tools, *model_tools]):
+            raise UserError(f"a tool of the agent is called {TOOL_NAME!r}, which is the name of the tool for programs")
+        return [self._get_or_create(program_tools, output_schemas).tool, *model_tools]
 
-    def _gated(self, tool: Tool) -> Tool:
+    def _with_approval(self, tool: Tool) -> Tool:
         """Return a tool that stays with the model: what a rule asks about in programs, it asks about there too."""
-        approvals = self._making.approvals
+        approvals = self._config.approvals
         if isinstance(tool, FunctionTool):
-            return approvals.gated(tool)
-        if approvals.names(tool.name):
+            return approvals.with_approval(tool)
+        if approvals.has_named_rule(tool.name):
             raise UserError(
                 f"approve names {tool.name!r}, which the provider runs: nobody can be asked about its calls"
             )
         return tool
 
-    def _places(self, tool: Tool) -> Any:
-        if not isinstance(tool, FunctionTool) or _stays(tool):
+    def _find_availability(self, tool: Tool) -> Any:
+        if not isinstance(tool, FunctionTool) or _is_direct_only(tool):
             return ToolSelection.ONLY_DIRECTLY
         return self._selection.find_places(tool.name, None, tool)
 
     def _require_known(self, known: set[str]) -> None:
         try:
             self._selection.require_known(known)
-            self._making.approvals.require_known(known)
+            self._config.approvals.require_known(known)
         except ValueError as error:
             raise UserError(str(error)) from None
 
-    def _of(self, tools: list[FunctionTool], outputs: Mapping[str, Any]) -> ToolInCodeMode:
-        declared = {one.name: outputs[one.name] for one in tools if one.name in outputs and is_of_server(one)}
-        key = json.dumps([declared, *map(_said, tools)], sort_keys=True, default=repr)
-        made = self._made.get(key)
-        if made is None:
-            made = self._made[key] = ToolInCodeMode(tools, self._making, self._agent, declared)
-            while len(self._made) > _MAX_MADE:
-                self._made.popitem(last=False)
+    def _get_or_create(self, tools: list[FunctionTool], output_schemas: Mapping[str, Any]) -> ProgramFunctionTool:
+        declared_schemas = {
+            tool.name: output_schemas[tool.name] for tool in tools if tool.name in output_schemas and is_mcp_tool(tool)
+        }
+        key = json.dumps([declared_schemas, *map(_description_key, tools)], sort_keys=True, default=repr)
+        cached = self._cache.get(key)
+        if cached is None:
+            cached = self._cache[key] = ProgramFunctionTool(tools, self._config, self._agent, declared_schemas)
+            while len(self._cache) > _MAX_CACHED_TOOLS:
+                self._cache.popitem(last=False)
         else:
-            self._made.move_to_end(key)
-        return made.having(tools)
+            self._cache.move_to_end(key)
+        return cached.with_tools(tools)
 
 
-def _outputs(servers: Iterable[MCPServer]) -> dict[str, Any]:
+def _server_output_schemas(servers: Iterable[MCPServer]) -> dict[str, Any]:
     """Return the schemas that servers declare for the structured content which they are asked for, by tools' names."""
-    found: dict[str, Any] = {}
+    schemas: dict[str, Any] = {}
     for server in servers:
         for tool in (server.cached_tools or ()) if server.use_structured_content else ():
-            said: Any = getattr(tool, "output_schema", None) or getattr(tool, "outputSchema", None)
-            found[tool.name] = None if tool.name in found else said  # two of one name are told apart nowhere
-    return {name: schema for name, schema in found.items() if schema is not None}
+            schema: Any = getattr(tool, "output_schema", None) or getattr(tool, "outputSchema", None)
+            schemas[tool.name] = None if tool.name in schemas else schema  # two of one name are told apart nowhere
+    return {name: schema for name, schema in schemas.items() if schema is not None}
 
 
-def _stays(tool: FunctionTool) -> bool:
+def _is_direct_only(tool: FunctionTool) -> bool:
     """Tell whether a model alone can call a tool: one that it searches for, or in a namespace, or that has no name."""
     by_hosted_programs = tool.allowed_callers is not None and "direct" not in tool.allowed_callers
     is_named = tool.qualified_name == tool.name and ProgramTool.is_callable_name(tool.name)
     return tool.defer_loading or by_hosted_programs or not is_named
 
 
-def _said(tool: FunctionTool) -> list[Any]:
+def _description_key(tool: FunctionTool) -> list[Any]:
     asks = tool.needs_approval is not False
     described = [tool.name, tool.description, tool.params_json_schema, tool.output_json_schema]
-    return [*described, annotations_of(tool), asks, tool.strict_json_schema, id(getattr(tool, "__wrapped__", None))]
+    return [*described, get_annotations(tool), asks, tool.strict_json_schema, id(getattr(tool, "__wrapped__", None))]

@@ -20,10 +20,10 @@ from codemode.plugins import (
     select_callable_tools,
 )
 
-from .content import is_content, is_output, with_content_schemas
-from .sdk import is_of_server
+from .content import is_content_type, is_output_type, with_content_schemas
+from .sdk import is_mcp_tool
 
-_HINTS = {
+_ANNOTATION_NAMES = {
     "read_only_hint": "readOnlyHint",
     "destructive_hint": "destructiveHint",
     "idempotent_hint": "idempotentHint",
@@ -31,153 +31,160 @@ _HINTS = {
 }
 
 
-class ProgramTool(Tool):
+class SdkTool(Tool):
     """A tool of the SDK."""
 
     is_foreign = True
 
 
-def tools_of(given: Iterable[Any]) -> list[FunctionTool]:
+def to_function_tools(tools: Iterable[Any]) -> list[FunctionTool]:
     """Return function tools, and plain functions as such, without those that no program could call.
 
     Raises `ValueError` for what is neither, and for two of one name.
     """
-    if not isinstance(given, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - a tool, or an agent
-        raise ValueError(f"tools must be a list of tools, got {type(given).__name__}")  # noqa: TRY004 - as below
-    return select_callable_tools(one if isinstance(one, FunctionTool) else _of_function(one) for one in given)
+    if not isinstance(tools, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - a tool, or an agent
+        raise ValueError(f"tools must be a list of tools, got {type(tools).__name__}")  # noqa: TRY004 - as below
+    return select_callable_tools(tool if isinstance(tool, FunctionTool) else _wrap_function(tool) for tool in tools)
 
 
-def _of_function(one: Any) -> FunctionTool:
-    if callable(one):
-        ToolSelection.refuse_framework_tool(one)
-    if isinstance(one, type) or not callable(one) or hasattr(one, "name"):
+def _wrap_function(function: Any) -> FunctionTool:
+    if callable(function):
+        ToolSelection.refuse_framework_tool(function)
+    if isinstance(function, type) or not callable(function) or hasattr(function, "name"):
         raise ValueError(
-            f"programs call function tools and functions, not {getattr(one, 'name', None) or type(one).__name__!r}:"
+            f"programs call function tools and functions, not {getattr(function, 'name', None) or type(function).__name__!r}:"
             " give what the provider runs, such as a WebSearchTool, to the agent itself"
         )
-    return function_tool(cast("Callable[..., Any]", one))
+    return function_tool(cast("Callable[..., Any]", function))
 
 
-def convert(
+def convert_tool(
     tool: FunctionTool,
     needs_approval: Callable[..., Any] | bool = False,
-    declared: Any = None,
+    output_schema: Any = None,
     execute: Callable[..., Any] | None = None,
 ) -> Tool:
     """Return the tool of a program; the ``context`` of its program has a ``call`` that runs a tool of the SDK.
 
     ``declared`` is the schema of its output, where a server has said one; ``execute`` runs it in another way.
     """
-    made = ProgramTool(
+    program_tool = SdkTool(
         tool.name,
-        execute=execute or _executing(tool.name),
+        execute=execute or _make_execute(tool.name),
         description=tool.description,
         input_schema=with_content_schemas(_input_schema(tool)),
-        output_schema=_Output(declared or _declared_output(tool)),
+        output_schema=_OutputSchema(output_schema or _declared_output(tool)),
         needs_approval=needs_approval,
-        annotations=annotations_of(tool),
+        annotations=get_annotations(tool),
         output_validation="warn",  # the SDK checks no outputs
     )
-    PreparedTool.of(made).compile()
-    return made
+    PreparedTool.of(program_tool).compile()
+    return program_tool
 
 
 def register(register_adapter: Callable[..., None]) -> None:
     """Entry point ``codemode.adapters``: `codemode.create_code_mode_tool` takes function tools as they are."""
-    register_adapter(_is_function_tool, _adapted)
+    register_adapter(_is_function_tool, _convert_standalone)
 
 
 def _is_function_tool(value: Any) -> bool:
     return isinstance(value, FunctionTool)
 
 
-def _adapted(tool: FunctionTool) -> Tool:
+def _convert_standalone(tool: FunctionTool) -> Tool:
     from .nested import NestedCalls
 
     async def execute(arguments: Any, context: ToolCallContext) -> Any:
-        return await NestedCalls(_context_of(context), {tool.name: tool}).call(tool.name, arguments or {}, context)
+        return await NestedCalls(_make_tool_context(context), {tool.name: tool}).call(
+            tool.name, arguments or {}, context
+        )
 
-    return convert(tool, tool.needs_approval is not False, execute=execute)
+    return convert_tool(tool, tool.needs_approval is not False, execute=execute)
 
 
-def _context_of(context: ToolCallContext) -> ToolContext[Any]:
+def _make_tool_context(context: ToolCallContext) -> ToolContext[Any]:
     """Return the context of the SDK for a program that no agent runs; what it was given is that of the run."""
-    given: Any = context.context
-    if isinstance(given, ToolContext):
-        return cast("ToolContext[Any]", given)
-    wrapped = cast(
-        "RunContextWrapper[Any]", given if isinstance(given, RunContextWrapper) else RunContextWrapper(given)
+    agent_context: Any = context.context
+    if isinstance(agent_context, ToolContext):
+        return cast("ToolContext[Any]", agent_context)
+    run_context = cast(
+        "RunContextWrapper[Any]",
+        agent_context if isinstance(agent_context, RunContextWrapper) else RunContextWrapper(agent_context),
     )
     return ToolContext.from_agent_context(
-        wrapped, context.outer_tool_call_id, tool_name=codemode.CodeModeTool.name, tool_arguments=""
+        run_context, context.outer_tool_call_id, tool_name=codemode.CodeModeTool.name, tool_arguments=""
     )
 
 
-def _executing(name: str) -> Callable[..., Any]:
+def _make_execute(name: str) -> Callable[..., Any]:
     async def execute(arguments: Any, context: ToolCallContext) -> Any:
         return await context.context.call(name, arguments or {}, context)
 
     return execute
 
 
-def annotations_of(tool: FunctionTool) -> dict[str, Any]:
+def get_annotations(tool: FunctionTool) -> dict[str, Any]:
     """Return what an MCP server says of its tool, in the protocol's spelling."""
-    said = tool.mcp_annotations
-    given: dict[str, Any] = {} if said is None else said.model_dump(exclude_none=True)
-    return {_HINTS.get(key, key): one for key, one in given.items() if key.lower().endswith("hint") or key == "title"}
+    annotations = tool.mcp_annotations
+    values: dict[str, Any] = {} if annotations is None else annotations.model_dump(exclude_none=True)
+    return {
+        _ANNOTATION_NAMES.get(key, key): value
+        for key, value in values.items()
+        if key.lower().endswith("hint") or key == "title"
+    }
 
 
 def _input_schema(tool: FunctionTool) -> dict[str, Any]:
     """Return what a tool takes; of a function in strict mode, in which all is required, with its defaults again."""
-    strict = {key: one for key, one in tool.params_json_schema.items() if key not in ("title", "description")}
-    function = _function(tool)
+    strict = {key: value for key, value in tool.params_json_schema.items() if key not in ("title", "description")}
+    function = _get_function(tool)
     if function is None or not tool.strict_json_schema:
         return strict
     try:
         loose = function_schema(function, strict_json_schema=False).params_json_schema
     except Exception:  # noqa: BLE001 - a schema that was made in another way is right as it stands
         return strict
-    properties, known = strict.get("properties", {}), loose.get("properties", {})
-    if set(properties) != set(known):
+    properties, default_properties = strict.get("properties", {}), loose.get("properties", {})
+    if set(properties) != set(default_properties):
         return strict
-    defaults = {name: {"default": one["default"]} for name, one in known.items() if "default" in one}
-    filled = {name: {**one, **defaults.get(name, {})} for name, one in properties.items()}
-    return {**strict, "properties": filled, "required": loose.get("required", [])}
+    defaults = {name: {"default": value["default"]} for name, value in default_properties.items() if "default" in value}
+    properties_with_defaults = {name: {**value, **defaults.get(name, {})} for name, value in properties.items()}
+    return {**strict, "properties": properties_with_defaults, "required": loose.get("required", [])}
 
 
-def _function(tool: FunctionTool) -> Callable[..., Any] | None:
+def _get_function(tool: FunctionTool) -> Callable[..., Any] | None:
     return getattr(tool, "__wrapped__", None)
 
 
 def _declared_output(tool: FunctionTool) -> Any:
     """Return what a tool, or the function behind it, says that it gives."""
-    if tool.output_json_schema or is_of_server(tool):
+    if tool.output_json_schema or is_mcp_tool(tool):
         return tool.output_json_schema
-    annotated = _annotated_output(tool)
-    return None if annotated is None else InferredOutput(annotated)
+    annotation = _annotated_output_type(tool)
+    return None if annotation is None else InferredOutput(annotation)
 
 
-def _annotated_output(tool: FunctionTool) -> Any:
-    function = _function(tool)
+def _annotated_output_type(tool: FunctionTool) -> Any:
+    function = _get_function(tool)
     try:
-        declared = None if function is None else get_type_hints(function).get("return")
+        annotation = None if function is None else get_type_hints(function).get("return")
     except (NameError, TypeError, AttributeError):
         return None
-    if is_content(declared):
+    if is_content_type(annotation):
         return codemode.MediaContent
-    if declared in (None, Any, type(None)) or any(map(is_output, (declared, *get_args(declared)))):
+    if annotation in (None, Any, type(None)) or any(map(is_output_type, (annotation, *get_args(annotation)))):
         return None
-    return declared
+    return annotation
 
 
-class _Output(FrameworkSchema):
+class _OutputSchema(FrameworkSchema):
     """A tool's declared output, with this package's content types in place of the SDK's."""
 
-    def __init__(self, declared: Any) -> None:
-        self._declared = declared
+    def __init__(self, schema: Any) -> None:
+        self._schema = schema
 
     def compiled(self, compiled: Callable[[Any], CompiledSchema | None]) -> CompiledSchema | None:
-        described = compiled(self._declared)
-        if described is None or (shown := with_content_schemas(described.json_schema)) == described.json_schema:
-            return described
-        return compiled(shown)
+        own = compiled(self._schema)
+        if own is None or (replaced := with_content_schemas(own.json_schema)) == own.json_schema:
+            return own
+        return compiled(replaced)

@@ -28,7 +28,7 @@ from codemode import CodeModeError, CodeModeToolError, ToolCallContext
 from codemode.plugins import run_bounded
 
 from . import approvals, sdk
-from .content import made_call, object_of, value_of
+from .content import from_media_content, make_function_call_async, to_program_value
 
 
 class NestedCalls:
@@ -39,49 +39,53 @@ class NestedCalls:
 
     def __init__(self, context: ToolContext[Any], tools: Mapping[str, FunctionTool]) -> None:
         self.context = context
-        self.fatal: BaseException | None = None
-        self.stop: Callable[[], object] = lambda: None
+        self.fatal_error: BaseException | None = None
+        self.cancel_program: Callable[[], object] = lambda: None
         self._tools = tools
-        self._raising: dict[str, FunctionTool] = {}  # copies, which take their time to make
+        self._raising_tools: dict[str, FunctionTool] = {}  # copies, which take their time to make
 
     async def call(self, name: str, arguments: dict[str, Any], context: ToolCallContext) -> Any:
         """Run one call. Returns plain JSON, raises `CodeModeToolError` for what the SDK would tell a model."""
         tool = self._tools[name]
-        call = await made_call(name, context.tool_call_id, arguments, object_of)
-        nested = self._context_of(call)
+        call = await make_function_call_async(name, context.tool_call_id, arguments, from_media_content)
+        nested = self._make_tool_context(call)
         shows_data = nested.run_config is None or nested.run_config.trace_include_sensitive_data
         with function_span(name, input=call.arguments if shows_data else None) as span:
             try:
-                output = await self._called(tool, nested, call.arguments, context.interrupt)
+                output = await self._run_tool(tool, nested, call.arguments, context.interrupt)
             except CodeModeError as error:
                 span.set_error(_span_error(name, error.message if shows_data else ""))
                 raise
             if shows_data:
                 span.span_data.output = output
-        return await run_bounded(output, lambda: value_of(output, is_of_server=sdk.is_of_server(tool)))
+        return await run_bounded(output, lambda: to_program_value(output, parses_json=sdk.is_mcp_tool(tool)))
 
-    def _context_of(self, call: ResponseFunctionToolCall) -> ToolContext[Any]:
+    def _make_tool_context(self, call: ResponseFunctionToolCall) -> ToolContext[Any]:
         outer = self.context
         return ToolContext.from_agent_context(
             outer, call.call_id, tool_call=call, agent=outer.agent, run_config=outer.run_config
         )
 
-    async def _called(self, tool: FunctionTool, context: ToolContext[Any], arguments: str, answered: Any) -> Any:
+    async def _run_tool(
+        self, tool: FunctionTool, context: ToolContext[Any], arguments: str, resolved_interrupt: Any
+    ) -> Any:
         agent: Any = context.agent
         hooks = getattr(agent, "hooks", None)
-        if answered is not None and answered.payload["kind"] == approvals.AGENT_KIND:
-            await approvals.go_on(tool, context, answered.payload, answered.resolution["decisions"])
+        if resolved_interrupt is not None and resolved_interrupt.payload["kind"] == approvals.AGENT_PAUSE_KIND:
+            await approvals.resume_agent(
+                tool, context, resolved_interrupt.payload, resolved_interrupt.resolution["decisions"]
+            )
         else:
-            await self._begun(tool, context, hooks)
-        output = await self._guard_output(tool, context, await self._invoked(tool, context, arguments))
+            await self._start_tool(tool, context, hooks)
+        output = await self._check_output_guardrails(tool, context, await self._invoke_tool(tool, context, arguments))
         if hooks is not None:
             await hooks.on_tool_end(context, agent, tool, output)
         return output
 
-    async def _begun(self, tool: FunctionTool, context: ToolContext[Any], hooks: Any) -> None:
+    async def _start_tool(self, tool: FunctionTool, context: ToolContext[Any], hooks: Any) -> None:
         if not await self._is_enabled(tool, context):
             raise CodeModeToolError(f"tool {tool.name!r} is not enabled now", details={"tool_name": tool.name})
-        await self._guard_input(tool, context)
+        await self._check_input_guardrails(tool, context)
         if hooks is not None:
             await hooks.on_tool_start(context, context.agent, tool)
 
@@ -91,65 +95,67 @@ class NestedCalls:
         answer = tool.is_enabled(context, context.agent)  # pyright: ignore[reportArgumentType] - None outside of agents
         return bool(await answer if inspect.isawaitable(answer) else answer)
 
-    async def _invoked(self, tool: FunctionTool, context: ToolContext[Any], arguments: str) -> Any:
+    async def _invoke_tool(self, tool: FunctionTool, context: ToolContext[Any], arguments: str) -> Any:
         try:
-            if tool.name not in self._raising:
-                self._raising[tool.name] = sdk.raising(tool)
-            output = await sdk.invoke(self._raising[tool.name], context, arguments)
+            if tool.name not in self._raising_tools:
+                self._raising_tools[tool.name] = sdk.with_raised_errors(tool)
+            output = await sdk.invoke(self._raising_tools[tool.name], context, arguments)
         except ToolTimeoutError as error:
             if tool.timeout_behavior == "raise_exception":
-                self._end(error)
-            raise CodeModeToolError(await _late(tool, context, error), details={"tool_name": tool.name}) from None
+                self._end_run(error)
+            raise CodeModeToolError(
+                await _timeout_message(tool, context, error), details={"tool_name": tool.name}
+            ) from None
         except asyncio.CancelledError as error:
-            if self.fatal is not None or _is_cancelled():
+            if self.fatal_error is not None or _is_task_cancelled():
                 raise
-            await self._refuse(tool, context, error)
+            await self._raise_tool_error(tool, context, error)
         except Exception as error:  # noqa: BLE001 - the tool's own function says what becomes of it
-            await self._refuse(tool, context, error)
+            await self._raise_tool_error(tool, context, error)
         else:
-            if (paused := sdk.paused_run(context)) is not None:
-                approvals.ask(paused)
+            if (paused := sdk.take_paused_run(context)) is not None:
+                approvals.pause_for_agent(paused)
             return output
 
-    async def _refuse(self, tool: FunctionTool, context: ToolContext[Any], error: BaseException) -> NoReturn:
-        said = await sdk.told(tool, context, error)
-        if said is None:
-            self._end(error)
-        raise CodeModeToolError(str(said), details={"tool_name": tool.name}) from error
+    async def _raise_tool_error(self, tool: FunctionTool, context: ToolContext[Any], error: BaseException) -> NoReturn:
+        message = await sdk.format_error(tool, context, error)
+        if message is None:
+            self._end_run(error)
+        raise CodeModeToolError(str(message), details={"tool_name": tool.name}) from error
 
-    def _end(self, error: BaseException) -> NoReturn:
-        self.fatal = error
-        self.stop()
+    def _end_run(self, error: BaseException) -> NoReturn:
+        self.fatal_error = error
+        self.cancel_program()
         raise error
 
-    async def _guard_input(self, tool: FunctionTool, context: ToolContext[Any]) -> None:
+    async def _check_input_guardrails(self, tool: FunctionTool, context: ToolContext[Any]) -> None:
         agent: Any = context.agent
         for guardrail in tool.tool_input_guardrails or ():
-            said = await guardrail.run(ToolInputGuardrailData(context=context, agent=agent))
-            if said.behavior["type"] == "raise_exception":
-                self._end(ToolInputGuardrailTripwireTriggered(guardrail, said))
-            if said.behavior["type"] == "reject_content":
-                raise CodeModeToolError(said.behavior["message"], details={"tool_name": tool.name})
+            result = await guardrail.run(ToolInputGuardrailData(context=context, agent=agent))
+            if result.behavior["type"] == "raise_exception":
+                self._end_run(ToolInputGuardrailTripwireTriggered(guardrail, result))
+            if result.behavior["type"] == "reject_content":
+                raise CodeModeToolError(result.behavior["message"], details={"tool_name": tool.name})
 
-    async def _guard_output(self, tool: FunctionTool, context: ToolContext[Any], output: Any) -> Any:
+    async def _check_output_guardrails(self, tool: FunctionTool, context: ToolContext[Any], output: Any) -> Any:
         agent: Any = context.agent
         for guardrail in tool.tool_output_guardrails or ():
-            said = await guardrail.run(ToolOutputGuardrailData(context=context, agent=agent, output=output))
-            if said.behavior["type"] == "raise_exception":
-                self._end(ToolOutputGuardrailTripwireTriggered(guardrail, said))
-            if said.behavior["type"] == "reject_content":
-                raise CodeModeToolError(said.behavior["message"], details={"tool_name": tool.name})
+            result = await guardrail.run(ToolOutputGuardrailData(context=context, agent=agent, output=output))
+            if result.behavior["type"] == "raise_exception":
+                self._end_run(ToolOutputGuardrailTripwireTriggered(guardrail, result))
+            if result.behavior["type"] == "reject_content":
+                raise CodeModeToolError(result.behavior["message"], details={"tool_name": tool.name})
         return output
 
 
-async def _late(tool: FunctionTool, context: ToolContext[Any], error: ToolTimeoutError) -> str:
+async def _timeout_message(tool: FunctionTool, context: ToolContext[Any], error: ToolTimeoutError) -> str:
     if tool.timeout_error_function is None:
         return default_tool_timeout_error_message(tool_name=tool.name, timeout_seconds=tool.timeout_seconds or 0)
-    said = tool.timeout_error_function(context, error)
-    return str(await said if inspect.isawaitable(said) else said)
+    message = tool.timeout_error_function(context, error)
+    return str(await message if inspect.isawaitable(message) else message)
 
 
-def _is_cancelled() -> bool:
+def _is_task_cancelled() -> bool:
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 

@@ -36,19 +36,19 @@ from codemode import (
 from codemode.plugins import OpenedContinuation, add_event_listener
 from codemode.types import InvocationStarted, NestedToolCallEvent, NestedToolResultEvent
 
-from .approvals import AGENT_KIND, Approvals, decide_for_all, decided_before, edited_input
-from .content import call_of
+from .approvals import AGENT_PAUSE_KIND, ApprovalPolicy, apply_to_all_calls, get_earlier_decision, parse_edited_input
+from .content import make_function_call
 from .nested import NestedCalls
-from .pauses import Decide, Decision, inner_id
+from .pauses import Decision, DecisionReader, agent_call_id
 
 OnStream: TypeAlias = Callable[[AgentToolStreamEvent], Any]
-_MOST = 16 << 10
-_MOST_LISTED = 2 << 10  # what is listed stays in the state of the run
+_MAX_STREAMED_BYTES = 16 << 10
+_MAX_LISTED_INPUT_BYTES = 2 << 10  # what is listed stays in the state of the run
 _OUTCOMES = {"fulfilled": "done", "rejected": "failed", "interrupted": "waiting", "aborted": "aborted"}
 _log = logging.getLogger("codemode_openai_agents")
 
 # Who streams a run, by the usage that the run and all its tool calls count in.
-_streams: dict[int, tuple[Any, asyncio.Queue[Any]]] = {}
+_active_streams: dict[int, tuple[Any, asyncio.Queue[Any]]] = {}
 
 
 class CallLog:
@@ -62,7 +62,7 @@ class CallLog:
         self._on_stream = on_stream
         self._invocation_id: str | None = None
         self._calls: dict[str, dict[str, Any]] = {}
-        self._news: asyncio.Queue[RunItemStreamEvent | None] = asyncio.Queue()
+        self._events: asyncio.Queue[RunItemStreamEvent | None] = asyncio.Queue()
 
     def __call__(self, event: Any) -> None:
         """Hear of an event of an invocation, on its loop, which is that of the run."""
@@ -71,64 +71,71 @@ class CallLog:
         if not isinstance(event, NestedToolCallEvent) or event.invocation_id != self._invocation_id:
             return
         if isinstance(event, NestedToolResultEvent):
-            self._ended(event)
+            self._on_call_end(event)
         else:
-            self._begun(event)
+            self._on_call_start(event)
 
-    def _begun(self, event: NestedToolCallEvent) -> None:
-        given = event.input if event.input_bytes <= _MOST else None
+    def _on_call_start(self, event: NestedToolCallEvent) -> None:
+        call_input = event.input if event.input_bytes <= _MAX_STREAMED_BYTES else None
         call: dict[str, Any] = {"name": event.tool_name, "call_id": event.tool_call_id}
-        if event.input_bytes <= _MOST_LISTED:
-            call["input"] = given
+        if event.input_bytes <= _MAX_LISTED_INPUT_BYTES:
+            call["input"] = call_input
         self._calls[event.tool_call_id] = {**call, "outcome": "running", "started_at_ms": event.started_at_ms}
-        if not event.replayed and not event.resumed and self._is_heard:
-            self._tell("tool_called", ToolCallItem(self._agent, call_of(event.tool_name, event.tool_call_id, given)))
+        if not event.replayed and not event.resumed and self._has_listener:
+            self._emit(
+                "tool_called",
+                ToolCallItem(self._agent, make_function_call(event.tool_name, event.tool_call_id, call_input)),
+            )
 
-    def _ended(self, event: NestedToolResultEvent) -> None:
+    def _on_call_end(self, event: NestedToolResultEvent) -> None:
         call = self._calls.setdefault(event.tool_call_id, {"name": event.tool_name, "call_id": event.tool_call_id})
         call |= {"outcome": _OUTCOMES[event.status], "completed_at_ms": event.completed_at_ms}
-        failed = event.told_error
-        if failed is not None:
-            call["error"] = failed["message"]
-        if event.replayed or event.status == "interrupted" or not self._is_heard:
+        error = event.told_error
+        if error is not None:
+            call["error"] = error["message"]
+        if event.replayed or event.status == "interrupted" or not self._has_listener:
             return
-        is_short = event.output_characters is None or event.output_characters <= _MOST
-        output = failed["message"] if failed is not None else event.output if is_short else None
+        fits = event.output_characters is None or event.output_characters <= _MAX_STREAMED_BYTES
+        output = error["message"] if error is not None else event.output if fits else None
         raw: Any = {"type": "function_call_output", "call_id": event.tool_call_id, "output": str(output)}
         data: dict[str, Any] = {"codemode": dict(call)}
-        self._tell("tool_output", ToolCallOutputItem(self._agent, raw, output, custom_data=data))
+        self._emit("tool_output", ToolCallOutputItem(self._agent, raw, output, custom_data=data))
 
     @property
-    def listed(self) -> list[dict[str, Any]]:
+    def records(self) -> list[dict[str, Any]]:
         """All calls, in the order of their beginnings: plain JSON."""
         return list(self._calls.values())
 
     @property
-    def _is_heard(self) -> bool:
-        return self._on_stream is not None or id(self._context.usage) in _streams
+    def _has_listener(self) -> bool:
+        return self._on_stream is not None or id(self._context.usage) in _active_streams
 
-    def _tell(self, name: Any, item: Any) -> None:
+    def _emit(self, name: Any, item: Any) -> None:
         event = RunItemStreamEvent(name=name, item=item)
-        _, stream = _streams.get(id(self._context.usage), (None, None))
+        _, stream = _active_streams.get(id(self._context.usage), (None, None))
         if stream is not None:
             stream.put_nowait((event, None))
         if self._on_stream is not None:
-            self._news.put_nowait(event)
+            self._events.put_nowait(event)
 
-    async def listen(self) -> None:
+    async def deliver_events(self) -> None:
         """Give ``on_stream`` each event in its order, until `finish`."""
-        while (event := await self._news.get()) is not None:
-            told: AgentToolStreamEvent = {"event": event, "agent": self._agent, "tool_call": self._context.tool_call}
+        while (event := await self._events.get()) is not None:
+            stream_event: AgentToolStreamEvent = {
+                "event": event,
+                "agent": self._agent,
+                "tool_call": self._context.tool_call,
+            }
             try:
-                answer: Any = self._on_stream(told) if self._on_stream is not None else None
+                answer: Any = self._on_stream(stream_event) if self._on_stream is not None else None
                 if inspect.isawaitable(answer):
                     await answer
             except Exception:  # noqa: BLE001 - a listener changes nothing
                 _log.exception("on_stream raised")
 
-    def finish(self) -> None:
+    def stop_delivery(self) -> None:
         """Let `listen` end once all is told."""
-        self._news.put_nowait(None)
+        self._events.put_nowait(None)
 
 
 async def stream_events(result: RunResultStreaming) -> AsyncIterator[StreamEvent]:
@@ -139,9 +146,9 @@ async def stream_events(result: RunResultStreaming) -> AsyncIterator[StreamEvent
     """
     usage = result.context_wrapper.usage
     queue: asyncio.Queue[tuple[Any, BaseException | None]] = asyncio.Queue()
-    _streams[id(usage)] = usage, queue
+    _active_streams[id(usage)] = usage, queue
 
-    async def pull() -> None:
+    async def forward_events() -> None:
         failure: BaseException | None = None
         try:
             async for event in result.stream_events():
@@ -150,17 +157,17 @@ async def stream_events(result: RunResultStreaming) -> AsyncIterator[StreamEvent
             failure = error
         queue.put_nowait((None, failure))
 
-    pulling = asyncio.ensure_future(pull())
+    forwarding = asyncio.ensure_future(forward_events())
     try:
-        while (told := await queue.get())[0] is not None:
-            yield told[0]
-        if told[1] is not None:
-            raise told[1]
+        while (entry := await queue.get())[0] is not None:
+            yield entry[0]
+        if entry[1] is not None:
+            raise entry[1]
     finally:
-        _streams.pop(id(usage), None)
-        pulling.cancel()
+        _active_streams.pop(id(usage), None)
+        forwarding.cancel()
         with suppress(asyncio.CancelledError):
-            await pulling
+            await forwarding
 
 
 class OuterCall:
@@ -173,7 +180,7 @@ class OuterCall:
         self,
         core: CodeModeTool,
         tools: Mapping[str, FunctionTool],
-        approvals: Approvals,
+        approvals: ApprovalPolicy,
         context: ToolContext[Any],
         js: str,
         log: CallLog,
@@ -183,7 +190,7 @@ class OuterCall:
         self.parts: list[MediaContent] = []
         self.failure: str | None = None
         self.error: BaseException | None = None
-        self.has_ended = False
+        self.is_finished = False
         self._core = core.for_one_call()
         self._js = js
         self._tools = tools
@@ -194,37 +201,37 @@ class OuterCall:
         self._state = state
         self._denied: set[str] = set()
 
-    async def begin(self) -> Interrupt | None:
+    async def start(self) -> Interrupt | None:
         """Run the program up to its first pause; None when it has ended."""
         call = CallContext(tool_call_id=self._context.tool_call_id, context=self, state=self._state)
-        return await self._turn(self._core.execute(self._js, call))
+        return await self._run_until_pause(self._core.execute(self._js, call))
 
-    async def go_on(self, continuation: Any, decide: Decide) -> Interrupt | None:
+    async def resume(self, continuation: Any, decide: DecisionReader) -> Interrupt | None:
         """Do the same from a pause."""
         try:
             opened = await OpenedContinuation.open(continuation, options=self._core.options)
         except CodeModeProtocolError as error:
-            return self._end(_cannot_go_on(error))
+            return self._record_fatal_error(_resume_error(error))
         interrupt = opened.interrupt
         decisions = await decide(interrupt)
-        answers = {one.interrupt_id: _answer(one, decisions) for one in interrupt.requests}
-        for one in interrupt.requests:
-            made = decisions.get(one.interrupt_id)
-            is_asked = one.payload.get("kind") != PendingRequest.UNKNOWN_OUTCOME
-            if is_asked and made is not None and made.is_for_all:
-                await decide_for_all(self._context, one, is_approved=made.is_approved)
-        return await self._turn(self._resumed(interrupt, answers), is_resumed=True)
+        resolutions = {request.interrupt_id: _resolution(request, decisions) for request in interrupt.requests}
+        for request in interrupt.requests:
+            decision = decisions.get(request.interrupt_id)
+            is_approval = request.payload.get("kind") != PendingRequest.UNKNOWN_OUTCOME
+            if is_approval and decision is not None and decision.is_for_all:
+                await apply_to_all_calls(self._context, request, is_approved=decision.is_approved)
+        return await self._run_until_pause(self._resume_program(interrupt, resolutions), is_resumed=True)
 
-    async def _resumed(self, interrupt: Interrupt, answers: Mapping[str, Any]) -> Any:
+    async def _resume_program(self, interrupt: Interrupt, resolutions: Mapping[str, Any]) -> Any:
         """Go on from a pause; where a run was cut off that did so by these answers, from there."""
         try:
             call = CallContext(context=self, state=self._state)
-            return await self._core.resume(interrupt, call=call, resolutions=answers)
+            return await self._core.resume(interrupt, call=call, resolutions=resolutions)
         except CodeModeError as error:
             recovery = Interrupt.find_recovery(error)
             if recovery is None:
                 raise
-        return recovery if recovery.requests else await self._resumed(recovery, {})
+        return recovery if recovery.requests else await self._resume_program(recovery, {})
 
     async def call(self, name: str, arguments: dict[str, Any], context: ToolCallContext) -> Any:
         """Make a call of the program."""
@@ -234,82 +241,88 @@ class OuterCall:
             )
         return await self._calls.call(name, arguments, context)
 
-    async def asks(self, name: str, arguments: dict[str, Any], context: ToolCallContext) -> bool:
+    async def needs_approval(self, name: str, arguments: dict[str, Any], context: ToolCallContext) -> bool:
         """Tell whether a person must decide about a call first."""
-        decided = await decided_before(self._context, name, context.tool_call_id, arguments)
-        if decided is None:
-            return await self._approvals.asks(self._tools[name], self._context, arguments, context.tool_call_id)
-        if not decided:
+        earlier_decision = await get_earlier_decision(self._context, name, context.tool_call_id, arguments)
+        if earlier_decision is None:
+            return await self._approvals.needs_approval(
+                self._tools[name], self._context, arguments, context.tool_call_id
+            )
+        if not earlier_decision:
             self._denied.add(context.tool_call_id)
         return False
 
-    async def _turn(self, work: Awaitable[Any], *, is_resumed: bool = False) -> Interrupt | None:
+    async def _run_until_pause(self, work: Awaitable[Any], *, is_resumed: bool = False) -> Interrupt | None:
         calls = self._calls
         with add_event_listener(self._log):
-            running = asyncio.ensure_future(work)
-        calls.stop = running.cancel
+            task = asyncio.ensure_future(work)
+        calls.cancel_program = task.cancel
         try:
-            answer = await running
+            result = await task
         except asyncio.CancelledError:
-            running.cancel()
-            if calls.fatal is None:
+            task.cancel()
+            if calls.fatal_error is None:
                 raise
-            return self._end(calls.fatal)
+            return self._record_fatal_error(calls.fatal_error)
         except CodeModeProtocolError as error:
             if is_resumed:
-                return self._end(_cannot_go_on(error))
-            return self._failed(error)
+                return self._record_fatal_error(_resume_error(error))
+            return self._record_failure(error)
         except CodeModeError as error:
-            return self._failed(error)
+            return self._record_failure(error)
         except Exception as error:  # noqa: BLE001 - what a tool of the SDK ends the run with
-            return self._end(error)
-        if calls.fatal is not None:
-            return self._end(calls.fatal)
-        if isinstance(answer, Interrupt):
-            return answer
-        self.has_ended = True
-        self.value, self.parts = self._core.to_model_parts(answer, tool_call_id=self._context.tool_call_id)
+            return self._record_fatal_error(error)
+        if calls.fatal_error is not None:
+            return self._record_fatal_error(calls.fatal_error)
+        if isinstance(result, Interrupt):
+            return result
+        self.is_finished = True
+        self.value, self.parts = self._core.to_model_parts(result, tool_call_id=self._context.tool_call_id)
         return None
 
-    def _failed(self, error: CodeModeError) -> None:
-        if self._calls.fatal is not None:
-            return self._end(self._calls.fatal)
-        self.has_ended = True
+    def _record_failure(self, error: CodeModeError) -> None:
+        if self._calls.fatal_error is not None:
+            return self._record_fatal_error(self._calls.fatal_error)
+        self.is_finished = True
         self.failure = failure_text(error, self._js)
         return None
 
-    def _end(self, error: BaseException) -> None:
-        self.has_ended = True
+    def _record_fatal_error(self, error: BaseException) -> None:
+        self.is_finished = True
         self.error = error
 
 
-def _answer(request: PendingRequest, decisions: Mapping[str, Decision]) -> dict[str, Any]:
-    if request.payload.get("kind") == AGENT_KIND:
-        ids = [inner_id(request.interrupt_id, number) for number in range(len(request.payload["waiting"]))]
-        return {"decisions": [_inner_answer(decisions.get(one)) for one in ids]}
+def _resolution(request: PendingRequest, decisions: Mapping[str, Decision]) -> dict[str, Any]:
+    if request.payload.get("kind") == AGENT_PAUSE_KIND:
+        ids = [agent_call_id(request.interrupt_id, number) for number in range(len(request.payload["waiting"]))]
+        return {"decisions": [_agent_call_resolution(decisions.get(call_id)) for call_id in ids]}
     decision = decisions.get(request.interrupt_id)
     is_approved = decision is not None and decision.is_approved
-    said = "" if decision is None else decision.said
+    message = "" if decision is None else decision.message
     if request.payload.get("kind") == PendingRequest.UNKNOWN_OUTCOME:
-        return {"runAgain": True} if is_approved else {"error": {"message": said or "rejected"}}
+        return {"runAgain": True} if is_approved else {"error": {"message": message or "rejected"}}
     if is_approved:
         return {"approved": True}
-    edited = None if decision is None else edited_input(said, decision.mark)
-    if edited is not None:
-        return {"approved": True, "input": edited}
-    return {"approved": False, **({"reason": said} if said else {})}
+    edited_arguments = None if decision is None else parse_edited_input(message, decision.edit_id)
+    if edited_arguments is not None:
+        return {"approved": True, "input": edited_arguments}
+    return {"approved": False, **({"reason": message} if message else {})}
 
 
-def _inner_answer(decision: Decision | None) -> dict[str, Any]:
+def _agent_call_resolution(decision: Decision | None) -> dict[str, Any]:
     if decision is None:
         return {}
     always: dict[str, Any] = {"always": True} if decision.is_for_all else {}
     if decision.is_approved:
         return {"approved": True, **always}
-    edited = edited_input(decision.said, decision.mark)
-    return {"input": edited} if edited is not None else {"approved": False, "message": decision.said, **always}
+    edited_arguments = parse_edited_input(decision.message, decision.edit_id)
+    return (
+        {"input": edited_arguments}
+        if edited_arguments is not None
+        else {"approved": False, "message": decision.message, **always}
+    )
 
 
-def _cannot_go_on(error: CodeModeProtocolError) -> UserError:
-    said, own = "This paused codeMode call cannot go on", "a state goes on once, with one set of decisions"
-    return UserError(error.explain(said, first="the state of the run", otherwise=own))
+def _resume_error(error: CodeModeProtocolError) -> UserError:
+    message, hint = "This paused codeMode call cannot go on", "a state goes on once, with one set of decisions"
+    return UserError(error.explain(message, first="the state of the run", otherwise=hint))

@@ -41,17 +41,17 @@ from openai.types.responses import (
 from codemode import Interrupt, PendingRequest
 from codemode.plugins import run_bounded
 
-from .approvals import AGENT_KIND, names_behind, namespace_of, new_mark
-from .content import made_call
-from .sdk import agent_behind
+from .approvals import AGENT_PAUSE_KIND, agent_namespace, agent_tool_names, new_edit_id
+from .content import make_function_call_async
+from .sdk import get_agent
 
-NAME = "codeMode"
+TOOL_NAME = "codeMode"
 UNKNOWN_OUTCOME = "unknown.outcome"
 """The namespace of calls that had begun when a process died: what was approved for always does not repeat them."""
-SAVE = "saved.$save"
+SAVE_TOOL_NAME = "saved.$save"
 """What programs call to have a program saved: each call is asked about, whatever was approved for always."""
-_SAVED_ONE_BY_ONE = "saving programs is approved one by one, never for always"
-_CARRIER = "rs_codemode_"
+_PERMANENT_SAVE_MESSAGE = "saving programs is approved one by one, never for always"
+_CONTINUATION_ID_PREFIX = "rs_codemode_"
 
 
 @dataclass(frozen=True)
@@ -61,47 +61,47 @@ class Decision:
     ``is_for_all``: about later calls of the tool too.
     """
 
-    mark: str
+    edit_id: str
     is_approved: bool
-    said: str
+    message: str
     is_for_all: bool = False
 
 
-Decide: TypeAlias = Callable[[Interrupt], Awaitable[dict[str, Decision]]]
+DecisionReader: TypeAlias = Callable[[Interrupt], Awaitable[dict[str, Decision]]]
 """Returns what was decided about the calls that a pause waits with, by their ids."""
 
 
-class HeldProgram(Protocol):
+class PausableProgram(Protocol):
     """A program between its turns."""
 
-    async def begin(self) -> Interrupt | None:
+    async def start(self) -> Interrupt | None:
         """Run it up to its first pause; None when it has ended."""
         ...
 
-    async def go_on(self, continuation: Any, decide: Decide) -> Interrupt | None:
+    async def resume(self, continuation: Any, decide: DecisionReader) -> Interrupt | None:
         """Do the same from a pause. ``decide`` raises `UserError` where something else was decided about."""
         ...
 
 
-class Holding:
+class ActiveProgram:
     """The program of one call of the model, while its agent runs."""
 
-    def __init__(self, program: HeldProgram) -> None:
+    def __init__(self, program: PausableProgram) -> None:
         self.program = program
         self.context: RunContextWrapper[Any] | None = None
         self.agent: Any = None
 
 
-CURRENT: ContextVar[Holding] = ContextVar("codemode_openai_agents_program")
+ACTIVE_PROGRAM: ContextVar[ActiveProgram] = ContextVar("codemode_openai_agents_program")
 
 
-class Hooks(RunHooks[Any]):
+class ContextHooks(RunHooks[Any]):
     """Gives the model of the agent the context in which decisions are kept: models are given none."""
 
     async def on_llm_start(self, context: RunContextWrapper[Any], agent: Any, *_: Any, **__: Any) -> None:
         """Note the context of the turn that begins."""
-        holding = CURRENT.get()
-        holding.context, holding.agent = context, agent
+        active = ACTIVE_PROGRAM.get()
+        active.context, active.agent = context, agent
         if isinstance(context, ToolContext) and context.tool_call is not None:
             # The SDK keeps a run that pauses until the very call is gone which it is of: so the run must not know it.
             context.tool_call = copy.copy(context.tool_call)
@@ -118,19 +118,19 @@ class ProgramModel(Model):
         **__: Any,
     ) -> ModelResponse:
         """Take a turn."""
-        holding = CURRENT.get()
+        active = ACTIVE_PROGRAM.get()
         items: list[dict[str, Any]] = []
         if isinstance(input, list):
-            items = [cast("dict[str, Any]", one) for one in input if isinstance(one, dict)]
-        carried = _carried(items)
-        if carried is None:
-            if any(one.get("type") == "function_call" for one in items):
+            items = [cast("dict[str, Any]", item) for item in input if isinstance(item, dict)]
+        continuation_text = _latest_continuation(items)
+        if continuation_text is None:
+            if any(item.get("type") == "function_call" for item in items):
                 raise UserError("The continuation of a paused codeMode call is missing in the state of its run.")
-            paused = await holding.program.begin()
+            paused = await active.program.start()
         else:
-            continuation = await run_bounded(carried, lambda: json.loads(carried))
-            paused = await holding.program.go_on(continuation, partial(_decisions, items, holding))
-        output = _last_word() if paused is None else await _waiting(paused)
+            continuation = await run_bounded(continuation_text, lambda: json.loads(continuation_text))
+            paused = await active.program.resume(continuation, partial(_read_decisions, items, active))
+        output = _final_message() if paused is None else await _pause_items(paused)
         return ModelResponse(output=cast("Any", output), usage=Usage(), response_id=None)
 
     def stream_response(self, *_: Any, **__: Any) -> AsyncIterator[Any]:
@@ -139,141 +139,159 @@ class ProgramModel(Model):
 
 
 @dataclass
-class HoldingAgent(Agent[Any]):
+class ProgramAgent(Agent[Any]):
     """The agent that stands for the paused programs of a model. It asks for calls of any tool that it has `learned`."""
 
-    asked_for: dict[str, FunctionTool] = field(default_factory=dict[str, FunctionTool])
-    behind: dict[str, FunctionTool] = field(default_factory=dict[str, FunctionTool])
+    approval_tools: dict[str, FunctionTool] = field(default_factory=dict[str, FunctionTool])
+    agent_tools: dict[str, FunctionTool] = field(default_factory=dict[str, FunctionTool])
 
     @classmethod
-    def new(cls) -> HoldingAgent:
+    def create(cls) -> ProgramAgent:
         """Return one."""
-        return cls(name=NAME, model=ProgramModel())
+        return cls(name=TOOL_NAME, model=ProgramModel())
 
-    def learn(self, tools: Iterable[FunctionTool]) -> None:
+    def add_tools(self, tools: Iterable[FunctionTool]) -> None:
         """Let it ask for calls of these too."""
-        for one in tools:
-            self.learn_name(one.name)
-            if agent_behind(one) is not None:
-                self.behind[one.name] = one
+        for tool in tools:
+            self.add_tool_name(tool.name)
+            if get_agent(tool) is not None:
+                self.agent_tools[tool.name] = tool
 
-    def learn_name(self, name: str) -> None:
+    def add_tool_name(self, name: str) -> None:
         """Let it ask for calls of what is no tool of the SDK's."""
-        self.asked_for.setdefault(name, _asked_for(name))
+        self.approval_tools.setdefault(name, _approval_tool(name))
 
     async def get_all_tools(self, run_context: RunContextWrapper[Any]) -> list[Tool]:
         """Return what stands for the tools, and for those of agents behind them, in a namespace of each such tool."""
-        shown: list[Tool] = list(self.asked_for.values())
-        begun = [_asked_for(name) for name in self.asked_for if name != UNKNOWN_OUTCOME]
-        shown += tool_namespace(name=UNKNOWN_OUTCOME, description="Calls that may have happened.", tools=begun)
-        for tool in self.behind.values():
-            names = dict.fromkeys([name async for name in names_behind([tool], run_context)])
-            namespace = namespace_of(tool.name)
-            stands = [_asked_for(name) for name in names if name != namespace]
-            shown += tool_namespace(name=namespace, description=tool.name, tools=stands)
-        return shown
+        approval_tools: list[Tool] = list(self.approval_tools.values())
+        unknown_outcome_tools = [_approval_tool(name) for name in self.approval_tools if name != UNKNOWN_OUTCOME]
+        approval_tools += tool_namespace(
+            name=UNKNOWN_OUTCOME, description="Calls that may have happened.", tools=unknown_outcome_tools
+        )
+        for tool in self.agent_tools.values():
+            names = dict.fromkeys([name async for name in agent_tool_names([tool], run_context)])
+            namespace = agent_namespace(tool.name)
+            agent_approval_tools = [_approval_tool(name) for name in names if name != namespace]
+            approval_tools += tool_namespace(name=namespace, description=tool.name, tools=agent_approval_tools)
+        return approval_tools
 
 
-def _asked_for(name: str) -> FunctionTool:
+def _approval_tool(name: str) -> FunctionTool:
     return FunctionTool(
         name=name,
         description="",
         params_json_schema={"type": "object"},
-        on_invoke_tool=_noted,
+        on_invoke_tool=_skip_execution,
         strict_json_schema=False,
         needs_approval=True,
     )
 
 
-async def _noted(_context: Any, _arguments: str) -> str:
+async def _skip_execution(_context: Any, _arguments: str) -> str:
     return ""  # the program makes the call, once it has read that it was approved
 
 
-async def _waiting(paused: Interrupt) -> list[Any]:
-    continuation = paused.continuation
+async def _pause_items(interrupt: Interrupt) -> list[Any]:
+    continuation = interrupt.continuation
     text = await run_bounded(continuation, lambda: json.dumps(continuation))
-    carrier = ResponseReasoningItem(
-        id=f"{_CARRIER}{paused.requests[0].interrupt_id}", summary=[], type="reasoning", encrypted_content=text
+    continuation_item = ResponseReasoningItem(
+        id=f"{_CONTINUATION_ID_PREFIX}{interrupt.requests[0].interrupt_id}",
+        summary=[],
+        type="reasoning",
+        encrypted_content=text,
     )
-    calls = await _calls(paused)
-    return [carrier, *(one if one.id else one.model_copy(update={"id": new_mark()}) for one in calls)]
+    calls = await _pending_calls(interrupt)
+    return [
+        continuation_item,
+        *(call if call.id else call.model_copy(update={"id": new_edit_id()}) for call in calls),
+    ]
 
 
-async def _calls(paused: Interrupt) -> list[ResponseFunctionToolCall]:
+async def _pending_calls(interrupt: Interrupt) -> list[ResponseFunctionToolCall]:
     """Return what a pause waits with, as it is shown. What runs with no other input has an id."""
     calls: list[ResponseFunctionToolCall] = []
-    for one in paused.requests:
-        if one.payload.get("kind") == AGENT_KIND:
-            calls += [_inner_call(one, number, inner) for number, inner in enumerate(one.payload["waiting"])]
+    for request in interrupt.requests:
+        if request.payload.get("kind") == AGENT_PAUSE_KIND:
+            calls += [
+                _agent_call(request, index, agent_call) for index, agent_call in enumerate(request.payload["waiting"])
+            ]
         else:
-            given: Any = one.input if one.input is not None else {}
-            call = await made_call(one.tool_name, one.interrupt_id, given)
-            is_unknown = one.payload.get("kind") == PendingRequest.UNKNOWN_OUTCOME
-            begun = {"namespace": UNKNOWN_OUTCOME, "id": _fixed(call.call_id)}
-            calls.append(call.model_copy(update=begun) if is_unknown else call)
+            arguments: Any = request.input if request.input is not None else {}
+            call = await make_function_call_async(request.tool_name, request.interrupt_id, arguments)
+            is_unknown = request.payload.get("kind") == PendingRequest.UNKNOWN_OUTCOME
+            unknown_outcome_fields = {"namespace": UNKNOWN_OUTCOME, "id": _fixed_item_id(call.call_id)}
+            calls.append(call.model_copy(update=unknown_outcome_fields) if is_unknown else call)
     return calls
 
 
-def _inner_call(request: PendingRequest, number: int, inner: Mapping[str, Any]) -> ResponseFunctionToolCall:
+def _agent_call(request: PendingRequest, index: int, agent_call: Mapping[str, Any]) -> ResponseFunctionToolCall:
     """Return a call that an agent behind a tool waits to make."""
-    call_id = inner_id(request.interrupt_id, number)
+    call_id = agent_call_id(request.interrupt_id, index)
     return ResponseFunctionToolCall(
-        id=None if inner["may_be_edited"] else _fixed(call_id),
+        id=None if agent_call["can_edit_input"] else _fixed_item_id(call_id),
         call_id=call_id,
-        name=inner["name"],
-        namespace=namespace_of(request.tool_name),
-        arguments=inner["arguments"] or "{}",
+        name=agent_call["name"],
+        namespace=agent_namespace(request.tool_name),
+        arguments=agent_call["arguments"] or "{}",
         type="function_call",
     )
 
 
-def _fixed(call_id: str) -> str:
+def _fixed_item_id(call_id: str) -> str:
     return f"fc_{call_id}"
 
 
-def inner_id(interrupt_id: str, number: int) -> str:
+def agent_call_id(interrupt_id: str, index: int) -> str:
     """Return the id of a call that waits in an agent behind a tool."""
-    return f"{interrupt_id}/{number}"
+    return f"{interrupt_id}/{index}"
 
 
-def _last_word() -> list[Any]:
-    said = ResponseOutputText(text="done", type="output_text", annotations=[])
-    return [ResponseOutputMessage(id="msg", content=[said], role="assistant", status="completed", type="message")]
+def _final_message() -> list[Any]:
+    text = ResponseOutputText(text="done", type="output_text", annotations=[])
+    return [ResponseOutputMessage(id="msg", content=[text], role="assistant", status="completed", type="message")]
 
 
-def _carried(items: list[dict[str, Any]]) -> str | None:
+def _latest_continuation(items: list[dict[str, Any]]) -> str | None:
     """Return the newest continuation in the agent's history; None before the first pause."""
-    kept = [one for one in items if one.get("type") == "reasoning" and isinstance(one.get("encrypted_content"), str)]
-    return kept[-1]["encrypted_content"] if kept else None
+    continuation_items = [
+        item for item in items if item.get("type") == "reasoning" and isinstance(item.get("encrypted_content"), str)
+    ]
+    return continuation_items[-1]["encrypted_content"] if continuation_items else None
 
 
-async def _decisions(items: list[dict[str, Any]], holding: Holding, paused: Interrupt) -> dict[str, Decision]:
+async def _read_decisions(
+    items: list[dict[str, Any]], active: ActiveProgram, interrupt: Interrupt
+) -> dict[str, Decision]:
     """Return what the run says of the calls of a pause: as the pause has them, for a state is easily changed."""
-    held = holding.context
-    assert held is not None  # noqa: S101 - the hooks have seen the turn begin
-    told = {one["call_id"]: one for one in items if one.get("type") == "function_call_output"}
-    marks = {one["call_id"]: str(one.get("id", "")) for one in items if one.get("type") == "function_call"}
+    run_context = active.context
+    assert run_context is not None  # noqa: S101 - the hooks have seen the turn begin
+    outputs = {item["call_id"]: item for item in items if item.get("type") == "function_call_output"}
+    edit_ids = {item["call_id"]: str(item.get("id", "")) for item in items if item.get("type") == "function_call"}
     decisions: dict[str, Decision] = {}
-    for call in await _calls(paused):
+    for call in await _pending_calls(interrupt):
         name = f"{call.namespace}.{call.name}" if call.namespace else call.name
-        is_approved = _status(held, ToolApprovalItem(holding.agent, call))
-        if is_approved is None or call.call_id not in marks:
+        is_approved = _approval_status(run_context, ToolApprovalItem(active.agent, call))
+        if is_approved is None or call.call_id not in edit_ids:
             raise UserError(f"what was shown and decided is not the call of {name!r} with which this program waits")
         # A call that nobody has asked about is decided when all are.
-        is_for_all = held.is_tool_approved(name, secrets.token_hex(16)) is is_approved
-        is_refused = name == SAVE and is_for_all and is_approved
+        is_for_all = run_context.is_tool_approved(name, secrets.token_hex(16)) is is_approved
+        is_permanent_save = name == SAVE_TOOL_NAME and is_for_all and is_approved
         decisions[call.call_id] = Decision(
-            mark=marks[call.call_id],
-            is_approved=is_approved and not is_refused,
-            said=_SAVED_ONE_BY_ONE if is_refused else str(told.get(call.call_id, {}).get("output", "")),
-            is_for_all=is_for_all and not is_refused,
+            edit_id=edit_ids[call.call_id],
+            is_approved=is_approved and not is_permanent_save,
+            message=_PERMANENT_SAVE_MESSAGE
+            if is_permanent_save
+            else str(outputs.get(call.call_id, {}).get("output", "")),
+            is_for_all=is_for_all and not is_permanent_save,
         )
     return decisions
 
 
-def _status(held: RunContextWrapper[Any], item: ToolApprovalItem) -> bool | None:
+def _approval_status(run_context: RunContextWrapper[Any], item: ToolApprovalItem) -> bool | None:
     call = cast("ResponseFunctionToolCall", item.raw_item)
     try:
-        return held.get_approval_status(call.name, call.call_id, tool_namespace=call.namespace, current_invocation=item)
+        return run_context.get_approval_status(
+            call.name, call.call_id, tool_namespace=call.namespace, current_invocation=item
+        )
     except ModelBehaviorError:  # the id is that of a call with other arguments
         return None

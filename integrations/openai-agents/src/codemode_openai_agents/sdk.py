@@ -13,7 +13,7 @@ from agents import FunctionTool, RunContextWrapper, ToolOriginType
 from agents.tool_context import ToolContext
 from openai.types.responses import ResponseFunctionToolCall
 
-_NAMES = {
+_INTERNAL_FUNCTIONS = {
     "invoke": ("agents.tool", "invoke_function_tool"),
     "format_error": ("agents.tool", "maybe_invoke_function_tool_failure_error_function"),
     "set_formatter": ("agents.tool", "set_function_tool_failure_error_function"),
@@ -41,7 +41,7 @@ class _Internals:
 def internals() -> _Internals:
     """Return the functions. Raises `ImportError` that says which versions of the SDK have them."""
     found: dict[str, Any] = {}
-    for name, (module, function) in _NAMES.items():
+    for name, (module, function) in _INTERNAL_FUNCTIONS.items():
         try:
             found[name] = getattr(import_module(module), function)
         except (ImportError, AttributeError):
@@ -52,7 +52,7 @@ def internals() -> _Internals:
     return _Internals(**found)
 
 
-def raising(tool: FunctionTool) -> FunctionTool:
+def with_raised_errors(tool: FunctionTool) -> FunctionTool:
     """Return a copy of a tool that raises what it fails with, and a timeout, in place of a text for the model."""
     copied = internals().set_formatter(copy.copy(tool), None)
     copied.timeout_behavior = "raise_exception"
@@ -64,34 +64,34 @@ async def invoke(tool: FunctionTool, context: ToolContext[Any], arguments: str) 
     return await internals().invoke(function_tool=tool, context=context, arguments=arguments)
 
 
-async def told(tool: FunctionTool, context: ToolContext[Any], error: BaseException) -> str | None:
+async def format_error(tool: FunctionTool, context: ToolContext[Any], error: BaseException) -> str | None:
     """Return what the tool's ``failure_error_function`` makes of an error; None when it is to end the run."""
     return await internals().format_error(function_tool=tool, context=context, error=error)
 
 
-async def asks(tool: FunctionTool, context: RunContextWrapper[Any], call: ResponseFunctionToolCall) -> bool:
+async def needs_approval(tool: FunctionTool, context: RunContextWrapper[Any], call: ResponseFunctionToolCall) -> bool:
     """Tell whether the tool's ``needs_approval`` wants a person to decide about a call."""
     return (await internals().needs_approval(tool, context, call)).outcome != "invoke"
 
 
-def is_of_server(tool: FunctionTool) -> bool:
+def is_mcp_tool(tool: FunctionTool) -> bool:
     """Tell whether a tool is one of an MCP server."""
     origin = internals().origin(tool)
     return origin is not None and origin.type is ToolOriginType.MCP
 
 
-def paused_run(context: ToolContext[Any]) -> Any:
+def take_paused_run(context: ToolContext[Any]) -> Any:
     """Return the run of an agent behind a tool that has paused in this call, and forget it; None if there is none."""
     call = context.tool_call
     found = None if call is None else internals().paused_run(call, scope_id=internals().scope(context))
     return found if getattr(found, "interruptions", None) else None
 
 
-def keep_paused(context: ToolContext[Any], state: Any) -> None:
+def set_resume_state(context: ToolContext[Any], state: Any) -> None:
     """Let the next invocation in this context go on with the run of an agent from a state in which all is decided."""
     internals().resume_with(context.tool_call, state, scope_id=internals().scope(context))
 
 
-def agent_behind(tool: FunctionTool) -> Any:
+def get_agent(tool: FunctionTool) -> Any:
     """Return the agent that a tool runs; None for any other tool."""
     return getattr(tool, "_agent_instance", None)

@@ -22,19 +22,19 @@ from codemode.plugins import Listing, configure_agent_options
 from codemode.stores import StoreLike
 
 from . import sdk
-from .approvals import ApprovalRules, Approvals
-from .content import shown
-from .conversion import convert, tools_of
+from .approvals import ApprovalPolicy, ApprovalRules
+from .content import to_tool_output
+from .conversion import convert_tool, to_function_tools
 from .outer_call import CallLog, OnStream, OuterCall
-from .pauses import CURRENT, NAME, SAVE, Holding, HoldingAgent, Hooks
+from .pauses import ACTIVE_PROGRAM, SAVE_TOOL_NAME, TOOL_NAME, ActiveProgram, ContextHooks, ProgramAgent
 
 _MAX_PAUSES = 1_000_000
 
-Options: TypeAlias = CodeModeOptions | Mapping[str, Any] | None
-StateOf: TypeAlias = Callable[[ToolContext[Any]], Any]
+OptionsLike: TypeAlias = CodeModeOptions | Mapping[str, Any] | None
+StateFactory: TypeAlias = Callable[[ToolContext[Any]], Any]
 
 
-class Program(BaseModel):
+class ProgramInput(BaseModel):
     """The input of codeMode."""
 
     js: str
@@ -42,12 +42,12 @@ class Program(BaseModel):
 
 def code_mode(
     tools: Iterable[Any],
-    options: Options = None,
+    options: OptionsLike = None,
     *,
     approve: ApprovalRules | None = None,
     pool: WorkerPool | None = None,
     listing: Listing | None = None,
-    state: StateOf | None = None,
+    state: StateFactory | None = None,
     on_stream: OnStream | None = None,
     store: StoreLike | None = None,
     library: ProgramLibrary | None = None,
@@ -64,20 +64,20 @@ def code_mode(
     only one does. ``library``: saved programs, as there; what the model reads of them is that of when this was made.
     Raises `ValueError` for wrong options and rules, and for what is no function tool.
     """
-    rules = Approvals(approve)
-    wrapped = tools_of(tools)
-    rules.require_known([one.name for one in wrapped])
-    made = Making(settings_of(options, pool, listing, state, store), rules, pool, state, on_stream, library)
-    return ToolInCodeMode(wrapped, made, HoldingAgent.new()).tool
+    policy = ApprovalPolicy(approve)
+    function_tools = to_function_tools(tools)
+    policy.require_known([tool.name for tool in function_tools])
+    config = ToolConfig(make_options(options, pool, listing, state, store), policy, pool, state, on_stream, library)
+    return ProgramFunctionTool(function_tools, config, ProgramAgent.create()).tool
 
 
 def code_mode_custom_tool(
     tools: Iterable[Any],
-    options: Options = None,
+    options: OptionsLike = None,
     *,
     pool: WorkerPool | None = None,
     listing: Listing | None = None,
-    state: StateOf | None = None,
+    state: StateFactory | None = None,
     on_stream: OnStream | None = None,
 ) -> CustomTool:
     """Make the same as a custom tool of the Responses API: the model writes programs as raw text, not inside JSON.
@@ -85,85 +85,85 @@ def code_mode_custom_tool(
     Parameters are those of `code_mode`. The SDK cannot pause a run in a custom tool and gives a model its text alone.
     Raises `ValueError` for a tool whose calls a person may have to decide about, as well as where `code_mode` does.
     """
-    rules = Approvals(None)
-    wrapped = tools_of(tools)
-    if asking := [one.name for one in wrapped if rules.may_ask(one)]:
+    policy = ApprovalPolicy(None)
+    function_tools = to_function_tools(tools)
+    if approval_names := [tool.name for tool in function_tools if policy.may_need_approval(tool)]:
         raise ValueError(
-            f"a custom tool cannot pause the run, and a person may have to approve calls of {', '.join(asking[:5])}:"
+            f"a custom tool cannot pause the run, and a person may have to approve calls of {', '.join(approval_names[:5])}:"
             " use code_mode(...), whose input is JSON"
         )
-    made = Making(settings_of(options, pool, listing, state), rules, pool, state, on_stream)
-    return ToolInCodeMode(wrapped, made, HoldingAgent.new()).as_custom_tool()
+    config = ToolConfig(make_options(options, pool, listing, state), policy, pool, state, on_stream)
+    return ProgramFunctionTool(function_tools, config, ProgramAgent.create()).as_custom_tool()
 
 
-def settings_of(
-    options: Options, pool: WorkerPool | None, listing: Listing | None, state: Any, store: StoreLike | None = None
+def make_options(
+    options: OptionsLike, pool: WorkerPool | None, listing: Listing | None, state: Any, store: StoreLike | None = None
 ) -> CodeModeOptions:
     """Return the options of programs that agents run: approvals pause the run, and tools take time of their own."""
-    made = configure_agent_options(options, pool=pool, listing=listing, store=store)
-    return made if state is None else made.having(state=_no_place)
+    agent_options = configure_agent_options(options, pool=pool, listing=listing, store=store)
+    return agent_options if state is None else agent_options.having(state=_no_shared_state)
 
 
-def _no_place(_conversation_id: str | None) -> None:
+def _no_shared_state(_conversation_id: str | None) -> None:
     """Give no place: each call brings its own."""
 
 
 @dataclass(frozen=True)
-class Making:
+class ToolConfig:
     """What a tool is made with, beside the tools behind it."""
 
     settings: CodeModeOptions
-    approvals: Approvals
+    approvals: ApprovalPolicy
     pool: WorkerPool | None
-    state: StateOf | None
+    state: StateFactory | None
     on_stream: OnStream | None
     library: ProgramLibrary | None = None
 
 
-def tool_of(agent: HoldingAgent, description: str) -> FunctionTool:
+def make_agent_tool(agent: ProgramAgent, description: str) -> FunctionTool:
     """Return the agent as a tool, through which the SDK keeps and asks what waits."""
     return agent.as_tool(
-        NAME,
+        TOOL_NAME,
         description,
-        custom_output_extractor=_nothing,
+        custom_output_extractor=_empty_output,
         max_turns=_MAX_PAUSES,
-        hooks=Hooks(),
+        hooks=ContextHooks(),
         failure_error_function=None,
-        parameters=Program,
+        parameters=ProgramInput,
     )
 
 
-class ToolInCodeMode:
+class ProgramFunctionTool:
     """A set of tools in code mode, and the tool that stands for it."""
 
     def __init__(
         self,
         tools: Iterable[FunctionTool],
-        making: Making,
-        agent: HoldingAgent,
-        declared: Mapping[str, Any] | None = None,
+        config: ToolConfig,
+        agent: ProgramAgent,
+        output_schemas: Mapping[str, Any] | None = None,
     ) -> None:
         sdk.internals()
-        self._tools = {one.name: one for one in tools}
-        self._making = making
-        outputs = declared or {}
-        converted = [self._converted(one, outputs.get(one.name)) for one in self._tools.values()]
-        self._core = create_core_tool(converted, making.settings, pool=making.pool, library=making.library)
+        self._tools = {tool.name: tool for tool in tools}
+        self._config = config
+        schemas = output_schemas or {}
+        program_tools = [self._convert(tool, schemas.get(tool.name)) for tool in self._tools.values()]
+        self._core = create_core_tool(program_tools, config.settings, pool=config.pool, library=config.library)
         self._agent = agent
-        agent.learn(self._tools.values())
-        if making.library is not None and making.library.model_saves:
-            agent.learn_name(SAVE)
-        self._data: WeakKeyDictionary[ToolContext[Any], dict[str, Any]] = WeakKeyDictionary()
-        self.tool = tool_of(agent, self._core.description)
-        self._through_agent = self.tool.on_invoke_tool
+        agent.add_tools(self._tools.values())
+        if config.library is not None and config.library.model_saves:
+            agent.add_tool_name(SAVE_TOOL_NAME)
+        self._call_data: WeakKeyDictionary[ToolContext[Any], dict[str, Any]] = WeakKeyDictionary()
+        self.tool = make_agent_tool(agent, self._core.description)
+        self._invoke_agent = self.tool.on_invoke_tool
         self.tool.params_json_schema = self._core.input_schema
         self.tool.on_invoke_tool = self._invoke
-        self.tool.custom_data_extractor = self._custom_data
+        self.tool.custom_data_extractor = self._take_call_data
 
     def as_custom_tool(self) -> CustomTool:
         """Return the tool whose input is a program as raw text."""
         definition = self._core.as_openai_custom_tool().definition
-        return CustomTool(NAME, definition["description"], self._invoke_raw, format=definition["format"])
+        return CustomTool(TOOL_NAME, definition["description"], self._invoke_raw, format=definition["format"])
 
     async def _invoke_raw(self, context: ToolContext[Any], program: str) -> str:
         output = await self._invoke(context, json.dumps({"js": program}))
@@ -172,67 +172,69 @@ class ToolInCodeMode:
         # Images have a description in the text.
         return output if isinstance(output, str) else cast("str", output[0].text)
 
-    def having(self, tools: Iterable[FunctionTool]) -> ToolInCodeMode:
+    def with_tools(self, tools: Iterable[FunctionTool]) -> ProgramFunctionTool:
         """Return the same over these, which are described as those are that it was made of.
 
         Runs of several agents share one, side by side, and each has tools of its own.
         """
-        made = copy.copy(self)
-        made._tools = {one.name: one for one in tools}  # noqa: SLF001 - of the same class
-        made.tool = copy.copy(self.tool)
-        made.tool.on_invoke_tool = made._invoke  # noqa: SLF001 - as above
-        made.tool.description = self._core.description  # saved programs come and go
-        return made
+        copied = copy.copy(self)
+        copied._tools = {tool.name: tool for tool in tools}  # noqa: SLF001 - of the same class
+        copied.tool = copy.copy(self.tool)
+        copied.tool.on_invoke_tool = copied._invoke  # noqa: SLF001 - as above
+        copied.tool.description = self._core.description  # saved programs come and go
+        return copied
 
-    def _converted(self, tool: FunctionTool, declared: Any) -> Tool:
+    def _convert(self, tool: FunctionTool, output_schema: Any) -> Tool:
         name = tool.name
 
-        async def asks(arguments: Any, context: ToolCallContext) -> bool:
+        async def needs_approval(arguments: Any, context: ToolCallContext) -> bool:
             return await context.context.asks(name, arguments or {}, context)
 
         # A tool of which nothing is asked may still be rejected for the whole run, which costs nothing to look up.
-        return convert(tool, asks if self._making.approvals.may_ask(tool) else False, declared)
+        return convert_tool(
+            tool, needs_approval if self._config.approvals.may_need_approval(tool) else False, output_schema
+        )
 
     async def _invoke(self, context: ToolContext[Any], arguments: str) -> Any:
-        js = _program_in(arguments)
+        js = _parse_program(arguments)
         if js is None:
             return 'The input of codeMode is {"js": "<program>"} and nothing else.'
-        making = self._making
-        log = CallLog(context, self._agent, making.on_stream)
-        place = None if making.state is None else making.state(context)
-        call = OuterCall(self._core, self._tools, making.approvals, context, js, log, place)
-        token = CURRENT.set(Holding(call))
-        listening = asyncio.ensure_future(log.listen())
+        config = self._config
+        log = CallLog(context, self._agent, config.on_stream)
+        call_state = None if config.state is None else config.state(context)
+        call = OuterCall(self._core, self._tools, config.approvals, context, js, log, call_state)
+        token = ACTIVE_PROGRAM.set(ActiveProgram(call))
+        delivery = asyncio.ensure_future(log.deliver_events())
         try:
-            await self._through_agent(_context_of(context), arguments)
-            log.finish()
-            await listening
+            await self._invoke_agent(_agent_context(context), arguments)
+            log.stop_delivery()
+            await delivery
         finally:
-            CURRENT.reset(token)
-            listening.cancel()
-        return self._output(call, context, log)
+            ACTIVE_PROGRAM.reset(token)
+            delivery.cancel()
+        return self._make_output(call, context, log)
 
-    def _output(self, call: OuterCall, context: ToolContext[Any], log: CallLog) -> Any:
+    def _make_output(self, call: OuterCall, context: ToolContext[Any], log: CallLog) -> Any:
         if call.error is not None:
             raise call.error
-        if not call.has_ended:
+        if not call.is_finished:
             return None  # the SDK asks about what waits
         status = "completed" if call.failure is None else "failed"
-        self._data[context] = {"codemode": {"status": status, "calls": log.listed}}
+        self._call_data[context] = {"codemode": {"status": status, "calls": log.records}}
         if call.failure is not None:
             return call.failure
         text = call.value if isinstance(call.value, str) else json.dumps(call.value, ensure_ascii=False)
-        return [ToolOutputText(text=text), *map(shown, call.parts)] if call.parts else text
+        return [ToolOutputText(text=text), *map(to_tool_output, call.parts)] if call.parts else text
 
-    def _custom_data(self, ended: FunctionToolCustomDataContext) -> dict[str, Any] | None:
-        return self._data.pop(ended.tool_context, None)
+    def _take_call_data(self, finished: FunctionToolCustomDataContext) -> dict[str, Any] | None:
+        return self._call_data.pop(finished.tool_context, None)
 
 
-def _context_of(context: ToolContext[Any]) -> ToolContext[Any]:
+def _agent_context(context: ToolContext[Any]) -> ToolContext[Any]:
     """Return the context for the agent of a paused program: what a run says of its models is not for that one."""
-    given = context.run_config or RunConfig()
-    own = dataclasses.replace(
-        given,
+    run_config = context.run_config or RunConfig()
+    agent_run_config = dataclasses.replace(
+        run_config,
         model=None,
         model_settings=None,
         input_guardrails=None,
@@ -241,25 +243,25 @@ def _context_of(context: ToolContext[Any]) -> ToolContext[Any]:
         session_input_callback=None,
         sandbox=None,
     )
-    again = partial(ToolContext.from_agent_context, context, context.tool_call_id)
-    return again(
+    copy_context = partial(ToolContext.from_agent_context, context, context.tool_call_id)
+    return copy_context(
         tool_call=context.tool_call,
         agent=context.agent,
         tool_name=context.tool_name,
         tool_arguments=context.tool_arguments,
-        run_config=own,
+        run_config=agent_run_config,
     )
 
 
-def _program_in(arguments: str) -> str | None:
+def _parse_program(arguments: str) -> str | None:
     try:
-        given: Any = json.loads(arguments)
+        parsed: Any = json.loads(arguments)
     except ValueError:
         return None
-    said = cast("dict[str, Any]", CodeModeTool.fill_program_field(given, "js") if isinstance(given, dict) else {})
-    js = said.get("js")
-    return js if isinstance(js, str) and len(said) == 1 else None
+    fields = cast("dict[str, Any]", CodeModeTool.fill_program_field(parsed, "js") if isinstance(parsed, dict) else {})
+    js = fields.get("js")
+    return js if isinstance(js, str) and len(fields) == 1 else None
 
 
-async def _nothing(_result: Any) -> str:
+async def _empty_output(_result: Any) -> str:
     return ""
