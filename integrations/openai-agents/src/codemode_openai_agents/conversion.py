@@ -51,8 +51,9 @@ def _wrap_function(function: Any) -> FunctionTool:
     if callable(function):
         ToolSelection.refuse_framework_tool(function)
     if isinstance(function, type) or not callable(function) or hasattr(function, "name"):
+        name = getattr(function, "name", None) or type(function).__name__
         raise ValueError(
-            f"programs call function tools and functions, not {getattr(function, 'name', None) or type(function).__name__!r}:"
+            f"programs call function tools and functions, not {name!r}:"
             " give what the provider runs, such as a WebSearchTool, to the agent itself"
         )
     return function_tool(cast("Callable[..., Any]", function))

@@ -89,8 +89,8 @@ def code_mode_custom_tool(
     function_tools = to_function_tools(tools)
     if approval_names := [tool.name for tool in function_tools if policy.may_need_approval(tool)]:
         raise ValueError(
-            f"a custom tool cannot pause the run, and a person may have to approve calls of {', '.join(approval_names[:5])}:"
-            " use code_mode(...), whose input is JSON"
+            "a custom tool cannot pause the run, and a person may have to approve calls of"
+            f" {', '.join(approval_names[:5])}: use code_mode(...), whose input is JSON"
         )
     config = ToolConfig(make_options(options, pool, listing, state), policy, pool, state, on_stream)
     return ProgramFunctionTool(function_tools, config, ProgramAgent.create()).as_custom_tool()
@@ -188,7 +188,7 @@ class ProgramFunctionTool:
         name = tool.name
 
         async def needs_approval(arguments: Any, context: ToolCallContext) -> bool:
-            return await context.context.asks(name, arguments or {}, context)
+            return await context.context.needs_approval(name, arguments or {}, context)
 
         # A tool of which nothing is asked may still be rejected for the whole run, which costs nothing to look up.
         return convert_tool(
