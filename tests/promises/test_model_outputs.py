@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from codemode import CallContext, Tool, create_code_mode_tool, tool
-from codemode.surfaces.code_mode.model_output import MAX_KEPT_BYTES
+from codemode.surfaces.code_mode.model_output import MAX_RETAINED_BYTES
 
 OUTPUTS = {"include_nested_tool_outputs": True}
 CALL = "call_1"  # as models name their calls, in every conversation anew
@@ -69,9 +69,9 @@ def test_what_is_kept_is_bounded_in_bytes():
         return [await code_mode.execute({"js": "return await tools.rows()"}) for _ in range(12)]
 
     results = asyncio.run(runs())
-    kept = code_mode._outputs
-    assert 0 < kept._kept_bytes <= MAX_KEPT_BYTES
-    assert sum(run.size for run in kept._kept) == kept._kept_bytes
+    kept = code_mode._output_formatter
+    assert 0 < kept._retained_bytes <= MAX_RETAINED_BYTES
+    assert sum(run.size for run in kept._runs) == kept._retained_bytes
     assert len(entries(code_mode, results[-1])) == 1
     assert entries(code_mode, results[0]) == []
 
@@ -93,9 +93,9 @@ def test_a_run_that_was_forgotten_still_counts_as_one(value):
     """Its caller asks late, when runs of other tenants have taken the room: none of them may answer for it."""
 
     async def rows(_input, context):
-        return f"{context.context} " + "x" * (MAX_KEPT_BYTES // 2)
+        return f"{context.context} " + "x" * (MAX_RETAINED_BYTES // 2)
 
-    policy = {"max_tool_output_bytes": MAX_KEPT_BYTES}
+    policy = {"max_tool_output_bytes": MAX_RETAINED_BYTES}
     options = {"model_output": OUTPUTS, "execution_policy": policy}
     code_mode = create_code_mode_tool([Tool("rows", execute=rows)], options)
     js = f"await tools.rows(); return {value}"
@@ -104,7 +104,7 @@ def test_a_run_that_was_forgotten_still_counts_as_one(value):
         code_mode.execute_sync({"js": js}, call=CallContext(tool_call_id=f"other {number}", context="tenant C"))
     code_mode.execute_sync({"js": js}, call=CallContext(tool_call_id=CALL, context="tenant B"))
     assert entries(code_mode, theirs, CALL) == []
-    assert len(code_mode._outputs._kept) < 5
+    assert len(code_mode._output_formatter._runs) < 5
 
 
 @pytest.mark.parametrize("value", ["null", "true", "7", "({ ok: true })", "'done'"])

@@ -33,14 +33,21 @@ def configure_agent_options(
     A pause can be answered for ``max_age_ms``. Raises `ValueError` for wrong options and a pool that is closed.
     """
     check_pool(pool)
-    given = CodeModeOptions.of(options).with_listing(listing)
-    continuation, approval = given.continuation, given.approval.with_defaults(show_denial_reason=True)
+    code_mode_options = CodeModeOptions.of(options).with_listing(listing)
+    continuation, approval = (
+        code_mode_options.continuation,
+        code_mode_options.approval.with_defaults(show_denial_reason=True),
+    )
     if continuation.max_age_ms is None:
         continuation = replace(continuation, max_age_ms=max_age_ms)
     if approval.on_approval_required is None:
         approval = replace(approval, mode="interrupt")
     defaults: dict[str, Any] = {"clock": "program", "in_flight_limit": "queue"} if has_clock else {}
-    policy = given.execution_policy.with_defaults(**defaults, **({"on_saturation": "wait"} if pool is None else {}))
-    output = given.model_output.with_defaults(max_model_characters=_MAX_MODEL_CHARACTERS)
-    made = given.having(approval=approval, continuation=continuation, execution_policy=policy, model_output=output)
-    return with_store(made, store)[0]
+    policy = code_mode_options.execution_policy.with_defaults(
+        **defaults, **({"on_saturation": "wait"} if pool is None else {})
+    )
+    output = code_mode_options.model_output.with_defaults(max_model_characters=_MAX_MODEL_CHARACTERS)
+    configured = code_mode_options.having(
+        approval=approval, continuation=continuation, execution_policy=policy, model_output=output
+    )
+    return with_store(configured, store)[0]

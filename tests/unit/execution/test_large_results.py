@@ -14,7 +14,7 @@ from codemode import ModelOutput
 from codemode.execution.large_results import characters_of, is_beyond, shown_value, too_large_text
 from codemode.execution.outcome import OutputItem
 from codemode.options.parts import MIN_MODEL_CHARACTERS
-from codemode.surfaces.code_mode.model_output import ModelOutputs, OneCallOutputs
+from codemode.surfaces.code_mode.model_output import ModelOutputFormatter, OneCallOutputFormatter
 from codemode.surfaces.exec_wait.results import output_of
 
 JSON = st.recursive(
@@ -107,7 +107,7 @@ def test_what_fits_stays_as_it_is():
     assert shown_value("x" * 20_000, 20_000) == "x" * 20_000
 
 
-@pytest.mark.parametrize("kind", [ModelOutputs, OneCallOutputs])
+@pytest.mark.parametrize("kind", [ModelOutputFormatter, OneCallOutputFormatter])
 def test_a_result_is_told_of_with_what_is_known_of_its_run(kind):
     outputs = kind(ModelOutput(max_model_characters=2000), lambda _name: None)
     outputs.keep("c1", ROWS, None, "kept as result:1", 400_000)
@@ -118,16 +118,16 @@ def test_a_result_is_told_of_with_what_is_known_of_its_run(kind):
 
 
 def test_one_call_keeps_what_is_said_of_any_size():
-    outputs = OneCallOutputs(ModelOutput(max_model_characters=2000), lambda _name: None)
-    outputs.keep("c1", ROWS, None, "kept as result:1", 1 << 40)
-    assert outputs.show(ROWS, "c1")["value"] == "kept as result:1"
+    outputs = OneCallOutputFormatter(ModelOutput(max_model_characters=2000), lambda _name: None)
+    outputs.remember("c1", ROWS, None, "kept as result:1", 1 << 40)
+    assert outputs.format(ROWS, "c1")["value"] == "kept as result:1"
 
 
 def test_a_summary_leaves_the_result_out_too():
     options = ModelOutput(max_model_characters=2000, include_nested_tool_summary=True)
-    outputs = ModelOutputs(options, lambda _name: None)
-    outputs.keep("c1", ROWS, None, "told", 400_000)
-    assert outputs.show(ROWS, "c1")["value"] == {"result": "told", "nestedTools": []}
+    outputs = ModelOutputFormatter(options, lambda _name: None)
+    outputs.remember("c1", ROWS, None, "told", 400_000)
+    assert outputs.format(ROWS, "c1")["value"] == {"result": "told", "nestedTools": []}
 
 
 def test_fewer_characters_than_a_model_could_understand_are_refused():

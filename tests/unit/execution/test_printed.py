@@ -12,7 +12,7 @@ from codemode.errors import CodeModeDetachedBridgeRequestError
 from codemode.execution.large_results import MAX_CONSOLE_CHARACTERS, printed, unreturned_call
 from codemode.execution.outcome import RunOutcome
 from codemode.execution.outcome_texts import MAX_CHARACTERS, failure_lines, failure_text, no_result_text
-from codemode.surfaces.code_mode.model_output import ModelOutputs, OneCallOutputs
+from codemode.surfaces.code_mode.model_output import ModelOutputFormatter, OneCallOutputFormatter
 from codemode.trace.events import ConsoleEvent
 from codemode.trace.trace import Trace
 
@@ -115,7 +115,7 @@ def test_a_program_that_returned_null_has_a_result():
     assert no_result_text(RunOutcome("completed", "c", value=0, console=lines("seen")), "return 0") == ""
 
 
-@pytest.mark.parametrize("kind", [ModelOutputs, OneCallOutputs])
+@pytest.mark.parametrize("kind", [ModelOutputFormatter, OneCallOutputFormatter])
 def test_nothing_is_shown_with_what_was_printed_to_the_call_it_came_from_alone(kind):
     outputs = kind(ModelOutput(), lambda _name: None)
     outputs.keep("c1", None, None, "It had printed: a")
@@ -126,13 +126,13 @@ def test_nothing_is_shown_with_what_was_printed_to_the_call_it_came_from_alone(k
 
 
 def test_of_two_runs_of_one_id_that_gave_nothing_nobody_is_told():
-    outputs = ModelOutputs(ModelOutput(), lambda _name: None)
-    outputs.keep("c1", None, None, "")
-    outputs.keep("c1", None, None, "secret of the second")
-    assert outputs.show(None, "c1") == {"type": "json", "value": None}
+    outputs = ModelOutputFormatter(ModelOutput(), lambda _name: None)
+    outputs.remember("c1", None, None, "")
+    outputs.remember("c1", None, None, "secret of the second")
+    assert outputs.format(None, "c1") == {"type": "json", "value": None}
 
 
 def test_beside_a_summary_it_is_a_note():
-    outputs = ModelOutputs(ModelOutput(include_nested_tool_summary=True), lambda _name: None)
-    outputs.keep("c1", None, None, "It had printed: a")
-    assert outputs.show(None, "c1")["value"] == {"result": None, "nestedTools": [], "note": "It had printed: a"}
+    outputs = ModelOutputFormatter(ModelOutput(include_nested_tool_summary=True), lambda _name: None)
+    outputs.remember("c1", None, None, "It had printed: a")
+    assert outputs.format(None, "c1")["value"] == {"result": None, "nestedTools": [], "note": "It had printed: a"}

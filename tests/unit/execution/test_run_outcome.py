@@ -11,7 +11,7 @@ from codemode import CodeModeError, Interrupt
 from codemode.execution.outcome import RunOutcome
 from codemode.execution.recovery import has_to_be_kept
 from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry
-from codemode.surfaces.code_mode.outcome import told
+from codemode.surfaces.code_mode.outcome import unwrap_outcome
 
 CALLS = [
     LedgerEntry(1, "tool", "pay", "1", None, "o:tool-1", outcome=Fulfilled("2")),
@@ -38,8 +38,8 @@ def test_of_an_outcome_that_was_recorded_no_call_is_known():
 def test_code_mode_returns_values_and_pauses():
     interrupt = Interrupt(requests=(), outer_tool_call_id="o", continuation={})
     for value in (None, 0, False, "", [], {"status": "failed"}):
-        assert told(RunOutcome("completed", "o", value=value)) == value
-    assert told(RunOutcome("interrupted", "o", interrupt=interrupt)) is interrupt
+        assert unwrap_outcome(RunOutcome("completed", "o", value=value)) == value
+    assert unwrap_outcome(RunOutcome("interrupted", "o", interrupt=interrupt)) is interrupt
 
 
 def test_code_mode_raises_errors_as_they_are():
@@ -47,7 +47,7 @@ def test_code_mode_raises_errors_as_they_are():
     error = CodeModeError("no")
     error.__cause__ = cause
     with pytest.raises(CodeModeError) as caught:
-        told(RunOutcome("failed", "o", error=error))
+        unwrap_outcome(RunOutcome("failed", "o", error=error))
     assert caught.value is error
     assert error.__cause__ is cause
 
@@ -63,7 +63,7 @@ def test_an_error_that_was_raised_is_in_no_circle():
 
 def failed() -> CodeModeError:
     try:
-        told(RunOutcome("failed", "o", error=CodeModeError("no")))
+        unwrap_outcome(RunOutcome("failed", "o", error=CodeModeError("no")))
     except CodeModeError as error:
         return error
     raise AssertionError("nothing was raised")

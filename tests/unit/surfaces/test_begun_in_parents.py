@@ -15,7 +15,7 @@ from waiting import until, within
 from codemode import Tool
 from codemode.options.parts import ModelOutput
 from codemode.surfaces.code_call.index import Listeners
-from codemode.surfaces.code_mode.model_output import ModelOutputs
+from codemode.surfaces.code_mode.model_output import ModelOutputFormatter
 from codemode.surfaces.exec_wait.mcp_server import Once
 from codemode.surfaces.exec_wait.namespaces import NamespaceRegistry
 from codemode.surfaces.modules.server_set import ServerSet
@@ -154,13 +154,13 @@ def test_changes_are_told_in_the_child_while_its_parent_tells():
 
 
 def test_what_is_kept_is_counted_anew_in_the_child():
-    outputs = ModelOutputs(ModelOutput(max_model_characters=1000), lambda _name: None)
-    outputs.keep("call", "result", None, "said")
-    counted = outputs._kept_bytes
-    outputs._kept_bytes -= 3  # as by a thread that was in the middle of it
+    outputs = ModelOutputFormatter(ModelOutput(max_model_characters=1000), lambda _name: None)
+    outputs.remember("call", "result", None, "said")
+    counted = outputs._retained_bytes
+    outputs._retained_bytes -= 3  # as by a thread that was in the middle of it
 
     def look() -> None:
-        assert outputs._kept_bytes == counted
+        assert outputs._retained_bytes == counted
 
     in_a_child(look)
 

@@ -38,9 +38,9 @@ _CLOSING_RULES = """\
 
 _NO_FETCH = "- There is no network and no `fetch`."
 _NO_TOOLS = "There are no tools: `tools` is empty."
-_DESCRIBED = "only the tools described below exist"
-_SEARCHED = "only the tools that `tools.$search` finds exist"
-_LOOK_UP = """\
+_DESCRIBED_TOOLS = "only the tools described below exist"
+_SEARCHED_TOOLS = "only the tools that `tools.$search` finds exist"
+_LOOKUP_DECLARATION = """\
 declare const tools: {
   /** The declaration of one tool as TypeScript. Read it before the first call. */
   $describe(name: string): Promise<string>;
@@ -48,9 +48,9 @@ declare const tools: {
   $search(query: string): Promise<{ name: string; description: string }[]>;
   [name: string]: (input: any) => Promise<any>;
 };"""
-_SEARCH = f"""\
+_SEARCH_SECTION = f"""\
 No tool is declared here. Find those that fit, and read their declarations before the first call:
-{fenced(_LOOK_UP)}
+{fenced(_LOOKUP_DECLARATION)}
 
 Example of a first program:
 ```ts
@@ -76,21 +76,25 @@ def describe_tools(
     told of nothing else: all tools give the same text. ``max_at_once`` is how many calls may be in flight where one
     more fails; None where calls wait.
     """
-    at_once = "" if max_at_once is None else f", at most {max_at_once}; one more throws"
-    tool_rules = _TOOL_RULES.format(which=_SEARCHED if listing == "search" else _DESCRIBED, at_once=at_once)
-    rules = _rules(fetch_line, [STATE_RULE] if has_state else [], tool_rules if tools or listing == "search" else None)
+    limit_text = "" if max_at_once is None else f", at most {max_at_once}; one more throws"
+    tool_rules = _TOOL_RULES.format(
+        which=_SEARCHED_TOOLS if listing == "search" else _DESCRIBED_TOOLS, at_once=limit_text
+    )
+    rules = _format_rules(
+        fetch_line, [STATE_RULE] if has_state else [], tool_rules if tools or listing == "search" else None
+    )
     if listing == "search":
-        return f"{rules}\n\n{_SEARCH}"
+        return f"{rules}\n\n{_SEARCH_SECTION}"
     if not tools:
         return f"{rules}\n\n{_NO_TOOLS}"
-    full = _full(tools, rules, max_characters) if listing == "full" else None
+    full = _describe_in_full(tools, rules, max_characters) if listing == "full" else None
     if full is not None:
         return full
-    why = ", too many to declare here" if listing == "full" else ""
-    return f"{rules}\n\n{_listing(tools, why, max_characters - len(rules))}"
+    reason = ", too many to declare here" if listing == "full" else ""
+    return f"{rules}\n\n{_list_names(tools, reason, max_characters - len(rules))}"
 
 
-def _full(tools: Sequence[DescribedTool], rules: str, max_characters: int) -> str | None:
+def _describe_in_full(tools: Sequence[DescribedTool], rules: str, max_characters: int) -> str | None:
     # What is too long without a single type is not worth reading hundreds of schemas for.
     if sum(len(opening(tool)) for tool in tools) > max_characters:
         return None
@@ -98,31 +102,33 @@ def _full(tools: Sequence[DescribedTool], rules: str, max_characters: int) -> st
     return full if len(full) <= max_characters else None
 
 
-def _rules(fetch_line: str | None, more: Sequence[str], tool_rules: str | None) -> str:
+def _format_rules(fetch_line: str | None, extra_rules: Sequence[str], tool_rules: str | None) -> str:
     fetch = _NO_FETCH if fetch_line is None else "- " + " ".join(fetch_line.split())
-    of_tools = [] if tool_rules is None else [tool_rules]
+    tool_lines = [] if tool_rules is None else [tool_rules]
     values = RICH_VALUES_RULE if is_rich.get() else _JSON_RULE
-    return "\n".join([_OPENING, *of_tools, values, _CLOSING_RULES, fetch, *more])
+    return "\n".join([_OPENING, *tool_lines, values, _CLOSING_RULES, fetch, *extra_rules])
 
 
-def _listing(tools: Sequence[DescribedTool], why: str, max_characters: int) -> str:
-    head = f"There are {len(tools)} tools{why}. Look one up before its first call:\n{fenced(_LOOK_UP)}\n\n"
-    room = max_characters - len(head)
+def _list_names(tools: Sequence[DescribedTool], reason: str, max_characters: int) -> str:
+    head = (
+        f"There are {len(tools)} tools{reason}. Look one up before its first call:\n{fenced(_LOOKUP_DECLARATION)}\n\n"
+    )
+    max_list_characters = max_characters - len(head)
     lines = [f"- {comment_line(tool.name, 200)}: {first_sentence(summary_of(tool))}" for tool in tools]
-    for listed in (lines, [line.split(":", 1)[0] for line in lines]):
-        text = "\n".join(["Tools:", *listed])
-        if len(text) <= room:
+    for variant in (lines, [line.split(":", 1)[0] for line in lines]):
+        text = "\n".join(["Tools:", *variant])
+        if len(text) <= max_list_characters:
             return head + text
-    return head + _cut_names([tool.name for tool in tools], room)
+    return head + _list_some_names([tool.name for tool in tools], max_list_characters)
 
 
-def _cut_names(names: Sequence[str], room: int) -> str:
-    shown: list[str] = []
+def _list_some_names(names: Sequence[str], remaining: int) -> str:
+    names_shown: list[str] = []
     for name in names:
-        room -= len(name) + 2
-        if room < 100:
+        remaining -= len(name) + 2
+        if remaining < 100:
             break
-        shown.append(comment_line(name, 200))
-    if not shown:
+        names_shown.append(comment_line(name, 200))
+    if not names_shown:
         return "Find tools with `tools.$search`."
-    return f"Some of them: {', '.join(shown)}. Find the others with `tools.$search`."
+    return f"Some of them: {', '.join(names_shown)}. Find the others with `tools.$search`."

@@ -43,11 +43,11 @@ def to_approval_messages(
     any.
     """
     paused = genuine_interrupt(interrupt, options, conversation_id)
-    parts = [part for request in paused.requests if request.is_approval for part in _request_parts(request)]
+    parts = [part for request in paused.requests if request.is_approval for part in _build_request_parts(request)]
     return [{"role": "assistant", "content": parts}] if parts else []
 
 
-def _request_parts(request: PendingRequest) -> list[dict[str, Any]]:
+def _build_request_parts(request: PendingRequest) -> list[dict[str, Any]]:
     call_id = request.tool_call_id
     call = {"type": "tool-call", "toolCallId": call_id, "toolName": request.tool_name, "input": request.input}
     return [
@@ -66,17 +66,17 @@ def get_approval_response(
     """
     sequence(messages, "messages")
     paused = Interrupt.of(interrupt)
-    wanted = interrupt_id if interrupt_id is not None else paused.interrupt_id
-    request = next((item for item in paused.requests if item.interrupt_id == wanted), None)
+    wanted_id = interrupt_id if interrupt_id is not None else paused.interrupt_id
+    request = next((item for item in paused.requests if item.interrupt_id == wanted_id), None)
     if request is None:
         return None
-    for part in _parts(reversed(messages), "tool"):
-        if _answers(part, request):
+    for part in _iter_parts_newest_first(reversed(messages), "tool"):
+        if _is_response_to(part, request):
             return {key: part[key] for key in ("approvalId", *_ANSWER_KEYS) if key in part}
     return None
 
 
-def _answers(part: Mapping[str, Any], request: PendingRequest) -> bool:
+def _is_response_to(part: Mapping[str, Any], request: PendingRequest) -> bool:
     call_id = part.get("toolCallId")
     if part.get("type") != _RESPONSE_TYPE or part.get("approvalId") != request.interrupt_id:
         return False
@@ -92,7 +92,7 @@ def approval_resolutions(interrupt: Interrupt, responses: Sequence[Any]) -> dict
         request = requests.get(str(answer.get("approvalId")))
         if request is None:
             raise CodeModeProtocolError("an approval response is not for a pending approval of this interrupt")
-        if not _answers({"type": _RESPONSE_TYPE, **answer}, request):
+        if not _is_response_to({"type": _RESPONSE_TYPE, **answer}, request):
             raise CodeModeProtocolError("an approval response is malformed")
         if request.interrupt_id in resolutions:
             raise CodeModeProtocolError("an approval is answered twice")
@@ -115,7 +115,7 @@ def unwrap_result(
     interrupt = get_interrupt(result, options=options, conversation_id=conversation_id)
     if interrupt is not None:
         return UnwrappedResult("interrupted", interrupt=interrupt)
-    return UnwrappedResult("completed", _unwrapped(result))
+    return UnwrappedResult("completed", _unwrap_output(result))
 
 
 def get_interrupt(
@@ -133,7 +133,7 @@ def get_interrupt(
     """
     settings = CodeModeOptions.of(options)
     text_or_none(conversation_id, "conversation_id")  # wrong types are refused, whatever the result is
-    for candidate in map(_read, _candidates(result)):
+    for candidate in map(_decode_interrupt_text, _iter_candidates(result)):
         if isinstance(candidate, Interrupt | Mapping):
             try:
                 return genuine_interrupt(candidate, settings, conversation_id)
@@ -156,13 +156,13 @@ def replace_interrupt_result(
     output = {"type": kind, "value": final_output}
     replaced: list[Any] = []
 
-    def part_of(part: Any) -> Any:
+    def replace_part(part: Any) -> Any:
         if not _is_result_of(part, paused):
             return part
         replaced.append(part)
         return {**part, "output": output}
 
-    changed = [_with_parts(message, part_of) if _has_parts(message, "tool") else message for message in messages]
+    changed = [_map_parts(message, replace_part) if _has_parts(message, "tool") else message for message in messages]
     if len(replaced) != 1:
         raise CodeModeProtocolError(
             f"{len(replaced)} tool results of call {paused.outer_tool_call_id!r} hold this interrupt; exactly one must"
@@ -174,36 +174,36 @@ def _is_result_of(part: Any, interrupt: Interrupt) -> bool:
     body = mapping_or_empty(part)
     if body.get("type") != "tool-result" or body.get("toolCallId") != interrupt.outer_tool_call_id:
         return False
-    return any(_is_same(held, interrupt) for held in _candidates(body.get("output")))
+    return any(_is_same_interrupt(candidate, interrupt) for candidate in _iter_candidates(body.get("output")))
 
 
-def _is_same(held: Any, interrupt: Interrupt) -> bool:
+def _is_same_interrupt(candidate: Any, interrupt: Interrupt) -> bool:
     try:
-        return same_json(_shown(Interrupt.of(held)), _shown(interrupt))
+        return same_json(_comparable_fields(Interrupt.of(candidate)), _comparable_fields(interrupt))
     except CodeModeProtocolError:
         return False
 
 
-def _shown(interrupt: Interrupt) -> list[Any]:
+def _comparable_fields(interrupt: Interrupt) -> list[Any]:
     requests = [request.shown() for request in interrupt.requests]
     return [interrupt.outer_tool_call_id, dict(interrupt.continuation), requests]
 
 
-def _candidates(result: Any) -> Iterator[Any]:
-    yield _unwrapped(result)
+def _iter_candidates(result: Any) -> Iterator[Any]:
+    yield _unwrap_output(result)
     body = mapping_or_empty(result)
     for key in ("toolResults", "content"):
         for part in filter(is_mapping, list_or_empty(body.get(key))):
             if key == "toolResults" or part.get("type") == "tool-result":
-                yield _unwrapped(part.get("output"))
+                yield _unwrap_output(part.get("output"))
 
 
-def _unwrapped(result: Any) -> Any:
+def _unwrap_output(result: Any) -> Any:
     is_wrapped = is_mapping(result) and set(result) == {"type", "value"} and result["type"] in ("json", "text")
     return result["value"] if is_wrapped else result
 
 
-def _read(candidate: Any) -> Any:
+def _decode_interrupt_text(candidate: Any) -> Any:
     """Return a candidate, or what is in it where a message log has kept an interrupt as text."""
     if not isinstance(candidate, str) or INTERRUPT_TYPE not in candidate:
         return candidate
@@ -213,14 +213,14 @@ def _read(candidate: Any) -> Any:
         return candidate
 
 
-def _parts(messages: Any, role: str) -> Iterator[Mapping[str, Any]]:
+def _iter_parts_newest_first(messages: Any, role: str) -> Iterator[Mapping[str, Any]]:
     for message in messages:
         if _has_parts(message, role):
             yield from filter(is_mapping, reversed(message["content"]))
 
 
-def _with_parts(message: Any, part_of: Callable[[Any], Any]) -> dict[str, Any]:
-    return {**message, "content": [part_of(part) for part in message["content"]]}
+def _map_parts(message: Any, transform: Callable[[Any], Any]) -> dict[str, Any]:
+    return {**message, "content": [transform(part) for part in message["content"]]}
 
 
 def _has_parts(message: Any, role: str) -> bool:

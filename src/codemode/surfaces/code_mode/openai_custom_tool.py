@@ -48,7 +48,7 @@ class OpenAICustomTool:
 
     def is_call(self, item: Any) -> bool:
         """Return True for an output item of a response that calls this tool."""
-        return (_field(item, "type"), _field(item, "name")) == ("custom_tool_call", self.name)
+        return (_get_field(item, "type"), _get_field(item, "name")) == ("custom_tool_call", self.name)
 
     async def answer(self, item: Any, call: CallContext | None = None) -> dict[str, Any] | Interrupt:
         """Run the program of a ``custom_tool_call`` and return the ``custom_tool_call_output`` for the next request.
@@ -60,16 +60,16 @@ class OpenAICustomTool:
         if not self.is_call(item):
             raise ValueError(
                 f"expected an item of type 'custom_tool_call' for the tool {self.name!r}, got type"
-                f" {_field(item, 'type')!r}, name {_field(item, 'name')!r}: see is_call"
+                f" {_get_field(item, 'type')!r}, name {_get_field(item, 'name')!r}: see is_call"
             )
-        program, call_id = _text(item, "input"), _text(item, "call_id")
+        program, call_id = _get_text_field(item, "input"), _get_text_field(item, "call_id")
         call = call or CallContext()
         if call.tool_call_id is None:
             call = dataclasses.replace(call, tool_call_id=call_id)
         try:
             result = await self._execute(program, call)
         except CodeModeError as error:
-            return _output(call_id, failure_text(error, program))
+            return _build_output_item(call_id, failure_text(error, program))
         return result if isinstance(result, Interrupt) else self.output_item(call_id, result, call.tool_call_id)
 
     def answer_sync(self, item: Any, call: CallContext | None = None) -> dict[str, Any] | Interrupt:
@@ -78,18 +78,18 @@ class OpenAICustomTool:
 
     def output_item(self, call_id: str, result: Any, tool_call_id: str | None = None) -> dict[str, Any]:
         """Return the item that answers a call with a result. ``tool_call_id`` is that of its run, if it is another."""
-        shown = self._to_model_output(result, tool_call_id=tool_call_id or call_id)
-        if shown["type"] == "content":
-            return _output(call_id, [_part(one) for one in shown["value"]])
-        value = shown["value"]
-        return _output(call_id, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+        model_output = self._to_model_output(result, tool_call_id=tool_call_id or call_id)
+        if model_output["type"] == "content":
+            return _build_output_item(call_id, [_to_input_part(part) for part in model_output["value"]])
+        value = model_output["value"]
+        return _build_output_item(call_id, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 
-def _output(call_id: str, output: str | list[dict[str, Any]]) -> dict[str, Any]:
+def _build_output_item(call_id: str, output: str | list[dict[str, Any]]) -> dict[str, Any]:
     return {"type": "custom_tool_call_output", "call_id": call_id, "output": output}
 
 
-def _part(part: Mapping[str, Any]) -> dict[str, Any]:
+def _to_input_part(part: Mapping[str, Any]) -> dict[str, Any]:
     """Return a part of content as an output of a tool may have it: text, an image or a file."""
     if part["type"] == "text":
         return {"type": "input_text", "text": part["text"]}
@@ -99,12 +99,12 @@ def _part(part: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "input_file", "filename": "output", "file_data": url}
 
 
-def _field(item: Any, name: str) -> Any:
+def _get_field(item: Any, name: str) -> Any:
     return item.get(name) if is_mapping(item) else getattr(item, name, None)
 
 
-def _text(item: Any, name: str) -> str:
-    value = _field(item, name)
+def _get_text_field(item: Any, name: str) -> str:
+    value = _get_field(item, name)
     if not isinstance(value, str):
         raise ValueError(f"{name} of a custom_tool_call must be text, got {type(value).__name__}")  # noqa: TRY004 - as above
     return value

@@ -20,18 +20,18 @@ CODE_MODE = Profile(
 )
 
 
-def told(outcome: RunOutcome) -> Any:
+def unwrap_outcome(outcome: RunOutcome) -> Any:
     """Return the value or the interrupt that a run came to; raise its error."""
     error = outcome.error
     if error is None:
-        return value_of(outcome) if outcome.interrupt is None else outcome.interrupt
+        return presented_value(outcome) if outcome.interrupt is None else outcome.interrupt
     try:
         raise error
     finally:
         del error, outcome  # the traceback holds this frame: nothing in it may hold the error
 
 
-def value_of(outcome: RunOutcome) -> Any:
+def presented_value(outcome: RunOutcome) -> Any:
     """Return the value of a run, with its images, audio, files, dates, bytes and sets in their places."""
     if outcome.is_tagged:
         outcome = with_python_values(outcome)
@@ -43,9 +43,9 @@ def value_of(outcome: RunOutcome) -> Any:
     return presented(outcome)
 
 
-def with_value(outcome: RunOutcome) -> RunOutcome:
+def with_presented_value(outcome: RunOutcome) -> RunOutcome:
     """Return the outcome with that value."""
-    value = value_of(outcome)
+    value = presented_value(outcome)
     if value is outcome.value:
         return outcome
     from ...execution.outcome import changed

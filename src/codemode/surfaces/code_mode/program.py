@@ -21,7 +21,7 @@ from ...tools.collecting import collect_tools
 from ...tools.tool_schemas import load_schema_kind
 from ...workers.pool import WorkerPool, pool_or_default
 from .messages import approval_resolutions
-from .outcome import CODE_MODE, told
+from .outcome import CODE_MODE, unwrap_outcome
 
 if TYPE_CHECKING:
     from ...execution.outcome import RunOutcome
@@ -40,7 +40,7 @@ async def run_code_mode(
     ``tools``: mapping name -> tool or an iterable of tools. ``call`` says whose call it is. Raises `CodeModeError` or
     one of its subclasses.
     """
-    return told(await _Once(tools, options, pool).run(js, check_call(call)))
+    return unwrap_outcome(await _ProgramRunner(tools, options, pool).run(js, check_call(call)))
 
 
 def run_code_mode_sync(
@@ -52,13 +52,13 @@ def run_code_mode_sync(
     pool: WorkerPool | None = None,
 ) -> Any:
     """Do what `run_code_mode` does, from code that is not async."""
-    once, context = _Once(tools, options, pool), check_call(call)
-    once.require()
-    started(once.pool)
-    return told(run_sync(once.run(js, context)))
+    runner, context = _ProgramRunner(tools, options, pool), check_call(call)
+    runner.require_parts()
+    started(runner.pool)
+    return unwrap_outcome(run_sync(runner.run(js, context)))
 
 
-class _Once:
+class _ProgramRunner:
     """Tools, options and pool of one run, checked."""
 
     def __init__(
@@ -72,9 +72,11 @@ class _Once:
         self._options = CodeModeOptions.of(options)
         self.pool = pool_or_default(pool)
         # A `CodeModeTool` has compiled its schemas; those here are compiled when something asks for them.
-        self._late = {kind for tool in collected.values() for kind in tool.schema_kinds} - _loaded_kinds
+        self._unloaded_schema_kinds = {
+            kind for tool in collected.values() for kind in tool.schema_kinds
+        } - _loaded_schema_kinds
 
-    def require(self) -> None:
+    def require_parts(self) -> None:
         """Raise `ValueError` for options that ask for what is not installed."""
         with importing:
             require_optional_parts(self._options)
@@ -84,22 +86,22 @@ class _Once:
         if are_imported(self._options):
             require_optional_parts(self._options)
         else:
-            await self.pool.off_loop(self.require)
+            await self.pool.off_loop(self.require_parts)
         await prepared(self.pool, self._options)
-        if self._late:
-            await self.pool.off_loop(self._import_late)
+        if self._unloaded_schema_kinds:
+            await self.pool.off_loop(self._import_schema_kinds)
         outer = OuterCall(call=call)
         execution = load_execution().Execution(CODE_MODE, self._catalog, self._options, outer, self.pool)
         return await execution.start(js)
 
-    def _import_late(self) -> None:
+    def _import_schema_kinds(self) -> None:
         with importing:
-            for kind in self._late:
+            for kind in self._unloaded_schema_kinds:
                 load_schema_kind(kind)
-        _loaded_kinds.update(self._late)
+        _loaded_schema_kinds.update(self._unloaded_schema_kinds)
 
 
-_loaded_kinds: set[str] = set()
+_loaded_schema_kinds: set[str] = set()
 
 
 async def continue_interrupt(
@@ -125,7 +127,7 @@ async def continue_interrupt(
     catalog = Catalog(collect_tools(tools))
     outer = OuterCall(call=check_call(call))
     answers = partial(answers_of, resolution=resolution, resolutions=resolutions)
-    return told(await resume(CODE_MODE, interrupt, answers, catalog, options, outer, pool))
+    return unwrap_outcome(await resume(CODE_MODE, interrupt, answers, catalog, options, outer, pool))
 
 
 def continue_interrupt_sync(
@@ -167,14 +169,14 @@ async def continue_approval(
     approval in the rest of the run pauses again, whatever ``approval.mode`` is. Raises `CodeModeProtocolError` for a
     malformed response or one for another request.
     """
-    given = [approval_response] if isinstance(approval_response, Mapping) else list(approval_response)
+    responses = [approval_response] if isinstance(approval_response, Mapping) else list(approval_response)
     settings = CodeModeOptions.of(options)
-    paused = dataclasses.replace(settings.approval, mode="interrupt")
+    approval = dataclasses.replace(settings.approval, mode="interrupt")
     catalog = Catalog(collect_tools(tools))
     outer = OuterCall(call=check_call(call))
-    options = settings.having(approval=paused)
-    answers = partial(approval_resolutions, responses=given)
-    return told(await resume(CODE_MODE, interrupt, answers, catalog, options, outer, pool))
+    options = settings.having(approval=approval)
+    answers = partial(approval_resolutions, responses=responses)
+    return unwrap_outcome(await resume(CODE_MODE, interrupt, answers, catalog, options, outer, pool))
 
 
 def continue_approval_sync(

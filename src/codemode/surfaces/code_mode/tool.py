@@ -33,8 +33,8 @@ from ...tools.catalog import Catalog
 from ...tools.collecting import collect_tools
 from ...tools.prepared import compile_all
 from ...workers.pool import WorkerPool, check_pool
-from .model_output import ModelOutputs, OneCallOutputs
-from .outcome import CODE_MODE, told, with_python_values, with_value, without_tags
+from .model_output import ModelOutputFormatter, OneCallOutputFormatter
+from .outcome import CODE_MODE, unwrap_outcome, with_presented_value, with_python_values, without_tags
 
 if TYPE_CHECKING:
     from ...data.content import MediaContent
@@ -63,12 +63,12 @@ class CodeModeTool(SyncForms):
     name = CODE_MODE.outer_tool
 
     @staticmethod
-    def fill_program_field(given: Any, field: str | Collection[str] = "js") -> Any:
+    def fill_program_field(value: Any, field: str | Collection[str] = "js") -> Any:
         """Return a tool's input whose program is in ``field``, where it came in another usual one; else as it is.
 
         ``field`` may be all fields of the input, of which the program's is found.
         """
-        return fill_program_field(given, field)
+        return fill_program_field(value, field)
 
     def __init__(
         self,
@@ -87,8 +87,8 @@ class CodeModeTool(SyncForms):
         compile_all(collected.items())
         self.catalog = Catalog(collected)
         self.library = attach_library(library, self.catalog, collected)
-        self._outputs = ModelOutputs(self.options.model_output, self._own_model_output)
-        self._outer_of_nobody = OuterCall(is_traced=self.options.model_output.tells_of_runs)
+        self._output_formatter = ModelOutputFormatter(self.options.model_output, self._get_tool_formatter)
+        self._default_outer_call = OuterCall(is_traced=self.options.model_output.tells_of_runs)
 
     def __repr__(self) -> str:
         return f"<CodeModeTool over {len(self.catalog)} tools>"
@@ -126,18 +126,18 @@ class CodeModeTool(SyncForms):
         ``program`` is the JavaScript, or the tool input ``{"js": string}`` as a model sends it; ``call`` says whose
         call it is. Raises `CodeModeError` or a subclass, `CodeModeToolError` for another input.
         """
-        js = program_of(program)
+        js = extract_program(program)
         if call is None and not self.options.has_state:
-            outer, place = self._outer_of_nobody, None
+            outer, place = self._default_outer_call, None
         else:
-            outer, place = self._outer(check_call(call))
+            outer, place = self._prepare_outer_call(check_call(call))
         pool = await prepared(self._pool, self.options)
         run = load_execution()
         catalog: ToolCatalog[PreparedTool] = self.catalog
         if self.library is not None:
             catalog = with_library(self.catalog, self.library, js, check_call(call), pool)
         execution = run.Execution(CODE_MODE, catalog, self.options, outer, pool)
-        return await self._noted(await execution.start(js), place, js)
+        return await self._finish_run(await execution.start(js), place, js)
 
     async def resume(
         self,
@@ -152,12 +152,12 @@ class CodeModeTool(SyncForms):
         Uses this tool's tools, options and pool, and of ``call`` everything but ``tool_call_id`` and ``started_at_ms``,
         which are those of the paused call.
         """
-        outer, place = self._outer(call := check_call(call))
+        outer, place = self._prepare_outer_call(call := check_call(call))
         catalog = with_library(self.catalog, self.library, None, call, self._pool)
         outcome = await resume_answered(
             CODE_MODE, interrupt, resolution, resolutions, catalog, self.options, outer, self._pool
         )
-        return await self._noted(outcome, place)
+        return await self._finish_run(outcome, place)
 
     def to_model_output(self, result: Any, *, tool_call_id: str | None = None) -> dict[str, Any]:
         """Return what the model is shown for a result: ``{"type": "text" | "json", "value": ...}``.
@@ -167,12 +167,12 @@ class CodeModeTool(SyncForms):
         gave this result. Short results (None, numbers, booleans) need the ``tool_call_id`` of that run to be told
         apart; a result that cannot be told apart has an empty summary. An `Interrupt` is never wrapped.
         """
-        return self._outputs.show(result, tool_call_id)
+        return self._output_formatter.format(result, tool_call_id)
 
     def to_model_parts(self, result: Any, *, tool_call_id: str | None = None) -> tuple[Any, list[MediaContent]]:
         """Return the ``value`` of `to_model_output` without images, audio and files, and these, for plugins."""
-        shown, parts = self._outputs.show_apart(result, tool_call_id)
-        return shown["value"], parts
+        output, media = self._output_formatter.format_with_separate_media(result, tool_call_id)
+        return output["value"], media
 
     def as_openai_custom_tool(self) -> OpenAICustomTool:
         """Return this tool for OpenAI's Responses API as a custom tool, whose input is the program as raw text."""
@@ -188,7 +188,7 @@ class CodeModeTool(SyncForms):
         For plugins, which show each result as it comes.
         """
         tool = copy(self)
-        tool._outputs = OneCallOutputs(self.options.model_output, self._own_model_output)  # noqa: SLF001 - of the class
+        tool._output_formatter = OneCallOutputFormatter(self.options.model_output, self._get_tool_formatter)  # noqa: SLF001 - of the class
         return tool
 
     def without_journal(self) -> CodeModeTool:
@@ -197,7 +197,7 @@ class CodeModeTool(SyncForms):
         tool.options = self.options.without_journal()
         return tool
 
-    def _outer(self, call: CallContext) -> tuple[OuterCall, StatePlace | None]:
+    def _prepare_outer_call(self, call: CallContext) -> tuple[OuterCall, StatePlace | None]:
         """Return the call as its runs have it, and where its programs leave values for each other.
 
         Raises `TypeError` for a place that is none.
@@ -207,46 +207,46 @@ class CodeModeTool(SyncForms):
             call = replace(call, state=place)
         return OuterCall(call=call, is_traced=self.options.model_output.tells_of_runs), place
 
-    async def _noted(self, outcome: RunOutcome, place: StatePlace | None, js: str = "") -> Any:
+    async def _finish_run(self, outcome: RunOutcome, place: StatePlace | None, js: str = "") -> Any:
         """Return or raise what a run came to; what is to be shown beside its result is kept."""
         if outcome.status == "failed" and place is not None:
             from ...execution.program_state import keep_call_results
 
             await keep_call_results(outcome, place)
         if outcome.status != "completed":
-            return told(outcome)
+            return unwrap_outcome(outcome)
         contents = None if outcome.ledger is None else outcome.ledger.contents
         is_plain = contents is None or not contents.parts
-        shown, size = outcome, outcome.result_bytes or 0
+        plain_outcome, size = outcome, outcome.result_bytes or 0
         if outcome.is_tagged:
-            self._outputs.has_rich_values = True
-            shown = await run_check(size, partial(without_tags, outcome))
+            self._output_formatter.has_rich_values = True
+            plain_outcome = await run_check(size, partial(without_tags, outcome))
             outcome = await run_check(size, partial(with_python_values, outcome))
-        is_rich = shown is not outcome
-        if is_plain and outcome.value is not None and not self._outputs.tells_beside and not is_rich:
+        is_rich = plain_outcome is not outcome
+        if is_plain and outcome.value is not None and not self._output_formatter.adds_run_details and not is_rich:
             return outcome.value
-        said = await self._said_of(shown, place, js)
+        replacement_text = await self._build_replacement_text(plain_outcome, place, js)
         if not is_plain:
-            outcome = await run_bounded(outcome.value, partial(with_value, outcome))
-        more: Any = {"said": said, "json_bytes": size, "is_plain": is_plain}
-        more["as_json"] = shown.value if is_rich and is_plain else None
-        self._outputs.keep(outcome.outer_tool_call_id, outcome.value, outcome.trace, **more)
+            outcome = await run_bounded(outcome.value, partial(with_presented_value, outcome))
+        details: Any = {"said": replacement_text, "json_bytes": size, "is_plain": is_plain}
+        details["as_json"] = plain_outcome.value if is_rich and is_plain else None
+        self._output_formatter.remember(outcome.outer_tool_call_id, outcome.value, outcome.trace, **details)
         return outcome.value
 
-    async def _said_of(self, outcome: RunOutcome, place: StatePlace | None, js: str) -> str:
+    async def _build_replacement_text(self, outcome: RunOutcome, place: StatePlace | None, js: str) -> str:
         """Return what a model reads in place of a result that is nothing, or too large."""
-        value, most = outcome.value, self.options.model_output.max_model_characters
+        value, max_characters = outcome.value, self.options.model_output.max_model_characters
         if value is None:
             from ...execution.outcome_texts import no_result_text
 
             return no_result_text(outcome, js)
-        if most is None or not is_beyond(value, most, outcome.result_bytes):
+        if max_characters is None or not is_beyond(value, max_characters, outcome.result_bytes):
             return ""
         from ...execution.program_state import told_of_large  # late: it brings the ledger along
 
-        return await told_of_large(outcome, most, place)
+        return await told_of_large(outcome, max_characters, place)
 
-    def _own_model_output(self, name: str) -> Callable[..., Any] | None:
+    def _get_tool_formatter(self, name: str) -> Callable[..., Any] | None:
         tool = self.catalog.get(name)
         return None if tool is None else tool.to_model_output
 
@@ -272,17 +272,17 @@ def create_code_mode_tool(
     return CodeModeTool(tools, options, pool, store, library)
 
 
-def program_of(value: object) -> str:
+def extract_program(value: object) -> str:
     """Return the program of a call: a text itself, or that in ``{"js": string}``. Raises `CodeModeToolError`."""
     if isinstance(value, str):
         return value
-    kind: Any = type(value)
-    given: Any = value
-    if kind is dict and len(given) == 1 and type(js := given.get("js")) is str:
+    value_type: Any = type(value)
+    filled: Any = value
+    if value_type is dict and len(filled) == 1 and type(js := filled.get("js")) is str:
         return js  # as models mostly send it
-    given = fill_program_field(value, "js")
+    filled = fill_program_field(value, "js")
     is_mapping = type(value) is dict or isinstance(value, Mapping)
-    if is_mapping and isinstance(js := given.get("js"), str) and len(given) == 1:
+    if is_mapping and isinstance(js := filled.get("js"), str) and len(filled) == 1:
         return js
     raise CodeModeToolError(
         'the input of codeMode is {"js": "<program>"} and nothing else', details={"tool_name": CodeModeTool.name}

@@ -8,7 +8,7 @@ import pytest
 from suite import each_row
 
 from codemode import Interrupt, ModelOutput, PendingRequest
-from codemode.surfaces.code_mode.model_output import MAX_KEPT_TRACES, ModelOutputs
+from codemode.surfaces.code_mode.model_output import MAX_RETAINED_RUNS, ModelOutputFormatter
 from codemode.types import ConsoleEvent, FetchResultEvent, NestedToolResultEvent, Trace
 
 IDS = {"invocation_id": "i", "outer_tool_call_id": "outer"}
@@ -38,14 +38,14 @@ def trace(*requests, console=()):
 
 
 def outputs(show=None, **options):
-    return ModelOutputs(ModelOutput(**options), lambda name: show)
+    return ModelOutputFormatter(ModelOutput(**options), lambda name: show)
 
 
 def shown(result, run, *, show=None, **options):
     """Keep one run and show its result."""
     made = outputs(show, **options)
-    made.keep("outer", result, run)
-    return made.show(result, "outer")
+    made.remember("outer", result, run)
+    return made.format(result, "outer")
 
 
 def entry(name="pay", index=1, status="fulfilled", **more):
@@ -141,10 +141,10 @@ def interrupt():
 def test_interrupts_are_not_wrapped():
     paused = interrupt()
     made = outputs(**SUMMARY)
-    assert made.show(paused, "outer") == {"type": "json", "value": paused.to_dict()}
-    assert made.show(paused.to_dict(), "outer") == {"type": "json", "value": paused.to_dict()}
+    assert made.format(paused, "outer") == {"type": "json", "value": paused.to_dict()}
+    assert made.format(paused.to_dict(), "outer") == {"type": "json", "value": paused.to_dict()}
     posing = {"type": "code-mode-interrupt", "mine": True}
-    assert made.show(posing, "outer")["value"]["result"] is posing
+    assert made.format(posing, "outer")["value"]["result"] is posing
 
 
 # --- which run a result belongs to: never a stale one, never another's
@@ -157,8 +157,8 @@ def names(made, result, tool_call_id=None):
 def test_a_result_finds_its_run_by_being_the_same_object():
     made = outputs(**SUMMARY)
     first, second = {"a": 1}, {"a": 1}
-    made.keep("one", first, trace(call(name="first")))
-    made.keep("two", second, trace(call(name="second")))
+    made.remember("one", first, trace(call(name="first")))
+    made.remember("two", second, trace(call(name="second")))
     assert (names(made, first), names(made, second)) == (["first"], ["second"])
     assert names(made, {"a": 1}) == []
     assert names(made, first, "two") == [], "an id does not make another object's run its own"
@@ -168,7 +168,7 @@ def test_a_result_finds_its_run_by_being_the_same_object():
 @each_row("result", [None, True, 7, 10**20, 1.5, "", "x"])
 def test_values_that_are_one_object_everywhere_need_the_id(result):
     made = outputs(**SUMMARY)
-    made.keep("one", result, trace(call(name="first")))
+    made.remember("one", result, trace(call(name="first")))
     assert names(made, result) == []
     assert names(made, result, "one") == ["first"]
     assert names(made, result, "two") == []
@@ -176,16 +176,16 @@ def test_values_that_are_one_object_everywhere_need_the_id(result):
 
 def test_an_id_that_two_runs_share_binds_to_neither_unless_the_object_tells():
     made = outputs(**SUMMARY)
-    made.keep("call_1", 7, trace(call(name="first")))
-    made.keep("call_1", 7, trace(call(name="second")))
-    made.keep("call_1", 8, trace(call(name="third")))
+    made.remember("call_1", 7, trace(call(name="first")))
+    made.remember("call_1", 7, trace(call(name="second")))
+    made.remember("call_1", 8, trace(call(name="third")))
     assert names(made, 7, "call_1") == []
     assert names(made, 8, "call_1") == ["third"]
 
 
 def test_one_and_true_are_two_values():
     made = outputs(**SUMMARY)
-    made.keep("one", 1, trace(call()))
+    made.remember("one", 1, trace(call()))
     assert names(made, True, "one") == []
     assert names(made, 1.0, "one") == []
 
@@ -193,7 +193,7 @@ def test_one_and_true_are_two_values():
 def test_a_result_that_was_changed_since_is_still_its_runs():
     made = outputs(**SUMMARY)
     result = [1]
-    made.keep("one", result, trace(call(name="first")))
+    made.remember("one", result, trace(call(name="first")))
     result.append(2)
     assert names(made, result) == ["first"]
     assert names(made, [1, 2], "other") == []
@@ -201,20 +201,20 @@ def test_a_result_that_was_changed_since_is_still_its_runs():
 
 def test_only_the_newest_runs_are_kept():
     made = outputs(**SUMMARY)
-    results = [{"n": n} for n in range(MAX_KEPT_TRACES + 1)]
+    results = [{"n": n} for n in range(MAX_RETAINED_RUNS + 1)]
     for n, result in enumerate(results):
-        made.keep(str(n), result, trace(call(name=f"run{n}")))
+        made.remember(str(n), result, trace(call(name=f"run{n}")))
     assert names(made, results[0]) == []
     assert names(made, results[1]) == ["run1"]
 
 
 def test_nothing_is_kept_that_will_not_be_shown():
     made = outputs()
-    made.keep("one", {}, trace(call()))
-    assert not made._kept
+    made.remember("one", {}, trace(call()))
+    assert not made._runs
     made = outputs(**SUMMARY)
-    made.keep("one", {}, trace(call(output={"large": True})))
-    (kept,) = made._kept
+    made.remember("one", {}, trace(call(output={"large": True})))
+    (kept,) = made._runs
     (request,) = kept.trace.bridge_requests
     assert (request.input, request.output) == (None, None)
     assert dataclasses.is_dataclass(kept)
