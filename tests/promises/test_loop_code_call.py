@@ -18,7 +18,7 @@ from codemode.host import steps
 from codemode.observe import meta_tools
 from codemode.surfaces.code_call import index, meta_calls, requests
 from codemode.surfaces.code_call.index import CodeCallCatalog
-from codemode.surfaces.code_call.requests import MOST_TEXTS
+from codemode.surfaces.code_call.requests import MAX_STRINGS
 
 MANY = 50_000
 NAMES = [f"name{at}" for at in range(MANY)]
@@ -59,13 +59,13 @@ def where(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any, str], set[bool]]:
 
 
 LARGE = [
-    ("search", "read_search", {"query": "say", "excludeToolNames": NAMES}),
-    ("search", "read_search", {"query": CHARACTERS}),
-    ("search", "read_search", {"queries": [CHARACTERS, "say"]}),
-    ("search", "read_search", {"query": "say", "filter": {"tags": NAMES}}),
-    ("search", "read_search", dict.fromkeys(NAMES, 1)),
-    ("describe", "read_describe", {"tools": NAMES}),
-    ("describe", "read_describe", {"toolNames": [CHARACTERS]}),
+    ("search", "parse_search_input", {"query": "say", "excludeToolNames": NAMES}),
+    ("search", "parse_search_input", {"query": CHARACTERS}),
+    ("search", "parse_search_input", {"queries": [CHARACTERS, "say"]}),
+    ("search", "parse_search_input", {"query": "say", "filter": {"tags": NAMES}}),
+    ("search", "parse_search_input", dict.fromkeys(NAMES, 1)),
+    ("describe", "parse_describe_input", {"tools": NAMES}),
+    ("describe", "parse_describe_input", {"toolNames": [CHARACTERS]}),
     ("execute", "_read_execute", {"script": "return 1", "allowedTools": NAMES}),
     ("execute", "_read_execute", {"script": "return 1", "context": {"all": NAMES}}),
     ("execute", "_read_execute", {"script": "return 1", "context": dict.fromkeys(NAMES, CHARACTERS)}),
@@ -90,8 +90,8 @@ def test_loop_a_large_input_of_a_meta_tool_is_read_elsewhere(where, meta: str, r
 @pytest.mark.parametrize(
     ("meta", "read", "given"),
     [
-        ("search", "read_search", {"query": "say"}),
-        ("describe", "read_describe", {"tools": ["same"]}),
+        ("search", "parse_search_input", {"query": "say"}),
+        ("describe", "parse_describe_input", {"tools": ["same"]}),
         ("execute", "_read_execute", {"script": "return 1 //" + " " * 60_000, "allowedTools": []}),
         ("invoke", "_read_invoke", {"tool": "same", "input": 1}),
     ],
@@ -105,18 +105,18 @@ def test_loop_a_small_one_is_read_at_once(where, meta: str, read: str, given: di
 @pytest.mark.parametrize(
     ("meta", "given", "path"),
     [
-        ("search", {"query": "say", "appIds": ["a"] * (MOST_TEXTS + 1)}, "appIds"),
-        ("search", {"query": "say", "filter": {"tags": ["a"] * (MOST_TEXTS + 1)}}, "filter.tags"),
-        ("search", {"queries": ["a"] * (MOST_TEXTS + 1)}, "queries"),
-        ("describe", {"tools": ["a"] * (MOST_TEXTS + 1)}, "tools"),
-        ("execute", {"script": "return 1", "allowedTools": ["a"] * (MOST_TEXTS + 1)}, "allowedTools"),
+        ("search", {"query": "say", "appIds": ["a"] * (MAX_STRINGS + 1)}, "appIds"),
+        ("search", {"query": "say", "filter": {"tags": ["a"] * (MAX_STRINGS + 1)}}, "filter.tags"),
+        ("search", {"queries": ["a"] * (MAX_STRINGS + 1)}, "queries"),
+        ("describe", {"tools": ["a"] * (MAX_STRINGS + 1)}, "tools"),
+        ("execute", {"script": "return 1", "allowedTools": ["a"] * (MAX_STRINGS + 1)}, "allowedTools"),
     ],
 )
 def test_loop_a_list_of_names_without_end_is_refused(meta: str, given: dict[str, Any], path: str):
     with pytest.raises(CodeModeToolError) as caught:
         within(create_code_call_tools(TOOLS).call(f"codecall.{meta}", given))
     assert caught.value.details["problems"][0]["path"] == path
-    assert str(MOST_TEXTS) in caught.value.message
+    assert str(MAX_STRINGS) in caught.value.message
 
 
 def test_loop_many_allowed_names_are_compared_elsewhere_and_only_tools_are_given():
@@ -163,7 +163,7 @@ def test_loop_a_large_definition_is_copied_and_sent_from_elsewhere(where):
 def test_loop_definitions_are_weighed_elsewhere_also_where_they_are_too_large_to_go_along(where):
     wide = {"type": "object", "properties": {f"property{number}": {"title": "x" * 40} for number in range(20_000)}}
     code_call = create_code_call_tools([Tool(f"wide{n}", execute=id, input_schema=wide) for n in range(3)])
-    seen = where(CodeCallCatalog, "_named_definitions")
+    seen = where(CodeCallCatalog, "_get_definitions")
     script = f"return ['wide0', 'wide1'].length + typeof getTool('wide0') // {'x' * 3000}"
     assert within(code_call.execute({"script": script}))["status"] == "runtime_error"
     assert seen == {False}
@@ -200,7 +200,7 @@ def test_loop_an_update_goes_on_beside_the_loop(where):
 
 
 def test_loop_an_update_that_is_refused_changes_nothing(where):
-    seen = where(index, "refuse_confusable")
+    seen = where(index, "reject_confusable_names")
     code_call = create_code_call_tools(TOOLS)
     with pytest.raises(ValueError, match="meta-tool"):
         within(code_call.update_async([Tool("codecall.x", execute=same)]))

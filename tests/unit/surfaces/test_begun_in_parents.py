@@ -14,7 +14,7 @@ from waiting import until, within
 
 from codemode import Tool
 from codemode.options.parts import ModelOutput
-from codemode.surfaces.code_call.index import Listeners
+from codemode.surfaces.code_call.index import ChangeListeners
 from codemode.surfaces.code_mode.model_output import ModelOutputFormatter
 from codemode.surfaces.exec_wait.mcp_server import Once
 from codemode.surfaces.exec_wait.namespaces import NamespaceRegistry
@@ -127,7 +127,7 @@ def test_texts_that_are_being_embedded_on_a_loop_are_embedded_in_the_child():
 
 def test_changes_are_told_in_the_child_while_its_parent_tells():
     begun, release = threading.Event(), threading.Event()
-    listeners, heard = Listeners(), []
+    listeners, heard = ChangeListeners(), []
 
     def listen(change: dict[str, Any]) -> None:
         heard.append(change)
@@ -136,14 +136,14 @@ def test_changes_are_told_in_the_child_while_its_parent_tells():
             release.wait(60)
 
     listeners.add(listen)
-    listeners.note({"version": 1})
-    thread = threading.Thread(target=listeners.tell)
+    listeners.enqueue({"version": 1})
+    thread = threading.Thread(target=listeners.notify_all)
     thread.start()
     assert begun.wait(60)
 
     def tell() -> None:
-        listeners.note({"version": 2})
-        listeners.tell()
+        listeners.enqueue({"version": 2})
+        listeners.notify_all()
         assert heard == [{"version": 1}, {"version": 2}]
 
     try:

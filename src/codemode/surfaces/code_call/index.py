@@ -22,8 +22,8 @@ from ...tools.collecting import collect_plain_tools
 from ...tools.prepared import PreparedTool, compile_all, prepared
 from ...tools.search.tool_search import ToolSearch
 from ...tools.tool import Tool
-from .known_tool import KnownTool, ToolInfo, known_tool
-from .names import begins_with, looks_like_meta_tool, refuse_confusable
+from .known_tool import RegisteredTool, ToolInfo, build_registered_tool
+from .names import has_confusable_prefix, looks_like_meta_tool, reject_confusable_names
 from .options import CodeCallOptions, Search
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 MAX_DEFINITIONS_BYTES = 64 * 1024
 MAX_NAMED_DEFINITIONS_CHARACTERS = 1 << 20
 _LARGE_CHARACTERS = 1 << 14
-_READS_DEFINITIONS = frozenset({"getTool", "globalThis"})
+_DEFINITION_READERS = frozenset({"getTool", "globalThis"})
 
 
 class CodeCallCatalog:
@@ -88,13 +88,17 @@ class CodeCallCatalog:
         """Return the error for a name that leads to no tool: that of a meta-tool first of all."""
         shown = name[:MAX_NAME_CHARACTERS]
         if looks_like_meta_tool(name):
-            return _refusal(f"{shown!r} is a meta-tool, which no script can call.", shown, "self_reference")
+            return _unavailable_tool_error(
+                f"{shown!r} is a meta-tool, which no script can call.", shown, "self_reference"
+            )
         if name in self._index:
-            return _refusal(f"Tool {shown!r} may not be called here.", shown, "access_denied")
+            return _unavailable_tool_error(f"Tool {shown!r} may not be called here.", shown, "access_denied")
         from ...data.similar_names import did_you_mean
 
-        near = [one for one in self._index.nearest(name) if one in self]
-        return _refusal(f"There is no tool named {shown!r}.{did_you_mean(near)}", shown, "unknown_tool")
+        similar = [candidate for candidate in self._index.nearest(name) if candidate in self]
+        return _unavailable_tool_error(
+            f"There is no tool named {shown!r}.{did_you_mean(similar)}", shown, "unknown_tool"
+        )
 
     def search(self, query: str, limit: int = 10) -> list[dict[str, str]]:
         """Return what fits a query, as a `Catalog` does."""
@@ -129,40 +133,40 @@ class CodeCallCatalog:
     def given_for(self, facts: Facts | None) -> dict[str, Any]:
         """Return the definitions that ``getTool`` knows in a program, and the namespaces that it uses."""
         used = mapping_or_empty(mapping_or_empty(facts).get("names"))
-        namespaces = [one for one in self._whole.namespaces if one in used]
-        definitions: dict[str, Any] | None = self._small_definitions if _READS_DEFINITIONS & used.keys() else {}
+        namespaces = [namespace for namespace in self._whole.namespaces if namespace in used]
+        definitions: dict[str, Any] | None = self._all_definitions_if_small if _DEFINITION_READERS & used.keys() else {}
         are_all = definitions is not None
         if definitions is None:
-            definitions = self._named_definitions(literal_definitions(facts))
+            definitions = self._get_definitions(literal_definitions(facts))
         return {"definitions": definitions, "all": are_all, "namespaces": namespaces}
 
-    def _named_definitions(self, names: list[str]) -> dict[str, Any]:
+    def _get_definitions(self, names: list[str]) -> dict[str, Any]:
         """The definitions of these names, as many as go along; None for a name that no tool has."""
         definitions: dict[str, Any] = {}
-        left = MAX_NAMED_DEFINITIONS_CHARACTERS
+        remaining = MAX_NAMED_DEFINITIONS_CHARACTERS
         for name in names:
             tool = self.get(name)
             if tool is None:
                 definitions[name] = None
                 continue
-            size = _size_of(tool, left + 1)
-            if size <= left:
-                left -= size
+            size = _measure_definition(tool, remaining + 1)
+            if size <= remaining:
+                remaining -= size
                 definitions[name] = self._definition(name)
         return definitions
 
     @cached_property
-    def _small_definitions(self) -> WrittenObject | None:
+    def _all_definitions_if_small(self) -> WrittenObject | None:
         """All definitions, where they are small together. It stops at the first that is too much."""
         definitions = WrittenObject()
-        left = MAX_DEFINITIONS_BYTES
+        remaining = MAX_DEFINITIONS_BYTES
         for name in self._names:
             tool = self._index.get(name)
-            if tool is None or weigh((tool.input_json_schema, tool.output_json_schema), 2 * left) >= 2 * left:
+            if tool is None or weigh((tool.input_json_schema, tool.output_json_schema), 2 * remaining) >= 2 * remaining:
                 return None  # it need not be written to be known as too much
             definitions[name] = self._definition(name)
-            left -= len(name) + utf8_length(encode_json(definitions[name], what="a definition"))
-            if left < 0:
+            remaining -= len(name) + utf8_length(encode_json(definitions[name], what="a definition"))
+            if remaining < 0:
                 return None
         return definitions
 
@@ -173,21 +177,23 @@ class CodeCallCatalog:
         Of tools that a view does not have too: a call through it is refused as one by ``callTool`` is.
         """
         parts = (name.partition(".") for name in self._index)
-        return tuple(dict.fromkeys(space for space, dot, method in parts if dot and method and _is_variable(space)))
+        return tuple(
+            dict.fromkeys(namespace for namespace, dot, method in parts if dot and method and _is_variable(namespace))
+        )
 
 
 def _is_variable(name: str) -> bool:
     return name.replace("$", "_").isidentifier()
 
 
-def _size_of(tool: PreparedTool, enough: int) -> int:
+def _measure_definition(tool: PreparedTool, max_size: int) -> int:
     """Weigh a definition, a large one off the event loop."""
     parts = (tool.description, tool.input_json_schema, tool.output_json_schema)
-    size = weigh(parts, min(enough, _LARGE_CHARACTERS))
-    return size if size < _LARGE_CHARACTERS else weigh(parts, enough)
+    size = weigh(parts, min(max_size, _LARGE_CHARACTERS))
+    return size if size < _LARGE_CHARACTERS else weigh(parts, max_size)
 
 
-def _refusal(message: str, name: str, reason: str) -> CodeModeToolError:
+def _unavailable_tool_error(message: str, name: str, reason: str) -> CodeModeToolError:
     error = CodeModeToolError(message, details={"tool_name": name})
     error.reason = reason
     return error
@@ -199,14 +205,14 @@ class ToolSet:
     ``catalog`` holds the tools of the index; what is not in it cannot be found, described or called.
     """
 
-    def __init__(self, known: Mapping[str, KnownTool], search: Search, before: ToolSet | None) -> None:
+    def __init__(self, registered: Mapping[str, RegisteredTool], search: Search, before: ToolSet | None) -> None:
         self.version = 1 if before is None else before.version + 1
-        tools = ((name, one.tool) for name, one in known.items() if one.is_indexed)
+        tools = ((name, tool.tool) for name, tool in registered.items() if tool.is_indexed)
         # What has not changed is not indexed, or embedded, again.
-        self.search: ToolSearch = _search(tools, search) if before is None else before.search.updated(tools)
-        self.known = dict(known)
-        self.indexed = {name: one for name, one in self.known.items() if one.is_indexed}
-        index = Catalog({name: one.tool for name, one in self.indexed.items()})
+        self.search: ToolSearch = _create_search(tools, search) if before is None else before.search.updated(tools)
+        self.registered = dict(registered)
+        self.indexed = {name: tool for name, tool in self.registered.items() if tool.is_indexed}
+        index = Catalog({name: tool.tool for name, tool in self.indexed.items()})
         self.catalog = CodeCallCatalog(index, self._definition)
 
     @classmethod
@@ -215,46 +221,49 @@ class ToolSet:
     ) -> ToolSet:
         """Collect tools. Raises `ValueError` for what is wrong with one of them, and for a filter that raises."""
         collected = collect_plain_tools(tools)
-        refuse_confusable(collected)
+        reject_confusable_names(collected)
         compile_all((name, prepared(tool)) for name, tool in collected.items())
-        old = {} if before is None else before.known
-        known = {name: _placed(_known(tool, old.get(name)), options) for name, tool in collected.items()}
-        return cls(known, options.search, before)
+        previous = {} if before is None else before.registered
+        registered = {
+            name: _set_visibility(_reuse_or_register(tool, previous.get(name)), options)
+            for name, tool in collected.items()
+        }
+        return cls(registered, options.search, before)
 
     def _definition(self, name: str) -> dict[str, Any]:
         return self.indexed[name].definition
 
-    def listed(self) -> Iterator[Tool]:
+    def iter_listed_tools(self) -> Iterator[Tool]:
         """Yield the tools that a client is shown beside the meta-tools, in the order of registration."""
-        return (one.made for one in self.known.values() if one.is_listed)
+        return (tool.original for tool in self.registered.values() if tool.is_listed)
 
 
-def _search(tools: Iterable[tuple[str, PreparedTool]], options: Search) -> ToolSearch:
+def _create_search(tools: Iterable[tuple[str, PreparedTool]], options: Search) -> ToolSearch:
     return ToolSearch(tools, embed=options.embed, strategy=options.strategy)
 
 
-def _known(tool: Tool, before: KnownTool | None) -> KnownTool:
-    return before if before is not None and before.made is tool else known_tool(tool)
+def _reuse_or_register(tool: Tool, previous: RegisteredTool | None) -> RegisteredTool:
+    return previous if previous is not None and previous.original is tool else build_registered_tool(tool)
 
 
-def _placed(one: KnownTool, options: CodeCallOptions) -> KnownTool:
-    if _is_left_out(one.info, options):
-        return one.at(is_indexed=False, is_listed=True)
-    is_enabled = one.metadata.enabled_in_code_call
+def _set_visibility(tool: RegisteredTool, options: CodeCallOptions) -> RegisteredTool:
+    if _is_excluded(tool.info, options):
+        return tool.with_visibility(is_indexed=False, is_listed=True)
+    is_enabled = tool.metadata.enabled_in_code_call
     if is_enabled is None:
         is_enabled = options.mode == "codecall_only"
-    is_indexed = is_enabled and not begins_with(one.info.name, options.reserved_prefixes)
-    return one.at(is_indexed=is_indexed, is_listed=one.metadata.visible_in_list_tools is True)
+    is_indexed = is_enabled and not has_confusable_prefix(tool.info.name, options.reserved_prefixes)
+    return tool.with_visibility(is_indexed=is_indexed, is_listed=tool.metadata.visible_in_list_tools is True)
 
 
-def _is_left_out(info: ToolInfo, options: CodeCallOptions) -> bool:
+def _is_excluded(info: ToolInfo, options: CodeCallOptions) -> bool:
     """Tell whether a tool is not CodeCall's: it is listed as if there were none."""
-    if options.include_tools is not None and not _included(options.include_tools, info):
+    if options.include_tools is not None and not _passes_filter(options.include_tools, info):
         return True
     return options.app_ids is not None and info.app_id not in options.app_ids
 
 
-def _included(include_tools: Any, info: ToolInfo) -> bool:
+def _passes_filter(include_tools: Any, info: ToolInfo) -> bool:
     try:
         answer = include_tools(info)
     except Exception as error:
@@ -270,19 +279,19 @@ Listener: TypeAlias = Callable[[dict[str, Any]], Any]
 _log = logging.getLogger("codemode.tools")
 
 
-class Listeners:
+class ChangeListeners:
     """Functions that hear of changes, in the order in which they came. What they raise is logged, no more."""
 
     def __init__(self) -> None:
         self._lock = forkable_lock()
         self._listeners: dict[object, Listener] = {}
-        self._untold: deque[dict[str, Any]] = deque()
-        self._is_telling = False
+        self._pending_changes: deque[dict[str, Any]] = deque()
+        self._is_notifying = False
         begin_anew_in_forks(self)
 
     def after_fork(self) -> None:
         """In a forked child: a thread that is not in it may have been telling. What it had not told is told next."""
-        self._is_telling = False
+        self._is_notifying = False
 
     def add(self, listener: Listener) -> Callable[[], None]:
         """Let a function hear of changes; return what ends that. Raises `ValueError` for what cannot be called."""
@@ -298,61 +307,68 @@ class Listeners:
 
         return remove
 
-    def note(self, change: dict[str, Any]) -> None:
+    def enqueue(self, change: dict[str, Any]) -> None:
         """Keep a change until it is told."""
-        self._untold.append(change)
+        self._pending_changes.append(change)
 
-    def tell(self) -> None:
+    def notify_all(self) -> None:
         """Tell all of what is kept, each with a copy, unless another thread, or a caller of this one, does already."""
         with self._lock:
-            if self._is_telling:
+            if self._is_notifying:
                 return
-            self._is_telling = True
+            self._is_notifying = True
         try:
-            while (told := self._next()) is not None:
-                change, listeners = told
+            while (pending := self._take_pending()) is not None:
+                change, listeners = pending
                 for listener in listeners:
-                    _tell(listener, copy.deepcopy(change))
+                    _notify(listener, copy.deepcopy(change))
         except BaseException:  # such as the end of the process: the next change is told again
-            self._is_telling = False
+            self._is_notifying = False
             raise
 
-    def _next(self) -> tuple[dict[str, Any], list[Listener]] | None:
+    def _take_pending(self) -> tuple[dict[str, Any], list[Listener]] | None:
         with self._lock:
-            if self._untold:
-                return self._untold.popleft(), list(self._listeners.values())
-            self._is_telling = False  # what is kept from here on is told by who keeps it
+            if self._pending_changes:
+                return self._pending_changes.popleft(), list(self._listeners.values())
+            self._is_notifying = False  # what is kept from here on is told by who keeps it
             return None
 
 
-def _tell(listener: Listener, change: dict[str, Any]) -> None:
+def _notify(listener: Listener, change: dict[str, Any]) -> None:
     try:
         listener(change)
     except Exception:  # noqa: BLE001 - it is host code, and the tools have changed
         _log.exception("a listener of changed tools failed")
 
 
-def change_of(before: ToolSet, after: ToolSet) -> dict[str, Any] | None:
+def diff_tool_sets(before: ToolSet, after: ToolSet) -> dict[str, Any] | None:
     """Return the names that a client can see to have come, gone or changed; None where there are none."""
-    old, new = _visible(before), _visible(after)
+    old, new = _visible_tools(before), _visible_tools(after)
     change: dict[str, Any] = {
         "version": after.version,
         "added": [name for name in new if name not in old],
         "removed": [name for name in old if name not in new],
-        "changed": [name for name in new if name in old and _differ(old[name], new[name])],
+        "changed": [name for name in new if name in old and _is_changed(old[name], new[name])],
     }
     return change if change["added"] or change["removed"] or change["changed"] else None
 
 
-def _visible(tools: ToolSet) -> dict[str, KnownTool]:
-    return {name: one for name, one in tools.known.items() if one.is_indexed or one.is_listed}
+def _visible_tools(tools: ToolSet) -> dict[str, RegisteredTool]:
+    return {name: tool for name, tool in tools.registered.items() if tool.is_indexed or tool.is_listed}
 
 
-def _differ(one: KnownTool, other: KnownTool) -> bool:
-    return one is not other and _shown(one) != _shown(other)
+def _is_changed(tool: RegisteredTool, other: RegisteredTool) -> bool:
+    return tool is not other and _client_view(tool) != _client_view(other)
 
 
-def _shown(one: KnownTool) -> tuple[Any, ...]:
-    tool = one.tool
+def _client_view(registered: RegisteredTool) -> tuple[Any, ...]:
+    tool = registered.tool
     schemas = tool.input_json_schema, tool.output_json_schema
-    return (*schemas, tool.input_examples, one.metadata, one.info, one.is_indexed, one.is_listed)
+    return (
+        *schemas,
+        tool.input_examples,
+        registered.metadata,
+        registered.info,
+        registered.is_indexed,
+        registered.is_listed,
+    )

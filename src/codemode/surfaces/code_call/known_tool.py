@@ -19,7 +19,7 @@ from ...signatures.literals import MAX_LITERAL_DEPTH, MAX_LITERAL_ITEMS, literal
 from ...tools.prepared import PreparedTool, prepared
 from ...tools.tool import Tool
 
-_KEY = "codecall"
+_METADATA_KEY = "codecall"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,19 +44,19 @@ class UsageExample(OptionPart):
     input: Any
 
 
-def _boolean_or_none(value: Any, path: str) -> bool | None:
+def _check_optional_boolean(value: Any, path: str) -> bool | None:
     if value is None or isinstance(value, bool):
         return value
     raise ValueError(f"{path} must be True or False, got {value!r}")
 
 
-def _examples(value: Any, path: str) -> tuple[UsageExample, ...]:
+def _parse_examples(value: Any, path: str) -> tuple[UsageExample, ...]:
     if not is_sequence(value):
         raise ValueError(f"{path} must be a list of examples, got {value!r}")
-    return tuple(_example(one, f"{path}[{at}]") for at, one in enumerate(value))
+    return tuple(_parse_example(example, f"{path}[{index}]") for index, example in enumerate(value))
 
 
-def _example(value: Any, path: str) -> UsageExample:
+def _parse_example(value: Any, path: str) -> UsageExample:
     if not is_mapping(value) or not {"description", "input"} == {*value}:
         raise ValueError(f'{path} must be {{"description", "input"}}, got {value!r}')
     if not isinstance(value["description"], str):
@@ -70,27 +70,27 @@ class ToolMetadata(OptionPart):
 
     path: ClassVar[str] = ""
 
-    visible_in_list_tools: bool | None = checked(None, _boolean_or_none)
-    enabled_in_code_call: bool | None = checked(None, _boolean_or_none)
+    visible_in_list_tools: bool | None = checked(None, _check_optional_boolean)
+    enabled_in_code_call: bool | None = checked(None, _check_optional_boolean)
     app_id: str | None = checked(None, text_or_none)
     source: str | None = checked(None, text_or_none)
     tags: tuple[str, ...] = checked((), strings)
-    examples: tuple[UsageExample, ...] = checked((), _examples)
+    examples: tuple[UsageExample, ...] = checked((), _parse_examples)
 
 
-def metadata_of(tool: Tool) -> ToolMetadata:
+def parse_metadata(tool: Tool) -> ToolMetadata:
     """Return what a tool says of itself. Raises `ValueError` naming the full path of what is wrong."""
-    said: Any = tool.metadata.get(_KEY)
-    path = f'tools["{tool.name}"].metadata.{_KEY}'
-    if said is not None and not is_mapping(said):
-        raise ValueError(f"{path} must be a mapping, got {said!r}")
+    raw: Any = tool.metadata.get(_METADATA_KEY)
+    path = f'tools["{tool.name}"].metadata.{_METADATA_KEY}'
+    if raw is not None and not is_mapping(raw):
+        raise ValueError(f"{path} must be a mapping, got {raw!r}")
     try:
-        return ToolMetadata.of(said)
+        return ToolMetadata.of(raw)
     except ValueError as error:
         raise ValueError(f"{path}.{error}") from error
 
 
-def info_of(tool: Tool, metadata: ToolMetadata) -> ToolInfo:
+def build_info(tool: Tool, metadata: ToolMetadata) -> ToolInfo:
     """Return what filters are told of a tool."""
     return ToolInfo(
         name=tool.name,
@@ -106,10 +106,10 @@ def info_of(tool: Tool, metadata: ToolMetadata) -> ToolInfo:
 
 MAX_EXAMPLES = 5
 _MAX_CODE_CHARACTERS = 4000
-_MAX_OPTIONAL = 2
-_LONGEST_NAME = 60
+_MAX_OPTIONAL_FIELDS = 2
+_MAX_NAME_CHARACTERS = 60
 
-_INTENTS: Mapping[str, str] = {
+_DESCRIPTIONS_BY_VERB: Mapping[str, str] = {
     "create": "Creates {one}",
     "add": "Creates {one}",
     "list": "Lists {many}",
@@ -124,57 +124,63 @@ _INTENTS: Mapping[str, str] = {
     "search": "Searches {many}",
     "find": "Searches {many}",
 }
-_WITH_MORE = {
+_OPTIONAL_FIELD_SUFFIXES = {
     "Creates": "with optional fields",
     "Lists": "with filters",
     "Updates": "with more fields",
     "Searches": "with filters",
 }
-_LIKELY = re.compile("limit|count|max|page|size|top|filter|stat|type|name|title|query|search|sort|order", re.IGNORECASE)
+_LIKELY_FIELD = re.compile(
+    "limit|count|max|page|size|top|filter|stat|type|name|title|query|search|sort|order", re.IGNORECASE
+)
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_a-zA-Z]+")
 
 
-def usage_examples(tool: PreparedTool, given: Sequence[UsageExample]) -> list[dict[str, str]]:
+def build_usage_examples(tool: PreparedTool, authored: Sequence[UsageExample]) -> list[dict[str, str]]:
     """Return at most five ``{"description", "code"}`` of a tool, those that are given first."""
-    said = _title(tool.name)
-    bare = [UsageExample(description=said, input=one) for one in tool.input_examples]
-    made: dict[str, dict[str, str]] = {}
-    for description, inputs in _offered(tool, [*given, *bare], said):
-        code = next((text for one in inputs if (text := _code(tool, one)) is not None), None)
-        if code is not None and code not in made:
-            made[code] = {"description": description, "code": code}
-        if len(made) == MAX_EXAMPLES:
+    title = _describe_from_name(tool.name)
+    untitled = [UsageExample(description=title, input=input_value) for input_value in tool.input_examples]
+    examples_by_code: dict[str, dict[str, str]] = {}
+    for description, inputs in _iter_example_candidates(tool, [*authored, *untitled], title):
+        code = next(
+            (code_text for input_value in inputs if (code_text := _write_call(tool, input_value)) is not None), None
+        )
+        if code is not None and code not in examples_by_code:
+            examples_by_code[code] = {"description": description, "code": code}
+        if len(examples_by_code) == MAX_EXAMPLES:
             break
-    return list(made.values())
+    return list(examples_by_code.values())
 
 
-def _offered(tool: PreparedTool, given: Iterable[UsageExample], said: str) -> Iterator[tuple[str, Iterable[Any]]]:
+def _iter_example_candidates(
+    tool: PreparedTool, authored: Iterable[UsageExample], title: str
+) -> Iterator[tuple[str, Iterable[Any]]]:
     """Yield what each example says, with inputs of which the first that can be shown is."""
-    for one in given:
-        yield one.description, [one.input]
+    for example in authored:
+        yield example.description, [example.input]
     schema = mapping_or_empty(tool.input_json_schema)
-    yield said, samples(schema) if schema else [{}]
-    more = _WITH_MORE.get(said.split(" ", 1)[0])
-    optional = _optional(schema)
-    if more is not None and optional:
-        wider = {**schema, "required": [*list_or_empty(schema.get("required")), *optional]}
-        yield f"{said} {more}", samples(wider)
+    yield title, samples(schema) if schema else [{}]
+    suffix = _OPTIONAL_FIELD_SUFFIXES.get(title.split(" ", 1)[0])
+    optional = _pick_optional_fields(schema)
+    if suffix is not None and optional:
+        wider_schema = {**schema, "required": [*list_or_empty(schema.get("required")), *optional]}
+        yield f"{title} {suffix}", samples(wider_schema)
 
 
-def _optional(schema: Mapping[Any, Any]) -> list[str]:
+def _pick_optional_fields(schema: Mapping[Any, Any]) -> list[str]:
     required = list_or_empty(schema.get("required"))
     names = [name for name in mapping_or_empty(schema.get("properties")) if name not in required]
-    return sorted(names, key=lambda name: _LIKELY.search(str(name)) is None)[:_MAX_OPTIONAL]
+    return sorted(names, key=lambda name: _LIKELY_FIELD.search(str(name)) is None)[:_MAX_OPTIONAL_FIELDS]
 
 
-def _code(tool: PreparedTool, value: Any) -> str | None:
-    if not _can_be_written(value, 0) or not _fits(tool, value):
+def _write_call(tool: PreparedTool, value: Any) -> str | None:
+    if not _is_exact_literal(value, 0) or not _is_valid_input(tool, value):
         return None
     code = f"return await callTool({string_literal(tool.name)}, {literal(value)})"
     return code if len(code) <= _MAX_CODE_CHARACTERS else None
 
 
-def _fits(tool: PreparedTool, value: Any) -> bool:
+def _is_valid_input(tool: PreparedTool, value: Any) -> bool:
     try:
         tool.validate_input(value)
     except CodeModeError:
@@ -182,7 +188,7 @@ def _fits(tool: PreparedTool, value: Any) -> bool:
     return True
 
 
-def _can_be_written(value: Any, depth: int) -> bool:
+def _is_exact_literal(value: Any, depth: int) -> bool:
     """Tell whether a literal has all of a value, and reads as that very value."""
     if value is None or isinstance(value, bool | str):
         return True
@@ -192,39 +198,39 @@ def _can_be_written(value: Any, depth: int) -> bool:
         return False
     if is_mapping(value):
         keys_fit = all(isinstance(key, str) for key in value)  # pyright: ignore[reportUnnecessaryIsInstance]
-        return len(value) <= MAX_LITERAL_ITEMS and keys_fit and _can_all(value.values(), depth)
-    return is_sequence(value) and len(value) <= MAX_LITERAL_ITEMS and _can_all(value, depth)
+        return len(value) <= MAX_LITERAL_ITEMS and keys_fit and _are_exact_literals(value.values(), depth)
+    return is_sequence(value) and len(value) <= MAX_LITERAL_ITEMS and _are_exact_literals(value, depth)
 
 
-def _can_all(values: Iterable[Any], depth: int) -> bool:
-    return all(_can_be_written(one, depth + 1) for one in values)
+def _are_exact_literals(values: Iterable[Any], depth: int) -> bool:
+    return all(_is_exact_literal(value, depth + 1) for value in values)
 
 
-def _title(name: str) -> str:
+def _describe_from_name(name: str) -> str:
     """Say what a tool does by the words of its name."""
     words = [word.lower() for word in _WORD.findall(name)]
-    intent = next((word for word in words if word in _INTENTS), None)
-    if intent is None:
+    verb = next((word for word in words if word in _DESCRIPTIONS_BY_VERB), None)
+    if verb is None:
         return f"Calls {name}"
-    thing = " ".join(word for word in words if word != intent)[:_LONGEST_NAME]
-    return _INTENTS[intent].format(
+    thing = " ".join(word for word in words if word != verb)[:_MAX_NAME_CHARACTERS]
+    return _DESCRIPTIONS_BY_VERB[verb].format(
         one=f"one of {thing}" if thing.endswith("s") else thing or "one", many=thing or "all"
     )
 
 
 @dataclass(frozen=True)
-class KnownTool:
+class RegisteredTool:
     """A tool that somebody registered. What is made of it is shared by the versions of a set that have it."""
 
-    made: Tool
+    original: Tool
     tool: PreparedTool
     metadata: ToolMetadata
     info: ToolInfo
     is_indexed: bool = False
     is_listed: bool = False
-    _kept: dict[str, Any] = field(default_factory=dict[str, Any], compare=False, repr=False)
+    _cache: dict[str, Any] = field(default_factory=dict[str, Any], compare=False, repr=False)
 
-    def at(self, *, is_indexed: bool, is_listed: bool) -> KnownTool:
+    def with_visibility(self, *, is_indexed: bool, is_listed: bool) -> RegisteredTool:
         """Return the same tool at another place."""
         if (self.is_indexed, self.is_listed) == (is_indexed, is_listed):
             return self
@@ -233,36 +239,36 @@ class KnownTool:
     @property
     def definition(self) -> dict[str, Any]:
         """What ``getTool`` gives of it, as plain JSON."""
-        found = self._kept.get("definition")
+        found = self._cache.get("definition")
         if found is None:
-            found = self._kept["definition"] = _definition(self.tool)
+            found = self._cache["definition"] = _build_definition(self.tool)
         return found
 
     @property
     def examples(self) -> list[dict[str, str]]:
         """What ``usageExamples`` are."""
-        found = self._kept.get("examples")
+        found = self._cache.get("examples")
         if found is None:
-            found = self._kept["examples"] = usage_examples(self.tool, self.metadata.examples)
+            found = self._cache["examples"] = build_usage_examples(self.tool, self.metadata.examples)
         return found
 
 
-def known_tool(tool: Tool) -> KnownTool:
+def build_registered_tool(tool: Tool) -> RegisteredTool:
     """Return a tool with what it says of itself. Raises `ValueError` for metadata that is wrong."""
-    metadata = metadata_of(tool)
-    return KnownTool(tool, prepared(tool), metadata, info_of(tool, metadata))
+    metadata = parse_metadata(tool)
+    return RegisteredTool(tool, prepared(tool), metadata, build_info(tool, metadata))
 
 
-def _definition(tool: PreparedTool) -> dict[str, Any]:
+def _build_definition(tool: PreparedTool) -> dict[str, Any]:
     return {
         "name": tool.name,
         "description": tool.description,
-        "inputSchema": {} if tool.input_json_schema is None else _plain(tool.input_json_schema),
-        "outputSchema": None if tool.output_json_schema is None else _plain(tool.output_json_schema),
+        "inputSchema": {} if tool.input_json_schema is None else _schema_to_json(tool.input_json_schema),
+        "outputSchema": None if tool.output_json_schema is None else _schema_to_json(tool.output_json_schema),
     }
 
 
-def _plain(schema: JsonSchema) -> Any:
+def _schema_to_json(schema: JsonSchema) -> Any:
     """Return a schema as plain JSON. Of one that is none, as with a default of Python's own, nothing is shown."""
     if isinstance(schema, bool):
         return {} if schema else schema

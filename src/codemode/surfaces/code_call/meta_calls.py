@@ -20,11 +20,11 @@ from ...stores.durability import StoreLike, with_store
 from ...trace.failures import log_tool_failure
 from ...workers.pool import WorkerPool, check_pool
 from .index import ToolSet
-from .known_tool import KnownTool
-from .names import META_TOOLS, meta_name, meta_tool_of
+from .known_tool import RegisteredTool
+from .names import META_TOOLS, meta_name, parse_meta_name
 from .options import MAX_LISTED, CodeCallOptions, DirectCalls
-from .requests import InputReader, asked_to_execute, asked_to_invoke, script_in, when_read
-from .result import profile_of, told
+from .requests import InputReader, find_script, parse_execute_input, parse_invoke_input, read_bounded
+from .result import create_profile, outcome_to_result
 
 if TYPE_CHECKING:
     from ...errors import CodeModeError
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ...profile import Profile
 
 
-async def is_direct(tools: ToolSet, name: str, policy: DirectCalls, pool: WorkerPool) -> bool:
+async def allows_direct_call(tools: ToolSet, name: str, policy: DirectCalls, pool: WorkerPool) -> bool:
     """Tell whether a tool is in the index and the policy lets it through. The filter is asked last."""
     if name not in tools.indexed or (policy.allowed_tools is not None and name not in policy.allowed_tools):
         return False
@@ -63,46 +63,46 @@ _DESCRIBE_FIELDS = ("tools", "toolNames", "max")
 _MAX_NAME_CHARACTERS = 128
 
 
-def read_describe(meta_tool: str, given: Any, options: CodeCallOptions) -> tuple[tuple[str, ...], int]:
+def parse_describe_input(meta_tool: str, value: Any, options: CodeCallOptions) -> tuple[tuple[str, ...], int]:
     """Return which tools are asked for, and how many at most. Raises `CodeModeToolError` for a wrong input."""
-    reader = InputReader(meta_tool, given, _DESCRIBE_FIELDS)
-    asked, also = reader.texts("tools"), reader.texts("toolNames")
-    most = reader.count("max", options.max_definitions, MAX_LISTED)
+    reader = InputReader(meta_tool, value, _DESCRIBE_FIELDS)
+    tools, tool_names = reader.strings("tools"), reader.strings("toolNames")
+    max_definitions = reader.clamped_integer("max", options.max_definitions, MAX_LISTED)
     reader.require("tools", "toolNames")
-    reader.finish()
-    return tuple(dict.fromkeys((*(asked or ()), *(also or ())))), most
+    reader.raise_problems()
+    return tuple(dict.fromkeys((*(tools or ()), *(tool_names or ())))), max_definitions
 
 
-def described(tools: ToolSet, names: tuple[str, ...], most: int) -> dict[str, Any]:
+def answer_describe(tools: ToolSet, names: tuple[str, ...], max_definitions: int) -> dict[str, Any]:
     """Return the definitions of at most so many tools, the names that are none, and how many were left out."""
     found = [tools.indexed[name] for name in names if name in tools.indexed]
-    answer: dict[str, Any] = {"tools": [_described(one) for one in found[:most]]}
+    answer: dict[str, Any] = {"tools": [_describe_tool(tool) for tool in found[:max_definitions]]}
     missing = [name[:_MAX_NAME_CHARACTERS] for name in names if name not in tools.indexed]
     if missing:
         answer["notFound"] = missing
-    if len(found) > most:
-        answer["omitted"] = len(found) - most
+    if len(found) > max_definitions:
+        answer["omitted"] = len(found) - max_definitions
     return answer
 
 
-def _described(one: KnownTool) -> dict[str, Any]:
-    definition = deepcopy(one.definition)  # an answer is the caller's own
-    said: dict[str, Any] = {"name": definition["name"], "description": definition["description"]}
-    if one.info.app_id is not None:
-        said["appId"] = one.info.app_id
-    said |= {"inputSchema": definition["inputSchema"], "outputSchema": definition["outputSchema"]}
-    if one.info.annotations:
-        said["annotations"] = dict(one.info.annotations)
-    return {**said, "usageExamples": [dict(example) for example in one.examples]}
+def _describe_tool(tool: RegisteredTool) -> dict[str, Any]:
+    definition = deepcopy(tool.definition)  # an answer is the caller's own
+    description: dict[str, Any] = {"name": definition["name"], "description": definition["description"]}
+    if tool.info.app_id is not None:
+        description["appId"] = tool.info.app_id
+    description |= {"inputSchema": definition["inputSchema"], "outputSchema": definition["outputSchema"]}
+    if tool.info.annotations:
+        description["annotations"] = dict(tool.info.annotations)
+    return {**description, "usageExamples": [dict(example) for example in tool.examples]}
 
 
 _SEARCH_FIELDS = ("query", "topK", "filter", "queries", "appIds", "excludeToolNames", "minRelevanceScore")
 _FILTERS = ("appIds", "tags", "includeOpenApi", "includeInline")
 _MAX_QUERIES = 10
 MAX_QUERY_CHARACTERS = 10_000  # no more is ever read of one
-_MAX_SHOWN = 8
-_MAX_CHARACTERS = 40
-_NOTHING = "No tool fits. Try other words."
+_MAX_LISTED_NAMES = 8
+_MAX_LISTED_NAME_CHARACTERS = 40
+_NO_MATCH = "No tool fits. Try other words."
 _NO_TOOLS = "There is no tool to find here."
 
 
@@ -111,137 +111,146 @@ class SearchRequest:
     """What a search asks for. Filters are None where nothing is filtered."""
 
     queries: tuple[str, ...]
-    tells_queries: bool
+    reports_queries: bool
     top_k: int
     app_ids: frozenset[str] | None
     tags: frozenset[str] | None
-    left_out_sources: frozenset[str]
-    excluded: frozenset[str]
-    least_score: float
+    excluded_sources: frozenset[str]
+    excluded_names: frozenset[str]
+    min_score: float
 
-    def admits(self, one: KnownTool) -> bool:
+    def admits(self, tool: RegisteredTool) -> bool:
         """Tell whether a tool is among those that are searched."""
-        info = one.info
+        info = tool.info
         if self.app_ids is not None and info.app_id not in self.app_ids:
             return False
         if self.tags is not None and self.tags.isdisjoint(info.tags):
             return False
-        return info.source not in self.left_out_sources and info.name not in self.excluded
+        return info.source not in self.excluded_sources and info.name not in self.excluded_names
 
     @property
-    def narrows(self) -> bool:
+    def has_filters(self) -> bool:
         """True when not every tool may be among them."""
         filters = self.app_ids, self.tags
-        return any(one is not None for one in filters) or bool(self.left_out_sources or self.excluded)
+        return any(value is not None for value in filters) or bool(self.excluded_sources or self.excluded_names)
 
 
-def read_search(meta_tool: str, given: Any, options: CodeCallOptions) -> SearchRequest:
+def parse_search_input(meta_tool: str, value: Any, options: CodeCallOptions) -> SearchRequest:
     """Return what is asked for. Raises `CodeModeToolError` for a wrong input."""
-    reader = InputReader(meta_tool, given, _SEARCH_FIELDS)
-    filters = reader.within("filter", _FILTERS)
-    query, queries = reader.text("query"), reader.texts("queries")
+    reader = InputReader(meta_tool, value, _SEARCH_FIELDS)
+    filters = reader.nested("filter", _FILTERS)
+    query, queries = reader.string("query"), reader.strings("queries")
     reader.require("query", "queries")
     if queries is not None and not 0 < len(queries) <= _MAX_QUERIES:
-        reader.wrong("queries", f"must be 1 to {_MAX_QUERIES} queries")
+        reader.add_problem("queries", f"must be 1 to {_MAX_QUERIES} queries")
     sources = {
-        "openapi": filters.flag("includeOpenApi", default=True),
-        "inline": filters.flag("includeInline", default=True),
+        "openapi": filters.boolean("includeOpenApi", default=True),
+        "inline": filters.boolean("includeInline", default=True),
     }
-    asked = (*(() if query is None else (query,)), *(queries or ())[:_MAX_QUERIES])
+    requested = (*(() if query is None else (query,)), *(queries or ())[:_MAX_QUERIES])
     request = SearchRequest(
-        queries=tuple(dict.fromkeys(one[:MAX_QUERY_CHARACTERS] for one in asked)),
-        tells_queries=queries is not None,
-        top_k=reader.count("topK", options.top_k, MAX_LISTED),
-        app_ids=_both(filters.texts("appIds"), reader.texts("appIds")),
-        tags=_both(filters.texts("tags"), None),
-        left_out_sources=frozenset(name for name, is_included in sources.items() if not is_included),
-        excluded=frozenset(reader.texts("excludeToolNames") or ()),
-        least_score=reader.number("minRelevanceScore") or 0.0,
+        queries=tuple(dict.fromkeys(text[:MAX_QUERY_CHARACTERS] for text in requested)),
+        reports_queries=queries is not None,
+        top_k=reader.clamped_integer("topK", options.top_k, MAX_LISTED),
+        app_ids=_merge_filters(filters.strings("appIds"), reader.strings("appIds")),
+        tags=_merge_filters(filters.strings("tags"), None),
+        excluded_sources=frozenset(name for name, is_included in sources.items() if not is_included),
+        excluded_names=frozenset(reader.strings("excludeToolNames") or ()),
+        min_score=reader.number("minRelevanceScore") or 0.0,
     )
-    reader.finish()
+    reader.raise_problems()
     return request
 
 
-def _both(given: Sequence[str] | None, also: Sequence[str] | None) -> frozenset[str] | None:
+def _merge_filters(first: Sequence[str] | None, second: Sequence[str] | None) -> frozenset[str] | None:
     # Models write an empty list where they mean none at all.
-    if given and also:
-        return frozenset(given).intersection(also)
-    return frozenset(given or also or ()) or None
+    if first and second:
+        return frozenset(first).intersection(second)
+    return frozenset(first or second or ()) or None
 
 
-async def searched(tools: ToolSet, request: SearchRequest) -> dict[str, Any]:
+async def answer_search(tools: ToolSet, request: SearchRequest) -> dict[str, Any]:
     """Return the tools that fit, best first, and warnings where something should be known of that."""
-    known = list(tools.indexed.values())
-    among = await run_check(len(known), partial(_admitted, known, request)) if request.narrows else None
+    registered = list(tools.indexed.values())
+    candidates = (
+        await run_check(len(registered), partial(_admitted_positions, registered, request))
+        if request.has_filters
+        else None
+    )
     scores: dict[int, float] = {}
     matched: dict[int, list[str]] = {}
     warnings: dict[str, None] = {}
-    has_any = bool(known if among is None else among)
+    has_any = bool(registered if candidates is None else candidates)
     for query in request.queries if has_any else ():
-        found, told = await tools.search.answer(query, request.top_k, among)
-        warnings |= dict.fromkeys(told)
+        found, search_warnings = await tools.search.answer(query, request.top_k, candidates)
+        warnings |= dict.fromkeys(search_warnings)
         for position, score in found:
             scores[position] = max(score, scores.get(position, 0.0))
             matched.setdefault(position, []).append(query)
     best = sorted(scores, key=lambda position: (-scores[position], position))
-    best = [position for position in best if scores[position] >= request.least_score][: request.top_k]
+    best = [position for position in best if scores[position] >= request.min_score][: request.top_k]
     if not best:
-        why = partial(_why_nothing, known, request, among, max(scores.values(), default=None))
-        warnings |= dict.fromkeys(await run_check(len(known), why) or ([] if warnings else [_NOTHING]))
+        explain = partial(_explain_no_match, registered, request, candidates, max(scores.values(), default=None))
+        warnings |= dict.fromkeys(await run_check(len(registered), explain) or ([] if warnings else [_NO_MATCH]))
     answer: dict[str, Any] = {
         "tools": [
-            _told(known[position], scores[position], matched[position] if request.tells_queries else None)
+            _build_match(registered[position], scores[position], matched[position] if request.reports_queries else None)
             for position in best
         ],
-        "totalAvailableTools": len(known),
+        "totalAvailableTools": len(registered),
     }
     return {**answer, "warnings": list(warnings)} if warnings else answer
 
 
-def _why_nothing(
-    known: list[KnownTool], request: SearchRequest, among: set[int] | None, best: float | None
+def _explain_no_match(
+    registered: list[RegisteredTool], request: SearchRequest, candidates: set[int] | None, best: float | None
 ) -> list[str]:
     """Return what other than the words leaves a list without a tool."""
-    if not known:
+    if not registered:
         return [_NO_TOOLS]
     if best is not None:
-        return [f"No tool has the score {request.least_score:g}; the best has {best:.2f}."]
-    if among is None:
+        return [f"No tool has the score {request.min_score:g}; the best has {best:.2f}."]
+    if candidates is None:
         return []
-    return [f"Filters leave {len(among)} of {len(known)} tools.", *_unknown(known, request)]
+    return [f"Filters leave {len(candidates)} of {len(registered)} tools.", *_warn_unknown_filters(registered, request)]
 
 
-def _unknown(known: list[KnownTool], request: SearchRequest) -> list[str]:
+def _warn_unknown_filters(registered: list[RegisteredTool], request: SearchRequest) -> list[str]:
     """Return a warning for each filter that names what no tool has."""
-    apps = {one.info.app_id: None for one in known if one.info.app_id is not None}
-    tags = {tag: None for one in known for tag in one.info.tags}
-    said: list[str] = []
-    for what, asked, there in (("app", request.app_ids, apps), ("tag", request.tags, tags)):
-        if asked and not there.keys() & asked:
-            missing = " or ".join(f"{one[:_MAX_CHARACTERS]!r}" for one in sorted(asked)[:_MAX_SHOWN])
-            has = f"; there are {', '.join(map(repr, list(there)[:_MAX_SHOWN]))}" if there else ""
-            said.append(f"No tool has the {what} {missing}{has}.")
-    return said
+    apps = {
+        registered_tool.info.app_id: None for registered_tool in registered if registered_tool.info.app_id is not None
+    }
+    tags = {tag: None for registered_tool in registered for tag in registered_tool.info.tags}
+    warnings: list[str] = []
+    for kind, requested, known_values in (("app", request.app_ids, apps), ("tag", request.tags, tags)):
+        if requested and not known_values.keys() & requested:
+            missing = " or ".join(
+                f"{registered_tool[:_MAX_LISTED_NAME_CHARACTERS]!r}"
+                for registered_tool in sorted(requested)[:_MAX_LISTED_NAMES]
+            )
+            has = f"; there are {', '.join(map(repr, list(known_values)[:_MAX_LISTED_NAMES]))}" if known_values else ""
+            warnings.append(f"No tool has the {kind} {missing}{has}.")
+    return warnings
 
 
-def _admitted(known: list[KnownTool], request: SearchRequest) -> set[int]:
-    return {at for at, one in enumerate(known) if request.admits(one)}
+def _admitted_positions(registered: list[RegisteredTool], request: SearchRequest) -> set[int]:
+    return {index for index, tool in enumerate(registered) if request.admits(tool)}
 
 
-def _told(one: KnownTool, score: float, matched: list[str] | None) -> dict[str, Any]:
-    said: dict[str, Any] = {"name": one.info.name, "description": first_sentence(summary_of(one.tool))}
-    if one.info.app_id is not None:
-        said["appId"] = one.info.app_id
-    if one.info.source is not None:
-        said["source"] = one.info.source
-    said["score"] = score
-    return said if matched is None else {**said, "matchedQueries": matched}
+def _build_match(tool: RegisteredTool, score: float, matched: list[str] | None) -> dict[str, Any]:
+    match: dict[str, Any] = {"name": tool.info.name, "description": first_sentence(summary_of(tool.tool))}
+    if tool.info.app_id is not None:
+        match["appId"] = tool.info.app_id
+    if tool.info.source is not None:
+        match["source"] = tool.info.source
+    match["score"] = score
+    return match if matched is None else {**match, "matchedQueries": matched}
 
 
 # What they need imports asyncio, and is imported when something is asked.
 
 
-def listeners_of_run(options: CodeCallOptions) -> tuple[Callable[[Any], Any], ...]:
+def create_run_listeners(options: CodeCallOptions) -> tuple[Callable[[Any], Any], ...]:
     """Return what hears one run: it tells ``options.notify``, if there is one."""
     if options.notify is None:
         return ()
@@ -250,7 +259,7 @@ def listeners_of_run(options: CodeCallOptions) -> tuple[Callable[[Any], Any], ..
     return (Notifications(options.notify),)
 
 
-def question(
+def create_catalog_question(
     options: CodeCallOptions, operation: Literal["search", "describe"], tool_call_id: str | None
 ) -> CatalogQuestion:
     """Return what tells hooks and telemetry of a question to the catalog. ``async with`` it, and say what is asked."""
@@ -259,7 +268,7 @@ def question(
     return CatalogQuestion(options.settings, meta_name(operation, options.names), operation, None, tool_call_id)
 
 
-async def tell_wrong_input(
+async def report_wrong_input(
     options: CodeCallOptions, profile: Profile, script: str | None, tool_call_id: str | None, error: CodeModeError
 ) -> None:
     """Tell hooks and telemetry of a run that did not begin, for its input was wrong; ``script`` None: of a direct call.
@@ -274,7 +283,7 @@ async def tell_wrong_input(
     await tell_unbegun(options.settings, listeners, script, tool_call_id, error)
 
 
-_LIMITS_OF_VM = ("timeout_ms", "max_bridge_requests", "max_source_bytes")
+_VM_LIMITS = ("timeout_ms", "max_bridge_requests", "max_source_bytes")
 
 
 class MetaCalls(SyncForms):
@@ -288,24 +297,27 @@ class MetaCalls(SyncForms):
         store: StoreLike | None = None,
         library: ProgramLibrary | None = None,
     ) -> None:
-        given = CodeCallOptions.of(options)
-        settings, self.store = with_store(given.settings, store)
-        self.options = given if store is None else given.replaced(settings=settings)
+        code_call_options = CodeCallOptions.of(options)
+        settings, self.store = with_store(code_call_options.settings, store)
+        self.options = code_call_options if store is None else code_call_options.replaced(settings=settings)
         # What is wrong with options is told of here, not in the first run.
         require_optional_parts(settings)
         check_pool(pool)
         self._pool = pool
-        self._profile = profile_of(self.options)
-        self._settings = settings.having(execution_policy=settings.execution_policy.without(*_LIMITS_OF_VM))
-        self._of_new_runs = self._settings.under(self._profile.limits)
-        self._most = settings.model_output.max_model_characters
+        self._profile = create_profile(self.options)
+        self._settings = settings.having(execution_policy=settings.execution_policy.without(*_VM_LIMITS))
+        self._new_run_settings = self._settings.under(self._profile.limits)
+        self._max_model_characters = settings.model_output.max_model_characters
         self._tools = ToolSet.of(tools, self.options)
         self.library = attach_library(library, self._tools.catalog, self._tools.catalog.names())
 
     def without_journal(self) -> Self:
         """Return these tools without their journal: for plugins whose engine keeps a record of every call itself."""
         other = copy(self)
-        own = {"_settings": self._settings.without_journal(), "_of_new_runs": self._of_new_runs.without_journal()}
+        own = {
+            "_settings": self._settings.without_journal(),
+            "_new_run_settings": self._new_run_settings.without_journal(),
+        }
         other.__dict__.update(own)
         return other
 
@@ -319,12 +331,12 @@ class MetaCalls(SyncForms):
 
         Raises `CodeModeToolError` for another input.
         """
-        name, tools = self._name_of("search"), self._tools
-        async with question(self.options, "search", tool_call_id) as asked:
-            request = await when_read(input, partial(read_search, name, input, self.options))
-            asked.asked = request.queries
-            answer = await searched(tools, request)
-            asked.result_count = len(answer["tools"])
+        name, tools = self._full_name("search"), self._tools
+        async with create_catalog_question(self.options, "search", tool_call_id) as catalog_question:
+            request = await read_bounded(input, partial(parse_search_input, name, input, self.options))
+            catalog_question.asked = request.queries
+            answer = await answer_search(tools, request)
+            catalog_question.result_count = len(answer["tools"])
         return answer
 
     async def describe(
@@ -337,12 +349,12 @@ class MetaCalls(SyncForms):
 
         Raises `CodeModeToolError` for another input.
         """
-        name, tools = self._name_of("describe"), self._tools
-        async with question(self.options, "describe", tool_call_id) as asked:
-            names, most = await when_read(input, partial(read_describe, name, input, self.options))
-            asked.asked = names
-            answer = await run_check(LARGE_CHARACTERS, partial(described, tools, names, most))
-            asked.result_count = len(answer["tools"])
+        name, tools = self._full_name("describe"), self._tools
+        async with create_catalog_question(self.options, "describe", tool_call_id) as catalog_question:
+            names, max_definitions = await read_bounded(input, partial(parse_describe_input, name, input, self.options))
+            catalog_question.asked = names
+            answer = await run_check(LARGE_CHARACTERS, partial(answer_describe, tools, names, max_definitions))
+            catalog_question.result_count = len(answer["tools"])
         return answer
 
     async def execute(
@@ -358,20 +370,20 @@ class MetaCalls(SyncForms):
         script's ``codecallContext`` over what the model gives; ``call`` says whose call it is. Raises
         `CodeModeToolError` for a wrong input, and `CodeModeError` for the host's own trouble; all else is a status.
         """
-        outer = self._outer(call)
+        outer = self._create_outer_call(call)
         input = {"script": program} if isinstance(program, str) else program  # noqa: A001 - as above
         catalog = self._tools.catalog
         try:
-            script, given = await asked_to_execute(self._name_of("execute"), input, script_context, catalog)
+            script, given = await parse_execute_input(self._full_name("execute"), input, script_context, catalog)
         except CodeModeToolError as error:
-            await tell_wrong_input(self.options, self._profile, script_in(input), outer.call.tool_call_id, error)
+            await report_wrong_input(self.options, self._profile, find_script(input), outer.call.tool_call_id, error)
             raise
         pool = await prepared(self._pool, self._settings)
         run = load_execution()
         rules = self._profile.static_rules
         catalog = with_library(catalog, self.library, script, outer.call, pool, rules)
-        execution = run.Execution(self._profile, catalog, self._of_new_runs, outer, pool, given=given)
-        return told(await execution.start(script), self._most, script)
+        execution = run.Execution(self._profile, catalog, self._new_run_settings, outer, pool, given=given)
+        return outcome_to_result(await execution.start(script), self._max_model_characters, script)
 
     async def invoke(
         self,
@@ -383,19 +395,19 @@ class MetaCalls(SyncForms):
         Raises `CodeModeToolError` where direct calls are not enabled.
         """
         self._require_direct_calls()
-        tools, outer = self._tools, self._outer(call)
+        tools, outer = self._tools, self._create_outer_call(call)
         try:
-            name, text = await asked_to_invoke(self._name_of("invoke"), input)
+            name, text = await parse_invoke_input(self._full_name("invoke"), input)
         except CodeModeToolError as error:
-            await tell_wrong_input(self.options, self._profile, None, outer.call.tool_call_id, error)
+            await report_wrong_input(self.options, self._profile, None, outer.call.tool_call_id, error)
             raise
         pool = await prepared(self._pool, self._settings)
         run = load_execution()
         # What is refused takes the way of every call: nobody can tell it from a name that leads to no tool.
-        allowed = [name] if await is_direct(tools, name, self.options.direct_calls, pool) else []
+        allowed = [name] if await allows_direct_call(tools, name, self.options.direct_calls, pool) else []
         given: dict[str, Any] = {"source": "invoke", "context": {}, "allowedTools": allowed}
         execution = run.Execution(self._profile, tools.catalog, self._settings, outer, pool, given=given)
-        return told(await execution.call(name, text=text), self._most)
+        return outcome_to_result(await execution.call(name, text=text), self._max_model_characters)
 
     async def resume(
         self,
@@ -410,12 +422,12 @@ class MetaCalls(SyncForms):
         It goes on under the rules with which it began, over the tools there are now. Returns and raises as `execute`
         does, and `CodeModeProtocolError` for an interrupt, or answers, with which nothing can go on.
         """
-        outer = self._outer(call)
+        outer = self._create_outer_call(call)
         catalog = with_library(self._tools.catalog, self.library, None, outer.call, self._pool)
         outcome = resume_answered(
             self._profile, interrupt, resolution, resolutions, catalog, self._settings, outer, self._pool
         )
-        return told(await outcome, self._most)
+        return outcome_to_result(await outcome, self._max_model_characters)
 
     async def call(
         self,
@@ -429,7 +441,7 @@ class MetaCalls(SyncForms):
 
         Raises `CodeModeToolError` for another name.
         """
-        meta_tool = meta_tool_of(meta_name)
+        meta_tool = parse_meta_name(meta_name)
         if meta_tool in ("search", "describe"):
             tool_call_id = check_call(call).tool_call_id
             ask = self.search if meta_tool == "search" else self.describe
@@ -438,20 +450,22 @@ class MetaCalls(SyncForms):
             return await self.execute(input, call, script_context=script_context)
         if meta_tool == "invoke":
             return await self.invoke(input, call)
-        known = ", ".join(
-            self._name_of(one) for one in META_TOOLS if one != "invoke" or self.options.direct_calls.enabled
+        known_names = ", ".join(
+            self._full_name(meta_tool_name)
+            for meta_tool_name in META_TOOLS
+            if meta_tool_name != "invoke" or self.options.direct_calls.enabled
         )
         shown = meta_name[:_MAX_NAME_CHARACTERS]
-        message = f"there is no meta-tool {shown!r}; there are {known}"
+        message = f"there is no meta-tool {shown!r}; there are {known_names}"
         raise CodeModeToolError(message, details={"tool_name": shown})
 
-    def _outer(self, call: CallContext | None) -> OuterCall:
-        return OuterCall(call=check_call(call), is_traced=True, listeners=listeners_of_run(self.options))
+    def _create_outer_call(self, call: CallContext | None) -> OuterCall:
+        return OuterCall(call=check_call(call), is_traced=True, listeners=create_run_listeners(self.options))
 
-    def _name_of(self, meta_tool: str) -> str:
+    def _full_name(self, meta_tool: str) -> str:
         return meta_name(meta_tool, self.options.names)
 
     def _require_direct_calls(self) -> None:
         if not self.options.direct_calls.enabled:
-            name = self._name_of("invoke")
+            name = self._full_name("invoke")
             raise CodeModeToolError(f"there is no tool named {name!r}", details={"tool_name": name})

@@ -10,7 +10,7 @@ from functools import lru_cache
 # Those that NFKD decomposes or whose Unicode name says the letter are left to `names`. A text of several letters, such
 # as ``ll``, is there where one character looks like them.
 
-_ALIKE: Mapping[str, str] = {
+_CONFUSABLES_BY_TEXT: Mapping[str, str] = {
     "-": "\u02d7\u06d4\u2015\u2043\u2212\u2238\u2500\u2501\u2796\u2a29\u2a2a\u2cba\u30fc\u31d0\u4e00\ufb29",
     "-.": "\ua4fe",
     ".": "\u0660\u06f0\u0701\u0702\ua4f8\ua60e\U00010a50\U0001d16d",
@@ -91,24 +91,26 @@ _ALIKE: Mapping[str, str] = {
     "z": "\u0396\u13c3\ua4dc\uab93\U000102f5\U000118a9\U000118c4\U000118e5",
 }
 
-LOOK_ALIKES: Mapping[str, str] = {character: plain for plain, some in _ALIKE.items() for character in some}
+LOOK_ALIKES: Mapping[str, str] = {
+    character: plain for plain, some in _CONFUSABLES_BY_TEXT.items() for character in some
+}
 """By the character, what it looks like, in small letters."""
 
 
 META_TOOLS = ("search", "describe", "execute", "invoke")
 _SEPARATORS = {"dotted": ".", "colon": ":", "underscore": "_"}
-_META = re.compile(r"codecall[.:_\-/]")
+_META_PREFIX = re.compile(r"codecall[.:_\-/]")
 _MAX_CHARACTERS = 4096  # of what a program asks for by name; a tool's own is far shorter
-_MORE_THAN_META = 10
+_META_PREFIX_CHARACTERS = 10
 
 # What nobody sees: marks, controls, formats and spaces of all kinds.
 _INVISIBLE = frozenset({"Mn", "Mc", "Me", "Cf", "Cc", "Zs", "Zl", "Zp"})
 _BLANK = re.compile("[\u115f\u1160\u2065\u2800\u3164\uffa0\ufff0-\ufff8\U000e0000-\U000e0fff]")
-_NAMED = re.compile(
+_LATIN_LETTER_NAME = re.compile(
     r"LATIN (?:SMALL|CAPITAL) (?:LETTER|LIGATURE) ([A-Z])(?: WITH .*)?|LATIN LETTER SMALL CAPITAL ([A-Z])"
     r"|(?:NEGATIVE (?:CIRCLED|SQUARED) LATIN CAPITAL|REGIONAL INDICATOR SYMBOL) LETTER ([A-Z])"
 )
-_DASHES = {"Pd": "-", "Pc": "_"}
+_PUNCTUATION_BY_CATEGORY = {"Pd": "-", "Pc": "_"}
 _DIGITS = str.maketrans("01|", "oll")
 _SMALL_PALOCHKA = "\u04cf"  # TR39 has it as an i; most fonts draw an l
 
@@ -118,9 +120,11 @@ def meta_name(tool: str, style: str) -> str:
     return f"codecall{_SEPARATORS[style]}{tool}"
 
 
-def meta_tool_of(name: str) -> str | None:
+def parse_meta_name(name: str) -> str | None:
     """Return which meta-tool a name stands for, in any of the styles; None for another name."""
-    return next((one for one in META_TOOLS for style in _SEPARATORS if name == meta_name(one, style)), None)
+    return next(
+        (meta_tool for meta_tool in META_TOOLS for style in _SEPARATORS if name == meta_name(meta_tool, style)), None
+    )
 
 
 def looks_like_meta_tool(name: str) -> bool:
@@ -132,20 +136,20 @@ def looks_like_meta_tool(name: str) -> bool:
     first = name[:1]
     if name.isascii() and first.isalnum() and first not in "cC":
         return False  # most names
-    seen = "".join(_beginning(name[:_MAX_CHARACTERS].replace(_SMALL_PALOCHKA, "l")))
-    return _META.match(seen.translate(_DIGITS)) is not None
+    folded = "".join(_fold_prefix(name[:_MAX_CHARACTERS].replace(_SMALL_PALOCHKA, "l")))
+    return _META_PREFIX.match(folded.translate(_DIGITS)) is not None
 
 
 def skeleton(name: str) -> str:
     """Return a name as a reader sees it: two of the same skeleton cannot be told apart."""
     short = name[:_MAX_CHARACTERS]
-    return short.translate(_PLAIN) if short.isascii() else "".join(_seen(short))
+    return short.translate(_ASCII_FOLDING) if short.isascii() else "".join(_fold_characters(short))
 
 
-_kept_skeleton = lru_cache(maxsize=64)(skeleton)
+_cached_skeleton = lru_cache(maxsize=64)(skeleton)
 
 
-def refuse_confusable(names: Iterable[str]) -> None:
+def reject_confusable_names(names: Iterable[str]) -> None:
     """Raise `ValueError` for a name that looks like a meta-tool, and for two that only look-alikes tell apart.
 
     Names that differ in the case of their letters alone are two names.
@@ -159,35 +163,35 @@ def refuse_confusable(names: Iterable[str]) -> None:
             raise ValueError(f"tool names {other!r} and {name!r} look the same; give one of them another name")
 
 
-def begins_with(name: str, prefixes: Iterable[str]) -> bool:
+def has_confusable_prefix(name: str, prefixes: Iterable[str]) -> bool:
     """Tell whether a name begins, as a reader sees it, with one of these."""
-    seen = skeleton(name)
-    return any(seen.startswith(_kept_skeleton(prefix)) for prefix in prefixes)
+    folded = skeleton(name)
+    return any(folded.startswith(_cached_skeleton(prefix)) for prefix in prefixes)
 
 
-def _beginning(name: str) -> Iterator[str]:
+def _fold_prefix(name: str) -> Iterator[str]:
     length = 0
-    for part in _seen(name):
+    for part in _fold_characters(name):
         yield part
         length += len(part)
-        if length >= _MORE_THAN_META:
+        if length >= _META_PREFIX_CHARACTERS:
             return
 
 
-def _seen(name: str) -> Iterator[str]:
-    return map(_look, name)
+def _fold_characters(name: str) -> Iterator[str]:
+    return map(_fold_character, name)
 
 
 @lru_cache(maxsize=4096)
-def _look(character: str) -> str:
+def _fold_character(character: str) -> str:
     alike = LOOK_ALIKES.get(character)
     if alike is not None:
         return alike
     plain = unicodedata.normalize("NFKD", character)
-    return "".join(map(_look, plain)) if plain != character else _look_of_one(character)
+    return "".join(map(_fold_character, plain)) if plain != character else _fold_undecomposable(character)
 
 
-def _look_of_one(character: str) -> str:
+def _fold_undecomposable(character: str) -> str:
     category = unicodedata.category(character)
     if category in _INVISIBLE or _BLANK.match(character):
         return ""
@@ -195,13 +199,13 @@ def _look_of_one(character: str) -> str:
         return "l"
     if character.isascii():
         return character.lower()
-    named = _NAMED.fullmatch(unicodedata.name(character, ""))
+    named = _LATIN_LETTER_NAME.fullmatch(unicodedata.name(character, ""))
     if named:
         return next(filter(None, named.groups())).lower()
     folded = character.casefold()
     if folded != character:
-        return "".join(map(_look, folded))
-    return _DASHES.get(category, character)
+        return "".join(map(_fold_character, folded))
+    return _PUNCTUATION_BY_CATEGORY.get(category, character)
 
 
-_PLAIN = {code: _look(chr(code)) for code in range(128)}
+_ASCII_FOLDING = {code: _fold_character(chr(code)) for code in range(128)}

@@ -13,7 +13,7 @@ from ...options.parts import MAX_SOURCE_BYTES, MIB, CodeModeOptions
 from .names import looks_like_meta_tool
 
 Mode: TypeAlias = Literal["codecall_only", "codecall_opt_in", "metadata_driven"]
-Names: TypeAlias = Literal["dotted", "colon", "underscore"]
+NameStyle: TypeAlias = Literal["dotted", "colon", "underscore"]
 MODES = ("codecall_only", "codecall_opt_in", "metadata_driven")
 
 MAX_LISTED = 50
@@ -69,24 +69,24 @@ PRESETS: Mapping[str, _PresetValues] = MappingProxyType(
 )
 
 
-def _optional(check: Check) -> Any:
-    def checked_or_none(value: Any, path: str) -> Any:
+def _preset_field(check: Check) -> Any:
+    def check_or_none(value: Any, path: str) -> Any:
         return None if value is None else check(value, path)
 
-    return field(default=None, metadata={"check": checked_or_none})
+    return field(default=None, metadata={"check": check_or_none})
 
 
 def _at_most(maximum: int) -> Check:
     return lambda value, path: positive(value, path, maximum)
 
 
-def _boolean(value: Any, path: str) -> bool:
+def _check_boolean(value: Any, path: str) -> bool:
     if not isinstance(value, bool):
         raise ValueError(f"{path} must be True or False, got {value!r}")  # noqa: TRY004 - every wrong option is one
     return value
 
 
-def _identifiers(value: Any, path: str) -> tuple[str, ...]:
+def _check_identifiers(value: Any, path: str) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(strings(value, path)))
     for name in names:
         # They become text around the script: nothing but a name may.
@@ -95,11 +95,11 @@ def _identifiers(value: Any, path: str) -> tuple[str, ...]:
     return names
 
 
-def _strings_or_none(value: Any, path: str) -> tuple[str, ...] | None:
+def _check_optional_strings(value: Any, path: str) -> tuple[str, ...] | None:
     return None if value is None else strings(value, path)
 
 
-def _strings_even_empty(value: Any, path: str) -> tuple[str, ...]:
+def _check_strings(value: Any, path: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(strings(value, path)))
 
 
@@ -114,7 +114,7 @@ class DirectCalls(OptionPart):
     path: ClassVar[str] = "direct_calls"
 
     enabled: bool = flag(default=False)
-    allowed_tools: tuple[str, ...] | None = checked(None, _strings_or_none)
+    allowed_tools: tuple[str, ...] | None = checked(None, _check_optional_strings)
     filter: Callable[..., Any] | None = field(default=None, metadata=CALLABLE)
 
 
@@ -129,14 +129,14 @@ class Vm(OptionPart):
     path: ClassVar[str] = "vm"
 
     preset: Literal["locked_down", "secure", "balanced", "experimental"] = checked("secure", one_of(*PRESETS))
-    timeout_ms: int = _optional(positive)
-    max_steps: int = _optional(positive)
-    allow_loops: bool = _optional(_boolean)
-    allow_console: bool = _optional(_boolean)
-    disabled_builtins: tuple[str, ...] = _optional(_identifiers)
-    disabled_globals: tuple[str, ...] = _optional(_identifiers)
-    max_sanitize_depth: int = _optional(_at_most(MAX_SANITIZE_DEPTH))
-    max_sanitize_properties: int = _optional(positive)
+    timeout_ms: int = _preset_field(positive)
+    max_steps: int = _preset_field(positive)
+    allow_loops: bool = _preset_field(_check_boolean)
+    allow_console: bool = _preset_field(_check_boolean)
+    disabled_builtins: tuple[str, ...] = _preset_field(_check_identifiers)
+    disabled_globals: tuple[str, ...] = _preset_field(_check_identifiers)
+    max_sanitize_depth: int = _preset_field(_at_most(MAX_SANITIZE_DEPTH))
+    max_sanitize_properties: int = _preset_field(positive)
     check_tools: bool = flag(default=True)
 
     def __post_init__(self) -> None:
@@ -180,11 +180,11 @@ class Search(OptionPart):
     strategy: Any = field(default=None, metadata={"check": having("search")})
 
 
-def _part(kind: type[OptionPart]) -> dict[str, Check]:
+def _part_check(kind: type[OptionPart]) -> dict[str, Check]:
     return {"check": lambda value, _path: kind.of(value)}
 
 
-def _settings(value: Any, path: str) -> CodeModeOptions:
+def _check_settings(value: Any, path: str) -> CodeModeOptions:
     if value is not None and not isinstance(value, CodeModeOptions | Mapping):
         raise ValueError(f"{path} must be CodeModeOptions or a mapping, got {value!r}")
     try:
@@ -211,16 +211,16 @@ class CodeCallOptions(OptionPart):
     top_k: int = limit(8, MAX_LISTED)
     max_definitions: int = limit(8, MAX_LISTED)
     include_tools: Callable[..., bool] | None = field(default=None, metadata=CALLABLE)
-    app_ids: tuple[str, ...] | None = checked(None, _strings_or_none)
-    direct_calls: DirectCalls = field(metadata=_part(DirectCalls))
-    vm: Vm = field(metadata=_part(Vm))
-    sidecar: Sidecar = field(metadata=_part(Sidecar))
-    search: Search = field(metadata=_part(Search))
+    app_ids: tuple[str, ...] | None = checked(None, _check_optional_strings)
+    direct_calls: DirectCalls = field(metadata=_part_check(DirectCalls))
+    vm: Vm = field(metadata=_part_check(Vm))
+    sidecar: Sidecar = field(metadata=_part_check(Sidecar))
+    search: Search = field(metadata=_part_check(Search))
     names: Literal["dotted", "colon", "underscore"] = checked("dotted", one_of("dotted", "colon", "underscore"))
     tool_errors: Literal["hidden", "message"] = checked("hidden", one_of("hidden", "message"))
     notify: Callable[..., Any] | None = field(default=None, metadata=CALLABLE)
-    settings: CodeModeOptions = field(metadata={"check": _settings})
-    reserved_prefixes: tuple[str, ...] = checked(RESERVED_PREFIXES, _strings_even_empty)
+    settings: CodeModeOptions = field(metadata={"check": _check_settings})
+    reserved_prefixes: tuple[str, ...] = checked(RESERVED_PREFIXES, _check_strings)
 
     @staticmethod
     def is_meta_tool_name(name: str) -> bool:
@@ -239,7 +239,7 @@ class CodeCallOptions(OptionPart):
         vm: Vm | Mapping[str, Any] | None = None,
         sidecar: Sidecar | Mapping[str, Any] | None = None,
         search: Search | Mapping[str, Any] | None = None,
-        names: Names = "dotted",
+        names: NameStyle = "dotted",
         tool_errors: Literal["hidden", "message"] = "hidden",
         notify: Callable[..., Any] | None = None,
         settings: CodeModeOptions | Mapping[str, Any] | None = None,
@@ -253,10 +253,10 @@ class CodeCallOptions(OptionPart):
     @classmethod
     def _elsewhere(cls, name: str, /) -> str | None:
         known = {option.name for option in fields(cls)}
-        for path, part in _SEARCHED.items():
-            if name in {option.name for option in fields(part)} - known - _AMBIGUOUS:
+        for path, part in _PARTS_WITH_OPTIONS.items():
+            if name in {option.name for option in fields(part)} - known - _AMBIGUOUS_OPTIONS:
                 return f"{path}.{name}"
-        return _NAMED_OTHERWISE.get(name)
+        return _FOREIGN_OPTION_PATHS.get(name)
 
     def replaced(self, **values: Any) -> CodeCallOptions:
         """Return the same options with some of them replaced."""
@@ -264,11 +264,11 @@ class CodeCallOptions(OptionPart):
 
 
 # Where an option stands that is written at the top, by mistake or as another package has it.
-_SEARCHED: Mapping[str, type[OptionPart]] = {
+_PARTS_WITH_OPTIONS: Mapping[str, type[OptionPart]] = {
     "settings": CodeModeOptions,
     "vm": Vm,
     "sidecar": Sidecar,
     "search": Search,
 }
-_AMBIGUOUS = {"enabled", "fetch_policy"}
-_NAMED_OTHERWISE = {"embedding": "search.embed", "audit_log": "settings.lifecycle", "hooks": "settings.pipeline"}
+_AMBIGUOUS_OPTIONS = {"enabled", "fetch_policy"}
+_FOREIGN_OPTION_PATHS = {"embedding": "search.embed", "audit_log": "settings.lifecycle", "hooks": "settings.pipeline"}

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from ...execution.outcome import RunOutcome
 
 
-NAME = "codeCall"
+PROFILE_NAME = "codeCall"
 ANALYSIS_MS = 1000
 TOOL_ERROR_CODES: Mapping[str, str] = {
     "unknown_tool": "UnknownTool",
@@ -56,9 +56,9 @@ TOOL_ERROR_CODES: Mapping[str, str] = {
 """What a script reads of a call that failed, by the reason of the error."""
 _GLOBALS = ("callTool", "getTool", "codecallContext", "mcpLog", "mcpNotify")
 # The engine has no words to take them back from a strict function; it has no such functions either.
-_NEVER_DECLARED = frozenset({"eval", "arguments"})
+_UNSHADOWABLE_NAMES = frozenset({"eval", "arguments"})
 
-_DEFAULTS: Mapping[str, Any] = {
+_DEFAULT_RULES: Mapping[str, Any] = {
     **PRESETS["secure"],
     "check_tools": True,
     "tool_errors": "hidden",
@@ -66,28 +66,28 @@ _DEFAULTS: Mapping[str, Any] = {
     "sidecar": None,
 }
 
-_OF_SIDECAR: Mapping[str, str] = {
+_SIDECAR_OPTIONS: Mapping[str, str] = {
     "threshold_bytes": "extraction_threshold",
     "max_reference_bytes": "max_reference_size",
     "max_total_bytes": "max_total_size",
     "max_resolved_bytes": "max_resolved_size",
     "allow_composites": "allow_composites",
 }
-_OF_VM = {*PRESETS["secure"], "check_tools"}
+_VM_OPTIONS = {*PRESETS["secure"], "check_tools"}
 
 
-def profile_of(options: CodeCallOptions) -> Profile:
+def create_profile(options: CodeCallOptions) -> Profile:
     """Return the profile of a tool set with these options."""
-    given = {
-        **{name: getattr(options.vm, name) for name in _OF_VM},
+    rules = {
+        **{name: getattr(options.vm, name) for name in _VM_OPTIONS},
         "tool_errors": options.tool_errors,
-        "max_source_bytes": _most_source_bytes(options),
-        "sidecar": _sidecar(options.sidecar),
+        "max_source_bytes": _max_source_bytes(options),
+        "sidecar": _sidecar_parameters(options.sidecar),
     }
-    return _made(given, options.names)
+    return _build_profile(rules, options.names)
 
 
-def _most_source_bytes(options: CodeCallOptions) -> int:
+def _max_source_bytes(options: CodeCallOptions) -> int:
     policy = options.settings.execution_policy
     length = options.sidecar.max_script_length_when_disabled
     if options.sidecar.enabled or length is None:
@@ -95,33 +95,37 @@ def _most_source_bytes(options: CodeCallOptions) -> int:
     return min(length, policy.max_source_bytes) if policy.says("max_source_bytes") else length
 
 
-def _sidecar(given: Sidecar) -> dict[str, Any] | None:
-    return {name: getattr(given, name) for name in _OF_SIDECAR.values()} if given.enabled else None
+def _sidecar_parameters(sidecar: Sidecar) -> dict[str, Any] | None:
+    return {name: getattr(sidecar, name) for name in _SIDECAR_OPTIONS.values()} if sidecar.enabled else None
 
 
-def _restored(parameters: Mapping[str, Any], names: str) -> Profile:
-    unknown = parameters.keys() - _DEFAULTS.keys()
+def _restore_profile(parameters: Mapping[str, Any], names: str) -> Profile:
+    unknown = parameters.keys() - _DEFAULT_RULES.keys()
     if unknown:
         raise ValueError(f"unknown parameters: {', '.join(sorted(unknown))}")
-    rules = {**_DEFAULTS, **parameters}
-    Vm(**{name: value for name, value in rules.items() if name in _OF_VM})  # which checks them
+    rules = {**_DEFAULT_RULES, **parameters}
+    Vm(**{name: value for name, value in rules.items() if name in _VM_OPTIONS})  # which checks them
     Sidecar.of(rules["sidecar"])
-    return _made(rules, names)
+    return _build_profile(rules, names)
 
 
-def _made(rules: Mapping[str, Any], names: str) -> Profile:
-    builtins, banned = tuple(rules["disabled_builtins"]), tuple(rules["disabled_globals"])
-    has_console = rules["allow_console"] and "console" not in banned
-    if not has_console and "console" not in banned:
-        banned = (*banned, "console")
+def _build_profile(rules: Mapping[str, Any], names: str) -> Profile:
+    disabled_builtins, disabled_globals = tuple(rules["disabled_builtins"]), tuple(rules["disabled_globals"])
+    has_console = rules["allow_console"] and "console" not in disabled_globals
+    if not has_console and "console" not in disabled_globals:
+        disabled_globals = (*disabled_globals, "console")
     return Profile(
-        name=NAME,
+        name=PROFILE_NAME,
         outer_tool=meta_name("execute", names),
         direct_tool=meta_name("invoke", names),
         guest=GuestFace(
             wrapper="strict",
             globals=(*_GLOBALS, "console") if has_console else _GLOBALS,
-            shadowed=tuple(name for name in dict.fromkeys((*builtins, *banned)) if name not in _NEVER_DECLARED),
+            shadowed=tuple(
+                name
+                for name in dict.fromkeys((*disabled_builtins, *disabled_globals))
+                if name not in _UNSHADOWABLE_NAMES
+            ),
             result="sanitised",
             max_result_depth=rules["max_sanitize_depth"],
             max_result_properties=rules["max_sanitize_properties"],
@@ -133,11 +137,11 @@ def _made(rules: Mapping[str, Any], names: str) -> Profile:
             max_source_bytes=min(rules["max_source_bytes"], MAX_SOURCE_BYTES),
             clock="program",
             in_flight_limit="queue",
-            max_tool_output_bytes=_most_output_bytes(rules["sidecar"]),
+            max_tool_output_bytes=_max_output_bytes(rules["sidecar"]),
         ),
         static_rules=StaticRules(
-            disabled_builtins=builtins,
-            disabled_globals=banned,
+            disabled_builtins=disabled_builtins,
+            disabled_globals=disabled_globals,
             allow_loops=rules["allow_loops"],
             runs_unanalysed=False,
             checks_tools=rules["check_tools"],
@@ -147,28 +151,34 @@ def _made(rules: Mapping[str, Any], names: str) -> Profile:
         host_errors=HostErrors(codes=TOOL_ERROR_CODES, detail=rules["tool_errors"], in_spans=False),
         sidecar=_sidecar_rules(rules["sidecar"]),
         tells_of_runs=True,
-        parameters={name: _plain(value) for name, value in rules.items() if _plain(value) != _plain(_DEFAULTS[name])},
-        restored=partial(_restored, names=names),
+        parameters={
+            name: _to_list(value) for name, value in rules.items() if _to_list(value) != _to_list(_DEFAULT_RULES[name])
+        },
+        restored=partial(_restore_profile, names=names),
     )
 
 
-def _most_output_bytes(sidecar: Mapping[str, Any] | None) -> int:
+def _max_output_bytes(sidecar: Mapping[str, Any] | None) -> int:
     # Its sizes say how much of large strings an output may have; what else is in it has the room it always has.
     return ExecutionPolicy.max_tool_output_bytes + (0 if sidecar is None else sidecar["max_total_size"])
 
 
-def _sidecar_rules(given: Mapping[str, Any] | None) -> SidecarRules | None:
-    return None if given is None else SidecarRules(**{name: given[option] for name, option in _OF_SIDECAR.items()})
+def _sidecar_rules(sidecar: Mapping[str, Any] | None) -> SidecarRules | None:
+    return (
+        None
+        if sidecar is None
+        else SidecarRules(**{name: sidecar[option] for name, option in _SIDECAR_OPTIONS.items()})
+    )
 
 
-def _plain(value: Any) -> Any:
+def _to_list(value: Any) -> Any:
     return [*value] if is_sequence(value) else value
 
 
 WORKER_ENDED = "worker"
 """``details["origin"]`` of an error: the worker that ran the program ended without a result."""
-_HOSTS_OWN = (CodeModeAbortedError, CodeModeConcurrencyError, CodeModeProtocolError)
-_GUESTS = (CodeModeError, CodeModeSerializationError)  # what a script throws, or cannot return
+_HOST_ERRORS = (CodeModeAbortedError, CodeModeConcurrencyError, CodeModeProtocolError)
+_GUEST_ERRORS = (CodeModeError, CodeModeSerializationError)  # what a script throws, or cannot return
 
 
 class CodeCallResult(dict[str, Any]):
@@ -183,7 +193,7 @@ class CodeCallResult(dict[str, Any]):
     recovery: Resumable | None = None
 
 
-def told(outcome: RunOutcome, most: int | None, script: str = "") -> Any:
+def outcome_to_result(outcome: RunOutcome, max_characters: int | None, script: str = "") -> Any:
     """Return the result, or the interrupt, that a run came to; raise the host's own trouble.
 
     Of a value with more than ``most`` characters a model is told instead.
@@ -191,53 +201,53 @@ def told(outcome: RunOutcome, most: int | None, script: str = "") -> Any:
     if outcome.interrupt is not None:
         return outcome.interrupt
     error = outcome.error
-    if error is not None and _is_hosts_own(error):
+    if error is not None and _is_host_error(error):
         try:
             raise error
         finally:
             del error, outcome  # the traceback holds this frame: nothing in it may hold the error
     if error is not None:
-        result = failed(error)
+        result = error_to_result(error)
         name = str(result["error"].get("name"))
         if not getattr(error, "calls", ()) and (hint := failed_language_hint(name, script)) is not None:
             result["error"]["hint"] = hint
     else:
-        result = CodeCallResult(status="ok", result=shown_value(outcome.value, most, outcome.result_bytes))
+        result = CodeCallResult(status="ok", result=shown_value(outcome.value, max_characters, outcome.result_bytes))
     result.trace = outcome.trace
     if outcome.console:
         result["logs"] = [{"level": line.level, "message": line.text} for line in outcome.console]
-    warnings = [*outcome.warnings, *outcome.output_warnings, *([] if error is None else _calls_of(error))]
-    if outcome.returned_nothing and (said := no_result_text(outcome, script, shows_console=False)):
-        warnings.append(said)
+    warnings = [*outcome.warnings, *outcome.output_warnings, *([] if error is None else _describe_earlier_calls(error))]
+    if outcome.returned_nothing and (text := no_result_text(outcome, script, shows_console=False)):
+        warnings.append(text)
     if warnings:
         result["warnings"] = warnings
     return result
 
 
-def _calls_of(error: CodeModeError) -> list[str]:
+def _describe_earlier_calls(error: CodeModeError) -> list[str]:
     """Return lines about the calls of a failed script, but for the one that ended it, of which its error tells."""
-    ended_it = mapping_or_empty(error.details.get("call"))
+    last_call = mapping_or_empty(error.details.get("call"))
     is_late = error.code == CALL_TIMEOUT
-    return describe_calls(drop_last_failure(error.calls, string_or_empty(ended_it.get("toolName")), is_late=is_late))
+    return describe_calls(drop_last_failure(error.calls, string_or_empty(last_call.get("toolName")), is_late=is_late))
 
 
-def _is_hosts_own(error: CodeModeError) -> bool:
+def _is_host_error(error: CodeModeError) -> bool:
     if "call" in error.details:  # whatever its class: a tool has raised it
         return False
     if isinstance(error, CodeModeWorkerError):
         return error.details.get("origin") != WORKER_ENDED
-    return isinstance(error, _HOSTS_OWN)
+    return isinstance(error, _HOST_ERRORS)
 
 
-def failed(error: CodeModeError) -> CodeCallResult:
+def error_to_result(error: CodeModeError) -> CodeCallResult:
     """Return the result that an error is."""
-    status, said = _worded(error)
-    result = CodeCallResult(status=status, error=said)
+    status, description = _describe_error(error)
+    result = CodeCallResult(status=status, error=description)
     result.exception, result.recovery, result.trace = error, error.recovery, error.trace
     return result
 
 
-def _worded(error: CodeModeError) -> tuple[str, dict[str, Any]]:
+def _describe_error(error: CodeModeError) -> tuple[str, dict[str, Any]]:
     call = error.details.get("call")
     if is_object(call) and not _is_limit(error, call):
         return "tool_error", _tool_error(call)
@@ -266,22 +276,26 @@ def _tool_error(call: Mapping[str, Any]) -> dict[str, Any]:
 def _illegal_access(error: CodeModeError) -> dict[str, Any]:
     violations = list_or_empty(error.details.get("violations"))
     first = mapping_or_empty(violations[0] if violations else None)
-    said: dict[str, Any] = {"message": error.message, "kind": first.get("kind")}
-    return {**said, "location": first.get("location"), "violations": violations}
+    description: dict[str, Any] = {"message": error.message, "kind": first.get("kind")}
+    return {**description, "location": first.get("location"), "violations": violations}
 
 
 def _location(error: CodeModeError) -> dict[str, Any]:
-    place = {key: error.details.get(key) for key in ("line", "column")}
-    return {} if None in place.values() else {"location": place}
+    position = {key: error.details.get(key) for key in ("line", "column")}
+    return {} if None in position.values() else {"location": position}
 
 
 def _runtime_error(error: CodeModeError, kind: str, message: str) -> dict[str, Any]:
     if kind == "worker":
         return {"source": "script", "name": type(error).__name__, "message": message}
     name, shown, _ = guest_view(error)
-    thrown = string_or_empty(error.details.get("name")) if type(error) in _GUESTS else ""
-    said = {"source": "script", "name": thrown or name, "message": message if kind == "max_bridge_requests" else shown}
+    thrown = string_or_empty(error.details.get("name")) if type(error) in _GUEST_ERRORS else ""
+    description = {
+        "source": "script",
+        "name": thrown or name,
+        "message": message if kind == "max_bridge_requests" else shown,
+    }
     if thrown == "ReferenceError":
-        said["hint"] = CODE_CALL_WORDING["undefined_name"].hint
+        description["hint"] = CODE_CALL_WORDING["undefined_name"].hint
     stack = string_or_empty(error.details.get("stack"))
-    return {**said, "stack": stack} if stack else said
+    return {**description, "stack": stack} if stack else description

@@ -17,7 +17,7 @@ from ...stores.durability import StoreLike
 from ...tools.context import ToolCallContext
 from ...tools.tool import Tool
 from ...workers.pool import WorkerPool
-from .index import Listener, Listeners, ToolSet, change_of
+from .index import ChangeListeners, Listener, ToolSet, diff_tool_sets
 from .meta_calls import MetaCalls
 from .names import META_TOOLS, meta_name
 from .options import CodeCallOptions
@@ -70,13 +70,13 @@ def describe_meta_tool(meta_tool: str, options: CodeCallOptions) -> str:
     vm, policy = options.vm, options.settings.execution_policy
     banned = dict.fromkeys((*vm.disabled_builtins, *vm.disabled_globals))
     has_console = vm.allow_console and "console" not in banned
-    named = {one: meta_name(one, options.names) for one in ("search", "describe", "execute")}
+    names = {kind: meta_name(kind, options.names) for kind in ("search", "describe", "execute")}
     text = {"search": _SEARCH, "describe": _DESCRIBE, "execute": _EXECUTE, "invoke": _INVOKE}[meta_tool]
     sidecar = options.sidecar
     joins = "" if sidecar.allow_composites else _JOINS_THROW
     return text.format(
         sidecar=_SIDECAR.format(threshold=sidecar.extraction_threshold, joins=joins) if sidecar.enabled else "",
-        **named,
+        **names,
         values=f"\n{RICH_VALUES_RULE}" if policy.values == "rich" else "",
         max_steps=vm.max_steps,
         in_flight=policy.max_in_flight_bridge_requests,
@@ -85,11 +85,11 @@ def describe_meta_tool(meta_tool: str, options: CodeCallOptions) -> str:
         waiting="counted" if policy.says("clock") and policy.clock == "wall" else "not counted",
         loops=_LOOPS if vm.allow_loops else _NO_LOOPS,
         console=_CONSOLE if has_console else _NO_CONSOLE,
-        banned=_listed([name for name in banned if name != "console"]),
+        banned=_join_names([name for name in banned if name != "console"]),
     )
 
 
-def _listed(names: list[str]) -> str:
+def _join_names(names: list[str]) -> str:
     # A host's own list may be of any length.
     text = ", ".join(names)
     return (
@@ -99,10 +99,10 @@ def _listed(names: list[str]) -> str:
     )
 
 
-def input_schema_of(meta_tool: str, options: CodeCallOptions) -> dict[str, Any]:
+def build_input_schema(meta_tool: str, options: CodeCallOptions) -> dict[str, Any]:
     """Return the JSON Schema of one's input."""
     if meta_tool == "search":
-        return _object(
+        return _object_schema(
             {
                 "query": {**_TEXT, "description": "What the tool should do, in a few words."},
                 "topK": {"type": "integer", "description": f"How many at most, 1 to 50; {options.top_k} if not given."},
@@ -119,7 +119,7 @@ def input_schema_of(meta_tool: str, options: CodeCallOptions) -> dict[str, Any]:
             "query",
         )
     if meta_tool == "describe":
-        return _object(
+        return _object_schema(
             {
                 "tools": {**_TEXTS, "description": "Names of tools."},
                 "max": {"type": "integer", "description": f"How many at most; {options.max_definitions} if not given."},
@@ -127,7 +127,7 @@ def input_schema_of(meta_tool: str, options: CodeCallOptions) -> dict[str, Any]:
             "tools",
         )
     if meta_tool == "execute":
-        return _object(
+        return _object_schema(
             {
                 "script": {**_TEXT, "description": "The body of an async function; end it with return."},
                 "allowedTools": {**_TEXTS, "description": "Only these may be called."},
@@ -135,14 +135,14 @@ def input_schema_of(meta_tool: str, options: CodeCallOptions) -> dict[str, Any]:
             },
             "script",
         )
-    return _object({"tool": _TEXT, "input": {"description": "What the tool's inputSchema asks for."}}, "tool")
+    return _object_schema({"tool": _TEXT, "input": {"description": "What the tool's inputSchema asks for."}}, "tool")
 
 
-def _object(properties: dict[str, Any], required: str) -> dict[str, Any]:
+def _object_schema(properties: dict[str, Any], required: str) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": [required]}
 
 
-def output_schema_of(meta_tool: str) -> dict[str, Any]:
+def build_output_schema(meta_tool: str) -> dict[str, Any]:
     """Return the JSON Schema of what one answers."""
     if meta_tool in ("execute", "invoke"):
         statuses = ["ok", "syntax_error", "illegal_access", "tool_error", "runtime_error", "timeout"]
@@ -158,7 +158,7 @@ def output_schema_of(meta_tool: str) -> dict[str, Any]:
     }
 
 
-def meta_tool_as_tool(
+def create_meta_tool(
     kind: str,
     options: CodeCallOptions,
     call: Callable[..., Coroutine[Any, Any, Any]],
@@ -175,8 +175,8 @@ def meta_tool_as_tool(
         name,
         execute=execute,
         description=described_with(describe_meta_tool(kind, options), library if kind == "execute" else None),
-        input_schema=input_schema_of(kind, options),
-        output_schema=output_schema_of(kind),
+        input_schema=build_input_schema(kind, options),
+        output_schema=build_output_schema(kind),
         annotations={"readOnlyHint": kind in ("search", "describe")},
     )
 
@@ -193,8 +193,8 @@ class CodeCallToolset(MetaCalls):
         library: ProgramLibrary | None = None,
     ) -> None:
         super().__init__(tools, options, pool, store, library)
-        self._listeners = Listeners()
-        self._updating = forkable_lock()
+        self._listeners = ChangeListeners()
+        self._update_lock = forkable_lock()
 
     def __repr__(self) -> str:
         return f"<CodeCallToolset over {len(self._tools.indexed)} tools>"
@@ -214,19 +214,19 @@ class CodeCallToolset(MetaCalls):
 
         With a library they are made anew each time: what there is of saved programs changes.
         """
-        return self._fixed_tools if self.library is None else self._made_tools()
+        return self._cached_tools if self.library is None else self._create_tools()
 
     @cached_property
-    def _fixed_tools(self) -> tuple[Tool, ...]:
-        return self._made_tools()
+    def _cached_tools(self) -> tuple[Tool, ...]:
+        return self._create_tools()
 
-    def _made_tools(self) -> tuple[Tool, ...]:
+    def _create_tools(self) -> tuple[Tool, ...]:
         kinds = META_TOOLS if self.options.direct_calls.enabled else META_TOOLS[:-1]
-        return tuple(meta_tool_as_tool(kind, self.options, self.call, self.library) for kind in kinds)
+        return tuple(create_meta_tool(kind, self.options, self.call, self.library) for kind in kinds)
 
     def list_tools(self) -> list[Tool]:
         """Return what a client is shown: the meta-tools, then the tools that stay visible."""
-        return [*self.tools, *self._tools.listed()]
+        return [*self.tools, *self._tools.iter_listed_tools()]
 
     def update(self, tools: Mapping[str, Any] | Iterable[Any]) -> None:
         """Put other tools in place of these. A script that runs keeps its own.
@@ -234,32 +234,32 @@ class CodeCallToolset(MetaCalls):
         Checking thousands of new tools takes seconds: on an event loop use `update_async`.
         Raises `ValueError` as `create_code_call_tools` does, and then nothing changes.
         """
-        self._put(tools)
-        self._listeners.tell()
+        self._replace_tools(tools)
+        self._listeners.notify_all()
 
     async def update_async(self, tools: Mapping[str, Any] | Iterable[Any]) -> None:
         """Do what `update` does, in a thread: the event loop goes on meanwhile. Listeners are called on the loop."""
-        await off_loop(partial(self._put, tools))
-        self._listeners.tell()
+        await off_loop(partial(self._replace_tools, tools))
+        self._listeners.notify_all()
 
-    def _put(self, tools: Mapping[str, Any] | Iterable[Any]) -> None:
-        with self._updating:
+    def _replace_tools(self, tools: Mapping[str, Any] | Iterable[Any]) -> None:
+        with self._update_lock:
             before = self._tools
             after = ToolSet.of(tools, self.options, before)
             self._tools = after
             attach_library(self.library, after.catalog, after.catalog.names())
-            change = change_of(before, after)
+            change = diff_tool_sets(before, after)
             if change is not None:
-                self._listeners.note(change)
+                self._listeners.enqueue(change)
 
     def over(self, tools: Mapping[str, Any] | Iterable[Any]) -> CodeCallToolset:
         """Return a set with these options over other tools; this one stays as it is. What both have is indexed once.
 
         For hosts whose conversations see different tools. Raises `ValueError` as `create_code_call_tools` does.
         """
-        own: dict[str, Any] = {"_tools": ToolSet.of(tools, self.options, self._tools), "_listeners": Listeners()}
+        own: dict[str, Any] = {"_tools": ToolSet.of(tools, self.options, self._tools), "_listeners": ChangeListeners()}
         other = copy(self)
-        other.__dict__.pop("_fixed_tools", None)
+        other.__dict__.pop("_cached_tools", None)
         other.__dict__.update(own, _updating=forkable_lock())
         attach_library(other.library, own["_tools"].catalog, ())
         return other

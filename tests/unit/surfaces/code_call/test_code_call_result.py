@@ -25,7 +25,7 @@ from codemode.errors import (
     CodeModeWorkerError,
 )
 from codemode.execution.outcome import RunOutcome
-from codemode.surfaces.code_call.result import told
+from codemode.surfaces.code_call.result import outcome_to_result
 
 PLACE = {"line": 1, "column": 2}
 VIOLATION = {"kind": "DisallowedLoop", "name": "while", "location": PLACE}
@@ -48,7 +48,7 @@ ALL = (
 
 
 def answer_to(error: CodeModeError) -> Any:
-    return told(RunOutcome("failed", "outer", error=error, warnings=("w",)), None)
+    return outcome_to_result(RunOutcome("failed", "outer", error=error, warnings=("w",)), None)
 
 
 @each_row(

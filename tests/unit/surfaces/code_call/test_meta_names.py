@@ -11,7 +11,7 @@ from spellings import meta_spellings
 from suite import each_row
 
 from codemode import CodeModeToolError, Tool, create_code_call_tools
-from codemode.surfaces.code_call.names import LOOK_ALIKES, looks_like_meta_tool, meta_name, meta_tool_of, skeleton
+from codemode.surfaces.code_call.names import LOOK_ALIKES, looks_like_meta_tool, meta_name, parse_meta_name, skeleton
 
 SPELLINGS = meta_spellings()
 
@@ -121,7 +121,7 @@ def test_meta_tools_have_their_names_in_each_style(style: str):
     tools = create_code_call_tools(named("echo"), {"names": style, "direct_calls": {"enabled": True}})
     names = [tool.name for tool in tools.tools]
     assert names == [meta_name(kind, style) for kind in ("search", "describe", "execute", "invoke")]
-    assert [meta_tool_of(name) for name in names] == ["search", "describe", "execute", "invoke"]
+    assert [parse_meta_name(name) for name in names] == ["search", "describe", "execute", "invoke"]
     for other in ("codecall.search", "codecall:search", "codecall_search"):
         assert tools.call_sync(other, {"query": "echo"})["tools"][0]["name"] == "echo"
     with pytest.raises(CodeModeToolError, match="no meta-tool"):
