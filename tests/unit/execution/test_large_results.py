@@ -110,9 +110,9 @@ def test_what_fits_stays_as_it_is():
 @pytest.mark.parametrize("kind", [ModelOutputFormatter, OneCallOutputFormatter])
 def test_a_result_is_told_of_with_what_is_known_of_its_run(kind):
     outputs = kind(ModelOutput(max_model_characters=2000), lambda _name: None)
-    outputs.keep("c1", ROWS, None, "kept as result:1", 400_000)
-    assert outputs.show(ROWS, "c1") == {"type": "text", "value": "kept as result:1"}
-    other = outputs.show(list(ROWS), "c1")
+    outputs.remember("c1", ROWS, None, "kept as result:1", 400_000)
+    assert outputs.format(ROWS, "c1") == {"type": "text", "value": "kept as result:1"}
+    other = outputs.format(list(ROWS), "c1")
     assert other["type"] == "text"
     assert "The rest was dropped" in other["value"]
 

@@ -118,11 +118,11 @@ def test_a_program_that_returned_null_has_a_result():
 @pytest.mark.parametrize("kind", [ModelOutputFormatter, OneCallOutputFormatter])
 def test_nothing_is_shown_with_what_was_printed_to_the_call_it_came_from_alone(kind):
     outputs = kind(ModelOutput(), lambda _name: None)
-    outputs.keep("c1", None, None, "It had printed: a")
-    assert outputs.show(None, "c1") == {"type": "text", "value": "It had printed: a"}
-    assert outputs.show(None, "c2") == {"type": "json", "value": None}
-    assert outputs.show(None, None) == {"type": "json", "value": None}
-    assert outputs.show(0, "c1") == {"type": "json", "value": 0}
+    outputs.remember("c1", None, None, "It had printed: a")
+    assert outputs.format(None, "c1") == {"type": "text", "value": "It had printed: a"}
+    assert outputs.format(None, "c2") == {"type": "json", "value": None}
+    assert outputs.format(None, None) == {"type": "json", "value": None}
+    assert outputs.format(0, "c1") == {"type": "json", "value": 0}
 
 
 def test_of_two_runs_of_one_id_that_gave_nothing_nobody_is_told():

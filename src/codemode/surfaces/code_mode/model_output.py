@@ -50,7 +50,7 @@ _UNAVAILABLE_OUTPUT: ModelOutputDict = {"type": "text", "value": "(this output c
 class ModelOutputFormatter:
     """Shows the results of one `CodeModeTool`, each beside what its own run did. Safe to use from several threads.
 
-    ``tells_beside``: of a run that has given a result more than that may be shown.
+    ``adds_run_details``: a result may be shown with more than its value.
     """
 
     def __init__(self, options: ModelOutput, get_tool_formatter: Callable[[str], OutputFormatter | None]) -> None:

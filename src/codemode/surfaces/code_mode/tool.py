@@ -228,7 +228,7 @@ class CodeModeTool(SyncForms):
         replacement_text = await self._build_replacement_text(plain_outcome, place, js)
         if not is_plain:
             outcome = await run_bounded(outcome.value, partial(with_presented_value, outcome))
-        details: Any = {"said": replacement_text, "json_bytes": size, "is_plain": is_plain}
+        details: Any = {"replacement_text": replacement_text, "json_bytes": size, "is_plain": is_plain}
         details["as_json"] = plain_outcome.value if is_rich and is_plain else None
         self._output_formatter.remember(outcome.outer_tool_call_id, outcome.value, outcome.trace, **details)
         return outcome.value

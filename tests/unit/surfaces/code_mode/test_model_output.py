@@ -151,7 +151,7 @@ def test_interrupts_are_not_wrapped():
 
 
 def names(made, result, tool_call_id=None):
-    return [one["toolName"] for one in made.show(result, tool_call_id)["value"]["nestedTools"]]
+    return [one["toolName"] for one in made.format(result, tool_call_id)["value"]["nestedTools"]]
 
 
 def test_a_result_finds_its_run_by_being_the_same_object():
