@@ -85,6 +85,19 @@ def test_a_configuration_is_begun_added_to_and_checked(run: Run, home: dict[str,
     assert (code, "All is well." in out) == (0, True), out
 
 
+def test_an_added_server_with_a_relative_path_starts_in_the_folder_of_the_command(
+    run: Run, home: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "notes").mkdir()
+    monkeypatch.chdir(tmp_path)
+    path = Path(home["HOME"]) / ".config" / "codemode" / "mcp.json"
+    code, out, _ = run("add", "files", "--", "server-filesystem", "notes")
+    assert (code, f"it starts in {tmp_path}" in out) == (0, True)
+    assert f'"cwd": "{tmp_path}"' in path.read_text()
+    assert run("add", "plain", "--", "server-filesystem", "/srv/notes")[0] == 0
+    assert path.read_text().count('"cwd"') == 1
+
+
 NO_SERVERS = [
     ["a"],
     ["a", "http://h/", "--", "x"],

@@ -123,9 +123,11 @@ def _add(options: argparse.Namespace) -> int:
     from ..config.loader import load_config
 
     file = FileText.of(config_path(options).absolute())
-    text = added(file.text if file.is_there else initial(), options.name, server_entry(options))
-    file.write(text)
+    entry = server_entry(options)
+    file.write(added(file.text if file.is_there else initial(), options.name, entry))
     print(f"added {visible(options.name)} to {visible(str(file.path))}")
+    if "cwd" in entry:
+        print(f"  it starts in {visible(entry['cwd'])}, because its command names a relative path there")
     for problem in load_config(file.path).problems:
         if problem.server == options.name:
             warn(str(problem))
@@ -150,9 +152,16 @@ def server_entry(options: argparse.Namespace) -> dict[str, Any]:
     entry: dict[str, Any] = {"command": command[0]}
     if command[1:]:
         entry["args"] = command[1:]
+    if any(_is_relative_path(word) for word in command):
+        entry["cwd"] = str(Path.cwd())  # clients start the gateway in folders of their own
     if options.env:
         entry["env"] = _pairs(options.env, "=", "--env takes KEY=VALUE")
     return _with_policy(entry, options)
+
+
+def _is_relative_path(word: str) -> bool:
+    """Whether a word of a command names a file or folder in the current folder."""
+    return not word.startswith("-") and not Path(word).is_absolute() and Path(word).exists()
 
 
 def _api(options: argparse.Namespace) -> dict[str, Any]:

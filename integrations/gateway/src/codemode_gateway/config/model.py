@@ -57,6 +57,8 @@ class ServerConfig:
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     cwd: str | None = None
+    folder: str | None = None
+    """Where a process without `cwd` starts: the folder of the configuration. None is that of this process."""
     url: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     document: str | None = None

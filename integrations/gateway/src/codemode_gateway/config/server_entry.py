@@ -109,7 +109,13 @@ def _process(entry: Entry) -> dict[str, Any]:
         raise MistakeError(said[0][1], "this names no command")
     args, args_path = entry.first("args", "arguments")
     more = () if args is None else entry.filling.texts(args, args_path)
-    return {"command": _with_home(entry, program), "args": (*rest, *more), "env": _env(entry), "cwd": _cwd(entry)}
+    return {
+        "command": _with_home(entry, program),
+        "args": (*rest, *more),
+        "env": _env(entry),
+        "cwd": _cwd(entry),
+        "folder": str(entry.folder),
+    }
 
 
 def _with_home(entry: Entry, program: str) -> str:

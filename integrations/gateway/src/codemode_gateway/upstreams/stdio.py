@@ -84,6 +84,14 @@ _FRAMED = (
 _log = logging.getLogger("codemode.mcp")
 
 
+def _start_folder(config: ServerConfig) -> str | None:
+    """Return the folder that a server starts in; None if it is the current one and that is gone."""
+    try:
+        return config.cwd or config.folder or os.getcwd()
+    except FileNotFoundError:
+        return None
+
+
 class StdioServer:
     """One process of a server. ``ending`` says, once it has ended, in which way and what it said last."""
 
@@ -142,7 +150,7 @@ class StdioServer:
         try:
             env = {**get_default_environment(), **self._config.env}
             args = [self._config.command or "", *self._config.args]
-            child = self._child = await self._guard.spawn(args, env, self._config.cwd, theirs)
+            child = self._child = await self._guard.spawn(args, env, _start_folder(self._config), theirs)
             for protocol, connect in (
                 (self._input, loop.connect_write_pipe),
                 (self._output, loop.connect_read_pipe),
