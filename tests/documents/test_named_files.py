@@ -26,6 +26,7 @@ MADE = {
     ".bench/peers",
     ".bench/node",
     "my_tools.py",
+    "agent.py",
 }
 
 _FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
