@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from errno import EACCES, ENOENT, ENOTDIR
 from functools import partial
+from pathlib import Path
 from typing import cast
 
 from mcp.client.stdio import get_default_environment
@@ -87,7 +88,7 @@ _log = logging.getLogger("codemode.mcp")
 def _start_folder(config: ServerConfig) -> str | None:
     """Return the folder that a server starts in; None if it is the current one and that is gone."""
     try:
-        return config.cwd or config.folder or os.getcwd()
+        return config.cwd or config.folder or str(Path.cwd())
     except FileNotFoundError:
         return None
 
