@@ -12,7 +12,7 @@ from codemode_console.auth import TokenAuth, User, token_hash
 from codemode_console.errors import Problem
 from codemode_console.guarded import Guarded
 from codemode_console.rendering import problem_page
-from codemode_console.visits import visit_of
+from codemode_console.visits import require_principal
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -58,13 +58,13 @@ class Desk:
 
     def _inner(self) -> Starlette:
         async def who(request: Request) -> Response:
-            visit = visit_of(request)
+            visit = require_principal(request)
             assert request.user is visit.user
             return JSONResponse({"name": visit.user.name, "token": visit.form_token("a"), "address": visit.address})
 
         async def change(request: Request) -> Response:
             form = await request.form()
-            visit_of(request).require_form_token(form.get("form_token"), "a")
+            require_principal(request).require_form_token(form.get("form_token"), "a")
             self.sent.append(form.get("what"))
             return JSONResponse({})
 

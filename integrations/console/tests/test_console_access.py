@@ -10,7 +10,7 @@ import httpx
 import pytest
 from codemode_console.auth import ProxyHeaderAuth, TokenAuth, User, new_token, token_hash
 from codemode_console.guarded import Guarded
-from codemode_console.visits import refusal
+from codemode_console.visits import find_refusal
 from console_visitors import ANA, EVE, OWN, USERS, Desk, run, sign_in
 from starlette.requests import Request
 from suite import each_row
@@ -360,14 +360,14 @@ def test_a_file_of_tokens_is_read() -> None:
         token_hash(EVE).removeprefix("sha256:").upper(): {"name": "eve", "tenants": ["acme"], "may_decide": False},
     }
     auth = TokenAuth.from_json(json.dumps(users))
-    assert auth.user_of(token) == User("ana", ALL_TENANTS)
-    assert auth.user_of(EVE) == User("eve", ["acme"], may_decide=False)
-    assert auth.user_of(token_hash(token)) is None
-    assert [User("eve", ["acme"]).sees(one) for one in ("acme", "acm", "")] == [True, False, False]
+    assert auth.find_by_token(token) == User("ana", ALL_TENANTS)
+    assert auth.find_by_token(EVE) == User("eve", ["acme"], may_decide=False)
+    assert auth.find_by_token(token_hash(token)) is None
+    assert [User("eve", ["acme"]).can_see(one) for one in ("acme", "acm", "")] == [True, False, False]
 
 
 def test_who_is_in_a_file_may_decide_unless_it_says_otherwise_and_the_refusal_tells() -> None:
-    found = one_user('{"name": "ana", "tenants": ["acme"]}').user_of(ANA)
+    found = one_user('{"name": "ana", "tenants": ["acme"]}').find_by_token(ANA)
     assert found == User("ana", ["acme"], may_decide=True)
     with pytest.raises(ValueError, match="may_decide, which is true unless it says false, got maydecide"):
         one_user('{"name": "a", "tenants": ["a"], "maydecide": false}')
@@ -396,14 +396,14 @@ def test_a_policy_says_no_in_all_words_but_true() -> None:
         def fails(*_: Any) -> bool:
             raise LookupError
 
-        assert await refusal(None, ana, record, request) is None
-        assert await refusal(later, ana, record, request) is None
-        assert await refusal(later, User("eve", ["a"], may_decide=False), record, request) is not None
-        assert await refusal(lambda *_: "four eyes", ana, record, request) == "four eyes"
+        assert await find_refusal(None, ana, record, request) is None
+        assert await find_refusal(later, ana, record, request) is None
+        assert await find_refusal(later, User("eve", ["a"], may_decide=False), record, request) is not None
+        assert await find_refusal(lambda *_: "four eyes", ana, record, request) == "four eyes"
         refused: list[Any] = [False, "", None, 1, [True]]
         for answer in refused:
-            assert await refusal(lambda *_, answer=answer: answer, ana, record, request)
-        assert await refusal(fails, ana, record, request)
+            assert await find_refusal(lambda *_, answer=answer: answer, ana, record, request)
+        assert await find_refusal(fails, ana, record, request)
 
     run(work)
 

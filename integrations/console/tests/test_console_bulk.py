@@ -10,7 +10,7 @@ import httpx
 import pytest
 from codemode_console import TokenAuth, User, token_hash
 from codemode_console.decisions import ABOUT_CHOICE
-from codemode_console.visits import Visit
+from codemode_console.visits import Principal
 from console_houses import AS_JSON, BOB, USERS, House
 from console_visitors import ANA, EVE, run
 from record_desk import Page
@@ -272,8 +272,8 @@ def test_who_may_only_look_decides_none_and_the_refusal_is_audited(monkeypatch: 
                     path, data={"form_token": "x", "request": f"{record_id}/a", "decision": "approve"}
                 )
                 assert answer.status_code in (400, 403)
-            made = Visit.form_token
-            monkeypatch.setattr(Visit, "form_token", lambda visit, _about: made(visit, ABOUT_CHOICE))
+            made = Principal.form_token
+            monkeypatch.setattr(Principal, "form_token", lambda visit, _about: made(visit, ABOUT_CHOICE))
             token = re.findall(r'name="form_token" value="([^"]+)"', (await lou.get("/")).text)[-1]
             sent = {"form_token": token, "request": f"{record_id}/a", "decision": "approve"}
             assert (await lou.post("/many", data=sent)).status_code == 403

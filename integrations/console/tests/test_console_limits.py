@@ -10,10 +10,10 @@ import pytest
 from codemode_console.bodies import (
     MAX_BODY_BYTES,
     MAX_FIELDS,
-    BodyTooLarge,
-    MalformedBody,
-    form_items,
-    json_body,
+    BodyTooLargeError,
+    MalformedBodyError,
+    parse_form,
+    parse_json_body,
     read_body,
 )
 from hypothesis import given, settings
@@ -41,9 +41,9 @@ names = st.one_of(st.text(alphabet="/abc~01 \u65e5", min_size=1, max_size=10), s
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(names, texts), max_size=8))
 def test_fields_arrive_in_both_encodings(items: list[tuple[str, str]]):
-    assert form_items(FORM, urlencode(items).encode()) == items
+    assert parse_form(FORM, urlencode(items).encode()) == items
     if not any(BOUNDARY in text for _, text in items):
-        assert form_items(MULTIPART, multipart(items)) == items
+        assert parse_form(MULTIPART, multipart(items)) == items
 
 
 async def _chunks(taken: list[int], chunk: bytes, count: int) -> AsyncIterator[bytes]:
@@ -54,11 +54,11 @@ async def _chunks(taken: list[int], chunk: bytes, count: int) -> AsyncIterator[b
 
 def test_a_body_that_is_too_large_is_not_read_to_its_end():
     taken: list[int] = []
-    with pytest.raises(BodyTooLarge):
+    with pytest.raises(BodyTooLargeError):
         asyncio.run(read_body({}, _chunks(taken, b"x" * 65536, 1000)))
     assert len(taken) == MAX_BODY_BYTES // 65536 + 1
     taken.clear()
-    with pytest.raises(BodyTooLarge):
+    with pytest.raises(BodyTooLargeError):
         asyncio.run(read_body({"content-length": "5000000"}, _chunks(taken, b"x", 1)))
     assert taken == []
     assert asyncio.run(read_body({"content-length": "2"}, _chunks(taken, b"x", 2))) == b"xx"
@@ -66,19 +66,19 @@ def test_a_body_that_is_too_large_is_not_read_to_its_end():
 
 @each_row("length", ["-1", "1e9", "x", "\u0661", "9" * 20, ""])
 def test_a_length_that_is_none_is_refused(length: str):
-    with pytest.raises(MalformedBody):
+    with pytest.raises(MalformedBodyError):
         asyncio.run(read_body({"content-length": length}, _chunks([], b"x", 1)))
 
 
 def test_a_form_of_too_many_fields_is_refused():
     items = [("a", "b")] * MAX_FIELDS
-    assert len(form_items(FORM, urlencode(items).encode())) == MAX_FIELDS
-    assert len(form_items(MULTIPART, multipart(items))) == MAX_FIELDS
+    assert len(parse_form(FORM, urlencode(items).encode())) == MAX_FIELDS
+    assert len(parse_form(MULTIPART, multipart(items))) == MAX_FIELDS
     for kind, body in [(FORM, urlencode([*items, ("a", "b")]).encode()), (MULTIPART, multipart([*items, ("a", "b")]))]:
-        with pytest.raises(BodyTooLarge):
-            form_items(kind, body)
-    with pytest.raises(BodyTooLarge):
-        form_items(FORM, b"x" * (MAX_BODY_BYTES + 1))
+        with pytest.raises(BodyTooLargeError):
+            parse_form(kind, body)
+    with pytest.raises(BodyTooLargeError):
+        parse_form(FORM, b"x" * (MAX_BODY_BYTES + 1))
 
 
 @each_row(
@@ -98,13 +98,13 @@ def test_a_form_of_too_many_fields_is_refused():
     ],
 )
 def test_what_is_no_form_is_refused(kind: str, body: bytes):
-    with pytest.raises(MalformedBody):
-        form_items(kind, body)
+    with pytest.raises(MalformedBodyError):
+        parse_form(kind, body)
 
 
 def test_json_is_bounded_in_levels():
-    assert json_body(b"[" * 128 + b"]" * 128) is not None
-    assert json_body(b' {"a": 12345678901234567890} ') == {"a": 12345678901234567890}
+    assert parse_json_body(b"[" * 128 + b"]" * 128) is not None
+    assert parse_json_body(b' {"a": 12345678901234567890} ') == {"a": 12345678901234567890}
     for body in (b"[" * 129 + b"]" * 129, b"[" * 10**6, b"{", b"NaN", b"\xff", b"1e999"):
-        with pytest.raises(MalformedBody):
-            json_body(body)
+        with pytest.raises(MalformedBodyError):
+            parse_json_body(body)

@@ -26,18 +26,18 @@ from codemode.stores import ALL_TENANTS, InterruptStore, Resumer
 from codemode.stores.resumer import continuation_of
 
 from .auth import TokenAuth, User, new_private_path, new_token, token_hash
-from .errors import Problem, problem_of
+from .errors import Problem, to_problem
 from .guarded import Guarded
 from .notices import Sender, SlackWebhook, Webhook, require_targets
 from .pages import audit, bulk, deciding, listing, live, record, saved
-from .pages.desk import Desk, Inspect, health_routes
+from .pages.desk import ConsoleContext, InspectPause, health_routes
 from .rendering import problem_page
 from .sessions import Clock, Secret
-from .visits import LaterAnswers, Policy
+from .visits import Policy, StandingApprovals
 from .web import Server, listen, read_address, url_of
 
 _log = logging.getLogger("codemode.console")
-_PAGES = (
+_ROUTE_FACTORIES = (
     listing.routes,
     bulk.routes,
     record.routes,
@@ -51,40 +51,40 @@ _PAGES = (
 )
 
 
-def routes(desk: Desk) -> list[BaseRoute]:
+def routes(context: ConsoleContext) -> list[BaseRoute]:
     """Return the routes of a console."""
-    static = Mount("/static", StaticFiles(packages=[("codemode_console", "static")]))
-    return [*(route for routes_of in _PAGES for route in routes_of(desk)), static]
+    static_files = Mount("/static", StaticFiles(packages=[("codemode_console", "static")]))
+    return [*(route for create_routes in _ROUTE_FACTORIES for route in create_routes(context)), static_files]
 
 
-def told() -> dict[Any, Callable[[Request, Any], Awaitable[Response]]]:
+def exception_handlers() -> dict[Any, Callable[[Request, Any], Awaitable[Response]]]:
     """Return what is answered when something cannot be done, by the class of the error."""
-    return {Problem: _problem, CodeModeError: _store_error, HTTPException: _http_error}
+    return {Problem: _handle_problem, CodeModeError: _handle_store_error, HTTPException: _handle_http_error}
 
 
-async def _problem(request: Request, problem: Problem) -> Response:
+async def _handle_problem(request: Request, problem: Problem) -> Response:
     return problem_page(request, problem)
 
 
-async def _store_error(request: Request, error: CodeModeError) -> Response:
-    problem = problem_of(error)
+async def _handle_store_error(request: Request, error: CodeModeError) -> Response:
+    problem = to_problem(error)
     if problem is None:
         _log.error("a request failed", exc_info=error)
         problem = Problem(500, "Something went wrong", "It is in the log of the console.")
     return problem_page(request, problem)
 
 
-async def _http_error(request: Request, error: HTTPException) -> Response:
+async def _handle_http_error(request: Request, error: HTTPException) -> Response:
     return problem_page(request, Problem(error.status_code, error.detail, headers=error.headers))
 
 
 _SWEEP_SECONDS = 10.0
-_ASKED_OF_STORES = ("list", "counts", "record", "records", "decide", "audit", "note", "sweep", "changes_head")
-_NOT_RUNNING = (
+_REQUIRED_STORE_METHODS = ("list", "counts", "record", "records", "decide", "audit", "note", "sweep", "changes_head")
+_NOT_RUNNING_WARNING = (
     "the console is asked, and does not run: no decided program goes on here and no notice is sent until it does. Enter"
     " `async with console.running():` in the lifespan of the application that it is mounted in"
 )
-Resume: TypeAlias = Callable[..., Awaitable[Any]]
+ResumeFunction: TypeAlias = Callable[..., Awaitable[Any]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,8 +106,8 @@ class ConsoleOptions:
     embed_in: Sequence[str] = ()
     trusted_proxies: Sequence[str] = ()
     hosts: Sequence[str] = ()
-    inspect: Inspect | None = None
-    later: LaterAnswers | None = None
+    inspect: InspectPause | None = None
+    standing_approvals: StandingApprovals | None = None
     private_path: str | None = None
     clock: Clock = time.time
 
@@ -116,40 +116,40 @@ class Console:
     """An ASGI application, to be run by itself or mounted under any prefix. See `approval_console`."""
 
     def __init__(
-        self, app: Guarded, store: InterruptStore, resumers: Sequence[tuple[str | None, Resume]], sender: Sender
+        self, app: Guarded, store: InterruptStore, resumers: Sequence[tuple[str | None, ResumeFunction]], sender: Sender
     ) -> None:
         self._app, self._store, self._resumers, self._sender = app, store, resumers, sender
-        self._needs_running = bool(resumers) or sender.has_targets
+        self._warns_when_not_running = bool(resumers) or sender.has_targets
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        if self._needs_running and scope["type"] == "http":
-            self._needs_running = False
-            _log.warning(_NOT_RUNNING)
+        if self._warns_when_not_running and scope["type"] == "http":
+            self._warns_when_not_running = False
+            _log.warning(_NOT_RUNNING_WARNING)
         await self._app(scope, receive, send)
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
         """While the block runs: mark what expires, send notices, let decided programs go on if `resume` was given."""
-        self._needs_running = False
+        self._warns_when_not_running = False
         async with AsyncExitStack() as stack:
             for app, resume in self._resumers:
                 await stack.enter_async_context(Resumer(self._store, tenant=ALL_TENANTS, app=app, resume=resume))
-            for work in (self._sweep(), self._sender.run()):
-                stack.push_async_callback(_ended, asyncio.get_running_loop().create_task(work))
+            for background_task in (self._sweep(), self._sender.run()):
+                stack.push_async_callback(_cancel, asyncio.get_running_loop().create_task(background_task))
             yield
 
     async def _sweep(self) -> None:
-        is_away = False
+        is_unavailable = False
         while True:
             try:
                 await self._store.sweep()
             except CodeModeError as error:
-                if not is_away:
+                if not is_unavailable:
                     _log.warning("what has expired is not marked until the store can be used: %s", error)
-                is_away = True
+                is_unavailable = True
             else:
-                is_away = False
+                is_unavailable = False
             await asyncio.sleep(_SWEEP_SECONDS)
 
 
@@ -157,7 +157,7 @@ def approval_console(
     store: InterruptStore,
     *,
     auth: Any,
-    resume: Mapping[str, Resume] | Resume | None = None,
+    resume: Mapping[str, ResumeFunction] | ResumeFunction | None = None,
     notify: Iterable[Webhook | SlackWebhook] = (),
     options: ConsoleOptions | Mapping[str, Any] | None = None,
     base_url: str | None = None,
@@ -170,55 +170,59 @@ def approval_console(
     where the console is for browsers, with its prefix; links of notices need it. Raises `ValueError`.
     """
     _require_store(store)
-    chosen = read_options(options)
+    settings = read_options(options)
     resumers = _resumers(store, resume)
     targets = require_targets(notify, base_url)
-    options_of = {app: {"continuation": one} for app, one in map(_continuation, resumers) if one is not None}
+    app_options = {
+        app: {"continuation": continuation}
+        for app, continuation in map(_app_continuation, resumers)
+        if continuation is not None
+    }
     apps = frozenset(app for app, _ in resumers)
-    desk = Desk(store, chosen.policy, apps, options_of, chosen.inspect, chosen.later)
-    inner = Starlette(routes=routes(desk), exception_handlers=cast("Any", told()))
-    inner.router.redirect_slashes = (
+    context = ConsoleContext(store, settings.policy, apps, app_options, settings.inspect, settings.standing_approvals)
+    starlette_app = Starlette(routes=routes(context), exception_handlers=cast("Any", exception_handlers()))
+    starlette_app.router.redirect_slashes = (
         False  # what it would redirect to names scheme and host as a proxy's neighbour sees them
     )
-    guarded = Guarded(
-        inner,
+    middleware = Guarded(
+        starlette_app,
         auth=auth,
         store=store,
-        secret=chosen.secret,
-        embed_in=chosen.embed_in,
+        secret=settings.secret,
+        embed_in=settings.embed_in,
         base_url=base_url,
-        trusted_proxies=chosen.trusted_proxies,
-        hosts=chosen.hosts,
-        private_path=chosen.private_path,
-        clock=chosen.clock,
+        trusted_proxies=settings.trusted_proxies,
+        hosts=settings.hosts,
+        private_path=settings.private_path,
+        clock=settings.clock,
     )
-    return Console(guarded, store, resumers, Sender(store, targets, base_url or "", clock=chosen.clock))
+    return Console(middleware, store, resumers, Sender(store, targets, base_url or "", clock=settings.clock))
 
 
 def _require_store(store: Any) -> None:
     """Raise `ValueError` for what is no store, such as the path of one, or its class."""
-    if isinstance(store, type) or not all(callable(getattr(store, name, None)) for name in _ASKED_OF_STORES):
+    if isinstance(store, type) or not all(callable(getattr(store, name, None)) for name in _REQUIRED_STORE_METHODS):
         raise WrongTypeError(
             f"store must be an InterruptStore, as SqliteInterruptStore(path) makes one, got {store!r:.100}"
         )
 
 
-def _resumers(store: InterruptStore, resume: Any) -> list[tuple[str | None, Resume]]:
+def _resumers(store: InterruptStore, resume: Any) -> list[tuple[str | None, ResumeFunction]]:
     if resume is None:
         return []
-    found: list[tuple[str | None, Resume]]
+    resumers: list[tuple[str | None, ResumeFunction]]
     if callable(resume):
-        found = [(None, cast("Resume", resume))]
+        resumers = [(None, cast("ResumeFunction", resume))]
     elif isinstance(resume, Mapping):
-        found = list(cast("Mapping[str | None, Resume]", resume).items())
+        resumers = list(cast("Mapping[str | None, Resume]", resume).items())
     else:
         raise WrongTypeError(f"resume must be a function, or functions by the names of apps, got {resume!r:.100}")
-    for app, one in found:
-        Resumer(store, tenant=ALL_TENANTS, app=app, resume=one)  # refuses what it could not use
-    return found
+    for app, resume_app in resumers:
+        Resumer(store, tenant=ALL_TENANTS, app=app, resume=resume_app)  # refuses what it could not use
+    return resumers
 
 
-def _continuation(resumer: tuple[str | None, Resume]) -> tuple[str | None, Any]:
+def _app_continuation(resumer: tuple[str | None, ResumeFunction]) -> tuple[str | None, Any]:
     """Return an app and the options that have its keys, where its `resume` is a method of a tool."""
     app, resume = resumer
     return app, continuation_of(getattr(resume, "__self__", None))
@@ -228,32 +232,32 @@ def read_options(options: Any) -> ConsoleOptions:
     """Return options, given as such or as a mapping. Raises `ValueError`."""
     if options is None or isinstance(options, ConsoleOptions):
         return options or ConsoleOptions()
-    known = [one.name for one in fields(ConsoleOptions)]
-    if not isinstance(options, Mapping) or not set(cast("Mapping[str, Any]", options)) <= set(known):
-        raise WrongTypeError(f"options must be ConsoleOptions, or a mapping of {', '.join(known)}")
+    names = [field.name for field in fields(ConsoleOptions)]
+    if not isinstance(options, Mapping) or not set(cast("Mapping[str, Any]", options)) <= set(names):
+        raise WrongTypeError(f"options must be ConsoleOptions, or a mapping of {', '.join(names)}")
     return ConsoleOptions(**cast("Mapping[str, Any]", options))
 
 
-async def _ended(task: asyncio.Task[None]) -> None:
+async def _cancel(task: asyncio.Task[None]) -> None:
     task.cancel()
     await asyncio.wait([task])
 
 
-_SECONDS_TO_END = 5
-_HEADER_SECONDS = 15.0
+_STOP_SECONDS = 5
+_HEADER_TIMEOUT_SECONDS = 15.0
 
 
 def serve(
     store: InterruptStore,
     *,
     auth: Any = None,
-    resume: Mapping[str, Resume] | Resume | None = None,
+    resume: Mapping[str, ResumeFunction] | ResumeFunction | None = None,
     notify: Iterable[Webhook | SlackWebhook] = (),
     options: ConsoleOptions | Mapping[str, Any] | None = None,
     base_url: str | None = None,
     host: str = "127.0.0.1",
     port: int = 8822,
-    say: Callable[[str], None] = print,
+    echo: Callable[[str], None] = print,
 ) -> None:
     """Serve a console until the process is told to end (SIGINT, SIGTERM). What runs then comes to its end.
 
@@ -268,15 +272,15 @@ def serve(
         token = new_token()
         auth = TokenAuth({token_hash(token): User("operator", ALL_TENANTS)})
         # No name but this one leads here, unless somebody turned theirs to this machine.
-        chosen = read_options(options)
-        private_path = chosen.private_path or new_private_path()
-        options = replace(chosen, hosts=[*chosen.hosts, "localhost"], private_path=private_path)
+        settings = read_options(options)
+        private_path = settings.private_path or new_private_path()
+        options = replace(settings, hosts=[*settings.hosts, "localhost"], private_path=private_path)
     console = approval_console(store, auth=auth, resume=resume, notify=notify, options=options, base_url=base_url)
-    listening = listen(host, port)
-    where = f"{url_of(listening)}/"
-    first = f"Sign in at {where}" if token is None else f"Sign in at {where}sign-in#token={token}"
-    with listening:
-        asyncio.run(_serve(store, console, listening, lambda: say(first)))
+    server_socket = listen(host, port)
+    url = f"{url_of(server_socket)}/"
+    sign_in_message = f"Sign in at {url}" if token is None else f"Sign in at {url}sign-in#token={token}"
+    with server_socket:
+        asyncio.run(_serve(store, console, server_socket, lambda: echo(sign_in_message)))
 
 
 def require_loopback(host: str) -> None:
@@ -286,9 +290,11 @@ def require_loopback(host: str) -> None:
         raise ValueError(f"without a file of tokens the console is for this machine alone, not for {host!r}")
 
 
-async def _serve(store: InterruptStore, console: Console, listening: socket.socket, ready: Callable[[], None]) -> None:
-    server = Server(console, header_seconds=_HEADER_SECONDS, stop_seconds=_SECONDS_TO_END, log_level="warning")
+async def _serve(
+    store: InterruptStore, console: Console, server_socket: socket.socket, on_ready: Callable[[], None]
+) -> None:
+    server = Server(console, header_seconds=_HEADER_TIMEOUT_SECONDS, stop_seconds=_STOP_SECONDS, log_level="warning")
     async with contextlib.aclosing(store), console.running():
         await store.list(tenant=ALL_TENANTS, limit=1)  # a database that cannot be used is told of at once
-        ready()
-        await server.serve(sockets=[listening])
+        on_ready()
+        await server.serve(sockets=[server_socket])

@@ -21,11 +21,11 @@ from .web import TrustedProxies, peer_of
 
 _log = logging.getLogger("codemode.console")
 _MAX_NAME_CHARACTERS = 1000
-_MOST_LOGGED = 200
-_PREFIX = "sha256:"
-_HEX = frozenset("0123456789abcdef")
+_MAX_LOGGED_CHARACTERS = 200
+_HASH_PREFIX = "sha256:"
+_HEX_DIGITS = frozenset("0123456789abcdef")
 _MAX_TOKEN_CHARACTERS = 4096
-_MOST_TENANTS = 200  # as many as a store looks for at a time
+_MAX_TENANTS = 200  # as many as a store looks for at a time
 Tenants: TypeAlias = Collection[str] | Tenant
 
 
@@ -48,24 +48,24 @@ class User:
             raise ValueError(f"name must be a visible text of at most {_MAX_NAME_CHARACTERS} characters, got {name!r}")
         if not isinstance(cast("object", self.may_decide), bool):
             raise WrongTypeError(f"may_decide must be True or False, got {self.may_decide!r}")
-        object.__setattr__(self, "tenants", _tenants(self.tenants))
+        object.__setattr__(self, "tenants", _check_tenants(self.tenants))
 
-    def sees(self, tenant: str) -> bool:
+    def can_see(self, tenant: str) -> bool:
         """Say whether records of this tenant are theirs to see."""
         return self.tenants is ALL_TENANTS or tenant in self.tenants
 
 
-def _tenants(tenants: Any) -> Tenants:
+def _check_tenants(tenants: Any) -> Tenants:
     if tenants is ALL_TENANTS:
         return ALL_TENANTS
     if isinstance(tenants, str) or not isinstance(tenants, Iterable):
         raise WrongTypeError(f"tenants must be a collection of names, or ALL_TENANTS, got {tenants!r}")
-    named = frozenset(cast("Iterable[Any]", tenants))
-    if not all(isinstance(one, str) for one in named):
+    names = frozenset(cast("Iterable[Any]", tenants))
+    if not all(isinstance(name, str) for name in names):
         raise ValueError(f"tenants must be texts, got {tenants!r}")
-    if len(named) > _MOST_TENANTS:
-        raise ValueError(f"tenants must be at most {_MOST_TENANTS} names, or ALL_TENANTS, got {len(named)}")
-    return cast("frozenset[str]", named)
+    if len(names) > _MAX_TENANTS:
+        raise ValueError(f"tenants must be at most {_MAX_TENANTS} names, or ALL_TENANTS, got {len(names)}")
+    return cast("frozenset[str]", names)
 
 
 def new_token() -> str:
@@ -80,7 +80,7 @@ def new_private_path() -> str:
 
 def token_hash(token: str) -> str:
     """Return what is kept of a token: "sha256:" and the SHA-256 of it, which is enough for one of random bits."""
-    return _PREFIX + hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+    return _HASH_PREFIX + hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class TokenAuth:
@@ -95,10 +95,10 @@ class TokenAuth:
 
     def replace(self, users: Mapping[str, User]) -> None:
         """Have other users from now on: whoever is not among them is nobody at once. Raises `ValueError`."""
-        found = {_require_hash(key): _require_user(user) for key, user in users.items()}
-        if not found:
+        users_by_hash = {_require_hash(key): _require_user(user) for key, user in users.items()}
+        if not users_by_hash:
             raise ValueError("TokenAuth needs at least one user")
-        self._users = found
+        self._users = users_by_hash
 
     @classmethod
     def from_json(cls, text: str) -> TokenAuth:
@@ -106,34 +106,34 @@ class TokenAuth:
 
         Who has no ``may_decide`` may decide. Raises `ValueError`.
         """
-        found: Any = json.loads(text, object_pairs_hook=_without_repeats)
-        if not isinstance(found, dict):
+        users: Any = json.loads(text, object_pairs_hook=_reject_duplicate_keys)
+        if not isinstance(users, dict):
             raise WrongTypeError("a file of tokens must be an object of users by the hashes of their tokens")
-        return cls({key: _user_in(value) for key, value in cast("dict[str, Any]", found).items()})
+        return cls({key: _parse_user(value) for key, value in cast("dict[str, Any]", users).items()})
 
-    def user_of(self, token: str) -> User | None:
+    def find_by_token(self, token: str) -> User | None:
         """Return whose token this is."""
         # Nobody learns the hash of an unknown token from the time that it takes to look up the hash of a known one.
         return None if len(token) > _MAX_TOKEN_CHARACTERS else self._users.get(token_hash(token))
 
-    async def find(self, token: str, request: Request) -> tuple[User, str] | None:  # noqa: ARG002
+    async def authenticate(self, token: str, request: Request) -> tuple[User, str] | None:  # noqa: ARG002
         """Return whose token this is, for whoever signs in, and what their session remembers of it: see `user_named`.
 
         One of another kind may ask elsewhere. Raises `Problem` where nobody can say.
         """
-        user = self.user_of(token)
-        return None if user is None else (user, self.key_of(token))
+        user = self.find_by_token(token)
+        return None if user is None else (user, self.session_key(token))
 
     @property
     def has_one_user(self) -> bool:
         """Whether nobody can be signed in as somebody else, for there is one user alone."""
         return len(self._users) == 1
 
-    def user_named(self, key: str) -> User | None:
+    def find_by_session_key(self, key: str) -> User | None:
         """Return the user whose token has this hash, as `key_of` gives it: who was taken off the list is nobody."""
         return self._users.get(key)
 
-    def key_of(self, token: str) -> str:
+    def session_key(self, token: str) -> str:
         """Return what a session remembers of a token."""
         return token_hash(token)
 
@@ -161,57 +161,57 @@ class ProxyHeaderAuth:
         if isinstance(users, str) or isinstance(domains, str):
             raise WrongTypeError("users and domains must be lists")
         self._users: dict[str, User] = {}
-        for one in (self._made(who, tenants, may_decide) for who in users):
-            if (other := self._users.setdefault(one.name.lower(), one)) is not one:
-                raise ValueError(f"users names {other.name!r} and {one.name!r}, which are the same without case")
+        for user in (self._to_user(name_or_user, tenants, may_decide) for name_or_user in users):
+            if (existing := self._users.setdefault(user.name.lower(), user)) is not user:
+                raise ValueError(f"users names {existing.name!r} and {user.name!r}, which are the same without case")
         self._domains = frozenset(domain.removeprefix("@").lower() for domain in domains)
-        self._header, self._tenants, self._may_decide = header.lower(), _tenants(tenants), may_decide
+        self._header, self._tenants, self._may_decide = header.lower(), _check_tenants(tenants), may_decide
         if not self.trusted_proxies or not (self._users or self._domains):
             raise ValueError("ProxyHeaderAuth needs trusted_proxies, and users or domains")
         if not header.isascii() or not header.replace("-", "").isalnum():
             raise ValueError(f"header must be the name of a header, got {header!r}")
 
     @staticmethod
-    def _made(who: str | User, tenants: Tenants, may_decide: bool) -> User:
-        return who if isinstance(who, User) else User(who, tenants, may_decide)
+    def _to_user(name_or_user: str | User, tenants: Tenants, may_decide: bool) -> User:
+        return name_or_user if isinstance(name_or_user, User) else User(name_or_user, tenants, may_decide)
 
     async def __call__(self, request: Request) -> User | None:
         """Return whom the proxy has signed in."""
-        told = request.headers.getlist(self._header)
-        if not told:
+        values = request.headers.getlist(self._header)
+        if not values:
             return None
         peer = peer_of(request)
         if peer not in self.trusted_proxies:
             _log.warning("the header %s of %s, which is no trusted proxy, was ignored", self._header, peer)
             return None
-        if len(told) > 1:
-            _log.warning("the header %s of %s came %d times and was ignored", self._header, peer, len(told))
+        if len(values) > 1:
+            _log.warning("the header %s of %s came %d times and was ignored", self._header, peer, len(values))
             return None
-        user = self._user(told[0])
-        if user is None and told[0]:
-            name = visible_text(told[0][:_MOST_LOGGED], one_line=True)
+        user = self._find_user(values[0])
+        if user is None and values[0]:
+            name = visible_text(values[0][:_MAX_LOGGED_CHARACTERS], one_line=True)
             _log.warning("%s, whom the proxy %s has signed in, is not among the users", name, peer)
         return user
 
-    def has_named(self, request: Request) -> bool:
+    def has_user_name(self, request: Request) -> bool:
         """Say whether a trusted proxy has named somebody, a user or not."""
-        told = request.headers.getlist(self._header)
-        return len(told) == 1 and bool(told[0]) and peer_of(request) in self.trusted_proxies
+        values = request.headers.getlist(self._header)
+        return len(values) == 1 and bool(values[0]) and peer_of(request) in self.trusted_proxies
 
-    def _user(self, name: str) -> User | None:
+    def _find_user(self, name: str) -> User | None:
         name = name.lower()
         if name in self._users:
             return self._users[name]
         person, _, domain = name.partition("@")
         # A second @, a comma or a space would let one name read as another.
-        is_plain = name.isascii() and name.isprintable() and not set(name) & set(" ,;<>\"'()")
-        if not person or not is_plain or len(name) > _MAX_NAME_CHARACTERS or domain not in self._domains:
+        is_unambiguous = name.isascii() and name.isprintable() and not set(name) & set(" ,;<>\"'()")
+        if not person or not is_unambiguous or len(name) > _MAX_NAME_CHARACTERS or domain not in self._domains:
             return None
         return User(name, self._tenants, self._may_decide)
 
 
-Authenticate: TypeAlias = Callable[[Request], Awaitable[User | None]]
-Auth: TypeAlias = TokenAuth | ProxyHeaderAuth | Authenticate
+AuthFunction: TypeAlias = Callable[[Request], Awaitable[User | None]]
+Auth: TypeAlias = TokenAuth | ProxyHeaderAuth | AuthFunction
 
 
 def require_auth(auth: Any) -> Auth:
@@ -224,20 +224,20 @@ def require_auth(auth: Any) -> Auth:
     return cast("Auth", auth)
 
 
-async def asked(auth: Authenticate, request: Request) -> User | None:
+async def call_auth_function(auth: AuthFunction, request: Request) -> User | None:
     """Ask a function who this is. Raises `TypeError` for an answer that is neither a `User` nor None."""
-    answer = cast("Any", await auth(request))
-    if answer is None or isinstance(answer, User):
-        return answer
-    raise TypeError(f"auth must return a User or None, got {type(answer).__name__}")
+    user = cast("Any", await auth(request))
+    if user is None or isinstance(user, User):
+        return user
+    raise TypeError(f"auth must return a User or None, got {type(user).__name__}")
 
 
 def _require_hash(key: str) -> str:
-    found = key.lower().removeprefix(_PREFIX)
-    if len(found) != 64 or not set(found) <= _HEX:
+    digest = key.lower().removeprefix(_HASH_PREFIX)
+    if len(digest) != 64 or not set(digest) <= _HEX_DIGITS:
         # The key may be a token that was meant to be hashed: it is not told.
         raise ValueError("the keys of TokenAuth must be hashes of tokens, as token_hash(token) makes them")
-    return _PREFIX + found
+    return _HASH_PREFIX + digest
 
 
 def _require_user(user: Any) -> User:
@@ -246,19 +246,19 @@ def _require_user(user: Any) -> User:
     return user
 
 
-def _user_in(value: Any) -> User:
+def _parse_user(value: Any) -> User:
     if not isinstance(value, dict):
         raise WrongTypeError("each user in a file of tokens must be an object with name and tenants")
-    said = cast("dict[str, Any]", value)
-    if not said.keys() <= {"name", "tenants", "may_decide"} or not {"name", "tenants"} <= said.keys():
-        words = "a user has name and tenants, and may_decide, which is true unless it says false"
-        raise ValueError(f"{words}, got {', '.join(sorted(said))}")
-    tenants = ALL_TENANTS if said["tenants"] == "*" else said["tenants"]
-    return User(said["name"], tenants, said.get("may_decide", True))
+    fields = cast("dict[str, Any]", value)
+    if not fields.keys() <= {"name", "tenants", "may_decide"} or not {"name", "tenants"} <= fields.keys():
+        expected = "a user has name and tenants, and may_decide, which is true unless it says false"
+        raise ValueError(f"{expected}, got {', '.join(sorted(fields))}")
+    tenants = ALL_TENANTS if fields["tenants"] == "*" else fields["tenants"]
+    return User(fields["name"], tenants, fields.get("may_decide", True))
 
 
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+def _reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
         raise ValueError("a file of tokens names something twice")
-    return found
+    return members

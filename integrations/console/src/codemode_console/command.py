@@ -37,14 +37,14 @@ def main(arguments: Sequence[str]) -> int:
     except ModuleNotFoundError as error:
         raise UsageError(f"`codemode console` cannot start: {error}; install codemode-console again") from error
     tell_seldom()
-    if keys := _keys():
+    if keys := _signing_keys():
         set_continuation_signing_key([*keys])  # also without tools: what programs have done is read with it
-    store = _store(options.database)
+    store = _open_store(options.database)
     require_database(options.database, create=options.create)
-    auth = None if options.tokens is None else _auth(options.tokens)
-    resume = None if options.tools is None else _resume(options.tools, options.app, store)
+    auth = None if options.tokens is None else _load_auth(options.tokens)
+    resume = None if options.tools is None else _load_resume_function(options.tools, options.app, store)
     try:
-        serve(store, auth=auth, resume=resume, host=options.host, port=options.port, say=_say)
+        serve(store, auth=auth, resume=resume, host=options.host, port=options.port, say=_print_line)
     except ValueError as error:
         raise UsageError(str(error)) from error
     except OSError as error:
@@ -81,14 +81,14 @@ def _parser() -> argparse.ArgumentParser:
     return console
 
 
-def _store(url: str) -> InterruptStore:
+def _open_store(url: str) -> InterruptStore:
     try:
         return open_store(url)
     except (ImportError, ValueError) as error:
         raise UsageError(str(error)) from error
 
 
-def _auth(path: str) -> TokenAuth:
+def _load_auth(path: str) -> TokenAuth:
     from . import TokenAuth
 
     try:
@@ -99,23 +99,23 @@ def _auth(path: str) -> TokenAuth:
         raise UsageError(f"{path} is no file of tokens: {error}") from error
 
 
-def _keys() -> tuple[bytes, ...] | None:
+def _signing_keys() -> tuple[bytes, ...] | None:
     try:
         return environment_keys()
     except ValueError as error:
         raise UsageError(str(error)) from error
 
 
-def _resume(path: str, app: str | None, store: InterruptStore) -> Any:
+def _load_resume_function(path: str, app: str | None, store: InterruptStore) -> Any:
     """Return what lets programs go on; a file that sets the key itself needs none in the environment."""
     from codemode.cli.describe import tool_over  # imports what runs programs
 
     continuation: dict[str, object] = {"guard": store.guard}
-    if keys := _keys():
+    if keys := _signing_keys():
         continuation["keys"] = keys
     code_mode = tool_over(path, {"approval": {"mode": "interrupt"}, "continuation": continuation})
     return code_mode.resume if app is None else {app: code_mode.resume}
 
 
-def _say(text: str) -> None:
+def _print_line(text: str) -> None:
     print(text, flush=True)  # noqa: T201 - the output of a command

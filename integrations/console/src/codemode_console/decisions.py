@@ -16,7 +16,7 @@ from codemode.interrupts.interrupt import APPROVAL_KIND
 from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
 from codemode.stores import InterruptStore, Record, StoredRequest
 
-from .bodies import Items, only
+from .bodies import FormItems, single_value
 from .errors import Problem
 from .forms import ABSENT, Edited, Form, MalformedForm, fields_of, is_of_form, read_form
 from .forms.model import pointer_of
@@ -55,7 +55,7 @@ class Sent:
     token: str
     version: str
     shown: str
-    items: Items
+    items: FormItems
 
     @property
     def approves(self) -> bool:
@@ -81,14 +81,14 @@ class NotDecided(Exception):  # noqa: N818 - a person reads its words
         self.words, self.is_of_reason = words, is_of_reason
 
 
-def sent_form(items: Items) -> Sent:
+def sent_form(items: FormItems) -> Sent:
     """Return what a form says. Raises `Problem` 400."""
     other = next((name for name, _ in items if name not in _FIELDS and not is_of_form(name)), None)
     if other is not None:  # a misspelt change would be passed over, and the rest approved
         raise Problem(400, "This is no form of a request", f"It has no field {other[:200]}.")
-    said, reason = only(items, "decision"), only(items, "reason").replace("\r\n", "\n").strip()
-    shown = only(items, "version"), only(items, "shown")
-    return Sent(said, reason, only(items, "later"), only(items, TOKEN_FIELD), *shown, items)
+    said, reason = single_value(items, "decision"), single_value(items, "reason").replace("\r\n", "\n").strip()
+    shown = single_value(items, "version"), single_value(items, "shown")
+    return Sent(said, reason, single_value(items, "later"), single_value(items, TOKEN_FIELD), *shown, items)
 
 
 def sent_json(body: Any) -> Sent:
@@ -165,7 +165,7 @@ def form_of(one: StoredRequest, *, has_fields: bool = True) -> Form:
         return fields_of(None, value)
 
 
-def edited_of(one: StoredRequest, items: Items) -> Edited:
+def edited_of(one: StoredRequest, items: FormItems) -> Edited:
     """Return what was typed into the form of a request. Raises `Problem` 400. Work as `form_of` says."""
     schema, value = _asked(one)
     try:

@@ -22,10 +22,10 @@ from codemode.stores import (
 )
 
 _RETRY_SECONDS = 5
-_TELL_SECONDS = 60.0
+_LOG_INTERVAL_SECONDS = 60.0
 _log = logging.getLogger("codemode.console")
-_told: dict[str, float] = {}
-_TABLE: tuple[tuple[type[CodeModeError], int, str], ...] = (
+_logged_at: dict[str, float] = {}
+_ERROR_PROBLEMS: tuple[tuple[type[CodeModeError], int, str], ...] = (
     (UnknownRequestError, 404, "There is no such request or record"),
     (RecordExpiredError, 410, "It has expired"),
     (AlreadyDecidedError, 409, "Somebody has decided about it"),
@@ -50,55 +50,55 @@ class Problem(Exception):  # noqa: N818 - what a page tells
         self,
         status: int,
         title: str,
-        words: str = "",
+        message: str = "",
         *,
         headers: Mapping[str, str] | None = None,
         facts: Mapping[str, Any] | None = None,
         record_id: str = "",
     ) -> None:
         super().__init__(title)
-        self.status, self.title, self.words = status, title, words
+        self.status, self.title, self.message = status, title, message
         self.headers, self.facts = dict(headers or {}), dict(facts or {})
         self.record_id = record_id
 
     def to_json(self) -> dict[str, Any]:
         """Return it as callers of the API get it."""
-        return {"status": self.status, "title": self.title, "message": self.words, **self.facts}
+        return {"status": self.status, "title": self.title, "message": self.message, **self.facts}
 
 
-def problem_of(error: CodeModeError) -> Problem | None:
+def to_problem(error: CodeModeError) -> Problem | None:
     """Return what is to be said of an error of the store; None for one that is no such thing."""
-    for kind, status, title in _TABLE:
-        if isinstance(error, kind):
+    for error_type, status, title in _ERROR_PROBLEMS:
+        if isinstance(error, error_type):
             if status == 503:
-                _tell(error.message)
+                _log_store_unavailable(error.message)
             headers = {"Retry-After": str(_RETRY_SECONDS)} if status == 503 else None
-            return Problem(status, title, _words(error), headers=headers, facts=_facts(error))
+            return Problem(status, title, _problem_message(error), headers=headers, facts=_problem_facts(error))
     return None
 
 
-def _tell(message: str) -> None:
+def _log_store_unavailable(message: str) -> None:
     """Say in the log why, once a minute: pages keep it to themselves, and on a full disk nothing else fails."""
     now = time.monotonic()
-    if now - _told.get(message, -_TELL_SECONDS) >= _TELL_SECONDS:
-        _told.clear()
-        _told[message] = now
+    if now - _logged_at.get(message, -_LOG_INTERVAL_SECONDS) >= _LOG_INTERVAL_SECONDS:
+        _logged_at.clear()
+        _logged_at[message] = now
         _log.warning("people are told that the database is away: %s", message)
 
 
-def unknown() -> Problem:
+def not_found_problem() -> Problem:
     """Return what is said of what there is not, and of what is another tenant's: the same to the letter."""
-    return problem_of(UnknownRequestError("it is not known")) or Problem(404, "There is no such request")
+    return to_problem(UnknownRequestError("it is not known")) or Problem(404, "There is no such request")
 
 
-def _facts(error: CodeModeError) -> dict[str, str]:
+def _problem_facts(error: CodeModeError) -> dict[str, str]:
     actor: Any = error.details.get("actor")
     name = type(error).__name__
     code = name if type(error) is StoreError else name.removesuffix("Error")
     return {"code": code, **({"actor": actor} if isinstance(actor, str) else {})}
 
 
-def _words(error: CodeModeError) -> str:
+def _problem_message(error: CodeModeError) -> str:
     if isinstance(error, StoreUnavailableError):
         # The database's own words may name hosts and users. Where it went away as it committed, nobody knows yet.
         return "What was just decided may be kept or not. Look again in a moment."

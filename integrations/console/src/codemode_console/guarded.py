@@ -19,8 +19,8 @@ from codemode import CodeModeError
 from codemode.host.http_timeouts import body_within
 from codemode.stores import InterruptStore
 
-from .auth import Auth, ProxyHeaderAuth, TokenAuth, asked, require_auth
-from .errors import Problem, problem_of
+from .auth import Auth, ProxyHeaderAuth, TokenAuth, call_auth_function, require_auth
+from .errors import Problem, to_problem
 from .rendering import problem_page, wants_json
 from .sessions import (
     COOKIE,
@@ -36,7 +36,7 @@ from .sessions import (
 )
 from .sign_in import MAX_NEXT_CHARACTERS, SignIn, Throttle
 from .sign_in import PATH as SIGN_IN
-from .visits import SCOPE_KEY, SEQUENCE_KEY, Visit, note_refusal
+from .visits import PRINCIPAL_SCOPE_KEY, SEQUENCE_SCOPE_KEY, Principal, audit_refusal
 from .web import (
     Address,
     OwnHosts,
@@ -118,7 +118,7 @@ class Guarded:
         except ClientDisconnect:
             return  # anybody may hang up in the middle of a form: that is no failure to log
         except CodeModeError as error:
-            response, cookie = problem_page(request, problem_of(error) or _failed(error)), None
+            response, cookie = problem_page(request, to_problem(error) or _failed(error)), None
         except Exception as error:  # noqa: BLE001 - a function of the host's that fails lets nobody in
             response, cookie = problem_page(request, _failed(error)), None
         if cookie is not None:
@@ -144,7 +144,7 @@ class Guarded:
         caller = caller_of(request, self._trusted)
         visit, cookie = await self._visit(request, caller)
         # Whom an application around this one knows is somebody else's word, which `auth` alone may have asked.
-        scope["user"], scope[SCOPE_KEY] = None, visit
+        scope["user"], scope[PRINCIPAL_SCOPE_KEY] = None, visit
         await self._require_own_page(request, visit, caller)
         if self._sign_in is not None and path == SIGN_IN:
             return await self._sign_in(request, caller, is_secure=self._is_secure(request)), None
@@ -153,18 +153,18 @@ class Guarded:
         scope["user"] = visit.user
         if not wants_json(request):
             # Before anything of the page is read: what happens behind it is told by the live connection.
-            scope[SEQUENCE_KEY] = await self._store.changes_head()
+            scope[SEQUENCE_SCOPE_KEY] = await self._store.changes_head()
         if self._sign_in is not None and path == SIGN_OUT and request.method == "POST":
             return await self._sign_in.sign_out(request, visit, is_secure=self._is_secure(request)), None
         return None, cookie
 
-    async def _visit(self, request: Request, caller: Address | None) -> tuple[Visit | None, str | None]:
+    async def _visit(self, request: Request, caller: Address | None) -> tuple[Principal | None, str | None]:
         """Return who calls, and the cookie that they are to be given where they have none yet."""
         session, cookie = await self._sessions.read(request.cookies.get(COOKIE)), None
         if isinstance(self._auth, TokenAuth):
-            user = None if session is None else self._auth.user_named(session.key)
+            user = None if session is None else self._auth.find_by_session_key(session.key)
         else:
-            user = await asked(self._auth, request)
+            user = await call_auth_function(self._auth, request)
             key = "" if user is None else f"user:{user.name}"
             if user is not None and (session is None or session.key != key):
                 session, cookie = self._sessions.start(key)
@@ -173,7 +173,7 @@ class Guarded:
         again = partial(self._visit_again, request, caller)
         may_note = partial(self._may_note, f"{user.name}\0{network_of(caller)}")
         address, signs_in = address_text(caller), self._sign_in is not None
-        return Visit(user, session, address, self._forms, signs_in, again, may_note), cookie
+        return Principal(user, session, address, self._forms, signs_in, again, may_note), cookie
 
     def _may_note(self, who: str) -> bool:
         now = self._clock()
@@ -182,7 +182,7 @@ class Guarded:
         self._refused_users.failed(who, now)
         return True
 
-    async def _visit_again(self, request: Request, caller: Address | None) -> Visit | None:
+    async def _visit_again(self, request: Request, caller: Address | None) -> Principal | None:
         try:
             return (await self._visit(request, caller))[0]
         except CodeModeError:
@@ -191,7 +191,7 @@ class Guarded:
             _failed(error)
             return None
 
-    async def _require_own_page(self, request: Request, visit: Visit | None, caller: Address | None) -> None:
+    async def _require_own_page(self, request: Request, visit: Principal | None, caller: Address | None) -> None:
         why = cross_origin_problem(request, self._base_origin)
         if why is None:
             return
@@ -200,7 +200,7 @@ class Guarded:
         network, now = network_of(caller), self._clock()
         if visit is not None and not self._refusals.wait_seconds(network, now):
             self._refusals.failed(network, now)
-            await note_refusal(self._store, visit, request, why)
+            await audit_refusal(self._store, visit, request, why)
         raise Problem(403, "This was not sent from a page of the console", f"It was refused: {why}.")
 
     def _for_nobody(self, request: Request, path: str) -> Response:
@@ -218,7 +218,7 @@ class Guarded:
             return Problem(401, "Nobody is signed in", "Sign in, and send it again.")
         if not isinstance(self._auth, ProxyHeaderAuth):
             return Problem(401, "Nobody is signed in", "The console does not know who you are.")
-        if self._auth.has_named(request):
+        if self._auth.has_user_name(request):
             words = "You are signed in elsewhere, and whoever runs the console has not let you in here."
             return Problem(401, "You are not among the users", words)
         return Problem(401, "Nobody is signed in", "No proxy has said who you are.")

@@ -16,7 +16,7 @@ from .bodies import read_small_form
 from .errors import Problem
 from .rendering import page, wants_json
 from .sessions import COOKIE, ROOTS_KEY, TOKEN_FIELD, Clock, Sessions, forget_cookie, set_cookie
-from .visits import SCOPE_KEY, Visit, audit_tenant
+from .visits import PRINCIPAL_SCOPE_KEY, Principal, audit_tenant
 from .web import Address, address_text, network_of
 
 MOST_FAILURES = 10
@@ -82,7 +82,7 @@ class SignIn:
             raise Problem(405, "There is nothing of the kind here", headers={"Allow": "GET, HEAD, POST"})
         fields = await read_small_form(request)
         network, address = network_of(caller), address_text(caller)
-        found = await self._auth.find(_token_in(fields.get("token", "")), request)
+        found = await self._auth.authenticate(_token_in(fields.get("token", "")), request)
         if found is None:
             # A token of random bits is not found by trying: the wait keeps failures from filling the audit, and whoever
             # has the right one is let in from an address on which others fail.
@@ -104,11 +104,11 @@ class SignIn:
     def _form(self, request: Request, target: str, *, status: int = 200, problem: str = "") -> Response:
         if status != 200 and wants_json(request):
             return JSONResponse({"error": {"status": status, "title": "Signing in failed", "message": problem}}, status)
-        visit = request.scope.get(SCOPE_KEY)
+        visit = request.scope.get(PRINCIPAL_SCOPE_KEY)
         context: dict[str, Any] = {
             "next": safe_next(target, _root(request)),
             "problem": problem,
-            "user": visit.user.name if isinstance(visit, Visit) else None,
+            "user": visit.user.name if isinstance(visit, Principal) else None,
             # A session of a private path is not seen here: the page's script looks for one.
             "public_root": _roots(request)[0] if _root(request) != _roots(request)[1] else None,
             "is_automatic": visit is None and self._may_be_automatic(request),
@@ -127,11 +127,11 @@ class SignIn:
     async def _leave_behind(self, request: Request, address: str | None) -> None:
         before = await self._sessions.read(request.cookies.get(COOKIE))
         if before is not None:
-            user = self._auth.user_named(before.key)
+            user = self._auth.find_by_session_key(before.key)
             tenant = ALL_TENANTS if user is None else audit_tenant(user)
             await self._sessions.end(before, actor="" if user is None else user.name, tenant=tenant, address=address)
 
-    async def sign_out(self, request: Request, visit: Visit, *, is_secure: bool) -> Response:
+    async def sign_out(self, request: Request, visit: Principal, *, is_secure: bool) -> Response:
         """End the session of a form that says so. Raises `Problem`."""
         fields = await read_small_form(request)
         visit.require_form_token(fields.get(TOKEN_FIELD), "sign-out")

@@ -18,13 +18,13 @@ from .auth import User
 from .errors import Problem
 from .sessions import FormTokens, Session
 
-SCOPE_KEY = "console_visit"
-SEQUENCE_KEY = "console_sequence"
+PRINCIPAL_SCOPE_KEY = "console_visit"
+SEQUENCE_SCOPE_KEY = "console_sequence"
 """Of the last change that a page knows of."""
 
 
 @dataclass(frozen=True, slots=True)
-class Visit:
+class Principal:
     """Who calls. ``address`` is the audit's; ``can_sign_out`` False where somebody else signs people in.
 
     ``again`` asks who this is by now: None once they have signed out, or are known no more. ``may_note`` counts one
@@ -34,27 +34,27 @@ class Visit:
     user: User
     session: Session
     address: str | None
-    forms: FormTokens
+    form_tokens: FormTokens
     can_sign_out: bool
-    again: Callable[[], Awaitable[Visit | None]]
-    may_note: Callable[[], bool] = lambda: True
+    reauthenticate: Callable[[], Awaitable[Principal | None]]
+    count_refusal: Callable[[], bool] = lambda: True
 
-    def form_token(self, about: str) -> str:
+    def form_token(self, subject: str) -> str:
         """Return the token of a form; ``about`` says of what, such as a request's id."""
-        return self.forms.token(self.session, about)
+        return self.form_tokens.token(self.session, subject)
 
-    def require_form_token(self, token: object, about: str) -> None:
+    def require_form_token(self, token: object, subject: str) -> None:
         """Raise `Problem` 403 for a token that was made for another form, for somebody else, or by nobody."""
-        if not self.forms.holds(token, self.session, about):
+        if not self.form_tokens.holds(token, self.session, subject):
             raise Problem(403, "This form is not yours to send", "Open the page again and send its form from there.")
 
 
-def visit_of(request: Request) -> Visit:
+def require_principal(request: Request) -> Principal:
     """Return who calls, as `Guarded` has found out. Raises `Problem` 401: nothing is shown to nobody."""
-    visit: Any = request.scope.get(SCOPE_KEY)
-    if not isinstance(visit, Visit):
+    principal: Any = request.scope.get(PRINCIPAL_SCOPE_KEY)
+    if not isinstance(principal, Principal):
         raise Problem(401, "Nobody is signed in")
-    return visit
+    return principal
 
 
 def audit_tenant(user: User) -> Tenant:
@@ -64,27 +64,29 @@ def audit_tenant(user: User) -> Tenant:
     return ALL_TENANTS
 
 
-def chosen_tenants(user: User, tenant: str) -> Tenants:
+def visible_tenants(user: User, tenant: str) -> Tenants:
     """Return whose lines a user is shown: those of one tenant that they see, or with "" of all that they see."""
     if tenant:
-        return tenant if user.sees(tenant) else frozenset[str]()
+        return tenant if user.can_see(tenant) else frozenset[str]()
     return ALL_TENANTS if user.tenants is ALL_TENANTS else frozenset(user.tenants)
 
 
-async def note_refusal(store: InterruptStore, visit: Visit, request: Request, why: str) -> None:
+async def audit_refusal(store: InterruptStore, principal: Principal, request: Request, reason: str) -> None:
     """Write into the audit that somebody was refused something, ten times a minute at most for a user at an address."""
-    if not visit.may_note():
+    if not principal.count_refusal():
         return
-    details = {"why": why[:1000], "method": request.method[:20], "path": request.url.path[:500]}
-    tenant = audit_tenant(visit.user)
-    await store.note("request_refused", actor=visit.user.name, tenant=tenant, address=visit.address, details=details)
+    details = {"why": reason[:1000], "method": request.method[:20], "path": request.url.path[:500]}
+    tenant = audit_tenant(principal.user)
+    await store.note(
+        "request_refused", actor=principal.user.name, tenant=tenant, address=principal.address, details=details
+    )
 
 
 _log = logging.getLogger("codemode.console")
 Policy: TypeAlias = Callable[[User, Record, Request], bool | str | Awaitable[bool | str]]
 
 
-async def refusal(policy: Policy | None, user: User, record: Record, request: Request) -> str | None:
+async def find_refusal(policy: Policy | None, user: User, record: Record, request: Request) -> str | None:
     """Return why a user may not decide about a record; None when they may.
 
     ``policy`` returns True for yes, False or a text, the reason, for no. What raises or returns anything else says no.
@@ -105,7 +107,7 @@ async def refusal(policy: Policy | None, user: User, record: Record, request: Re
     return answer if isinstance(answer, str) and answer else "the policy says no"
 
 
-class LaterAnswers(Protocol):
+class StandingApprovals(Protocol):
     """Keeps approvals that hold for longer than one call, and is asked about it where a program is approved."""
 
     def choices(self, record: Record, request: StoredRequest) -> Mapping[str, str]:
@@ -119,19 +121,21 @@ class LaterAnswers(Protocol):
         ...
 
 
-def choices_of(later: LaterAnswers | None, record: Record, one: StoredRequest) -> Mapping[str, str]:
+def standing_choices(
+    standing_approvals: StandingApprovals | None, record: Record, call: StoredRequest
+) -> Mapping[str, str]:
     """Return for how long an approval of a request may hold beside its call; nothing where nobody keeps that."""
-    return {} if later is None or one.kind != APPROVAL_KIND else later.choices(record, one)
+    return {} if standing_approvals is None or call.kind != APPROVAL_KIND else standing_approvals.choices(record, call)
 
 
-async def kept(
-    later: LaterAnswers | None, record: Record, one: StoredRequest, choice: str, visit: Visit
+async def keep_standing_approval(
+    standing_approvals: StandingApprovals | None, record: Record, call: StoredRequest, choice: str, principal: Principal
 ) -> Problem | None:
     """Let a choice hold for what was decided, and return what is to be said where that cannot be."""
-    if later is None or not choice:
+    if standing_approvals is None or not choice:
         return None
     try:
-        await later.keep(record, one, choice, actor=visit.user.name, address=visit.address)
+        await standing_approvals.keep(record, call, choice, actor=principal.user.name, address=principal.address)
     except Exception:  # noqa: BLE001 - the call was decided, whatever comes of the rest
         _log.warning("an approval that is to hold for later calls could not be kept", exc_info=True)
         return Problem(200, "It was approved for this call alone", "Later calls of the tool are asked about again.")

@@ -11,7 +11,7 @@ from typing import Any, Literal, cast
 from codemode.data.json_values import decode_json
 from codemode.data.references import resolve_reference
 
-from ..bodies import MalformedBody, json_value
+from ..bodies import MalformedBodyError, parse_json_text
 from ..visible import is_visible, visible_json, visible_text
 from .model import ABSENT, Choice, Field, Kind, MalformedForm
 
@@ -338,8 +338,8 @@ def read(shape: Shape, kind: Kind, text: str) -> Any:
     if kind == "enum" and _is_plain(shape):
         return text
     try:
-        return decode_json(text) if kind == "enum" else json_value(sent_lines(text))
-    except (MalformedBody, ValueError) as error:
+        return decode_json(text) if kind == "enum" else parse_json_text(sent_lines(text))
+    except (MalformedBodyError, ValueError) as error:
         raise Unreadable("is none of the choices" if kind == "enum" else str(error)) from None
 
 

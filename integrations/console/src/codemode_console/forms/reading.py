@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias, cast
 from codemode.interrupts.interrupt import same_json
 from codemode.schemas.json_schemas import DictSchema, readable_schema
 
-from ..bodies import MalformedBody, json_value
+from ..bodies import MalformedBodyError, parse_json_text
 from ..visible import visible_json_pieces, visible_text
 from .building import Builder, TooManyFields
 from .controls import sent_lines
@@ -239,8 +239,8 @@ class _Reading:
         if self._json is None or not self._json.strip():
             return _Said(ABSENT, {JSON_FIELD: ["is required"]})
         try:
-            return _Said(json_value(sent_lines(self._json)), {})
-        except MalformedBody as error:
+            return _Said(parse_json_text(sent_lines(self._json)), {})
+        except MalformedBodyError as error:
             return _Said(ABSENT, {JSON_FIELD: [str(error)]})
 
     def _from_json(self) -> Edited:

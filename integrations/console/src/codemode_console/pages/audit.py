@@ -31,8 +31,8 @@ from ..record_view import DiffLine, told_diff
 from ..rendering import page, wants_json
 from ..sessions import TOKEN_FIELD
 from ..visible import Cut, cut, moment
-from ..visits import Visit, audit_tenant, chosen_tenants, note_refusal, visit_of
-from .desk import Desk
+from ..visits import Principal, audit_refusal, audit_tenant, require_principal, visible_tenants
+from .desk import ConsoleContext
 
 PAGE = 50
 MOST_SCANNED = 1000
@@ -204,7 +204,7 @@ class Checked:
     reason: str | None = None
 
 
-def routes(desk: Desk) -> list[BaseRoute]:
+def routes(desk: ConsoleContext) -> list[BaseRoute]:
     """Return the routes of ``/audit``, of checking it and of a copy."""
     checks, exports = _Checks(desk), _Exports(desk)
 
@@ -212,11 +212,11 @@ def routes(desk: Desk) -> list[BaseRoute]:
         return await _page(desk, request, None)
 
     async def verify(request: Request) -> Response:
-        form, visit = await read_small_form(request), visit_of(request)
+        form, visit = await read_small_form(request), require_principal(request)
         try:
             visit.require_form_token(form.get(TOKEN_FIELD), _VERIFY)
         except Problem as problem:
-            await note_refusal(desk.store, visit, request, problem.words)
+            await audit_refusal(desk.store, visit, request, problem.message)
             raise
         return await _page(desk, request, await checks.check(form.get("head", "").strip()))
 
@@ -227,8 +227,8 @@ def routes(desk: Desk) -> list[BaseRoute]:
     ]
 
 
-async def _page(desk: Desk, request: Request, checked: Checked | None) -> Response:
-    visit = visit_of(request)
+async def _page(desk: ConsoleContext, request: Request, checked: Checked | None) -> Response:
+    visit = require_principal(request)
     asked = {name: request.query_params.get(name, "").strip() for name in ("tenant", "kind", "actor", "record")}
 
     sought = {**asked, "kind": _KINDS.get(asked["kind"], asked["kind"])}
@@ -238,7 +238,7 @@ async def _page(desk: Desk, request: Request, checked: Checked | None) -> Respon
         return all(sought[name] in ("", value) for name, value in pairs)
 
     kept = {name: value for name, value in asked.items() if value}
-    tenants = chosen_tenants(visit.user, asked["tenant"])
+    tenants = visible_tenants(visit.user, asked["tenant"])
     found = await find(desk.store, tenants, request.query_params.get("after"), fits if kept else None)
     token = visit.form_token(_VERIFY)
     if wants_json(request):
@@ -256,7 +256,7 @@ async def _page(desk: Desk, request: Request, checked: Checked | None) -> Respon
 class _Checks:
     """Whether the audit is as it was written: one check at a time, against the head of the last that it passed."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: ConsoleContext) -> None:
         self._desk = desk
         self._is_busy = False
         self._head: str | None = None
@@ -293,13 +293,13 @@ class _Checks:
 class _Exports:
     """Copies of all lines that somebody may see: in the audit themselves, and few at a time."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: ConsoleContext) -> None:
         self._desk = desk
         self._of_users: Counter[str] = Counter()
 
     async def export(self, request: Request) -> Response:
         """Send all lines. It is noted before the first of them is read."""
-        visit = visit_of(request)
+        visit = require_principal(request)
         if request.headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
             raise Problem(403, "This was not sent from a page of the console", "Take the copy there.")
         place = ExitStack()
@@ -323,8 +323,8 @@ class _Exports:
         finally:
             self._of_users -= Counter([name])
 
-    async def _lines(self, visit: Visit) -> AsyncGenerator[bytes]:
-        found = self._desk.store.audit(tenant=chosen_tenants(visit.user, ""))
+    async def _lines(self, visit: Principal) -> AsyncGenerator[bytes]:
+        found = self._desk.store.audit(tenant=visible_tenants(visit.user, ""))
         async with aclosing(found) as lines:
             batch: list[AuditLine] = []
             async for line in lines:
@@ -358,7 +358,7 @@ class _Export(StreamingResponse):
                 await self._lines.aclose()
 
 
-def history_routes(desk: Desk) -> list[BaseRoute]:
+def history_routes(desk: ConsoleContext) -> list[BaseRoute]:
     """Return the route of ``/history``."""
 
     async def history(request: Request) -> Response:
@@ -369,7 +369,7 @@ def history_routes(desk: Desk) -> list[BaseRoute]:
                 return False
             return asked["tool"] in ("", line.tool_name) and asked["actor"] in ("", line.actor)
 
-        tenants = chosen_tenants(visit_of(request).user, asked["tenant"])
+        tenants = visible_tenants(require_principal(request).user, asked["tenant"])
         found = await find(desk.store, tenants, request.query_params.get("after"), fits)
         if wants_json(request):
             return JSONResponse({"decisions": [line_json(one) for one in found.lines], "next": found.next})

@@ -18,7 +18,7 @@ from codemode.host.threads import LARGE_CHARACTERS, run_check
 from codemode.interrupts.interrupt import APPROVAL_KIND
 from codemode.stores import ALL_TENANTS, AnswerRefusedError, Record, StoredRequest, StoreError, StoreUnavailableError
 
-from ..bodies import Items, only, read_items
+from ..bodies import FormItems, read_form_items, single_value
 from ..decisions import (
     ABOUT_CHOICE,
     MOST_REASON_CHARACTERS,
@@ -31,12 +31,12 @@ from ..decisions import (
     no_longer_asked,
     version_of,
 )
-from ..errors import Problem, problem_of, unknown
+from ..errors import Problem, not_found_problem, to_problem
 from ..rendering import page, wants_json
 from ..sessions import TOKEN_FIELD
 from ..visible import ON_DEMAND_CHARACTERS, Cut, cut
-from ..visits import chosen_tenants, note_refusal, refusal, visit_of
-from .desk import Desk
+from ..visits import audit_refusal, find_refusal, require_principal, visible_tenants
+from .desk import ConsoleContext
 
 MOST_ON_PAGE_CHARACTERS = 1_000_000
 """So many characters of inputs are on one page; what is behind them is decided on its own."""
@@ -59,19 +59,19 @@ class _Told:
         return told if self.problem is None else {**told, "error": self.problem.to_json()}
 
 
-def routes(desk: Desk) -> list[BaseRoute]:
+def routes(desk: ConsoleContext) -> list[BaseRoute]:
     """Return the routes on which many are chosen, and decided."""
 
     async def look(request: Request) -> Response:
-        items = await read_items(request)
-        await _require_own_form(desk, request, only(items, TOKEN_FIELD), ABOUT_CHOICE)
+        items = await read_form_items(request)
+        await _require_own_form(desk, request, single_value(items, TOKEN_FIELD), ABOUT_CHOICE)
         return await _look(desk, request, _decision(request, items), chosen_of(_named(items), parts=2))
 
     async def decide(request: Request) -> Response:
-        items = await read_items(request)
+        items = await read_form_items(request)
         decision, chosen = _decision(request, items), chosen_of(_named(items), parts=4)
-        await _require_own_form(desk, request, only(items, TOKEN_FIELD), about_many(decision, chosen))
-        reason = only(items, "reason").strip()
+        await _require_own_form(desk, request, single_value(items, TOKEN_FIELD), about_many(decision, chosen))
+        reason = single_value(items, "reason").strip()
         if len(reason) > MOST_REASON_CHARACTERS:
             raise Problem(422, "The reason is too long", f"It may have {MOST_REASON_CHARACTERS:,} characters.")
         records: dict[str, Record] = {}
@@ -88,32 +88,32 @@ def routes(desk: Desk) -> list[BaseRoute]:
     return [Route("/many", look, methods=["POST"]), Route("/many/decide", decide, methods=["POST"])]
 
 
-def _named(items: Items) -> Sequence[str]:
+def _named(items: FormItems) -> Sequence[str]:
     return [text for name, text in items if name == "request"]
 
 
-def _decision(request: Request, items: Items) -> str:
-    decision = only(items, "decision")
+def _decision(request: Request, items: FormItems) -> str:
+    decision = single_value(items, "decision")
     if decision not in _DECISIONS:
         raise no_decision(_DECISIONS, is_for_programs=wants_json(request))
     return decision
 
 
-async def _require_own_form(desk: Desk, request: Request, token: str, of: str) -> None:
+async def _require_own_form(desk: ConsoleContext, request: Request, token: str, of: str) -> None:
     """Raise `Problem` 403 for who decides nothing, and for a form that is not theirs; which is audited."""
-    visit = visit_of(request)
+    visit = require_principal(request)
     try:
         visit.require_form_token(token, of)
         if not visit.user.may_decide:
             raise Problem(403, "You may not decide this", "you may look, and decide nothing")
     except Problem as problem:
-        await note_refusal(desk.store, visit, request, problem.words)
+        await audit_refusal(desk.store, visit, request, problem.message)
         raise
 
 
-async def _look(desk: Desk, request: Request, decision: str, chosen: Sequence[Chosen]) -> Response:
+async def _look(desk: ConsoleContext, request: Request, decision: str, chosen: Sequence[Chosen]) -> Response:
     """Return the page that lists each input. Nothing is decided yet."""
-    tenants = chosen_tenants(visit_of(request).user, "")
+    tenants = visible_tenants(require_principal(request).user, "")
     ids = list(dict.fromkeys(one.record_id for one in chosen))
     records = {one.id: one for one in await desk.store.records(ids, tenant=tenants)}
     told = await run_check(LARGE_CHARACTERS, lambda: [_seen(desk, records, one) for one in chosen])
@@ -125,7 +125,7 @@ async def _look(desk: Desk, request: Request, decision: str, chosen: Sequence[Ch
         raise Problem(422, "These are calls of several tools", "Those of one tool are decided together; nothing was.")
     if not asked:
         return _answer(request, decision, told)
-    token = visit_of(request).form_token(about_many(decision, [one.chosen for one in asked]))
+    token = require_principal(request).form_token(about_many(decision, [one.chosen for one in asked]))
 
     def rendered() -> Response:
         if wants_json(request):
@@ -147,12 +147,12 @@ def _shown(told: _Told) -> dict[str, Any]:
     return {} if one is None else {"tool": one.tool_name, "input": one.input, "shown": told.chosen.shown}
 
 
-def _seen(desk: Desk, records: dict[str, Record], chosen: Chosen) -> _Told:
+def _seen(desk: ConsoleContext, records: dict[str, Record], chosen: Chosen) -> _Told:
     """Return a request as it is shown. Raises `Problem` 422 for a question that is no approval."""
     record = records.get(chosen.record_id)
     one = None if record is None else _request(record, chosen.interrupt_id)
     if record is None or one is None:
-        return _Told(chosen, problem=unknown())
+        return _Told(chosen, problem=not_found_problem())
     if one.kind != APPROVAL_KIND:
         raise Problem(422, "This is not decided with others", "Each question is answered on the page of its record.")
     as_shown = Chosen(record.id, one.interrupt_id, version_of(record, one), desk.store.shown(one))
@@ -183,21 +183,21 @@ def _request(record: Record, interrupt_id: str) -> StoredRequest | None:
 
 
 async def _decided(
-    desk: Desk, request: Request, chosen: Chosen, decision: str, reason: str, records: dict[str, Record]
+    desk: ConsoleContext, request: Request, chosen: Chosen, decision: str, reason: str, records: dict[str, Record]
 ) -> _Told:
     """Decide about one, whatever becomes of the others. ``records`` are those that were read for others before."""
-    visit = visit_of(request)
+    visit = require_principal(request)
     try:
         # Away by now: those before it are decided, and the answer says which.
         record = records.get(chosen.record_id) or await desk.store.record(chosen.record_id, tenant=ALL_TENANTS)
     except (StoreError, StoreUnavailableError) as error:
-        return _Told(chosen, problem=problem_of(error))
+        return _Told(chosen, problem=to_problem(error))
     records[record.id] = record
-    one = _request(record, chosen.interrupt_id) if visit.user.sees(record.tenant) else None
+    one = _request(record, chosen.interrupt_id) if visit.user.can_see(record.tenant) else None
     if one is None:
-        return _Told(chosen, problem=unknown())
-    if (why := await refusal(desk.policy, visit.user, record, request)) is not None:
-        await note_refusal(desk.store, visit, request, why)
+        return _Told(chosen, problem=not_found_problem())
+    if (why := await find_refusal(desk.policy, visit.user, record, request)) is not None:
+        await audit_refusal(desk.store, visit, request, why)
         return _Told(chosen, record, one, Problem(403, "You may not decide this", why))
     answer = {"approved": decision == "approve", **({"reason": reason} if reason else {})}
     if one.actor == visit.user.name and is_decision(one, answer):
@@ -212,7 +212,7 @@ async def _decided(
     except AnswerRefusedError as error:
         return _Told(chosen, record, one, Problem(422, "The answer does not fit", error.message))
     except (StoreError, StoreUnavailableError) as error:
-        return _Told(chosen, record, one, no_longer_asked(record, one) or problem_of(error))
+        return _Told(chosen, record, one, no_longer_asked(record, one) or to_problem(error))
     problem = None if first.actor == visit.user.name else no_longer_asked(record, first)
     return _Told(chosen, record, one, problem)
 

@@ -13,7 +13,7 @@ from starlette.routing import BaseRoute, Route
 from codemode.host.threads import LARGE_CHARACTERS, run_check
 from codemode.stores import AnswerRefusedError, AuditLine, Record, StoredRequest, StoreError
 
-from ..bodies import Items, only, read_items, read_json, sends_json
+from ..bodies import FormItems, has_json_body, read_form_items, read_json, single_value
 from ..decisions import (
     MISFIT,
     MOST_WHY_CHARACTERS,
@@ -35,25 +35,25 @@ from ..decisions import (
     sent_json,
     version_of,
 )
-from ..errors import Problem, problem_of, unknown
+from ..errors import Problem, not_found_problem, to_problem
 from ..forms import Edited
 from ..rendering import page, wants_json
 from ..sessions import TOKEN_FIELD
 from ..visible import moment_text
-from ..visits import choices_of, kept, note_refusal, refusal, visit_of
-from .desk import Desk, record_path
+from ..visits import audit_refusal, find_refusal, keep_standing_approval, require_principal, standing_choices
+from .desk import ConsoleContext, record_path
 from .record import Answering, ending_context, record_page
 
 
-def routes(desk: Desk) -> list[BaseRoute]:
+def routes(desk: ConsoleContext) -> list[BaseRoute]:
     """Return the route that takes decisions."""
 
     async def decide(request: Request) -> Response:
         sent = await _sent(request)
-        record = await desk.record_of(request)
+        record = await desk.load_record(request)
         one = _named(record, request.path_params["interrupt_id"])
         await _require_allowed(desk, request, record, sent, one.interrupt_id)
-        require_sense(one, sent, is_for_programs=wants_json(request) or sends_json(request))
+        require_sense(one, sent, is_for_programs=wants_json(request) or has_json_body(request))
         return await _answer(desk, request, record, one, sent)
 
     return [Route("/records/{record_id}/requests/{interrupt_id:path}", decide, methods=["POST"])]
@@ -80,31 +80,31 @@ def _named(record: Record, name: str) -> StoredRequest:
     known = {str(number): one for number, one in enumerate(record.requests, 1)}
     one = {**known, **{one.interrupt_id: one for one in record.requests}}.get(name)
     if one is None:
-        raise unknown()
+        raise not_found_problem()
     return one
 
 
 async def _sent(request: Request) -> Sent:
-    if not sends_json(request):
-        return sent_form(await read_items(request))
+    if not has_json_body(request):
+        return sent_form(await read_form_items(request))
     body = await read_json(request)
     return await run_check(LARGE_CHARACTERS, lambda: sent_json(body))
 
 
-async def _require_allowed(desk: Desk, request: Request, record: Record, sent: Sent, name: str) -> None:
+async def _require_allowed(desk: ConsoleContext, request: Request, record: Record, sent: Sent, name: str) -> None:
     """Raise `Problem` 403 for who may not decide this, which is audited."""
-    visit = visit_of(request)
+    visit = require_principal(request)
     try:
         visit.require_form_token(sent.token, about(name, sent.version, sent.shown))
-        if (why := await refusal(desk.policy, visit.user, record, request)) is not None:
+        if (why := await find_refusal(desk.policy, visit.user, record, request)) is not None:
             raise Problem(403, "You may not decide this", why)
     except Problem as problem:
-        await note_refusal(desk.store, visit, request, problem.words)
+        await audit_refusal(desk.store, visit, request, problem.message)
         raise
 
 
-async def _answer(desk: Desk, request: Request, record: Record, one: StoredRequest, sent: Sent) -> Response:
-    actor = visit_of(request).user.name
+async def _answer(desk: ConsoleContext, request: Request, record: Record, one: StoredRequest, sent: Sent) -> Response:
+    actor = require_principal(request).user.name
     said = await run_check(LARGE_CHARACTERS, lambda: _read(desk, record, one, sent, actor))
     # What it holds for is not kept again: somebody may have taken it back since.
     if said.is_repeat:
@@ -120,13 +120,13 @@ async def _answer(desk: Desk, request: Request, record: Record, one: StoredReque
         problem = await _decide(desk, request, record, one, said.decision[0])
         if problem is None:
             return await _decided(desk, request, record, one, sent)
-        record = await desk.record_of(request)  # what has happened meanwhile is shown
+        record = await desk.load_record(request)  # what has happened meanwhile is shown
     answering = Answering(one.interrupt_id, sent, said.edited, problem, said.is_of_this)
     status = 200 if problem is None else problem.status
     return await record_page(desk, request, record, status=status, answering=answering)
 
 
-def _read(desk: Desk, record: Record, one: StoredRequest, sent: Sent, actor: str) -> _Said:
+def _read(desk: ConsoleContext, record: Record, one: StoredRequest, sent: Sent, actor: str) -> _Said:
     is_of_this = sent.shown == desk.store.shown(one)
     is_current = is_of_this and sent.version == version_of(record, one)
     edited: Edited | None = None
@@ -149,9 +149,11 @@ def _read(desk: Desk, record: Record, one: StoredRequest, sent: Sent, actor: str
     return _Said(edited, decision, why_none, is_current, is_of_this, is_repeat)
 
 
-async def _decide(desk: Desk, request: Request, record: Record, one: StoredRequest, decision: Any) -> Problem | None:
+async def _decide(
+    desk: ConsoleContext, request: Request, record: Record, one: StoredRequest, decision: Any
+) -> Problem | None:
     """Record the decision, and return why it was not."""
-    visit, name = visit_of(request), one.interrupt_id
+    visit, name = require_principal(request), one.interrupt_id
     told_by: dict[str, Any] = {"actor": visit.user.name, "tenant": record.tenant, "address": visit.address}
     try:
         decided = await desk.store.decide({name: decision}, seen={name: desk.store.shown(one)}, **told_by)
@@ -159,24 +161,24 @@ async def _decide(desk: Desk, request: Request, record: Record, one: StoredReque
         problems: Any = error.details.get("problems", {}).get(name, [error.message])
         return Problem(422, "The answer does not fit", "; ".join(problems))
     except StoreError as error:
-        return problem_of(error)
+        return to_problem(error)
     first = decided[name]
     return None if first.actor == visit.user.name else no_longer_asked(record, first)
 
 
-def _require_choice(desk: Desk, record: Record, one: StoredRequest, sent: Sent) -> None:
+def _require_choice(desk: ConsoleContext, record: Record, one: StoredRequest, sent: Sent) -> None:
     """Raise `Problem` 400 for an approval that is to hold for what nobody was offered."""
-    if sent.later and sent.later not in choices_of(desk.later, record, one):
+    if sent.later and sent.later not in standing_choices(desk.standing_approvals, record, one):
         raise Problem(400, "Nothing is decided", "This can be decided for this call alone.")
 
 
-async def _decided(desk: Desk, request: Request, record: Record, one: StoredRequest, sent: Sent) -> Response:
+async def _decided(desk: ConsoleContext, request: Request, record: Record, one: StoredRequest, sent: Sent) -> Response:
     """Let what was decided hold for as long as it is to."""
     choice = sent.later if sent.approves else ""
-    notice = await kept(desk.later, record, one, choice, visit_of(request))
+    notice = await keep_standing_approval(desk.standing_approvals, record, one, choice, require_principal(request))
     if notice is None:
         return _done(request, record, one)
-    return await record_page(desk, request, await desk.record_of(request), notice=notice)
+    return await record_page(desk, request, await desk.load_record(request), notice=notice)
 
 
 def _done(request: Request, record: Record, one: StoredRequest) -> Response:
@@ -196,15 +198,15 @@ _KINDS = {"withdraw": "withdrawn", "close": "closed", "run-again": "run_again"}
 _SAID = {**_KINDS, "run-again": "run again"}
 
 
-def ending_routes(desk: Desk) -> list[BaseRoute]:
+def ending_routes(desk: ConsoleContext) -> list[BaseRoute]:
     """Return the route that takes what is said of a whole record."""
 
     async def form(request: Request) -> Response:
-        return _form(request, await desk.record_of(request))
+        return _form(request, await desk.load_record(request))
 
     async def end(request: Request) -> Response:
-        items = await read_items(request)
-        record = await desk.record_of(request)
+        items = await read_form_items(request)
+        record = await desk.load_record(request)
         await _require_ending_allowed(desk, request, record, items)
         return await _end(desk, request, record, items)
 
@@ -216,7 +218,7 @@ def _form(request: Request, record: Record) -> Response:
     """Return the page on which somebody says it. Raises `Problem` 404 where there is nothing to be said."""
     known = ending_context(request, record)
     if not known["endings"]:
-        can_decide = visit_of(request).user.may_decide
+        can_decide = require_principal(request).user.may_decide
         title = "This program can no longer be withdrawn" if can_decide else "You may not withdraw this program"
         raise Problem(404, title, f"The program is {record.state}.", record_id=record.id)
     waiting = [one for one in record.requests if one.state == "waiting"]
@@ -224,25 +226,25 @@ def _form(request: Request, record: Record) -> Response:
     return page(request, "ending_page.html", record=record, **shown, **known)
 
 
-async def _require_ending_allowed(desk: Desk, request: Request, record: Record, items: Items) -> None:
+async def _require_ending_allowed(desk: ConsoleContext, request: Request, record: Record, items: FormItems) -> None:
     """Raise `Problem` 403 for who may not say anything of this record, which is audited."""
-    visit = visit_of(request)
-    version, state = only(items, "version"), only(items, "state")
+    visit = require_principal(request)
+    version, state = single_value(items, "version"), single_value(items, "state")
     try:
-        visit.require_form_token(only(items, TOKEN_FIELD), about_ending(record.id, version, state))
-        if (why := await refusal(desk.policy, visit.user, record, request)) is not None:
+        visit.require_form_token(single_value(items, TOKEN_FIELD), about_ending(record.id, version, state))
+        if (why := await find_refusal(desk.policy, visit.user, record, request)) is not None:
             raise Problem(403, "You may not decide this", why)
     except Problem as problem:
-        await note_refusal(desk.store, visit, request, problem.words)
+        await audit_refusal(desk.store, visit, request, problem.message)
         raise
 
 
-async def _end(desk: Desk, request: Request, record: Record, items: Items) -> Response:
-    visit = visit_of(request)
-    action, why = only(items, "action"), only(items, "why").strip()
+async def _end(desk: ConsoleContext, request: Request, record: Record, items: FormItems) -> Response:
+    visit = require_principal(request)
+    action, why = single_value(items, "action"), single_value(items, "why").strip()
     if action not in _KINDS:
         raise Problem(400, "This form says nothing of the record")
-    if (only(items, "version"), only(items, "state")) != (as_shown(record), record.state):
+    if (single_value(items, "version"), single_value(items, "state")) != (as_shown(record), record.state):
         return await _meanwhile(desk, request, record, action)
     chosen = next((one for one in endings_of(record) if one.action == action), None)
     if chosen is None:
@@ -260,10 +262,10 @@ def _ended(request: Request, record: Record, action: str) -> Response:
     return RedirectResponse(record_path(request, record.id), 303)
 
 
-async def _meanwhile(desk: Desk, request: Request, record: Record, action: str) -> Response:
+async def _meanwhile(desk: ConsoleContext, request: Request, record: Record, action: str) -> Response:
     """Return what has happened since the form was shown; to a second click, that it is done."""
     line = await _last_line(desk, record)
-    if line is not None and (line.kind, line.actor) == (_KINDS[action], visit_of(request).user.name):
+    if line is not None and (line.kind, line.actor) == (_KINDS[action], require_principal(request).user.name):
         return _ended(request, record, action)
     words = f"It is {record.state} now, version {record.version}."
     if line is not None and line.actor:
@@ -272,7 +274,7 @@ async def _meanwhile(desk: Desk, request: Request, record: Record, action: str) 
     return await record_page(desk, request, record, status=notice.status, notice=notice)
 
 
-async def _last_line(desk: Desk, record: Record) -> AuditLine | None:
+async def _last_line(desk: ConsoleContext, record: Record) -> AuditLine | None:
     lines = desk.store.audit(tenant=record.tenant, record_id=record.id, limit=1, newest_first=True)
     async for line in lines:
         return line

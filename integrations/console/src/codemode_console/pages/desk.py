@@ -16,15 +16,15 @@ from codemode.stores import ALL_TENANTS, InterruptStore, Record, StoreUnavailabl
 from codemode.surfaces.exec_wait.stored import scope_of
 from codemode.types import PauseView
 
-from ..errors import unknown
-from ..visits import LaterAnswers, Policy, visit_of
+from ..errors import not_found_problem
+from ..visits import Policy, StandingApprovals, require_principal
 
-Inspect: TypeAlias = Callable[[Record, Interrupt], PauseView]
+InspectPause: TypeAlias = Callable[[Record, Interrupt], PauseView]
 """Reads what a record waits in, as `inspect_interrupt` does. Raises `CodeModeProtocolError`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class ConsoleContext:
     """What the pages of one console stand on. ``apps`` go on here once they are decided; None is every app.
 
     ``options`` are those of the tools of apps, as far as they are known: they have the keys. ``inspect`` reads what a
@@ -33,30 +33,30 @@ class Desk:
 
     store: InterruptStore
     policy: Policy | None = None
-    apps: frozenset[str | None] = frozenset()
-    options: Mapping[str | None, Any] = field(default_factory=dict[str | None, Any])
-    inspect: Inspect | None = None
-    later: LaterAnswers | None = None
+    resumed_apps: frozenset[str | None] = frozenset()
+    app_options: Mapping[str | None, Any] = field(default_factory=dict[str | None, Any])
+    inspect_pause: InspectPause | None = None
+    standing_approvals: StandingApprovals | None = None
 
-    def resumes(self, app: str) -> bool:
+    def resumes_app(self, app: str) -> bool:
         """Tell whether the programs of an app go on here."""
-        return app in self.apps or None in self.apps
+        return app in self.resumed_apps or None in self.resumed_apps
 
-    def reader_of(self, record: Record) -> Callable[[Interrupt], PauseView]:
+    def pause_reader(self, record: Record) -> Callable[[Interrupt], PauseView]:
         """Return what reads the pause of a record: with the keys of its app, else those of the process.
 
         What a record says of its scope is taken from it; the signature tells whether that is so.
         """
-        if self.inspect is not None:
-            return partial(self.inspect, record)
-        options = self.options.get(record.app, self.options.get(None))
-        return partial(inspect_interrupt, options=options, conversation_id=scope_of(record) or None)
+        if self.inspect_pause is not None:
+            return partial(self.inspect_pause, record)
+        tool_options = self.app_options.get(record.app, self.app_options.get(None))
+        return partial(inspect_interrupt, options=tool_options, conversation_id=scope_of(record) or None)
 
-    async def record_of(self, request: Request) -> Record:
+    async def load_record(self, request: Request) -> Record:
         """Return the record of the address. Somebody else's is unknown: `Problem` 404."""
         record = await self.store.record(request.path_params["record_id"], tenant=ALL_TENANTS)
-        if not visit_of(request).user.sees(record.tenant):
-            raise unknown()
+        if not require_principal(request).user.can_see(record.tenant):
+            raise not_found_problem()
         return record
 
 
@@ -67,21 +67,21 @@ def record_path(request: Request, record_id: str) -> str:
 
 def record_json(record: Record) -> dict[str, Any]:
     """Return a record as callers of the API get it, without its requests: ``tools`` are those of the ones that wait."""
-    waiting = [one for one in record.requests if one.state == "waiting"]
-    asks = {"waiting": [one.interrupt_id for one in waiting], "tools": [one.tool_name for one in waiting]}
+    pending = [call for call in record.requests if call.state == "waiting"]
+    calls = {"waiting": [call.interrupt_id for call in pending], "tools": [call.tool_name for call in pending]}
     times = {"createdAtMs": record.created_at_ms, "expiresAtMs": record.expires_at_ms}
-    named = {"id": record.id, "tenant": record.tenant, "app": record.app, "labels": dict(record.labels)}
-    return {**named, "state": record.state, "version": record.version, **times, **asks}
+    identity = {"id": record.id, "tenant": record.tenant, "app": record.app, "labels": dict(record.labels)}
+    return {**identity, "state": record.state, "version": record.version, **times, **calls}
 
 
-def health_routes(desk: Desk) -> list[BaseRoute]:
+def health_routes(context: ConsoleContext) -> list[BaseRoute]:
     """Return the route of ``/healthz``: 503 while the database is away."""
 
-    async def health(_request: Request) -> Response:
+    async def check_health(_request: Request) -> Response:
         try:
-            await desk.store.changes_head()
+            await context.store.changes_head()
         except StoreUnavailableError:
             return JSONResponse({"ok": False, "store": "away"}, 503, {"Retry-After": "5"})
         return JSONResponse({"ok": True})
 
-    return [Route("/healthz", health, methods=["GET"])]
+    return [Route("/healthz", check_health, methods=["GET"])]

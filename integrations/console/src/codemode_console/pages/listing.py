@@ -20,8 +20,8 @@ from ..decisions import ABOUT_CHOICE, MOST_AT_ONCE, about, chosen_text, decision
 from ..errors import Problem
 from ..rendering import InputLine, input_line, page, wants_json
 from ..visible import is_visible, visible_text
-from ..visits import Visit, choices_of, chosen_tenants, visit_of
-from .desk import Desk, record_json
+from ..visits import Principal, require_principal, standing_choices, visible_tenants
+from .desk import ConsoleContext, record_json
 
 _LISTED = 50
 _ORDERS = {"newest": "Newest first", "expiring": "Soonest to expire first"}
@@ -41,12 +41,12 @@ _MOST_WAITING = 10
 _MOST_LABELS = 10
 
 
-def routes(desk: Desk) -> list[BaseRoute]:
+def routes(desk: ConsoleContext) -> list[BaseRoute]:
     """Return the route of the list."""
 
     async def listing(request: Request) -> Response:
         asked = _asked_of(request)
-        tenants = chosen_tenants(visit_of(request).user, asked.tenant)
+        tenants = visible_tenants(require_principal(request).user, asked.tenant)
         counts = await desk.store.counts(tenant=tenants, app=asked.app or None)
         tool = _meant(asked.tool, counts)
         try:
@@ -141,7 +141,7 @@ def _json(found: Page, counts: Mapping[str, int]) -> dict[str, Any]:
     return {"records": [record_json(one) for one in found.records], "next": found.next, "counts": dict(counts)}
 
 
-async def _done(desk: Desk, request: Request) -> dict[str, Any] | None:
+async def _done(desk: ConsoleContext, request: Request) -> dict[str, Any] | None:
     """Return the call that was just decided in the list, with what was decided; None where the address names none."""
     record_id, _, number = request.query_params.get("done", "").partition("/")
     if not (record_id and number.isascii() and number.isdigit() and len(number) < 6):
@@ -150,16 +150,16 @@ async def _done(desk: Desk, request: Request) -> dict[str, Any] | None:
         record = await desk.store.record(record_id, tenant=ALL_TENANTS)
     except UnknownRequestError:
         return None
-    if not visit_of(request).user.sees(record.tenant) or not 1 <= int(number) <= len(record.requests):
+    if not require_principal(request).user.can_see(record.tenant) or not 1 <= int(number) <= len(record.requests):
         return None
     one = record.requests[int(number) - 1]
     return {"record": record, "one": one, "words": decision_words(one)} if one.state in ("decided", "applied") else None
 
 
 def _page(
-    desk: Desk, request: Request, asked: _Asked, found: Page, counts: Mapping[str, int], tool: str, done: Any
+    desk: ConsoleContext, request: Request, asked: _Asked, found: Page, counts: Mapping[str, int], tool: str, done: Any
 ) -> Response:
-    visit = visit_of(request)
+    visit = require_principal(request)
     is_open = asked.state in ("waiting", "pending") and visit.user.may_decide
     rows = [row for record in found.records for row in _rows(desk, visit, record, tool, is_open=is_open)]
     choices = {row.one.tool_name for row in rows if row.one is not None and row.choice}
@@ -239,7 +239,7 @@ class _Row:
         return max(0, len(self.record.labels.keys() - {"agent", "link"}) - _MOST_LABELS)
 
 
-def _rows(desk: Desk, visit: Visit, record: Record, tool: str, *, is_open: bool) -> list[_Row]:
+def _rows(desk: ConsoleContext, visit: Principal, record: Record, tool: str, *, is_open: bool) -> list[_Row]:
     numbered = list(enumerate(record.requests, 1))
     waiting = [pair for pair in numbered if pair[1].state == "waiting" and tool in ("", pair[1].tool_name)]
     if not waiting:  # listed for its state: by the last call that it has asked about
@@ -250,7 +250,12 @@ def _rows(desk: Desk, visit: Visit, record: Record, tool: str, *, is_open: bool)
         line, choice, form = input_line(one) if at < _MOST_WAITING else None, None, None
         if is_open and one.kind == APPROVAL_KIND:
             choice = chosen_text(record.id, one.interrupt_id)
-            if line is not None and line.is_whole and not one.refusal and not choices_of(desk.later, record, one):
+            if (
+                line is not None
+                and line.is_whole
+                and not one.refusal
+                and not standing_choices(desk.standing_approvals, record, one)
+            ):
                 version, shown = version_of(record, one), desk.store.shown(one)
                 token = visit.form_token(about(one.interrupt_id, version, shown))
                 form = {"form_token": token, "version": version, "shown": shown}

@@ -20,8 +20,8 @@ from codemode import CodeModeError
 from codemode.stores import ALL_TENANTS, Change, InterruptStore
 
 from ..errors import Problem
-from ..visits import Visit, audit_tenant, visit_of
-from .desk import Desk
+from ..visits import Principal, audit_tenant, require_principal
+from .desk import ConsoleContext
 
 REMEMBERED = 1000
 """So many changes are kept for all; who is further behind reads them from the store."""
@@ -147,12 +147,12 @@ _RETRY_MS = 2000
 _GRACE_SECONDS = 3.0
 
 
-def routes(desk: Desk) -> list[BaseRoute]:
+def routes(desk: ConsoleContext) -> list[BaseRoute]:
     """Return the route of ``/events``."""
     feed = Feed(desk.store)
 
     async def events(request: Request) -> Response:
-        visit, after = visit_of(request), _after(request)
+        visit, after = require_principal(request), _after(request)
         if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             raise Problem(403, "This was not sent from a page of the console")
         place = ExitStack()
@@ -180,7 +180,9 @@ class _Stream(EventSourceResponse):
             await super().__call__(scope, receive, send)
 
 
-async def _told(desk: Desk, feed: Feed, seat: Seat, visit: Visit, after: int | None) -> AsyncIterator[ServerSentEvent]:
+async def _told(
+    desk: ConsoleContext, feed: Feed, seat: Seat, visit: Principal, after: int | None
+) -> AsyncIterator[ServerSentEvent]:
     stay = _Stay(visit, seat)
     try:
         head = await desk.store.changes_head()
@@ -192,7 +194,7 @@ async def _told(desk: Desk, feed: Feed, seat: Seat, visit: Visit, after: int | N
                 async for change in changes:
                     if not await stay.lasts():
                         break
-                    if visit.user.sees(change.tenant):
+                    if visit.user.can_see(change.tenant):
                         yield _event(change)
                     sequence = change.sequence
             if not stay.is_over:
@@ -206,7 +208,7 @@ async def _told(desk: Desk, feed: Feed, seat: Seat, visit: Visit, after: int | N
         return  # the database is away: whoever listens comes again
 
 
-async def _new(desk: Desk, feed: Feed, visit: Visit, sequence: int) -> AsyncGenerator[Change]:
+async def _new(desk: ConsoleContext, feed: Feed, visit: Principal, sequence: int) -> AsyncGenerator[Change]:
     """Give the changes behind a sequence that there are, of whichever tenants."""
     found = feed.behind(sequence)
     if found is None:
@@ -226,7 +228,7 @@ def _event(change: Change) -> ServerSentEvent:
 class _Stay:
     """Whether somebody may go on listening: known still, as the same user, and not for too long."""
 
-    def __init__(self, visit: Visit, seat: Seat) -> None:
+    def __init__(self, visit: Principal, seat: Seat) -> None:
         now = asyncio.get_running_loop().time()
         self._visit, self._seat = visit, seat
         self._check, self._beat, self._end = now + CHECK_SECONDS, now + HEARTBEAT_SECONDS, now + LIFE_SECONDS
@@ -237,7 +239,7 @@ class _Stay:
         now = asyncio.get_running_loop().time()
         if not self.is_over and now >= self._check:
             self._check = now + CHECK_SECONDS
-            again = await self._visit.again()
+            again = await self._visit.reauthenticate()
             self.has_ended = again is None or again.user != self._visit.user
         self.is_over = self.is_over or self.has_ended or self._seat.is_over or now >= self._end
         return not self.is_over

@@ -17,7 +17,7 @@ from codemode.interrupts.interrupt import APPROVAL_KIND
 from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
 from codemode.stores import Record, StoredRequest
 
-from ..bodies import Items
+from ..bodies import FormItems
 from ..decisions import (
     ABOUT_CHOICE,
     MOST_WHY_CHARACTERS,
@@ -55,8 +55,8 @@ from ..record_view import (
 )
 from ..rendering import brief, headline, page, wants_json
 from ..visible import ON_DEMAND_CHARACTERS, Cut, Folded, cut, fold
-from ..visits import Visit, choices_of, chosen_tenants, visit_of
-from .desk import Desk, record_json
+from ..visits import Principal, require_principal, standing_choices, visible_tenants
+from .desk import ConsoleContext, record_json
 
 _OPEN = ("pending", "resuming")
 _MOST_FIELDS = 1_000
@@ -98,7 +98,7 @@ class Answering:
         """What does not fit, by pointers; ``""`` is the whole."""
         found = dict(self.edited.problems) if self.edited is not None and self.sent.needs_value else {}
         if self.problem is not None and self.problem.status == 422:
-            found[""] = [self.problem.words, *found.get("", [])]
+            found[""] = [self.problem.message, *found.get("", [])]
         return found
 
     def to_json(self) -> dict[str, Any]:
@@ -205,11 +205,13 @@ class Card:
         }
 
 
-async def cards_of(desk: Desk, request: Request, record: Record, answering: Answering | None = None) -> list[Card]:
+async def cards_of(
+    desk: ConsoleContext, request: Request, record: Record, answering: Answering | None = None
+) -> list[Card]:
     """Return the cards of a record, in the order of its requests."""
     making = _Making(
         desk=desk,
-        visit=visit_of(request),
+        visit=require_principal(request),
         record=record,
         answering=answering,
         opened=request.query_params.get("request"),
@@ -222,8 +224,8 @@ async def cards_of(desk: Desk, request: Request, record: Record, answering: Answ
 class _Making:
     """Makes the cards of one page. The work is in proportion to the record."""
 
-    desk: Desk
-    visit: Visit
+    desk: ConsoleContext
+    visit: Principal
     record: Record
     answering: Answering | None
     opened: str | None
@@ -270,7 +272,7 @@ class _Making:
             given=fold(one.input, has_room=has_room) if question is None or one.input is not None else None,
             question=None if question is None else fold(question, has_room=has_room),
             reason="" if own is None else own.sent.reason,
-            problem="" if own is None or own.notice is not None or own.problem is None else own.problem.words,
+            problem="" if own is None or own.notice is not None or own.problem is None else own.problem.message,
             is_of_reason=own is not None and own.is_of_reason,
             typed=typed,
             changes=None if is_held_back else _changes(one, own),
@@ -278,7 +280,7 @@ class _Making:
             is_preview=own is not None and own.sent.said == PREVIEW and own.problem is None,
             has_fields=has_fields,
             is_held_back=is_held_back,
-            later=choices_of(self.desk.later, self.record, one) if may_answer else {},
+            later=standing_choices(self.desk.standing_approvals, self.record, one) if may_answer else {},
             chosen_later="" if own is None else own.sent.later,
         )
 
@@ -305,7 +307,7 @@ def _typed(own: Answering) -> Cut | None:
     return cut("\n".join(lines), ON_DEMAND_CHARACTERS) if lines else None
 
 
-def _controls(items: Items) -> Items:
+def _controls(items: FormItems) -> FormItems:
     return [item for item in items if item[0].startswith(("/", "#")) or item[0] == "json"]
 
 
@@ -328,14 +330,14 @@ def _since_ms(record: Record, one: StoredRequest) -> int:
 _FILE_NAME = "value.txt"
 
 
-def routes(desk: Desk) -> list[BaseRoute]:
+def routes(desk: ConsoleContext) -> list[BaseRoute]:
     """Return the routes of a record's page and of its values."""
 
     async def record(request: Request) -> Response:
-        return await record_page(desk, request, await desk.record_of(request))
+        return await record_page(desk, request, await desk.load_record(request))
 
     async def value(request: Request) -> Response:
-        return await _download(desk, request, await desk.record_of(request))
+        return await _download(desk, request, await desk.load_record(request))
 
     return [
         Route("/records/{record_id}", record, methods=["GET"]),
@@ -344,7 +346,7 @@ def routes(desk: Desk) -> list[BaseRoute]:
 
 
 async def record_page(
-    desk: Desk,
+    desk: ConsoleContext,
     request: Request,
     record: Record,
     *,
@@ -382,9 +384,9 @@ def _as_decided(one: StoredRequest) -> StoredRequest:
     return one if edited is ABSENT else replace(one, input=edited)
 
 
-async def _headings(desk: Desk, request: Request, record: Record) -> dict[str, Any]:
+async def _headings(desk: ConsoleContext, request: Request, record: Record) -> dict[str, Any]:
     """Return what a page says of the calls of a record together, and which record comes after it."""
-    visit = visit_of(request)
+    visit = require_principal(request)
     waiting = [one for one in record.requests if one.state == "waiting"]
     approvals = [one for one in waiting if one.kind == APPROVAL_KIND]
     is_open = record.state in _OPEN and visit.user.may_decide
@@ -401,14 +403,14 @@ async def _headings(desk: Desk, request: Request, record: Record) -> dict[str, A
     if not is_open or not 2 <= len(approvals) <= _MOST_TOGETHER:
         found["together"] = []
     if not waiting and visit.user.may_decide:
-        listed = await desk.store.list(tenant=chosen_tenants(visit.user, ""), state="waiting", limit=1)
+        listed = await desk.store.list(tenant=visible_tenants(visit.user, ""), state="waiting", limit=1)
         found["next_pending"] = next(iter(listed.records), None)
     return found
 
 
 def ending_context(request: Request, record: Record) -> dict[str, Any]:
     """Return what a template needs to let the visitor say something of a whole record."""
-    visit = visit_of(request)
+    visit = require_principal(request)
     return {
         "endings": endings_of(record) if visit.user.may_decide else (),
         "is_stuck": is_stuck(record),
@@ -418,22 +420,22 @@ def ending_context(request: Request, record: Record) -> dict[str, Any]:
     }
 
 
-async def _view(desk: Desk, request: Request, record: Record) -> RecordView:
+async def _view(desk: ConsoleContext, request: Request, record: Record) -> RecordView:
     interrupt, unfit = await _interrupt(desk, record)
-    asked, reader = _asked(request), desk.reader_of(record)
+    asked, reader = _asked(request), desk.pause_reader(record)
     # One runs at a time.
     return await run_check(LARGE_CHARACTERS, lambda: record_view(record, interrupt, reader, asked, unfit))
 
 
-async def _around(desk: Desk, record: Record) -> Around:
+async def _around(desk: ConsoleContext, record: Record) -> Around:
     failures = (await failures_of(desk.store, [record])).get(record.id, ())
-    if desk.resumes(record.app):
+    if desk.resumes_app(record.app):
         return Around(failures, goes_on_here=True)
     resumed = await desk.store.last_resumed(tenant=record.tenant, app=record.app)
     return Around(failures, goes_on_here=False, resumed=resumed)
 
 
-async def _interrupt(desk: Desk, record: Record) -> tuple[Interrupt | None, str | None]:
+async def _interrupt(desk: ConsoleContext, record: Record) -> tuple[Interrupt | None, str | None]:
     """Return what a record waits in, or last waited in, and why it cannot be read, if so."""
     asks = next((one for one in record.requests if one.state in ("waiting", "decided")), None)
     last: Any = getattr(desk.store, "last_interrupt", None)  # a store of the host's own may lack it
@@ -455,13 +457,13 @@ def _number(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
 
 
-async def _download(desk: Desk, request: Request, record: Record) -> Response:
+async def _download(desk: ConsoleContext, request: Request, record: Record) -> Response:
     """Return all of a value as a file. Raises `Problem` 404 where there is none."""
     address = request.query_params.get("of", "")
     interrupt = None
     if is_of_continuation(address):
         interrupt, _ = await _interrupt(desk, record)
-    reader = desk.reader_of(record)
+    reader = desk.pause_reader(record)
 
     def written() -> bytes:
         view = None if interrupt is None else pause_view(interrupt, reader)[0]

@@ -17,8 +17,8 @@ from ..bodies import read_small_form
 from ..errors import Problem
 from ..rendering import page, wants_json
 from ..sessions import TOKEN_FIELD
-from ..visits import note_refusal, visit_of
-from .desk import Desk
+from ..visits import audit_refusal, require_principal
+from .desk import ConsoleContext
 
 MOST_VERSIONS = 20
 _DONE = {"disable": "program_disabled", "enable": "program_enabled", "confirm": "program_confirmed"}
@@ -32,7 +32,7 @@ class ShownVersion:
     lines: tuple[tuple[str, str], ...]
 
 
-def routes(desk: Desk) -> list[BaseRoute]:
+def routes(desk: ConsoleContext) -> list[BaseRoute]:
     """Return the routes of ``/saved``."""
 
     async def listed(request: Request) -> Response:
@@ -61,13 +61,13 @@ def routes(desk: Desk) -> list[BaseRoute]:
     ]
 
 
-async def _visible(desk: Desk, request: Request) -> list[SavedProgram]:
+async def _visible(desk: ConsoleContext, request: Request) -> list[SavedProgram]:
     """Return the programs of owners that are tenants whom the user sees."""
-    user = visit_of(request).user
-    return [one for one in await ProgramLibrary.list_all(desk.store) if user.sees(one.owner)]
+    user = require_principal(request).user
+    return [one for one in await ProgramLibrary.list_all(desk.store) if user.can_see(one.owner)]
 
 
-async def _named(desk: Desk, request: Request) -> SavedProgram:
+async def _named(desk: ConsoleContext, request: Request) -> SavedProgram:
     """Return the program of the address. Somebody else's is unknown: `Problem` 404."""
     name, owner = request.path_params["name"], request.query_params.get("owner", "")
     found = next((one for one in await _visible(desk, request) if (one.name, one.owner) == (name, owner)), None)
@@ -76,36 +76,36 @@ async def _named(desk: Desk, request: Request) -> SavedProgram:
     return found
 
 
-async def _page(desk: Desk, request: Request, program: SavedProgram) -> Response:
+async def _page(desk: ConsoleContext, request: Request, program: SavedProgram) -> Response:
     library = ProgramLibrary(desk.store, owner=program.owner)
     history = (await library.history(program.name))[:MOST_VERSIONS]
     changed = [await library.difference(program.name, one.version) for one in history]
-    token = visit_of(request).form_token(_about(program))
+    token = require_principal(request).form_token(_about(program))
     if wants_json(request):
         pairs = zip(history, changed, strict=True)
         versions = [{**one.to_dict(), "difference": text} for one, text in pairs]
         return JSONResponse({**program.to_dict(), "versions": versions, "formToken": token})
     shown = [ShownVersion(one, _lines(text)) for one, text in zip(history, changed, strict=True)]
     context: dict[str, Any] = {"program": program, "versions": shown, "token": token, "address": _address(program)}
-    return page(request, "saved_program.html", may_decide=visit_of(request).user.may_decide, **context)
+    return page(request, "saved_program.html", may_decide=require_principal(request).user.may_decide, **context)
 
 
-async def _require_allowed(desk: Desk, request: Request, program: SavedProgram, form: dict[str, str]) -> None:
+async def _require_allowed(desk: ConsoleContext, request: Request, program: SavedProgram, form: dict[str, str]) -> None:
     """Raise `Problem` 403 for who may not decide, or saw something else; it is audited."""
-    visit = visit_of(request)
+    visit = require_principal(request)
     try:
         visit.require_form_token(form.get(TOKEN_FIELD), _about(program))
         if not visit.user.may_decide:
             raise Problem(403, "You may not decide this", "you may look, and decide nothing")
     except Problem as problem:
-        await note_refusal(desk.store, visit, request, problem.words)
+        await audit_refusal(desk.store, visit, request, problem.message)
         raise
 
 
-async def _change(desk: Desk, request: Request, program: SavedProgram, action: str) -> None:
+async def _change(desk: ConsoleContext, request: Request, program: SavedProgram, action: str) -> None:
     if action not in _DONE:
         raise Problem(400, "This form says nothing of the program")
-    library, visit = ProgramLibrary(desk.store, owner=program.owner), visit_of(request)
+    library, visit = ProgramLibrary(desk.store, owner=program.owner), require_principal(request)
     if action == "confirm":
         try:
             await library.confirm(program.name, by=visit.user.name, shown=program.shown)

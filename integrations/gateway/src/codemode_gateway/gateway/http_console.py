@@ -241,7 +241,7 @@ class MountedConsole:
 
 def _user(key: str, said: Any) -> Any:
     auth = TokenAuth.from_json(json.dumps({key: said}))
-    return auth.user_named(key.lower() if key.lower().startswith("sha256:") else f"sha256:{key.lower()}")
+    return auth.find_by_session_key(key.lower() if key.lower().startswith("sha256:") else f"sha256:{key.lower()}")
 
 
 def _inspecting(keys: tuple[bytes, ...]) -> Any:

@@ -266,12 +266,12 @@ def test_a_session_ends_when_its_token_does():
     door = Door(http_settings({}), Verifier())
     found = console_users(lambda: door, clock=lambda: now[0])({f"sha256:{'0' * 64}": NOBODY})
     key = f"verified {door.mark} 1060 {MIA}"
-    assert found.user_named(key) == codemode_console.User(MIA, [MIA])
+    assert found.find_by_session_key(key) == codemode_console.User(MIA, [MIA])
     for wrong in (f"verified x 1060 {MIA}", f"verified {door.mark} 1e9 {MIA}", f"verified {door.mark} 1060 ana", "x",
                   "verified", f"verified {door.mark} 1060"):  # fmt: skip
-        assert found.user_named(wrong) is None
+        assert found.find_by_session_key(wrong) is None
     now[0] = 1060.0
-    assert found.user_named(key) is None
+    assert found.find_by_session_key(key) is None
 
 
 def test_pages_of_others_reach_nothing_of_it():
