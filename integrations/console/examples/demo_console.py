@@ -234,7 +234,7 @@ def main() -> None:
 
         asyncio.run(filled())
         try:
-            serve(store, resume={"support": code_mode.resume}, port=options.port, say=greet)
+            serve(store, resume={"support": code_mode.resume}, port=options.port, echo=greet)
         except OSError as error:
             why = f"port {options.port} cannot be had: {error.strerror or error}"
             sys.exit(f"{why}. Take another: python {os.path.relpath(__file__)} --port 0")

@@ -35,7 +35,8 @@ class Kept:
 
 
 def desk_of(kept: Kept | None, *tools: Any) -> CardDesk:
-    desk = CardDesk(tools or [keeping(SCHEMA, [])], **({} if kept is None else {"options": {"later": kept}}))
+    settings: dict[str, Any] = {} if kept is None else {"options": {"standing_approvals": kept}}
+    desk = CardDesk(tools or [keeping(SCHEMA, [])], **settings)
     if kept is not None:
         kept.desk = desk
     return desk

@@ -89,16 +89,21 @@ ResumeFunction: TypeAlias = Callable[..., Awaitable[Any]]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConsoleOptions:
-    """What else a console may be told.
+    """Optional settings of a console.
 
-    ``secret``, at least 16 bytes or several of them, signs cookies and forms: the same for all consoles before one
-    database; else one of this process. ``policy`` may refuse a decision. ``embed_in`` are origins of the same site
-    whose pages may frame it. ``trusted_proxies`` may tell for whom they speak. ``hosts`` are names by which it is
-    called beside that of ``base_url``: it answers then to no other, only to addresses. ``inspect`` reads what a
-    record waits in, as `inspect_interrupt` does, where its keys are not those of ``resume``. ``later`` keeps approvals
-    that hold for later calls too, `LaterAnswers`: without it each is for its call. ``private_path``, a "~" and random
-    letters and digits, is where browsers use it: their cookie is for the pages below that path alone, and not for other
-    ports of the host. ``clock`` is Unix time.
+    Args:
+        secret: One or several keys of at least 16 bytes that sign cookies and forms; the last one signs. All consoles
+            on one database need the same. Default: a random key of this process.
+        policy: Called before each decision; may refuse it. See `find_refusal`.
+        embed_in: Origins of the same site whose pages may frame the console.
+        trusted_proxies: Addresses and networks whose forwarding headers are believed.
+        hosts: Host names of the console besides that of ``base_url``. With them, requests for other names are refused;
+            addresses are always accepted.
+        inspect: Reads the pause of a record, as `inspect_interrupt` does, where the keys of ``resume`` do not.
+        standing_approvals: Stores approvals that hold for later calls too. Without it, an approval holds for its call.
+        private_path: "~" and random letters and digits. Browsers use the console below this path, and their cookie is
+            limited to it, so that servers on other ports of the host do not receive it.
+        clock: Returns Unix time in seconds.
     """
 
     secret: Secret | None = None
@@ -214,7 +219,7 @@ def _resumers(store: InterruptStore, resume: Any) -> list[tuple[str | None, Resu
     if callable(resume):
         resumers = [(None, cast("ResumeFunction", resume))]
     elif isinstance(resume, Mapping):
-        resumers = list(cast("Mapping[str | None, Resume]", resume).items())
+        resumers = list(cast("Mapping[str | None, ResumeFunction]", resume).items())
     else:
         raise WrongTypeError(f"resume must be a function, or functions by the names of apps, got {resume!r:.100}")
     for app, resume_app in resumers:

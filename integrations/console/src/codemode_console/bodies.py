@@ -25,16 +25,16 @@ _URLENCODED_TYPE = "application/x-www-form-urlencoded"
 _MULTIPART_TYPE = "multipart/form-data"
 
 
-class BodyTooLargeError(ValueError):  # noqa: N818 - a status has its words: 413
+class BodyTooLargeError(ValueError):
     """A body holds more than `MAX_BODY_BYTES` or `MAX_FIELDS`."""
 
 
-class MalformedBodyError(ValueError):  # noqa: N818 - likewise: 400
-    """A body is not what its content type says, or nests deeper than `MAX_LEVELS`."""
+class MalformedBodyError(ValueError):
+    """A body is not what its content type says, or nests deeper than `MAX_JSON_DEPTH`."""
 
 
 async def read_body(headers: Mapping[str, str], chunks: AsyncIterable[bytes]) -> bytes:
-    """Return a body as it arrives (``request.stream()``), and stop at its bound. Raises `BodyTooLarge`."""
+    """Return a body as it arrives (``request.stream()``), and stop at its bound. Raises `BodyTooLargeError`."""
     declared = declared_length(headers)
     if declared is None:
         raise MalformedBodyError("the length of the body is no number")
@@ -49,7 +49,7 @@ async def read_body(headers: Mapping[str, str], chunks: AsyncIterable[bytes]) ->
 
 
 def parse_form(content_type: str, body: bytes) -> FormItems:
-    """Return the fields of a form, urlencoded or multipart. Raises `MalformedBody` and `BodyTooLarge`.
+    """Return the fields of a form, urlencoded or multipart. Raises `MalformedBodyError` and `BodyTooLargeError`.
 
     Text is UTF-8; a file is no field of any form here.
     """
@@ -64,14 +64,14 @@ def parse_form(content_type: str, body: bytes) -> FormItems:
 
 
 def parse_json_body(body: bytes) -> Any:
-    """Return the value of a JSON body. Raises `MalformedBody` and `BodyTooLarge`."""
+    """Return the value of a JSON body. Raises `MalformedBodyError` and `BodyTooLargeError`."""
     if len(body) > MAX_BODY_BYTES:
         raise _body_too_large()
     return parse_json_text(_decode_utf8(body))
 
 
 def parse_json_text(text: str) -> Any:
-    """Return the value of a JSON text of at most `MAX_LEVELS` levels. Raises `MalformedBody`, worded for a person."""
+    """Return the value of a JSON text of at most `MAX_JSON_DEPTH` levels. Raises `MalformedBodyError`."""
     try:
         return decode_json(text.strip(" \t\r\n"), max_depth=MAX_JSON_DEPTH)
     except (ValueError, RecursionError) as error:

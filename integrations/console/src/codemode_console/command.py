@@ -44,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
     auth = None if options.tokens is None else _load_auth(options.tokens)
     resume = None if options.tools is None else _load_resume_function(options.tools, options.app, store)
     try:
-        serve(store, auth=auth, resume=resume, host=options.host, port=options.port, say=_print_line)
+        serve(store, auth=auth, resume=resume, host=options.host, port=options.port, echo=_print_line)
     except ValueError as error:
         raise UsageError(str(error)) from error
     except OSError as error:

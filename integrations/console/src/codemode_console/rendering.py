@@ -179,10 +179,10 @@ _ENVIRONMENT = _environment()
 def page(request: Request, template: str, *, status: int = 200, **context: Any) -> Response:
     """Return a page. In templates ``root`` is where the console is mounted, ``here`` the path below it.
 
-    ``visit`` is who looks, None for nobody.
+    ``principal`` is the signed-in user, None without one.
     """
     scope = request.scope
-    known = {"root": scope.get("root_path", ""), "visit": scope.get("console_visit")}
+    known = {"root": scope.get("root_path", ""), "principal": scope.get("console_principal")}
     known["here"] = scope["path"].removeprefix(known["root"]) or "/"
     known |= {"sequence": scope.get("console_sequence"), "is_posted": scope["method"] == "POST"}
     known["is_private"] = ROOTS_KEY in scope and scope[ROOTS_KEY][1] == known["root"]

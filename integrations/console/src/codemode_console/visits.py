@@ -18,17 +18,17 @@ from .auth import User
 from .errors import Problem
 from .sessions import FormTokens, Session
 
-PRINCIPAL_SCOPE_KEY = "console_visit"
+PRINCIPAL_SCOPE_KEY = "console_principal"
 SEQUENCE_SCOPE_KEY = "console_sequence"
 """Of the last change that a page knows of."""
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who calls. ``address`` is the audit's; ``can_sign_out`` False where somebody else signs people in.
+    """The signed-in user of a request, with their session and client address.
 
-    ``again`` asks who this is by now: None once they have signed out, or are known no more. ``may_note`` counts one
-    more refusal of theirs, and tells whether the audit has it.
+    ``can_sign_out`` is False where a proxy or the host authenticates. ``reauthenticate`` returns the principal as of
+    now, or None after a sign-out. ``count_refusal`` counts a refused request and returns whether to audit it.
     """
 
     user: User

@@ -25,10 +25,10 @@ InspectPause: TypeAlias = Callable[[Record, Interrupt], PauseView]
 
 @dataclass(frozen=True, slots=True)
 class ConsoleContext:
-    """What the pages of one console stand on. ``apps`` go on here once they are decided; None is every app.
+    """What all pages of one console share.
 
-    ``options`` are those of the tools of apps, as far as they are known: they have the keys. ``inspect`` reads what a
-    record waits in without them. ``later`` keeps approvals that hold for later calls too.
+    ``resumed_apps`` are the apps whose programs this process resumes; None in it stands for all apps. ``app_options``
+    are the tool options by app, with the keys that verify pauses; ``inspect_pause`` replaces them.
     """
 
     store: InterruptStore

@@ -58,9 +58,9 @@ def console_users(door: Callable[[], Door], clock: Callable[[], float] = time.ti
     """
 
     class Users(TokenAuth):
-        async def find(self, token: str, request: Any) -> Any:
+        async def authenticate(self, token: str, request: Any) -> Any:
             base: Any = super()
-            known: Any = await base.find(token, request)
+            known: Any = await base.authenticate(token, request)
             if known is not None or not token:
                 return known
             try:
@@ -72,7 +72,7 @@ def console_users(door: Callable[[], Door], clock: Callable[[], float] = time.ti
                 raise Problem(503, refused.message, words) from None
             until = clock() + _UNENDING_SECONDS if access.expires_at is None else access.expires_at
             key = f"{_START} {door().mark} {math.floor(until)} {principal_id(access)}"
-            user = self.user_named(key)
+            user = self.find_by_session_key(key)
             return None if user is None else (user, key)
 
         @property
@@ -80,11 +80,11 @@ def console_users(door: Callable[[], Door], clock: Callable[[], float] = time.ti
             base: Any = super()
             return door().mark == NO_MARK and base.has_one_user
 
-        def user_named(self, key: str) -> Any:
+        def find_by_session_key(self, key: str) -> Any:
             base: Any = super()
             start, _, rest = key.partition(" ")
             if start != _START:
-                return base.user_named(key)
+                return base.find_by_session_key(key)
             mark, until, name = [*rest.split(" ", 2), "", "", ""][:3]
             is_known = mark == door().mark and until.isdigit() and clock() < int(until) and name.startswith(VERIFIED)
             return User(name, [name]) if is_known else None
@@ -92,8 +92,8 @@ def console_users(door: Callable[[], Door], clock: Callable[[], float] = time.ti
     return Users
 
 
-class LaterAnswers:
-    """What the console asks about approvals that hold for later calls: its option ``later``."""
+class StandingApprovals:
+    """What the console asks about approvals that hold for later calls: its option ``standing_approvals``."""
 
     def __init__(self, folder: Path, store: InterruptStore) -> None:
         self._remembered, self._store = Remembered(folder), store
@@ -191,10 +191,15 @@ class MountedConsole:
         # Of the same keys on all hosts, the last of which signs, and of no use for what else they do.
         secret = [hmac.new(key, b"codemode mcp console", hashlib.sha256).digest() for key in keys]
         base_url = None if settings.url is None else settings.url + CONSOLE_PATH
-        later = LaterAnswers(gateway.folder, gateway.store)
+        approvals = StandingApprovals(gateway.folder, gateway.store)
         # The one token of this machine alone is used in browsers that other local servers can lead to their own ports.
         self._private = f"~{secrets.token_urlsafe(24)}" if self.token is not None and settings.url is None else None
-        options = {"secret": secret, "inspect": _inspecting(keys), "later": later, "private_path": self._private}
+        options = {
+            "secret": secret,
+            "inspect": _inspecting(keys),
+            "standing_approvals": approvals,
+            "private_path": self._private,
+        }
         self._console = approval_console(gateway.store, auth=self._auth, base_url=base_url, options=options)
         self._servers = server_pages(
             gateway,
