@@ -18,6 +18,9 @@ import codemode.surfaces.modules
 
 TREE = Path(__file__).parents[2]
 PAGE = (TREE / "docs" / "gateway.md").read_text(encoding="utf-8")
+REFERENCE = (TREE / "docs" / "gateway-configuration.md").read_text(encoding="utf-8")
+ERRORS = (TREE / "docs" / "errors.md").read_text(encoding="utf-8")
+COMMAND_LINE = (TREE / "docs" / "command-line.md").read_text(encoding="utf-8")
 README = (TREE / "README.md").read_text(encoding="utf-8")
 PACKAGE = Path(codemode.surfaces.modules.__file__).parents[2]
 GATEWAY = Path(str(codemode_gateway.__file__)).parent
@@ -34,7 +37,7 @@ def commands(page: str) -> list[list[str]]:
     return [shlex.split(line)[1:] for line in shown if line.startswith("codemode mcp")]
 
 
-COMMANDS = commands(PAGE) + commands(README) + commands((TREE / "docs" / "command-line.md").read_text(encoding="utf-8"))
+COMMANDS = commands(PAGE) + commands(README) + commands(COMMAND_LINE)
 
 
 @each_row("command", COMMANDS, ids=" ".join)
@@ -46,7 +49,7 @@ def test_every_command_is_one(command: list[str]):
 def test_every_subcommand_is_shown():
     shown = {
         " ".join(command[1:3]) if command[1:2] in (["approvals"], ["pins"]) else (command[1:2] or [""])[0]
-        for command in commands(PAGE)
+        for command in commands(COMMAND_LINE)
     }
     for part in ("import", "init", "install", "undo", "add", "list", "check", "types", "run", "login", "logout"):
         assert part in shown
@@ -56,7 +59,7 @@ def test_every_subcommand_is_shown():
 
 # What is pasted into a client is no configuration of the gateway, which would start itself.
 PASTED = [block for block in blocks("json") if '"args": ["mcp"]' in block]
-OURS = [block for block in blocks("json") if block not in PASTED]
+OURS = [block for page in (PAGE, REFERENCE) for block in blocks("json", page) if block not in PASTED]
 
 
 def test_the_readme_pastes_what_the_page_does():
@@ -74,7 +77,9 @@ def test_every_configuration_loads_without_a_problem(block: str):
 
 
 def rows() -> set[str]:
-    return {name for cell in re.findall(r"^\| ([^|]+) \|", PAGE, re.MULTILINE) for name in re.findall(r"`(\w+)`", cell)}
+    return {
+        name for cell in re.findall(r"^\| ([^|]+) \|", REFERENCE, re.MULTILINE) for name in re.findall(r"`(\w+)`", cell)
+    }
 
 
 def test_every_key_of_a_configuration_has_a_row():
@@ -86,7 +91,7 @@ def test_every_client_that_can_be_taken_over_has_a_row():
 
 
 def test_every_code_of_the_table_is_one_of_the_package():
-    table = PAGE.split("| code | when |", 1)[1].split("\n\n", 1)[0]
+    table = ERRORS.split("## Gateway codes", 1)[1]
     codes = re.findall(r"^\| `([A-Z_]+)` \|", table, re.MULTILINE)
     source = "".join(path.read_text(encoding="utf-8") for home in (PACKAGE, GATEWAY) for path in home.rglob("*.py"))
     assert len(codes) >= 8
@@ -98,4 +103,4 @@ def test_every_code_of_the_gateway_has_a_row():
     codes = set(re.findall(r'diagnostic\(\s*"(?:error|warning|info)",\s*"([A-Z_]+)"', source))
     modules = (TREE / "docs" / "modules.md").read_text(encoding="utf-8")
     assert codes
-    assert [code for code in sorted(codes) if f"`{code}`" not in PAGE + modules] == []
+    assert [code for code in sorted(codes) if f"`{code}`" not in ERRORS + modules] == []
