@@ -26,7 +26,7 @@ _LINK = re.compile(r"(?<=\]\()([^()\s#:]+)(?=(#[^()\s]*)?\))")
 def pages() -> list[Path]:
     """Return what readers are shown, as paths in the repository."""
     found = [*TREE.glob("*.md"), *TREE.glob("docs/**/*.md"), *TREE.glob("benchmarks/*.md")]
-    found += [*TREE.glob("integrations/*.md"), *TREE.glob("integrations/*/README.md")]
+    found += [*TREE.glob("integrations/*.md"), *TREE.glob("integrations/*/*.md")]
     return sorted(page.relative_to(TREE) for page in found)
 
 

@@ -16,7 +16,7 @@ PAGES = sorted(
         *(TREE / "docs").rglob("*.md"),
         TREE / "benchmarks" / "README.md",
         *(TREE / "integrations").glob("*.md"),
-        *(TREE / "integrations").glob("*/README.md"),
+        *(TREE / "integrations").glob("*/*.md"),
     ]
 )
 _CODE = re.compile(r"^```.*?^```|`[^`\n]*`", re.MULTILINE | re.DOTALL)

@@ -14,7 +14,7 @@ PAGES = [
     *sorted(page for page in TREE.glob("*.md") if page.name != "CHANGELOG.md"),
     *sorted((TREE / "docs").glob("*.md")),
     TREE / "benchmarks" / "README.md",
-    *sorted((TREE / "integrations").glob("*/README.md")),
+    *sorted((TREE / "integrations").glob("*/*.md")),
 ]
 # Those that somebody makes.
 MADE = {

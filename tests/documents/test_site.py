@@ -72,7 +72,7 @@ def test_each_page_of_the_repository_has_its_place(pages: Path):
     places = set(named(SITE["nav"]))
     assert {place for place in places if not (pages / place).exists()} == set()
     expected = {*pages.glob("*.md"), *pages.glob("docs/*.md"), *pages.glob("reference/*.md")}
-    expected |= set(pages.glob("integrations/*/README.md"))
+    expected |= {*pages.glob("integrations/*/README.md"), *pages.glob("integrations/*/GUIDE.md")}
     assert {str(page.relative_to(pages)) for page in expected} - places == {"LICENSE.md"}
 
 

@@ -15,7 +15,9 @@ from warm_python import WarmPython
 
 HERE = Path(__file__).parents[1]
 BLOCK = re.compile(r"^(?:<!-- model: ([^\n]*) -->\n)?```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
-SCRIPTED = BLOCK.findall((HERE / "README.md").read_text(encoding="utf-8"))
+SCRIPTED = [
+    block for page in ("README.md", "GUIDE.md") for block in BLOCK.findall((HERE / page).read_text(encoding="utf-8"))
+]
 BLOCKS = [block for _, block in SCRIPTED]
 # What stands for the model that a block names: it says one thing after the other, texts and lists of calls.
 MODEL = """

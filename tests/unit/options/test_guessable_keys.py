@@ -20,7 +20,7 @@ SHOWN = [
     *ROOT.glob("*.md"),
     *(ROOT / "examples").rglob("*.py"),
     *(path for path in (ROOT / "deploy").rglob("*") if path.is_file()),
-    *(ROOT / "integrations").glob("*/README.md"),
+    *(ROOT / "integrations").glob("*/*.md"),
     *(ROOT / "integrations").glob("*/examples/*.py"),
 ]
 LITERAL = re.compile(r"""(?:["']?keys["']?\s*[:=]\s*\[?\s*|signing_key\(\[?)b?["']([^"'$\n]{16,})["']""")
