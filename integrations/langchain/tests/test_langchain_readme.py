@@ -27,8 +27,8 @@ _RESOLVES = "langchain.chat_models.base._init_chat_model_helper"
 
 
 def blocks() -> list[tuple[str, str]]:
-    """Each block of the README, after what its model says."""
-    return _BLOCK.findall((ROOT / "README.md").read_text())
+    """Return each block of the README and the guide, with what its model says."""
+    return [block for page in ("README.md", "GUIDE.md") for block in _BLOCK.findall((ROOT / page).read_text())]
 
 
 class Reader(BaseChatModel):

@@ -13,7 +13,7 @@ from agents import set_trace_processors
 from agents.models.multi_provider import MultiProvider
 from scripted_model import Script
 
-README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+README = "".join((Path(__file__).parents[1] / page).read_text(encoding="utf-8") for page in ("README.md", "GUIDE.md"))
 _BLOCK = re.compile(r"^<!-- model: ([^\n]*) -->\n```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 BLOCKS: list[tuple[str, str]] = _BLOCK.findall(README)
 
