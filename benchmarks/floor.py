@@ -13,7 +13,7 @@ from collections.abc import Callable
 from importlib.machinery import ExtensionFileLoader, ModuleSpec
 from typing import Any
 
-from codemode.workers.image import engine_location
+from codemode.workers.image import find_engine
 
 # The least that lets a program call tools and return a value; nothing is hidden, frozen or counted.
 _HARNESS = """
@@ -44,7 +44,7 @@ _HARNESS = """
 
 def load_engine() -> Any:
     """Return the engine's C module."""
-    path, _ = engine_location()
+    path, _ = find_engine()
     loader = ExtensionFileLoader("_quickjs", path)
     module = loader.create_module(ModuleSpec("_quickjs", loader, origin=path))
     loader.exec_module(module)

@@ -32,7 +32,7 @@ _MARKED = (
     (pool.WorkerPool, "acquire", "take a worker"),
     (execution, "Runner", "make the runner"),
     (channel.WorkerChannel, "send", "send"),
-    (channel.WorkerChannel, "_readable", "read"),
+    (channel.WorkerChannel, "_on_readable", "read"),
     (runner.Runner, "_call", "call"),
     (runner.Runner, "_finish", "finish"),
 )

@@ -60,7 +60,7 @@ class Pool(WorkerPool):
         """See `WorkerPool`."""
         lease = await super().acquire(*given, **settings)
         if attempt := _attempt.get(None):
-            attempt.worker = lease.worker
+            attempt.worker = lease.process
         return lease
 
 

@@ -15,7 +15,7 @@ from codemode.options.parts import CodeModeOptions
 from codemode.protocol.continuation import Continuation, texts_of
 from codemode.protocol.framing import encode_frame
 from codemode.protocol.invocation import Invocation
-from codemode.workers.image import Kernel, WorkerImage
+from codemode.workers.image import GuestRuntime, WorkerImage
 
 OPTIONS = CodeModeOptions(continuation={"keys": "0123456789abcdef0123456789abcdef", "max_age_ms": 1 << 50})
 SETTINGS = invocation_settings.limited(
@@ -28,8 +28,8 @@ SETTINGS = invocation_settings.limited(
     max_ledger_bytes=1 << 16,
 )
 
-KERNEL = Kernel((), "kernel")
-IMAGE = WorkerImage("engine.so", "1.0", KERNEL, None, ())
+GUEST_RUNTIME = GuestRuntime((), "kernel")
+IMAGE = WorkerImage("engine.so", "1.0", GUEST_RUNTIME, None, ())
 ENTRIES = [
     {"kind": "tool", "name": "search", "inputJson": '{"query":"a"}', "toolCallId": "outer:tool-1", "dateNowMs": NOW_MS,
      "status": "fulfilled", "valueJson": "[1]"},
@@ -82,7 +82,7 @@ FACTS = {
 }  # fmt: skip
 HELLO = {
     "engine": "1.0",
-    "kernel": KERNEL.sha256(),
+    "kernel": GUEST_RUNTIME.compute_sha256(),
     "isolation": {"seccomp": "in force", "landlock": "in force: ABI 6"},
 }
 PROGRAMS = (

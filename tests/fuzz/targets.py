@@ -32,7 +32,7 @@ from codemode.protocol.ledger import Fulfilled, LedgerEntry, Rejected, Waiting, 
 from codemode.protocol.message_decoder import read_message
 from codemode.source.checks import MAX_PROBLEMS, check_program
 from codemode.surfaces.code_mode.outcome import CODE_MODE
-from codemode.workers.supply import HelloCheck
+from codemode.workers.supply import HelloValidator
 
 MAX_FRAME_BYTES = 1 << 16
 TOOLS: dict[str, Any] = {
@@ -186,7 +186,7 @@ def _checked(reported: Any) -> list[dict[str, Any]]:
 
 def hello(data: bytes) -> None:
     """A first frame is accepted, or refused by one of two errors."""
-    check = HelloCheck(seeds.IMAGE, isolation_required=data[:1] == b"!")
+    check = HelloValidator(seeds.IMAGE, isolation_required=data[:1] == b"!")
     try:
         check.check(data[1:2], data[2:])
     except (CodeModeProtocolError, CodeModeWorkerError):

@@ -16,7 +16,7 @@ from codemode.execution.resume import verified
 from codemode.protocol.continuation import Continuation
 from codemode.source.checks import check_program
 from codemode.surfaces.code_mode.outcome import CODE_MODE
-from codemode.workers.supply import HelloCheck
+from codemode.workers.supply import HelloValidator
 
 INPUTS = {"analysis": rounds(1000, 3000), "interrupt": rounds(1000, 3000), "modules": rounds(500, 1500)}
 MOST_INPUTS = rounds(2500, 8000)
@@ -49,7 +49,7 @@ def test_seeds_get_far() -> None:
     assert Continuation.from_dict(read.to_dict()) == read
     assert len(read.ledger.entries) == len(seeds.ENTRIES)
     assert check_program(seeds.FACTS, TOOLS.keys(), TOOLS.get) != []
-    check = HelloCheck(seeds.IMAGE, isolation_required=False)
+    check = HelloValidator(seeds.IMAGE, isolation_required=False)
     check.check(b"H", seeds.HELLO_SEEDS[1][2:])
     assert check.report is not None
 

@@ -32,7 +32,7 @@ async def run_in_turn(programs: Iterable[HostileProgram]) -> tuple[list[Outcome]
         outcomes: list[Outcome] = []
         for program in programs:
             outcomes.append(await run_program(program, pool))
-            kept += len(pool.supply.stock.kept)
+            kept += len(pool.supply.inventory.idle)
     return outcomes, kept
 
 

@@ -23,7 +23,7 @@ from wrong_worker_host import Host, well_behaved
 from codemode import CodeModeError, CodeModeOptions, ExecutionPolicy, PoolOptions, WorkerPool, run_code_mode
 from codemode.execution.runner import Runner
 from codemode.host.clock import Clock
-from codemode.workers.image import KERNEL, WorkerImage
+from codemode.workers.image import GUEST_RUNTIME, WorkerImage
 from codemode.workers.zygote import Zygote
 
 
@@ -86,7 +86,7 @@ def computing_pool(make_pool: Callable[..., WorkerPool], monkeypatch: pytest.Mon
 
     monkeypatch.setattr(Runner, "_clock_of", clock_of)
     in_worker = str(Path(__file__).parent / "worker_time.py")
-    return make_pool(source=lambda: Zygote(WorkerImage.installed(KERNEL), test_hook_path=in_worker))
+    return make_pool(source=lambda: Zygote(WorkerImage.from_installed(GUEST_RUNTIME), test_hook_path=in_worker))
 
 
 @pytest.fixture

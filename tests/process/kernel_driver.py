@@ -10,7 +10,7 @@ from typing import Any
 from worker_driver import WAIT_MS, read_hello, read_messages, send
 
 from codemode.protocol.messages import RunModule, RunProgram
-from codemode.workers.image import KERNEL, WorkerImage
+from codemode.workers.image import GUEST_RUNTIME, WorkerImage
 from codemode.workers.process import WorkerProcess
 from codemode.workers.zygote import Zygote
 
@@ -67,7 +67,7 @@ class KernelDriver:
     """Workers of one zygote; each program has one of its own."""
 
     def __init__(self) -> None:
-        self._zygote = Zygote(WorkerImage.installed(KERNEL))
+        self._zygote = Zygote(WorkerImage.from_installed(GUEST_RUNTIME))
 
     def run(self, js: str, answer: Answer = echo, **config: Any) -> Said:
         """Run a program to its end. ``answer`` gives value or error of each call, one after the other."""
@@ -93,7 +93,7 @@ class KernelDriver:
             return converse(worker, answer)
         finally:
             worker.kill()
-            assert worker.wait_dead(WAIT_MS)
+            assert worker.wait_until_dead(WAIT_MS)
             worker.close()
 
     def run_code_call(self, js: str, answer: Answer = echo, given: Any = None, **config: Any) -> Said:

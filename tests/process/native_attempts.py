@@ -254,8 +254,8 @@ def _try_one(spawn: Callable[[], object], index: int) -> str:
         said = worker.channel.recv(100)
         if said:
             return said.decode()
-        assert worker.wait_dead(WAIT_MS)
-        return worker.describe_ending()
+        assert worker.wait_until_dead(WAIT_MS)
+        return worker.describe_exit()
     finally:
         worker.close()
 

@@ -13,7 +13,7 @@ from suite import full_only
 from codemode import run_code_mode
 from codemode.cli import main
 from codemode.errors import CodeModeWorkerError
-from codemode.workers.image import engine_location
+from codemode.workers.image import find_engine
 from codemode.workers.supply import LAYERS, LayerState
 
 COMMAND = [sys.executable, "-W", "error", "-m", "codemode", "doctor"]
@@ -40,7 +40,7 @@ def test_a_healthy_machine_is_well(report):
 
 
 def test_it_names_engine_parser_and_start_method(report):
-    assert f"engine        quickjs-ng {engine_location()[1]}\n" in report.stdout
+    assert f"engine        quickjs-ng {find_engine()[1]}\n" in report.stdout
     assert re.search(r"^parser        tree-sitter [\d.]+, tree-sitter-typescript [\d.]+$", report.stdout, re.MULTILINE)
     started = re.search(r"^start method  (fork|exec)", report.stdout, re.MULTILINE)
     assert started is not None
@@ -109,8 +109,8 @@ def test_a_machine_on_which_no_worker_starts_is_not_well(monkeypatch, capsys):
     def missing():
         raise CodeModeWorkerError("the JavaScript engine is not installed")
 
-    monkeypatch.setattr(image, "engine_location", missing)
-    monkeypatch.setattr("codemode.cli.doctor.engine_location", missing)
+    monkeypatch.setattr(image, "find_engine", missing)
+    monkeypatch.setattr("codemode.cli.doctor.find_engine", missing)
     assert supply.WorkerImage is image.WorkerImage
     assert main(["doctor"]) == 1
     shown = capsys.readouterr().out

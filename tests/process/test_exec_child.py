@@ -11,8 +11,8 @@ import pytest
 from leftovers import nothing_left
 from worker_driver import WAIT_MS
 
-from codemode.workers.image import KERNEL, WorkerImage
-from codemode.workers.process import UnreapedChild, WorkerProcess, spawn_exec
+from codemode.workers.image import GUEST_RUNTIME, WorkerImage
+from codemode.workers.process import PopenProcess, WorkerProcess, spawn_worker_process
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="workers do not run there")
 
@@ -21,8 +21,8 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="workers do not 
 def worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[WorkerProcess]:
     monkeypatch.delattr(os, "pidfd_open", raising=False)
     with nothing_left():
-        made = spawn_exec(WorkerImage.installed(KERNEL), isolation_required=False)
-        assert isinstance(made._life, UnreapedChild)
+        made = spawn_worker_process(WorkerImage.from_installed(GUEST_RUNTIME), isolation_required=False)
+        assert isinstance(made._handle, PopenProcess)
         yield made
         made.close()
 
@@ -31,22 +31,22 @@ def test_a_child_without_a_pidfd_is_alive_until_it_is_killed(worker: WorkerProce
     assert worker.channel.recv(1)
     assert not worker.is_dead()
     worker.kill()
-    assert worker.wait_dead(WAIT_MS)
-    assert worker.describe_ending() == ""
+    assert worker.wait_until_dead(WAIT_MS)
+    assert worker.describe_exit() == ""
     worker.kill()
 
 
 def test_how_a_child_without_a_pidfd_ended_is_told(worker: WorkerProcess) -> None:
     assert worker.channel.recv(1)
-    os.kill(worker._life._process.pid, signal.SIGSEGV)  # type: ignore[attr-defined]
-    assert worker.wait_dead(WAIT_MS)
-    assert worker.describe_ending() == "killed by SIGSEGV"
+    os.kill(worker._handle._process.pid, signal.SIGSEGV)  # type: ignore[attr-defined]
+    assert worker.wait_until_dead(WAIT_MS)
+    assert worker.describe_exit() == "killed by SIGSEGV"
 
 
 def test_a_forked_child_abandons_a_worker_without_a_pidfd(worker: WorkerProcess) -> None:
     pid = os.fork()
     if pid == 0:
-        worker.abandon()
+        worker.close_descriptors()
         worker.close()
         os._exit(0)
     assert os.waitpid(pid, 0)[1] == 0

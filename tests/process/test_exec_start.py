@@ -39,10 +39,10 @@ from codemode.errors import (
     CodeModeWorkerError,
 )
 from codemode.workers import worker_generations
-from codemode.workers.image import KERNEL, WorkerImage
+from codemode.workers.image import GUEST_RUNTIME, WorkerImage
 from codemode.workers.process import WorkerProcess
 from codemode.workers.supply import REQUIRED_LAYERS, LayerState
-from codemode.workers.worker_generations import ExecSource
+from codemode.workers.worker_generations import ExecWorkerSource
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="workers do not run there")
 
@@ -69,8 +69,8 @@ def pool(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 async def all_spares(pool: WorkerPool) -> list[WorkerProcess]:
     """Wait for them: a run's end has them started in a thread of the pool."""
-    await until(lambda: len(pool.supply.stock.spares) >= _SPARES)
-    return [worker.process for worker in pool.supply.stock.spares]
+    await until(lambda: len(pool.supply.inventory.spares) >= _SPARES)
+    return [worker.process for worker in pool.supply.inventory.spares]
 
 
 async def only_spares(before: set[int]) -> None:
@@ -332,8 +332,8 @@ def test_elsewhere_a_zygote_is_refused(make_pool_elsewhere: Any, monkeypatch: py
 
 def test_a_worker_that_cannot_start_says_why() -> None:
     with nothing_left():
-        image = replace(WorkerImage.installed(KERNEL), engine_path="/nonexistent/_quickjs.so")
-        pool = WorkerPool(source=lambda: ExecSource(image, isolation_required=False))
+        image = replace(WorkerImage.from_installed(GUEST_RUNTIME), engine_path="/nonexistent/_quickjs.so")
+        pool = WorkerPool(source=lambda: ExecWorkerSource(image, isolation_required=False))
         with pytest.raises(CodeModeWorkerError, match="refused to start: ImportError"):
             within(run_code_mode("return 1", (), pool=pool))
         pool.close()

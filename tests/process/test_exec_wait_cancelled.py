@@ -287,7 +287,7 @@ def test_a_wait_that_is_cancelled_before_it_has_a_worker_leaves_the_run_waiting_
         other = asyncio.ensure_future(run(pair, "return await tools.hold(1)"))
         await until(lambda: begun.ran)
         waiting = asyncio.ensure_future(wait(pair, first))
-        await until(lambda: sum(map(len, pool._admission._waiting)) == 1)
+        await until(lambda: sum(map(len, pool._slot_queue._waiting)) == 1)
         waiting.cancel()
         gate.set()
         with pytest.raises(asyncio.CancelledError):

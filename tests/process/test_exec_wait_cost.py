@@ -24,8 +24,8 @@ YIELDING = "await yield_control(); return 1"
 
 async def spare_is_ready(pool: WorkerPool) -> None:
     pool.supply.refill()
-    await pool.off_loop(lambda: None)  # behind what starts one, where that may take a while
-    assert is_readable(pool.supply.stock.spares[0].process.channel.fileno(), 60_000)
+    await pool.run_in_thread(lambda: None)  # behind what starts one, where that may take a while
+    assert is_readable(pool.supply.inventory.spares[0].process.channel.fileno(), 60_000)
 
 
 async def calls_of(work: Callable[[], Awaitable[Any]], times: int = 9, pool: WorkerPool | None = None) -> float:

@@ -19,8 +19,8 @@ from worker_driver import WAIT_MS, frame, read_frame, read_hello
 from codemode import CodeModeError, Interrupt, Tool, WorkerPool, request_interrupt, run_code_mode, run_code_mode_sync
 from codemode.protocol.messages import BeginProgram, RunModule, RunProgram
 from codemode.workers import process as process_memory
-from codemode.workers.image import KERNEL, WorkerImage
-from codemode.workers.process import WorkerProcess, spawn_exec
+from codemode.workers.image import GUEST_RUNTIME, WorkerImage
+from codemode.workers.process import WorkerProcess, spawn_worker_process
 from codemode.workers.zygote import Zygote
 
 PLANTING = (Path(__file__).parent / "planting.js").read_text(encoding="utf-8")
@@ -79,14 +79,14 @@ def module(js: str) -> bytes:
 def forked(zygote: Zygote) -> WorkerProcess:
     """Return a worker with as many engines as it may have: those before were forked before there were any."""
     for _ in range(200):
-        worker = zygote.spawn(rehearsed=False)
+        worker = zygote.spawn(warm_up=False)
         kept = Kept(worker)
         read_hello(worker)
         with suppress(EOFError):
             for _ in range(MOST - 1):
                 kept.run(script("return 1"))
             worker.close()
-            worker = zygote.spawn(rehearsed=False)
+            worker = zygote.spawn(warm_up=False)
             read_hello(worker)
             return worker
         worker.close()
@@ -96,11 +96,11 @@ def forked(zygote: Zygote) -> WorkerProcess:
 @pytest.fixture(scope="module", params=["fork", *full_only("exec")])
 def make(request: pytest.FixtureRequest) -> Iterator[Callable[[], WorkerProcess]]:
     """Make workers that run so many programs."""
-    image = WorkerImage.installed(KERNEL)
+    image = WorkerImage.from_installed(GUEST_RUNTIME)
     if request.param == "exec":
 
         def start() -> WorkerProcess:
-            worker = spawn_exec(image, isolation_required=False, programs_per_worker=MOST)
+            worker = spawn_worker_process(image, isolation_required=False, programs_per_worker=MOST)
             read_hello(worker)
             return worker
 
@@ -116,7 +116,7 @@ def kept(make: Callable[[], WorkerProcess]) -> Iterator[Kept]:
     worker = make()
     yield Kept(worker)
     worker.kill()
-    assert worker.wait_dead(WAIT_MS)
+    assert worker.wait_until_dead(WAIT_MS)
     worker.close()
 
 
@@ -163,8 +163,8 @@ def process(pid: int) -> dict[str, Any]:
 
 def test_its_process_stays_as_it_was(kept: Kept) -> None:
     assert kept.run(script("return 1")).value == 1
-    assert not kept.worker.wait_dead(0)
-    pid = process_memory._pid_of(kept.worker._life.pidfd)
+    assert not kept.worker.wait_until_dead(0)
+    pid = process_memory._read_pid(kept.worker._handle.pidfd)
     before = process(pid)
     for planter in ("sloppy", "module"):
         kept.run(FACES[planter]("plant()"))
@@ -248,7 +248,7 @@ def pool() -> Iterator[WorkerPool]:
 
 
 def tenures(pool: WorkerPool) -> list[int]:
-    return [worker.tenure.programs for worker in pool.supply.stock.kept if worker.tenure is not None]
+    return [worker.reuse.program_count for worker in pool.supply.inventory.idle if worker.reuse is not None]
 
 
 def used(pool: WorkerPool) -> None:

@@ -26,8 +26,8 @@ from codemode.protocol.framing import encode_frame
 from codemode.testing.fake_worker import FakeSource, FakeWorker
 from codemode.workers import worker_generations
 from codemode.workers.process import MemoryInUse
-from codemode.workers.worker_generations import Tenure
-from codemode.workers.worker_inventory import KeptWorkers
+from codemode.workers.worker_generations import WorkerReuse
+from codemode.workers.worker_inventory import IdleWorkers
 
 MOST = 3
 NO_MEMORY = MemoryInUse(0, 0)
@@ -105,7 +105,7 @@ def test_a_worker_that_dies_while_it_waits_harms_no_program() -> None:
     with WorkerPool({"spare_workers": 0, "programs_per_worker": MOST}, source=source) as pool:
         within(run_code_mode(program("", DIES_READY), (), pool=pool))
         within(until(lambda: sources[0].living == 0))
-        assert len(pool.supply.stock.kept) == 1
+        assert len(pool.supply.inventory.idle) == 1
         assert within(run_code_mode(program("", "good"), (), pool=pool)) == 1
     assert [worker for worker, *_ in seen.programs] == [0, 1]
 
@@ -119,7 +119,7 @@ def test_a_worker_whose_source_has_died_is_not_waited_for() -> None:
 
     with WorkerPool({"spare_workers": 0, "programs_per_worker": MOST}, source=source) as pool:
         within(run_code_mode(program("", "good"), (), pool=pool))
-        assert len(pool.supply.stock.kept) == 1
+        assert len(pool.supply.inventory.idle) == 1
         sources[0].has_died = True
         assert within(run_code_mode(program("", "good"), (), pool=pool)) == 1
         within(until(lambda: sources[0].living == 0))
@@ -150,9 +150,9 @@ def test_a_share_that_is_closed_leaves_no_worker_waiting() -> None:
         shares = [part(pool, name) for name in SHARES]
         for name, share in zip(SHARES, shares, strict=True):
             within(run_code_mode(program(name, "good"), (), pool=share))
-        assert len(pool.supply.stock.kept) == len(SHARES)
+        assert len(pool.supply.inventory.idle) == len(SHARES)
         part(pool, "b").close()
-        left = ["/".join(worker.tenure.share) for worker in pool.supply.stock.kept if worker.tenure is not None]
+        left = ["/".join(worker.reuse.share) for worker in pool.supply.inventory.idle if worker.reuse is not None]
         assert left == ["", "a", "a/b"]
 
 
@@ -167,26 +167,26 @@ def test_options_of_kept_workers_are_checked() -> None:
 def test_time_and_memory_end_a_tenure(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr(worker_generations, "time", SimpleNamespace(monotonic=lambda: now))
-    one = Tenure((), 50)
+    one = WorkerReuse((), 50)
     for _ in range(3):
-        assert one.end(b"", MemoryInUse(20 << 20, 40 << 20))
-        one.begin()
-    assert not one.end(b"", MemoryInUse(1 << 30, 1 << 30))
-    assert not Tenure((), 50).end(b"", None)
-    assert not Tenure((), 1).end(b"", NO_MEMORY)
-    one = Tenure((), 50)
+        assert one.end_program(b"", MemoryInUse(20 << 20, 40 << 20))
+        one.begin_program()
+    assert not one.end_program(b"", MemoryInUse(1 << 30, 1 << 30))
+    assert not WorkerReuse((), 50).end_program(b"", None)
+    assert not WorkerReuse((), 1).end_program(b"", NO_MEMORY)
+    one = WorkerReuse((), 50)
     now += 599
-    assert one.end(b"", NO_MEMORY)
+    assert one.end_program(b"", NO_MEMORY)
     now += 3600  # between programs nothing is counted
-    one.begin()
+    one.begin_program()
     now += 2
-    assert not one.end(b"", NO_MEMORY)
+    assert not one.end_program(b"", NO_MEMORY)
 
 
 def test_the_next_program_may_have_the_largest_heap() -> None:
-    most = worker_generations._MOST_ADDRESS_BYTES
-    assert Tenure((), 50).end(b"", MemoryInUse(0, most))
-    assert not Tenure((), 50).end(b"", MemoryInUse(0, most + 1))
+    most = worker_generations._MAX_ADDRESS_SPACE_BYTES
+    assert WorkerReuse((), 50).end_program(b"", MemoryInUse(0, most))
+    assert not WorkerReuse((), 50).end_program(b"", MemoryInUse(0, most + 1))
     lockdown = Path(worker_generations.__file__).parent.parent / "guest" / "lockdown_linux.py"
     limit = re.search(r"^_ADDRESS_SPACE_BYTES = (\d+) << (\d+)", lockdown.read_text(), re.MULTILINE)
     assert limit is not None
@@ -219,15 +219,15 @@ def test_what_a_kept_worker_says_of_a_text_is_for_its_own_program_alone(monkeypa
 
 
 def test_so_many_wait_and_the_oldest_makes_way() -> None:
-    kept = KeptWorkers(2)
+    kept = IdleWorkers(2)
     workers: list[Any] = [_Worker(share) for share in ("a", "b", "a")]
     assert [kept.add(worker) for worker in workers] == [None, None, workers[0]]
     assert kept.take("c", has_spare=False) is None
     assert kept.take("a", has_spare=True) is workers[2]
-    assert kept.remove("b") == [workers[1]]
+    assert kept.remove_share("b") == [workers[1]]
     assert len(kept) == 0
 
 
 class _Worker:
     def __init__(self, share: str) -> None:
-        self.tenure = SimpleNamespace(share=share, said=b"N1")
+        self.reuse = SimpleNamespace(share=share, frame=b"N1")

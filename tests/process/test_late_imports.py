@@ -17,7 +17,7 @@ from leftovers import nothing_left
 from worker_driver import frame
 
 from codemode import CodeModeError, CodeModeOptions, WorkerPool, run_code_mode
-from codemode.workers.image import KERNEL, WorkerImage
+from codemode.workers.image import GUEST_RUNTIME, WorkerImage
 from codemode.workers.zygote import Zygote
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the lock-down is Linux's")
@@ -86,7 +86,7 @@ def origin() -> Iterator[str]:
 
 
 def watched_zygote() -> Zygote:
-    return Zygote(WorkerImage.installed(KERNEL), skip_layers=SILENT_LAYERS, test_hook_path=WATCHER)
+    return Zygote(WorkerImage.from_installed(GUEST_RUNTIME), skip_layers=SILENT_LAYERS, test_hook_path=WATCHER)
 
 
 async def endings(pool: WorkerPool, origin: str) -> dict[str, str]:

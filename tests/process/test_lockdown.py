@@ -14,14 +14,14 @@ from suite import each_row
 from worker_driver import WAIT_MS, read_frame, read_hello, stub_image
 
 from codemode.errors import CodeModeProtocolError, CodeModeWorkerError
-from codemode.workers.image import engine_location
-from codemode.workers.process import spawn_exec
+from codemode.workers.image import find_engine
+from codemode.workers.process import spawn_worker_process
 from codemode.workers.supply import (
     LAYERS,
     REQUIRED_LAYERS,
     IsolationReport,
     LayerState,
-    missing_required,
+    find_missing_layers,
     require_isolation,
 )
 from codemode.workers.zygote import Zygote
@@ -95,7 +95,7 @@ def try_as(uid: int | None, skip_layers: tuple[str, ...], names: list[str]) -> d
 
 def module_path() -> dict[str, str]:
     source = Path(__file__).parents[2] / "src"
-    site = Path(engine_location()[0]).parent
+    site = Path(find_engine()[0]).parent
     return {"PYTHONPATH": os.pathsep.join(map(str, (source, site))), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
@@ -188,7 +188,7 @@ def test_a_worker_holds_one_descriptor() -> None:
 
 def test_a_locked_worker_reports_the_required_layers() -> None:
     report = report_of()
-    assert not missing_required(report)
+    assert not find_missing_layers(report)
     assert [layer.name for layer in report.layers] == list(LAYERS)
     require_isolation(report)
 
@@ -202,12 +202,12 @@ def test_a_refused_layer_is_reported_and_the_rest_still_works(layer: str) -> Non
     dependent = {"no-new-privs": "seccomp"}.get(layer)
     others = {name for name in REQUIRED_LAYERS if name not in (layer, dependent)}
     assert all(report[name].state is LayerState.IN_FORCE for name in others)
-    assert (not missing_required(report)) == (layer not in REQUIRED_LAYERS)
+    assert (not find_missing_layers(report)) == (layer not in REQUIRED_LAYERS)
 
 
 def test_an_environment_that_forbids_namespaces_and_landlock_meets_what_is_required() -> None:
     report = report_of(skip_layers=["namespaces", "landlock", "uid-drop"], isolation_required=True)
-    assert not missing_required(report)
+    assert not find_missing_layers(report)
 
 
 @pytest.mark.parametrize("layer", ["seccomp", "one-descriptor"])
@@ -218,7 +218,7 @@ def test_a_worker_refuses_to_run_without_a_required_layer(layer: str) -> None:
         kind, payload = read_frame(worker)
         assert kind == b"F"
         assert layer in json.loads(payload)["message"]
-        assert worker.wait_dead(WAIT_MS)
+        assert worker.wait_until_dead(WAIT_MS)
     finally:
         worker.close()
         zygote.kill()
@@ -228,8 +228,8 @@ def test_a_worker_refuses_to_run_without_a_required_layer(layer: str) -> None:
 def test_a_zygote_refuses_to_serve_without_a_required_layer(layer: str) -> None:
     zygote = Zygote(stub_image(), skip_layers=[layer], isolation_required=True)
     try:
-        assert zygote._process.wait_dead(WAIT_MS)
-        assert layer in zygote.failure()
+        assert zygote._process.wait_until_dead(WAIT_MS)
+        assert layer in zygote.describe_failure()
         with pytest.raises(CodeModeWorkerError, match=layer):
             zygote.spawn()
     finally:
@@ -237,18 +237,18 @@ def test_a_zygote_refuses_to_serve_without_a_required_layer(layer: str) -> None:
 
 
 def test_an_executed_worker_locks_itself() -> None:
-    worker = spawn_exec(stub_image(), isolation_required=True)
+    worker = spawn_worker_process(stub_image(), isolation_required=True)
     try:
         report = IsolationReport.from_hello(read_hello(worker)["isolation"])
     finally:
         worker.close()
-    assert not missing_required(report)
+    assert not find_missing_layers(report)
     assert report["parent-death-signal"].state is LayerState.IN_FORCE
 
 
 @pytest.mark.parametrize("layer", REQUIRED_LAYERS)
 def test_an_executed_worker_refuses_without_a_required_layer(layer: str) -> None:
-    worker = spawn_exec(stub_image(), isolation_required=True, skip_layers=[layer])
+    worker = spawn_worker_process(stub_image(), isolation_required=True, skip_layers=[layer])
     try:
         kind, payload = read_frame(worker)
     finally:

@@ -10,7 +10,7 @@ from suite import each_row
 from worker_driver import WAIT_MS, read_frame, read_hello
 
 from codemode.protocol.messages import AnalyseProgram
-from codemode.workers.image import KERNEL, WorkerImage
+from codemode.workers.image import GUEST_RUNTIME, WorkerImage
 from codemode.workers.zygote import Zygote
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="zygotes are Linux's")
@@ -270,7 +270,7 @@ def test_many_lines_end_with_a_warning(kernel):
 
 
 def ask(text: str) -> dict[str, object]:
-    zygote = Zygote(WorkerImage.installed(KERNEL))
+    zygote = Zygote(WorkerImage.from_installed(GUEST_RUNTIME))
     worker = zygote.spawn()
     try:
         read_hello(worker)
@@ -280,7 +280,7 @@ def ask(text: str) -> dict[str, object]:
         return json.loads(answer)
     finally:
         worker.kill()
-        assert worker.wait_dead(WAIT_MS)
+        assert worker.wait_until_dead(WAIT_MS)
         worker.close()
         zygote.kill()
 

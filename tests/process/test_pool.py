@@ -27,7 +27,7 @@ from codemode import (
     run_code_mode_sync,
 )
 from codemode.errors import CodeModeConcurrencyError, CodeModeWorkerError
-from codemode.workers.image import KERNEL, WorkerImage
+from codemode.workers.image import GUEST_RUNTIME, WorkerImage
 from codemode.workers.zygote import Zygote
 
 pytestmark = pytest.mark.usefixtures("leaves_nothing")
@@ -39,7 +39,7 @@ def test_spares_are_refilled(make_pool: PoolMaker, spare_workers: int) -> None:
     pool = make_pool(spare_workers=spare_workers)
     for _ in range(3):
         assert one(pool) == 2
-        assert len(pool.supply.stock.spares) == spare_workers
+        assert len(pool.supply.inventory.spares) == spare_workers
     (zygote,) = zygotes(before)
     asyncio.run(until(lambda: len(living_children(zygote)) == spare_workers))
 
@@ -127,7 +127,7 @@ def test_a_stopped_zygote_costs_many_waiting_invocations_one_replacement(make_po
     started_sources: list[Zygote] = []
 
     def source() -> Zygote:
-        started_sources.append(Zygote(WorkerImage.installed(KERNEL)))
+        started_sources.append(Zygote(WorkerImage.from_installed(GUEST_RUNTIME)))
         return started_sources[-1]
 
     pool = make_pool(source=source, max_workers=16)
@@ -145,7 +145,7 @@ def test_a_stopped_zygote_costs_many_waiting_invocations_one_replacement(make_po
 def test_a_retired_generation_lives_until_its_last_worker_is_done(
     make_pool: PoolMaker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("codemode.workers.worker_generations._WORKERS_PER_SOURCE", 4)
+    monkeypatch.setattr("codemode.workers.worker_generations._MAX_WORKERS_PER_SOURCE", 4)
     before = children()
     pool = make_pool(max_workers=4)
 

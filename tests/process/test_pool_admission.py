@@ -15,7 +15,7 @@ from waiting import until
 
 from codemode import run_code_mode, set_max_workers
 from codemode.errors import CodeModeConcurrencyError
-from codemode.workers.lease import memory_based_limit
+from codemode.workers.lease import compute_worker_limit
 from codemode.workers.pool import AvailableMemory
 
 pytestmark = pytest.mark.usefixtures("leaves_nothing")
@@ -25,14 +25,14 @@ _MEMORY = 64 << 20
 
 @given(st.integers(0, 64), st.integers(1, 1 << 40), st.integers(0, 1 << 45))
 def test_memory_based_limit_is_between_one_and_thirty_two(active: int, limit: int, available: int) -> None:
-    assert 1 <= memory_based_limit(active, limit, available) <= 32
-    assert memory_based_limit(active, limit, available) <= memory_based_limit(active, limit, available + limit)
+    assert 1 <= compute_worker_limit(active, limit, available) <= 32
+    assert compute_worker_limit(active, limit, available) <= compute_worker_limit(active, limit, available + limit)
 
 
 def test_memory_based_limit_counts_one_heap_and_48_mib_per_worker() -> None:
     per_worker = _MEMORY + (48 << 20)
-    assert memory_based_limit(0, _MEMORY, 3 * per_worker) == 3
-    assert memory_based_limit(2, _MEMORY, 3 * per_worker - 1) == 4
+    assert compute_worker_limit(0, _MEMORY, 3 * per_worker) == 3
+    assert compute_worker_limit(2, _MEMORY, 3 * per_worker - 1) == 4
 
 
 def test_available_memory_is_read_and_kept_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,7 +117,7 @@ def test_waiting_is_served_in_order_of_arrival_and_cancelled_waiters_leave_at_on
             asyncio.create_task(run_code_mode(f"await tools.mark({{number: {number}}})", tools, pool=pool))
             for number in range(8)
         ]
-        await until(lambda: sum(map(len, pool._admission._waiting)) == 8)
+        await until(lambda: sum(map(len, pool._slot_queue._waiting)) == 8)
         for number in (0, 3, 7):
             tasks[number].cancel()
         await asyncio.wait([tasks[number] for number in (0, 3, 7)])
@@ -173,10 +173,10 @@ def test_a_waiter_whose_loop_is_gone_holds_up_nobody(make_pool: PoolMaker) -> No
     async def main() -> None:
         hold = Hold()
         task = await hold.start(pool)
-        waiting = pool._admission.enter(_MEMORY, None)
+        waiting = pool._slot_queue.acquire(_MEMORY, None)
         coroutine = abandoned.create_task(waiting)
         await asyncio.to_thread(lambda: (abandoned.call_soon(abandoned.stop), abandoned.run_forever()))
-        assert sum(map(len, pool._admission._waiting)) == 1
+        assert sum(map(len, pool._slot_queue._waiting)) == 1
         coroutine._log_destroy_pending = False  # type: ignore[attr-defined]
         abandoned.close()
         hold.release.set()

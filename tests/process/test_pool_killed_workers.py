@@ -10,7 +10,7 @@ import pytest
 from pool_driver import PoolMaker, one
 
 from codemode.errors import CodeModeWorkerError
-from codemode.workers.image import KERNEL, WorkerImage
+from codemode.workers.image import GUEST_RUNTIME, WorkerImage
 from codemode.workers.zygote import Zygote
 
 pytestmark = [
@@ -27,15 +27,15 @@ class KilledWorkers(Zygote):
     made = 0
 
     def __init__(self) -> None:
-        super().__init__(WorkerImage.installed(KERNEL, ()))
+        super().__init__(WorkerImage.from_installed(GUEST_RUNTIME, ()))
         type(self).made += 1
 
     def spawn(self, *, rehearsed: bool = True) -> Any:
-        worker = super().spawn(rehearsed=rehearsed)
+        worker = super().spawn(warm_up=rehearsed)
         if type(self).kills:
             type(self).kills -= 1
             self.kill() if self.whole else worker.kill()
-            assert worker.wait_dead(60_000)
+            assert worker.wait_until_dead(60_000)
             # It may have said hello before it was killed: what the pool reads is its end.
             with contextlib.suppress(OSError):
                 while worker.channel.recv(65536):

@@ -18,7 +18,7 @@ from suite import full_only
 from codemode import WorkerPool, run_code_mode_sync
 from codemode.errors import CodeModeWorkerError
 from codemode.workers import worker_generations as source
-from codemode.workers.process import STARTED_AS_WORKER, command_to_start
+from codemode.workers.process import WORKER_ENVIRONMENT_VARIABLE, resolve_interpreter_command
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="workers do not run there")
 
@@ -129,7 +129,7 @@ def test_a_link_to_an_interpreter_may_have_any_name(monkeypatch: pytest.MonkeyPa
     link = tmp_path / "my-application"
     link.symlink_to(sys.executable)
     monkeypatch.setattr(sys, "executable", str(link))
-    assert command_to_start(()) == (str(link),)
+    assert resolve_interpreter_command(()) == (str(link),)
 
 
 @pytest.mark.parametrize("start_method", _START_METHODS)
@@ -196,9 +196,9 @@ def test_an_application_that_starts_itself_is_no_fork_bomb(
 
 @pytest.mark.parametrize("given", [(), (sys.executable,)])
 def test_what_was_started_as_a_worker_starts_no_worker(monkeypatch: pytest.MonkeyPatch, given: tuple[str, ...]) -> None:
-    monkeypatch.setenv(STARTED_AS_WORKER, "1")
-    with pytest.raises(CodeModeWorkerError, match=STARTED_AS_WORKER):
-        command_to_start(given)
+    monkeypatch.setenv(WORKER_ENVIRONMENT_VARIABLE, "1")
+    with pytest.raises(CodeModeWorkerError, match=WORKER_ENVIRONMENT_VARIABLE):
+        resolve_interpreter_command(given)
 
 
 def test_the_error_comes_out_of_an_async_run_too(make_pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,5 +224,5 @@ def test_a_worker_finds_nothing_of_the_hosts_environment(make_pool: Any, tmp_pat
         assert one(make_pool(worker_command=[wrapper])) == 42
     finally:
         del os.environ["CODEMODE_TEST_SECRET"]
-    assert f"{STARTED_AS_WORKER}=1" in seen.read_text()
+    assert f"{WORKER_ENVIRONMENT_VARIABLE}=1" in seen.read_text()
     assert "hush" not in seen.read_text()

@@ -92,7 +92,7 @@ def test_every_way_to_run_a_program_says_so_and_starts_nothing() -> None:
         for name, way in ways(pool, paused).items():
             said = within(_refused(way))
             assert "in an activity" in said, name
-            assert not pool.has_begun, name
+            assert not pool.has_started, name
 
 
 async def _paused() -> Any:

@@ -21,8 +21,8 @@ from worker_driver import (
 )
 
 from codemode.protocol.messages import AnalyseProgram
-from codemode.workers.image import engine_location
-from codemode.workers.process import spawn_exec
+from codemode.workers.image import find_engine
+from codemode.workers.process import spawn_worker_process
 from codemode.workers.zygote import Zygote
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="zygotes are Linux's")
@@ -32,8 +32,8 @@ def test_hello_names_engine_and_kernel(zygote: Zygote) -> None:
     worker = zygote.spawn()
     hello = read_hello(worker)
     worker.close()
-    assert hello["engine"] == engine_location()[1]
-    assert hello["kernel"] == STUB_KERNEL.sha256()
+    assert hello["engine"] == find_engine()[1]
+    assert hello["kernel"] == STUB_KERNEL.compute_sha256()
 
 
 def test_a_program_runs_and_the_worker_ends_by_itself(zygote: Zygote) -> None:
@@ -43,7 +43,7 @@ def test_a_program_runs_and_the_worker_ends_by_itself(zygote: Zygote) -> None:
     assert read_frame(worker) == (b"V", b'"text"')
     with pytest.raises(EOFError):
         read_frame(worker)
-    assert worker.wait_dead(WAIT_MS)
+    assert worker.wait_until_dead(WAIT_MS)
     worker.close()
     worker.close()
     assert worker.is_dead()
@@ -92,7 +92,7 @@ def test_a_failing_engine_is_reported_and_ends_the_worker(zygote: Zygote, progra
     assert kind == b"F"
     assert message in json.loads(payload)["message"]
     assert len(json.loads(payload)["message"]) <= 300
-    assert worker.wait_dead(WAIT_MS)
+    assert worker.wait_until_dead(WAIT_MS)
     worker.close()
 
 
@@ -121,7 +121,7 @@ def test_programs_are_analysed_by_the_parser_loaded_before_the_lock(tmp_path: Pa
         "    analyse.repaired = lambda text, ms, found: None\n"
         "    return analyse\n"
     )
-    zygote = Zygote(stub_image(analyser_path=str(parser)))
+    zygote = Zygote(stub_image(analyzer_path=str(parser)))
     worker = zygote.spawn()
     read_hello(worker)
     worker.channel.sendall(AnalyseProgram("x\u00e9\U0001f600", 50, face=1).frame())
@@ -163,9 +163,9 @@ def test_threads_share_a_zygote(zygote: Zygote) -> None:
 
 
 def test_an_executed_worker_runs_a_program() -> None:
-    worker = spawn_exec(stub_image(), isolation_required=True)
+    worker = spawn_worker_process(stub_image(), isolation_required=True)
     read_hello(worker)
     run_program(worker, "text")
     assert read_frame(worker) == (b"V", b'"text"')
-    assert worker.wait_dead(WAIT_MS)
+    assert worker.wait_until_dead(WAIT_MS)
     worker.close()

@@ -24,8 +24,8 @@ from worker_driver import (
 
 from codemode.errors import CodeModeWorkerError
 from codemode.workers import image as images
-from codemode.workers.image import Kernel, engine_location, parser_site_paths
-from codemode.workers.process import is_readable, spawn_exec
+from codemode.workers.image import GuestRuntime, find_engine, find_parser_site_paths
+from codemode.workers.process import is_readable, spawn_worker_process
 from codemode.workers.zygote import Zygote
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="zygotes are Linux's")
@@ -46,8 +46,8 @@ thread.join()
 worker = zygote.spawn()
 read_hello(worker)
 run_program(worker, sys.argv[2])
-zygote.await_pidfd(worker._life)
-for pidfd in (zygote._process.pidfd, worker._life.pidfd):
+zygote.wait_for_pidfd(worker._handle)
+for pidfd in (zygote._process.pidfd, worker._handle.pidfd):
     with open(f"/proc/self/fdinfo/{pidfd}") as info:
         print(info.read().split("Pid:")[1].split()[0], end=" ")
 print(flush=True)
@@ -65,7 +65,7 @@ def test_a_zygote_without_descriptors_refuses_workers_and_keeps_those_it_has(
     lockdown = tmp_path / "lockdown_linux.py"
     text = (Path(images.__file__).parents[1] / "guest" / "lockdown_linux.py").read_text()
     lockdown.write_text(text.replace("_ZYGOTE_DESCRIPTORS = 1024", "_ZYGOTE_DESCRIPTORS = 24"))
-    configuration = images.WorkerImage.configuration
+    configuration = images.WorkerImage.to_configuration_json
     monkeypatch.setattr(
         images.WorkerImage,
         "configuration",
@@ -78,7 +78,7 @@ def test_a_zygote_without_descriptors_refuses_workers_and_keeps_those_it_has(
         try:
             read_hello(worker)
         except (EOFError, OSError):
-            assert "Too many open files" in worker.describe_ending()
+            assert "Too many open files" in worker.describe_exit()
         else:
             kept.append(worker)
     assert 0 < len(kept) < len(workers)
@@ -97,8 +97,8 @@ def test_a_looping_worker_is_killed(zygote: Zygote) -> None:
     run_program(worker, "hang")
     assert not worker.is_dead()
     worker.kill()
-    assert worker.wait_dead(WAIT_MS)
-    assert worker.describe_ending() == ""
+    assert worker.wait_until_dead(WAIT_MS)
+    assert worker.describe_exit() == ""
     worker.close()
 
 
@@ -106,7 +106,7 @@ def test_a_worker_is_killed_before_its_pidfd_has_come(zygote: Zygote) -> None:
     for _ in range(20):
         worker = zygote.spawn()
         worker.kill()
-        assert worker.wait_dead(WAIT_MS)
+        assert worker.wait_until_dead(WAIT_MS)
         worker.close()
     assert zygote.is_alive()
 
@@ -120,9 +120,9 @@ def test_a_worker_of_a_stopped_zygote_is_killed_with_it() -> None:
     second = zygote.spawn()
     assert not second.is_dead()
     second.kill()
-    assert second.wait_dead(WAIT_MS)
+    assert second.wait_until_dead(WAIT_MS)
     assert not zygote.is_alive()
-    assert first.wait_dead(WAIT_MS)
+    assert first.wait_until_dead(WAIT_MS)
     for worker in (first, second):
         worker.close()
     zygote.kill()
@@ -136,7 +136,7 @@ def test_workers_die_with_their_zygote() -> None:
         run_program(worker, "hang")
     zygote.kill()
     zygote.kill()
-    assert all(worker.wait_dead(WAIT_MS) for worker in workers)
+    assert all(worker.wait_until_dead(WAIT_MS) for worker in workers)
     for worker in workers:
         worker.close()
     with pytest.raises(CodeModeWorkerError, match="zygote"):
@@ -146,7 +146,7 @@ def test_workers_die_with_their_zygote() -> None:
 def test_a_zygote_killed_from_outside_is_noticed() -> None:
     zygote = Zygote(stub_image())
     signal.pidfd_send_signal(zygote._process.pidfd, signal.SIGKILL)
-    assert zygote._process.wait_dead(WAIT_MS)
+    assert zygote._process.wait_until_dead(WAIT_MS)
     assert not zygote.is_alive()
     with pytest.raises(CodeModeWorkerError, match="has ended"):
         zygote.spawn()
@@ -156,8 +156,8 @@ def test_a_zygote_killed_from_outside_is_noticed() -> None:
 def test_a_zygote_that_cannot_start_says_why(tmp_path: Path) -> None:
     kernel = tmp_path / "kernel.js"
     kernel.write_text("throw new Error('no kernel today')")
-    zygote = Zygote(stub_image(Kernel((str(kernel),))))
-    assert zygote._process.wait_dead(WAIT_MS)
+    zygote = Zygote(stub_image(GuestRuntime((str(kernel),))))
+    assert zygote._process.wait_until_dead(WAIT_MS)
     with pytest.raises(CodeModeWorkerError, match="no kernel today"):
         zygote.spawn()
     zygote.kill()
@@ -171,7 +171,7 @@ def test_no_descriptor_is_left() -> None:
         read_hello(worker)
         worker.close()
     zygote.spawn().close()
-    worker = spawn_exec(stub_image(), isolation_required=False)
+    worker = spawn_worker_process(stub_image(), isolation_required=False)
     worker.close()
     zygote.kill()
     assert open_descriptors() == before
@@ -182,8 +182,8 @@ def test_a_forked_child_abandons_what_it_inherited(zygote: Zygote) -> None:
     read_hello(worker)
     pid = os.fork()
     if pid == 0:
-        worker.abandon()
-        zygote.abandon()
+        worker.close_descriptors()
+        zygote.close_descriptors()
         os._exit(0)
     assert os.waitpid(pid, 0)[1] == 0
     assert zygote.is_alive()
@@ -197,7 +197,7 @@ def test_end_of_file_from_the_host_ends_an_idle_worker(zygote: Zygote) -> None:
     worker = zygote.spawn()
     read_hello(worker)
     worker.channel.close()
-    assert worker.wait_dead(WAIT_MS)
+    assert worker.wait_until_dead(WAIT_MS)
     worker.close()
 
 
@@ -228,17 +228,17 @@ def test_an_absent_engine_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def unrecorded(*_names: str) -> None: ...
 
-    monkeypatch.setattr(images, "recorded_engine", unrecorded)
+    monkeypatch.setattr(images, "find_recorded_engine", unrecorded)
     monkeypatch.setattr(importlib.metadata, "distribution", absent)
     with pytest.raises(CodeModeWorkerError, match="pip install quickjs-ng"):
-        engine_location()
+        find_engine()
 
 
 def test_an_absent_parser_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     finder: Callable[[str], None] = lambda _name: None  # noqa: E731
     monkeypatch.setattr(images, "find_spec", finder)
     with pytest.raises(CodeModeWorkerError, match="pip install tree-sitter"):
-        parser_site_paths()
+        find_parser_site_paths()
 
 
 def test_an_interpreter_that_cannot_start_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,7 +247,7 @@ def test_an_interpreter_that_cannot_start_is_an_error(monkeypatch: pytest.Monkey
     with pytest.raises(CodeModeWorkerError, match="cannot start"):
         Zygote(stub_image())
     with pytest.raises(CodeModeWorkerError, match="cannot start"):
-        spawn_exec(stub_image(), isolation_required=False)
+        spawn_worker_process(stub_image(), isolation_required=False)
     assert open_descriptors() == before
 
 

@@ -8,16 +8,16 @@ from pathlib import Path
 
 from codemode.protocol.framing import messages_in
 from codemode.protocol.messages import RunProgram
-from codemode.workers.image import Kernel, WorkerImage, engine_location
+from codemode.workers.image import GuestRuntime, WorkerImage, find_engine
 from codemode.workers.process import WorkerProcess
 
-STUB_KERNEL = Kernel((str(Path(__file__).parent / "stub_kernel.js"),))
+STUB_KERNEL = GuestRuntime((str(Path(__file__).parent / "stub_kernel.js"),))
 WAIT_MS = 60_000
 
 
-def stub_image(kernel: Kernel = STUB_KERNEL, analyser_path: str | None = None) -> WorkerImage:
-    path, version = engine_location()
-    return WorkerImage(path, version, kernel, analyser_path, ())
+def stub_image(kernel: GuestRuntime = STUB_KERNEL, analyzer_path: str | None = None) -> WorkerImage:
+    path, version = find_engine()
+    return WorkerImage(path, version, kernel, analyzer_path, ())
 
 
 def read_frame(worker: WorkerProcess) -> tuple[bytes, bytes]:

@@ -174,12 +174,12 @@ def test_loop_definitions_are_weighed_elsewhere_also_where_they_are_too_large_to
 
 def test_loop_an_update_goes_on_beside_the_loop(where):
     """The filter waits for the loop, which therefore goes on while it is asked."""
-    asked, may_go_on, heard = threading.Event(), threading.Event(), list[Any]()
+    asked, is_reusable, heard = threading.Event(), threading.Event(), list[Any]()
 
     def include_tools(info: Any) -> bool:
         if info.name == "new":
             asked.set()
-            assert may_go_on.wait(60)
+            assert is_reusable.wait(60)
         return True
 
     code_call = create_code_call_tools(TOOLS, {"include_tools": include_tools})
@@ -189,7 +189,7 @@ def test_loop_an_update_goes_on_beside_the_loop(where):
         updating = asyncio.ensure_future(code_call.update_async([*TOOLS, Tool("new", execute=same)]))
         await until(asked.is_set)
         assert "new" not in code_call
-        may_go_on.set()
+        is_reusable.set()
         await updating
 
     within(whole())

@@ -15,7 +15,7 @@ from codemode import Tool
 from codemode.protocol import framing
 from codemode.protocol.framing import PIECE_CHARACTERS, FrameDecoder
 from codemode.protocol.messages import DeliverError, DeliverValue
-from codemode.workers.channel import Outgoing, WorkerChannel
+from codemode.workers.channel import SendQueue, WorkerChannel
 
 SENT = (
     DeliverValue(1, 1, None),
@@ -32,17 +32,17 @@ SENT = (
 )
 def test_loop_messages_come_out_as_their_frames_however_much_is_taken(chosen, sizes):
     sent = [SENT[number] for number in chosen]
-    outgoing = Outgoing()
+    outgoing = SendQueue()
     for message in sent:
-        outgoing.put(message)
+        outgoing.append(message)
     seen, turn = bytearray(), 0
     while not outgoing.is_empty:
-        taken = outgoing.next()[: sizes[turn % len(sizes)]]
+        taken = outgoing.next_chunk()[: sizes[turn % len(sizes)]]
         seen += taken
-        outgoing.sent(len(taken))
+        outgoing.mark_sent(len(taken))
         turn += 1
     assert bytes(seen) == b"".join(message.frame() for message in sent)
-    assert len(outgoing.next()) == 0
+    assert len(outgoing.next_chunk()) == 0
 
 
 def test_loop_nothing_is_written_before_its_turn(monkeypatch):
@@ -56,13 +56,13 @@ def test_loop_nothing_is_written_before_its_turn(monkeypatch):
             yield piece
 
     monkeypatch.setattr("codemode.protocol.messages.frame_in_pieces", watched)
-    outgoing = Outgoing()
+    outgoing = SendQueue()
     for number in range(20):
-        outgoing.put(DeliverValue(number + 1, 1, '"' + "x" * (4 << 20) + '"'))
+        outgoing.append(DeliverValue(number + 1, 1, '"' + "x" * (4 << 20) + '"'))
     assert encoded == []
-    outgoing.next()
+    outgoing.next_chunk()
     assert sum(encoded) < 1000
-    assert max(map(len, (outgoing.next(), b""))) <= PIECE_CHARACTERS
+    assert max(map(len, (outgoing.next_chunk(), b""))) <= PIECE_CHARACTERS
 
 
 class Worker:

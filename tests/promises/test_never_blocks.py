@@ -14,8 +14,8 @@ from suite import full_only
 from waiting import until, within
 
 from codemode import Tool, WorkerPool, run_code_mode
-from codemode.workers.worker_generations import Generation
-from codemode.workers.worker_inventory import Stock
+from codemode.workers.worker_generations import SourceGeneration
+from codemode.workers.worker_inventory import WorkerInventory
 
 HOST = Path(__file__).parents[1] / "support" / "blocking_host.py"
 # Those of one process come to other parts of the package each, so that each has its own first imports.
@@ -47,14 +47,14 @@ def test_a_worker_that_comes_when_nobody_wants_it_any_more_is_closed(monkeypatch
     async def scenario() -> None:
         starting, go_on = asyncio.Event(), asyncio.Event()
         loop = asyncio.get_running_loop()
-        spawn = Generation.spawn
+        spawn = SourceGeneration.spawn
 
-        def late(generation: Generation, *, rehearsed: bool) -> Any:
+        def late(generation: SourceGeneration, *, rehearsed: bool) -> Any:
             loop.call_soon_threadsafe(starting.set)
             asyncio.run_coroutine_threadsafe(go_on.wait(), loop).result(30)
-            return spawn(generation, rehearsed=rehearsed)
+            return spawn(generation, warm_up=rehearsed)
 
-        monkeypatch.setattr(Generation, "spawn", late)
+        monkeypatch.setattr(SourceGeneration, "spawn", late)
         async with WorkerPool({"spare_workers": 0}) as pool:
             task = asyncio.create_task(run_code_mode("return 1", [], pool=pool))
             await asyncio.wait_for(starting.wait(), 60)
@@ -62,8 +62,8 @@ def test_a_worker_that_comes_when_nobody_wants_it_any_more_is_closed(monkeypatch
             await asyncio.wait([task])
             assert pool.active == 0
             go_on.set()
-            stock = pool.supply.stock
-            await until(lambda: stock._generation and stock._generation._spawned and not stock.in_use)
+            stock = pool.supply.inventory
+            await until(lambda: stock._generation and stock._generation._spawned_count and not stock.busy)
             monkeypatch.undo()
             assert await run_code_mode("return 2", [], pool=pool) == 2
 
@@ -72,13 +72,13 @@ def test_a_worker_that_comes_when_nobody_wants_it_any_more_is_closed(monkeypatch
 
 def test_first_runs_at_once_start_one_source(monkeypatch: pytest.MonkeyPatch):
     made: list[int] = []
-    make = Stock._spawn
+    make = WorkerInventory._spawn
 
-    def counted(stock: Stock) -> Any:
+    def counted(stock: WorkerInventory) -> Any:
         made.append(0 if stock._generation else 1)
         return make(stock)
 
-    monkeypatch.setattr(Stock, "_spawn", counted)
+    monkeypatch.setattr(WorkerInventory, "_spawn", counted)
 
     async def scenario(spares: int) -> None:
         async with WorkerPool({"spare_workers": spares, "max_workers": 16}) as pool:

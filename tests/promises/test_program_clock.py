@@ -105,9 +105,9 @@ def test_a_worker_that_never_answers_is_killed(passing_time: Any):
     stopped: list[int] = []
 
     def stop(pool: WorkerPool) -> None:
-        for worker in pool.supply.stock.in_use:
-            assert not worker.process.wait_dead(0)  # which also takes its pidfd
-            pidfd = worker.process._life.pidfd
+        for worker in pool.supply.inventory.busy:
+            assert not worker.process.wait_until_dead(0)  # which also takes its pidfd
+            pidfd = worker.process._handle.pidfd
             stopped.append(pid_of(pidfd))
             signal.pidfd_send_signal(pidfd, signal.SIGSTOP)
 

@@ -17,7 +17,7 @@ from codemode import PoolOptions, Tool, WorkerPool, create_code_mode_tool, run_c
 from codemode.errors import CodeModeConcurrencyError
 from codemode.workers import lease
 from codemode.workers import pool as available_memory
-from codemode.workers.lease import MAX_BEYOND, Place
+from codemode.workers.lease import MAX_EXTRA_SLOTS, InvocationSlot
 
 WAIT = {"execution_policy": {"on_saturation": "wait", "timeout_ms": 60_000}}
 
@@ -217,7 +217,7 @@ def test_programs_end_where_memory_sets_the_limit(monkeypatch: pytest.MonkeyPatc
 
     values, most = within(scenario())
     assert values == [1] * 20
-    assert most <= 1 + MAX_BEYOND
+    assert most <= 1 + MAX_EXTRA_SLOTS
 
 
 @pytest.mark.full
@@ -247,9 +247,9 @@ def down(pool: WorkerPool, levels: int, options: Any) -> Any:
 def test_programs_go_four_deep_beyond_the_maximum_and_no_deeper(options: Any):
     async def scenario() -> None:
         with WorkerPool(PoolOptions(max_workers=1)) as pool:
-            assert await down(pool, MAX_BEYOND, options) == 1 + MAX_BEYOND
+            assert await down(pool, MAX_EXTRA_SLOTS, options) == 1 + MAX_EXTRA_SLOTS
             with pytest.raises(Exception, match=r"more than 4 deep in nested calls") as caught:
-                await down(pool, MAX_BEYOND + 1, options)
+                await down(pool, MAX_EXTRA_SLOTS + 1, options)
             assert type(caught.value) is CodeModeConcurrencyError
             assert (caught.value.details["max_workers"], caught.value.details["depth"]) == (1, 5)
             assert pool.active == 0
@@ -291,7 +291,7 @@ def test_what_a_call_left_running_is_no_part_of_it():
                 depths.append(lease.nesting_depth())
                 await go_on.wait()
                 depths.append(lease.nesting_depth())
-                return await down(pool, MAX_BEYOND, WAIT)
+                return await down(pool, MAX_EXTRA_SLOTS, WAIT)
 
             async def leave() -> None:
                 left.append(asyncio.create_task(later()))
@@ -299,7 +299,7 @@ def test_what_a_call_left_running_is_no_part_of_it():
 
             await run_code_mode("await tools.leave()", [Tool("leave", execute=leave)], pool=pool)
             go_on.set()
-            assert await left[0] == 1 + MAX_BEYOND
+            assert await left[0] == 1 + MAX_EXTRA_SLOTS
 
     within(scenario())
     assert depths == [1, 0]
@@ -309,8 +309,8 @@ def test_what_a_call_left_running_is_no_part_of_it():
 def test_a_thread_of_its_own_counts_as_its_own():
     """Known limit: nothing tells whose it is."""
     seen: list[int] = []
-    place = Place()
-    contextvars.copy_context().run(lambda: (place.enter(), _note_depth(seen)))
+    place = InvocationSlot()
+    contextvars.copy_context().run(lambda: (place.make_current(), _note_depth(seen)))
     assert seen == [1, 0]
 
 

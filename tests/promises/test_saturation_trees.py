@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codemode.workers import lease
-from codemode.workers.lease import MAX_BEYOND, Admission, Place
+from codemode.workers.lease import MAX_EXTRA_SLOTS, InvocationSlot, SlotQueue
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ def trees() -> st.SearchStrategy[Tree]:
         return st.builds(Tree, st.integers(0, 3), st.booleans(), st.lists(inside, max_size=3).map(tuple))
 
     tree = st.builds(Tree, st.integers(0, 3), st.just(value=False), st.just(()))
-    for _ in range(MAX_BEYOND):
+    for _ in range(MAX_EXTRA_SLOTS):
         tree = st.one_of(tree, around(tree))
     return tree
 
@@ -37,9 +37,9 @@ class Slots:
 
     def __init__(self, maxima: list[int], memory: list[int]) -> None:
         self._memory = memory
-        self.all = [Admission(lambda active, _memory, most=most: self._most(active, most)) for most in maxima]
+        self.all = [SlotQueue(lambda active, _memory, most=most: self._most(active, most)) for most in maxima]
 
-    def of(self, place: int) -> list[Admission]:
+    def of(self, place: int) -> list[SlotQueue]:
         return [self.all[place], self.all[0]] if place >= 2 else [self.all[place]]
 
     def _most(self, active: int, most: int) -> int:
@@ -59,21 +59,21 @@ def test_no_tree_of_invocations_ever_waits_for_itself(forest: list[Tree], maxima
     slots = Slots(maxima, memory)
 
     async def invoke(tree: Tree) -> None:
-        held: list[Admission] = []
+        held: list[SlotQueue] = []
         for admission in slots.of(tree.place):
-            await admission.enter(1, None, lease.nesting_depth())
+            await admission.acquire(1, None, lease.nesting_depth())
             held.append(admission)
-            assert admission.active <= max(maxima) + MAX_BEYOND
-        place = Place()
+            assert admission.active <= max(maxima) + MAX_EXTRA_SLOTS
+        place = InvocationSlot()
         context = contextvars.copy_context()
-        context.run(place.enter)
+        context.run(place.make_current)
         await asyncio.sleep(0)
         work = [asyncio.get_running_loop().create_task(invoke(one), context=context.copy()) for one in tree.inside]
         for one in [asyncio.gather(*work)] if tree.at_once else work:
             await one
-        place.is_taken = False
+        place.is_held = False
         for admission in held:
-            admission.leave()
+            admission.release()
 
     async def scenario() -> None:
         async with asyncio.timeout(60):
@@ -81,4 +81,4 @@ def test_no_tree_of_invocations_ever_waits_for_itself(forest: list[Tree], maxima
 
     asyncio.run(scenario())
     assert [one.active for one in slots.all] == [0] * 4
-    assert [one._beyond for one in slots.all] == [0] * 4
+    assert [one._extra_slots for one in slots.all] == [0] * 4

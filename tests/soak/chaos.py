@@ -206,7 +206,7 @@ class Chaos:
         # Where no strike has hit one that had begun, more are needed: there was nothing to carry on.
         while (number := next(numbers)) < self.invocations or not self.carried:
             self.invocations = max(self.invocations, number + 1)
-            self.most_kept = max(self.most_kept, len(self.pool.supply.stock.kept))
+            self.most_kept = max(self.most_kept, len(self.pool.supply.inventory.idle))
             value = await self._to_its_end(number)
             assert value == [value_of(number, call) for call in (1, 2, 3, 4)], value
 

@@ -16,8 +16,8 @@ from tests.support.leftovers import nothing_left
 from tests.support.waiting import until
 
 from codemode import WorkerPool, run_code_mode
-from codemode.workers.lease import Admission
-from codemode.workers.pool import Wanted
+from codemode.workers.lease import SlotQueue
+from codemode.workers.pool import WorkerRequest
 
 WORKERS, THREADS = 4, 8
 WAIT_SECONDS = 600.0
@@ -33,9 +33,9 @@ class WatchedPool(WorkerPool):
         self.admitted: list[int] = []
         self.most_active = 0
 
-    async def enter(self, wanted: Wanted, wait_timeout_ms: int | None) -> tuple[Admission, ...]:
+    async def enter(self, wanted: WorkerRequest, wait_timeout_ms: int | None) -> tuple[SlotQueue, ...]:
         arrival = next(self._arrivals)
-        admissions = await super().enter(wanted, wait_timeout_ms)
+        admissions = await super().acquire_slots(wanted, wait_timeout_ms)
         self.admitted.append(arrival)
         self.most_active = max(self.most_active, self.active)
         return admissions
@@ -109,7 +109,7 @@ async def cancel_waiting(count: int, cancelled: int) -> float:
         for _ in range(WORKERS):
             await asyncio.wait_for(holding.acquire(), WAIT_SECONDS)
         tasks = [asyncio.create_task(run_code_mode(f"return {number}", (), pool=pool)) for number in range(count)]
-        await until(lambda: sum(map(len, pool._admission._waiting)) == count)
+        await until(lambda: sum(map(len, pool._slot_queue._waiting)) == count)
         leaving = tasks[:: max(1, count // cancelled)][:cancelled]
         started = time.monotonic()
         for task in leaving:
@@ -118,7 +118,7 @@ async def cancel_waiting(count: int, cancelled: int) -> float:
         seconds = time.monotonic() - started
         assert all(task.cancelled() for task in leaving)
         assert not any(holder.done() for holder in holders)
-        assert sum(map(len, pool._admission._waiting)) == count - len(leaving)
+        assert sum(map(len, pool._slot_queue._waiting)) == count - len(leaving)
         release.set()
         staying = [task for task in tasks if task not in leaving]
         assert await asyncio.gather(*staying) == [number for number in range(count) if tasks[number] in staying]

@@ -128,7 +128,7 @@ def check_actors(*, is_short: bool) -> str:
     with WorkerPool() as pool:
         create_code_mode_tool([], pool=pool).execute_sync({"js": "return 1"})
         outside = pool.isolation
-    ended = sum(_life(kind, end, outside if end is killed else None) for kind, end in lives)
+    ended = sum(_handle(kind, end, outside if end is killed else None) for kind, end in lives)
     return f"{len(lives)}, and with them {ended - len(lives)} processes of their pools"
 
 
@@ -152,7 +152,7 @@ def dropped(_actor: Any, _pid: int) -> None:
     """As an actor of which nobody holds a handle any more; the caller lets go of its own."""
 
 
-def _life(kind: type[Plain], end: Callable[[Any, int], None], outside: IsolationReport | None) -> int:
+def _handle(kind: type[Plain], end: Callable[[Any, int], None], outside: IsolationReport | None) -> int:
     actor = ray.remote(kind).options(num_cpus=1, max_concurrency=kind.at_once).remote()
     pid, before, given = ray.get(actor.state.remote(), timeout=PATIENCE_SECONDS)
     assert before == set(), "a process was started before there was a program"

@@ -66,17 +66,17 @@ class Figures:
         own = waiting if pool.options.start_method == "exec" else ()  # the others are the zygote's
         self.processes.append(len(children()) - len(own))
         self.kept.append(len(waiting))
-        found = [memory.resident for worker in waiting if (memory := worker.process.memory()) is not None]
+        found = [memory.resident_bytes for worker in waiting if (memory := worker.process.read_memory()) is not None]
         self.worker_memory = max([self.worker_memory, *found])
 
 
 async def settled(pool: WorkerPool) -> list[PooledWorker]:
     """Wait until a pool has nothing to start or to close, and return its workers that wait for another program."""
-    stock, deadline = pool.supply.stock, time.monotonic() + PATIENCE_SECONDS
-    while pool.supply.refill() or stock.in_use or len(stock.spares) < pool.options.spare_workers:
-        assert time.monotonic() < deadline, (stock.in_use, stock.spares)
+    stock, deadline = pool.supply.inventory, time.monotonic() + PATIENCE_SECONDS
+    while pool.supply.refill() or stock.busy or len(stock.spares) < pool.options.spare_workers:
+        assert time.monotonic() < deadline, (stock.busy, stock.spares)
         await asyncio.sleep(0.005)
-    return list(stock.kept)
+    return list(stock.idle)
 
 
 def programs(number: int) -> tuple[str, Any]:

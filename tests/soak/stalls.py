@@ -122,7 +122,7 @@ class Watchdog:
         counts["turns"] = {name: getattr(machine._turns, name) for name in ("owed", "ended")}
         entries = machine.ledger.entries
         unsettled = [entry.id for entry in entries if entry.outcome is None]
-        unsent = not channel._outgoing.is_empty
+        unsent = not channel._send_queue.is_empty
         return "\n".join(
             [
                 f"machine: {counts}, {len(entries)} requests, unsettled {unsettled[:40]}",
@@ -170,7 +170,7 @@ def _threads() -> str:
 def _processes(lease: Any) -> str:
     found: list[str] = []
     with suppress(Exception):
-        pidfd = lease.worker._life.pidfd
+        pidfd = lease.worker._handle.pidfd
         info = Path(f"/proc/self/fdinfo/{pidfd}").read_text()
         found.append(f"the worker's pidfd {pidfd}: {info.split()}")
     for task in Path("/proc/self/task").glob("*/children"):

@@ -106,10 +106,10 @@ def test_what_has_no_share_waits_behind_no_more_of_a_tenant_than_its_share(make_
         share, hold = pool.share("large", max_workers=3), Hold()
         flood = hold.start(share, 20)
         await hold.until_held(2)
-        await until(lambda: pool._admission._waiting)
+        await until(lambda: pool._slot_queue._waiting)
         # Two have the slots and one stands in the pool's queue: the other 17 are in the share.
-        assert sum(map(len, pool._admission._waiting)) == 1
-        assert sum(map(len, share._admission._waiting)) == 17
+        assert sum(map(len, pool._slot_queue._waiting)) == 1
+        assert sum(map(len, share._slot_queue._waiting)) == 17
         hold.release()
         await asyncio.gather(*flood)
 

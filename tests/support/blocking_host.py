@@ -124,13 +124,13 @@ async def workers_that_die() -> None:
         tasks = [asyncio.create_task(codemode.run_code_mode(js, tools, pool=pool)) for _ in range(3)]
         for _ in range(3):
             await begun.acquire()
-        await asyncio.to_thread(lambda: [worker.process.kill() for worker in list(pool.supply.stock.in_use)])
+        await asyncio.to_thread(lambda: [worker.process.kill() for worker in list(pool.supply.inventory.busy)])
         for error in await asyncio.gather(*tasks, return_exceptions=True):
             assert isinstance(error, codemode.errors.CodeModeWorkerError), error
-        generation = pool.supply.stock._generation
+        generation = pool.supply.inventory._generation
         await asyncio.to_thread(generation.source.kill)
         await many_runs(pool)
-        assert pool.supply.stock._generation is not generation
+        assert pool.supply.inventory._generation is not generation
 
 
 async def paused(pool: codemode.WorkerPool | None = None, **continuation: Any) -> None:

@@ -9,7 +9,7 @@ from importlib.machinery import ExtensionFileLoader, ModuleSpec
 from typing import Any
 
 from codemode.guest import asking
-from codemode.workers.image import engine_location
+from codemode.workers.image import find_engine
 
 WATCH = """(function () {
   let ending = "";
@@ -44,7 +44,7 @@ WATCH = """(function () {
 @cache
 def engine() -> Any:
     """The engine's C module."""
-    path = engine_location()[0]
+    path = find_engine()[0]
     loader = ExtensionFileLoader("_quickjs", path)
     module = loader.create_module(ModuleSpec("_quickjs", loader, origin=path))
     loader.exec_module(module)

@@ -79,9 +79,9 @@ def left_by_files() -> Iterator[tuple[set[str], set[str]]]:
     descriptors, processes = set[str](), set[str]()
     yield descriptors, processes
     gc.collect()
-    if pools._default is not None:
-        pools._default.close()
-        pools._default = None
+    if pools._default_pool is not None:
+        pools._default_pool.close()
+        pools._default_pool = None
     # A loop of exec's own, of which the last pair was just dropped, ends in its thread.
     wait_while(lambda: children() & processes or channels() & descriptors)
     assert not children() & processes
@@ -96,7 +96,7 @@ def wait_while(is_left: Callable[[], Any]) -> None:
 
 def active_runs() -> int:
     """Count the slots of the default pool that are taken."""
-    return pools._default.active if pools._default is not None else 0
+    return pools._default_pool.active if pools._default_pool is not None else 0
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -101,7 +101,7 @@ async def main() -> None:
         }
         for name in AGENTS
     }
-    print("said", json.dumps({"told": told, "asked": asked, "has_begun": pool.has_begun}), flush=True)
+    print("said", json.dumps({"told": told, "asked": asked, "has_begun": pool.has_started}), flush=True)
 
 
 if __name__ == "__main__":

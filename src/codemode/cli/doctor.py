@@ -15,9 +15,9 @@ from ..errors import CodeModeError, CodeModeProtocolError, CodeModeTimeoutError,
 from ..options.parts import PoolOptions
 from ..surfaces.code_mode.program import run_code_mode
 from ..trace.visible_text import aligned, one_line, visible
-from ..workers.image import ENGINE_DISTRIBUTION, PARSER_PACKAGES, engine_location
+from ..workers.image import ENGINE_DISTRIBUTION, PARSER_PACKAGES, find_engine
 from ..workers.pool import WorkerPool
-from ..workers.supply import REQUIRED_LAYERS, IsolationReport, missing_required
+from ..workers.supply import REQUIRED_LAYERS, IsolationReport, find_missing_layers
 from .exits import DONE, FAILED
 
 _MAX_PROBLEM_CHARACTERS = 300
@@ -160,7 +160,7 @@ def _facts(start_method: str) -> list[tuple[str, str]]:
 
 def _engine() -> str:
     try:
-        return f"{ENGINE_DISTRIBUTION} {engine_location()[1]}"
+        return f"{ENGINE_DISTRIBUTION} {find_engine()[1]}"
     except CodeModeError as error:
         return error.message
 
@@ -188,7 +188,7 @@ def _row(outcome: Outcome) -> tuple[str, str, str, str]:
 def _problems(outcomes: list[Outcome], report: IsolationReport | None, *, required: bool) -> list[str]:
     failed = sum(outcome.problem is not None for outcome in outcomes)
     problems = [f"{failed} of {len(outcomes)} checks failed"] if failed else []
-    if required and report is not None and (missing := missing_required(report)):
+    if required and report is not None and (missing := find_missing_layers(report)):
         problems.append("required layers missing: " + ", ".join(layer.name for layer in missing))
     return problems
 

@@ -22,7 +22,7 @@ from ..protocol.messages import (
     WorkerMessage,
 )
 from ..records import record
-from ..workers.lease import Place
+from ..workers.lease import InvocationSlot
 
 if TYPE_CHECKING:
     from ..host.threads import InvocationThreads
@@ -173,17 +173,17 @@ class DirectSeat:
     It takes no slot. What its tool starts is part of the invocation all the same.
     """
 
-    may_go_on = False
-    lacks_spare = False
+    is_reusable = False
+    needs_spare = False
 
     def __init__(self, call: DirectCall, threads: InvocationThreads) -> None:
-        self.place = Place()
+        self.slot = InvocationSlot()
         self._call = call
         self._threads = threads
         self._tell: Callable[[WorkerMessage], None] | None = None
         self._max_input_bytes: int | None = None
 
-    def channel(
+    def open_channel(
         self,
         max_frame_bytes: int,  # noqa: ARG002 - as `Lease` has it
         *,
@@ -217,7 +217,7 @@ class DirectSeat:
         self._say(CallRequested(1, "tool", self._call.name, text, size))
         self._say(TurnEnded(1))
 
-    def left_over(self) -> None:
+    def take_unread_frame(self) -> None:
         """Return None: there is nobody who could say anything."""
 
     def close(self) -> None:
@@ -231,19 +231,19 @@ class DirectSeat:
     def refill(self, wanted: int | None = None) -> None:
         """Do nothing: no worker was taken."""
 
-    def ended_well(self, said: bytes) -> None:
+    def mark_reusable(self, frame: bytes) -> None:
         """Do nothing: there is no worker."""
 
     def kill(self) -> None:
         """Do nothing: there is no worker."""
 
-    def leave(self) -> None:
+    def kill_and_release(self) -> None:
         """End it."""
-        self.give_back()
+        self.release()
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         """End it, once no tool runs in its threads any more."""
         self._threads.call_when_free(self._ended)
 
     def _ended(self) -> None:
-        self.place.is_taken = False
+        self.slot.is_held = False

@@ -372,12 +372,12 @@ class Execution:
             check = (is_checked, None) if program is None else (program.check, program.preparation)
             runner = Runner(machine, lease, self._nested_calls(), self._reporter, *check, self._journaling)
         except BaseException:
-            lease.leave()
+            lease.kill_and_release()
             raise
         loop = asyncio.get_running_loop()
         try:
             # The next invocation finds one spare; the rest is started when this one no longer needs the processors.
-            if lease.lacks_spare:
+            if lease.needs_spare:
                 loop.call_soon(lease.refill, 1)
             runner.start(self._first_effects(source, program) if first is None else machine.receive(first))
             return await runner.ended
@@ -406,7 +406,7 @@ class Execution:
             try:
                 self._reporter.worker_taken()
             except BaseException:
-                lease.leave()
+                lease.kill_and_release()
                 raise
         return lease
 
@@ -490,7 +490,7 @@ class Execution:
     def _checker(self, source: str, lease: Lease | DirectSeat) -> ProgramChecker | None:
         if self._answered is not None or isinstance(lease, DirectSeat):
             return None  # it is what was checked before the pause, or nothing to check
-        how = {"compares": self._options.execution_policy.check_program, "keeps": not lease.has_run}
+        how = {"compares": self._options.execution_policy.check_program, "keeps": not lease.has_run_program}
         how["alters"] = self._options.pipeline.after is not None
         how["fetches"] = self._machine.settings.fetch
         how["is_rich"] = self._machine.settings.has_rich_values

@@ -93,7 +93,7 @@ async def analyse_program(program: str, pool: WorkerPool | None = None) -> tuple
     """
     options = CodeModeOptions()
     workers = pool_or_default(pool)
-    await workers.begin()
+    await workers.start_in_thread()
     catalog: Catalog[PreparedTool] = Catalog({})
     analysis = _Analysis(_PROFILE, catalog, options, OuterCall(), workers)
     outcome = await analysis.start(without_imports(program))

@@ -284,12 +284,12 @@ class RestingExecution(Execution):
             more = (calls, self._reporter, *check, self._journaling)
             runner = RestingRunner(machine, lease, *more, wait_ms=self._wait_ms, own_ms=own_ms)
         except BaseException:
-            lease.leave()
+            lease.kill_and_release()
             raise
         self._runner = runner
         runner.on_news = self._tell_news
         runner.on_ended = self._ended_by_itself
-        if lease.lacks_spare:
+        if lease.needs_spare:
             self._loop.call_soon(lease.refill, 1)
         if program is None:
             runner.start(machine.receive(self._accepted(source)))
@@ -356,7 +356,7 @@ class RestingExecution(Execution):
             return await _stop(runner)
         lease = await self._worker()
         if runner.ended.done():
-            lease.leave()
+            lease.kill_and_release()
         else:
             js = runner.machine.js or ""
             self._machine = runner.go_on_with(lease, self._accepted(js), wait_ms)

@@ -107,12 +107,12 @@ class RestingRunner(Runner):
     def keep_worker(self) -> None:
         """Keep the worker of a program at rest as long as nobody else needs its slot."""
         lease = self._lease
-        if self.is_warm and not lease.keep(lambda: self._tell_given_up(lease)):
+        if self.is_warm and not lease.make_revocable(lambda: self._tell_given_up(lease)):
             self.drop_worker()
 
     def take_worker_back(self) -> None:
         """Use the worker that was kept, if it is still there."""
-        if self.is_warm and not self._lease.take_back():
+        if self.is_warm and not self._lease.reclaim():
             self.drop_worker()
 
     def _tell_given_up(self, lease: Lease) -> None:
@@ -130,7 +130,7 @@ class RestingRunner(Runner):
         if self.is_warm:
             self.is_warm = False
             self._channel.close()
-            self._lease.let_go()
+            self._lease.release_without_threads()
         if self.machine.resting is None and self.machine.ending is None:
             self.own_seconds = self.own_ms / 1000
             self.machine.rest_where_it_is()
@@ -258,7 +258,7 @@ class RestingRunner(Runner):
         if self._machine.resting is None:
             self.own_seconds = self.own_ms / 1000
         self._close_wait()
-        self._lease.take_back()
+        self._lease.reclaim()
         super()._finish(ending)
         self._tell_ended()
 

@@ -28,7 +28,7 @@ from ..protocol.ledger import called_names
 from ..protocol.references import tag_of
 from ..tools.catalog import ToolCatalog
 from ..tools.prepared import PreparedTool
-from ..workers.image import engine_version, engine_version_is_known
+from ..workers.image import engine_version, is_engine_version_known
 from ..workers.pool import WorkerPool, pool_or_default
 from .call_content import is_named_by_ids, kept_contents, knowing, with_ids
 from .call_context import OuterCall
@@ -110,7 +110,7 @@ async def resume(
     """
     refuse_in_workflow()
     workers = pool_or_default(pool)
-    await workers.begin()
+    await workers.start_in_thread()
     with Serving(InvocationThreads(workers.threads)):
         with _refusals():
             paused = (
@@ -224,7 +224,7 @@ async def _require_runnable(continuation: Continuation, auth: Auth, options: Con
         raise CodeModeProtocolError("the continuation has expired")
     if options.any_engine:
         return
-    engine = engine_version() if engine_version_is_known() else await asyncio.to_thread(engine_version)
+    engine = engine_version() if is_engine_version_known() else await asyncio.to_thread(engine_version)
     if continuation.engine != engine:
         raise CodeModeProtocolError(
             f"the program was paused on version {continuation.engine} of the engine, and this host has {engine}: it may"

@@ -22,7 +22,7 @@ from ..protocol.ledger import Fulfilled, LedgerEntry, Rejected, Waiting
 from ..protocol.messages import HostMessage, RunModule, TimeStoodStill, WorkerMessage
 from ..protocol.settings import Settings
 from ..trace.failures import members_of
-from ..workers.lease import Place
+from ..workers.lease import InvocationSlot
 from .nested_call import FEW_TOOLS, JournaledProgress, NestedCalls, Progress
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ class Channel(Protocol):
         """Send one message; with ``hold`` more may follow at once."""
         ...
 
-    def left_over(self) -> bytes | None:
+    def take_unread_frame(self) -> bytes | None:
         """Return the one frame that was heard and not told, empty for none; None: more, or something was not sent."""
         ...
 
@@ -175,21 +175,21 @@ class Seat(Protocol):
     """What an invocation runs on, as `Lease` is."""
 
     @property
-    def place(self) -> Place:
+    def slot(self) -> InvocationSlot:
         """The place that what it starts is part of."""
         ...
 
     @property
-    def may_go_on(self) -> bool:
+    def is_reusable(self) -> bool:
         """True where a worker may have another program when this one has ended well."""
         ...
 
     @property
-    def lacks_spare(self) -> bool:
+    def needs_spare(self) -> bool:
         """True when the next one is to be made ready at once."""
         ...
 
-    def channel(
+    def open_channel(
         self,
         max_frame_bytes: int,
         *,
@@ -205,7 +205,7 @@ class Seat(Protocol):
         """Let the next one be made ready."""
         ...
 
-    def ended_well(self, said: bytes) -> None:
+    def mark_reusable(self, frame: bytes) -> None:
         """Let the worker have another program, where there are such. ``said``: what it has said since."""
         ...
 
@@ -213,11 +213,11 @@ class Seat(Protocol):
         """End the worker at once."""
         ...
 
-    def leave(self) -> None:
+    def kill_and_release(self) -> None:
         """End the worker at once, and give all back."""
         ...
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         """Give all back."""
         ...
 
@@ -237,7 +237,7 @@ def said_since(ending: events.Ending, channel: Channel, *, is_idle: bool) -> byt
     nothing is left to be sent or read, but for the one frame in which a worker may say that it is ready for another.
     """
     is_well = is_idle and isinstance(ending, events.Completed) and not ending.abandoned
-    return channel.left_over() if is_well else None
+    return channel.take_unread_frame() if is_well else None
 
 
 _CANCEL_GRACE_SECONDS = 1.0  # how long the caller waits for cancelled calls to see the cancellation
@@ -284,7 +284,7 @@ class Runner:
 
     def _channel_to(self, lease: Seat) -> Channel:
         limits = self._machine.settings.limits
-        return lease.channel(
+        return lease.open_channel(
             max_frame_bytes(limits.max_result_bytes, limits.max_tool_input_bytes),
             on_message=self.feed,
             on_end=self._worker_ended,
@@ -356,7 +356,8 @@ class Runner:
     async def close(self) -> None:
         """End everything that still runs. The slot is given back once all of it has ended."""
         if self._loop.is_closed():
-            self._lease.leave()  # it was closed in the middle of the run: nothing can be cancelled or awaited any more
+            # It was closed in the middle of the run: nothing can be cancelled or awaited any more.
+            self._lease.kill_and_release()
             return
         if self._machine.ending is None:
             self.feed(events.AbortRequested())
@@ -368,7 +369,7 @@ class Runner:
         if tasks:
             await asyncio.wait([task for _, task in tasks], timeout=_CANCEL_GRACE_SECONDS)
         if not self._tasks:
-            self._lease.give_back()
+            self._lease.release()
 
     def _write(self, level: str, text: str) -> None:
         self._reporter.console_written(level, text)
@@ -467,13 +468,13 @@ class Runner:
         self._hand_in(settled) if self._journal is None else self._journal.settled(settled, self._hand_in)
 
     def _finish(self, ending: events.Ending) -> None:
-        said = said_since(ending, self._channel, is_idle=not self._tasks) if self._lease.may_go_on else None
+        said = said_since(ending, self._channel, is_idle=not self._tasks) if self._lease.is_reusable else None
         self._channel.close()
         self._clock.close()
         if self._timers is not None:
             self._timers.close()
         if said is not None:
-            self._lease.ended_well(said)
+            self._lease.mark_reusable(said)
         elif not isinstance(ending, events.Completed):
             # Killing beats draining: a worker that is no longer ours can still write frames.
             self._lease.kill()
@@ -483,7 +484,7 @@ class Runner:
 
     async def _call(self, entry: LedgerEntry) -> None:
         # Not a done callback: that would cost each call one more turn of the event loop.
-        self._lease.place.enter()
+        self._lease.slot.make_current()
         clock = None
         try:
             record = self._reporter.call_started(entry)
@@ -525,7 +526,7 @@ class Runner:
     def _call_done(self, request_id: int) -> None:
         self._tasks.pop(request_id, None)
         if self.ended.done() and not self._tasks:
-            self._lease.give_back()
+            self._lease.release()
 
     def _settle(self, settled: events.CallSettled, record: CallRecord) -> None:
         journal = self._journal

@@ -43,7 +43,7 @@ async def prepared(pool: WorkerPool | None, options: CodeModeOptions) -> WorkerP
     is_loaded = not options.telemetry.is_enabled or optional_parts_are_loaded()
     # Once all is imported there is nothing to do while a first worker boots.
     if not (is_loaded and load_execution.cache_info().currsize):
-        await workers.off_loop(partial(_prepare, workers, options))
+        await workers.run_in_thread(partial(_prepare, workers, options))
     return workers
 
 
@@ -101,7 +101,7 @@ async def resume_answered(
     """Resume a paused program with these answers, as `resume` does, once a worker boots and that is imported."""
     workers = await prepared(pool, options)
     if not load_continuations.cache_info().currsize:
-        await workers.off_loop(load_continuations)
+        await workers.run_in_thread(load_continuations)
     continuations = load_continuations()
     answers = partial(continuations.answers_of, resolution=resolution, resolutions=resolutions)
     return await continuations.resume(profile, interrupt, answers, catalog, options, outer, workers)

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from ..protocol.framing import FrameDecoder, encode_frame
 from ..protocol.messages import read_host_message
-from ..workers.image import KERNEL, WorkerImage
+from ..workers.image import GUEST_RUNTIME, WorkerImage
 from ..workers.process import MemoryInUse, WorkerProcess
 
 _READ_BYTES = 1 << 16
@@ -37,8 +37,12 @@ class FakeWorker:
 
     def say_hello(self, **changes: Any) -> None:
         """Send the hello that a host expects, with these keys replaced."""
-        image = WorkerImage.installed(KERNEL)
-        hello: dict[str, Any] = {"engine": image.engine_version, "kernel": KERNEL.sha256(), "isolation": {}}
+        image = WorkerImage.from_installed(GUEST_RUNTIME)
+        hello: dict[str, Any] = {
+            "engine": image.engine_version,
+            "kernel": GUEST_RUNTIME.compute_sha256(),
+            "isolation": {},
+        }
         self.send(b"H", {**hello, **changes})
 
     def send(self, kind: bytes, body: Any) -> None:

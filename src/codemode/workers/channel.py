@@ -14,7 +14,7 @@ from ..protocol.messages import DeliverValue, HostMessage, WorkerMessage
 from .process import WorkerProcess
 
 
-class Outgoing:
+class SendQueue:
     """Messages in their order, as bytes to send next. A resume sends a whole ledger: nothing of it is copied ahead.
 
     ``is_empty`` is True when all of it has been sent.
@@ -24,42 +24,42 @@ class Outgoing:
         self.is_empty = True
         self._messages: deque[HostMessage] = deque()
         self._pieces: Iterator[bytes] | None = None  # what is left of a long message
-        self._next: bytes | memoryview = b""
+        self._chunk: bytes | memoryview = b""
 
-    def put(self, message: HostMessage) -> None:
+    def append(self, message: HostMessage) -> None:
         """Add a message."""
         self._messages.append(message)
         self.is_empty = False
 
-    def put_back(self, rest: bytes) -> None:
+    def prepend_rest(self, rest: bytes) -> None:
         """Begin with what is left of a frame that was sent while this was empty."""
-        self._next = rest
+        self._chunk = rest
         self.is_empty = False
 
-    def next(self) -> bytes | memoryview:
+    def next_chunk(self) -> bytes | memoryview:
         """Return what comes next, at most some 100 KB; empty when there is nothing more."""
-        if not self._next and self._messages:
-            self._next = self._first_of_messages()
-        return self._next
+        if not self._chunk and self._messages:
+            self._chunk = self._encode_next_messages()
+        return self._chunk
 
-    def sent(self, count: int) -> None:
+    def mark_sent(self, count: int) -> None:
         """Take out so many bytes of what came next."""
-        if count < len(self._next):
-            self._next = memoryview(self._next)[count:]
+        if count < len(self._chunk):
+            self._chunk = memoryview(self._chunk)[count:]
             return
-        self._next = b""
+        self._chunk = b""
         if self._pieces is not None:
             # So that it is known here whether anything is left of a long one.
-            self._next = next(self._pieces, b"")
-            if not self._next:
+            self._chunk = next(self._pieces, b"")
+            if not self._chunk:
                 self._pieces = None
-        self.is_empty = not (self._next or self._messages)
+        self.is_empty = not (self._chunk or self._messages)
 
     def clear(self) -> None:
         """Forget all of it."""
         self.__init__()
 
-    def _first_of_messages(self) -> bytes:
+    def _encode_next_messages(self) -> bytes:
         """Return short messages together, which then wake the worker once, or the beginning of a long one."""
         frames: list[bytes] = []
         size = 0
@@ -78,10 +78,10 @@ class Outgoing:
 
 
 # Below the size for which the allocator maps and unmaps memory at every read.
-_READ_BYTES = 1 << 16
+_MAX_READ_BYTES = 1 << 16
 # Reading so much may take a millisecond.
-_LARGE_FRAME_BYTES = 1 << 16
-_MESSAGES_AT_ONCE = 64
+_MIN_LARGE_FRAME_BYTES = 1 << 16
+_MAX_MESSAGES_PER_TURN = 64
 
 
 class WorkerChannel:
@@ -100,7 +100,7 @@ class WorkerChannel:
         on_end: Callable[[str], None],
         on_violation: Callable[[CodeModeProtocolError], None],
         on_failure: Callable[[Exception], None],
-        first: HostMessage | None = None,
+        first_message: HostMessage | None = None,
     ) -> None:
         self._socket = worker.channel
         self._descriptor = self._socket.fileno()
@@ -110,32 +110,32 @@ class WorkerChannel:
         self._on_violation = on_violation
         self._on_failure = on_failure
         self._frames: deque[bytes] = deque()
-        self._unread: Iterator[WorkerMessage] = iter(())  # messages of the frame before those
+        self._decoded_messages: Iterator[WorkerMessage] = iter(())  # messages of the frame before those
         self._is_paused = False
         self._is_writing = False  # whether the loop tells when the worker takes more
-        self._reading: asyncio.Task[None] | None = None
-        self._outgoing = Outgoing()
-        if first is not None:  # goes out with what follows
-            self._outgoing.put(first)
+        self._decoding_task: asyncio.Task[None] | None = None
+        self._send_queue = SendQueue()
+        if first_message is not None:  # goes out with what follows
+            self._send_queue.append(first_message)
         self._loop = asyncio.get_running_loop()
-        self._open = True
+        self._is_open = True
 
     def listen(self) -> None:
         """Begin to read, unless it is closed already."""
-        if self._open:
-            self._loop.add_reader(self._descriptor, self._readable)
-            if not self._outgoing.is_empty:
-                self._release()
+        if self._is_open:
+            self._loop.add_reader(self._descriptor, self._on_readable)
+            if not self._send_queue.is_empty:
+                self._flush()
 
-    def left_over(self) -> bytes | None:
+    def take_unread_frame(self) -> bytes | None:
         """Return the one frame that has come and was not told, empty when there is none.
 
         None when there is more, or something was not sent. Nothing is told any more afterwards.
         """
-        if not (self._open and self._outgoing.is_empty and self._reading is None) or len(self._frames) > 1:
+        if not (self._is_open and self._send_queue.is_empty and self._decoding_task is None) or len(self._frames) > 1:
             return None
         try:
-            is_clear = not self._decoder.buffer and next(self._unread, None) is None
+            is_clear = not self._decoder.buffer and next(self._decoded_messages, None) is None
         except CodeModeProtocolError:
             return None
         return (self._frames.popleft() if self._frames else b"") if is_clear else None
@@ -146,15 +146,15 @@ class WorkerChannel:
         ``hold``: more may follow in this turn of the event loop, and all go out when it has ended. Many answers at once
         then wake the worker once.
         """
-        if not self._outgoing.is_empty:
-            self._outgoing.put(message)
+        if not self._send_queue.is_empty:
+            self._send_queue.append(message)
         elif hold:
-            self._outgoing.put(message)
-            self._loop.call_soon(self._release)
+            self._send_queue.append(message)
+            self._loop.call_soon(self._flush)
         elif type(message) is DeliverValue and len(message.value_json or "") > PIECE_CHARACTERS:
-            self._outgoing.put(message)
-            self._release()
-        elif self._open:
+            self._send_queue.append(message)
+            self._flush()
+        elif self._is_open:
             frame, count = message.frame(), 0
             try:
                 count = self._socket.send(frame)
@@ -163,29 +163,29 @@ class WorkerChannel:
             except OSError:
                 return  # as in `_write`
             if count < len(frame):
-                self._outgoing.put_back(frame[count:])
-                self._write_later()
+                self._send_queue.prepend_rest(frame[count:])
+                self._start_writing()
 
     def close(self) -> None:
         """Stop reading and writing; the socket itself belongs to the worker's handle."""
-        if self._open:
-            self._open = False
+        if self._is_open:
+            self._is_open = False
             self._loop.remove_reader(self._descriptor)
             if self._is_writing:
-                self._write_no_more()
-            if self._reading is not None:
-                self._reading.cancel()
-                self._reading = None
+                self._stop_writing()
+            if self._decoding_task is not None:
+                self._decoding_task.cancel()
+                self._decoding_task = None
             self._frames.clear()
-            self._unread = iter(())
-            if not self._outgoing.is_empty:
-                self._outgoing.clear()
+            self._decoded_messages = iter(())
+            if not self._send_queue.is_empty:
+                self._send_queue.clear()
             # They lead back to whoever holds this channel: a circle that only the garbage collector would take apart.
-            self._on_message = self._on_end = self._on_violation = self._on_failure = _ignore
+            self._on_message = self._on_end = self._on_violation = self._on_failure = _ignore_event
 
-    def _readable(self) -> None:
+    def _on_readable(self) -> None:
         try:
-            data = self._socket.recv(_READ_BYTES)
+            data = self._socket.recv(_MAX_READ_BYTES)
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
@@ -201,90 +201,90 @@ class WorkerChannel:
         except Exception as error:  # noqa: BLE001 - the loop would only log it, and the program would wait for ever
             self._on_failure(error)
         else:
-            self._read_on()
+            self._deliver_messages()
 
-    def _read_on(self) -> None:
+    def _deliver_messages(self) -> None:
         """Tell of what has come, in its order, for about a millisecond; nothing more is read before all is told."""
-        left = _MESSAGES_AT_ONCE
+        remaining = _MAX_MESSAGES_PER_TURN
         try:
-            while self._open:
-                for message in self._unread:
+            while self._is_open:
+                for message in self._decoded_messages:
                     self._on_message(message)
-                    left -= 1
-                    if not self._open:
+                    remaining -= 1
+                    if not self._is_open:
                         return
-                    if not left:
-                        self._pause()
-                        self._loop.call_soon(self._read_on)
+                    if not remaining:
+                        self._pause_reading()
+                        self._loop.call_soon(self._deliver_messages)
                         return
                 if not self._frames:
                     if self._is_paused:
-                        self._resume()
+                        self._resume_reading()
                     return
                 frame = self._frames.popleft()
-                if len(frame) >= _LARGE_FRAME_BYTES:
-                    self._read_elsewhere(frame)
+                if len(frame) >= _MIN_LARGE_FRAME_BYTES:
+                    self._decode_in_thread(frame)
                     return
-                self._unread = map(read_message, messages_in(frame))
+                self._decoded_messages = map(read_message, messages_in(frame))
         except CodeModeProtocolError as error:
             self._on_violation(error)
         except Exception as error:  # noqa: BLE001 - the loop would only log it, and the program would wait for ever
             self._on_failure(error)
 
-    def _read_elsewhere(self, frame: bytes) -> None:
-        self._pause()
-        self._reading = self._loop.create_task(self._read_large(frame))
+    def _decode_in_thread(self, frame: bytes) -> None:
+        self._pause_reading()
+        self._decoding_task = self._loop.create_task(self._decode_large_frame(frame))
 
-    async def _read_large(self, frame: bytes) -> None:
+    async def _decode_large_frame(self, frame: bytes) -> None:
         try:
-            read = await run_check(len(frame), lambda: [*map(read_message, messages_in(frame))])
-            self._unread = iter(read)
+            messages = await run_check(len(frame), lambda: [*map(read_message, messages_in(frame))])
+            self._decoded_messages = iter(messages)
         except CodeModeProtocolError as error:
             self._on_violation(error)
         except Exception as error:  # noqa: BLE001 - the loop would only log it, and the program would wait for ever
             self._on_failure(error)
         else:
-            self._reading = None
-            self._read_on()
+            self._decoding_task = None
+            self._deliver_messages()
 
-    def _pause(self) -> None:
+    def _pause_reading(self) -> None:
         if not self._is_paused:
             self._is_paused = True
             self._loop.remove_reader(self._descriptor)
 
-    def _resume(self) -> None:
+    def _resume_reading(self) -> None:
         self._is_paused = False
-        self._loop.add_reader(self._descriptor, self._readable)
+        self._loop.add_reader(self._descriptor, self._on_readable)
 
-    def _release(self) -> None:
-        if self._open and not self._outgoing.is_empty:
+    def _flush(self) -> None:
+        if self._is_open and not self._send_queue.is_empty:
             self._write()
-            if not self._outgoing.is_empty:
-                self._write_later()
+            if not self._send_queue.is_empty:
+                self._start_writing()
 
-    def _write_later(self) -> None:
+    def _start_writing(self) -> None:
         self._is_writing = True
-        self._loop.add_writer(self._descriptor, self._writable)
+        self._loop.add_writer(self._descriptor, self._on_writable)
 
-    def _writable(self) -> None:
+    def _on_writable(self) -> None:
         self._write()
-        if self._outgoing.is_empty and self._open and self._is_writing:
-            self._write_no_more()
+        if self._send_queue.is_empty and self._is_open and self._is_writing:
+            self._stop_writing()
 
-    def _write_no_more(self) -> None:
+    def _stop_writing(self) -> None:
         self._is_writing = False
         self._loop.remove_writer(self._descriptor)
 
     def _write(self) -> None:
         try:
-            self._outgoing.sent(self._socket.send(self._outgoing.next()))
+            self._send_queue.mark_sent(self._socket.send(self._send_queue.next_chunk()))
         except (BlockingIOError, InterruptedError):
             pass
         except OSError:
             # A worker whose program has ended is gone, and what it said last is still to be read: the end of the
             # channel is seen there, behind it.
-            self._outgoing.clear()
+            self._send_queue.clear()
 
 
-def _ignore(_what: object) -> None:
+def _ignore_event(_argument: object) -> None:
     """Stand in for the callbacks of a closed channel."""

@@ -22,31 +22,31 @@ from ..options.checked_fields import WrongTypeError, text_or_none
 from ..options.parts import PoolOptions
 from ..records import record
 from .image import DEFAULT_MEMORY_LIMIT_BYTES
-from .lease import Admission, KeptLeases, Lease, memory_based_limit, nesting_depth
-from .supply import Supply
-from .worker_generations import Share, WorkerSource
+from .lease import Lease, RevocableLeases, SlotQueue, compute_worker_limit, nesting_depth
+from .supply import WorkerSupply
+from .worker_generations import SharePath, WorkerSource
 
 if TYPE_CHECKING:
     from .supply import IsolationReport
 
 
-_INTERVAL_SECONDS = 0.25
-_READ_BYTES = 1 << 14
-_UNKNOWN_BYTES = 1 << 50
-_PROC, _CGROUPS = "/proc", "/sys/fs/cgroup"
+_MEMORY_READ_INTERVAL_SECONDS = 0.25
+_MAX_FILE_BYTES = 1 << 14
+_UNLIMITED_BYTES = 1 << 50
+_PROC_DIRECTORY, _CGROUPS_DIRECTORY = "/proc", "/sys/fs/cgroup"
 
 
-class _Kind(NamedTuple):
+class _CgroupFiles(NamedTuple):
     """How a version of control groups calls what it tells. ``reclaimable`` is given back when somebody needs it."""
 
     folder: str
-    most: str
-    in_use: str
-    reclaimable: tuple[str, ...]
+    limit_file: str
+    usage_file: str
+    reclaimable_fields: tuple[str, ...]
 
 
-_UNIFIED = _Kind("", "memory.max", "memory.current", ("inactive_file", "active_file", "slab_reclaimable"))
-_LEGACY = _Kind(
+_CGROUP_V2 = _CgroupFiles("", "memory.max", "memory.current", ("inactive_file", "active_file", "slab_reclaimable"))
+_CGROUP_V1 = _CgroupFiles(
     "/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", ("total_inactive_file", "total_active_file")
 )
 
@@ -61,80 +61,86 @@ class AvailableMemory:
     def __call__(self) -> int:
         """Return the bytes; a large number where the platform does not say."""
         now = time.monotonic()
-        if now - self._read_at > _INTERVAL_SECONDS:
+        if now - self._read_at > _MEMORY_READ_INTERVAL_SECONDS:
             self._bytes, self._read_at = read_available_bytes(), now
         return self._bytes
 
 
-def read_available_bytes(proc: str = _PROC, cgroups: str = _CGROUPS) -> int:
+def read_available_bytes(proc: str = _PROC_DIRECTORY, cgroups: str = _CGROUPS_DIRECTORY) -> int:
     """Return the least of what the machine and each limit around this process leave. ``proc``, ``cgroups``: for tests.
 
     The kernel answers from memory: on an event loop too there is nothing to wait for.
     """
-    of_machine = _fields(_text(f"{proc}/meminfo")).get("MemAvailable:")
-    left = [_UNKNOWN_BYTES if of_machine is None else of_machine * 1024]
-    for line in _text(f"{proc}/self/cgroup").splitlines():
+    available_kib = _parse_integer_fields(_read_text(f"{proc}/meminfo")).get("MemAvailable:")
+    candidates = [_UNLIMITED_BYTES if available_kib is None else available_kib * 1024]
+    for line in _read_text(f"{proc}/self/cgroup").splitlines():
         _, controllers, path = [*line.split(":", 2), "", ""][:3]
         if not controllers or "memory" in controllers.split(","):
-            kind = _LEGACY if controllers else _UNIFIED
-            left += [_left(f"{cgroups}{kind.folder}{around}", kind) for around in _around(path)]
-    return max(0, min(left))
+            files = _CGROUP_V1 if controllers else _CGROUP_V2
+            candidates += [
+                _read_cgroup_available_bytes(f"{cgroups}{files.folder}{group}", files)
+                for group in _groups_up_to_root(path)
+            ]
+    return max(0, min(candidates))
 
 
-def _around(path: str) -> list[str]:
+def _groups_up_to_root(path: str) -> list[str]:
     """Return a group and all that it is in: each may have a limit. In a container the last is its own."""
     parts = [part for part in path.split("/") if part not in ("", ".", "..")]
     return ["".join(f"/{part}" for part in parts[:count]) for count in range(len(parts), -1, -1)]
 
 
-def _left(folder: str, kind: _Kind) -> int:
-    most, in_use = _text(f"{folder}/{kind.most}").strip(), _text(f"{folder}/{kind.in_use}").strip()
-    if not (most.isdecimal() and in_use.isdecimal()):
-        return _UNKNOWN_BYTES  # there is no such group here, or it has no limit
-    if int(most) >= _UNKNOWN_BYTES:
-        return _UNKNOWN_BYTES
-    told = _fields(_text(f"{folder}/memory.stat"))
-    return int(most) - max(0, int(in_use) - sum(told.get(name, 0) for name in kind.reclaimable))
+def _read_cgroup_available_bytes(folder: str, files: _CgroupFiles) -> int:
+    limit, in_use = (
+        _read_text(f"{folder}/{files.limit_file}").strip(),
+        _read_text(f"{folder}/{files.usage_file}").strip(),
+    )
+    if not (limit.isdecimal() and in_use.isdecimal()):
+        return _UNLIMITED_BYTES  # there is no such group here, or it has no limit
+    if int(limit) >= _UNLIMITED_BYTES:
+        return _UNLIMITED_BYTES
+    statistics = _parse_integer_fields(_read_text(f"{folder}/memory.stat"))
+    return int(limit) - max(0, int(in_use) - sum(statistics.get(name, 0) for name in files.reclaimable_fields))
 
 
-def _fields(text: str) -> dict[str, int]:
-    rows = [line.split() for line in text.splitlines()]
-    return {row[0]: int(row[1]) for row in rows if len(row) > 1 and row[1].isdecimal()}
+def _parse_integer_fields(text: str) -> dict[str, int]:
+    fields = [line.split() for line in text.splitlines()]
+    return {field[0]: int(field[1]) for field in fields if len(field) > 1 and field[1].isdecimal()}
 
 
-def _text(path: str) -> str:
+def _read_text(path: str) -> str:
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return ""
     try:
-        return os.pread(file, _READ_BYTES, 0).decode("utf-8", "replace")
+        return os.pread(file, _MAX_FILE_BYTES, 0).decode("utf-8", "replace")
     except OSError:
         return ""
     finally:
         os.close(file)
 
 
-def end_when_dropped(pool: object, supply: Supply) -> weakref.finalize[[Supply], Any]:
+def close_when_collected(pool: object, supply: WorkerSupply) -> weakref.finalize[[WorkerSupply], Any]:
     """Let the processes of a pool end with it. Nothing of the ``supply`` may know the pool."""
-    ending = weakref.finalize(pool, _begin, supply)
-    ending.atexit = False  # pools that are there at the end of the interpreter are closed then
-    return ending
+    finalizer = weakref.finalize(pool, _start_closing, supply)
+    finalizer.atexit = False  # pools that are there at the end of the interpreter are closed then
+    return finalizer
 
 
-def _begin(supply: Supply) -> None:
+def _start_closing(supply: WorkerSupply) -> None:
     """Begin to end them, and wait for nothing: this comes in the middle of any code, in any thread.
 
     Not with `threading`: that takes a lock which the code in whose middle it is may have.
     """
-    if supply.stock.has_processes:
+    if supply.inventory.has_processes:
         with suppress(RuntimeError):  # there is no thread: those that hear that the channel is closed end by themselves
-            _thread.start_new_thread(_end, (supply,))
+            _thread.start_new_thread(_close_in_thread, (supply,))
 
 
-def _end(supply: Supply) -> None:
+def _close_in_thread(supply: WorkerSupply) -> None:
     try:
-        supply.stock.end()
+        supply.inventory.close_including_busy()
     except BaseException:
         logging.getLogger("codemode.workers").exception("what was left of a worker pool could not be ended")
 
@@ -145,12 +151,12 @@ ResultT = TypeVar("ResultT")
 
 
 @record
-class Wanted:
+class WorkerRequest:
     """What an invocation asks of a pool. ``depth``: how many invocations with a slot wait for it."""
 
     memory_limit_bytes: int
     on_saturation: str
-    depth: int
+    nesting_depth: int
 
 
 class WorkerPool:
@@ -164,7 +170,7 @@ class WorkerPool:
         """Raise `RuntimeError` inside a workflow function of Temporal, which is replayed and may start no process."""
         refuse_in_workflow()
 
-    share_path: Share = ()
+    share_path: SharePath = ()
 
     def __init__(
         self,
@@ -180,8 +186,8 @@ class WorkerPool:
         _POOLS.add(self)
 
     def __repr__(self) -> str:
-        kept = f", {count} kept" if (count := len(self.supply.stock.kept)) else ""
-        return f"<WorkerPool {self._admission.active} active, {self._spares()} spare{kept}>"
+        idle = f", {count} kept" if (count := len(self.supply.inventory.idle)) else ""
+        return f"<WorkerPool {self._slot_queue.active} active, {self._count_spares()} spare{idle}>"
 
     def __reduce__(self) -> NoReturn:
         """Raise `TypeError`: its processes are children of this one."""
@@ -202,7 +208,7 @@ class WorkerPool:
     @property
     def active(self) -> int:
         """How many invocations have a slot now."""
-        return self._admission.active
+        return self._slot_queue.active
 
     @property
     def is_closed(self) -> bool:
@@ -210,7 +216,7 @@ class WorkerPool:
         return self._is_closed
 
     @property
-    def supply(self) -> Supply:
+    def supply(self) -> WorkerSupply:
         """What gives the workers."""
         return self._supply
 
@@ -233,17 +239,17 @@ class WorkerPool:
         if text_or_none(name, "name") is None:
             raise ValueError("name must be a non-empty string, got None")
         with self._lock:
-            known = self._shares.get(name)
-            if known is None or known.is_closed:
-                known = self._shares[name] = PoolShare(self, name, max_workers)
-            elif known.options.max_workers != max_workers:
-                raise ValueError(f"share {name!r} has max_workers={known.options.max_workers}, not {max_workers}")
-            return known
+            existing = self._shares.get(name)
+            if existing is None or existing.is_closed:
+                existing = self._shares[name] = PoolShare(self, name, max_workers)
+            elif existing.options.max_workers != max_workers:
+                raise ValueError(f"share {name!r} has max_workers={existing.options.max_workers}, not {max_workers}")
+            return existing
 
     @property
-    def has_begun(self) -> bool:
+    def has_started(self) -> bool:
         """False when `start` would start something."""
-        return self._is_closed or self.supply.stock.has_begun
+        return self._is_closed or self.supply.inventory.has_started
 
     def start(self) -> None:
         """Start a first spare, where there may be any, unless there was one before: it boots while the caller prepares.
@@ -253,14 +259,14 @@ class WorkerPool:
         if not self._is_closed:
             self.supply.start()
 
-    async def begin(self) -> None:
+    async def start_in_thread(self) -> None:
         """Do what `start` does, in a thread. Afterwards the engine's version is known too, if there is an engine."""
         if not self._is_closed:
-            await self.supply.begin()
+            await self.supply.start_in_thread()
 
-    async def off_loop(self, work: Callable[[], ResultT]) -> ResultT:
+    async def run_in_thread(self, function: Callable[[], ResultT]) -> ResultT:
         """Do something that may take a while in the thread that starts workers."""
-        return await self.supply.off_loop(work)
+        return await self.supply.run_in_thread(function)
 
     async def acquire(
         self, memory_limit_bytes: int, on_saturation: str | None = None, start_timeout_ms: int = 1500
@@ -272,39 +278,39 @@ class WorkerPool:
         Raises `CodeModeConcurrencyError` when full (or still full after ``wait_timeout_ms``), `CodeModeWorkerError`
         when no worker starts.
         """
-        wanted = Wanted(memory_limit_bytes, on_saturation or self.options.on_saturation, nesting_depth())
-        admissions, supply = await self.enter(wanted, self.options.wait_timeout_ms), self.supply
+        request = WorkerRequest(memory_limit_bytes, on_saturation or self.options.on_saturation, nesting_depth())
+        slot_queues, supply = await self.acquire_slots(request, self.options.wait_timeout_ms), self.supply
         try:
-            worker = await supply.ready_worker(self.share_path, start_timeout_ms / 1000)
+            worker = await supply.get_ready_worker(self.share_path, start_timeout_ms / 1000)
         except BaseException:
-            _leave(admissions)
+            _release_slots(slot_queues)
             raise
-        return Lease(supply, admissions, worker, self)
+        return Lease(supply, slot_queues, worker, self)
 
-    async def enter(self, wanted: Wanted, wait_timeout_ms: int | None) -> tuple[Admission, ...]:
+    async def acquire_slots(self, request: WorkerRequest, wait_timeout_ms: int | None) -> tuple[SlotQueue, ...]:
         """Take a slot, waiting as ``wanted`` says. Raises `CodeModeConcurrencyError` when there is none."""
-        admission = self._admission
-        if self._kept.leases and not admission.has_room(wanted.memory_limit_bytes):
-            self._kept.give_up_oldest()
-        if wanted.on_saturation == "wait":
-            await admission.enter(wanted.memory_limit_bytes, wait_timeout_ms, wanted.depth)
-        elif not admission.try_enter(wanted.memory_limit_bytes, wanted.depth):
-            raise admission.refusal(wanted.memory_limit_bytes, depth=wanted.depth)
-        return (admission,)
+        slot_queue = self._slot_queue
+        if self._revocable_leases.leases and not slot_queue.has_free_slot(request.memory_limit_bytes):
+            self._revocable_leases.revoke_oldest()
+        if request.on_saturation == "wait":
+            await slot_queue.acquire(request.memory_limit_bytes, wait_timeout_ms, request.nesting_depth)
+        elif not slot_queue.try_acquire(request.memory_limit_bytes, request.nesting_depth):
+            raise slot_queue.create_busy_error(request.memory_limit_bytes, depth=request.nesting_depth)
+        return (slot_queue,)
 
-    def keep(self, lease: Lease) -> bool:
+    def add_revocable(self, lease: Lease) -> bool:
         """Take note of a lease whose program rests: it is given up when somebody needs its slot, the oldest first.
 
         False, and nothing is noted, where somebody waits for a slot now, or no other one is free.
         """
-        if not self._admission.has_room(DEFAULT_MEMORY_LIMIT_BYTES):
+        if not self._slot_queue.has_free_slot(DEFAULT_MEMORY_LIMIT_BYTES):
             return False
-        self._kept.add(lease)
+        self._revocable_leases.add(lease)
         return True
 
-    def keep_no_more(self, lease: Lease) -> None:
+    def remove_revocable(self, lease: Lease) -> None:
         """Forget a lease that is in use again, or given back."""
-        self._kept.remove(lease)
+        self._revocable_leases.remove(lease)
 
     def close(self) -> None:
         """Kill spares and zygote, and with the zygote every worker. The pool cannot be used afterwards.
@@ -319,118 +325,120 @@ class WorkerPool:
         """Do what `close` does, in a thread."""
         await off_loop(self.close)
 
-    def forget(self) -> None:
+    def reset_after_fork(self) -> None:
         """In a forked child of the host: start afresh, touching no process of the parent's."""
-        self._ending.detach()
-        self._supply.abandon()
+        self._finalizer.detach()
+        self._supply.close_descriptors()
         self._reset()
 
     def _reset(self) -> None:
-        self._open()
-        admission = self._admission
-        self._supply = Supply(self.options, lambda: admission.active <= 1, self._make_source)
-        self._ending = end_when_dropped(self, self._supply)
+        self._initialize()
+        slot_queue = self._slot_queue
+        self._supply = WorkerSupply(self.options, lambda: slot_queue.active <= 1, self._make_source)
+        self._finalizer = close_when_collected(self, self._supply)
 
-    def _open(self) -> None:
+    def _initialize(self) -> None:
         self._lock = forkable_lock()
-        whose = f" of the share {self.share_path[-1]!r}" if self.share_path else ""
-        self._admission = Admission(partial(_most_workers, self.options, AvailableMemory()), whose)
-        self._kept = KeptLeases()
+        scope_text = f" of the share {self.share_path[-1]!r}" if self.share_path else ""
+        self._slot_queue = SlotQueue(partial(_compute_max_workers, self.options, AvailableMemory()), scope_text)
+        self._revocable_leases = RevocableLeases()
         self._is_closed = False
         self.threads = HostThreads()
 
-    def _spares(self) -> int:
-        return len(self._supply.stock.spares)
+    def _count_spares(self) -> int:
+        return len(self._supply.inventory.spares)
 
 
 class PoolShare(WorkerPool):
     """A pool with slots and a queue of its own over the supply of the ``whole``. See `WorkerPool.share`."""
 
-    def __init__(self, whole: WorkerPool, name: str, max_workers: int) -> None:
-        self._whole = whole
-        self.share_path = (*whole.share_path, name)
-        super().__init__(replace(whole.options, max_workers=max_workers))
+    def __init__(self, parent: WorkerPool, name: str, max_workers: int) -> None:
+        self._parent = parent
+        self.share_path = (*parent.share_path, name)
+        super().__init__(replace(parent.options, max_workers=max_workers))
 
     @property
     def is_closed(self) -> bool:
         """True once nothing more can be run: the share was closed, or the whole pool."""
-        return self._is_closed or self._whole.is_closed
+        return self._is_closed or self._parent.is_closed
 
     @property
-    def supply(self) -> Supply:
+    def supply(self) -> WorkerSupply:
         """What gives the workers of the whole pool."""
-        return self._whole.supply
+        return self._parent.supply
 
-    async def enter(self, wanted: Wanted, wait_timeout_ms: int | None) -> tuple[Admission, ...]:
+    async def acquire_slots(self, request: WorkerRequest, wait_timeout_ms: int | None) -> tuple[SlotQueue, ...]:
         """Take a slot of the share and then one of the whole pool, both within ``wait_timeout_ms``."""
         started = time.monotonic()
         if self._is_closed:
             raise CodeModeWorkerError(f"the share {self.share_path[-1]!r} of the worker pool is closed")
-        admissions = await super().enter(wanted, wait_timeout_ms)
+        slot_queues = await super().acquire_slots(request, wait_timeout_ms)
         try:
             if wait_timeout_ms is not None:
                 wait_timeout_ms = max(1, wait_timeout_ms - int((time.monotonic() - started) * 1000))
-            return (*admissions, *await self._whole.enter(wanted, wait_timeout_ms))
+            return (*slot_queues, *await self._parent.acquire_slots(request, wait_timeout_ms))
         except BaseException:
-            _leave(admissions)
+            _release_slots(slot_queues)
             raise
 
-    def keep(self, lease: Lease) -> bool:
+    def add_revocable(self, lease: Lease) -> bool:
         """Take note of it in the share and in the whole pool."""
-        if not self._whole.keep(lease):
+        if not self._parent.add_revocable(lease):
             return False
-        is_kept = super().keep(lease)
-        if not is_kept:
-            self._whole.keep_no_more(lease)
-        return is_kept
+        is_revocable = super().add_revocable(lease)
+        if not is_revocable:
+            self._parent.remove_revocable(lease)
+        return is_revocable
 
-    def keep_no_more(self, lease: Lease) -> None:
+    def remove_revocable(self, lease: Lease) -> None:
         """Forget it in both."""
-        super().keep_no_more(lease)
-        self._whole.keep_no_more(lease)
+        super().remove_revocable(lease)
+        self._parent.remove_revocable(lease)
 
     def close(self) -> None:
         """Close this share and its parts, with the workers that were kept for them: the others are the whole pool's."""
         self._is_closed = True
         self.threads.end_idle()
-        self.supply.end_kept(self.share_path)
+        self.supply.close_idle_workers(self.share_path)
 
-    def forget(self) -> None:
+    def reset_after_fork(self) -> None:
         """In a forked child of the host: start afresh. The whole pool forgets its workers itself."""
-        self._open()
+        self._initialize()
 
     def _reset(self) -> None:
-        self._open()
+        self._initialize()
 
-    def _spares(self) -> int:
+    def _count_spares(self) -> int:
         return 0  # they are the whole pool's
 
 
-def _most_workers(options: PoolOptions, available: AvailableMemory, active: int, memory_limit_bytes: int) -> int:
-    fixed = options.max_workers or _max_workers
-    if fixed or not active:
-        return fixed or 1  # there is always one: no need to read how much memory there is
-    return memory_based_limit(active, memory_limit_bytes, available())
+def _compute_max_workers(
+    options: PoolOptions, available_memory: AvailableMemory, active: int, memory_limit_bytes: int
+) -> int:
+    fixed_limit = options.max_workers or _default_max_workers
+    if fixed_limit or not active:
+        return fixed_limit or 1  # there is always one: no need to read how much memory there is
+    return compute_worker_limit(active, memory_limit_bytes, available_memory())
 
 
-def _leave(admissions: tuple[Admission, ...]) -> None:
-    for admission in reversed(admissions):
-        admission.leave()
+def _release_slots(slot_queues: tuple[SlotQueue, ...]) -> None:
+    for slot_queue in reversed(slot_queues):
+        slot_queue.release()
 
 
 _POOLS: weakref.WeakSet[WorkerPool] = weakref.WeakSet()
 _default_lock = forkable_lock()
-_default: WorkerPool | None = None
-_max_workers: int | None = None
+_default_pool: WorkerPool | None = None
+_default_max_workers: int | None = None
 
 
 def default_pool() -> WorkerPool:
     """Return the process-wide pool, made when first asked for."""
-    global _default  # noqa: PLW0603 - one pool for the process
+    global _default_pool  # noqa: PLW0603 - one pool for the process
     with _default_lock:
-        if _default is None:
-            _default = WorkerPool()
-        return _default
+        if _default_pool is None:
+            _default_pool = WorkerPool()
+        return _default_pool
 
 
 def set_max_workers(count: int | None) -> None:
@@ -438,8 +446,8 @@ def set_max_workers(count: int | None) -> None:
 
     Raises `ValueError` for anything but a positive integer or None.
     """
-    global _max_workers  # noqa: PLW0603 - a process-wide setting
-    _max_workers = PoolOptions(max_workers=count).max_workers
+    global _default_max_workers  # noqa: PLW0603 - a process-wide setting
+    _default_max_workers = PoolOptions(max_workers=count).max_workers
 
 
 def _close_all() -> None:
@@ -447,14 +455,14 @@ def _close_all() -> None:
         pool.close()
 
 
-def _forget_all() -> None:
+def _reset_all_after_fork() -> None:
     for pool in list(_POOLS):
-        pool.forget()
+        pool.reset_after_fork()
 
 
 atexit.register(_close_all)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_all)
+    os.register_at_fork(after_in_child=_reset_all_after_fork)
 
 
 def pool_or_default(pool: object) -> WorkerPool:
@@ -462,7 +470,7 @@ def pool_or_default(pool: object) -> WorkerPool:
     if isinstance(pool, WorkerPool):
         return pool
     if pool is None:
-        return _default or default_pool()
+        return _default_pool or default_pool()
     hint = ": make one of them, WorkerPool(options)" if isinstance(pool, PoolOptions | Mapping) else ""
     raise WrongTypeError(f"pool must be a WorkerPool or None, got {pool!r}{hint}")
 

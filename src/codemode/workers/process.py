@@ -22,24 +22,24 @@ from .image import WorkerImage
 
 # Set in whatever is started as a worker. An application that was started by mistake, because it *is* the embedded
 # interpreter, finds it and starts no workers of its own: one wrong process instead of a bomb.
-STARTED_AS_WORKER = "CODE_MODE_WORKER"
+WORKER_ENVIRONMENT_VARIABLE = "CODE_MODE_WORKER"
 _INTERPRETER_NAMES = ("python", "pypy")
 
 
-def command_to_start(given: Sequence[str]) -> tuple[str, ...]:
+def resolve_interpreter_command(command: Sequence[str]) -> tuple[str, ...]:
     """Return the words that start a Python interpreter; ``given`` empty means this one.
 
     Raises `CodeModeWorkerError` where this interpreter is part of an application and none was given, and in a process
     that was itself started as a worker.
     """
-    if STARTED_AS_WORKER in os.environ:
+    if WORKER_ENVIRONMENT_VARIABLE in os.environ:
         raise CodeModeWorkerError(
             "this application was itself started as a code mode worker: set pool.worker_command to a Python "
-            f"interpreter (or, if that is not so, remove {STARTED_AS_WORKER} from the environment)"
+            f"interpreter (or, if that is not so, remove {WORKER_ENVIRONMENT_VARIABLE} from the environment)"
         )
-    if given:
-        return tuple(given)
-    reason = _why_not_an_interpreter()
+    if command:
+        return tuple(command)
+    reason = _describe_interpreter_problem()
     if reason:
         raise CodeModeWorkerError(
             f"workers cannot be started with this interpreter: {reason}. Set pool.worker_command to the command of a "
@@ -49,7 +49,7 @@ def command_to_start(given: Sequence[str]) -> tuple[str, ...]:
     return (sys.executable,)
 
 
-def _why_not_an_interpreter() -> str:
+def _describe_interpreter_problem() -> str:
     if "uwsgi" in sys.modules:
         return "it is embedded in uWSGI"
     if getattr(sys, "frozen", False):
@@ -59,20 +59,20 @@ def _why_not_an_interpreter() -> str:
     path = Path(sys.executable)
     # A link to an interpreter may have any name, and so may what it points to.
     names = (path.name.lower(), Path(os.path.realpath(path)).name.lower())
-    if not any(known in name for known in _INTERPRETER_NAMES for name in names):
+    if not any(known_name in name for known_name in _INTERPRETER_NAMES for name in names):
         return f"sys.executable is {path.name!r}, which is not a Python interpreter by name"
     return ""
 
 
-_READ_BYTES = 4096
+_MAX_PROC_FILE_BYTES = 4096
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 
 
 class MemoryInUse(NamedTuple):
     """Bytes of a process. ``addresses`` counts too what it was given and has not touched, as its limit does."""
 
-    resident: int
-    addresses: int
+    resident_bytes: int
+    address_space_bytes: int
 
 
 class ProcessMemory:
@@ -82,20 +82,20 @@ class ProcessMemory:
     """
 
     def __init__(self) -> None:
-        self._file = -1
+        self._statm_fd = -1
         self._is_closed = False
         self._lock = forkable_lock()
 
-    def in_use(self, pidfd: int) -> MemoryInUse | None:
+    def read(self, pidfd: int) -> MemoryInUse | None:
         """Return what the process behind ``pidfd`` has, shared pages too; None where that is not told."""
         try:
             with self._lock:
                 if self._is_closed:
                     return None
-                if self._file < 0:
-                    self._file = _opened(pidfd)
-                addresses, resident = os.pread(self._file, _READ_BYTES, 0).split()[:2]
-            return MemoryInUse(int(resident) * _PAGE_BYTES, int(addresses) * _PAGE_BYTES)
+                if self._statm_fd < 0:
+                    self._statm_fd = _open_statm(pidfd)
+                address_space_pages, resident_pages = os.pread(self._statm_fd, _MAX_PROC_FILE_BYTES, 0).split()[:2]
+            return MemoryInUse(int(resident_pages) * _PAGE_BYTES, int(address_space_pages) * _PAGE_BYTES)
         except (OSError, ValueError):
             return None
 
@@ -103,29 +103,29 @@ class ProcessMemory:
         """Give up the descriptor, for ever."""
         with self._lock:
             self._is_closed = True
-            file, self._file = self._file, -1
-        if file >= 0:
-            os.close(file)
+            statm_fd, self._statm_fd = self._statm_fd, -1
+        if statm_fd >= 0:
+            os.close(statm_fd)
 
 
-def _opened(pidfd: int) -> int:
-    pid = _pid_of(pidfd)
-    file = os.open(f"/proc/{pid}/statm", os.O_RDONLY | os.O_CLOEXEC)
-    if _pid_of(pidfd) != pid:  # it has ended, and its number may have meant another process
-        os.close(file)
+def _open_statm(pidfd: int) -> int:
+    pid = _read_pid(pidfd)
+    statm_fd = os.open(f"/proc/{pid}/statm", os.O_RDONLY | os.O_CLOEXEC)
+    if _read_pid(pidfd) != pid:  # it has ended, and its number may have meant another process
+        os.close(statm_fd)
         raise ProcessLookupError
-    return file
+    return statm_fd
 
 
-def _pid_of(pidfd: int) -> int:
+def _read_pid(pidfd: int) -> int:
     """Return its number while it is not reaped. Raises `OSError` or `ValueError` for what is no process any more."""
-    info = os.open(f"/proc/self/fdinfo/{pidfd}", os.O_RDONLY | os.O_CLOEXEC)
+    info_fd = os.open(f"/proc/self/fdinfo/{pidfd}", os.O_RDONLY | os.O_CLOEXEC)
     try:
-        text = os.read(info, _READ_BYTES).decode("ascii")
+        text = os.read(info_fd, _MAX_PROC_FILE_BYTES).decode("ascii")
     finally:
-        os.close(info)
-    told = text.partition("\nPid:")[2].split(maxsplit=1)
-    pid = int(told[0]) if told else 0
+        os.close(info_fd)
+    pid_fields = text.partition("\nPid:")[2].split(maxsplit=1)
+    pid = int(pid_fields[0]) if pid_fields else 0
     if pid <= 0:
         raise ProcessLookupError
     return pid
@@ -136,48 +136,50 @@ def _pid_of(pidfd: int) -> int:
 
 ResultT = TypeVar("ResultT")
 
-_lock = forkable_lock()
-_requests: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] | None = None
+_starter_lock = forkable_lock()
+_start_requests: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] | None = None
 
 
-def start_in_lasting_thread(start: Callable[[], ResultT]) -> ResultT:
+def call_in_starter_thread(start: Callable[[], ResultT]) -> ResultT:
     """Call ``start`` in that thread and return what it returns. Raises what it raises."""
-    started: Future[ResultT] = Future()
-    _lasting_thread().put((start, started))
-    return started.result()
+    future: Future[ResultT] = Future()
+    _starter_queue().put((start, future))
+    return future.result()
 
 
-def _lasting_thread() -> queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]]:
-    global _requests  # noqa: PLW0603 - one thread for the process
-    with _lock:
-        if _requests is None:
+def _starter_queue() -> queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]]:
+    global _start_requests  # noqa: PLW0603 - one thread for the process
+    with _starter_lock:
+        if _start_requests is None:
             requests: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = queue.SimpleQueue()
             try:
-                threading.Thread(target=_serve, args=(requests,), name="codemode-starter", daemon=True).start()
+                threading.Thread(
+                    target=_serve_start_requests, args=(requests,), name="codemode-starter", daemon=True
+                ).start()
             except RuntimeError as error:  # the interpreter is shutting down
                 raise CodeModeWorkerError(f"cannot start a worker process: {error}") from error
-            _requests = requests
-        return _requests
+            _start_requests = requests
+        return _start_requests
 
 
-def _serve(requests: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]]) -> None:
+def _serve_start_requests(requests: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]]) -> None:
     while True:
-        start, started = requests.get()
+        start, future = requests.get()
         try:
-            started.set_result(start())
+            future.set_result(start())
         except BaseException as error:  # noqa: BLE001 - it belongs to the caller
-            started.set_exception(error)
-        del start, started
+            future.set_exception(error)
+        del start, future
 
 
-def _forget() -> None:
+def _forget_starter_thread() -> None:
     """In a forked child of the host, where the thread does not exist."""
-    global _requests  # noqa: PLW0603 - one thread for the process
-    _requests = None
+    global _start_requests  # noqa: PLW0603 - one thread for the process
+    _start_requests = None
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+    os.register_at_fork(after_in_child=_forget_starter_thread)
 
 
 # A process is only ever named by its pidfd: a pid may already mean another process. Where there are none, by its
@@ -186,31 +188,31 @@ if hasattr(os, "register_at_fork"):
 # What the dynamic loader may need to start this very interpreter; nothing else of the host's environment is passed on.
 _LOADER_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 # Functions of shared libraries are found now, once, and not by each fork when it first calls them.
-_BIND_NOW = {"LD_BIND_NOW": "1"}
+_BIND_NOW_ENVIRONMENT = {"LD_BIND_NOW": "1"}
 _WORKER_PATH = str(Path(__file__).parent.parent / "guest" / "worker.py")
 REAP_TIMEOUT_MS = 5000
 
 
-class ProcessLife(Protocol):
+class ProcessHandle(Protocol):
     """How a process ends and how its end is seen."""
 
     def kill(self) -> None:
         """Kill it, without waiting; nothing happens when it is dead."""
         ...
 
-    def closes_at_once(self) -> bool:
+    def can_close_at_once(self) -> bool:
         """True when neither `kill` nor `close` would wait for anything."""
         ...
 
-    def wait_dead(self, timeout_ms: int) -> bool:
+    def wait_until_dead(self, timeout_ms: int) -> bool:
         """True once it is dead, False when the time has passed."""
         ...
 
-    def describe_ending(self) -> str:
+    def describe_exit(self) -> str:
         """How it ended when neither by itself nor by SIGKILL, as far as that is known; else an empty string."""
         ...
 
-    def memory(self) -> MemoryInUse | None:
+    def read_memory(self) -> MemoryInUse | None:
         """How much memory it has; None where that cannot be told."""
         ...
 
@@ -218,7 +220,7 @@ class ProcessLife(Protocol):
         """Give up the descriptors, and reap what is this process's child."""
         ...
 
-    def abandon(self) -> None:
+    def close_descriptors(self) -> None:
         """Give up the descriptors alone, in a forked child of the process that owns it."""
         ...
 
@@ -226,65 +228,65 @@ class ProcessLife(Protocol):
 class WorkerProcess:
     """One worker. ``channel`` is the host's end of its socket, and the caller's to read and write."""
 
-    def __init__(self, channel: socket.socket, life: ProcessLife) -> None:
+    def __init__(self, channel: socket.socket, handle: ProcessHandle) -> None:
         self.channel = channel
-        self._life = life
-        self._closed = False
+        self._handle = handle
+        self._is_closed = False
         # A descriptor number closed under a thread that is about to kill would name another process.
-        self._guard = forkable_lock()
+        self._lock = forkable_lock()
 
     def __repr__(self) -> str:
-        return f"<WorkerProcess {'closed' if self._closed else 'open'} fd={self.channel.fileno()}>"
+        return f"<WorkerProcess {'closed' if self._is_closed else 'open'} fd={self.channel.fileno()}>"
 
     def kill(self) -> None:
         """Kill the worker, without waiting for its death. May wait some seconds for a zygote that is late."""
-        with self._guard:
-            if not self._closed:
-                self._life.kill()
+        with self._lock:
+            if not self._is_closed:
+                self._handle.kill()
 
-    def closes_at_once(self) -> bool:
+    def can_close_at_once(self) -> bool:
         """True when `kill` and `close` would wait for nothing."""
-        return self._closed or self._life.closes_at_once()
+        return self._is_closed or self._handle.can_close_at_once()
 
     def is_dead(self) -> bool:
         """True once the process has ended. End-of-file on the channel alone is no sign of death."""
-        return self._closed or self._life.wait_dead(0)
+        return self._is_closed or self._handle.wait_until_dead(0)
 
-    def wait_dead(self, timeout_ms: int) -> bool:
+    def wait_until_dead(self, timeout_ms: int) -> bool:
         """Wait for the process to end; False when the time has passed."""
-        return self._closed or self._life.wait_dead(timeout_ms)
+        return self._is_closed or self._handle.wait_until_dead(timeout_ms)
 
-    def describe_ending(self) -> str:
+    def describe_exit(self) -> str:
         """How a dead worker ended when neither by itself nor by SIGKILL ("killed by SIGSYS"), else empty.
 
         Waits a moment for the zygote to tell.
         """
-        return "" if self._closed else self._life.describe_ending()
+        return "" if self._is_closed else self._handle.describe_exit()
 
-    def memory(self) -> MemoryInUse | None:
+    def read_memory(self) -> MemoryInUse | None:
         """How much memory the worker has, shared pages too; None where that cannot be told."""
-        with self._guard:
-            return None if self._closed else self._life.memory()
+        with self._lock:
+            return None if self._is_closed else self._handle.read_memory()
 
     def close(self) -> None:
         """Kill the worker and give up every descriptor. Safe to call twice."""
-        with self._guard:
-            if self._closed:
+        with self._lock:
+            if self._is_closed:
                 return
             # A worker that is done exits by itself, but only a killed one is known to be gone.
-            self._life.kill()
-            self._closed = True
+            self._handle.kill()
+            self._is_closed = True
             self.channel.close()
-            self._life.close()
+            self._handle.close()
 
-    def abandon(self) -> None:
+    def close_descriptors(self) -> None:
         """Give up the descriptors without touching the process, in a forked child of the host."""
-        self._closed = True
+        self._is_closed = True
         self.channel.close()
-        self._life.abandon()
+        self._handle.close_descriptors()
 
 
-class ChildProcess:
+class PidfdProcess:
     """A direct child of the host, held by a pidfd. Also the zygote's own handle."""
 
     def __init__(self, pid: int) -> None:
@@ -296,41 +298,41 @@ class ChildProcess:
         if self.pidfd >= 0:
             send_kill(self.pidfd)
 
-    def closes_at_once(self) -> bool:
+    def can_close_at_once(self) -> bool:
         """True once it is dead: only then is there nothing to wait for in reaping it."""
-        return self.wait_dead(0)
+        return self.wait_until_dead(0)
 
-    def wait_dead(self, timeout_ms: int) -> bool:
+    def wait_until_dead(self, timeout_ms: int) -> bool:
         """True once it is dead."""
         return self.pidfd < 0 or is_readable(self.pidfd, timeout_ms)
 
-    def describe_ending(self) -> str:
+    def describe_exit(self) -> str:
         """How the dead process ended, when that is neither exit 0 nor SIGKILL. Does not reap it."""
         try:
-            ending = os.waitid(os.P_PIDFD, self.pidfd, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            exit_information = os.waitid(os.P_PIDFD, self.pidfd, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except (OSError, ValueError):
             return ""
-        if ending is None:
+        if exit_information is None:
             return ""
-        if ending.si_code == os.CLD_EXITED:
-            return describe_exit(ending.si_status)
-        return describe_signal(ending.si_status)
+        if exit_information.si_code == os.CLD_EXITED:
+            return describe_exit_status(exit_information.si_status)
+        return describe_signal(exit_information.si_status)
 
-    def memory(self) -> MemoryInUse | None:
+    def read_memory(self) -> MemoryInUse | None:
         """How much memory it has."""
-        return self._memory.in_use(self.pidfd)
+        return self._memory.read(self.pidfd)
 
     def close(self) -> None:
         """Reap it, within a bounded time after a kill, and close the descriptor."""
         if self.pidfd < 0:
             return
-        self.wait_dead(REAP_TIMEOUT_MS)
+        self.wait_until_dead(REAP_TIMEOUT_MS)
         # No such child: the host ignores SIGCHLD, or has a handler of its own that reaps everything.
         with suppress(ChildProcessError):
             os.waitid(os.P_PIDFD, self.pidfd, os.WEXITED | os.WNOHANG)
-        self.abandon()
+        self.close_descriptors()
 
-    def abandon(self) -> None:
+    def close_descriptors(self) -> None:
         """Close the descriptors alone."""
         self._memory.close()
         pidfd, self.pidfd = self.pidfd, -1
@@ -338,7 +340,7 @@ class ChildProcess:
             os.close(pidfd)
 
 
-class UnreapedChild:
+class PopenProcess:
     """A direct child of the host where there are no pidfds (macOS, BSD): its pid is its own until it is reaped."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
@@ -350,11 +352,11 @@ class UnreapedChild:
         with suppress(OSError):
             self._process.kill()
 
-    def closes_at_once(self) -> bool:
+    def can_close_at_once(self) -> bool:
         """True once it is dead, as above."""
-        return self.wait_dead(0)
+        return self.wait_until_dead(0)
 
-    def wait_dead(self, timeout_ms: int) -> bool:
+    def wait_until_dead(self, timeout_ms: int) -> bool:
         """True once it is dead."""
         try:
             self._process.wait(timeout_ms / 1000)
@@ -362,25 +364,25 @@ class UnreapedChild:
             return False
         return True
 
-    def describe_ending(self) -> str:
+    def describe_exit(self) -> str:
         """How the dead process ended, when that is neither exit 0 nor SIGKILL."""
         code = self._process.poll() or 0
-        return describe_signal(-code) if code < 0 else describe_exit(code)
+        return describe_signal(-code) if code < 0 else describe_exit_status(code)
 
-    def memory(self) -> MemoryInUse | None:
+    def read_memory(self) -> MemoryInUse | None:
         """Return None: nothing tells."""
         return None
 
     def close(self) -> None:
         """Reap it, within a bounded time after a kill."""
-        self.wait_dead(REAP_TIMEOUT_MS)
+        self.wait_until_dead(REAP_TIMEOUT_MS)
 
-    def abandon(self) -> None:
+    def close_descriptors(self) -> None:
         """Let Popen neither reap nor warn about what is the child of another process."""
         self._process.returncode = 0
 
 
-def describe_exit(code: int) -> str:
+def describe_exit_status(code: int) -> str:
     """An exit status in words; empty for 0."""
     return f"exited with status {code}" if code else ""
 
@@ -407,7 +409,7 @@ def is_readable(descriptor: int, timeout_ms: int) -> bool:
     return bool(poller.poll(timeout_ms))
 
 
-def open_channel(kind: int = socket.SOCK_STREAM) -> tuple[socket.socket, socket.socket]:
+def open_socket_pair(kind: int = socket.SOCK_STREAM) -> tuple[socket.socket, socket.socket]:
     """The host's end and the other. Raises `CodeModeWorkerError` when there are no descriptors left."""
     try:
         return socket.socketpair(socket.AF_UNIX, kind)
@@ -415,14 +417,16 @@ def open_channel(kind: int = socket.SOCK_STREAM) -> tuple[socket.socket, socket.
         raise CodeModeWorkerError(f"cannot open a channel to a worker: {error}") from error
 
 
-def start_python(command: Sequence[str], script: str, configuration: str, pass_fds: Sequence[int]) -> ChildProcess:
+def start_isolated_python(
+    command: Sequence[str], script: str, configuration: str, pass_fds: Sequence[int]
+) -> PidfdProcess:
     """Start ``script`` as an isolated process that is held by a pidfd; see `_popen`.
 
     Raises `CodeModeWorkerError` when it cannot be started.
     """
-    process = _popen(command, script, configuration, pass_fds)
+    process = _popen_isolated(command, script, configuration, pass_fds)
     try:
-        child = ChildProcess(process.pid)
+        child = PidfdProcess(process.pid)
     except OSError as error:
         process.kill()
         process.wait(REAP_TIMEOUT_MS / 1000)
@@ -432,43 +436,45 @@ def start_python(command: Sequence[str], script: str, configuration: str, pass_f
     return child
 
 
-def loader_variables() -> dict[str, str]:
+def read_loader_variables() -> dict[str, str]:
     """Return what of the environment this very interpreter may need to start."""
     return {name: os.environ[name] for name in _LOADER_VARIABLES if name in os.environ}
 
 
-def _popen(command: Sequence[str], script: str, configuration: str, pass_fds: Sequence[int]) -> subprocess.Popen[bytes]:
+def _popen_isolated(
+    command: Sequence[str], script: str, configuration: str, pass_fds: Sequence[int]
+) -> subprocess.Popen[bytes]:
     """Start an isolated process: own session, no environment, stdio on null. ``command`` empty: this interpreter."""
     if sys.platform == "win32":
         # It would need a socket handed over by WSADuplicateSocket, a worker that reads from no descriptor, and a
         # reader thread in the host: the default event loop there watches no sockets.
         raise CodeModeWorkerError("code mode workers do not run on Windows: use WSL or a Linux container")
-    words = command_to_start(command)
+    interpreter = resolve_interpreter_command(command)
     try:
         return subprocess.Popen(
-            [*words, "-I", "-S", script, configuration],
+            [*interpreter, "-I", "-S", script, configuration],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             cwd="/",
-            env={**loader_variables(), **_BIND_NOW, STARTED_AS_WORKER: "1"},
+            env={**read_loader_variables(), **_BIND_NOW_ENVIRONMENT, WORKER_ENVIRONMENT_VARIABLE: "1"},
             pass_fds=pass_fds,
             start_new_session=True,
         )
     except OSError as error:
-        raise CodeModeWorkerError(f"cannot start a worker process ({words[0]}): {error}") from error
+        raise CodeModeWorkerError(f"cannot start a worker process ({interpreter[0]}): {error}") from error
 
 
-def spawn_exec(
+def spawn_worker_process(
     image: WorkerImage, *, isolation_required: bool, skip_layers: Sequence[str] = (), programs_per_worker: int = 1
 ) -> WorkerProcess:
     """Start one worker without a zygote. Returns at once; its hello comes when it is ready.
 
     ``skip_layers`` makes the worker act as if its environment refused these isolation layers (tests).
     """
-    host_end, worker_end = open_channel()
+    host_end, worker_end = open_socket_pair()
     with worker_end:
-        configuration = image.configuration(
+        configuration = image.to_configuration_json(
             channel_fd=worker_end.fileno(),
             parent_pid=os.getpid(),
             isolation_required=isolation_required,
@@ -476,19 +482,19 @@ def spawn_exec(
             programs_per_worker=programs_per_worker,
         )
         try:
-            child = start_in_lasting_thread(lambda: _start_worker(image, configuration, worker_end.fileno()))
+            child = call_in_starter_thread(lambda: _start_worker_process(image, configuration, worker_end.fileno()))
         except BaseException:
             host_end.close()
             raise
     return WorkerProcess(host_end, child)
 
 
-def _start_worker(image: WorkerImage, configuration: str, channel_fd: int) -> ProcessLife:
-    start = start_python if hasattr(os, "pidfd_open") else _start_without_pidfd
+def _start_worker_process(image: WorkerImage, configuration: str, channel_fd: int) -> ProcessHandle:
+    start = start_isolated_python if hasattr(os, "pidfd_open") else _start_popen_process
     return start(image.command, _WORKER_PATH, configuration, [channel_fd])
 
 
-def _start_without_pidfd(
+def _start_popen_process(
     command: Sequence[str], script: str, configuration: str, pass_fds: Sequence[int]
-) -> UnreapedChild:
-    return UnreapedChild(_popen(command, script, configuration, pass_fds))
+) -> PopenProcess:
+    return PopenProcess(_popen_isolated(command, script, configuration, pass_fds))

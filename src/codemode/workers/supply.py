@@ -21,10 +21,10 @@ from ..host.imports import importing
 from ..options.parts import PoolOptions
 from ..protocol.framing import FrameDecoder
 from ..records import record
-from .image import KERNEL, WorkerImage, engine_version, engine_version_is_known
+from .image import GUEST_RUNTIME, WorkerImage, engine_version, is_engine_version_known
 from .process import is_readable
-from .worker_generations import ExecSource, PooledWorker, Share, Tenure, WorkerSource
-from .worker_inventory import Stock
+from .worker_generations import ExecWorkerSource, PooledWorker, SharePath, WorkerReuse, WorkerSource
+from .worker_inventory import WorkerInventory
 from .zygote import Zygote
 
 if TYPE_CHECKING:
@@ -68,10 +68,10 @@ class IsolationReport:
         """
         if not isinstance(value, Mapping):
             raise CodeModeProtocolError("the worker's isolation report is not an object")
-        reported = cast("Mapping[object, object]", value)
-        if any(name not in LAYERS for name in reported):
+        layer_values = cast("Mapping[object, object]", value)
+        if any(name not in LAYERS for name in layer_values):
             raise CodeModeProtocolError("the worker's isolation report names an unknown layer")
-        return cls(tuple(_read_layer(name, reported.get(name)) for name in LAYERS))
+        return cls(tuple(_read_layer(name, layer_values.get(name)) for name in LAYERS))
 
     def __getitem__(self, name: str) -> Layer:
         return next(layer for layer in self.layers if layer.name == name)
@@ -91,7 +91,7 @@ def _read_layer(name: str, value: object) -> Layer:
     return Layer(name, LayerState(state), detail[:_MAX_DETAIL_CHARACTERS])
 
 
-def missing_required(report: IsolationReport) -> tuple[Layer, ...]:
+def find_missing_layers(report: IsolationReport) -> tuple[Layer, ...]:
     """The required layers that are not in force."""
     return tuple(
         layer for layer in report.layers if layer.name in REQUIRED_LAYERS and layer.state is not LayerState.IN_FORCE
@@ -100,7 +100,7 @@ def missing_required(report: IsolationReport) -> tuple[Layer, ...]:
 
 def require_isolation(report: IsolationReport) -> None:
     """Raise `CodeModeWorkerError` naming the required layers that are missing. Details: ``missing``."""
-    missing = missing_required(report)
+    missing = find_missing_layers(report)
     if missing:
         raise CodeModeWorkerError(
             'isolation="required" is not met here; missing: ' + "; ".join(map(str, missing)),
@@ -142,45 +142,45 @@ async def read_hello(channel: socket.socket, seconds: float) -> tuple[bytes, byt
     return frames[0][:1], frames[0][1:]
 
 
-class HelloCheck:
+class HelloValidator:
     """Checks hellos against one worker image. Workers of one zygote all say the same, which is then known."""
 
     def __init__(self, image: WorkerImage, *, isolation_required: bool) -> None:
         self._image = image
         self._isolation_required = isolation_required
-        self._accepted: bytes | None = None
+        self._accepted_payload: bytes | None = None
         self.report: IsolationReport | None = None
-        self.is_prepared = False
+        self.is_loaded = False
 
-    def prepare(self) -> None:
+    def load_expected(self) -> None:
         """Read and import what `check` needs; it would do so itself, on the event loop."""
-        _ = self._expected
-        self.is_prepared = True
+        _ = self._expected_identity
+        self.is_loaded = True
 
     def check(self, kind: bytes, payload: bytes) -> None:
         """Raise `CodeModeWorkerError` for a worker that may not run programs, `CodeModeProtocolError` for no hello."""
-        if kind == b"H" and payload == self._accepted:
+        if kind == b"H" and payload == self._accepted_payload:
             return
-        hello = _read(payload)
+        hello = _parse_hello(payload)
         if kind == b"F":
             raise CodeModeWorkerError(f"the worker refused to start: {str(hello.get('message'))[:300]}")
         if kind != b"H":
             raise CodeModeProtocolError("the worker spoke before it said hello")
-        for name, expected in self._expected.items():
+        for name, expected in self._expected_identity.items():
             if hello.get(name) != expected:
                 raise CodeModeWorkerError(f"the worker has another {name} than the host: restart the host process")
         report = IsolationReport.from_hello(hello.get("isolation"))
         if self._isolation_required:
             require_isolation(report)
-        self.report, self._accepted = report, payload
+        self.report, self._accepted_payload = report, payload
 
     @cached_property
-    def _expected(self) -> dict[str, str]:
+    def _expected_identity(self) -> dict[str, str]:
         # Hashed when there is a hello to compare with: the zygote boots meanwhile.
-        return {"engine": self._image.engine_version, "kernel": self._image.kernel.sha256()}
+        return {"engine": self._image.engine_version, "kernel": self._image.guest_runtime.compute_sha256()}
 
 
-def _read(payload: bytes) -> dict[str, Any]:
+def _parse_hello(payload: bytes) -> dict[str, Any]:
     try:
         hello = decode_json(payload.decode("utf-8"), max_depth=8)
     except ValueError as error:
@@ -190,18 +190,18 @@ def _read(payload: bytes) -> dict[str, Any]:
     return hello
 
 
-HARD_MAXIMUM = 32
+HARD_MAX_WORKERS = 32
 """More workers at once are for a pool to ask for."""
-_START_ATTEMPTS = 2
+_MAX_START_ATTEMPTS = 2
 # Of workers that only end, as those do that somebody kills: a few at first, for a machine may not be able to start any;
 # once one has started, as many as the invocation has time for.
-_FIRST_ENDED_ATTEMPTS, _MAX_ENDED_ATTEMPTS = 4, 200
+_MAX_FIRST_ENDED_ATTEMPTS, _MAX_ENDED_ATTEMPTS = 4, 200
 _FIRST_START_SECONDS = 1.5
 _MIN_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.005, 0.1
 ResultT = TypeVar("ResultT")
 
 
-class Supply:
+class WorkerSupply:
     """Gives ready workers as ``options`` want them. ``is_quiet`` says whether there is time to prepare spares."""
 
     def __init__(
@@ -210,176 +210,178 @@ class Supply:
         self._options = options
         # Where nothing tells how much memory a process has, each runs one.
         self._programs_per_worker = options.programs_per_worker if sys.platform == "linux" else 1
-        self._hello: HelloCheck | None = None
+        self._hello_validator: HelloValidator | None = None
         self._has_started = False
-        most_kept = options.max_workers or HARD_MAXIMUM
-        self.stock = Stock(make_source or self._installed_source, options.spare_workers, is_quiet, most_kept)
+        max_idle = options.max_workers or HARD_MAX_WORKERS
+        self.inventory = WorkerInventory(make_source or self._create_source, options.spare_workers, is_quiet, max_idle)
 
     @property
     def isolation(self) -> IsolationReport | None:
         """What confines the workers; None before the first one is ready."""
-        return self._hello.report if self._hello is not None else None
+        return self._hello_validator.report if self._hello_validator is not None else None
 
     def start(self) -> None:
         """Start a first spare, unless there was one before. May wait. Failures show when a worker is needed."""
-        self.stock.start()
+        self.inventory.start()
 
-    async def begin(self) -> None:
+    async def start_in_thread(self) -> None:
         """Do what `start` does, in a thread. Afterwards the engine's version is known too, if there is an engine."""
-        if not (self.stock.has_begun and engine_version_is_known()):
-            await self.off_loop(self._begin)
+        if not (self.inventory.has_started and is_engine_version_known()):
+            await self.run_in_thread(self._start_and_find_engine)
 
-    def _begin(self) -> None:
+    def _start_and_find_engine(self) -> None:
         self.start()
         with suppress(CodeModeWorkerError):
             engine_version()
 
-    async def off_loop(self, work: Callable[[], ResultT]) -> ResultT:
+    async def run_in_thread(self, function: Callable[[], ResultT]) -> ResultT:
         """Do something that may take a while in the thread that starts workers."""
-        return await self.stock.off_loop(work)
+        return await self.inventory.run_in_thread(function)
 
-    async def ready_worker(self, share: Share = (), seconds: float = _FIRST_START_SECONDS) -> PooledWorker:
+    async def get_ready_worker(self, share: SharePath = (), seconds: float = _FIRST_START_SECONDS) -> PooledWorker:
         """Return a worker whose hello was right, kept or new. Raises `CodeModeWorkerError` when none starts.
 
         A worker that ends before its hello is replaced for ``seconds``, where one of this pool has started before.
         """
-        keeps = self._programs_per_worker != 1
-        if keeps and (kept := await self._kept_worker(share)) is not None:
-            return kept
-        began = time.monotonic()
+        reuses_workers = self._programs_per_worker != 1
+        if reuses_workers and (idle_worker := await self._take_idle_worker(share)) is not None:
+            return idle_worker
+        started_at = time.monotonic()
         for attempt in count(1):
-            worker = self.stock.take_at_once() or await self.stock.take()
+            worker = self.inventory.try_take_at_once() or await self.inventory.take()
             try:
-                check = self._hello
-                if check is None or not check.is_prepared:
-                    check = await self._prepared_check()
-                check.check(*await read_hello(worker.process.channel, worker.generation.hello_seconds))
+                hello_validator = self._hello_validator
+                if hello_validator is None or not hello_validator.is_loaded:
+                    hello_validator = await self._load_hello_validator()
+                hello_validator.check(*await read_hello(worker.process.channel, worker.generation.hello_seconds))
             except (TimeoutError, OSError, CodeModeError) as error:
-                await self._replace_or_raise(worker, error, attempt, began, seconds)
+                await self._replace_or_raise(worker, error, attempt, started_at, seconds)
             except BaseException:
                 self.close_worker(worker)
                 raise
             else:
                 generation = worker.generation
-                if not generation.has_started or generation.ended_in_a_row:
-                    generation.started()
+                if not generation.has_started or generation.early_exits_in_a_row:
+                    generation.record_started()
                 self._has_started = True
-                if keeps:
-                    worker.tenure = Tenure(share, self._programs_per_worker)
+                if reuses_workers:
+                    worker.reuse = WorkerReuse(share, self._programs_per_worker)
                 return worker
         raise AssertionError("unreachable")
 
     async def _replace_or_raise(
-        self, worker: PooledWorker, error: Exception, attempt: int, began: float, seconds: float
+        self, worker: PooledWorker, error: Exception, attempt: int, started_at: float, seconds: float
     ) -> None:
         """Give up a worker that did not become ready. Raises `CodeModeError` where no further one is tried."""
         has_ended = isinstance(error, (WorkerEndedEarlyError, ConnectionError))
-        self.stock.did_not_start(worker, has_ended=has_ended)
-        reason = worker.generation.source.failure()  # it may have come behind the end of the worker
-        waited = time.monotonic() - began
-        attempts = _MAX_ENDED_ATTEMPTS if self._has_started else _FIRST_ENDED_ATTEMPTS
-        is_late = waited > (seconds if self._has_started else _FIRST_START_SECONDS)
-        if attempt >= (attempts if has_ended and not reason and not is_late else _START_ATTEMPTS):
-            raise _not_started(error, reason) from error
-        await _pause(attempt)
+        self.inventory.replace_failed_worker(worker, has_ended=has_ended)
+        reason = worker.generation.source.describe_failure()  # it may have come behind the end of the worker
+        waited_seconds = time.monotonic() - started_at
+        max_attempts = _MAX_ENDED_ATTEMPTS if self._has_started else _MAX_FIRST_ENDED_ATTEMPTS
+        is_late = waited_seconds > (seconds if self._has_started else _FIRST_START_SECONDS)
+        if attempt >= (max_attempts if has_ended and not reason and not is_late else _MAX_START_ATTEMPTS):
+            raise _to_start_error(error, reason) from error
+        await _pause_before_retry(attempt)
 
-    def first_message(self, tenure: Tenure) -> BeginProgram:
+    def create_first_message(self, reuse: WorkerReuse) -> BeginProgram:
         """Return what a worker that runs more than one program is told before each."""
         with importing:
             from ..protocol.messages import BeginProgram  # late: a cold start would import it before a first worker
 
-        return BeginProgram(tenure.programs)
+        return BeginProgram(reuse.program_count)
 
-    def keep(self, worker: PooledWorker, said: bytes = b"") -> None:
+    def return_worker(self, worker: PooledWorker, frame: bytes = b"") -> None:
         """Let a worker whose program has ended well wait for the next one of its share, or be closed soon.
 
         It is for the host to say that it has, and to measure what is left. ``said``: the frame that was sent since.
         """
-        if worker.tenure is None or not worker.tenure.end(said, worker.process.memory()):
-            self.stock.done.append(worker)
+        if worker.reuse is None or not worker.reuse.end_program(frame, worker.process.read_memory()):
+            self.inventory.finished.append(worker)
         else:
-            self.stock.keep(worker)
+            self.inventory.keep_idle(worker)
 
-    async def _kept_worker(self, share: Share) -> PooledWorker | None:
+    async def _take_idle_worker(self, share: SharePath) -> PooledWorker | None:
         """Return a worker that has a fresh engine, as it says itself, and has said nothing else."""
-        while (worker := self.stock.take_kept(share)) is not None and (tenure := worker.tenure) is not None:
+        while (worker := self.inventory.take_idle(share)) is not None and (reuse := worker.reuse) is not None:
             try:
-                if not tenure.said:
-                    tenure.said = b"".join(await read_hello(worker.process.channel, worker.generation.hello_seconds))
+                if not reuse.frame:
+                    reuse.frame = b"".join(await read_hello(worker.process.channel, worker.generation.hello_seconds))
             except (TimeoutError, OSError, CodeModeError):
                 pass  # it has ended: its process had no engine left, or has failed
             except BaseException:
                 self.close_worker(worker)
                 raise
             # Whatever else there is to read is its end, or what no worker says between two programs.
-            if tenure.begin() and not is_readable(worker.process.channel.fileno(), 0):
+            if reuse.begin_program() and not is_readable(worker.process.channel.fileno(), 0):
                 return worker
             self.close_worker(worker)
         return None
 
     def close_worker(self, worker: PooledWorker) -> None:
         """Kill a worker that was in use."""
-        self.stock.close_worker(worker)
+        self.inventory.close_worker(worker)
 
-    def end_kept(self, share: Share) -> None:
+    def close_idle_workers(self, share: SharePath) -> None:
         """Close the workers that are kept for this share, and for its parts."""
-        self.stock.end_kept(share)
+        self.inventory.close_idle_workers(share)
 
     def refill(self, wanted: int | None = None) -> None:
         """Start spares until there are as many as wanted, ``spare_workers`` by default and at the most.
 
         Failures show when a worker is needed. Closes what is done first. Waits for nothing.
         """
-        self.stock.refill(self._options.spare_workers if wanted is None else wanted)
+        self.inventory.refill(self._options.spare_workers if wanted is None else wanted)
 
     def close(self) -> None:
         """Kill spares and zygote, and with the zygote every worker. Waits until they are dead, for milliseconds."""
-        self.stock.close()
+        self.inventory.close()
 
-    def abandon(self) -> None:
+    def close_descriptors(self) -> None:
         """In a forked child of the host: give up every descriptor, and touch no process of the parent's."""
-        self.stock.abandon()
+        self.inventory.close_descriptors()
 
-    async def _prepared_check(self) -> HelloCheck:
+    async def _load_hello_validator(self) -> HelloValidator:
         # The first worker boots meanwhile, and what it will be compared with is in files.
-        await self.off_loop(lambda: self._hello_check().prepare())
-        return self._hello_check()
+        await self.run_in_thread(lambda: self._get_hello_validator().load_expected())
+        return self._get_hello_validator()
 
-    def _hello_check(self, image: WorkerImage | None = None) -> HelloCheck:
-        if self._hello is None:
-            self._hello = HelloCheck(image or self._image(), isolation_required=self._options.isolation == "required")
-        return self._hello
+    def _get_hello_validator(self, image: WorkerImage | None = None) -> HelloValidator:
+        if self._hello_validator is None:
+            self._hello_validator = HelloValidator(
+                image or self._create_image(), isolation_required=self._options.isolation == "required"
+            )
+        return self._hello_validator
 
-    def _installed_source(self) -> WorkerSource:
-        image = self._image()
-        self._hello_check(image)
-        make = Zygote if self._forks() else ExecSource
-        return make(
+    def _create_source(self) -> WorkerSource:
+        image = self._create_image()
+        self._get_hello_validator(image)
+        source_class = Zygote if self._uses_fork() else ExecWorkerSource
+        return source_class(
             image,
             isolation_required=self._options.isolation == "required",
             programs_per_worker=self._programs_per_worker,
         )
 
-    def _image(self) -> WorkerImage:
+    def _create_image(self) -> WorkerImage:
         try:
-            return WorkerImage.installed(KERNEL, self._options.worker_command or ())
+            return WorkerImage.from_installed(GUEST_RUNTIME, self._options.worker_command or ())
         except OSError as error:
             raise CodeModeWorkerError(f"the files of a worker cannot be read: {error}") from error
 
-    def _forks(self) -> bool:
+    def _uses_fork(self) -> bool:
         method = self._options.start_method
         if method == "fork" and sys.platform != "linux":
             raise CodeModeWorkerError("start_method 'fork' needs Linux; use 'auto' or 'exec'")
         return method != "exec" and sys.platform == "linux"
 
 
-async def _pause(attempt: int) -> None:
+async def _pause_before_retry(attempt: int) -> None:
     import asyncio  # late: the first worker starts before it is imported
 
     await asyncio.sleep(min(_MIN_PAUSE_SECONDS * 2 ** min(attempt - 1, 10), _MAX_PAUSE_SECONDS))
 
 
-def _not_started(error: BaseException, reason: str) -> CodeModeError:
+def _to_start_error(error: BaseException, reason: str) -> CodeModeError:
     if reason:
         return CodeModeWorkerError(f"no worker started: {reason}")
     if isinstance(error, CodeModeError) and not isinstance(error, WorkerEndedEarlyError):

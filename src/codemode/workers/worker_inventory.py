@@ -12,65 +12,71 @@ from ..host.forks import forkable_lock, forkable_rlock
 from ..host.imports import importing
 from ..host.threads import Errands
 from .process import is_readable
-from .worker_generations import Generation, PooledWorker, Share, WorkerSource
+from .worker_generations import PooledWorker, SharePath, SourceGeneration, WorkerSource
 
 if TYPE_CHECKING:
     from .worker_generations import PooledWorker
 
 
 # So many that are not ready yet are waited for rather than a spare worker taken, which then has to be replaced.
-_MOST_UNREADY = 2
+_MAX_UNREADY_WORKERS = 2
 
 
-class KeptWorkers:
+class IdleWorkers:
     """Those that wait, ``most`` of them, in the order in which they came. Not safe to use from several threads."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._waiting: dict[PooledWorker, None] = {}
+    def __init__(self, max_count: int) -> None:
+        self._max_count = max_count
+        self._workers: dict[PooledWorker, None] = {}
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._workers)
 
     def __iter__(self) -> Iterator[PooledWorker]:
-        return iter(self._waiting)
+        return iter(self._workers)
 
     def add(self, worker: PooledWorker) -> PooledWorker | None:
         """Let one wait; return the one, of whatever share, that has to go for it."""
-        self._waiting[worker] = None
-        return self._removed(next(iter(self._waiting))) if len(self._waiting) > self._most else None
+        self._workers[worker] = None
+        return self._remove_worker(next(iter(self._workers))) if len(self._workers) > self._max_count else None
 
-    def take(self, share: Share, *, has_spare: bool) -> PooledWorker | None:
+    def take(self, share: SharePath, *, has_spare: bool) -> PooledWorker | None:
         """Return the worker of a share that has waited longest, None when there is none.
 
         None too while it is still getting ready and there is a spare worker, unless others do so already.
         """
-        of_share = [worker for worker in self._waiting if worker.tenure is not None and worker.tenure.share == share]
-        if not of_share:
+        share_workers = [worker for worker in self._workers if worker.reuse is not None and worker.reuse.share == share]
+        if not share_workers:
             return None
-        first = of_share[0]
-        return None if has_spare and len(of_share) < _MOST_UNREADY and not _is_ready(first) else self._removed(first)
+        first = share_workers[0]
+        return (
+            None
+            if has_spare and len(share_workers) < _MAX_UNREADY_WORKERS and not _is_worker_ready(first)
+            else self._remove_worker(first)
+        )
 
-    def remove(self, share: Share) -> list[PooledWorker]:
+    def remove_share(self, share: SharePath) -> list[PooledWorker]:
         """Return those of a share and of its parts, which wait no more."""
-        part = slice(len(share))
-        found = [worker for worker in self._waiting if worker.tenure is not None and worker.tenure.share[part] == share]
-        return [self._removed(worker) for worker in found]
+        prefix = slice(len(share))
+        workers = [
+            worker for worker in self._workers if worker.reuse is not None and worker.reuse.share[prefix] == share
+        ]
+        return [self._remove_worker(worker) for worker in workers]
 
     def clear(self) -> list[PooledWorker]:
         """Return all, which wait no more."""
-        found = list(self._waiting)
-        self._waiting.clear()
-        return found
+        workers = list(self._workers)
+        self._workers.clear()
+        return workers
 
-    def _removed(self, worker: PooledWorker) -> PooledWorker:
-        del self._waiting[worker]
+    def _remove_worker(self, worker: PooledWorker) -> PooledWorker:
+        del self._workers[worker]
         return worker
 
 
-def _is_ready(worker: PooledWorker) -> bool:
-    has_said = worker.tenure is not None and worker.tenure.said
-    return bool(has_said) or is_readable(worker.process.channel.fileno(), 0)
+def _is_worker_ready(worker: PooledWorker) -> bool:
+    has_frame = worker.reuse is not None and worker.reuse.frame
+    return bool(has_frame) or is_readable(worker.process.channel.fileno(), 0)
 
 
 # An event loop gets and gives back workers here and never waits for a process: where something might have to be waited
@@ -81,7 +87,7 @@ _CLOSING_THREADS = 4
 ResultT = TypeVar("ResultT")
 
 
-class Stock:
+class WorkerInventory:
     """Gives workers of the sources that ``make_source`` makes, with up to ``most_spares`` of them made ahead.
 
     ``is_quiet`` says whether there is time to prepare a new one. Up to ``most_kept`` are kept for another program.
@@ -90,90 +96,90 @@ class Stock:
     def __init__(
         self,
         make_source: Callable[[], WorkerSource],
-        most_spares: int,
+        max_spares: int,
         is_quiet: Callable[[], bool],
-        most_kept: int = 0,
+        max_idle: int = 0,
     ) -> None:
         self._make_source = make_source
-        self._most_spares = most_spares
+        self._max_spares = max_spares
         self._is_quiet = is_quiet
         self._lock = forkable_rlock()  # never held while something is waited for: loops take it
-        self._starting = forkable_rlock()  # held by who starts processes and may wait: no loop takes it
-        self._starts = Errands("codemode-start", 1)
-        self._closings = Errands("codemode-close", _CLOSING_THREADS)
+        self._start_lock = forkable_rlock()  # held by who starts processes and may wait: no loop takes it
+        self._start_thread = Errands("codemode-start", 1)
+        self._close_threads = Errands("codemode-close", _CLOSING_THREADS)
         self.spares: deque[PooledWorker] = deque()
-        self.kept = KeptWorkers(most_kept)
-        self.in_use: set[PooledWorker] = set()
-        self.done: deque[PooledWorker] = deque()
+        self.idle = IdleWorkers(max_idle)
+        self.busy: set[PooledWorker] = set()
+        self.finished: deque[PooledWorker] = deque()
         """Workers in use whose program has ended: the next refill closes them, or whatever comes before it."""
-        self._closing: set[PooledWorker] = set()  # of those, what a thread closes
-        self._generation: Generation | None = None
-        self._retired: list[Generation] = []
+        self._being_closed: set[PooledWorker] = set()  # of those, what a thread closes
+        self._generation: SourceGeneration | None = None
+        self._retired_generations: list[SourceGeneration] = []
         self.is_closed = False
 
     @property
-    def has_begun(self) -> bool:
+    def has_started(self) -> bool:
         """False when the next worker is the first one of its source, and a spare could be made ahead of it."""
-        return self._generation is not None or self.is_closed or not self._most_spares
+        return self._generation is not None or self.is_closed or not self._max_spares
 
     def start(self) -> None:
         """Start a first spare, unless there is a source. May wait. Failures show when a worker is needed."""
-        if not self.has_begun:
+        if not self.has_started:
             self._make_spares(1)
 
-    async def off_loop(self, work: Callable[[], ResultT]) -> ResultT:
+    async def run_in_thread(self, function: Callable[[], ResultT]) -> ResultT:
         """Do something in the thread that starts workers, and return what came of it."""
-        return await self._starts.run(work)
+        return await self._start_thread.run(function)
 
     async def take(self) -> PooledWorker:
         """Return a worker that is starting or ready. Raises `CodeModeWorkerError` when there is none.
 
         For when `take_at_once` gives none: it waits for a thread.
         """
-        taken = _Handover(self.close_worker)
+        handover = _Handover(self.close_worker)
         try:
-            await self._starts.run(lambda: taken.give(self._take()))
-            return taken.take()
+            await self._start_thread.run(lambda: handover.offer(self._take_or_spawn()))
+            return handover.take()
         except BaseException:
-            taken.refuse()
+            handover.cancel()
             raise
 
-    def keep(self, worker: PooledWorker) -> None:
+    def keep_idle(self, worker: PooledWorker) -> None:
         """Let a worker that is done wait for another program, the oldest of those that wait making way."""
         with self._lock:
             is_current = worker.generation is self._generation and not self.is_closed
-            in_the_way = self.kept.add(worker) if is_current else worker
-            if in_the_way is not worker:
-                self.in_use.discard(worker)
-        if in_the_way is not None:
-            self.done.append(in_the_way)
+            displaced = self.idle.add(worker) if is_current else worker
+            if displaced is not worker:
+                self.busy.discard(worker)
+        if displaced is not None:
+            self.finished.append(displaced)
 
-    def take_kept(self, share: Share) -> PooledWorker | None:
+    def take_idle(self, share: SharePath) -> PooledWorker | None:
         """Return a worker that has waited for a program of this share, or None for a new one to be taken."""
         with self._lock:
-            self._look_after_source()
-            worker = self.kept.take(share, has_spare=bool(self.spares))
+            self._retire_dead_generation()
+            worker = self.idle.take(share, has_spare=bool(self.spares))
             if worker is not None:
-                self.in_use.add(worker)
+                self.busy.add(worker)
             return worker
 
-    def end_kept(self, share: Share) -> None:
+    def close_idle_workers(self, share: SharePath) -> None:
         """Close the workers that wait for programs of this share, and of its parts."""
         with self._lock:
-            ended = self.kept.remove(share)
-        for worker in ended:
+            removed = self.idle.remove_share(share)
+        for worker in removed:
             self.close_worker(worker)
 
     def close_worker(self, worker: PooledWorker) -> None:
         """Kill a worker that was in use."""
-        if worker.closes_at_once():
-            self._close(worker)
+        if worker.can_close_at_once():
+            self._close_and_forget(worker)
         else:
             with self._lock:
-                self._closing.add(worker)
-            self._closings.send(partial(self._close, worker))
+                self._being_closed.add(worker)
+            self._close_threads.send(partial(self._close_and_forget, worker))
 
-    def did_not_start(self, worker: PooledWorker, *, has_ended: bool) -> None:
+    def replace_failed_worker(self, worker: PooledWorker, *, has_ended: bool) -> None:
         """Kill a worker that never became ready, and replace what made it.
 
         ``has_ended``: it only ended, as one does that somebody kills. Its source is replaced where that is repeated.
@@ -181,102 +187,102 @@ class Stock:
         with self._lock:
             # Neither its sibling spares nor what made them can be trusted to work. Another invocation may
             # have found out before and have replaced them.
-            if worker.generation is self._generation and not (has_ended and worker.generation.may_lose_one()):
+            if worker.generation is self._generation and not (has_ended and worker.generation.record_early_exit()):
                 self._retire_generation()
         self.close_worker(worker)
 
     def refill(self, wanted: int) -> None:
         """Start spares until there are as many as wanted, and no more than allowed. Closes what is done first."""
-        self._close_done()
+        self._close_finished()
         with self._lock:
             while self.lacks_spares(wanted):
-                worker = self._spawn_at_once()
+                worker = self._try_spawn_at_once()
                 if worker is None:
-                    self._starts.send(partial(self._make_spares, wanted))
+                    self._start_thread.send(partial(self._make_spares, wanted))
                     return
                 self.spares.append(worker)
 
     def lacks_spares(self, wanted: int) -> bool:
         """Tell whether there are fewer than that, and more are allowed."""
-        return not self.is_closed and len(self.spares) < min(wanted, self._most_spares)
+        return not self.is_closed and len(self.spares) < min(wanted, self._max_spares)
 
     def close(self) -> None:
         """Kill spares and sources, and with a zygote every worker. Waits for the end of those that nobody uses."""
         with self._lock:
             self.is_closed = True
-        with self._starting:
+        with self._start_lock:
             self._retire_generation()
-        for generation in list(self._retired):
+        for generation in list(self._retired_generations):
             generation.end()
-        self._close_done()
-        for worker in list(self._closing):
-            self._close(worker)
-        for worker in list(self.in_use):
+        self._close_finished()
+        for worker in list(self._being_closed):
+            self._close_and_forget(worker)
+        for worker in list(self.busy):
             worker.process.kill()
 
     @property
     def has_processes(self) -> bool:
         """False when none of its processes is left, as far as it has not been told to end them."""
-        is_retired = any(not old.has_ended for old in self._retired)
-        return bool(self._generation or is_retired or self.in_use or self._closing)
+        is_retired = any(not old.has_ended for old in self._retired_generations)
+        return bool(self._generation or is_retired or self.busy or self._being_closed)
 
-    def end(self) -> None:
+    def close_including_busy(self) -> None:
         """Do what `close` does, and close the workers in use too: for when nobody can be using them."""
         self.close()
-        for worker in list(self.in_use):
-            self._close(worker)
+        for worker in list(self.busy):
+            self._close_and_forget(worker)
 
-    def abandon(self) -> None:
+    def close_descriptors(self) -> None:
         """In a forked child of the host: give up every descriptor, and touch no process of the parent's."""
-        for worker in {*self.spares, *self.kept, *self.in_use, *self._closing}:  # what is done is still in use
-            worker.process.abandon()
-        for generation in (*self._retired, *([self._generation] if self._generation else ())):
-            generation.source.abandon()
+        for worker in {*self.spares, *self.idle, *self.busy, *self._being_closed}:  # what is done is still in use
+            worker.process.close_descriptors()
+        for generation in (*self._retired_generations, *([self._generation] if self._generation else ())):
+            generation.source.close_descriptors()
 
     # --- what never waits ---
 
-    def take_at_once(self) -> PooledWorker | None:
+    def try_take_at_once(self) -> PooledWorker | None:
         """Return a worker, None when there may be something to wait for."""
-        if self.done:
-            self._close_done()
+        if self.finished:
+            self._close_finished()
         with self._lock:
             if self.is_closed:
                 raise CodeModeWorkerError("the worker pool is closed")
-            self._look_after_source()
+            self._retire_dead_generation()
             while self.spares:
                 worker = self.spares.popleft()
                 if not worker.process.is_dead():
                     break
                 self.close_worker(worker)
             else:
-                worker = self._spawn_at_once()
+                worker = self._try_spawn_at_once()
             if worker is not None:
-                self.in_use.add(worker)
+                self.busy.add(worker)
             return worker
 
-    def _look_after_source(self) -> None:
+    def _retire_dead_generation(self) -> None:
         if self._generation is not None and not self._generation.source.is_alive():
             # Those that wait are about to die with it.
             self._retire_generation()
 
-    def _spawn_at_once(self) -> PooledWorker | None:
+    def _try_spawn_at_once(self) -> PooledWorker | None:
         generation = self._generation
-        if generation is None or not generation.is_usable or not generation.source.spawns_at_once():
+        if generation is None or not generation.is_usable or not generation.source.can_spawn_at_once():
             return None
         try:
-            return generation.spawn(rehearsed=self._rehearses(generation))
+            return generation.spawn(warm_up=self._should_warm_up(generation))
         except CodeModeWorkerError:
             return None
 
-    def _rehearses(self, generation: Generation) -> bool:
+    def _should_warm_up(self, generation: SourceGeneration) -> bool:
         # With several at once the processors are busy: rehearsing would only move work, and add some. The first of a
         # source is needed at once.
         return generation.has_started and self._is_quiet()
 
-    def _close_done(self) -> None:
-        while self.done:
+    def _close_finished(self) -> None:
+        while self.finished:
             try:
-                worker = self.done.popleft()
+                worker = self.finished.popleft()
             except IndexError:  # another thread was faster
                 return
             self.close_worker(worker)
@@ -284,37 +290,37 @@ class Stock:
     def _retire_generation(self) -> None:
         """Give up the spares and take no more from what made them; workers in use go on."""
         with self._lock:
-            spares, generation = [*self.spares, *self.kept.clear()], self._generation
+            spares, generation = [*self.spares, *self.idle.clear()], self._generation
             self.spares.clear()
             self._generation = None
-            self._retired = [old for old in self._retired if not old.has_ended]
+            self._retired_generations = [old for old in self._retired_generations if not old.has_ended]
             if generation is not None:
-                self._retired.append(generation)
+                self._retired_generations.append(generation)
                 if generation.retire():
-                    self._end(generation)
+                    self._end_generation(generation)
         for worker in spares:
             self.close_worker(worker)
 
-    def _end(self, generation: Generation) -> None:
-        if generation.source.ends_at_once():
+    def _end_generation(self, generation: SourceGeneration) -> None:
+        if generation.source.can_end_at_once():
             generation.end()
         else:
-            self._closings.send(generation.end)
+            self._close_threads.send(generation.end)
 
     # --- what may wait: in a thread of the stock, or of a caller that has no loop ---
 
-    def _take(self) -> PooledWorker:
-        with self._starting:
-            worker = self.take_at_once()
+    def _take_or_spawn(self) -> PooledWorker:
+        with self._start_lock:
+            worker = self.try_take_at_once()
             if worker is None:
                 # A fork that came in between would leave the child with descriptors that it knows nothing of.
                 with importing:
-                    worker = self._spawn_in_two_attempts()
+                    worker = self._spawn_with_retry()
                     with self._lock:
-                        self.in_use.add(worker)
+                        self.busy.add(worker)
             return worker
 
-    def _spawn_in_two_attempts(self) -> PooledWorker:
+    def _spawn_with_retry(self) -> PooledWorker:
         try:
             return self._spawn()
         except CodeModeWorkerError:
@@ -322,7 +328,7 @@ class Stock:
             return self._spawn()
 
     def _make_spares(self, wanted: int) -> None:
-        with self._starting:
+        with self._start_lock:
             try:
                 while self.lacks_spares(wanted):
                     with importing:  # as above
@@ -341,19 +347,19 @@ class Stock:
         generation = self._generation
         if generation is None or not generation.is_usable:
             self._retire_generation()
-            generation = Generation(self._make_source())
+            generation = SourceGeneration(self._make_source())
             with self._lock:
                 self._generation = generation
         if self.is_closed:
             self._retire_generation()
             raise CodeModeWorkerError("the worker pool is closed")
-        return generation.spawn(rehearsed=self._rehearses(generation))
+        return generation.spawn(warm_up=self._should_warm_up(generation))
 
-    def _close(self, worker: PooledWorker) -> None:
+    def _close_and_forget(self, worker: PooledWorker) -> None:
         worker.close()
         with self._lock:
-            self.in_use.discard(worker)
-            self._closing.discard(worker)
+            self.busy.discard(worker)
+            self._being_closed.discard(worker)
 
 
 class _Handover:
@@ -363,14 +369,14 @@ class _Handover:
         self._close = close
         self._lock = forkable_lock()
         self._worker: PooledWorker | None = None
-        self._is_refused = False
+        self._is_cancelled = False
 
-    def give(self, worker: PooledWorker) -> None:
+    def offer(self, worker: PooledWorker) -> None:
         """Offer it, from the thread."""
         with self._lock:
             self._worker = worker
-        if self._is_refused:
-            self.refuse()
+        if self._is_cancelled:
+            self.cancel()
 
     def take(self) -> PooledWorker:
         """Return it, in the task."""
@@ -380,10 +386,10 @@ class _Handover:
             raise CodeModeWorkerError("no worker started")
         return worker
 
-    def refuse(self) -> None:
+    def cancel(self) -> None:
         """Want it no more: what comes, or has come, is closed."""
         with self._lock:
-            self._is_refused = True
+            self._is_cancelled = True
             worker, self._worker = self._worker, None
         if worker is not None:
             self._close(worker)

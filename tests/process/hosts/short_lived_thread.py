@@ -19,11 +19,11 @@ def use(number: int) -> None:
 def use_until_spares_are_ready() -> None:
     use(1)
     deadline = time.monotonic() + 60
-    while len(pool.supply.stock.spares) < 2:  # by exec they are started in a thread of the pool
+    while len(pool.supply.inventory.spares) < 2:  # by exec they are started in a thread of the pool
         assert time.monotonic() < deadline
         time.sleep(0.001)
     # A worker asks for its parent-death signal before it says hello.
-    for spare in pool.supply.stock.spares:
+    for spare in pool.supply.inventory.spares:
         assert select.select([spare.process.channel], [], [], 60)[0]
 
 
@@ -47,13 +47,13 @@ def in_threads(count: int, work: Callable[[], None]) -> None:
 start_method = sys.argv[1]
 pool = codemode.WorkerPool({"start_method": start_method, "max_workers": 32})
 in_threads(1, use_until_spares_are_ready)
-assert len(pool.supply.stock.spares) == 2
+assert len(pool.supply.inventory.spares) == 2
 before = zygotes()
 for _ in range(2):
     use(1)
-    assert not any(spare.process.is_dead() for spare in pool.supply.stock.spares)
+    assert not any(spare.process.is_dead() for spare in pool.supply.inventory.spares)
     in_threads(1, use_until_spares_are_ready)
-    assert not any(spare.process.is_dead() for spare in pool.supply.stock.spares)
+    assert not any(spare.process.is_dead() for spare in pool.supply.inventory.spares)
 in_threads(8, lambda: use(2))
 if start_method == "fork":
     assert zygotes() == before, (before, zygotes())

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from suite import each_row
 
 from codemode.guest.asking import checked, problem_of
-from codemode.workers.image import engine_location
+from codemode.workers.image import find_engine
 
 
 def engine() -> Any:
-    path, _ = engine_location()
+    path, _ = find_engine()
     loader = ExtensionFileLoader("_quickjs", path)
     module = loader.create_module(ModuleSpec("_quickjs", loader, origin=path))
     loader.exec_module(module)

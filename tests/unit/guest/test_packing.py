@@ -14,7 +14,7 @@ import pytest
 from codemode.guest import packing
 from codemode.guest.engines import Engines, load_engine
 from codemode.guest.worker import Worker
-from codemode.workers.image import KERNEL, engine_location
+from codemode.workers.image import GUEST_RUNTIME, find_engine
 
 LIMIT = 8 << 20
 ROUNDED = 256  # bytes by which the C library's blocks may be larger than what was asked for
@@ -66,13 +66,13 @@ LARGEST = """(() => {
 
 
 def context_of_scattered_memory() -> Any:
-    context = load_engine(engine_location()[0]).Context()
+    context = load_engine(find_engine()[0]).Context()
     context.eval(SCATTERED)
     return context
 
 
 def pages(*more: str) -> int:
-    paths = [str(Path(packing.__file__).with_name("engines.py")), packing.__file__, engine_location()[0]]
+    paths = [str(Path(packing.__file__).with_name("engines.py")), packing.__file__, find_engine()[0]]
     command = [sys.executable, "-I", "-S", "-c", FORKED, *paths, SCATTERED, *more]
     return int(subprocess.run(command, capture_output=True, check=True, text=True, timeout=60).stdout)
 
@@ -121,7 +121,7 @@ def test_what_is_held_stays_and_what_is_taken_adds_up():
 
 def test_the_cells_of_all_variables_that_programs_write_lie_together():
     """The function that comes first names every variable of the kernel that is written."""
-    text = KERNEL.text()
+    text = GUEST_RUNTIME.read_text()
     first = re.search(r"const CELLS_TOGETHER = \(\) => \[(.*?)\];", text, re.DOTALL)
     assert first is not None
     assert "=>" not in text[: first.start()]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 from codemode.guest.analysis.analyse import load
-from codemode.workers.image import parser_site_paths
+from codemode.workers.image import find_parser_site_paths
 
-ANALYSE = load(list(parser_site_paths()))
+ANALYSE = load(list(find_parser_site_paths()))
 
 
 def line_of(message: str, place: str) -> str:

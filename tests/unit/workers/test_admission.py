@@ -14,7 +14,7 @@ from suite import each_row
 from waiting import until, within
 
 from codemode.errors import CodeModeConcurrencyError
-from codemode.workers.lease import Admission, memory_based_limit
+from codemode.workers.lease import SlotQueue, compute_worker_limit
 from codemode.workers.pool import AvailableMemory
 
 MIB = 1 << 20
@@ -25,11 +25,11 @@ def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
     within(main(), _WAIT_SECONDS)
 
 
-def admission(maximum: int = 1) -> Admission:
-    return Admission(lambda _active, _memory: maximum)
+def admission(maximum: int = 1) -> SlotQueue:
+    return SlotQueue(lambda _active, _memory: maximum)
 
 
-def queue(slots: Admission) -> int:
+def queue(slots: SlotQueue) -> int:
     return sum(map(len, slots._waiting))
 
 
@@ -50,13 +50,13 @@ def queue(slots: Admission) -> int:
     ],
 )
 def test_how_many_workers_fit(active: int, memory_mib: int, available_mib: int, expected: int):
-    assert memory_based_limit(active, memory_mib * MIB, available_mib * MIB) == expected
+    assert compute_worker_limit(active, memory_mib * MIB, available_mib * MIB) == expected
 
 
 @given(st.integers(0, 100), st.integers(1, 768 * MIB), st.integers(0, 1 << 50))
 def test_at_least_one_and_at_most_32_workers_fit(active: int, memory: int, available: int):
-    assert 1 <= memory_based_limit(active, memory, available) <= 32
-    assert memory_based_limit(active, memory, available) <= memory_based_limit(active, memory, available + MIB)
+    assert 1 <= compute_worker_limit(active, memory, available) <= 32
+    assert compute_worker_limit(active, memory, available) <= compute_worker_limit(active, memory, available + MIB)
 
 
 def test_available_memory_is_a_plausible_number():
@@ -65,17 +65,17 @@ def test_available_memory_is_a_plausible_number():
 
 def test_slots_are_taken_and_given_back():
     slots = admission(2)
-    assert [slots.try_enter(1) for _ in range(3)] == [True, True, False]
-    slots.leave()
+    assert [slots.try_acquire(1) for _ in range(3)] == [True, True, False]
+    slots.release()
     assert slots.active == 1
-    assert slots.try_enter(1)
+    assert slots.try_acquire(1)
 
 
 def test_a_refusal_names_the_maximum():
-    refusal = admission(3).refusal(1)
+    refusal = admission(3).create_busy_error(1)
     assert isinstance(refusal, CodeModeConcurrencyError)
     assert refusal.details == {"max_workers": 3}
-    assert "50 ms" in admission().refusal(1, 50).message
+    assert "50 ms" in admission().create_busy_error(1, 50).message
 
 
 def test_slots_are_handed_out_in_order_of_arrival():
@@ -83,19 +83,19 @@ def test_slots_are_handed_out_in_order_of_arrival():
     order: list[int] = []
 
     async def invocation(number: int) -> None:
-        await slots.enter(1, None)
+        await slots.acquire(1, None)
         order.append(number)
         assert slots.active == 1
         await asyncio.sleep(0)
-        slots.leave()
+        slots.release()
 
     async def main() -> None:
-        await slots.enter(1, None)
+        await slots.acquire(1, None)
         tasks: list[asyncio.Task[None]] = []
         for number in range(20):
             tasks.append(asyncio.create_task(invocation(number)))
             await until(lambda number=number: queue(slots) == number + 1)
-        slots.leave()
+        slots.release()
         await asyncio.gather(*tasks)
 
     run(main)
@@ -107,11 +107,11 @@ def test_nobody_overtakes_those_who_wait():
     slots = admission()
 
     async def main() -> None:
-        await slots.enter(1, None)
-        waiting = asyncio.create_task(slots.enter(1, None))
+        await slots.acquire(1, None)
+        waiting = asyncio.create_task(slots.acquire(1, None))
         await until(lambda: queue(slots) == 1)
-        slots.leave()
-        assert not slots.try_enter(1)
+        slots.release()
+        assert not slots.try_acquire(1)
         await waiting
 
     run(main)
@@ -119,14 +119,14 @@ def test_nobody_overtakes_those_who_wait():
 
 def test_a_slot_that_comes_free_while_one_joins_the_queue_is_not_missed(monkeypatch: pytest.MonkeyPatch):
     slots = admission()
-    assert slots.try_enter(1)
+    assert slots.try_acquire(1)
 
     def full_just_before_a_slot_comes_free(*_wanted: int) -> bool:
-        slots.leave()
+        slots.release()
         return False
 
-    monkeypatch.setattr(slots, "try_enter", full_just_before_a_slot_comes_free)
-    run(lambda: slots.enter(1, 1_000))
+    monkeypatch.setattr(slots, "try_acquire", full_just_before_a_slot_comes_free)
+    run(lambda: slots.acquire(1, 1_000))
     assert slots.active == 1
 
 
@@ -134,13 +134,13 @@ def test_waiting_ends_after_its_time():
     slots = admission()
 
     async def main() -> None:
-        await slots.enter(1, None)
+        await slots.acquire(1, None)
         with pytest.raises(CodeModeConcurrencyError) as caught:
-            await slots.enter(1, 20)
+            await slots.acquire(1, 20)
         assert caught.value.details == {"max_workers": 1}
         assert queue(slots) == 0
-        slots.leave()
-        await slots.enter(1, 20)
+        slots.release()
+        await slots.acquire(1, 20)
 
     run(main)
     assert slots.active == 1
@@ -150,14 +150,14 @@ def test_a_cancelled_waiter_leaves_at_once_and_costs_nobody_a_slot():
     slots = admission()
 
     async def main() -> None:
-        await slots.enter(1, None)
-        first, second = (asyncio.create_task(slots.enter(1, None)) for _ in range(2))
+        await slots.acquire(1, None)
+        first, second = (asyncio.create_task(slots.acquire(1, None)) for _ in range(2))
         await until(lambda: queue(slots) == 2)
         first.cancel()
         with pytest.raises(asyncio.CancelledError):
             await first
         assert queue(slots) == 1
-        slots.leave()
+        slots.release()
         await second
 
     run(main)
@@ -169,11 +169,11 @@ def test_a_waiter_cancelled_just_as_it_gets_its_slot_gives_it_back(timeout_ms: i
     slots = admission()
 
     async def main() -> None:
-        await slots.enter(1, None)
+        await slots.acquire(1, None)
         for turns in range(6):
-            waiting = asyncio.create_task(slots.enter(1, timeout_ms))
+            waiting = asyncio.create_task(slots.acquire(1, timeout_ms))
             await until(lambda: queue(slots) == 1)
-            slots.leave()
+            slots.release()
             for _ in range(turns):
                 await asyncio.sleep(0)
             was_done = waiting.done()
@@ -181,7 +181,7 @@ def test_a_waiter_cancelled_just_as_it_gets_its_slot_gives_it_back(timeout_ms: i
             try:
                 await waiting
             except asyncio.CancelledError:
-                await slots.enter(1, 1_000)
+                await slots.acquire(1, 1_000)
             else:
                 assert was_done, "the cancellation was swallowed"
             assert slots.active == 1
@@ -194,16 +194,16 @@ def test_a_waiter_whose_time_ends_just_as_it_gets_its_slot_has_it():
 
     async def main() -> None:
         for _ in range(30):
-            await slots.enter(1, None)
-            waiting = asyncio.create_task(slots.enter(1, 1))
+            await slots.acquire(1, None)
+            waiting = asyncio.create_task(slots.acquire(1, 1))
             await asyncio.sleep(0.001)
-            slots.leave()
+            slots.release()
             try:
                 await waiting
             except CodeModeConcurrencyError:
                 assert slots.active == 0
             else:
-                slots.leave()
+                slots.release()
             assert (slots.active, queue(slots)) == (0, 0)
 
     run(main)
@@ -211,17 +211,17 @@ def test_a_waiter_whose_time_ends_just_as_it_gets_its_slot_has_it():
 
 def test_the_one_who_waits_decides_how_much_memory_is_needed():
     small, large = 10, 50
-    slots = Admission(lambda _active, memory: 2 if memory == small else 1)
+    slots = SlotQueue(lambda _active, memory: 2 if memory == small else 1)
 
     async def main() -> None:
-        await slots.enter(small, None)
-        await slots.enter(small, None)
-        first = asyncio.create_task(slots.enter(large, None))
+        await slots.acquire(small, None)
+        await slots.acquire(small, None)
+        first = asyncio.create_task(slots.acquire(large, None))
         await until(lambda: queue(slots) == 1)
-        slots.leave()  # room for a small one
+        slots.release()  # room for a small one
         await asyncio.sleep(0)
         assert not first.done()
-        second = asyncio.create_task(slots.enter(small, None))
+        second = asyncio.create_task(slots.acquire(small, None))
         await until(lambda: queue(slots) == 2)
         first.cancel()
         await second
@@ -232,15 +232,15 @@ def test_the_one_who_waits_decides_how_much_memory_is_needed():
 
 def test_a_waiter_whose_loop_is_gone_is_passed_over():
     slots = admission()
-    assert slots.try_enter(1)
+    assert slots.try_acquire(1)
     lost = asyncio.new_event_loop()
-    task = lost.create_task(slots.enter(1, None))
+    task = lost.create_task(slots.acquire(1, None))
     lost.run_until_complete(asyncio.sleep(0))
     assert queue(slots) == 1
     lost.close()
-    slots.leave()
+    slots.release()
     assert (slots.active, queue(slots)) == (0, 0)
-    assert slots.try_enter(1)
+    assert slots.try_acquire(1)
     task._log_destroy_pending = False  # type: ignore[attr-defined]  # its loop was closed on purpose
     task.get_coro().close()  # type: ignore[union-attr]
 
@@ -252,7 +252,7 @@ def test_many_loops_in_many_threads_share_the_slots():
 
     async def invocation() -> None:
         nonlocal inside, peak, done
-        await slots.enter(1, int(_WAIT_SECONDS * 1000))
+        await slots.acquire(1, int(_WAIT_SECONDS * 1000))
         with lock:
             inside += 1
             peak = max(peak, inside)
@@ -260,7 +260,7 @@ def test_many_loops_in_many_threads_share_the_slots():
         with lock:
             inside -= 1
             done += 1
-        slots.leave()
+        slots.release()
 
     async def many() -> None:
         work: list[Awaitable[None]] = [invocation() for _ in range(40)]

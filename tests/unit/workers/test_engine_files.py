@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from codemode.workers import image
-from codemode.workers.image import recorded_engine
+from codemode.workers.image import find_recorded_engine
 
 
 def installed(folder: Path, version: str = "1.2", metadata: str = "quickjs_ng-1.2.dist-info") -> Path:
@@ -28,13 +28,13 @@ def nothing(*_names: str) -> None: ...
 def found(monkeypatch: pytest.MonkeyPatch, *path: Path) -> tuple[str, str] | None:
     monkeypatch.setattr(sys, "path", [str(one) for one in path])
     monkeypatch.setattr(sys, "meta_path", [one for one in sys.meta_path if isinstance(one, type)])
-    return recorded_engine("quickjs-ng", "_quickjs")
+    return find_recorded_engine("quickjs-ng", "_quickjs")
 
 
 def test_the_installed_engine_is_the_one_that_importlib_metadata_names(monkeypatch: pytest.MonkeyPatch):
     short = found(monkeypatch, *map(Path, sys.path))
-    monkeypatch.setattr(image, "recorded_engine", nothing)
-    assert short == image.engine_location()
+    monkeypatch.setattr(image, "find_recorded_engine", nothing)
+    assert short == image.find_engine()
 
 
 def test_the_first_folder_of_the_path_has_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
@@ -60,10 +60,10 @@ def test_what_is_not_plain_is_left_to_importlib_metadata(monkeypatch: pytest.Mon
 
     assert found(monkeypatch, good) is not None
     monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, Finder()])
-    assert recorded_engine("quickjs-ng", "_quickjs") is None
+    assert find_recorded_engine("quickjs-ng", "_quickjs") is None
 
 
 def test_no_metadata_is_imported_for_it():
-    script = "import sys; from codemode.workers.image import engine_location as e; e(); print('email' in sys.modules)"
+    script = "import sys; from codemode.workers.image import find_engine as e; e(); print('email' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "False"

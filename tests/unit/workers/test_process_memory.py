@@ -20,12 +20,12 @@ def descriptors() -> set[str]:
 def test_nothing_is_opened_again_behind_its_end():
     pidfd, memory = os.pidfd_open(os.getpid()), ProcessMemory()
     try:
-        found = memory.in_use(pidfd)
+        found = memory.read(pidfd)
         assert found is not None
-        assert 0 < found.resident <= found.addresses
+        assert 0 < found.resident_bytes <= found.address_space_bytes
         memory.close()
         before = descriptors()
-        assert memory.in_use(pidfd) is None
+        assert memory.read(pidfd) is None
         assert descriptors() == before
         memory.close()
     finally:
@@ -35,7 +35,7 @@ def test_nothing_is_opened_again_behind_its_end():
 def test_what_is_no_process_has_none():
     reading, writing = os.pipe()
     try:
-        assert ProcessMemory().in_use(reading) is None
+        assert ProcessMemory().read(reading) is None
     finally:
         os.close(reading)
         os.close(writing)

@@ -86,10 +86,10 @@ class _ProgramRunner:
         if are_imported(self._options):
             require_optional_parts(self._options)
         else:
-            await self.pool.off_loop(self.require_parts)
+            await self.pool.run_in_thread(self.require_parts)
         await prepared(self.pool, self._options)
         if self._unloaded_schema_kinds:
-            await self.pool.off_loop(self._import_schema_kinds)
+            await self.pool.run_in_thread(self._import_schema_kinds)
         outer = OuterCall(call=call)
         execution = load_execution().Execution(CODE_MODE, self._catalog, self._options, outer, self.pool)
         return await execution.start(js)

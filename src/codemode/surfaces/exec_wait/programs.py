@@ -120,7 +120,7 @@ class Programs:
     async def _started(self, one: WaitingRun, call: CallContext) -> Any:
         pool = await prepared(self._pool, self._settings)
         if not load_resting.cache_info().currsize:
-            await pool.off_loop(load_resting)
+            await pool.run_in_thread(load_resting)
         scopes = None if self._setup.namespaces is None else await self._setup.scopes(call.context)
         if scopes is not None:
             one.ids = {path: tool.id for path, tool in scopes.tools.items()}

@@ -92,7 +92,7 @@ class KeptPrograms:
         """Go on by these answers. Raises `CodeModeProtocolError` for what is not valid here; nothing has run then."""
         setup = self._setup
         pool = await prepared(setup.pool, setup.settings)
-        go_on = await pool.off_loop(load_continuations)
+        go_on = await pool.run_in_thread(load_continuations)
         answers_to = partial(go_on.answers_of, **{"resolution": go_on.NOT_GIVEN, "resolutions": None, **answers})
         needs = bool(answers.get("resolutions")) or "resolution" in answers
         view = setup.catalog.view("", await setup.scopes(outer.call.context))

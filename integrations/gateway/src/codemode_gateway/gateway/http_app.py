@@ -77,7 +77,7 @@ class Health:
             lease = await pool.acquire(_MEMORY_BYTES, "fail")
         except CodeModeConcurrencyError:
             return  # workers run: who has no room is busy and not broken
-        lease.leave()
+        lease.kill_and_release()
         lease.refill()
 
 

@@ -113,7 +113,8 @@ class Guard:
                 return
             if self._process is not None:  # somebody has ended it
                 await off_loop(partial(_wait, self._process))
-            from codemode.workers.process import loader_variables  # late: lists are told without what runs programs
+            # Late: lists of tools need nothing that runs programs.
+            from codemode.workers.process import read_loader_variables
 
             ours, theirs = socket.socketpair()
             command = [sys.executable, "-I", "-S", str(Path(__file__).with_name("process_supervisor_main.py"))]
@@ -126,7 +127,7 @@ class Guard:
                         stdout=subprocess.DEVNULL,
                         stderr=subprocess.DEVNULL,
                         cwd="/",
-                        env=loader_variables(),  # servers can read of their parent what it was started with
+                        env=read_loader_variables(),  # servers can read of their parent what it was started with
                         pass_fds=(theirs.fileno(),),
                         start_new_session=True,
                     )
