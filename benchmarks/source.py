@@ -50,30 +50,30 @@ def steps(source: str) -> dict[str, Callable[[], Any]]:
     """The steps of analysing ``source``, each to be timed by itself."""
     data = source.encode()
     parser = parse.load_parser(SITE_PATHS)
-    symbols = parse.symbols_by_kind(parser)
-    analyser = analyse.load(SITE_PATHS)
+    symbols = parse.map_symbols_by_kind(parser)
+    analyser = analyse.load_analyser(SITE_PATHS)
     tree = parser.parse(data)
     found = analyser(source, PARSE_MS)["facts"]
-    parts = {name: import_module(f"codemode.guest.analysis.{name}") for name in analyse.PARTS}
+    parts = {name: import_module(f"codemode.guest.analysis.{name}") for name in analyse.MODULE_NAMES}
     walk = collecting.FactWalk(symbols, parts)
     tools = ["list_users", "list_orders", *(f"tool_{index}" for index in range(100))]
 
     def strip() -> str:
         stripper = strip_types.TypeStripper(data, edits.Gap)
-        parse.walk(tree, parse.handlers_by_symbol(symbols, [stripper.handlers()]))
-        return edits.blanked_text(data, stripper.gaps)
+        parse.walk_tree(tree, parse.map_handlers_by_symbol(symbols, [stripper.handlers()]))
+        return edits.blank_gaps(data, stripper.gaps)
 
     def collect() -> dict[str, Any]:
         collector = facts.FactCollector(data)
-        parse.walk(tree, parse.handlers_by_symbol(symbols, [collector.handlers()]))
-        return collector.facts()
+        parse.walk_tree(tree, parse.map_handlers_by_symbol(symbols, [collector.handlers()]))
+        return collector.build_facts()
 
     def walk_with(*, names: bool) -> dict[str, Any]:
-        listeners = walk.listeners(data, names)
-        parse.walk(tree, listeners.handlers)
+        listeners = walk.take_listeners(data, names)
+        parse.walk_tree(tree, listeners.handlers)
         gaps = listeners.stripper.gaps
-        edits.blanked_text(data, gaps)
-        return listeners.facts(lambda: edits.code_of(data, gaps))
+        edits.blank_gaps(data, gaps)
+        return listeners.build_facts(lambda: edits.blank_to_bytes(data, gaps))
 
     return {
         "bare parse": lambda: parser.parse(data),
@@ -84,7 +84,7 @@ def steps(source: str) -> dict[str, Callable[[], Any]]:
         "walk, names": lambda: walk_with(names=True),
         "check": lambda: check_program(found, tools, lambda _name: SCHEMA),
         "whole": lambda: analyser(source, PARSE_MS),
-        "whole, names": lambda: analyser(source, PARSE_MS, analyse.WITH_NAMES),
+        "whole, names": lambda: analyser(source, PARSE_MS, analyse.FUNCTION_BODY_WITH_NAMES),
         "whole, module": lambda: analyser(source, PARSE_MS, analyse.MODULE),
     }
 

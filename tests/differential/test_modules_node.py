@@ -22,7 +22,7 @@ from codemode.guest.analysis import analyse
 pytestmark = pytest.mark.node
 SITE_PATHS = sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
 PARSE_MS = 10_000
-_analyser = analyse.load(SITE_PATHS)
+_analyser = analyse.load_analyser(SITE_PATHS)
 
 
 @pytest.fixture(scope="module")

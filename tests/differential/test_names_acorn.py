@@ -32,7 +32,7 @@ SECURE = StaticRules(
 DOUBTFUL = ("let", "await")
 # A type where JavaScript sees a comparison: the grammar knows the one only.
 ONLY_TYPES = ("infer in f<@>(1);", "infer in new F<@>(1);")
-_analyser = analyse.load(SITE_PATHS)
+_analyser = analyse.load_analyser(SITE_PATHS)
 
 
 @pytest.fixture(scope="module")

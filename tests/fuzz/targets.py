@@ -216,14 +216,14 @@ def modules(data: bytes) -> None:
         assert all(problem["line"] >= 1 and problem["column"] >= 1 for problem in result["problems"])
     elif result["facts"] is not None:
         assert len(module_engine.authors_text(result).encode("utf-16-le")) == len(text.encode("utf-16-le"))
-        problem = asking.problem_of(module_engine.engine().Context().module, result["js"])
+        problem = asking.find_problem(module_engine.engine().Context().module, result["js"])
         assert problem is None, (problem, result["js"])
         _checked(result["facts"])
 
 
 @cache
 def _analyser() -> Any:
-    return analyse.load(sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}))
+    return analyse.load_analyser(sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}))
 
 
 def _json(data: bytes) -> Any:

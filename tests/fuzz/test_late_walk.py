@@ -18,7 +18,7 @@ def parse_and_be_late(*arguments, **options):
 
 parse.parse = parse_and_be_late
 paths = sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
-analyser = analyse.load(paths, lambda: 1e9 if is_parsed else 0.0)
+analyser = analyse.load_analyser(paths, lambda: 1e9 if is_parsed else 0.0)
 faulthandler.dump_traceback_later(60, exit=True)
 facts = analyser("return await tools.search({ limit: 1 })", 50)["facts"]
 print([call["name"] for call in facts["calls"]])

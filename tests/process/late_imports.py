@@ -12,7 +12,7 @@ def main(channel: int) -> None:
     """Serve as a worker does. A frame of kind ``?`` asks for an import or an open, to see that it is noticed."""
     # The caller is the zygote object's own method, in the worker.
     worker = sys._getframe(1).f_locals["self"]._worker
-    answer = worker._answer
+    answer = worker._answer_frame
 
     def answer_or_provoke(body: bytes | memoryview) -> tuple[bytes, bool]:
         if body[0] == ord("?"):
@@ -27,7 +27,7 @@ def main(channel: int) -> None:
             os.write(channel, len(text).to_bytes(4, "big") + text)
             os._exit(0)
 
-    worker._answer = answer_or_provoke
+    worker._answer_frame = answer_or_provoke
     sys.addaudithook(watch)
     worker.serve()
 

@@ -135,7 +135,7 @@ def test_a_worker_that_dies_at_rest_makes_no_difference(within, pool):
 
     async def main():
         run = (await Surface([slow.tool], pool=pool).start("return await tools.slow(1)", wait_ms=20)).rest.run
-        run._runner._lease.worker.kill()
+        run._runner._lease.process.kill()
         await until(lambda: not run.is_warm)
         slow.end(1)
         return await run.go_on()

@@ -115,13 +115,13 @@ def test_local_time_is_utc_and_opens_no_file(zygote: Zygote) -> None:
 def test_programs_are_analysed_by_the_parser_loaded_before_the_lock(tmp_path: Path) -> None:
     parser = tmp_path / "analyse.py"
     parser.write_text(
-        "def load(site_paths):\n"
+        "def load_analyser(site_paths):\n"
         "    def analyse(text, ms, names=False, is_rehearsal=False):\n"
         "        return {'js': text, 'deadline': ms, 'names': names}\n"
-        "    analyse.repaired = lambda text, ms, found: None\n"
+        "    analyse.repair_program = lambda text, ms, analysis: None\n"
         "    return analyse\n"
     )
-    zygote = Zygote(stub_image(analyzer_path=str(parser)))
+    zygote = Zygote(stub_image(analyser_path=str(parser)))
     worker = zygote.spawn()
     read_hello(worker)
     worker.channel.sendall(AnalyseProgram("x\u00e9\U0001f600", 50, face=1).frame())

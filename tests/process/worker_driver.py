@@ -15,9 +15,9 @@ STUB_KERNEL = GuestRuntime((str(Path(__file__).parent / "stub_kernel.js"),))
 WAIT_MS = 60_000
 
 
-def stub_image(kernel: GuestRuntime = STUB_KERNEL, analyzer_path: str | None = None) -> WorkerImage:
+def stub_image(kernel: GuestRuntime = STUB_KERNEL, analyser_path: str | None = None) -> WorkerImage:
     path, version = find_engine()
-    return WorkerImage(path, version, kernel, analyzer_path, ())
+    return WorkerImage(path, version, kernel, analyser_path, ())
 
 
 def read_frame(worker: WorkerProcess) -> tuple[bytes, bytes]:

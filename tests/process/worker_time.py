@@ -16,7 +16,7 @@ def main(_channel: int) -> None:
     """Serve as a worker does, by this time."""
     # The caller is the zygote object's own method, in the worker.
     worker = sys._getframe(1).f_locals["self"]._worker
-    answer, passed = worker._answer, 0
+    answer, passed = worker._answer_frame, 0
 
     def answer_late(body: bytes | memoryview) -> tuple[bytes, bool]:
         nonlocal passed
@@ -24,6 +24,6 @@ def main(_channel: int) -> None:
             passed += _LONG_SECONDS
         return answer(body)
 
-    worker._answer = answer_late
-    worker.turns._now = lambda: time.process_time() + passed
+    worker._answer_frame = answer_late
+    worker.turn_runner._clock = lambda: time.process_time() + passed
     worker.serve()

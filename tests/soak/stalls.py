@@ -126,7 +126,7 @@ class Watchdog:
         return "\n".join(
             [
                 f"machine: {counts}, {len(entries)} requests, unsettled {unsettled[:40]}",
-                f"channel: open {channel._open}, unsent {unsent}, {self._socket(run.lease.worker)}",
+                f"channel: open {channel._is_open}, unsent {unsent}, {self._socket(run.lease.process)}",
                 f"loop: {self._in_loop()}",
                 f"threads:\n{_threads()}",
                 f"processes:\n{_processes(run.lease)}",
@@ -170,7 +170,7 @@ def _threads() -> str:
 def _processes(lease: Any) -> str:
     found: list[str] = []
     with suppress(Exception):
-        pidfd = lease.worker._handle.pidfd
+        pidfd = lease.process._handle.pidfd
         info = Path(f"/proc/self/fdinfo/{pidfd}").read_text()
         found.append(f"the worker's pidfd {pidfd}: {info.split()}")
     for task in Path("/proc/self/task").glob("*/children"):

@@ -53,7 +53,7 @@ def engine() -> Any:
 
 def checked(result: dict[str, Any]) -> dict[str, Any]:
     """What the analyser said of a module, with what the engine says of its syntax."""
-    return asking.checked(engine().Context().module, result)
+    return asking.check_module(engine().Context().module, result)
 
 
 def authors_text(result: dict[str, Any]) -> str:

@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     Evaluate = Callable[[str], object]
 
 # No module can be loaded, and none is before the whole text has been read: nothing of it runs.
-_NEVER = 'import"codemode:never";'
+_BLOCKING_IMPORT = 'import"codemode:never";'
 _SYNTAX_ERROR = "SyntaxError: "
-_PLACE = "<input>:"
-_UNCLEAR = "this is not understood, as TypeScript or as JavaScript: write it without types here"
-_NO_EXPORT = re.compile(r"exported variable '(.+)' does not exist")
-_EXPORTS = re.compile(r"\bexport\s*\{([^{}]*)\}")
+_PLACE_PREFIX = "<input>:"
+_UNCLEAR_MESSAGE = "this is not understood, as TypeScript or as JavaScript: write it without types here"
+_UNKNOWN_EXPORT = re.compile(r"exported variable '(.+)' does not exist")
+_EXPORT_LIST = re.compile(r"\bexport\s*\{([^{}]*)\}")
 # A text up to this long is read again and again to find what the engine gives no place of.
-_MAX_SEARCHED = 1 << 16
+_MAX_SEARCHED_CHARACTERS = 1 << 16
 
 
-def checked(evaluate: Evaluate, result: dict[str, Any]) -> dict[str, Any]:
+def check_module(evaluate: Evaluate, result: dict[str, Any]) -> dict[str, Any]:
     """What the analyser said of a module, or the problem that the engine has with it.
 
     ``result["asked"]`` is what the engine is asked about; it is left out of what comes back. A ``"draft"`` is asked
@@ -35,95 +35,95 @@ def checked(evaluate: Evaluate, result: dict[str, Any]) -> dict[str, Any]:
     draft, text = result.pop("draft", None), result.pop("asked", None) or result.get("js")
     if text is None:
         return result
-    problem = problem_of(evaluate, text)
+    problem = find_problem(evaluate, text)
     if draft is not None and (problem is not None or draft["is_ambiguous"]):
-        unclear = {"message": _UNCLEAR, "line": draft["line"], "column": draft["column"]}
-        problem = problem_of(evaluate, draft["js"]) or unclear
-    if problem is None and (prefix := _binding_prefix(result.get("facts"))):
-        problem = problem_of(evaluate, result["js"], prefix)
-    keeping = result.pop("keeping", None)
-    if problem is None and keeping is not None:
-        if problem_of(evaluate, keeping) is None:
-            result["js"] = keeping
+        unclear = {"message": _UNCLEAR_MESSAGE, "line": draft["line"], "column": draft["column"]}
+        problem = find_problem(evaluate, draft["js"]) or unclear
+    if problem is None and (prefix := _binding_prefix_length(result.get("facts"))):
+        problem = find_problem(evaluate, result["js"], prefix)
+    js_keeping_last = result.pop("keeping", None)
+    if problem is None and js_keeping_last is not None:
+        if find_problem(evaluate, js_keeping_last) is None:
+            result["js"] = js_keeping_last
         else:
             del result["facts"]["module"]["last"]
     return result if problem is None else {"problems": [problem]}
 
 
-def _binding_prefix(facts: dict[str, Any] | None) -> int:
+def _binding_prefix_length(facts: dict[str, Any] | None) -> int:
     """How many bytes stand in front of the program that bind names of its imports."""
     module = None if facts is None else facts.get("module")
-    if module is None or not any(local for one in module["imports"] for _, local in one["names"]):
+    if module is None or not any(local for imported in module["imports"] for _, local in imported["names"]):
         return 0
     return module["prefix"]
 
 
-def problem_of(evaluate: Evaluate, text: str, prefix: int = 0) -> Problem | None:
+def find_problem(evaluate: Evaluate, text: str, prefix: int = 0) -> Problem | None:
     """The engine's syntax error as message, line and column of the text; None for a module.
 
     The first ``prefix`` bytes of the text are not the author's.
     """
-    if (at := text.find("\0")) >= 0:
-        return {"message": "a program cannot have the character U+0000 in it", **_place(text, at)}
-    said = _answer(evaluate, text)
-    if said is None:
+    if (nul_index := text.find("\0")) >= 0:
+        return {"message": "a program cannot have the character U+0000 in it", **_line_and_column(text, nul_index)}
+    answer = _ask_engine(evaluate, text)
+    if answer is None:
         return None
-    message, _, rest = said.partition("\n")
-    row, _, column = rest.partition(_PLACE)[2].partition("\n")[0].partition(":")
+    message, _, rest = answer.partition("\n")
+    row, _, column = rest.partition(_PLACE_PREFIX)[2].partition("\n")[0].partition(":")
     if row.isdecimal() and column.isdecimal():
-        return {"message": message, "line": int(row), "column": _units(text, int(row), int(column), prefix)}
-    return {"message": message, **_place(text, _found(evaluate, text, message))}
+        return {"message": message, "line": int(row), "column": _to_utf16_column(text, int(row), int(column), prefix)}
+    return {"message": message, **_line_and_column(text, _locate_error(evaluate, text, message))}
 
 
-def _answer(evaluate: Evaluate, text: str) -> str | None:
+def _ask_engine(evaluate: Evaluate, text: str) -> str | None:
     if text.startswith("#!"):  # which means something at the very beginning alone
         text = "//" + text[2:]
     try:
-        evaluate(_NEVER + text)
+        evaluate(_BLOCKING_IMPORT + text)
     except Exception as error:  # noqa: BLE001 -- the engine's class has no name here
-        said = str(error)
-        return said[len(_SYNTAX_ERROR) :] if said.startswith(_SYNTAX_ERROR) else None
+        error_text = str(error)
+        return error_text[len(_SYNTAX_ERROR) :] if error_text.startswith(_SYNTAX_ERROR) else None
     return None
 
 
-def _units(text: str, row: int, column: int, prefix: int) -> int:
+def _to_utf16_column(text: str, line_number: int, column: int, prefix: int) -> int:
     """The column in UTF-16 units; the engine counts bytes, and what it was asked about stands behind our import."""
-    lines = text.split("\n", row)
-    if row > len(lines):  # lines of the engine's may end where others see no end
-        lines = text.replace("\u2028", "\n").replace("\u2029", "\n").split("\n", row)
-    if row > len(lines):
+    lines = text.split("\n", line_number)
+    if line_number > len(lines):  # lines of the engine's may end where others see no end
+        lines = text.replace("\u2028", "\n").replace("\u2029", "\n").split("\n", line_number)
+    if line_number > len(lines):
         return 1
-    skipped = prefix if row == 1 else 0
-    end = max(skipped, column - 1 - (len(_NEVER) if row == 1 else 0))
-    before = lines[row - 1].encode()[skipped:end].decode("utf-8", "ignore")
+    skipped = prefix if line_number == 1 else 0
+    end = max(skipped, column - 1 - (len(_BLOCKING_IMPORT) if line_number == 1 else 0))
+    before = lines[line_number - 1].encode()[skipped:end].decode("utf-8", "ignore")
     return 1 + len(before) + sum(character > "\uffff" for character in before)
 
 
-def _place(text: str, at: int) -> dict[str, int]:
-    before = text[:at]
+def _line_and_column(text: str, offset: int) -> dict[str, int]:
+    before = text[:offset]
     line = before[before.rfind("\n") + 1 :]
     units = len(line) + sum(character > "\uffff" for character in line)
     return {"line": 1 + before.count("\n"), "column": 1 + units}
 
 
-def _found(evaluate: Evaluate, text: str, message: str) -> int:
+def _locate_error(evaluate: Evaluate, text: str, message: str) -> int:
     """Where that stands which the engine names without a place.
 
     It reads from the front and stops there, so the shortest beginning with the same message ends there. What is said
     of a whole text is no beginning's.
     """
-    unknown = _NO_EXPORT.fullmatch(message)
-    if unknown is not None:
-        word = re.compile(rf"(?<![\w$]){re.escape(unknown[1])}(?![\w$])")
-        exports = (word.search(text, names.start(1), names.end(1)) for names in _EXPORTS.finditer(text))
+    unknown_export = _UNKNOWN_EXPORT.fullmatch(message)
+    if unknown_export is not None:
+        word = re.compile(rf"(?<![\w$]){re.escape(unknown_export[1])}(?![\w$])")
+        exports = (word.search(text, names.start(1), names.end(1)) for names in _EXPORT_LIST.finditer(text))
         return next((name.start() for name in exports if name is not None), 0)
-    if len(text) > _MAX_SEARCHED:
+    if len(text) > _MAX_SEARCHED_CHARACTERS:
         return 0
-    short, long = 0, len(text)
-    while short < long:
-        middle = (short + long) // 2
-        if (_answer(evaluate, text[:middle]) or "").partition("\n")[0] == message:
-            long = middle
+    low, high = 0, len(text)
+    while low < high:
+        middle = (low + high) // 2
+        if (_ask_engine(evaluate, text[:middle]) or "").partition("\n")[0] == message:
+            high = middle
         else:
-            short = middle + 1
-    return max(0, text.rfind("/", 0, max(0, short - 1)))
+            low = middle + 1
+    return max(0, text.rfind("/", 0, max(0, low - 1)))

@@ -13,37 +13,37 @@ if TYPE_CHECKING:
     from typing import Any
 
 # Kind, number of the program. The host's side is `messages.BeginProgram`.
-_BEGIN = struct.Struct(">cI")
-_BEGINS = b"N"
+_BEGIN_STRUCT = struct.Struct(">cI")
+_BEGIN_KIND = b"N"
 
 
-class Between:
+class ProgramReset:
     """Where ``worker`` is: in a program, or before one. ``makes_engines``: no zygote has made them."""
 
     def __init__(self, worker: Any, *, makes_engines: bool) -> None:
         self._worker = worker
         self._makes_engines = makes_engines
-        self._ended = 0
-        self.is_here = True  # until the host begins a program
+        self._finished_programs = 0
+        self.is_waiting = True  # until the host begins a program
 
-    def take(self, body: bytes | memoryview) -> None:
+    def accept_frame(self, body: bytes | memoryview) -> None:
         """Look whether a frame begins the next program. Any other one is left over."""
-        if len(body) == _BEGIN.size:
-            kind, number = _BEGIN.unpack(body)
-            if kind == _BEGINS and number == self._ended:
-                self.is_here = False
+        if len(body) == _BEGIN_STRUCT.size:
+            kind, number = _BEGIN_STRUCT.unpack(body)
+            if kind == _BEGIN_KIND and number == self._finished_programs:
+                self.is_waiting = False
 
-    def renew(self) -> bytes | None:
+    def prepare_next_program(self) -> bytes | None:
         """Take another engine, and return what tells the host so; None: there is none, and the worker ends.
 
         It is not rehearsed: the host, to which the last result is on its way, may wait for this very processor.
         """
         worker = self._worker
-        used = (worker.engine, worker.turns)
-        engine = worker.engines.following(used, makes_more=self._makes_engines)
+        used_engine = (worker.engine, worker.turn_runner)
+        engine = worker.engine_pool.next_engine(used_engine, makes_more=self._makes_engines)
         if engine is None:
             return None
-        worker.use(engine)
-        self._ended += 1
-        self.is_here = True
-        return b"%c%d" % (_BEGINS, self._ended)
+        worker.use_engine(engine)
+        self._finished_programs += 1
+        self.is_waiting = True
+        return b"%c%d" % (_BEGIN_KIND, self._finished_programs)

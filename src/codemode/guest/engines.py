@@ -20,59 +20,59 @@ if TYPE_CHECKING:
     Pack = Callable[[Any], tuple[object, int]]
 
 # Kernel stack frames get line numbers that no guest source reaches.
-KERNEL_LINES_BEFORE = 1 << 20
+LINES_BEFORE_RUNTIME = 1 << 20
 
 
-class Engines:
+class EnginePool:
     """Makes the engines of one process, ``programs_per_worker`` at the most."""
 
     def __init__(self, config: dict[str, Any]) -> None:
-        self._most = config["programs_per_worker"]
+        self._max_engines = config["programs_per_worker"]
         self._heap_bytes, self._stack_bytes = config["memory_limit_bytes"], config["max_stack_size_bytes"]
         self._make_context = load_engine(config["engine_path"]).Context
-        self.kernel_text = _kernel_text(config["kernel"])
-        self.kernel_hash = _sha256(self.kernel_text)
-        self._made = 0
-        self._ahead: list[Engine] = []
-        self._held: list[object] = []
+        self.runtime_text = _read_runtime(config["kernel"])
+        self.runtime_sha256 = _sha256(self.runtime_text)
+        self._made_count = 0
+        self._spare_engines: list[Engine] = []
+        self._retained: list[object] = []
 
-    def make(self) -> Engine:
+    def make_engine(self) -> Engine:
         """A fresh one."""
         context = self._make_context()
         context.set_memory_limit(self._heap_bytes)
         context.set_max_stack_size(self._stack_bytes)
-        kernel = context.eval("\n" * KERNEL_LINES_BEFORE + self.kernel_text)
-        self._made += 1
-        if self._made == self._most:
-            self.kernel_text = ""  # memory in every fork
-        return context, kernel, 0
+        runtime = context.eval("\n" * LINES_BEFORE_RUNTIME + self.runtime_text)
+        self._made_count += 1
+        if self._made_count == self._max_engines:
+            self.runtime_text = ""  # memory in every fork
+        return context, runtime, 0
 
     @property
     def is_complete(self) -> bool:
         """Whether there are as many as there may be."""
-        return self._made >= self._most
+        return self._made_count >= self._max_engines
 
-    def make_ahead(self, worker: Any, pack: Pack) -> None:
+    def make_spare(self, worker: Any, fill_free_heap: Pack) -> None:
         """Make one for a program to come, rehearsed as the first is, and packed."""
-        current, engine = worker.engine, self.make()
-        worker.use(engine)
-        worker.rehearse_programs()
-        worker.use(current)
-        self._ahead.append(self.packed(engine, pack))
+        current, engine = worker.engine, self.make_engine()
+        worker.use_engine(engine)
+        worker.warm_up_engine()
+        worker.use_engine(current)
+        self._spare_engines.append(self.with_filled_heap(engine, fill_free_heap))
 
-    def packed(self, engine: Engine, pack: Pack) -> Engine:
+    def with_filled_heap(self, engine: Engine, fill_free_heap: Pack) -> Engine:
         """Pack the free memory of an engine that has rehearsed."""
-        context, kernel, taken = engine
-        held, more = pack(context)
-        self._held.append(held)
-        return context, kernel, taken + more
+        context, runtime, taken_bytes = engine
+        filler, filler_bytes = fill_free_heap(context)
+        self._retained.append(filler)
+        return context, runtime, taken_bytes + filler_bytes
 
-    def following(self, used: object, *, makes_more: bool) -> Engine | None:
+    def next_engine(self, used_engine: object, *, makes_more: bool) -> Engine | None:
         """One in the place of what was used, made ahead or, if it may be, now; None when there is none."""
-        self._held.append(used)
-        if self._ahead:
-            return self._ahead.pop()
-        return self.make() if makes_more and not self.is_complete else None
+        self._retained.append(used_engine)
+        if self._spare_engines:
+            return self._spare_engines.pop()
+        return self.make_engine() if makes_more and not self.is_complete else None
 
 
 def load_engine(path: str) -> ModuleType:
@@ -83,12 +83,12 @@ def load_engine(path: str) -> ModuleType:
     return module
 
 
-def _kernel_text(recipe: dict[str, Any]) -> str:
+def _read_runtime(sources: dict[str, Any]) -> str:
     parts: list[str] = []
-    for path in recipe["paths"]:
-        with open(path, encoding="utf-8", newline="") as part:  # noqa: PTH123 -- pathlib is memory in every fork
-            parts.append(part.read())
-    return recipe["before"] + "".join(parts) + recipe["after"]
+    for path in sources["paths"]:
+        with open(path, encoding="utf-8", newline="") as file:  # noqa: PTH123 -- pathlib is memory in every fork
+            parts.append(file.read())
+    return sources["before"] + "".join(parts) + sources["after"]
 
 
 def _sha256(text: str) -> str:

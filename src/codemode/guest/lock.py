@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-class Lock:
+class SandboxLockdown:
     """The shared half applied, the final half assembled. `layers` is what the hello will report.
 
     `parent_pid`: each worker dies with this process.
@@ -19,26 +19,26 @@ class Lock:
 
     def __init__(self, config: dict[str, Any], parent_pid: int, load_source: Callable[[str, str], ModuleType]) -> None:
         skip = frozenset(config["skip_layers"])
-        seccomp = load_source("seccomp_filter", config["seccomp_filter_path"])
+        seccomp_module = load_source("seccomp_filter", config["seccomp_filter_path"])
         load_source("layers", config["layers_path"])
         self._lockdown = load_source("lockdown_linux", config["lockdown_path"])
         try:
-            program = seccomp.assemble(os.uname().machine, musl=not _is_glibc())
+            filter_program = seccomp_module.assemble_filter(os.uname().machine, musl=not _is_glibc())
         except OSError as error:
-            program = error
+            filter_program = error
         self._required = config["isolation_required"]
-        self._final = self._lockdown.FinalLock(program, parent_pid, skip)
-        shared = self._lockdown.lock_shared(skip)
-        self.layers = {**self._final.layers(), **shared}
+        self._final_lockdown = self._lockdown.FinalLockdown(filter_program, parent_pid, skip)
+        shared_report = self._lockdown.apply_shared_lockdown(skip)
+        self.shared_layers = {**self._final_lockdown.expected_report(), **shared_report}
 
-    def refusal(self, layers: dict[str, str]) -> str | None:
+    def describe_refusal(self, layers: dict[str, str]) -> str | None:
         """Why this process may not run programs, when a required layer is not in force in `layers`."""
-        missing: list[str] = self._lockdown.missing_required(layers) if self._required else []
+        missing: list[str] = self._lockdown.find_missing_layers(layers) if self._required else []
         return "isolation layers not in force: " + ", ".join(missing) if missing else None
 
-    def close(self, channel: int) -> dict[str, str]:
+    def apply_final(self, channel_fd: int) -> dict[str, str]:
         """Apply the final half; the layers that differ from `layers`."""
-        return self._final.apply(channel)
+        return self._final_lockdown.apply(channel_fd)
 
 
 def _is_glibc() -> bool:

@@ -4,12 +4,13 @@ Loaded by path in worker processes: standard library only, nothing that is not n
 
 Two halves, in this order:
 
-`lock_shared` is irreversible and inherited by fork; the zygote applies it once. Environment, namespaces, user id
+`apply_shared_lockdown` is irreversible and inherited by fork; the zygote applies it once. Environment, namespaces,
+user id
 and capabilities, dumpability, no-new-privs, Landlock, resource limits. The order is forced: namespaces need the
 capabilities that the user-id drop takes away, a changed user id resets dumpability, Landlock without
 capabilities needs no-new-privs.
 
-`FinalLock` is what a worker applies after the last fork: one descriptor, parent-death signal (cleared by fork),
+`FinalLockdown` is what a worker applies after the last fork: one descriptor, parent-death signal (cleared by fork),
 the two limits under which the zygote could not do its own work, and last the system call filter. The filter is
 assembled beforehand, so that the child makes eight system calls and allocates next to nothing.
 
@@ -81,72 +82,72 @@ class _FilterProgram(ctypes.Structure):
     _fields_ = [("length", ctypes.c_ushort), ("instructions", ctypes.c_void_p)]
 
 
-class _Report:
+class _LayerReport:
     """Layer by layer what happened; `skip` names layers to treat as if the environment forbade them."""
 
     def __init__(self, skip: frozenset[str]) -> None:
         self.layers: dict[str, str] = {}
         self._skip = skip
 
-    def attempt(self, layer: str, action: object) -> None:
+    def apply_layer(self, layer: str, action: object) -> None:
         try:
             if layer in self._skip:
-                _refuse()
+                _raise_refused()
             detail = action()  # type: ignore[operator]  # a bare callable keeps `typing` out of the zygote
         except (OSError, ValueError) as error:
-            self.layers[layer] = refused(error)
+            self.layers[layer] = describe_refusal(error)
         else:
             self.layers[layer] = f"{IN_FORCE}: {detail}" if detail else IN_FORCE
 
 
-def _refuse() -> None:
+def _raise_refused() -> None:
     raise OSError(errno.EPERM, os.strerror(errno.EPERM))
 
 
-def refused(error: Exception) -> str:
+def describe_refusal(error: Exception) -> str:
     """The report line for a layer that could not be applied."""
     return f"{REFUSED}: {error}"
 
 
-def missing_required(report: dict[str, str]) -> list[str]:
+def find_missing_layers(report: dict[str, str]) -> list[str]:
     """The required layers that `report` does not show in force."""
     return [layer for layer in REQUIRED_LAYERS if not report.get(layer, "").startswith(IN_FORCE)]
 
 
-def lock_shared(skip: frozenset[str] = frozenset()) -> dict[str, str]:
+def apply_shared_lockdown(skip: frozenset[str] = frozenset()) -> dict[str, str]:
     """Apply everything that forked workers inherit; the report names the layers dealt with here."""
     os.environ.clear()
-    report = _Report(skip)
-    report.attempt("namespaces", _enter_namespaces)
-    report.attempt("uid-drop", _drop_identity)
-    report.attempt("not-dumpable", lambda: _control(_PR_SET_DUMPABLE, 0))
-    report.attempt("no-new-privs", lambda: _control(_PR_SET_NO_NEW_PRIVS, 1))
-    report.attempt("landlock", _deny_files)
-    report.attempt("rlimits", _set_shared_limits)
+    report = _LayerReport(skip)
+    report.apply_layer("namespaces", _enter_namespaces)
+    report.apply_layer("uid-drop", _drop_identity)
+    report.apply_layer("not-dumpable", lambda: _call_prctl(_PR_SET_DUMPABLE, 0))
+    report.apply_layer("no-new-privs", lambda: _call_prctl(_PR_SET_NO_NEW_PRIVS, 1))
+    report.apply_layer("landlock", _deny_all_files)
+    report.apply_layer("rlimits", _set_shared_limits)
     return report.layers
 
 
-def _checked(result: int, what: str) -> int:
+def _require_success(result: int, operation: str) -> int:
     if result < 0:
         code = ctypes.get_errno()
-        raise OSError(code, f"{what}: {os.strerror(code)}")
+        raise OSError(code, f"{operation}: {os.strerror(code)}")
     return result
 
 
-def _control(option: int, value: int, third: int = 0) -> None:
-    _checked(_prctl(option, value, third, 0, 0), f"prctl {option}")
+def _call_prctl(option: int, value: int, third: int = 0) -> None:
+    _require_success(_prctl(option, value, third, 0, 0), f"prctl {option}")
 
 
 def _enter_namespaces() -> str:
-    entered: list[str] = []
+    entered_names: list[str] = []
     if os.geteuid() != 0:
-        _checked(_unshare(_CLONE_NEWUSER), "unshare user")
-        entered.append("user")
+        _require_success(_unshare(_CLONE_NEWUSER), "unshare user")
+        entered_names.append("user")
     # No pid namespace: its first process is its init, and the next fork after that one's death fails.
-    entered += [name for name, flag in _NAMESPACES.items() if _unshare(flag) == 0]
-    if not entered:
+    entered_names += [name for name, flag in _NAMESPACES.items() if _unshare(flag) == 0]
+    if not entered_names:
         raise OSError(ctypes.get_errno(), "unshare: " + os.strerror(ctypes.get_errno()))
-    return ", ".join(entered)
+    return ", ".join(entered_names)
 
 
 def _drop_identity() -> str:
@@ -172,20 +173,20 @@ def _drop_bounding_set() -> None:
 def _drop_capabilities() -> None:
     header = ctypes.create_string_buffer(struct.pack("=Ii", _CAPABILITY_VERSION_3, 0))
     none = ctypes.create_string_buffer(24)
-    _checked(_libc.capset(header, none), "capset")
+    _require_success(_libc.capset(header, none), "capset")
 
 
-def _deny_files() -> str:
+def _deny_all_files() -> str:
     """A Landlock ruleset with no rules: whatever it handles is denied."""
-    abi = _checked(_syscall(_LANDLOCK_CREATE_RULESET, 0, 0, _LANDLOCK_CREATE_RULESET_VERSION), "landlock")
+    abi = _require_success(_syscall(_LANDLOCK_CREATE_RULESET, 0, 0, _LANDLOCK_CREATE_RULESET_VERSION), "landlock")
     attributes = _landlock_attributes(abi)
     buffer = ctypes.create_string_buffer(attributes, len(attributes))
-    ruleset = _checked(
+    ruleset = _require_success(
         _syscall(_LANDLOCK_CREATE_RULESET, ctypes.addressof(buffer), len(attributes), 0),
         "landlock_create_ruleset",
     )
     try:
-        _checked(_syscall(_LANDLOCK_RESTRICT_SELF, ruleset, 0, 0), "landlock_restrict_self")
+        _require_success(_syscall(_LANDLOCK_RESTRICT_SELF, ruleset, 0, 0), "landlock_restrict_self")
     finally:
         os.close(ruleset)
     return f"ABI {abi}"
@@ -208,75 +209,80 @@ def _set_shared_limits() -> str:
 
 
 def _set_limit(name: str, value: int) -> None:
-    which = getattr(resource, "RLIMIT_" + name)
-    hard = resource.getrlimit(which)[1]
+    limit = getattr(resource, "RLIMIT_" + name)
+    hard = resource.getrlimit(limit)[1]
     if hard != resource.RLIM_INFINITY:
         value = min(value, hard)
-    resource.setrlimit(which, (value, value))
+    resource.setrlimit(limit, (value, value))
 
 
-class FinalLock:
+class FinalLockdown:
     """What one worker applies after the last fork; `program` is the filter, or why there is none.
 
     `parent_pid`: die with this parent. The signal follows the thread that forked, so that thread must last as long as
     its process: the only one of the zygote, the starter's of the host.
     """
 
-    def __init__(self, program: bytes | OSError, parent_pid: int, skip: frozenset[str] = frozenset()) -> None:
+    def __init__(self, filter_program: bytes | OSError, parent_pid: int, skip: frozenset[str] = frozenset()) -> None:
         self._parent_pid = parent_pid
-        self._program = program if sys.maxsize > 1 << 32 else OSError("no system call filter for 32 bits")
-        if isinstance(self._program, bytes):
-            self._instructions = ctypes.create_string_buffer(self._program, len(self._program))
+        self._filter_program = filter_program if sys.maxsize > 1 << 32 else OSError("no system call filter for 32 bits")
+        if isinstance(self._filter_program, bytes):
+            self._instructions = ctypes.create_string_buffer(self._filter_program, len(self._filter_program))
             address = ctypes.addressof(self._instructions)
-            self._filter = _FilterProgram(len(self._program) // 8, address)
+            self._filter = _FilterProgram(len(self._filter_program) // 8, address)
             self._filter_address = ctypes.addressof(self._filter)
         self._limits = [getattr(resource, "RLIMIT_" + name) for name in _FINAL_LIMITS]
         # Made here, and of calls that need no further Python: what a fork makes or runs costs it pages of memory.
-        self._steps = [(layer, _refuse if layer in skip else step) for layer, step in self._all_steps()]
+        self._lockdown_steps = [
+            (layer, _raise_refused if layer in skip else step) for layer, step in self._build_steps()
+        ]
 
-    def layers(self) -> dict[str, str]:
+    def expected_report(self) -> dict[str, str]:
         """The report of these layers when `apply` returns no refusal."""
         return {"one-descriptor": IN_FORCE, "parent-death-signal": IN_FORCE, "seccomp": IN_FORCE}
 
-    def apply(self, channel: int) -> dict[str, str]:
+    def apply(self, channel_fd: int) -> dict[str, str]:
         """Lock the process onto `channel`, moved to descriptor 3; returns the layers that were refused."""
         refusals: dict[str, str] = {}
-        if channel != 3:
-            os.dup2(channel, 3)
-        for layer, step in self._steps:
+        if channel_fd != 3:
+            os.dup2(channel_fd, 3)
+        for layer, step in self._lockdown_steps:
             try:
                 if step() == -1:
                     raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
             except (OSError, ValueError) as error:
-                refusals[layer] = refused(error)
+                refusals[layer] = describe_refusal(error)
         return refusals
 
-    def _all_steps(self) -> list[tuple[str, Callable[[], object]]]:
+    def _build_steps(self) -> list[tuple[str, Callable[[], object]]]:
         """Layer and what is to be called for it; -1 or an error: the environment refuses it."""
         return [
-            *(("one-descriptor", _closing(first, last)) for first, last in ((4, _LAST_DESCRIPTOR), (0, 2))),
+            *(
+                ("one-descriptor", _make_close_range_step(first, last))
+                for first, last in ((4, _LAST_DESCRIPTOR), (0, 2))
+            ),
             ("parent-death-signal", partial(_prctl, _PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)),
             ("parent-death-signal", self._require_parent),
             *(("rlimits", partial(resource.setrlimit, which, (0, 0))) for which in self._limits),
-            ("seccomp", self._installing_filter()),
+            ("seccomp", self._filter_step()),
         ]
 
     def _require_parent(self) -> None:
         if os.getppid() != self._parent_pid:  # it died before the signal was armed
             os._exit(3)
 
-    def _installing_filter(self) -> Callable[[], object]:
-        if isinstance(self._program, OSError):
-            return partial(_raise, self._program)
+    def _filter_step(self) -> Callable[[], object]:
+        if isinstance(self._filter_program, OSError):
+            return partial(_raise_error, self._filter_program)
         return partial(_prctl, _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, self._filter_address, 0, 0)
 
 
-def _closing(first: int, last: int) -> Callable[[], object]:
-    # Old container profiles refuse close_range; descriptors end at the limit set in `lock_shared`.
+def _make_close_range_step(first: int, last: int) -> Callable[[], object]:
+    # Old container profiles refuse close_range; descriptors end at the limit set in `apply_shared_lockdown`.
     if _syscall(_CLOSE_RANGE, _LAST_DESCRIPTOR, _LAST_DESCRIPTOR, 0) != 0:
         return partial(os.closerange, first, min(last + 1, _ZYGOTE_DESCRIPTORS))
     return partial(_syscall, _CLOSE_RANGE, first, last, 0)
 
 
-def _raise(error: OSError) -> None:
+def _raise_error(error: OSError) -> None:
     raise error

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 # as an arena has blocks: the first fills what is free, the second and third fill a new arena, in which the last value
 # of the second is whatever was free before; that one keeps it. An arena that was full and is no longer is used first,
 # and so is what is freed last: hence what the first round took is freed before the rest.
-_PACK = """(() => {
+_FILL_SCRIPT = """(() => {
   "use strict";
   const SIZES = [SIZES], lists = SIZES.map(() => []), kept = [];
   const count = (at) => 4056 / SIZES[at] | 0;
@@ -34,11 +34,11 @@ _PACK = """(() => {
 })()""".replace("[SIZES]", str([*range(40, 128, 8), *range(128, 256, 16), *range(256, 513, 32)]))
 
 
-def pack(context: Any) -> tuple[object, int]:
+def fill_free_heap(context: Any) -> tuple[object, int]:
     """Return what keeps the arenas, to be held as long as the engine is used, and how many bytes of its limit it takes.
 
     Nothing in the engine leads to it.
     """
     before = context.memory()["malloc_size"]
-    kept = context.eval(_PACK)
-    return kept, context.memory()["malloc_size"] - before
+    fillers = context.eval(_FILL_SCRIPT)
+    return fillers, context.memory()["malloc_size"] - before

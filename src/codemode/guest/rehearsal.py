@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 # What programs mostly say: what the analysis of one comes to and no rehearsal has, costs it pages that are then copied.
-SOURCE = """// Add up.
+FUNCTION_SOURCE = """// Add up.
 const { n }: { n: number[] } = await tools.rehearse({ n: [1, 'a'] });
 let sum = 0;
 for (let i = 0; i < 9; i++) sum += await tools.rehearse({ n: i });
@@ -14,9 +14,9 @@ if (sum > 1) {
   for (const one of all) console.log(one.n, "is", !one);
 }
 return { n, sum } as unknown;"""
-MODULE = """import { rehearse } from "@codemode/servers/rehearsed";
+MODULE_SOURCE = """import { rehearse } from "@codemode/servers/rehearsed";
 const { n }: { n: number[] } = await rehearse({ n: [1, 'a'] }); globalThis.__codemode_result__ = n as unknown;"""
-_PROGRAM = b"""{
+_FUNCTION_CONFIG = b"""{
     "js": "const { n } = await tools.rehearse({ n: [1, 'a'] }); text(1); return { n, at: Date.now() };",
     "seed": "00000000000000000000000000000000", "now_ms": 1,
     "wrapper": "sloppy", "is_rehearsal": true,
@@ -27,7 +27,7 @@ _PROGRAM = b"""{
     "max_output_bytes": 1000, "says_in_text": true, "drains": true,
     "max_result_bytes": 1000, "max_tool_input_bytes": 1000, "max_bridge_requests": 1, "max_in_flight_bridge_requests": 1
 }"""
-_OF_MODULE = """{"js":"const{0:{\\"rehearse\\":r}}=$codemode;globalThis.__codemode_result__=await r({n:[1,'a']});",
+_MODULE_CONFIG = """{"js":"const{0:{\\"rehearse\\":r}}=$codemode;globalThis.__codemode_result__=await r({n:[1,'a']});",
     "seed": "00000000000000000000000000000000", "now_ms": 1,
     "wrapper": "module", "globals": [%s], "console": "stable", "is_rehearsal": true,
     "given": {"module": {"prefix": 0, "take": "$codemode", "imports": ["@codemode/servers/rehearsed"],
@@ -35,25 +35,28 @@ _OF_MODULE = """{"js":"const{0:{\\"rehearse\\":r}}=$codemode;globalThis.__codemo
             "tools": [{"toolName": "rehearse", "exportName": "rehearse"}]}}, "all": false}},
     "max_result_bytes": 1000, "max_tool_input_bytes": 1000, "max_bridge_requests": 1, "max_in_flight_bridge_requests": 1
 }"""
-_FEW, _ALL = (
-    (_OF_MODULE % names).encode()
+_SMALL_MODULE_CONFIG, _FULL_MODULE_CONFIG = (
+    (_MODULE_CONFIG % names).encode()
     for names in (
         '"console", "setTimeout"',
         '"console", "URL", "URLSearchParams", "TextEncoder", "TextDecoder", "setTimeout", "clearTimeout"',
     )
 )
-_LIMITS = struct.Struct(">III?")
-_UNTIMED = _LIMITS.pack(64 << 20, 2 << 20, 0, False)
-_TIMED = _LIMITS.pack(64 << 20, 2 << 20, 1000, True)
-_ANSWER = b'D{"id":1,"now":1,"value":{"n":[1,"a"]}}'
-_SCRIPT = (b"R" + _UNTIMED + _PROGRAM, _ANSWER)
+_LIMITS_STRUCT = struct.Struct(">III?")
+_UNTIMED_LIMITS = _LIMITS_STRUCT.pack(64 << 20, 2 << 20, 0, False)
+_TIMED_LIMITS = _LIMITS_STRUCT.pack(64 << 20, 2 << 20, 1000, True)
+_TOOL_RESULT_FRAME = b'D{"id":1,"now":1,"value":{"n":[1,"a"]}}'
+_FUNCTION_FRAMES = (b"R" + _UNTIMED_LIMITS + _FUNCTION_CONFIG, _TOOL_RESULT_FRAME)
 
 
-def faces(is_whole: bool) -> tuple[int, ...]:
+def list_surfaces(is_full: bool) -> tuple[int, ...]:
     """Those whose analysis is rehearsed."""
-    return (0, 1, 2) if is_whole else (0,)
+    return (0, 1, 2) if is_full else (0,)
 
 
-def programs(is_whole: bool) -> tuple[tuple[bytes, ...], ...]:
+def list_program_frames(is_full: bool) -> tuple[tuple[bytes, ...], ...]:
     """The frames of each program."""
-    return _SCRIPT, (b"M" + (_TIMED + _ALL if is_whole else _UNTIMED + _FEW), _ANSWER)
+    return _FUNCTION_FRAMES, (
+        b"M" + (_TIMED_LIMITS + _FULL_MODULE_CONFIG if is_full else _UNTIMED_LIMITS + _SMALL_MODULE_CONFIG),
+        _TOOL_RESULT_FRAME,
+    )

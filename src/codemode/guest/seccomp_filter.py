@@ -9,8 +9,8 @@ import struct
 
 CHANNEL_FD = 3
 
-KILL_PROCESS = 0x80000000
-ALLOW = 0x7FFF0000
+RETURN_KILL_PROCESS = 0x80000000
+RETURN_ALLOW = 0x7FFF0000
 
 # Derived by tracing a worker under glibc; musl's allocator also gives pages back and protects them.
 ALLOWED_CALLS = ("read", "write", "mmap", "munmap", "mremap", "brk", "clock_gettime", "exit_group")
@@ -46,7 +46,7 @@ SYSTEM_CALL_NUMBERS = {
 _X32_BIT = 0x40000000
 
 # Offsets in struct seccomp_data.
-_NUMBER, _ARCH, _ARGUMENTS = 0, 4, 16
+_NUMBER_OFFSET, _ARCH_OFFSET, _ARGUMENTS_OFFSET = 0, 4, 16
 
 # BPF operations (linux/bpf_common.h): load word, jump if equal / >= / any bit set, return.
 _LOAD, _JUMP_EQUAL, _JUMP_NOT_BELOW, _JUMP_ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
@@ -55,7 +55,7 @@ _PROT_EXEC = 0x4
 _PRIVATE_ANONYMOUS = 0x22
 
 
-def assemble(machine: str, *, musl: bool) -> bytes:
+def assemble_filter(machine: str, *, musl: bool) -> bytes:
     """The filter as an array of `struct sock_filter`. Everything it does not name kills the process.
 
     Raises OSError for a machine (as `os.uname` names it) that no filter is written for.
@@ -65,49 +65,53 @@ def assemble(machine: str, *, musl: bool) -> bytes:
     numbers = SYSTEM_CALL_NUMBERS[machine]
     program = _check_architecture(machine)
     for name in ALLOWED_CALLS + (MUSL_CALLS if musl else ()):
-        body = _argument_checks(name) + _instruction(_RETURN, ALLOW)
+        body = _argument_checks(name) + _instruction(_RETURN, RETURN_ALLOW)
         program += _instruction(_JUMP_EQUAL, numbers[name], 0, len(body) // 8) + body
-    return program + _instruction(_RETURN, KILL_PROCESS)
+    return program + _instruction(_RETURN, RETURN_KILL_PROCESS)
 
 
 def _check_architecture(machine: str) -> bytes:
     # A 32-bit entry (int 0x80) or the x32 ABI would give the same numbers another meaning.
     program = (
-        _instruction(_LOAD, _ARCH)
+        _instruction(_LOAD, _ARCH_OFFSET)
         + _instruction(_JUMP_EQUAL, _AUDIT_ARCH[machine], 1, 0)
-        + _instruction(_RETURN, KILL_PROCESS)
-        + _instruction(_LOAD, _NUMBER)
+        + _instruction(_RETURN, RETURN_KILL_PROCESS)
+        + _instruction(_LOAD, _NUMBER_OFFSET)
     )
     if machine == "x86_64":
-        program += _instruction(_JUMP_NOT_BELOW, _X32_BIT, 0, 1) + _instruction(_RETURN, KILL_PROCESS)
+        program += _instruction(_JUMP_NOT_BELOW, _X32_BIT, 0, 1) + _instruction(_RETURN, RETURN_KILL_PROCESS)
     return program
 
 
 def _argument_checks(name: str) -> bytes:
     if name in ("read", "write"):
-        return _equal(0, CHANNEL_FD)
+        return _require_argument(0, CHANNEL_FD)
     if name == "mmap":
-        return _without_bits(2, _PROT_EXEC) + _equal(3, _PRIVATE_ANONYMOUS)
+        return _require_bits_clear(2, _PROT_EXEC) + _require_argument(3, _PRIVATE_ANONYMOUS)
     if name == "mprotect":
-        return _without_bits(2, _PROT_EXEC)
+        return _require_bits_clear(2, _PROT_EXEC)
     return b""
 
 
-def _equal(argument: int, value: int) -> bytes:
+def _require_argument(argument: int, value: int) -> bytes:
     """All 64 bits of the argument are `value`."""
-    low = _ARGUMENTS + 8 * argument
+    low = _ARGUMENTS_OFFSET + 8 * argument
     return _require_word(low, value) + _require_word(low + 4, 0)
 
 
 def _require_word(offset: int, value: int) -> bytes:
-    return _instruction(_LOAD, offset) + _instruction(_JUMP_EQUAL, value, 1, 0) + _instruction(_RETURN, KILL_PROCESS)
-
-
-def _without_bits(argument: int, mask: int) -> bytes:
     return (
-        _instruction(_LOAD, _ARGUMENTS + 8 * argument)
+        _instruction(_LOAD, offset)
+        + _instruction(_JUMP_EQUAL, value, 1, 0)
+        + _instruction(_RETURN, RETURN_KILL_PROCESS)
+    )
+
+
+def _require_bits_clear(argument: int, mask: int) -> bytes:
+    return (
+        _instruction(_LOAD, _ARGUMENTS_OFFSET + 8 * argument)
         + _instruction(_JUMP_ANY_BIT, mask, 0, 1)
-        + _instruction(_RETURN, KILL_PROCESS)
+        + _instruction(_RETURN, RETURN_KILL_PROCESS)
     )
 
 

@@ -12,90 +12,90 @@ if TYPE_CHECKING:
     from typing import Any
 
 JOBS_PER_CHECK = 64
-SHORTEST_SECONDS = 0.005
+MIN_LIMIT_SECONDS = 0.005
 NO_LIMIT = -1
 # An answer that has a value, and where that begins at the latest.
-VALUE, HEAD = ',"value":', 64
-AGAIN = "again"  # the kernel has asked what became of the program, and is told so in a job
-STOPPED = 'F{"message": "stopped", "origin": "time"}'
+VALUE_KEY, MAX_VALUE_OFFSET = ',"value":', 64
+RUN_JOBS_AGAIN = "again"  # the kernel has asked what became of the program, and is told so in a job
+STOPPED_MESSAGE = 'F{"message": "stopped", "origin": "time"}'
 
 
-class Turns:
+class TurnRunner:
     """Takes the turns of one program: each begins with a word to the kernel and ends when nothing is left to do.
 
     ``failed`` is what is raised for what the kernel should not have said; ``now`` gives seconds.
     """
 
     def __init__(
-        self, context: Any, kernel: Callable[..., object], failed: type[Exception], now: Callable[[], float]
+        self, context: Any, runtime: Callable[..., object], error_class: type[Exception], clock: Callable[[], float]
     ) -> None:
         self._context = context
-        self._kernel = kernel
-        self._failed = failed
-        self._now = now
-        self._until = 0.0  # when its time is over, for a program that is to be stopped here
-        self._stands_still = False  # between turns
-        self._ended = 0.0
+        self._runtime = runtime
+        self._error_class = error_class
+        self._clock = clock
+        self._deadline = 0.0  # when its time is over, for a program that is to be stopped here
+        self._excludes_waiting = False  # between turns
+        self._turn_ended_at = 0.0
 
     # What each first run of a function costs in a forked process is more than what it does: so there are few.
-    def bound(self, milliseconds: int, counts_waiting: bool) -> None:
+    def set_time_limit(self, milliseconds: int, counts_waiting: bool) -> None:
         """Let the program take no longer. The turn in which this is said has begun."""
-        self._until, self._stands_still = self._now() + milliseconds / 1000, not counts_waiting
+        self._deadline, self._excludes_waiting = self._clock() + milliseconds / 1000, not counts_waiting
         self._context.set_time_limit(milliseconds / 1000)
 
-    def reset(self) -> None:
+    def reset_after_warm_up(self) -> None:
         """Forget a rehearsed program."""
-        self.tell("reset", "")
-        if self._until:
-            self._until = 0.0
+        self.call_runtime("reset", "")
+        if self._deadline:
+            self._deadline = 0.0
             self._context.set_time_limit(NO_LIMIT)
 
-    def stood_still(self, milliseconds: int) -> None:
+    def extend_deadline(self, milliseconds: int) -> None:
         """Let the program take so much longer: the host's clock stood still between two of its turns."""
-        if self._until:
-            self._until += milliseconds / 1000
+        if self._deadline:
+            self._deadline += milliseconds / 1000
 
-    def take(self, operation: str, text: str) -> tuple[str, bool]:
+    def run_turn(self, operation: str, text: str) -> tuple[str, bool]:
         """Take a turn: the lines that the kernel has to say, and whether the program has ended."""
-        if self._until:
-            if self._stands_still:
-                self._until += self._now() - self._ended
-            if VALUE not in text[:HEAD]:  # that of a timer runs its callback at once
-                self._limit()
-        return self.go_on(operation, text)
+        if self._deadline:
+            if self._excludes_waiting:
+                self._deadline += self._clock() - self._turn_ended_at
+            if VALUE_KEY not in text[:MAX_VALUE_OFFSET]:  # that of a timer runs its callback at once
+                self._set_engine_deadline()
+        return self.finish_turn(operation, text)
 
-    def go_on(self, operation: str, argument: object) -> tuple[str, bool]:
+    def finish_turn(self, operation: str, argument: object) -> tuple[str, bool]:
         """Take the rest of a turn that has begun."""
         try:
-            if self._until and self._is_over():
-                return self._stopped()
-            self.tell(operation, argument)
-            if self._until:
-                self._limit()
+            if self._deadline and self._is_overdue():
+                return self._collect_stopped_output()
+            self.call_runtime(operation, argument)
+            if self._deadline:
+                self._set_engine_deadline()
             if self._run_jobs():
-                return self._stopped()
+                return self._collect_stopped_output()
         except Exception:  # which the engine raises when it has stopped a program
-            if self._is_over():
-                return self._stopped()
+            if self._is_overdue():
+                return self._collect_stopped_output()
             raise
-        if self._until:
-            if self._stands_still:
-                self._ended = self._now()
+        if self._deadline:
+            if self._excludes_waiting:
+                self._turn_ended_at = self._clock()
             self._context.set_time_limit(NO_LIMIT)
-        lines = self._flat(self._kernel("drain", ""))
-        if lines == AGAIN:
+        lines = self._require_text(self._runtime("drain", ""))
+        if lines == RUN_JOBS_AGAIN:
             self._run_jobs()
-            lines = self._flat(self._kernel("drain", ""))
+            lines = self._require_text(self._runtime("drain", ""))
         # The kernel says T last, unless the program has ended.
         return lines, not lines.startswith("T", lines.rfind("\n") + 1)
 
-    def has_room(self, memory_limit_bytes: int) -> bool:
+    def has_free_memory(self, memory_limit_bytes: int) -> bool:
         """Whether the engine may take more than a thousandth of its limit still. Asked so that no memory is written."""
-        if self._until:
+        if self._deadline:
             self._context.set_time_limit(NO_LIMIT)
         self._context.set_memory_limit(memory_limit_bytes - (memory_limit_bytes >> 10))
         try:
-            self._kernel("finished", "")
+            self._runtime("finished", "")
         except Exception:  # noqa: BLE001 -- the engine's class has no name here
             return False
         else:
@@ -103,16 +103,16 @@ class Turns:
         finally:
             self._context.set_memory_limit(memory_limit_bytes)
 
-    def tell(self, operation: str, argument: object) -> None:
+    def call_runtime(self, operation: str, argument: object) -> None:
         """Tell the kernel something to which it has nothing to say."""
-        said = self._kernel(operation, argument)
-        if said != "ok":
-            raise self._failed(self._flat(said))
+        answer = self._runtime(operation, argument)
+        if answer != "ok":
+            raise self._error_class(self._require_text(answer))
 
-    def _flat(self, said: object) -> str:
-        if type(said) is not str:
-            raise self._failed("the kernel returned no text")
-        return said
+    def _require_text(self, answer: object) -> str:
+        if type(answer) is not str:
+            raise self._error_class("the kernel returned no text")
+        return answer
 
     def _run_jobs(self) -> bool:
         """Run what is to be run until there is nothing more, or the program has ended; True: its time is over."""
@@ -122,24 +122,24 @@ class Turns:
             if jobs % JOBS_PER_CHECK:
                 continue
             # Jobs that go on for ever after the end must not hold back the result.
-            if self._kernel("finished", "") == "1":
+            if self._runtime("finished", "") == "1":
                 break
-            if self._is_over():
+            if self._is_overdue():
                 return True
         return False
 
-    def _limit(self) -> None:
+    def _set_engine_deadline(self) -> None:
         """Let the engine stop the program, which it does by processor time of one entry.
 
         It asks the system for that at each entry, so it is let do so only where the program's own code may run.
         """
-        self._context.set_time_limit(max(self._until - self._now(), SHORTEST_SECONDS))
+        self._context.set_time_limit(max(self._deadline - self._clock(), MIN_LIMIT_SECONDS))
 
-    def _is_over(self) -> bool:
-        return 0 < self._until <= self._now()
+    def _is_overdue(self) -> bool:
+        return 0 < self._deadline <= self._clock()
 
-    def _stopped(self) -> tuple[str, bool]:
+    def _collect_stopped_output(self) -> tuple[str, bool]:
         """What the program has written. What it asks for does not count."""
         self._context.set_time_limit(NO_LIMIT)
-        lines = self._flat(self._kernel("drain", "")).split("\n")
-        return "\n".join([*(line for line in lines if line.startswith("L")), STOPPED]), True
+        lines = self._require_text(self._runtime("drain", "")).split("\n")
+        return "\n".join([*(line for line in lines if line.startswith("L")), STOPPED_MESSAGE]), True

@@ -26,51 +26,53 @@ if TYPE_CHECKING:
     Rights = tuple[tuple[int, int, bytes], ...]
 
 # To the host: kind, sequence number, value. The host's side of it is in workers/zygote.py.
-_PACKET = struct.Struct("=cIi")
-_REQUEST = struct.Struct("=I?")
+_PACKET_STRUCT = struct.Struct("=cIi")
+_REQUEST_STRUCT = struct.Struct("=I?")
 _RETRY_MS = 10
 # Who asks for workers comes before engines for programs to come, but not always: else there would never be any.
-_SERVED_PER_ENGINE = 8
+_MAX_REQUESTS_PER_SPARE_ENGINE = 8
 # Behind these the interpreter has specialised what is called most. More were not faster, and the first worker waits.
-_REHEARSALS = 4
+_WARM_UP_ROUNDS = 4
 # Sizes of what is taken where it is free, the largest first, and how many bytes at most.
-_HOLES = (120_000, *(1 << bits for bits in range(16, 10, -1)), *range(1032, 15, -16))
-_LARGE_HOLES = 4
-_MOST_FREE_BYTES = 1 << 21
+_HOLE_SIZES = (120_000, *(1 << bits for bits in range(16, 10, -1)), *range(1032, 15, -16))
+_LARGE_BLOCK_COUNT = 4
+_MAX_FILLED_BYTES = 1 << 21
 
 
-class Zygote:
+class ZygoteServer:
     """Serves one control socket. Ends when the host has gone or has closed it."""
 
-    def __init__(self, code: Any, config: dict[str, Any]) -> None:
+    def __init__(self, worker_module: Any, config: dict[str, Any]) -> None:
         self._control = socket(fileno=config["control_fd"])
         self._host_pidfd = config["host_pidfd"]
-        self._code = code
-        self._parts = config
+        self._worker_module = worker_module
+        self._config = config
         self._poller = select.poll()
-        self._children: dict[int, tuple[int, int]] = {}  # by pidfd: sequence number and pid
+        self._children_by_pidfd: dict[int, tuple[int, int]] = {}  # by pidfd: sequence number and pid
 
     def prepare(self) -> None:
         """Do everything once that every worker would otherwise do for itself."""
-        config, code = self._parts, self._code
-        self._worker = code.Worker(config)
-        self._pack = code.load_source("packing", __file__.rpartition("/")[0] + "/packing.py").pack
-        self._test_hook = _load_test_hook(code, config["test_hook_path"])
-        self._enter = code.enter
-        self._fork = _fork_function()
+        config, worker_module = self._config, self._worker_module
+        self._worker = worker_module.Worker(config)
+        self._fill_free_heap = worker_module.load_source(
+            "packing", __file__.rpartition("/")[0] + "/packing.py"
+        ).fill_free_heap
+        self._test_hook = _load_test_hook(worker_module, config["test_hook_path"])
+        self._lock_and_say_hello = worker_module.lock_and_say_hello
+        self._fork = _choose_fork()
         _reset_signals()
-        self._lock = code.new_lock(config, os.getpid())
-        refusal = self._lock.refusal(self._lock.layers)
+        self._lockdown = worker_module.create_lockdown(config, os.getpid())
+        refusal = self._lockdown.describe_refusal(self._lockdown.shared_layers)
         if refusal is not None:
             raise OSError(refusal)
-        self._hello = self._worker.hello(self._lock.layers)
-        for _ in range(_REHEARSALS - 1):
-            self._worker.rehearse(is_whole=True)
-        self._worker.use(self._worker.engines.packed(self._worker.engine, self._pack))
-        _fill_holes()
-        self._worker.rehearse(is_whole=True)
+        self._hello = self._worker.create_hello(self._lockdown.shared_layers)
+        for _ in range(_WARM_UP_ROUNDS - 1):
+            self._worker.warm_up(is_full=True)
+        self._worker.use_engine(self._worker.engine_pool.with_filled_heap(self._worker.engine, self._fill_free_heap))
+        _fill_heap_holes()
+        self._worker.warm_up(is_full=True)
         gc.collect()
-        _fill_holes()
+        _fill_heap_holes()
         gc.freeze()
         gc.disable()
 
@@ -79,49 +81,49 @@ class Zygote:
         poller, control = self._poller, self._control.fileno()
         poller.register(control, select.POLLIN)
         poller.register(self._host_pidfd, select.POLLIN)
-        engines, served = self._worker.engines, 0
+        engines, handled_requests = self._worker.engine_pool, 0
         while True:
             ready = poller.poll(None if engines.is_complete else 0)
             for descriptor, _event in ready:
-                if descriptor in self._children:
+                if descriptor in self._children_by_pidfd:
                     self._reap(descriptor)
                 elif descriptor == control:
-                    self._take_request()
+                    self._handle_request()
                 else:
                     os._exit(0)
-            served += len(ready)
-            if not engines.is_complete and (not ready or served >= _SERVED_PER_ENGINE):
-                engines.make_ahead(self._worker, self._pack)
-                served = 0
+            handled_requests += len(ready)
+            if not engines.is_complete and (not ready or handled_requests >= _MAX_REQUESTS_PER_SPARE_ENGINE):
+                engines.make_spare(self._worker, self._fill_free_heap)
+                handled_requests = 0
 
     def report_failure(self, error: Exception) -> None:
         """Tell the host why there is no zygote."""
         text = f"{type(error).__name__}: {error}"[:500].encode("utf-8", "backslashreplace")
-        self._control.send(_PACKET.pack(b"X", 0, 0) + text)
+        self._control.send(_PACKET_STRUCT.pack(b"X", 0, 0) + text)
 
-    def _take_request(self) -> None:
-        message, ancillary, _flags, _address = self._control.recvmsg(_REQUEST.size, CMSG_SPACE(4))
+    def _handle_request(self) -> None:
+        message, ancillary, _flags, _address = self._control.recvmsg(_REQUEST_STRUCT.size, CMSG_SPACE(4))
         if not message:
             os._exit(0)
-        sequence, rehearsed = _REQUEST.unpack(message)
+        sequence, warm_up = _REQUEST_STRUCT.unpack(message)
         if not ancillary:  # no descriptor was left to take the channel with
-            self._tell(b"N", sequence, errno.EMFILE)
+            self._send_packet(b"N", sequence, errno.EMFILE)
             return
-        (channel,) = struct.unpack("=i", ancillary[0][2][:4])
+        (channel_fd,) = struct.unpack("=i", ancillary[0][2][:4])
         try:
             pid = self._fork()
         except OSError as error:
-            os.close(channel)
-            self._tell(b"N", sequence, error.errno or 0)
+            os.close(channel_fd)
+            self._send_packet(b"N", sequence, error.errno or 0)
             return
         if pid == 0:
-            self._become_worker(channel, rehearsed=rehearsed)
-        os.close(channel)
-        self._hand_over(sequence, pid)
+            self._become_worker(channel_fd, warm_up=warm_up)
+        os.close(channel_fd)
+        self._send_pidfd(sequence, pid)
 
-    def _become_worker(self, channel: int, *, rehearsed: bool) -> None:
+    def _become_worker(self, channel_fd: int, *, warm_up: bool) -> None:
         try:
-            self._enter(self._worker, self._lock, self._hello, channel, rehearsed=rehearsed)
+            self._lock_and_say_hello(self._worker, self._lockdown, self._hello, channel_fd, warm_up=warm_up)
             if self._test_hook is None:
                 self._worker.serve()
             else:
@@ -129,29 +131,29 @@ class Zygote:
         finally:
             os._exit(70)
 
-    def _hand_over(self, sequence: int, pid: int) -> None:
+    def _send_pidfd(self, sequence: int, pid: int) -> None:
         # The child is reaped only in this thread and only later, so its pid cannot mean another process yet.
         try:
             pidfd = os.pidfd_open(pid)
         except OSError as error:  # one is kept for each living worker, and there are no more
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
-            self._tell(b"N", sequence, error.errno or 0)
+            self._send_packet(b"N", sequence, error.errno or 0)
             return
-        self._children[pidfd] = (sequence, pid)
+        self._children_by_pidfd[pidfd] = (sequence, pid)
         self._poller.register(pidfd, select.POLLIN)  # readable once the child has ended
-        self._tell(b"W", sequence, 0, ((SOL_SOCKET, SCM_RIGHTS, struct.pack("=i", pidfd)),))
+        self._send_packet(b"W", sequence, 0, ((SOL_SOCKET, SCM_RIGHTS, struct.pack("=i", pidfd)),))
 
     def _reap(self, pidfd: int) -> None:
-        sequence, pid = self._children.pop(pidfd)
+        sequence, pid = self._children_by_pidfd.pop(pidfd)
         self._poller.unregister(pidfd)
         os.close(pidfd)
         _, status = os.waitpid(pid, 0)
         if status != 0:
-            self._tell(b"E", sequence, status)
+            self._send_packet(b"E", sequence, status)
 
-    def _tell(self, kind: bytes, sequence: int, value: int, rights: Rights = ()) -> None:
-        packet = _PACKET.pack(kind, sequence, value)
+    def _send_packet(self, kind: bytes, sequence: int, value: int, rights: Rights = ()) -> None:
+        packet = _PACKET_STRUCT.pack(kind, sequence, value)
         while True:
             try:
                 self._control.sendmsg([packet], rights, MSG_DONTWAIT)
@@ -167,23 +169,23 @@ class Zygote:
                 return
 
 
-def _load_test_hook(code: ModuleType, path: str | None) -> ModuleType | None:
-    return None if path is None else code.load_source("test_hook", path)
+def _load_test_hook(worker_module: ModuleType, path: str | None) -> ModuleType | None:
+    return None if path is None else worker_module.load_source("test_hook", path)
 
 
-def _fork_function() -> Callable[[], int]:
+def _choose_fork() -> Callable[[], int]:
     """The C library's fork without handlers, or else `os.fork`.
 
     The handlers put right what other threads may have held locked. A zygote has one thread, and each of its forks would
     pay for them: a tenth of what a fork costs.
     """
     try:
-        plain_fork = ctypes.PyDLL(None, use_errno=True)._Fork  # noqa: SLF001 -- its name in the C library
+        fork_without_handlers = ctypes.PyDLL(None, use_errno=True)._Fork  # noqa: SLF001 -- its name in the C library
     except AttributeError:
         return os.fork
 
     def fork() -> int:
-        pid = plain_fork()
+        pid = fork_without_handlers()
         if pid < 0:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
         return pid
@@ -191,7 +193,7 @@ def _fork_function() -> Callable[[], int]:
     return fork
 
 
-def _fill_holes() -> None:
+def _fill_heap_holes() -> None:
     """Take, for ever, what is free between the blocks of the heap.
 
     What a worker takes lies together then: a page that it writes to first has to be copied.
@@ -199,14 +201,14 @@ def _fill_holes() -> None:
     library = ctypes.PyDLL(None)
     malloc, free = library.malloc, library.free
     malloc.restype, malloc.argtypes, free.argtypes = ctypes.c_size_t, (ctypes.c_size_t,), (ctypes.c_size_t,)
-    behind = max(malloc(_HOLES[0]) for _ in range(_LARGE_HOLES))
-    free(behind)
-    left = _MOST_FREE_BYTES
-    for size in _HOLES:
-        taken = malloc(size)
-        while taken < behind and left > 0:
-            taken, left = malloc(size), left - size
-        free(taken)
+    heap_end = max(malloc(_HOLE_SIZES[0]) for _ in range(_LARGE_BLOCK_COUNT))
+    free(heap_end)
+    remaining_bytes = _MAX_FILLED_BYTES
+    for size in _HOLE_SIZES:
+        block = malloc(size)
+        while block < heap_end and remaining_bytes > 0:
+            block, remaining_bytes = malloc(size), remaining_bytes - size
+        free(block)
 
 
 def _reset_signals() -> None:
@@ -219,9 +221,9 @@ def _reset_signals() -> None:
 
 def main() -> None:
     """Argument 1 is the configuration, as ASCII JSON."""
-    code = ModuleType("worker")
-    SourceFileLoader("worker", __file__.rpartition("/")[0] + "/worker.py").exec_module(code)
-    zygote = Zygote(code, json.loads(sys.argv[1]))
+    worker_module = ModuleType("worker")
+    SourceFileLoader("worker", __file__.rpartition("/")[0] + "/worker.py").exec_module(worker_module)
+    zygote = ZygoteServer(worker_module, json.loads(sys.argv[1]))
     try:
         zygote.prepare()
     except Exception as error:

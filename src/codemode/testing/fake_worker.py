@@ -89,26 +89,26 @@ class FakeSource:
 
     def __init__(self, script: Script) -> None:
         self._script = script
-        self._lives: list[_FakeLife] = []
+        self._processes: list[_FakeProcess] = []
 
     @property
     def living(self) -> int:
         """How many of its workers have not ended."""
-        return sum(not life.wait_dead(0) for life in self._lives)
+        return sum(not process.wait_until_dead(0) for process in self._processes)
 
     @property
     def spawned(self) -> int:
         """How many workers it has made."""
-        return len(self._lives)
+        return len(self._processes)
 
-    def spawn(self, *, rehearsed: bool = True) -> WorkerProcess:  # noqa: ARG002 - as `WorkerSource` has it
+    def spawn(self, *, warm_up: bool = True) -> WorkerProcess:  # noqa: ARG002 - as `WorkerSource` has it
         """Return a worker that is starting."""
         host_end, worker_end = socket.socketpair()
-        life = _FakeLife(worker_end, self._script)
-        self._lives.append(life)
-        return WorkerProcess(host_end, life)
+        process = _FakeProcess(worker_end, self._script)
+        self._processes.append(process)
+        return WorkerProcess(host_end, process)
 
-    def spawns_at_once(self) -> bool:
+    def can_spawn_at_once(self) -> bool:
         """Return True: a thread is soon started."""
         return True
 
@@ -116,24 +116,24 @@ class FakeSource:
         """Return True: there is nothing that could die."""
         return True
 
-    def ends_at_once(self) -> bool:
+    def can_end_at_once(self) -> bool:
         """Return True: scripts that are cut off end at once."""
         return True
 
-    def failure(self) -> str:
+    def describe_failure(self) -> str:
         """Return nothing: a script says itself what is wrong."""
         return ""
 
     def kill(self) -> None:
         """End every worker it has made."""
-        for life in self._lives:
-            life.kill()
+        for process in self._processes:
+            process.kill()
 
-    def abandon(self) -> None:
+    def close_descriptors(self) -> None:
         """Do nothing: threads do not come along into a forked child."""
 
 
-class _FakeLife:
+class _FakeProcess:
     """The thread of one worker, ended as a process would be."""
 
     def __init__(self, channel: socket.socket, script: Script) -> None:
@@ -153,20 +153,20 @@ class _FakeLife:
         with suppress(OSError):  # It has ended, or the host's end is closed.
             self._channel.shutdown(socket.SHUT_RDWR)
 
-    def closes_at_once(self) -> bool:
+    def can_close_at_once(self) -> bool:
         """Return True: a script that is cut off ends at once."""
         return True
 
-    def wait_dead(self, timeout_ms: int) -> bool:
+    def wait_until_dead(self, timeout_ms: int) -> bool:
         """True once its script has ended."""
         self._thread.join(timeout_ms / 1000)
         return not self._thread.is_alive()
 
-    def describe_ending(self) -> str:
+    def describe_exit(self) -> str:
         """Return nothing: a thread ends by itself."""
         return ""
 
-    def memory(self) -> MemoryInUse:
+    def read_memory(self) -> MemoryInUse:
         """Return 0: it has no memory of its own."""
         return MemoryInUse(0, 0)
 
@@ -174,5 +174,5 @@ class _FakeLife:
         """Wait for the thread, for a bounded time."""
         self._thread.join(_THREAD_END_SECONDS)
 
-    def abandon(self) -> None:
+    def close_descriptors(self) -> None:
         """Do nothing: the thread is the parent's."""

@@ -69,7 +69,7 @@ DEFAULT_MEMORY_LIMIT_BYTES = 64 << 20
 DEFAULT_MAX_STACK_SIZE_BYTES = 512 << 10
 
 _GUEST_DIRECTORY = Path(__file__).parent.parent / "guest"
-ANALYZER_PATH = str(_GUEST_DIRECTORY / "analysis" / "analyse.py")
+ANALYSER_PATH = str(_GUEST_DIRECTORY / "analysis" / "analyse.py")
 # In the order in which they are evaluated.
 _RUNTIME_PARTS = (
     "intrinsics", "json", "content", "locale", "sidecar", "rich", "powers", "determinism", "text", "memory", "errors",
@@ -112,7 +112,7 @@ class WorkerImage:
     engine_path: str
     engine_version: str
     guest_runtime: GuestRuntime
-    analyzer_path: str | None
+    analyser_path: str | None
     site_paths: tuple[str, ...]
     command: tuple[str, ...] = ()
 
@@ -120,11 +120,11 @@ class WorkerImage:
     def from_installed(cls, guest_runtime: GuestRuntime, command: tuple[str, ...] = ()) -> WorkerImage:
         """From the installed distributions. Raises `CodeModeWorkerError` when one is missing."""
         engine_path, engine_version = find_engine()
-        return cls(engine_path, engine_version, guest_runtime, ANALYZER_PATH, find_parser_site_paths(), command)
+        return cls(engine_path, engine_version, guest_runtime, ANALYSER_PATH, find_parser_site_paths(), command)
 
     def to_configuration_json(self, **options: object) -> str:
         """The ASCII JSON that a worker process gets as its argument."""
-        analyzer = {"path": self.analyzer_path, "site_paths": self.site_paths}
+        analyser = {"path": self.analyser_path, "site_paths": self.site_paths}
         values: Mapping[str, Any] = {
             "engine_path": self.engine_path,
             "engine_version": self.engine_version,
@@ -133,7 +133,7 @@ class WorkerImage:
                 "before": self.guest_runtime.before,
                 "after": self.guest_runtime.after,
             },
-            "analyser": analyzer if self.analyzer_path is not None else None,
+            "analyser": analyser if self.analyser_path is not None else None,
             "lock_path": str(_GUEST_DIRECTORY / "lock.py"),
             "lockdown_path": str(_GUEST_DIRECTORY / "lockdown_linux.py"),
             "seccomp_filter_path": str(_GUEST_DIRECTORY / "seccomp_filter.py"),

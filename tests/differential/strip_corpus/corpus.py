@@ -34,7 +34,7 @@ def types_in_contexts() -> dict[str, str]:
 @cache
 def analyser() -> Any:
     """The analyser of this process, with the parser of this environment."""
-    return analyse.load(SITE_PATHS)
+    return analyse.load_analyser(SITE_PATHS)
 
 
 def result_of(source: str) -> dict[str, Any]:

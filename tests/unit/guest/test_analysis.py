@@ -20,7 +20,7 @@ LONG_MS = 60_000
 
 @pytest.fixture(scope="module")
 def analyser():
-    return analyse.load(SITE_PATHS)
+    return analyse.load_analyser(SITE_PATHS)
 
 
 def test_types_become_blanks(analyser):
@@ -63,7 +63,7 @@ def test_the_real_mistake_is_what_remains(analyser):
 
 def test_past_the_deadline_nothing_is_concluded():
     ticks = count()
-    late = analyse.load(SITE_PATHS, lambda: next(ticks) * 0.02)
+    late = analyse.load_analyser(SITE_PATHS, lambda: next(ticks) * 0.02)
     source = "const x: number = 1;\n" * 2000
     assert late(source, 50) == {"js": source, "facts": None}
 
@@ -71,7 +71,7 @@ def test_past_the_deadline_nothing_is_concluded():
 def test_time_in_which_the_machine_does_something_else_counts_for_nothing(monkeypatch):
     hours = count()
     monkeypatch.setattr(time, "monotonic", lambda: next(hours) * 3600.0)
-    assert analyse.load(SITE_PATHS)("const x: number = 1;\n" * 20, LONG_MS)["facts"] is not None
+    assert analyse.load_analyser(SITE_PATHS)("const x: number = 1;\n" * 20, LONG_MS)["facts"] is not None
 
 
 def test_a_short_text_with_which_the_parser_comes_to_no_end_is_left_to_the_engine(analyser):
@@ -82,7 +82,7 @@ def test_a_short_text_with_which_the_parser_comes_to_no_end_is_left_to_the_engin
 
 def test_a_cancelled_parse_leaves_nothing_behind():
     ticks = count()
-    analyser = analyse.load(SITE_PATHS, lambda: next(ticks) * 0.01)
+    analyser = analyse.load_analyser(SITE_PATHS, lambda: next(ticks) * 0.01)
     # Read whole at once, so that only the progress callback can end it, in the middle of the parse.
     assert analyser("!>" * 4096, 50)["facts"] is None
     result = analyser("let b: string;", LONG_MS)
@@ -136,7 +136,7 @@ def test_any_text_gives_text_or_problems(source):
     json.dumps(result, allow_nan=False)
 
 
-_shared = analyse.load(SITE_PATHS)
+_shared = analyse.load_analyser(SITE_PATHS)
 
 BY_PATH = """
 import json, sys
@@ -146,7 +146,7 @@ path, sites = sys.argv[1], json.loads(sys.argv[2])
 module = ModuleType("analyse")
 module.__file__ = path
 SourceFileLoader("analyse", path).exec_module(module)
-analyser = module.load(sites)
+analyser = module.load_analyser(sites)
 print(json.dumps([analyser("const x: number = 1; await tools.a({});", 5000), sorted(sys.modules)]))
 """
 
@@ -168,4 +168,4 @@ def test_loads_by_path_in_a_bare_interpreter():
 
 def test_a_missing_parser_is_an_import_error(tmp_path):
     with pytest.raises(ImportError, match="tree_sitter"):
-        analyse.load([str(tmp_path)])
+        analyse.load_analyser([str(tmp_path)])

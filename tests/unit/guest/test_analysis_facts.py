@@ -10,7 +10,7 @@ from suite import each_row, rounds
 from codemode.guest.analysis import analyse, facts
 
 SITE_PATHS = sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
-_analyser = analyse.load(SITE_PATHS)
+_analyser = analyse.load_analyser(SITE_PATHS)
 
 
 UNKNOWN = {"type": "unknown"}

@@ -14,7 +14,7 @@ from codemode.guest.analysis import analyse, modules
 SITE_PATHS = sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
 LONG_MS = 60_000
 EXPORTS = {"m": {"a": 1, "b": 2, "default": 3, "x y": 4, "type": 5, "as": 6}, "n": {"a": 10}}
-_analyser = analyse.load(SITE_PATHS)
+_analyser = analyse.load_analyser(SITE_PATHS)
 
 
 def result_of(source):

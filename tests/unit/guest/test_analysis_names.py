@@ -9,7 +9,7 @@ from suite import each_row
 from codemode.guest.analysis import analyse
 
 _SITE_PATHS = sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
-_analyser = analyse.load(_SITE_PATHS)
+_analyser = analyse.load_analyser(_SITE_PATHS)
 
 
 def facts_of(source):
@@ -353,7 +353,7 @@ PROGRAMS = (
 
 @given(st.lists(st.tuples(st.sampled_from(PROGRAMS), st.booleans(), st.booleans()), min_size=2))
 def test_nothing_of_one_program_is_in_what_is_known_of_the_next(programs):
-    analyser = analyse.load(_SITE_PATHS)
+    analyser = analyse.load_analyser(_SITE_PATHS)
     for source, wants_names, is_rehearsal in programs:
-        fresh = analyse.load(_SITE_PATHS)
+        fresh = analyse.load_analyser(_SITE_PATHS)
         assert analyser(source, 60_000, wants_names, is_rehearsal) == fresh(source, 60_000, wants_names)

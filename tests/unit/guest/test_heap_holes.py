@@ -26,7 +26,7 @@ for at, block in enumerate(blocks):
     if at % 3:
         free(block)
 if "fill" in sys.argv:
-    zygote._fill_holes()
+    zygote._fill_heap_holes()
 taken = [malloc(size) for _ in range(50) for size in (40, 300, 1500)]
 print(max(taken) - min(taken))
 """

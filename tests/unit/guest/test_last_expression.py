@@ -6,10 +6,10 @@ import sysconfig
 
 from codemode.guest.analysis import analyse
 
-_analyser = analyse.load(sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}))
+_analyser = analyse.load_analyser(sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}))
 
 
-def kept(source: str, face: int = analyse.PLAIN) -> str | None:
+def kept(source: str, face: int = analyse.FUNCTION_BODY) -> str | None:
     result = _analyser(source, 60_000, face)
     last = result["facts"].get("last")
     if last is None:
@@ -30,7 +30,7 @@ def test_the_last_statement_is_found():
         ("a = b", "a = b"),
     ]
     for source, expected in table:
-        for face in (analyse.PLAIN, analyse.WITH_NAMES):
+        for face in (analyse.FUNCTION_BODY, analyse.FUNCTION_BODY_WITH_NAMES):
             assert kept(source, face) == expected, source
 
 

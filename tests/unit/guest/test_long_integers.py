@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from suite import each_row
 
-from codemode.guest.long_integers import SCAN_BYTES, may_hold_long_integers
+from codemode.guest.long_integers import SCAN_CHUNK_BYTES, may_hold_long_integers
 
 LEAVES = st.none() | st.booleans() | st.integers(-(10**14), 10**14) | st.text(max_size=8)
 
@@ -37,7 +37,7 @@ def test_a_long_integer_is_always_seen(value, long, is_negative):
         assert may_hold_long_integers(memoryview(body))
 
 
-@each_row("before", [*range(SCAN_BYTES - 20, SCAN_BYTES + 3), 2 * SCAN_BYTES - 9])
+@each_row("before", [*range(SCAN_CHUNK_BYTES - 20, SCAN_CHUNK_BYTES + 3), 2 * SCAN_CHUNK_BYTES - 9])
 def test_one_across_the_parts_that_are_scanned_is_seen(before):
     body = b" " * before + b":" + b"9" * 16 + b" " * 9
     assert may_hold_long_integers(body)

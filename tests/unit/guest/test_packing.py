@@ -12,7 +12,7 @@ from unittest.mock import Mock
 import pytest
 
 from codemode.guest import packing
-from codemode.guest.engines import Engines, load_engine
+from codemode.guest.engines import EnginePool, load_engine
 from codemode.guest.worker import Worker
 from codemode.workers.image import GUEST_RUNTIME, find_engine
 
@@ -34,7 +34,7 @@ SourceFileLoader("packing", sys.argv[2]).exec_module(packing)
 context = engines.load_engine(sys.argv[3]).Context()
 context.eval(sys.argv[4])
 if "pack" in sys.argv:
-    held = packing.pack(context)
+    held = packing.fill_free_heap(context)
 context.eval("1")
 if os.fork():
     sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
@@ -85,7 +85,7 @@ def test_a_fork_writes_to_fewer_pages():
 def test_nothing_in_the_engine_leads_to_what_is_held():
     context = context_of_scattered_memory()
     before = context.eval(REACHABLE)
-    held, _ = packing.pack(context)
+    held, _ = packing.fill_free_heap(context)
     assert held is not None
     assert context.eval(REACHABLE) == before
 
@@ -94,7 +94,7 @@ def test_a_program_has_the_memory_that_it_has_without():
     context = context_of_scattered_memory()
     context.set_memory_limit(LIMIT)
     before = context.eval(LARGEST)
-    _held, taken = packing.pack(context)
+    _held, taken = packing.fill_free_heap(context)
     assert ROUNDED < taken < 1 << 14
     assert context.eval(LARGEST) == pytest.approx(before - taken, abs=ROUNDED)
     context.set_memory_limit(LIMIT + taken)
@@ -104,18 +104,18 @@ def test_a_program_has_the_memory_that_it_has_without():
 def test_the_limit_of_a_program_leaves_out_what_is_taken():
     context = Mock()
     worker: Any = object.__new__(Worker)
-    worker._turns_of = Mock(return_value=Mock(take=Mock(return_value=("V{}", True))))
+    worker._turn_runner_class = Mock(return_value=Mock(run_turn=Mock(return_value=("V{}", True))))
     worker.may_hold_long_integers = Mock(return_value=False)
-    worker.use((context, None, 6168))
-    worker._run(b"R" + bytes.fromhex("00800000 00100000 00000000 00") + b"{}", is_module=False)
+    worker.use_engine((context, None, 6168))
+    worker._run_program(b"R" + bytes.fromhex("00800000 00100000 00000000 00") + b"{}", is_module=False)
     context.set_memory_limit.assert_called_once_with(LIMIT + 6168)
 
 
 def test_what_is_held_stays_and_what_is_taken_adds_up():
-    engines: Any = object.__new__(Engines)
-    engines._held = holding = []
+    engines: Any = object.__new__(EnginePool)
+    engines._retained = holding = []
     held = object()
-    assert engines.packed(("context", "kernel", 5), Mock(return_value=(held, 7))) == ("context", "kernel", 12)
+    assert engines.with_filled_heap(("context", "kernel", 5), Mock(return_value=(held, 7))) == ("context", "kernel", 12)
     assert holding == [held]
 
 

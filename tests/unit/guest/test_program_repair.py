@@ -15,11 +15,11 @@ from codemode.guest.analysis import analyse, program_repair
 SITE_PATHS = sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
 LONG_MS = 60_000
 HOSTILE = Path(__file__).parents[2] / "hostile" / "programs"
-_analyse: Any = analyse.load(SITE_PATHS)
+_analyse: Any = analyse.load_analyser(SITE_PATHS)
 
 
 def repaired(text: str) -> Any:
-    return _analyse.repaired(text, LONG_MS, _analyse(text, LONG_MS))
+    return _analyse.repair_program(text, LONG_MS, _analyse(text, LONG_MS))
 
 
 def test_programs_that_parse_are_left_as_they_are():
@@ -84,12 +84,12 @@ def test_no_text_breaks_the_repair(text: str):
 @given(st.text(alphabet="aé😀\n", max_size=30))
 def test_places_lead_back_to_the_character_they_come_from(text: str):
     source = text.replace("\n", "\\n").replace("a", "&#97;") + "!"
-    current = program_repair.Text(source, range(len(source) + 1))
-    decoded = current.replaced(program_repair.ENTITY, lambda match: "a")
-    decoded = decoded.replaced(program_repair.WRITTEN_BREAK, lambda match: "\n")
+    current = program_repair.MappedText(source, range(len(source) + 1))
+    decoded = current.replace_matches(program_repair.ENTITY, lambda match: "a")
+    decoded = decoded.replace_matches(program_repair.ESCAPED_BREAK_OR_QUOTE, lambda match: "\n")
     assert decoded.text == f"{text}!"
-    rows = program_repair.places(decoded.text, decoded.origins, source)
+    rows = program_repair.map_places(decoded.text, decoded.origins, source)
     line, column = decoded.text.count("\n") + 1, len(decoded.text.split("\n")[-1].encode("utf-16-le")) // 2
     expected = (1, len(source.encode("utf-16-le")) // 2)
-    found = (line, column) if rows is None else program_repair.place_in_source(line, column, rows)
+    found = (line, column) if rows is None else program_repair.to_source_place(line, column, rows)
     assert found == expected

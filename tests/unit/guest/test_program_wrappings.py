@@ -10,7 +10,7 @@ from codemode.guest.analysis import analyse
 
 SITE_PATHS = sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
 LONG_MS = 60_000
-_analyse: Any = analyse.load(SITE_PATHS)
+_analyse: Any = analyse.load_analyser(SITE_PATHS)
 PROGRAM = "const n = 'nut';\nreturn n;"
 CALL = {"name": "codeMode", "arguments": {"js": PROGRAM}}
 MEANT = {
@@ -46,7 +46,7 @@ OWN = (
 
 
 def repaired(text: str) -> Any:
-    return _analyse.repaired(text, LONG_MS, _analyse(text, LONG_MS))
+    return _analyse.repair_program(text, LONG_MS, _analyse(text, LONG_MS))
 
 
 def test_a_program_is_taken_out_of_what_is_around_it():

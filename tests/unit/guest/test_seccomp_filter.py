@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codemode.guest import seccomp_filter
-from codemode.guest.seccomp_filter import ALLOW, KILL_PROCESS, SYSTEM_CALL_NUMBERS, assemble
+from codemode.guest.seccomp_filter import RETURN_ALLOW, RETURN_KILL_PROCESS, SYSTEM_CALL_NUMBERS, assemble_filter
 
 AUDIT_X86_64, AUDIT_AARCH64, AUDIT_I386 = 0xC000003E, 0xC00000B7, 0x40000003
 AUDIT = {"x86_64": AUDIT_X86_64, "aarch64": AUDIT_AARCH64}
@@ -44,7 +44,7 @@ def run_filter(program: bytes, arch: int, number: int, args: tuple[int, ...]) ->
 
 def is_allowed(machine: str, name: str, *args: int, musl: bool = False) -> bool:
     number = SYSTEM_CALL_NUMBERS[machine][name]
-    return run_filter(assemble(machine, musl=musl), AUDIT[machine], number, args) == ALLOW
+    return run_filter(assemble_filter(machine, musl=musl), AUDIT[machine], number, args) == RETURN_ALLOW
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -77,12 +77,12 @@ def test_musl_gets_two_more_calls_and_still_no_executable_memory(machine: str) -
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("musl", [False, True])
 def test_every_call_outside_the_list_kills(machine: str, *, musl: bool) -> None:
-    program = assemble(machine, musl=musl)
+    program = assemble_filter(machine, musl=musl)
     names = seccomp_filter.ALLOWED_CALLS + (seccomp_filter.MUSL_CALLS if musl else ())
     listed = {SYSTEM_CALL_NUMBERS[machine][name] for name in names}
     for number in range(1024):
         if number not in listed:
-            assert run_filter(program, AUDIT[machine], number, (3, 0, 0, 0x22)) == KILL_PROCESS
+            assert run_filter(program, AUDIT[machine], number, (3, 0, 0, 0x22)) == RETURN_KILL_PROCESS
 
 
 @given(
@@ -92,22 +92,22 @@ def test_every_call_outside_the_list_kills(machine: str, *, musl: bool) -> None:
     machine=st.sampled_from(MACHINES),
 )
 def test_another_architecture_or_abi_kills(number: int, args: list[int], arch: int, machine: str) -> None:
-    verdict = run_filter(assemble(machine, musl=False), arch, number, tuple(args))
-    assert verdict in (ALLOW, KILL_PROCESS)
+    verdict = run_filter(assemble_filter(machine, musl=False), arch, number, tuple(args))
+    assert verdict in (RETURN_ALLOW, RETURN_KILL_PROCESS)
     if arch != AUDIT[machine] or number >= 0x40000000:
-        assert verdict == KILL_PROCESS
+        assert verdict == RETURN_KILL_PROCESS
 
 
 def test_x32_numbers_of_allowed_calls_kill() -> None:
-    program = assemble("x86_64", musl=False)
+    program = assemble_filter("x86_64", musl=False)
     for number in SYSTEM_CALL_NUMBERS["x86_64"].values():
-        assert run_filter(program, AUDIT_X86_64, number | 0x40000000, (3, 0, 3, 0x22)) == KILL_PROCESS
+        assert run_filter(program, AUDIT_X86_64, number | 0x40000000, (3, 0, 3, 0x22)) == RETURN_KILL_PROCESS
 
 
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("musl", [False, True])
 def test_the_kernel_can_load_it(machine: str, *, musl: bool) -> None:
-    program = assemble(machine, musl=musl)
+    program = assemble_filter(machine, musl=musl)
     instructions = list(struct.iter_unpack("=HBBI", program))
     assert len(program) % 8 == 0
     assert len(instructions) < 100
@@ -119,4 +119,4 @@ def test_the_kernel_can_load_it(machine: str, *, musl: bool) -> None:
 
 def test_an_unknown_machine_has_no_filter() -> None:
     with pytest.raises(OSError, match="riscv64"):
-        assemble("riscv64", musl=False)
+        assemble_filter("riscv64", musl=False)

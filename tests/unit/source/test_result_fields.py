@@ -19,7 +19,7 @@ from codemode.source.checks import check_results
 
 SITE_PATHS = sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
 STRIP_CORPUS = Path(__file__).parents[2] / "differential" / "strip_corpus"
-_analyser = analyse.load(SITE_PATHS)
+_analyser = analyse.load_analyser(SITE_PATHS)
 ITEM = {
     "type": "object",
     "properties": {"price": {"type": "number"}, "name": {"type": "string"}, "kind": {"$ref": "#/$defs/K"}},

@@ -20,7 +20,7 @@ from codemode.schemas.python_types import TypeSchema
 from codemode.source.checks import MAX_PROBLEMS, check_program
 
 SITE_PATHS = sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
-_analyser = analyse.load(SITE_PATHS)
+_analyser = analyse.load_analyser(SITE_PATHS)
 SEARCH = {
     "type": "object",
     "properties": {

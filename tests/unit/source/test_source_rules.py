@@ -10,7 +10,7 @@ from codemode.guest.analysis import analyse
 from codemode.profile import StaticRules
 from codemode.source import rules
 
-_analyser = analyse.load(sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}))
+_analyser = analyse.load_analyser(sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}))
 STRICT = StaticRules(
     disabled_builtins=("eval", "Function"), disabled_globals=("fetch", "eval"), allow_loops=False, runs_unanalysed=False
 )

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     Analyser = Callable[..., dict[str, Any]]
 
 MAX_PROBLEMS = 64
-JSON = "this is JSON, and no program"
-PLACED = ("calls", "free", "modules", "loops", "named_calls", "reads")
-PARTS = (
+JSON_MESSAGE = "this is JSON, and no program"
+FACTS_WITH_OFFSETS = ("calls", "free", "modules", "loops", "named_calls", "reads")
+MODULE_NAMES = (
     "clauses",
     "collecting",
     "doubts",
@@ -47,17 +47,17 @@ PARTS = (
     "strip_types",
 )
 # What a program is: the body of a function, the same with its names, an ES module.
-PLAIN, WITH_NAMES, MODULE = range(3)
+FUNCTION_BODY, FUNCTION_BODY_WITH_NAMES, MODULE = range(3)
 
 
-class Looks:
+class ExtraChecks:
     """What looks through the tree of a program once more, where its text has certain words."""
 
     def __init__(self, locale_calls: Any, free_names: Any) -> None:
         self.locale_calls, self.free_names = locale_calls, free_names
 
 
-def load(site_paths: list[str], clock: Callable[[], float] | None = None) -> Analyser:
+def load_analyser(site_paths: list[str], clock: Callable[[], float] | None = None) -> Analyser:
     """An analyser. ``site_paths`` hold the parser's packages. A rehearsal uses nothing up.
 
     ``clock`` gives seconds: of this thread's own computing, unless it is given. While others have the processor a busy
@@ -77,149 +77,165 @@ def load(site_paths: list[str], clock: Callable[[], float] | None = None) -> Ana
     says what was put before that, in UTF-16 units behind the prefix.
     Where the value of the last statement is the result of a program that returns nothing, ``"ends"`` says what to do
     with it (`program_ending`), and ``"repairs"`` lists what was done to the text or is done at the end.
-    Its attribute ``repaired(text, deadline_ms, found)`` returns the program that was meant, where ``found`` says that
-    the text is none (`program_repair`), and ``moved_back(found, repair, text)`` puts what was found of that in the
-    places of the text; ``then(repair, repair)`` makes one of two. Its attribute ``corrected(line, text, deadline_ms,
-    rows)`` is that of `read_places.ReadPlaces`.
+    Attributes of the analyser: ``repair_program(text, deadline_ms, analysis)`` returns the program that was meant,
+    where ``analysis`` says that the text is no program (`program_repair`). ``restore_places(analysis, repair, text)``
+    gives the places in the text as it came. ``chain_repairs(first, second)`` makes one repair of two.
+    ``correct_place(line, text, deadline_ms, rows)`` is `read_places.ReadPlaceCorrector.correct_line`.
     Lines and columns are 1-based; columns count UTF-16 units. Raises ImportError when the parser is missing.
     """
-    house = __package__ or _house()
-    parts: dict[str, Any] = {name: import_module(f"{house}.{name}") for name in PARTS}
-    parse = parts["parse"]
+    package = __package__ or _create_package()
+    modules_by_name: dict[str, Any] = {name: import_module(f"{package}.{name}") for name in MODULE_NAMES}
+    parse = modules_by_name["parse"]
     parser = parse.load_parser(site_paths)
-    symbols = parse.symbols_by_kind(parser)
-    walk = parts["collecting"].FactWalk(symbols, parts)
-    modules = parts["module_analysis"].ModuleAnalysis(parts, symbols)
-    read_places = parts["read_places"].ReadPlaces(symbols, parts)
-    looks = Looks(parts["locale_calls"].LocaleCalls(symbols, parts), parts["free_names"].FreeNames(symbols, parts))
+    symbols = parse.map_symbols_by_kind(parser)
+    walk = modules_by_name["collecting"].FactWalk(symbols, modules_by_name)
+    module_analysis = modules_by_name["module_analysis"].ModuleAnalysis(modules_by_name, symbols)
+    read_places = modules_by_name["read_places"].ReadPlaceCorrector(symbols, modules_by_name)
+    extra_checks = ExtraChecks(
+        modules_by_name["locale_calls"].LocaleCallCheck(symbols, modules_by_name),
+        modules_by_name["free_names"].FreeNames(symbols, modules_by_name),
+    )
     now = clock or import_module("time").thread_time
 
-    def within(deadline_ms: int) -> Callable[[bytes], Tree | None]:
+    def parse_within(deadline_ms: int) -> Callable[[bytes], Tree | None]:
         return partial(parse.parse, parser, end=now() + deadline_ms / 1000, clock=now)
 
-    def repaired(text: str, deadline_ms: int, found: dict[str, Any]) -> Any:
-        facts = found.get("facts")
+    def repair_program(text: str, deadline_ms: int, analysis: dict[str, Any]) -> Any:
+        facts = analysis.get("facts")
         names_node = "module.exports" in text or "require.main" in text
         if facts is not None and not (facts.get("modules") or names_node or repair.may_need_repair(text)):
             return None  # most programs are what was meant
-        return _repaired(parts, text, within(deadline_ms), found)
+        return _repair_program(modules_by_name, text, parse_within(deadline_ms), analysis)
 
-    def corrected(line: str, text: str, deadline_ms: int, rows: list[list[int]] | None = None) -> str:
-        return read_places.corrected(line, text, within(deadline_ms), rows)
+    def correct_place(line: str, text: str, deadline_ms: int, rows: list[list[int]] | None = None) -> str:
+        return read_places.correct_line(line, text, parse_within(deadline_ms), rows)
 
-    def analyse(text: str, deadline_ms: int, face: int = PLAIN, is_rehearsal: bool = False) -> dict[str, Any]:
-        if parts["program_repair"].is_json(text):
+    def analyse(text: str, deadline_ms: int, surface: int = FUNCTION_BODY, is_warm_up: bool = False) -> dict[str, Any]:
+        if modules_by_name["program_repair"].is_json(text):
             data = text.encode()
             at = len(data) - len(data.lstrip())
-            return {"problems": parts["places"].placed(data, [{"message": JSON, "at": at}])}
-        in_time = within(deadline_ms)
-        if face == MODULE:
-            return modules.analyse(text, in_time, is_rehearsal=is_rehearsal)
-        return _function_body(
-            parts, walk, looks, text, in_time, wants_names=face == WITH_NAMES, is_rehearsal=is_rehearsal
+            return {"problems": modules_by_name["places"].add_places(data, [{"message": JSON_MESSAGE, "at": at}])}
+        parse_in_time = parse_within(deadline_ms)
+        if surface == MODULE:
+            return module_analysis.analyse(text, parse_in_time, is_warm_up=is_warm_up)
+        return _analyse_function_body(
+            modules_by_name,
+            walk,
+            extra_checks,
+            text,
+            parse_in_time,
+            wants_names=surface == FUNCTION_BODY_WITH_NAMES,
+            is_warm_up=is_warm_up,
         )
 
     walk.prepare()
-    modules.prepare()
-    repair = parts["program_repair"]
+    module_analysis.prepare()
+    repair = modules_by_name["program_repair"]
     attributes = {
-        "corrected": corrected,
-        "repaired": repaired,
-        "moved_back": repair.moved_back,
-        "then": repair.then,
+        "correct_place": correct_place,
+        "repair_program": repair_program,
+        "restore_places": repair.restore_places,
+        "chain_repairs": repair.chain_repairs,
     }
     vars(analyse).update(attributes)
     return analyse
 
 
-def _function_body(
-    parts: dict[str, Any],
+def _analyse_function_body(
+    modules: dict[str, Any],
     walk: Any,
-    looks: Looks,
+    extra_checks: ExtraChecks,
     text: str,
     parse: Callable[[bytes], Tree | None],
     *,
     wants_names: bool,
-    is_rehearsal: bool,
+    is_warm_up: bool,
 ) -> dict[str, Any]:
-    data, edits, placed = text.encode(), parts["edits"], parts["places"].placed
+    data, edits, placed = text.encode(), modules["edits"], modules["places"].add_places
     tree = parse(data)
     if tree is None:
         return {"js": text, "facts": None}
-    tree, arguments = parts["rereading"].reread(data, tree, parse)
-    listeners = walk.listeners(data, wants_names, is_rehearsal)
+    tree, arguments = modules["rereading"].reparse(data, tree, parse)
+    listeners = walk.take_listeners(data, wants_names, is_warm_up)
     stripper = listeners.stripper
     stripper.add_type_arguments(arguments)
-    parts["parse"].walk(tree, listeners.handlers)
-    blanked = edits.blanked_text(data, stripper.gaps)
-    if tree.root_node.has_error and (at := parts["parse"].first_error(tree, data)) is not None:
+    modules["parse"].walk_tree(tree, listeners.handlers)
+    blanked = edits.blank_gaps(data, stripper.gaps)
+    if tree.root_node.has_error and (at := modules["parse"].find_first_error(tree, data)) is not None:
         (place,) = placed(data, [{"at": at}])
-        return _unclear(text, blanked, place, is_ambiguous=stripper.is_ambiguous)
-    if wrong := [*stripper.problems, *looks.locale_calls.problems(tree, data)]:
-        problems = [{"message": message, "at": at} for at, message in wrong[:MAX_PROBLEMS]]
+        return _unclear_result(text, blanked, place, is_ambiguous=stripper.is_ambiguous)
+    if problems_found := [*stripper.problems, *extra_checks.locale_calls.find_problems(tree, data)]:
+        problems = [{"message": message, "at": at} for at, message in problems_found[:MAX_PROBLEMS]]
         return {"problems": placed(data, problems)}
-    found = listeners.facts(partial(edits.code_of, data, stripper.gaps))
-    found["modules"] = [use for use in found["modules"] if not stripper.is_only_type(use["at"])]
-    if free := looks.free_names.collect(tree, data, has_tools=not wants_names):
-        found["free"] = free
-    length = parts["places"].utf16_length
-    ending = parts["program_ending"].ending(tree, data)
-    if ending is not None and ending.blank is not None:
-        blanked = edits.blanked_text(data, [*stripper.gaps, edits.Gap(*ending.blank)])
-    last = parts["last_expression"].last_expression(tree, data) if ending is None else ending.last
+    facts = listeners.build_facts(partial(edits.blank_to_bytes, data, stripper.gaps))
+    facts["modules"] = [use for use in facts["modules"] if not stripper.is_blanked(use["at"])]
+    if free_names := extra_checks.free_names.collect(tree, data, has_tools=not wants_names):
+        facts["free"] = free_names
+    utf16_length = modules["places"].utf16_length
+    ending = modules["program_ending"].find_ending(tree, data)
+    if ending is not None and ending.blank_span is not None:
+        blanked = edits.blank_gaps(data, [*stripper.gaps, edits.Gap(*ending.blank_span)])
+    last = modules["last_expression"].find_last_expression(tree, data) if ending is None else ending.value_span
     if last is not None:
-        found["last"] = [length(data[:at]) for at in last]
+        facts["last"] = [utf16_length(data[:at]) for at in last]
     if ending is not None:
-        found["ends"] = ending.ends
+        facts["ends"] = ending.action
         if ending.note:
-            found["repairs"] = [ending.note]
-        if ending.name:
-            found |= {"last": [length(data)] * 2, "last_name": ending.name}
-    return {"js": blanked, "facts": found | {kind: placed(data, found[kind]) for kind in PLACED if found.get(kind)}}
+            facts["repairs"] = [ending.note]
+        if ending.variable:
+            facts |= {"last": [utf16_length(data)] * 2, "last_name": ending.variable}
+    return {
+        "js": blanked,
+        "facts": facts | {kind: placed(data, facts[kind]) for kind in FACTS_WITH_OFFSETS if facts.get(kind)},
+    }
 
 
-def _repaired(parts: dict[str, Any], text: str, parse: Callable[[bytes], Tree | None], found: dict[str, Any]) -> Any:
-    repair, facts = parts["program_repair"], found.get("facts")
+def _repair_program(
+    modules: dict[str, Any], text: str, parse: Callable[[bytes], Tree | None], analysis: dict[str, Any]
+) -> Any:
+    repair, facts = modules["program_repair"], analysis.get("facts")
     if facts is not None and not repair.may_need_repair(text):
         exports = [use for use in facts.get("modules", ()) if use["kind"] == "export"]
         may_be_node = "module.exports" in text or "require.main" in text
         tree = parse(text.encode()) if exports or may_be_node else None
         if tree is None:
             return None
-        last_at = parts["program_ending"].last_statement_at(tree)
+        last_at = modules["program_ending"].last_statement_offset(tree)
         last_at = len(text.encode()[:last_at].decode())
         if exports:
-            return repair.without_exports(text, exports, last_at)
-        return repair.without_node_modules(text, last_at, is_module="module" in facts)
+            return repair.remove_exports(text, exports, last_at)
+        return repair.replace_node_exports(text, last_at, is_module="module" in facts)
 
     trees: dict[str, Tree | None] = {}
 
-    def tree_of(text: str) -> Tree | None:
+    def parse_cached(text: str) -> Tree | None:
         if text not in trees:
             tree = parse(text.encode())
             trees.clear()
-            trees[text] = None if tree is None or parts["parse"].first_error(tree, text.encode()) is not None else tree
+            trees[text] = (
+                None if tree is None or modules["parse"].find_first_error(tree, text.encode()) is not None else tree
+            )
         return trees[text]
 
     def has_no_error(text: str) -> bool:
-        return tree_of(text) is not None
+        return parse_cached(text) is not None
 
     def node_at(text: str, at: int) -> str:
-        tree, byte = tree_of(text), len(text[:at].encode())
+        tree, byte = parse_cached(text), len(text[:at].encode())
         node = None if tree is None else tree.root_node.descendant_for_byte_range(byte, byte)
         return "" if node is None else node.type
 
-    return repair.repaired(text, has_no_error, node_at)
+    return repair.repair_program(text, has_no_error, node_at)
 
 
-def _unclear(text: str, blanked: str, place: dict[str, Any], *, is_ambiguous: bool) -> dict[str, Any]:
+def _unclear_result(text: str, blanked: str, place: dict[str, Any], *, is_ambiguous: bool) -> dict[str, Any]:
     """What is not understood runs as it is, or not at all: the engine says whether it is JavaScript."""
     if blanked == text:
         return {"js": text, "facts": None}
     return {"js": text, "facts": None, "draft": {"js": blanked, "is_ambiguous": is_ambiguous, **place}}
 
 
-def _house() -> str:
+def _create_package() -> str:
     """Makes this file's folder importable when it was loaded by path, outside any package."""
     name = "codemode_source"
     package = type(sys)(name)

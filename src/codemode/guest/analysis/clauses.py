@@ -24,7 +24,7 @@ ESCAPE = re.compile(
 WORD_ESCAPE = re.compile(r"\\u(?:\{([0-9a-fA-F]+)\}|([0-9a-fA-F]{4}))")
 SURROGATES = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-SINGLE = {"b": "\b", "t": "\t", "n": "\n", "v": "\v", "f": "\f", "r": "\r", "0": "\0"}
+SINGLE_ESCAPES = {"b": "\b", "t": "\t", "n": "\n", "v": "\v", "f": "\f", "r": "\r", "0": "\0"}
 MAX_CODE_POINT = 0x10FFFF
 
 
@@ -36,9 +36,9 @@ class Token:
     def __init__(self, kind: str, text: str, start: int, end: int) -> None:
         self.kind, self.text, self.start, self.end = kind, text, start, end
 
-    def name(self) -> str | None:
+    def decode_name(self) -> str | None:
         """The name that it says, escapes decoded; None when it says none."""
-        return string_value(self.text[1:-1]) if self.kind == "string" else word_value(self.text)
+        return decode_string(self.text[1:-1]) if self.kind == "string" else decode_word(self.text)
 
 
 class Specifier:
@@ -55,9 +55,9 @@ class Specifier:
         self.exported, self.local, self.is_type, self.is_default = exported, local, is_type, is_default
         self.start, self.end = exported.start, end
 
-    def name(self) -> str | None:
+    def imported_name(self) -> str | None:
         """What is imported: "default", "*" or the name, escapes decoded."""
-        return "default" if self.is_default else "*" if self.exported.text == "*" else self.exported.name()
+        return "default" if self.is_default else "*" if self.exported.text == "*" else self.exported.decode_name()
 
 
 class Clause:
@@ -74,18 +74,18 @@ class Clause:
         self.comma: Token | None = None
 
 
-def tokens_of(data: bytes, start: int, end: int) -> list[Token]:
+def tokenize(data: bytes, start: int, end: int) -> list[Token]:
     """The tokens of a part of a program (UTF-8), without blanks and comments."""
     text = data[start:end].decode()
     is_ascii = len(text) == end - start
-    found: list[Token] = []
-    at, behind = 0, start
+    tokens: list[Token] = []
+    at, byte_end = 0, start
     for match in TOKEN.finditer(text):
         if match.lastgroup is not None:
-            first = start + match.start() if is_ascii else behind + len(text[at : match.start()].encode())
-            at, behind = match.end(), first + (len(match[0]) if is_ascii else len(match[0].encode()))
-            found.append(Token(match.lastgroup, match[0], first, behind))
-    return found
+            byte_start = start + match.start() if is_ascii else byte_end + len(text[at : match.start()].encode())
+            at, byte_end = match.end(), byte_start + (len(match[0]) if is_ascii else len(match[0].encode()))
+            tokens.append(Token(match.lastgroup, match[0], byte_start, byte_end))
+    return tokens
 
 
 def read_clause(tokens: list[Token]) -> Clause:
@@ -101,7 +101,7 @@ def read_clause(tokens: list[Token]) -> Clause:
             clause.source = token
         elif token.text == "{":
             end = next((i for i in range(at, len(tokens)) if tokens[i].text == "}"), len(tokens))
-            specifiers += _braced(tokens[at + 1 : end])
+            specifiers += _parse_braced_specifiers(tokens[at + 1 : end])
             at = end + 1
         elif token.text == "*":
             has_name = following is not None and following.text == "as" and at + 2 < len(tokens)
@@ -127,30 +127,30 @@ def _is_type_only(tokens: list[Token]) -> bool:
     return second.kind == "word" or second.text in ("{", "*")
 
 
-def _braced(tokens: list[Token]) -> Iterator[Specifier]:
+def _parse_braced_specifiers(tokens: list[Token]) -> Iterator[Specifier]:
     """The specifiers between the braces; each ends behind its comma."""
-    items: list[Token] = []
+    specifier_tokens: list[Token] = []
     for token in tokens:
         if token.text == ",":
-            if items:
-                yield _specifier(items, token.end)
-            items = []
+            if specifier_tokens:
+                yield _parse_specifier(specifier_tokens, token.end)
+            specifier_tokens = []
         else:
-            items.append(token)
-    if items:
-        yield _specifier(items, items[-1].end)
+            specifier_tokens.append(token)
+    if specifier_tokens:
+        yield _parse_specifier(specifier_tokens, specifier_tokens[-1].end)
 
 
-def _specifier(items: list[Token], end: int) -> Specifier:
-    words = [item.text for item in items]
-    is_type = words[0] == "type" and (len(items) in (2, 4) or (len(items) == 3 and words[1] != "as"))
-    first, *rest = items[1:] if is_type else items
-    found = Specifier(first, rest[1] if len(rest) == 2 and rest[0].text == "as" else None, end, is_type=is_type)
-    found.start = items[0].start
-    return found
+def _parse_specifier(tokens: list[Token], end: int) -> Specifier:
+    texts = [item.text for item in tokens]
+    is_type = texts[0] == "type" and (len(tokens) in (2, 4) or (len(tokens) == 3 and texts[1] != "as"))
+    first, *rest = tokens[1:] if is_type else tokens
+    specifier = Specifier(first, rest[1] if len(rest) == 2 and rest[0].text == "as" else None, end, is_type=is_type)
+    specifier.start = tokens[0].start
+    return specifier
 
 
-def word_value(text: str) -> str | None:
+def decode_word(text: str) -> str | None:
     """A name without its escapes; None when one of them is no character."""
     try:
         return WORD_ESCAPE.sub(lambda found: chr(int(found[1] or found[2], 16)), text) if "\\" in text else text
@@ -158,25 +158,25 @@ def word_value(text: str) -> str | None:
         return None
 
 
-def string_value(inside: str, *, is_template: bool = False) -> str | None:
+def decode_string(quoted_text: str, *, is_template: bool = False) -> str | None:
     """The text that a string says between its quotes, in strict code; None when it is none."""
     if is_template:
-        inside = inside.replace("\r\n", "\n").replace("\r", "\n")
-    if "\\" not in inside:
-        return inside
+        quoted_text = quoted_text.replace("\r\n", "\n").replace("\r", "\n")
+    if "\\" not in quoted_text:
+        return quoted_text
     pieces: list[str] = []
     position = 0
-    while (at := inside.find("\\", position)) >= 0:
-        found = ESCAPE.match(inside, at)
-        said = None if found is None else _said(found, inside[found.end() : found.end() + 1])
-        if found is None or said is None:
+    while (at := quoted_text.find("\\", position)) >= 0:
+        escape = ESCAPE.match(quoted_text, at)
+        decoded = None if escape is None else _decode_escape(escape, quoted_text[escape.end() : escape.end() + 1])
+        if escape is None or decoded is None:
             return None
-        pieces += (inside[position:at], said)
-        position = found.end()
-    return SURROGATES.sub(_paired, "".join([*pieces, inside[position:]]))
+        pieces += (quoted_text[position:at], decoded)
+        position = escape.end()
+    return SURROGATES.sub(_combine_surrogates, "".join([*pieces, quoted_text[position:]]))
 
 
-def _said(escape: re.Match[str], behind: str) -> str | None:
+def _decode_escape(escape: re.Match[str], following: str) -> str | None:
     code = escape[1] or escape[2] or escape[3]
     if code is not None:
         number = int(code, 16) if len(code.lstrip("0")) <= 6 else MAX_CODE_POINT + 1
@@ -184,12 +184,12 @@ def _said(escape: re.Match[str], behind: str) -> str | None:
     if escape[4] is not None:
         return ""
     single = escape[5]
-    if single in "ux123456789" or (single == "0" and behind.isdigit()):
+    if single in "ux123456789" or (single == "0" and following.isdigit()):
         return None
-    return SINGLE.get(single, single)
+    return SINGLE_ESCAPES.get(single, single)
 
 
-def _paired(pair: re.Match[str]) -> str:
+def _combine_surrogates(pair: re.Match[str]) -> str:
     high, low = (ord(unit) for unit in pair[0])
     return chr(0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00))
 
@@ -199,6 +199,6 @@ def has_lone_surrogate(text: str) -> bool:
     return not text.isascii() and any("\ud800" <= unit <= "\udfff" for unit in text)
 
 
-def well_formed(text: str) -> str:
+def replace_lone_surrogates(text: str) -> str:
     """A text with the replacement character for each half of a pair that stands alone."""
     return LONE_SURROGATE.sub("\ufffd", text) if has_lone_surrogate(text) else text

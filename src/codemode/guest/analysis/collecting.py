@@ -18,32 +18,32 @@ if TYPE_CHECKING:
 class Listeners:
     """Those who listen to the walk of one program, and who hears of which symbol of the grammar."""
 
-    def __init__(self, handlers: dict[int, Any], stripper: TypeStripper, collector: Any, *of_names: Any) -> None:
-        self.handlers, self.stripper, self.of_names = handlers, stripper, of_names
+    def __init__(self, handlers: dict[int, Any], stripper: TypeStripper, collector: Any, *name_listeners: Any) -> None:
+        self.handlers, self.stripper, self.name_listeners = handlers, stripper, name_listeners
         self._collector = collector
 
-    def facts(self, code: Callable[[], bytes]) -> Facts:
+    def build_facts(self, code: Callable[[], bytes]) -> Facts:
         """Return the facts of `facts.FactCollector`, and with listeners for them those about names, loops and calls.
 
         ``code`` gives the program with types and comments blank.
         """
         collector = self._collector
-        if not self.of_names:
-            return collector.facts()
-        names, named_calls = self.of_names
+        if not self.name_listeners:
+            return collector.build_facts()
+        names, named_calls = self.name_listeners
         text = code()
-        places = names.names(text, self.stripper.unread)
+        places = names.find_names(text, self.stripper.skipped_nodes)
         uses: dict[str, list[int]] = {} if places is None else places
         collector.add_identifiers(uses.get("tools", ()), uses.get("require", ()))
         return {
-            **collector.facts(),
-            "names": None if places is None else names.first_places(places),
-            "loops": names.loops(),
-            "named_calls": named_calls.calls(text, uses.get("callTool", [])),
-            "definitions": named_calls.definitions(),
+            **collector.build_facts(),
+            "names": None if places is None else names.limit_places(places),
+            "loops": names.list_loops(),
+            "named_calls": named_calls.find_calls(text, uses.get("callTool", [])),
+            "definitions": named_calls.list_definitions(),
         }
 
-    def begin(self, data: bytes) -> None:
+    def set_program(self, data: bytes) -> None:
         """Take the program."""
         self.stripper.data = self._collector.data = data
 
@@ -56,33 +56,33 @@ class FactWalk:
 
     def __init__(self, symbols: dict[str, list[int]], parts: dict[str, Any]) -> None:
         self._symbols, self._parts = symbols, parts
-        self._ahead: dict[bool, Listeners] = {}
+        self._prepared: dict[bool, Listeners] = {}
 
     def prepare(self) -> None:
         """Make what listens to the first program, whether its names are wanted or not."""
-        self._ahead = {wants_names: self._listeners(wants_names) for wants_names in (False, True)}
+        self._prepared = {wants_names: self._create_listeners(wants_names) for wants_names in (False, True)}
 
-    def listeners(self, data: bytes, wants_names: bool, is_rehearsal: bool = False) -> Listeners:
+    def take_listeners(self, data: bytes, wants_names: bool, is_warm_up: bool = False) -> Listeners:
         """Return those for one program. A rehearsal makes others ahead, in memory that it has written to itself."""
-        listeners = self._ahead.pop(wants_names, None) or self._listeners(wants_names)
-        if is_rehearsal:
-            self._ahead[wants_names] = self._listeners(wants_names)
-        listeners.begin(data)
+        listeners = self._prepared.pop(wants_names, None) or self._create_listeners(wants_names)
+        if is_warm_up:
+            self._prepared[wants_names] = self._create_listeners(wants_names)
+        listeners.set_program(data)
         return listeners
 
-    def _listeners(self, wants_names: bool) -> Listeners:
+    def _create_listeners(self, wants_names: bool) -> Listeners:
         parts, facts = self._parts, self._parts["facts"]
         stripper = parts["strip_types"].TypeStripper(b"", parts["edits"].Gap)
         if not wants_names:
             results = parts["result_reads"].ResultReads()
-            collector = facts.FactCollector(b"", results=results)
-            return Listeners(self._table(collector, results, stripper), stripper, collector)
-        names = parts["names"].NameCollector(parts["doubts"].Doubts(parts["edits"].without))
-        named_calls = parts["named_calls"].NamedCalls(facts.literal_arguments)
-        collector = facts.FactCollector(b"", named_calls.see)
-        table = self._table(collector, named_calls, names, stripper)
+            collector = facts.FactCollector(b"", result_reads=results)
+            return Listeners(self._merge_handlers(collector, results, stripper), stripper, collector)
+        names = parts["names"].NameCollector(parts["doubts"].ParseAmbiguities(parts["edits"].blank_spans))
+        named_calls = parts["named_calls"].NamedCalls(facts.read_literal_arguments)
+        collector = facts.FactCollector(b"", named_calls.on_named_call)
+        table = self._merge_handlers(collector, named_calls, names, stripper)
         return Listeners(table, stripper, collector, names, named_calls)
 
-    def _table(self, *listeners: Any) -> dict[int, Any]:
+    def _merge_handlers(self, *listeners: Any) -> dict[int, Any]:
         tables = [listener.handlers() for listener in listeners]
-        return self._parts["parse"].handlers_by_symbol(self._symbols, tables)
+        return self._parts["parse"].map_handlers_by_symbol(self._symbols, tables)

@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 MAX_SLASHES = 16384
 MAX_LOOKUPS = 256
-MAX_CLIMB = 8
+MAX_PARENTS = 8
 
-TEXTS = ("string", "string_fragment", "regex", "hash_bang_line")
-HEADED = ("if_statement", "while_statement", "with_statement")
-FOR_HEADED = ("for_statement", "for_in_statement")
+TEXT_NODES = ("string", "string_fragment", "regex", "hash_bang_line")
+HEAD_STATEMENTS = ("if_statement", "while_statement", "with_statement")
+FOR_STATEMENTS = ("for_statement", "for_in_statement")
 # A word of the language leads these: what their block ends is a statement.
-BLOCK_LED = (
-    *HEADED,
-    *FOR_HEADED,
+BLOCK_STATEMENTS = (
+    *HEAD_STATEMENTS,
+    *FOR_STATEMENTS,
     "else_clause",
     "try_statement",
     "catch_clause",
@@ -34,10 +34,10 @@ BLOCK_LED = (
     "switch_statement",
 )
 # These end a statement where they stand like one.
-DECLARED = ("function_declaration", "generator_function_declaration", "class_declaration")
+DECLARATIONS = ("function_declaration", "generator_function_declaration", "class_declaration")
 # These end an expression where they are one; after an arrow function's block there is nothing more.
-DIVIDED = ("object", "function_expression", "generator_function", "class")
-BLOCKS = ("statement_block", "class_body", "switch_body")
+BLOCK_EXPRESSIONS = ("object", "function_expression", "generator_function", "class")
+BLOCK_NODES = ("statement_block", "class_body", "switch_body")
 
 LAST_WORD = re.compile(rb"(?:\.[ \t]*|\\)?[\w$\x80-\xff]+\Z")
 MAX_WORD_BYTES = 64
@@ -45,129 +45,133 @@ MAX_WORD_BYTES = 64
 JOINERS = dict.fromkeys(map(ord, "$\u200c\u200d"), "a")
 
 OPERAND_ENDS = b")]'\"`"
-BEFORE_REGEX = b"(,=:[!&|?{;*%~^<>"
+CHARACTERS_BEFORE_REGEX = b"(,=:[!&|?{;*%~^<>"
 # The grammar finds flags behind a comment.
 REGEX = re.compile(rb"/(?![*/])(?:[^/\\\[\r\n]|\\[^\r\n]|\[(?:[^\]\\\r\n]|\\[^\r\n])*\])+/[a-zA-Z]*")
-BEFORE_OBJECT = (b"(", b",", b"=", b"[", b"&", b"|", b"?")
+CHARACTERS_BEFORE_OBJECT = (b"(", b",", b"=", b"[", b"&", b"|", b"?")
 WORDS_BEFORE_OBJECT = frozenset((b"return", b"throw"))
 WORDS_BEFORE_REGEX = frozenset(b"return typeof case do else in instanceof void delete throw".split())
 # What is no operand, or is one only sometimes.
-NO_OPERANDS = WORDS_BEFORE_REGEX | frozenset(b"await yield of let static new extends default break continue".split())
+NON_OPERAND_WORDS = WORDS_BEFORE_REGEX | frozenset(
+    b"await yield of let static new extends default break continue".split()
+)
 
 
-class Doubts:
+class ParseAmbiguities:
     """Collects what of one program may be doubtful; places are byte offsets.
 
-    ``without`` is `edits.without`. Where ``html`` is false the engine knows no HTML-like comments.
+    ``without`` is `edits.blank_spans`. Where ``html`` is false the engine knows no HTML-like comments.
     """
 
-    def __init__(self, without: Callable[[bytes, list[tuple[int, int]]], bytes], *, html: bool = True) -> None:
-        self._without = without
-        self._has_html = html
-        self._texts: list[Node] = []
-        self.slashes: list[Node] = []
-        self._comments: list[Node] = []
+    def __init__(
+        self, blank_spans: Callable[[bytes, list[tuple[int, int]]], bytes], *, has_html_comments: bool = True
+    ) -> None:
+        self._blank_spans = blank_spans
+        self._has_html_comments = has_html_comments
+        self._text_nodes: list[Node] = []
+        self.slash_nodes: list[Node] = []
+        self._html_comments: list[Node] = []
         self._lookups_left = MAX_LOOKUPS
 
     def handlers(self) -> dict[str, Handler]:
         """Handlers by node kind; each tells whether the walk goes on into the node."""
         return {
-            **dict.fromkeys(TEXTS if self._has_html else ("regex",), self._texts.append),
-            **dict.fromkeys(("/", "/="), self.slashes.append),
-            "html_comment": self._comment,
+            **dict.fromkeys(TEXT_NODES if self._has_html_comments else ("regex",), self._text_nodes.append),
+            **dict.fromkeys(("/", "/="), self.slash_nodes.append),
+            "html_comment": self._on_html_comment,
         }
 
-    def is_idle(self) -> bool:
+    def has_no_candidates(self) -> bool:
         """True when there is nothing that could be doubtful but methods."""
-        return not (self._texts or self.slashes or self._comments)
+        return not (self._text_nodes or self.slash_nodes or self._html_comments)
 
-    def first(self, code: bytes, methods: list[Node]) -> int | None:
+    def first_ambiguity(self, code: bytes, methods: list[Node]) -> int | None:
         """The place of the first doubt in ``code``, which has types and comments blank; None: there is none.
 
         ``methods`` are those that may be none.
         """
-        return min(self._places(code, methods), default=None)
+        return min(self._ambiguous_offsets(code, methods), default=None)
 
-    def _comment(self, node: Node) -> bool:
-        self._comments.append(node)
+    def _on_html_comment(self, node: Node) -> bool:
+        self._html_comments.append(node)
         return True
 
-    def _places(self, code: bytes, methods: list[Node]) -> Iterator[int]:
+    def _ambiguous_offsets(self, code: bytes, methods: list[Node]) -> Iterator[int]:
         """The first doubt of each kind."""
-        yield from (node.start_byte for node in self._comments[:1])
-        if self._has_html and (b"<!--" in code or b"-->" in code):
-            bare = self._without(code, [(node.start_byte, node.end_byte) for node in self._texts])
-            if b"<!--" in bare or not _are_steps(bare):
+        yield from (node.start_byte for node in self._html_comments[:1])
+        if self._has_html_comments and (b"<!--" in code or b"-->" in code):
+            bare = self._blank_spans(code, [(node.start_byte, node.end_byte) for node in self._text_nodes])
+            if b"<!--" in bare or not _are_all_decrements(bare):
                 yield 0
-        if len(self.slashes) > MAX_SLASHES:
-            yield self.slashes[MAX_SLASHES].start_byte
-        for node in self.slashes[:MAX_SLASHES]:
-            if not (_is_division(code, node.start_byte) or _divides_expression(code, node)):
+        if len(self.slash_nodes) > MAX_SLASHES:
+            yield self.slash_nodes[MAX_SLASHES].start_byte
+        for node in self.slash_nodes[:MAX_SLASHES]:
+            if not (_is_division_at(code, node.start_byte) or _divides_block_expression(code, node)):
                 yield node.start_byte
                 break
-        for node in self._texts:
+        for node in self._text_nodes:
             if node.type == "regex" and not self._is_regex(code, node):
                 yield node.start_byte
                 break
         for node in methods:
-            if not self._is_in_object(code, node):
+            if not self._is_object_method(code, node):
                 yield node.start_byte
                 break
 
-    def _is_in_object(self, code: bytes, method: Node) -> bool:
+    def _is_object_method(self, code: bytes, method: Node) -> bool:
         """Whether a method is one: the grammar takes a block for an object when calls and blocks take turns in it."""
         holder = method.parent
-        for _ in range(MAX_CLIMB):
+        for _ in range(MAX_PARENTS):
             self._lookups_left -= 1
             if holder is None or self._lookups_left < 0:
                 return False
             if holder.type != "object":
                 return holder.type == "class_body"
             at = holder.start_byte
-            before = _before(code, at)
+            before = _text_before(code, at)
             pair = holder.parent if before.endswith(b":") else None
             if pair is None or pair.type != "pair":
-                return before.endswith(BEFORE_OBJECT) or _ends_line_with(code, at, WORDS_BEFORE_OBJECT)
+                return before.endswith(CHARACTERS_BEFORE_OBJECT) or _ends_line_with(code, at, WORDS_BEFORE_OBJECT)
             holder = pair.parent
         return False
 
     def _is_regex(self, code: bytes, node: Node) -> bool:
         if REGEX.fullmatch(code, node.start_byte, node.end_byte) is None:
             return False
-        before = _before(code, node.start_byte)
+        before = _text_before(code, node.start_byte)
         last = before[-1:]
         if not last:
             return True
         if last in (b"+", b"-"):
             return before[-2:-1] != last
         if last == b")":
-            return self._is_behind_head(node)
+            return self._follows_statement_head(node)
         if last == b"}":
-            return self._is_behind_block(code, node)
-        if last in BEFORE_REGEX:
+            return self._follows_statement_block(code, node)
+        if last in CHARACTERS_BEFORE_REGEX:
             return True
         word = _last_word(before)
-        return word in WORDS_BEFORE_REGEX or (word == b"of" and self._is_behind_of(node))
+        return word in WORDS_BEFORE_REGEX or (word == b"of" and self._follows_loop_of(node))
 
-    def _is_behind_of(self, node: Node) -> bool:
+    def _follows_loop_of(self, node: Node) -> bool:
         """Whether the `of` before a regular expression is that of a loop's head."""
-        before = self._node_before(node)
+        before = self._previous_node(node)
         parent = None if before is None or before.type != "of" else before.parent
         return parent is not None and parent.type == "for_in_statement"
 
-    def _is_behind_head(self, node: Node) -> bool:
+    def _follows_statement_head(self, node: Node) -> bool:
         """Whether the `)` before a regular expression closes the head of an `if` or a loop."""
-        before = self._node_before(node)
+        before = self._previous_node(node)
         if before is None or before.type == "do_statement":
             return before is not None
         parent = "" if before.parent is None else before.parent.type
-        return parent in (HEADED if before.type == "parenthesized_expression" else FOR_HEADED)
+        return parent in (HEAD_STATEMENTS if before.type == "parenthesized_expression" else FOR_STATEMENTS)
 
-    def _node_before(self, node: Node) -> Node | None:
+    def _previous_node(self, node: Node) -> Node | None:
         """What ends where a node begins, but for blanks and comments; None when that takes long to find."""
         self._lookups_left -= 1
         step: Node | None = node if self._lookups_left >= 0 else None
-        for _ in range(MAX_CLIMB):
+        for _ in range(MAX_PARENTS):
             before = step.prev_sibling if step is not None else None
             while before is not None and before.type == "comment":
                 before = before.prev_sibling
@@ -176,7 +180,7 @@ class Doubts:
             step = step.parent
         return None
 
-    def _is_behind_block(self, code: bytes, node: Node) -> bool:
+    def _follows_statement_block(self, code: bytes, node: Node) -> bool:
         """Whether the `}` before a regular expression ends a statement, beyond doubt, and no operand."""
         self._lookups_left -= 1
         step: Node | None = node
@@ -188,42 +192,42 @@ class Doubts:
         if before is None or self._lookups_left < 0 or code[before.end_byte : node.start_byte].strip():
             return False
         last: Node | None = before
-        for _ in range(MAX_CLIMB):
-            if last is None or last.type in BLOCKS:
+        for _ in range(MAX_PARENTS):
+            if last is None or last.type in BLOCK_NODES:
                 break
             last = last.child(last.child_count - 1) if last.child_count else None
-        owner = None if last is None or last.type not in BLOCKS else last.parent
+        owner = None if last is None or last.type not in BLOCK_NODES else last.parent
         if last is None or owner is None:
             return False
-        if owner.type in BLOCK_LED:
+        if owner.type in BLOCK_STATEMENTS:
             return True
-        if owner.type in DECLARED:
-            return _begins_statement(code, owner) or _ends_operand(_before(code, owner.start_byte))
+        if owner.type in DECLARATIONS:
+            return _begins_statement(code, owner) or _ends_operand(_text_before(code, owner.start_byte))
         return last is before and _begins_statement(code, last)
 
 
 def _begins_statement(code: bytes, node: Node) -> bool:
     """Whether a node, in a block or the program itself, follows what only a statement follows."""
     parent = node.parent
-    before = _before(code, node.start_byte)
+    before = _text_before(code, node.start_byte)
     is_in_block = parent is not None and parent.type in ("program", "statement_block")
     return is_in_block and (not before or (before.endswith((b";", b"{", b"}")) and not before.endswith(b"${")))
 
 
-def _before(code: bytes, at: int) -> bytes:
+def _text_before(code: bytes, at: int) -> bytes:
     """A little of what stands before a place, without the blanks between."""
     size = MAX_WORD_BYTES
     while True:
         start = max(0, at - size)
-        found = code[start:at].rstrip()
-        if len(found) >= MAX_WORD_BYTES // 2 or start == 0:
-            return found
+        text = code[start:at].rstrip()
+        if len(text) >= MAX_WORD_BYTES // 2 or start == 0:
+            return text
         size *= 4
 
 
 def _last_word(before: bytes) -> bytes:
-    found = LAST_WORD.search(before)
-    return b"" if found is None else found.group()
+    match = LAST_WORD.search(before)
+    return b"" if match is None else match.group()
 
 
 def _ends_line_with(code: bytes, at: int, words: frozenset[bytes]) -> bool:
@@ -231,15 +235,15 @@ def _ends_line_with(code: bytes, at: int, words: frozenset[bytes]) -> bool:
     return _last_word(code[max(0, at - MAX_WORD_BYTES) : at].rstrip(b" \t")) in words
 
 
-def _is_division(code: bytes, at: int) -> bool:
-    before = _before(code, at)
+def _is_division_at(code: bytes, at: int) -> bool:
+    before = _text_before(code, at)
     last = before[-1:]
     if last in (b"+", b"-"):  # a step behind its operand, on the operand's line
         return before[-2:-1] == last and _ends_operand(before[:-2].rstrip(b" \t"))
     return _ends_operand(before)
 
 
-def _divides_expression(code: bytes, slash: Node) -> bool:
+def _divides_block_expression(code: bytes, slash: Node) -> bool:
     """Whether what a `}` ends before a `/` stands where only an expression can: the engine divides it, too.
 
     On a line of its own the `/` must be none that could begin a regular expression either.
@@ -247,13 +251,13 @@ def _divides_expression(code: bytes, slash: Node) -> bool:
     operand = slash.prev_sibling
     while operand is not None and operand.type == "comment":
         operand = operand.prev_sibling
-    if slash.type != "/" or operand is None or operand.type not in DIVIDED:
+    if slash.type != "/" or operand is None or operand.type not in BLOCK_EXPRESSIONS:
         return False
     between = code[operand.end_byte : slash.start_byte]
     if between.strip() or (between.strip(b" \t") and REGEX.match(code, slash.start_byte)):
         return False
     at = operand.start_byte
-    return _before(code, at).endswith(BEFORE_OBJECT) or _ends_line_with(code, at, WORDS_BEFORE_OBJECT)
+    return _text_before(code, at).endswith(CHARACTERS_BEFORE_OBJECT) or _ends_line_with(code, at, WORDS_BEFORE_OBJECT)
 
 
 def _ends_operand(before: bytes) -> bool:
@@ -264,12 +268,12 @@ def _ends_operand(before: bytes) -> bool:
         return True
     word = _last_word(before)
     if word.isascii():
-        return bool(word) and word not in NO_OPERANDS and not word.startswith(b"\\")
+        return bool(word) and word not in NON_OPERAND_WORDS and not word.startswith(b"\\")
     # A space of another alphabet ends a word too.
     return ("a" + word.lstrip(b". \t").decode(errors="replace").translate(JOINERS)).isidentifier()
 
 
-def _are_steps(code: bytes) -> bool:
+def _are_all_decrements(code: bytes) -> bool:
     """Whether every `-->` is a step and a comparison: what stands first in its line begins a comment."""
     at = code.find(b"-->")
     while at >= 0:

@@ -10,8 +10,8 @@ WIDE_BREAKS = (b"\xe2\x80\xa8", b"\xe2\x80\xa9")
 ALL_BREAKS = b"\n" * 256
 ASCII_BLANKS = bytes(byte if byte in b"\n\r" else 0x20 for byte in range(256))
 WHITE_SPACE = b" \t\n\r\v\f"
-NO_HAZARDS: frozenset[int] = frozenset()
-NOTHING = -1  # no token before or behind
+NO_HAZARD_BYTES: frozenset[int] = frozenset()
+NO_TOKEN = -1  # no token before or behind
 
 
 class Gap:
@@ -30,45 +30,45 @@ class Gap:
         *,
         first: str = "",
         last: str = "",
-        hazards: frozenset[int] = NO_HAZARDS,
+        hazards: frozenset[int] = NO_HAZARD_BYTES,
         is_comment: bool = False,
     ) -> None:
         self.start, self.end, self.first, self.last = start, end, first, last
         self.hazards, self.is_comment = hazards, is_comment
 
-    def order(self) -> tuple[int, int, bool]:
+    def sort_key(self) -> tuple[int, int, bool]:
         return self.start, -self.end, not (self.first or self.last or self.hazards)
 
 
-def blanked_text(data: bytes, gaps: list[Gap]) -> str:
+def blank_gaps(data: bytes, gaps: list[Gap]) -> str:
     """``data`` (UTF-8) with every gap blanked; the rest keeps its lines, and columns in UTF-16 units."""
     if all(gap.is_comment for gap in gaps):
         return data.decode()
-    ordered = outermost(gaps)
-    _part_statements(data, ordered)
+    ordered_gaps = select_outermost(gaps)
+    _separate_statements(data, ordered_gaps)
     pieces: list[str] = []
     position = 0
-    for gap in ordered:
+    for gap in ordered_gaps:
         if not gap.is_comment:
-            pieces += (data[position : gap.start].decode(), _blank(data[gap.start : gap.end], gap))
+            pieces += (data[position : gap.start].decode(), _blank_gap(data[gap.start : gap.end], gap))
             position = gap.end
     return "".join([*pieces, data[position:].decode()])
 
 
-def code_of(data: bytes, gaps: list[Gap]) -> bytes:
+def blank_to_bytes(data: bytes, gaps: list[Gap]) -> bytes:
     """``data`` (UTF-8) with every gap blank, byte for byte, but for the characters that stand in place of a blank's."""
-    code = without(data, [(gap.start, gap.end) for gap in gaps])
+    code = blank_spans(data, [(gap.start, gap.end) for gap in gaps])
     marked = [gap for gap in gaps if gap.first or gap.last]
     if not marked:
         return code
-    shown = bytearray(code)
+    code_bytes = bytearray(code)
     for gap in marked:
-        shown[gap.start : gap.start + len(gap.first)] = gap.first.encode()
-        shown[gap.end - len(gap.last) : gap.end] = gap.last.encode()
-    return bytes(shown)
+        code_bytes[gap.start : gap.start + len(gap.first)] = gap.first.encode()
+        code_bytes[gap.end - len(gap.last) : gap.end] = gap.last.encode()
+    return bytes(code_bytes)
 
 
-def without(code: bytes, spans: list[tuple[int, int]]) -> bytes:
+def blank_spans(code: bytes, spans: list[tuple[int, int]]) -> bytes:
     """``code`` (UTF-8) with the spans blank, byte for byte; where one has a line break there is still one."""
     if not spans:
         return code
@@ -80,16 +80,16 @@ def without(code: bytes, spans: list[tuple[int, int]]) -> bytes:
     return bytes(blanked)
 
 
-def outermost(gaps: list[Gap]) -> list[Gap]:
+def select_outermost(gaps: list[Gap]) -> list[Gap]:
     """The gaps in order, without those that lie inside another."""
-    kept: list[Gap] = []
-    for gap in sorted(gaps, key=Gap.order):
-        if not kept or gap.start >= kept[-1].end:
-            kept.append(gap)
-    return kept
+    outermost_gaps: list[Gap] = []
+    for gap in sorted(gaps, key=Gap.sort_key):
+        if not outermost_gaps or gap.start >= outermost_gaps[-1].end:
+            outermost_gaps.append(gap)
+    return outermost_gaps
 
 
-def _blank(piece: bytes, gap: Gap) -> str:
+def _blank_gap(piece: bytes, gap: Gap) -> str:
     if piece.isascii():
         blank = piece.translate(ASCII_BLANKS).decode()
     else:
@@ -98,30 +98,30 @@ def _blank(piece: bytes, gap: Gap) -> str:
     return gap.first + blank[len(gap.first) : len(blank) - len(gap.last)] + gap.last
 
 
-def _part_statements(data: bytes, gaps: list[Gap]) -> None:
+def _separate_statements(data: bytes, gaps: list[Gap]) -> None:
     """Puts a `;` first in each gap around which two statements would otherwise become one."""
-    before, position = NOTHING, 0
-    for gap, after in zip(gaps, _tokens_behind(data, gaps), strict=True):
+    before, position = NO_TOKEN, 0
+    for gap, after in zip(gaps, _next_tokens(data, gaps), strict=True):
         between = data[position : gap.start].rstrip(WHITE_SPACE)
         before = between[-1] if between else before
-        if after in gap.hazards and before not in (NOTHING, ord(";")) and not gap.first:
+        if after in gap.hazards and before not in (NO_TOKEN, ord(";")) and not gap.first:
             gap.first = ";"
-        shown = gap.last or gap.first
-        before = ord(shown[-1]) if shown else before
+        replacement = gap.last or gap.first
+        before = ord(replacement[-1]) if replacement else before
         position = gap.end
 
 
-def _tokens_behind(data: bytes, gaps: list[Gap]) -> list[int]:
+def _next_tokens(data: bytes, gaps: list[Gap]) -> list[int]:
     """For each gap the first byte behind it that is neither white space nor in another gap."""
-    found: list[int] = []
-    after, position = NOTHING, len(data)
+    tokens: list[int] = []
+    after, position = NO_TOKEN, len(data)
     for gap in reversed(gaps):
-        behind = data[gap.end : position].lstrip(WHITE_SPACE)
+        following = data[gap.end : position].lstrip(WHITE_SPACE)
         # `++` and `--` never join a line to the one before.
-        is_step = behind[:2] in (b"++", b"--")
-        after = (NOTHING if is_step else behind[0]) if behind else after
-        found.append(after)
-        shown = gap.first or gap.last
-        after = ord(shown[0]) if shown else after
+        is_step = following[:2] in (b"++", b"--")
+        after = (NO_TOKEN if is_step else following[0]) if following else after
+        tokens.append(after)
+        replacement = gap.first or gap.last
+        after = ord(replacement[0]) if replacement else after
         position = gap.start
-    return found[::-1]
+    return tokens[::-1]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 MAX_NAMES = 64
 MAX_USES = 64
-MAX_BYTES = 1 << 17
+MAX_PROGRAM_BYTES = 1 << 17
 # Names of other hosts, found in every use; all other names are found where they are called.
 OF_OTHER_HOSTS = (
     "AbortController", "Blob", "Buffer", "Bun", "Deno", "EventSource", "FormData", "Headers", "Intl", "Request",
@@ -25,7 +25,7 @@ OF_OTHER_HOSTS = (
     "structuredClone", "tools", "window",
 )  # fmt: skip
 # Functions of the language, and its own words that a parenthesis may follow.
-LANGUAGE = frozenset(
+LANGUAGE_NAMES = frozenset(
     name.encode()
     for name in (
         "Object", "Function", "Error", "EvalError", "RangeError", "ReferenceError", "SyntaxError", "TypeError",
@@ -39,15 +39,15 @@ LANGUAGE = frozenset(
 )  # fmt: skip
 NAMES_OF_OTHER_HOSTS = frozenset(name.encode() for name in OF_OTHER_HOSTS)
 NAMES_OF_OTHER_HOSTS_BUT_TOOLS = NAMES_OF_OTHER_HOSTS - {b"tools"}
-OTHERS = re.compile(rb"(?<![\w$.#\x80-\xff])(?:" + "|".join(OF_OTHER_HOSTS).encode() + rb")(?![\w$\x80-\xff])")
-CALLED = re.compile(rb"(?<![\w$.#\x80-\xff])([A-Za-z_$][\w$]{0,99})\s*\(")
+OTHER_HOST_NAME = re.compile(rb"(?<![\w$.#\x80-\xff])(?:" + "|".join(OF_OTHER_HOSTS).encode() + rb")(?![\w$\x80-\xff])")
+CALLED_NAME = re.compile(rb"(?<![\w$.#\x80-\xff])([A-Za-z_$][\w$]{0,99})\s*\(")
 # Most names of a program's own; the others are told by the places where they stand.
 DECLARED = re.compile(rb"(?<![\w$.])(?:const|let|var|function|class)\s+([\w$]+)")
 WORD = re.compile(rb"[\w$\x80-\xff]+")
 # Names that a program looks up before it uses them, or puts on the global object.
-ASKED = re.compile(rb"""(?:globalThis|this|self)\s*(?:\?\.|\.)\s*([\w$]+)|["'`]([\w$]+)["'`]\s*(?:\]|in\b)""")
+LOOKED_UP_NAME = re.compile(rb"""(?:globalThis|this|self)\s*(?:\?\.|\.)\s*([\w$]+)|["'`]([\w$]+)["'`]\s*(?:\]|in\b)""")
 # A name's node under these parents is only read; with a field it is, where it is that field.
-READING = {
+READING_PARENTS = {
     "call_expression": "function",
     "member_expression": "object",
     "subscript_expression": "object",
@@ -59,7 +59,7 @@ READING = {
     "spread_element": "",
     "expression_statement": "",
 }
-NO_NAMES = (
+NON_NAME_NODES = (
     "comment", "property_identifier", "private_property_identifier", "string", "string_fragment", "template_string",
     "regex_pattern", "regex", "statement_identifier", "shorthand_property_identifier",
 )  # fmt: skip
@@ -78,48 +78,52 @@ class FreeNames:
         """
         known = NAMES_OF_OTHER_HOSTS_BUT_TOOLS if has_tools else NAMES_OF_OTHER_HOSTS
         # Most programs name none of them, and the search for each costs as much as all else here.
-        others = [] if known.isdisjoint(WORD.findall(data)) else OTHERS.findall(data)
-        names = [name for name in dict.fromkeys(others) if name in known]
-        names += [name for name in dict.fromkeys(CALLED.findall(data)) if name not in LANGUAGE and name not in names]
-        if not names or len(data) > MAX_BYTES:
+        other_host_names = [] if known.isdisjoint(WORD.findall(data)) else OTHER_HOST_NAME.findall(data)
+        names = [name for name in dict.fromkeys(other_host_names) if name in known]
+        names += [
+            name
+            for name in dict.fromkeys(CALLED_NAME.findall(data))
+            if name not in LANGUAGE_NAMES and name not in names
+        ]
+        if not names or len(data) > MAX_PROGRAM_BYTES:
             return []
         declared = set(DECLARED.findall(data))
         names = [name for name in names if name not in declared][:MAX_NAMES]
         if not names:
             return []
-        places: dict[bytes, list[int]] = {name: [] for name in names}
+        offsets_by_name: dict[bytes, list[int]] = {name: [] for name in names}
         for match in WORD.finditer(data):
-            if match[0] in places:
-                places[match[0]].append(match.start())
-        for match in ASKED.finditer(data):
-            places.pop(match[1] or match[2], None)
-        tries = self._parts["parse"].try_ranges(tree, data, self._symbols)
-        uses = (_first_use(tree, name, at, tries) for name, at in places.items() if len(at) <= MAX_USES)
+            if match[0] in offsets_by_name:
+                offsets_by_name[match[0]].append(match.start())
+        for match in LOOKED_UP_NAME.finditer(data):
+            offsets_by_name.pop(match[1] or match[2], None)
+        tries = self._parts["parse"].find_try_ranges(tree, data, self._symbols)
+        uses = (_first_use(tree, name, at, tries) for name, at in offsets_by_name.items() if len(at) <= MAX_USES)
         return [use for use in uses if use is not None]
 
 
-def _first_use(tree: Tree, name: bytes, places: list[int], tries: list[tuple[int, int]]) -> dict[str, Any] | None:
+def _first_use(tree: Tree, name: bytes, offsets: list[int], tries: list[tuple[int, int]]) -> dict[str, Any] | None:
     """The first use of a name outside of any `try`; None where the program may have it, or asks for it first."""
     first: dict[str, Any] | None = None
-    for at in places:
+    for at in offsets:
         node = tree.root_node.descendant_for_byte_range(at, at + len(name))
-        if node is None or node.type in NO_NAMES:
+        if node is None or node.type in NON_NAME_NODES:
             continue
         if node.type != "identifier" or node.byte_range != (at, at + len(name)):
             return None
-        reads = _reads(node)
-        if reads is None:
+        read_field = _reading_field(node)
+        if read_field is None:
             return None
         if first is None and not any(start <= at < end for start, end in tries):
-            first = {"name": name.decode(), "called": reads == "function", "at": at}
+            first = {"name": name.decode(), "called": read_field == "function", "at": at}
     return first
 
 
-def _reads(node: Node) -> str | None:
+def _reading_field(node: Node) -> str | None:
     """As which field a name is only read; None where it may be declared, assigned or asked for."""
     parent = node.parent
-    field = None if parent is None else READING.get(parent.type)
+    field = None if parent is None else READING_PARENTS.get(parent.type)
     if parent is None or field is None:
         return None
-    held = parent.child_by_field_name(field) if field else node
-    return field if held is not None and held.byte_range == node.byte_range else None
+    child = parent.child_by_field_name(field) if field else node
+    return field if child is not None and child.byte_range == node.byte_range else None

@@ -9,14 +9,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from tree_sitter import Node, Tree
 
-SKIPPED = ("comment", "empty_statement")
+SKIPPED_NODES = ("comment", "empty_statement")
 MAX_SKIPPED = 64  # a step back takes the grammar as long as there are statements
 # A line that begins with one of these continues the line before it, unless that ends with a semicolon or a block.
-CONTINUING = frozenset(b"([`/+-*%,.?:<>=&|^~!")
-ENDED_BY_A_BLOCK = ("function_declaration", "generator_function_declaration", "class_declaration", "statement_block")
+CONTINUING_CHARACTERS = frozenset(b"([`/+-*%,.?:<>=&|^~!")
+BLOCK_DECLARATIONS = ("function_declaration", "generator_function_declaration", "class_declaration", "statement_block")
 
 
-def last_expression(tree: Tree, data: bytes) -> tuple[int, int] | None:
+def find_last_expression(tree: Tree, data: bytes) -> tuple[int, int] | None:
     """Return the byte offsets of the expression in ``data``.
 
     None where the last statement is none, or where the engine might read its beginning as part of the one before.
@@ -24,7 +24,7 @@ def last_expression(tree: Tree, data: bytes) -> tuple[int, int] | None:
     cursor = tree.walk()
     node = cursor.node if cursor.goto_last_child() else None
     for _ in range(MAX_SKIPPED):
-        if node is None or node.type not in SKIPPED:
+        if node is None or node.type not in SKIPPED_NODES:
             break
         node = cursor.node if cursor.goto_previous_sibling() else None
     if node is None or node.type != "expression_statement":
@@ -33,15 +33,15 @@ def last_expression(tree: Tree, data: bytes) -> tuple[int, int] | None:
     if expression is None:
         return None
     start, end = expression.start_byte, expression.end_byte
-    is_apart = data[start] not in CONTINUING or _ends_before(node, data)
-    return (start, end) if is_apart and start < end else None
+    is_separate = data[start] not in CONTINUING_CHARACTERS or _ends_before_statement(node, data)
+    return (start, end) if is_separate and start < end else None
 
 
-def _ends_before(node: Node, data: bytes) -> bool:
+def _ends_before_statement(node: Node, data: bytes) -> bool:
     """Return True when nothing stands before a statement that its first character could continue."""
-    before = node.prev_sibling
+    previous = node.prev_sibling
     for _ in range(MAX_SKIPPED):
-        if before is None or before.type != "comment":
+        if previous is None or previous.type != "comment":
             break
-        before = before.prev_sibling
-    return before is None or data[before.end_byte - 1] == ord(";") or before.type in ENDED_BY_A_BLOCK
+        previous = previous.prev_sibling
+    return previous is None or data[previous.end_byte - 1] == ord(";") or previous.type in BLOCK_DECLARATIONS

@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from tree_sitter import Tree
 
     from .edits import Gap
-    from .import_calls import Load
+    from .import_calls import DynamicImport
     from .strip_types import TypeStripper
 
     Parse = Callable[[bytes], Tree | None]
     Result = dict[str, Any]
 
-LONE_RETURN = re.compile("\r(?!\n)")
+LONE_CARRIAGE_RETURN = re.compile("\r(?!\n)")
 IMPORT = re.compile(rb"\bimport\b")
 MAX_PROBLEMS = 64
-RESULT = b"__codemode_result__"
+RESULT_NAME = b"__codemode_result__"
 HTML_COMMENT = "<!-- begins no comment in a module: write //"
 
 
@@ -35,89 +35,96 @@ class ModuleAnalysis:
     Each program has listeners of its own; those of the first are made ahead.
     """
 
-    def __init__(self, parts: dict[str, Any], symbols: dict[str, list[int]]) -> None:
-        self._parts, self._symbols = parts, symbols
-        self._locale_calls = parts["locale_calls"].LocaleCalls(symbols, parts)
-        self._free_names = parts["free_names"].FreeNames(symbols, parts)
-        self._ahead: _Listeners | None = None
+    def __init__(self, modules: dict[str, Any], symbols: dict[str, list[int]]) -> None:
+        self._modules, self._symbols = modules, symbols
+        self._locale_calls = modules["locale_calls"].LocaleCallCheck(symbols, modules)
+        self._free_names = modules["free_names"].FreeNames(symbols, modules)
+        self._prepared: _Listeners | None = None
 
     def prepare(self) -> None:
         """Make what listens to the first program."""
-        self._ahead = _Listeners(self._parts, self._symbols)
+        self._prepared = _Listeners(self._modules, self._symbols)
 
-    def analyse(self, text: str, parse: Parse, *, is_rehearsal: bool) -> Result:
+    def analyse(self, text: str, parse: Parse, *, is_warm_up: bool) -> Result:
         """As `analyse.load` says."""
-        shown = _as_evaluated(text)
-        data = shown.encode()
-        view, tree = self._parts["module_rereading"].parsed(data, parse)
+        evaluated_text = _normalize_line_breaks(text)
+        data = evaluated_text.encode()
+        parsed_text, tree = self._modules["module_rereading"].parse_module(data, parse)
         if tree is None:
-            return {"js": text, "asked": shown, "facts": None}
-        tree, arguments = self._parts["rereading"].reread(view, tree, parse)
-        listeners = self._listeners(is_rehearsal)
-        listeners.begin(data, arguments)
-        self._parts["parse"].walk(tree, listeners.handlers)
+            return {"js": text, "asked": evaluated_text, "facts": None}
+        tree, arguments = self._modules["rereading"].reparse(parsed_text, tree, parse)
+        listeners = self._take_listeners(is_warm_up)
+        listeners.set_program(data, arguments)
+        self._modules["parse"].walk_tree(tree, listeners.handlers)
         stripper = listeners.stripper
-        asked = self._parts["edits"].blanked_text(data, stripper.gaps)
-        if tree.root_node.has_error and (at := self._parts["parse"].first_error(tree, data)) is not None:
-            unclear = {"js": text, "asked": shown, "facts": None}
-            return unclear if asked == shown else {**unclear, "draft": self._draft(asked, data, at, stripper)}
-        html = self._parts["module_rereading"].html_comment(data, tree)
-        if html is not None:
-            stripper.problems.append((html, HTML_COMMENT))
-        stripper.problems += self._locale_calls.problems(tree, data)
+        blanked_text = self._modules["edits"].blank_gaps(data, stripper.gaps)
+        if tree.root_node.has_error and (at := self._modules["parse"].find_first_error(tree, data)) is not None:
+            unclear = {"js": text, "asked": evaluated_text, "facts": None}
+            return (
+                unclear
+                if blanked_text == evaluated_text
+                else {**unclear, "draft": self._create_draft(blanked_text, data, at, stripper)}
+            )
+        html_comment_offset = self._modules["module_rereading"].find_html_comment(data, tree)
+        if html_comment_offset is not None:
+            stripper.problems.append((html_comment_offset, HTML_COMMENT))
+        stripper.problems += self._locale_calls.find_problems(tree, data)
         if stripper.problems:
-            return {"problems": self._problems(data, stripper.problems)}
-        ending = self._parts["program_ending"].ending_of_module(tree, data)
-        last = None if ending is None else ending.last
-        if ending is None and RESULT not in data:  # a program that names the result gives one itself
-            last = self._parts["last_expression"].last_expression(tree, data)
-        program = _Program(self._parts, data, listeners, last, ending)
-        if program.is_doubtful():
-            return {"js": text, "asked": asked, "facts": None}
-        facts: dict[str, Any] = {"calls": [], "modules": [], "shadowed": False, "module": program.facts()}
-        if free := self._free_names.collect(tree, data):
-            facts["free"] = self._placed(data, free)
+            return {"problems": self._describe_problems(data, stripper.problems)}
+        ending = self._modules["program_ending"].find_module_ending(tree, data)
+        last = None if ending is None else ending.value_span
+        if ending is None and RESULT_NAME not in data:  # a program that names the result gives one itself
+            last = self._modules["last_expression"].find_last_expression(tree, data)
+        program = _Program(self._modules, data, listeners, last, ending)
+        if program.is_ambiguous():
+            return {"js": text, "asked": blanked_text, "facts": None}
+        facts: dict[str, Any] = {"calls": [], "modules": [], "shadowed": False, "module": program.build_facts()}
+        if free_names := self._free_names.collect(tree, data):
+            facts["free"] = self._add_places(data, free_names)
         if program.ending is not None and program.ending.note:
             facts["repairs"] = [program.ending.note]
-        js = program.prefix + self._parts["edits"].blanked_text(data, program.gaps)
-        return {"js": js, "asked": asked, "facts": facts, **program.keeping_last(js)}
+        js = program.prefix + self._modules["edits"].blank_gaps(data, program.gaps)
+        return {"js": js, "asked": blanked_text, "facts": facts, **program.js_keeping_last_value(js)}
 
-    def _listeners(self, is_rehearsal: bool) -> _Listeners:
-        ahead = None if is_rehearsal else self._ahead
-        if ahead is not None:
-            self._ahead = None
-        return ahead or _Listeners(self._parts, self._symbols)
+    def _take_listeners(self, is_warm_up: bool) -> _Listeners:
+        prepared = None if is_warm_up else self._prepared
+        if prepared is not None:
+            self._prepared = None
+        return prepared or _Listeners(self._modules, self._symbols)
 
-    def _problems(self, data: bytes, found: list[tuple[int, str]]) -> list[dict[str, Any]]:
+    def _describe_problems(self, data: bytes, found: list[tuple[int, str]]) -> list[dict[str, Any]]:
         problems = [{"message": message, "at": at} for at, message in found[:MAX_PROBLEMS]]
-        return self._placed(data, problems)
+        return self._add_places(data, problems)
 
-    def _draft(self, js: str, data: bytes, at: int, stripper: TypeStripper) -> dict[str, Any]:
-        (place,) = self._placed(data, [{"at": at}])
+    def _create_draft(self, js: str, data: bytes, at: int, stripper: TypeStripper) -> dict[str, Any]:
+        (place,) = self._add_places(data, [{"at": at}])
         return {"js": js, "is_ambiguous": stripper.is_ambiguous, **place}
 
-    def _placed(self, data: bytes, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        places = self._parts["places"]
-        return places.placed(places.with_plain_breaks(data), found)
+    def _add_places(self, data: bytes, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        places = self._modules["places"]
+        return places.add_places(places.normalize_line_breaks(data), items)
 
 
 class _Listeners:
     """Those who listen to the walk of one program."""
 
-    def __init__(self, parts: dict[str, Any], symbols: dict[str, list[int]]) -> None:
-        gap, clauses, facts = parts["edits"].Gap, parts["clauses"], parts["facts"]
-        self.stripper = parts["strip_types"].TypeStripper(b"", gap, is_module=True)
-        self.doubts = parts["doubts"].Doubts(parts["edits"].without, html=False)
-        self.modules = parts["modules"].ModuleCollector(clauses, parts["strip_types"], gap, self.stripper)
-        self.calls = parts["import_calls"].ImportCalls(
-            clauses, facts, gap, identifiers=facts.IDENTIFIERS, functions=parts["named_calls"].FUNCTIONS
+    def __init__(self, modules: dict[str, Any], symbols: dict[str, list[int]]) -> None:
+        gap, clauses, facts = modules["edits"].Gap, modules["clauses"], modules["facts"]
+        self.stripper = modules["strip_types"].TypeStripper(b"", gap, is_module=True)
+        self.ambiguities = modules["doubts"].ParseAmbiguities(modules["edits"].blank_spans, has_html_comments=False)
+        self.module_collector = modules["modules"].ModuleCollector(clauses, modules["strip_types"], gap, self.stripper)
+        self.import_calls = modules["import_calls"].ImportCalls(
+            clauses, facts, gap, identifiers=facts.IDENTIFIERS, functions=modules["named_calls"].FUNCTIONS
         )
-        tables = [listener.handlers() for listener in (self.modules, self.calls, self.doubts, self.stripper)]
-        self.handlers: dict[int, Any] = parts["parse"].handlers_by_symbol(symbols, tables)
+        tables = [
+            listener.handlers()
+            for listener in (self.module_collector, self.import_calls, self.ambiguities, self.stripper)
+        ]
+        self.handlers: dict[int, Any] = modules["parse"].map_handlers_by_symbol(symbols, tables)
 
-    def begin(self, data: bytes, arguments: list[tuple[int, int]]) -> None:
+    def set_program(self, data: bytes, arguments: list[tuple[int, int]]) -> None:
         """Take the program, and its type arguments that are in no node."""
-        self.stripper.data = self.modules.data = self.calls.data = data
+        self.stripper.data = self.module_collector.data = self.import_calls.data = data
         self.stripper.add_type_arguments(arguments)
 
 
@@ -131,58 +138,70 @@ class _Program:
     def __init__(
         self, parts: dict[str, Any], data: bytes, listeners: _Listeners, last: tuple[int, int] | None, ending: Any
     ) -> None:
-        self._parts, self._data, self._listeners = parts, data, listeners
-        modules, names = listeners.modules, parts["module_text"].Names(data.decode())
-        self._loads = self._live_loads()
-        load_name: str = names.load_name() if self._loads else ""
-        for load in self._loads:
+        self._modules, self._data, self._listeners = parts, data, listeners
+        collector, names = listeners.module_collector, parts["module_text"].UnusedNames(data.decode())
+        self._dynamic_imports = self._runtime_imports()
+        load_name: str = names.create_load_name() if self._dynamic_imports else ""
+        for load in self._dynamic_imports:
             load.gap.first = load_name
-        self.gaps: list[Gap] = [*listeners.stripper.gaps, *modules.gaps, *(load.gap for load in self._loads)]
+        self.gaps: list[Gap] = [
+            *listeners.stripper.gaps,
+            *collector.gaps,
+            *(load.gap for load in self._dynamic_imports),
+        ]
         self._namespaces = {
-            binding.name: modules.imports[binding.index]["from"]
-            for binding in modules.bindings
+            binding.name: collector.imports[binding.index]["from"]
+            for binding in collector.bindings
             if binding.exported is None
         }
         is_read = (
-            not listeners.doubts.is_idle() or listeners.calls.methods or listeners.calls.may_read(self._namespaces)
+            not listeners.ambiguities.has_no_candidates()
+            or listeners.import_calls.methods
+            or listeners.import_calls.may_have_namespace_calls(self._namespaces)
         )
-        self._code = parts["places"].with_plain_blanks(parts["edits"].code_of(data, self.gaps)) if is_read else b""
-        self._doubt = self._first_doubt() if self._code else None
-        self._last = last if self._doubt is None else None
-        self.ending = ending if self._doubt is None else None
-        last_name = "" if self._last is None and self.ending is None else names.last_name()
+        self._blanked_code = (
+            parts["places"].normalize_blanks(parts["edits"].blank_to_bytes(data, self.gaps)) if is_read else b""
+        )
+        self._first_ambiguity_offset = self._find_first_ambiguity() if self._blanked_code else None
+        self._last_span = last if self._first_ambiguity_offset is None else None
+        self.ending = ending if self._first_ambiguity_offset is None else None
+        last_name = "" if self._last_span is None and self.ending is None else names.create_last_value_name()
         self._last_name = last_name
-        self._keeping = f"{last_name}.value=("
-        self._take = names.global_name() if modules.bindings or self._loads or last_name else None
+        self._keep_call = f"{last_name}.value=("
+        self._global_name = (
+            names.create_global_name() if collector.bindings or self._dynamic_imports or last_name else None
+        )
         self.prefix = ""
-        if self._take is not None:
-            self.prefix = parts["module_text"].prefix(modules.bindings, load_name, last_name, self._take)
+        if self._global_name is not None:
+            self.prefix = parts["module_text"].write_prefix(collector.bindings, load_name, last_name, self._global_name)
 
-    def is_doubtful(self) -> bool:
+    def is_ambiguous(self) -> bool:
         """Whether the engine may read in another way what is changed here, or read an import that was not seen."""
-        at = self._doubt
+        at = self._first_ambiguity_offset
         if at is None:
             return False
         return IMPORT.search(self._data, at) is not None or any(
             gap.end > at and not gap.is_comment for gap in self.gaps
         )
 
-    def _first_doubt(self) -> int | None:
-        doubts, calls = self._listeners.doubts, self._listeners.calls
-        found = doubts.first(self._code, calls.methods)
+    def _find_first_ambiguity(self) -> int | None:
+        ambiguities, calls = self._listeners.ambiguities, self._listeners.import_calls
+        offset = ambiguities.first_ambiguity(self._blanked_code, calls.methods)
         # To the grammar `let` may be a variable, and what it declares one that is divided.
-        let = calls.first_place(b"let") if doubts.slashes else None
-        return found if let is None else let if found is None else min(found, let)
+        let_offset = calls.find_first(b"let") if ambiguities.slash_nodes else None
+        return offset if let_offset is None else let_offset if offset is None else min(offset, let_offset)
 
-    def keeping_last(self, js: str) -> dict[str, str]:
+    def js_keeping_last_value(self, js: str) -> dict[str, str]:
         """``{"keeping"}``: ``js`` with what keeps the value of the last statement, where that is an expression."""
-        if self.ending is not None and self.ending.name:
-            return {"keeping": f"{js}\n;{self._last_name}.value={self.ending.name};"}
-        place = self._last if self.ending is None or self.ending.export is None else self.ending.export
-        if place is None:
+        if self.ending is not None and self.ending.variable:
+            return {"keeping": f"{js}\n;{self._last_name}.value={self.ending.variable};"}
+        expression_span = (
+            self._last_span if self.ending is None or self.ending.export_span is None else self.ending.export_span
+        )
+        if expression_span is None:
             return {}
-        start, end = (len(self.prefix) + self._characters(at) for at in place)
-        if self.ending is not None and self.ending.export is not None:
+        start, end = (len(self.prefix) + self._count_characters_before(at) for at in expression_span)
+        if self.ending is not None and self.ending.export_span is not None:
             assigning = f"{self._last_name}.value="
             replaced, rest = js[start : start + len(assigning)], js[start + len(assigning) : end]
             if end - start < len(assigning) or not replaced.isprintable():  # no room, or a line break in it
@@ -190,64 +209,70 @@ class _Program:
             blank = "".join(character if character in "\n\r\u2028\u2029" else " " for character in rest)
             return {"keeping": f"{js[:start]}{assigning}{blank}{js[end:]}"}
         before = js[:start]
-        if self.ending is not None and self.ending.blank is not None:
-            operator = len(self.prefix) + self._characters(self.ending.blank[0])
+        if self.ending is not None and self.ending.blank_span is not None:
+            operator = len(self.prefix) + self._count_characters_before(self.ending.blank_span[0])
             before = js[:operator] + " " * (start - operator)
-        return {"keeping": f"{before}{self._keeping}{js[start:end]}){js[end:]}"}
+        return {"keeping": f"{before}{self._keep_call}{js[start:end]}){js[end:]}"}
 
-    def _characters(self, at: int) -> int:
+    def _count_characters_before(self, at: int) -> int:
         """How many characters of the blanked text stand before a byte offset of the program."""
         if self._data.isascii():
             return at
         before = [gap for gap in self.gaps if gap.end <= at]
-        return len(self._parts["edits"].blanked_text(self._data[:at], before))
+        return len(self._modules["edits"].blank_gaps(self._data[:at], before))
 
-    def facts(self) -> dict[str, Any]:
+    def build_facts(self) -> dict[str, Any]:
         """``{"prefix", "take", "imports", "dynamic", "namespace_calls", "last"?}``, as `analyse.load` says."""
-        plain = self._parts["places"].with_plain_breaks(self._data)
-        placed = partial(self._parts["places"].placed, plain)
-        stripper, calls = self._listeners.stripper, self._listeners.calls
-        taken = self._listeners.modules.exported | calls.words(self._code, stripper.unread)
+        text_with_plain_breaks = self._modules["places"].normalize_line_breaks(self._data)
+        placed = partial(self._modules["places"].add_places, text_with_plain_breaks)
+        stripper, calls = self._listeners.stripper, self._listeners.import_calls
+        excluded_names = self._listeners.module_collector.exported_names | calls.collect_words(
+            self._blanked_code, stripper.skipped_nodes
+        )
         facts: dict[str, Any] = {
             "prefix": len(self.prefix.encode()),
-            "take": self._take,
-            "imports": self._imports(plain),
-            "dynamic": placed(self._parts["module_text"].dynamic_facts(self._loads)),
-            "namespace_calls": placed(calls.namespace_calls(self._namespaces, taken, self._code)),
+            "take": self._global_name,
+            "imports": self._describe_imports(text_with_plain_breaks),
+            "dynamic": placed(self._modules["module_text"].describe_dynamic_imports(self._dynamic_imports)),
+            "namespace_calls": placed(calls.find_namespace_calls(self._namespaces, excluded_names, self._blanked_code)),
         }
-        if self._last is not None:
-            at = self._parts["places"].utf16_length(self._data[: self._last[0]])
-            facts["last"] = [at, len(self._keeping)]
+        if self._last_span is not None:
+            at = self._modules["places"].utf16_length(self._data[: self._last_span[0]])
+            facts["last"] = [at, len(self._keep_call)]
         if self.ending is not None:
-            facts |= {"last": facts.get("last", [0, 0]), "ends": self.ending.ends}
+            facts |= {"last": facts.get("last", [0, 0]), "ends": self.ending.action}
         return facts
 
-    def _imports(self, plain: bytes) -> list[dict[str, Any]]:
-        imports = self._listeners.modules.imports
-        offsets = sorted({at for one in imports for at in (one["at"], *one["ats"])})
-        places = dict(zip(offsets, self._parts["places"].places(plain, offsets), strict=True))
+    def _describe_imports(self, text_with_plain_breaks: bytes) -> list[dict[str, Any]]:
+        imports = self._listeners.module_collector.imports
+        offsets = sorted({at for imported in imports for at in (imported["at"], *imported["ats"])})
+        places = dict(
+            zip(offsets, self._modules["places"].iterate_places(text_with_plain_breaks, offsets), strict=True)
+        )
         return [
             {
-                "from": one["from"],
-                "names": one["names"],
-                "places": [list(places[at]) for at in one["ats"]],
-                "line": places[one["at"]][0],
-                "column": places[one["at"]][1],
+                "from": imported["from"],
+                "names": imported["names"],
+                "places": [list(places[at]) for at in imported["ats"]],
+                "line": places[imported["at"]][0],
+                "column": places[imported["at"]][1],
             }
-            for one in imports
+            for imported in imports
         ]
 
-    def _live_loads(self) -> list[Load]:
+    def _runtime_imports(self) -> list[DynamicImport]:
         """The calls of `import()` that are not part of a type."""
-        loads, gaps = self._listeners.calls.loads, self._listeners.stripper.gaps
+        loads, gaps = self._listeners.import_calls.dynamic_imports, self._listeners.stripper.gaps
         if not loads or not gaps:
             return loads
-        kept = {id(gap) for gap in self._parts["edits"].outermost([*gaps, *(load.gap for load in loads)])}
-        return [load for load in loads if id(load.gap) in kept]
+        outermost_ids = {
+            id(gap) for gap in self._modules["edits"].select_outermost([*gaps, *(load.gap for load in loads)])
+        }
+        return [load for load in loads if id(load.gap) in outermost_ids]
 
 
-def _as_evaluated(text: str) -> str:
+def _normalize_line_breaks(text: str) -> str:
     """A text in which each line break that the engine counts is one of two, and which need not stand first."""
     if "\r" in text:
-        text = LONE_RETURN.sub("\n", text)
+        text = LONE_CARRIAGE_RETURN.sub("\n", text)
     return "//" + text[2:] if text.startswith("#!") else text

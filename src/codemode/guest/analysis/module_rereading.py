@@ -24,52 +24,54 @@ HTML_COMMENT = (b"<!--", b"< --")
 MAX_HTML_COMMENTS = 256
 WIDE_BREAK = re.compile(rb"\xe2\x80[\xa8\xa9]")
 WIDE_BLANK = re.compile(rb"\xef\xbb\xbf|\xc2\xa0|\xe1\x9a\x80|\xe2\x80[\x80-\x8a\xaf]|\xe2\x81\x9f|\xe3\x80\x80")
-_SOURCE = rb"(?:\bfrom|^[ \t]*import)(?:\s|/\*[^*]*\*/)*(?:\"[^\"\r\n]*\"|'[^'\r\n]*')"
-ATTRIBUTES = re.compile(rb"(" + _SOURCE + rb")(\s*with\s*\{[\w\s,:\"'./-]*\})", re.MULTILINE)
+_IMPORT_SOURCE = rb"(?:\bfrom|^[ \t]*import)(?:\s|/\*[^*]*\*/)*(?:\"[^\"\r\n]*\"|'[^'\r\n]*')"
+ATTRIBUTES = re.compile(rb"(" + _IMPORT_SOURCE + rb")(\s*with\s*\{[\w\s,:\"'./-]*\})", re.MULTILINE)
 # Names, and a comma with none behind it, are read from the original.
-NAMES = re.compile(
+NAME_LIST = re.compile(
     rb"((?:^|;|\*/)[ \t]*(?:import|export)\b(?:[ \t]*type\b)?[ \t]*(?:[\w$]+\s*,\s*)?\{)"
     rb"([\w$\s,\"'\\\x80-\xff.-]*)(?=\})",
     re.MULTILINE,
 )
-COMMA = re.compile(rb"((?:^|;|\*/)[ \t]*import\s+[\w$]+\s*),(?=\s*from\b)", re.MULTILINE)
+TRAILING_COMMA = re.compile(rb"((?:^|;|\*/)[ \t]*import\s+[\w$]+\s*),(?=\s*from\b)", re.MULTILINE)
 TYPE_STAR = re.compile(rb"(\bexport\s+)type(?=\s*\*)")
 TYPE_FROM = re.compile(rb"(\bimport\s+type\s+)from(?=\s+from\b)")
 BEFORE_TEMPLATE = re.compile(rb"(^[ \t]*export\b[ \t]*\{[^{}()`]*\}[ \t]*)\r?\n(?=\s*`)", re.MULTILINE)
 NOT_BREAK = re.compile(rb"[^\r\n]")
-_BREAK = rb"(?:\r\n|[\r\n]|\xe2\x80[\xa8\xa9])"
-LINE_COMMENT = re.compile(rb"//(?:(?!" + _BREAK + rb").)*" + _BREAK, re.DOTALL)
-BREAK = re.compile(_BREAK)
-FROM = re.compile(rb"from(?![\w$\\\x80-\xff])")
+_LINE_BREAK = rb"(?:\r\n|[\r\n]|\xe2\x80[\xa8\xa9])"
+LINE_COMMENT = re.compile(rb"//(?:(?!" + _LINE_BREAK + rb").)*" + _LINE_BREAK, re.DOTALL)
+LINE_BREAK = re.compile(_LINE_BREAK)
+FROM_KEYWORD = re.compile(rb"from(?![\w$\\\x80-\xff])")
 
 
-def parsed(data: bytes, parse: Parse) -> tuple[bytes, Tree | None]:
+def parse_module(data: bytes, parse: Parse) -> tuple[bytes, Tree | None]:
     """The text as the parser sees it, and its tree; None when there is no time left."""
-    shown = data.replace(*HTML_COMMENT) if HTML_COMMENT[0] in data else data
-    shown, tree = _read(shown, parse)
+    parsed_text = data.replace(*HTML_COMMENT) if HTML_COMMENT[0] in data else data
+    parsed_text, tree = _parse_joining_lines(parsed_text, parse)
     for number in range(MAX_ROUNDS):
         if tree is None or not tree.root_node.has_error:
             break
-        changed = _ended(_rewritten(shown) if number == 0 else shown, tree)
-        if changed == shown:
+        rewritten = _insert_missing_semicolons(
+            _rewrite_unknown_syntax(parsed_text) if number == 0 else parsed_text, tree
+        )
+        if rewritten == parsed_text:
             break
-        changed, following = _read(changed, parse)
-        if following is None:
+        rewritten, new_tree = _parse_joining_lines(rewritten, parse)
+        if new_tree is None:
             break
-        shown, tree = changed, following
-    return shown, tree
+        parsed_text, tree = rewritten, new_tree
+    return parsed_text, tree
 
 
-def _read(text: bytes, parse: Parse) -> tuple[bytes, Tree | None]:
+def _parse_joining_lines(text: bytes, parse: Parse) -> tuple[bytes, Tree | None]:
     tree = parse(text)
     for _ in range(MAX_JOINS):
-        if tree is None or b"export" not in text or (joined := _joined(text, tree)) == text:
+        if tree is None or b"export" not in text or (joined_text := _join_continued_statements(text, tree)) == text:
             break
-        text, tree = joined, parse(joined)
+        text, tree = joined_text, parse(joined_text)
     return text, tree
 
 
-def html_comment(data: bytes, tree: Tree) -> int | None:
+def find_html_comment(data: bytes, tree: Tree) -> int | None:
     """The place of the first HTML-like comment that is not inside a text or a comment of the language."""
     at = data.find(HTML_COMMENT[0])
     for _ in range(MAX_HTML_COMMENTS):
@@ -82,39 +84,39 @@ def html_comment(data: bytes, tree: Tree) -> int | None:
     return None
 
 
-def _rewritten(text: bytes) -> bytes:
+def _rewrite_unknown_syntax(text: bytes) -> bytes:
     if not text.isascii():
         text = WIDE_BREAK.sub(b"  \n", text)
         text = WIDE_BLANK.sub(lambda found: b" " * len(found[0]), text)
     text = ATTRIBUTES.sub(lambda found: found[1] + NOT_BREAK.sub(b" ", found[2]), text)
-    text = NAMES.sub(lambda found: found[1] + NOT_BREAK.sub(b" ", found[2]), text)
-    text = COMMA.sub(lambda found: found[1] + b" ", text)
+    text = NAME_LIST.sub(lambda found: found[1] + NOT_BREAK.sub(b" ", found[2]), text)
+    text = TRAILING_COMMA.sub(lambda found: found[1] + b" ", text)
     text = TYPE_STAR.sub(lambda found: found[1] + b"    ", text)
     text = TYPE_FROM.sub(lambda found: found[1] + b"From", text)
     return BEFORE_TEMPLATE.sub(lambda found: found[1] + b" " * (len(found[0]) - len(found[1]) - 1) + b";", text)
 
 
-def _joined(text: bytes, tree: Tree) -> bytes:
+def _join_continued_statements(text: bytes, tree: Tree) -> bytes:
     """On one line what the language does not end at a line break, and the grammar does: `export`, and names `from`."""
-    shown = bytearray(text)
+    joined = bytearray(text)
     following: Node | None = None
     for node in reversed(tree.root_node.children):
         if node.type == "comment":
             continue
-        start = None if following is None else _unended(text, node, following)
+        start = None if following is None else _continuation_start(text, node, following)
         if following is not None and start is not None:
-            between = LINE_COMMENT.sub(_as_block_comment, text[start : following.start_byte])
-            shown[start : following.start_byte] = BREAK.sub(lambda found: b" " * len(found[0]), between)
+            between = LINE_COMMENT.sub(_to_block_comment, text[start : following.start_byte])
+            joined[start : following.start_byte] = LINE_BREAK.sub(lambda found: b" " * len(found[0]), between)
         following = node
-    return bytes(shown)
+    return bytes(joined)
 
 
-def _as_block_comment(comment: re.Match[bytes]) -> bytes:
+def _to_block_comment(comment: re.Match[bytes]) -> bytes:
     size = len(comment[0])
     return b" " * size if size < 4 else b"/*" + b" " * (size - 4) + b"*/"
 
 
-def _unended(text: bytes, node: Node, following: Node) -> int | None:
+def _continuation_start(text: bytes, node: Node, following: Node) -> int | None:
     """Where the rest of a statement may begin that goes on with the next one."""
     children = node.children
     if node.type == "expression_statement":
@@ -123,21 +125,21 @@ def _unended(text: bytes, node: Node, following: Node) -> int | None:
     if node.type != "export_statement" or any(child.type in (";", "from") for child in children):
         return None
     clause = next((child for child in children if child.type == "export_clause"), None)
-    return None if clause is None or FROM.match(text, following.start_byte) is None else clause.end_byte
+    return None if clause is None or FROM_KEYWORD.match(text, following.start_byte) is None else clause.end_byte
 
 
-def _ended(text: bytes, tree: Tree) -> bytes:
+def _insert_missing_semicolons(text: bytes, tree: Tree) -> bytes:
     """A `;` where the grammar misses one at the end of a statement, before a line that could not go on with it."""
-    shown = bytearray(text)
+    completed = bytearray(text)
     for node in tree.root_node.children:
         if node.type in STATEMENTS and node.has_error:
-            at = _missing(node)
-            if at is not None and shown[at : at + 1].isspace():
-                shown[at : at + 1] = b";"
-    return bytes(shown)
+            at = _missing_semicolon_offset(node)
+            if at is not None and completed[at : at + 1].isspace():
+                completed[at : at + 1] = b";"
+    return bytes(completed)
 
 
-def _missing(statement: Node) -> int | None:
+def _missing_semicolon_offset(statement: Node) -> int | None:
     """Where a `;` is missing."""
     children = statement.children
     last = children[-1] if children else None

@@ -14,83 +14,87 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from .import_calls import Load
+    from .import_calls import DynamicImport
     from .modules import Binding
 
 MAX_LOADS = 256
-GLOBAL = "$codemode"
-LOAD = "impo$_"
-LAST = "$last"
-TAIL = 5
+GLOBAL_NAME = "$codemode"
+LOAD_NAME = "impo$_"
+LAST_VALUE_NAME = "$last"
+TAIL_LENGTH = 5
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 ESCAPE = re.compile(r"\\u(?:\{0*([0-9a-fA-F]{1,6})\}|([0-9a-fA-F]{4}))")
 MAX_CODE_POINT = 0x10FFFF
 
 
-class Names:
+class UnusedNames:
     """Names that occur nowhere in a text, however they are written."""
 
     def __init__(self, text: str) -> None:
-        self._text = text if "\\u" not in text else text + "\n" + ESCAPE.sub(_character, text)
+        self._text = text if "\\u" not in text else text + "\n" + ESCAPE.sub(_decode_escape, text)
 
-    def global_name(self) -> str:
+    def create_global_name(self) -> str:
         """The name of the global that the program reads once."""
-        return GLOBAL if GLOBAL not in self._text else GLOBAL + self._tail(re.escape(GLOBAL))
+        return GLOBAL_NAME if GLOBAL_NAME not in self._text else GLOBAL_NAME + self._unused_tail(re.escape(GLOBAL_NAME))
 
-    def load_name(self) -> str:
+    def create_load_name(self) -> str:
         """A name of the length of `import`."""
-        return LOAD if LOAD not in self._text else "$" + self._tail(r"\$")
+        return LOAD_NAME if LOAD_NAME not in self._text else "$" + self._unused_tail(r"\$")
 
-    def last_name(self) -> str:
+    def create_last_value_name(self) -> str:
         """The name of the object that keeps the value of the last statement."""
-        return LAST if LAST not in self._text else LAST + self._tail(re.escape(LAST))
+        return (
+            LAST_VALUE_NAME
+            if LAST_VALUE_NAME not in self._text
+            else LAST_VALUE_NAME + self._unused_tail(re.escape(LAST_VALUE_NAME))
+        )
 
-    def _tail(self, stem: str) -> str:
-        taken = set(re.findall(rf"(?={stem}([0-9a-z]{{{TAIL}}}))", self._text))
-        return next(tail for number in count() if (tail := _digits(number)) not in taken)
+    def _unused_tail(self, stem: str) -> str:
+        taken = set(re.findall(rf"(?={stem}([0-9a-z]{{{TAIL_LENGTH}}}))", self._text))
+        return next(tail for number in count() if (tail := _to_base36(number)) not in taken)
 
 
-def prefix(bindings: list[Binding], load_name: str, last_name: str, global_name: str) -> str:
+def write_prefix(bindings: list[Binding], load_name: str, last_name: str, global_name: str) -> str:
     """What stands in front of the program; without a ``load_name`` it calls no `import()`.
 
     Without a ``last_name`` the value of its last statement is not kept.
     """
-    members: list[str] = []
+    destructured: list[str] = []
     at = 0
     while at < len(bindings):
         index, exported = bindings[at].index, bindings[at].exported
         if exported is None:
-            members.append(f"{index}:{bindings[at].written}")
+            destructured.append(f"{index}:{bindings[at].source_text}")
             at += 1
             continue
         names: list[str] = []
         while at < len(bindings) and bindings[at].index == index and bindings[at].exported is not None:
-            names.append(f"{json.dumps(bindings[at].exported)}:{bindings[at].written}")
+            names.append(f"{json.dumps(bindings[at].exported)}:{bindings[at].source_text}")
             at += 1
-        members.append(f"{index}:{{{','.join(names)}}}")
+        destructured.append(f"{index}:{{{','.join(names)}}}")
     if load_name:
-        members.append(f"load:{load_name}")
+        destructured.append(f"load:{load_name}")
     if last_name:
-        members.append(f"last:{last_name}")
-    return f"const{{{','.join(members)}}}={global_name};"
+        destructured.append(f"last:{last_name}")
+    return f"const{{{','.join(destructured)}}}={global_name};"
 
 
-def dynamic_facts(loads: list[Load]) -> list[dict[str, Any]]:
+def describe_dynamic_imports(loads: list[DynamicImport]) -> list[dict[str, Any]]:
     """``{"from", "at"}`` of each; those beyond the bound are one of which nothing is known."""
-    found = [{"from": load.specifier, "at": load.at} for load in loads[:MAX_LOADS]]
+    facts = [{"from": load.specifier, "at": load.at} for load in loads[:MAX_LOADS]]
     if len(loads) > MAX_LOADS:
-        found.append({"from": None, "at": loads[MAX_LOADS].at})
-    return found
+        facts.append({"from": None, "at": loads[MAX_LOADS].at})
+    return facts
 
 
-def _digits(number: int) -> str:
+def _to_base36(number: int) -> str:
     digits = ""
-    for _ in range(TAIL):
+    for _ in range(TAIL_LENGTH):
         number, digit = divmod(number, len(DIGITS))
         digits = DIGITS[digit] + digits
     return digits
 
 
-def _character(escape: re.Match[str]) -> str:
+def _decode_escape(escape: re.Match[str]) -> str:
     number = int(escape[1] or escape[2], 16)
     return chr(number) if number <= MAX_CODE_POINT else escape[0]

@@ -23,10 +23,10 @@ STATEMENTS = ("import_statement", "export_statement")
 NAMESPACES = ("internal_module", "module")
 _BLANKS = rb"(?:\s|\xe2\x80[\xa8\xa9])*"
 ATTRIBUTES = re.compile(_BLANKS + rb"with" + _BLANKS + rb"\{[^{}]*\}[ \t]*;?")
-BLANKS = b" \t\v\f\r\n"
-WIDE_BEGINS = 0xC0  # and above: the first byte of a character of several
+BLANK_BYTES = b" \t\v\f\r\n"
+MIN_MULTIBYTE_LEAD = 0xC0  # and above: the first byte of a character of several
 # No names in strict code, though the engine takes some of them for the name of an import.
-RESERVED = re.compile(
+RESERVED_WORD = re.compile(
     "arguments|await|break|case|catch|class|const|continue|debugger|default|delete|do|else|enum|eval"
     "|export|extends|false|finally|for|function|if|implements|import|in|instanceof|interface|let|new|null"
     "|package|private|protected|public|return|static|super|switch|this|throw|true|try|typeof|var|void"
@@ -40,12 +40,12 @@ NOT_A_NAME = "an import cannot be named {}: write `import {{ {} as name }}`"
 
 
 class Binding:
-    """A name that an import statement binds: of which import, which export (None: all of them), as it is written."""
+    """A name that an import statement binds: the import, the export (None: all), and its source text."""
 
-    __slots__ = ("exported", "index", "name", "written")
+    __slots__ = ("exported", "index", "name", "source_text")
 
-    def __init__(self, index: int, exported: str | None, name: str, written: str) -> None:
-        self.index, self.exported, self.name, self.written = index, exported, name, written
+    def __init__(self, index: int, exported: str | None, name: str, source_text: str) -> None:
+        self.index, self.exported, self.name, self.source_text = index, exported, name, source_text
 
 
 class ModuleCollector:
@@ -53,138 +53,140 @@ class ModuleCollector:
 
     ``gaps`` are the statements and keywords that something else stands in for. ``imports`` are ``{"from", "names":
     [[exported, local]], "at", "ats"}``, with "*" for all of a module, "" for what is only exported again, and the place
-    of each name in ``ats``. ``exported`` are the names that the program exports of its own, as they are written.
+    of each name in ``ats``. ``exported_names`` are the names that the program exports of its own, as they are written.
     The types of these statements, and what is wrong with them, go to ``stripper``.
     """
 
     def __init__(self, clauses: Any, strip_types: Any, gap: type[Gap], stripper: TypeStripper) -> None:
         self.data = b""
         self._clauses, self._strip_types, self._gap, self._stripper = clauses, strip_types, gap, stripper
-        self._statements: frozenset[int] = frozenset()
+        self._statement_starts: frozenset[int] = frozenset()
         self._names_left = MAX_NAMES
-        self._is_full = False
+        self._has_too_many_imports = False
         self.gaps: list[Gap] = []
         self.imports: list[dict[str, Any]] = []
         self.bindings: list[Binding] = []
-        self.exported: set[str] = set()
+        self.exported_names: set[str] = set()
 
     def handlers(self) -> dict[str, Handler]:
         """Handlers by node kind; each tells whether the walk goes on into the node."""
-        return {"program": self._program, "import_statement": self._import, "export_statement": self._export}
+        return {"program": self._on_program, "import_statement": self._on_import, "export_statement": self._on_export}
 
-    def _program(self, node: Node) -> bool:
-        self._statements = frozenset(child.start_byte for child in node.children if child.type in STATEMENTS)
+    def _on_program(self, node: Node) -> bool:
+        self._statement_starts = frozenset(child.start_byte for child in node.children if child.type in STATEMENTS)
         return True
 
     def _is_statement(self, node: Node) -> bool:
         """Whether it stands where the engine takes one."""
-        return node.start_byte in self._statements and not node.has_error
+        return node.start_byte in self._statement_starts and not node.has_error
 
-    def _import(self, node: Node) -> bool:
+    def _on_import(self, node: Node) -> bool:
         if not self._is_statement(node) or node.child_by_field_name("source") is None:
             return True
-        end = self._end(node)
-        clause = self._clause(node, end)
+        end = self._statement_end(node)
+        clause = self._read_statement_clause(node, end)
         if clause is None:
             return False
         names: list[tuple[str, str, int]] = []
-        for specifier in self._values(clause):
-            exported = specifier.name()
+        for specifier in self._value_specifiers(clause):
+            exported = specifier.imported_name()
             local = specifier.local or specifier.exported
-            name = self._local_name(specifier, local)
+            name = self._read_local_name(specifier, local)
             if exported is not None and name is not None:
                 names.append((exported, name, specifier.start))
                 binding = Binding(len(self.imports), None if exported == "*" else exported, name, local.text)
                 self.bindings.append(binding)
-        self._add(clause, node.start_byte, end, names)
+        self._add_import(clause, node.start_byte, end, names)
         return False
 
-    def _export(self, node: Node) -> bool:
+    def _on_export(self, node: Node) -> bool:
         if not self._is_statement(node):
             return True
         declaration = node.child_by_field_name("declaration")
         if declaration is not None:
-            if not self._is_only_types(declaration):
+            if not self._is_types_only(declaration):
                 return True
-            self._stripper.add_type_statement(node.start_byte, self._end(node))
+            self._stripper.add_type_statement(node.start_byte, self._statement_end(node))
             return False
         has_source = node.child_by_field_name("source") is not None
         if not has_source and not any(child.type == "export_clause" for child in node.children):
             return True
-        end = self._end(node)
-        clause = self._clause(node, end)
+        end = self._statement_end(node)
+        clause = self._read_statement_clause(node, end)
         if clause is None:
             return False
-        values = self._values(clause)
+        values = self._value_specifiers(clause)
         if not has_source:
-            self.exported.update(value.exported.text for value in values)
+            self.exported_names.update(value.exported.text for value in values)
             return True
-        names = [(name, "", value.start) for value in values if (name := value.name()) is not None]
-        self._add(clause, node.start_byte, end, names)
+        names = [(name, "", value.start) for value in values if (name := value.imported_name()) is not None]
+        self._add_import(clause, node.start_byte, end, names)
         return False
 
-    def _end(self, node: Node) -> int:
+    def _statement_end(self, node: Node) -> int:
         """Where a statement ends: its attributes are not always in the tree, and a `;` may be in the tree alone."""
         end = node.end_byte
-        if self.data[end - 1] in BLANKS or self.data[end - 1] >= WIDE_BEGINS:  # of a blank that is more than one byte
+        if (
+            self.data[end - 1] in BLANK_BYTES or self.data[end - 1] >= MIN_MULTIBYTE_LEAD
+        ):  # of a blank that is more than one byte
             end -= 1
         attributes = ATTRIBUTES.match(self.data, end)
         return end if attributes is None else attributes.end()
 
-    def _clause(self, node: Node, end: int) -> Any:
+    def _read_statement_clause(self, node: Node, end: int) -> Any:
         """What a statement says behind its first word; None when that is only types."""
-        tokens = self._clauses.tokens_of(self.data, node.start_byte, end)
+        tokens = self._clauses.tokenize(self.data, node.start_byte, end)
         clause = self._clauses.read_clause(tokens[1:])
         if clause.comma is not None:
-            self._problem(clause.comma.start, STRAY_COMMA)
+            self._add_problem(clause.comma.start, STRAY_COMMA)
         if not clause.is_type:
             return clause
         self._stripper.add_type_statement(node.start_byte, end)
         return None
 
-    def _values(self, clause: Any) -> list[Any]:
+    def _value_specifiers(self, clause: Any) -> list[Any]:
         """The specifiers that are more than types."""
         for specifier in clause.specifiers:
             if specifier.is_type:
                 self._stripper.add_types(specifier.start, specifier.end)
         return [specifier for specifier in clause.specifiers if not specifier.is_type]
 
-    def _local_name(self, specifier: Any, local: Any) -> str | None:
+    def _read_local_name(self, specifier: Any, local: Any) -> str | None:
         """The name that an import binds; None where it can be none."""
-        name = None if local.kind == "string" else local.name()
-        if local.kind == "string" or (name is not None and RESERVED.fullmatch(name)):
+        name = None if local.kind == "string" else local.decode_name()
+        if local.kind == "string" or (name is not None and RESERVED_WORD.fullmatch(name)):
             exported = "default" if specifier.is_default else specifier.exported.text
-            self._problem(local.start, NOT_A_NAME.format(local.text, exported))
+            self._add_problem(local.start, NOT_A_NAME.format(local.text, exported))
             return None
         return name
 
-    def _problem(self, at: int, message: str) -> None:
+    def _add_problem(self, at: int, message: str) -> None:
         self._stripper.problems.append((at, message))
 
-    def _add(self, clause: Any, start: int, end: int, names: list[tuple[str, str, int]]) -> None:
+    def _add_import(self, clause: Any, start: int, end: int, names: list[tuple[str, str, int]]) -> None:
         self.gaps.append(self._gap(start, end, first=";"))
         self._names_left -= len(names)
-        if self._is_full:
+        if self._has_too_many_imports:
             return
         if len(self.imports) == MAX_IMPORTS or self._names_left < 0:
-            self._is_full = True
-            self._problem(start, TOO_MANY)
+            self._has_too_many_imports = True
+            self._add_problem(start, TOO_MANY)
         for name, _, at in names:
             if self._clauses.has_lone_surrogate(name):
-                self._problem(at, LONE_SURROGATE)
-        said = None if clause.source is None else clause.source.name()
+                self._add_problem(at, LONE_SURROGATE)
+        source_name = None if clause.source is None else clause.source.decode_name()
         self.imports.append(
             {
-                "from": self._clauses.well_formed(said or ""),
+                "from": self._clauses.replace_lone_surrogates(source_name or ""),
                 "names": [[exported, local] for exported, local, _ in names],
                 "at": start,
                 "ats": [at for _, _, at in names],
             }
         )
 
-    def _is_only_types(self, declaration: Node) -> bool:
+    def _is_types_only(self, declaration: Node) -> bool:
         """Whether what is exported is nothing at run time."""
         if declaration.type in NAMESPACES:
             body = declaration.child_by_field_name("body")
-            return body is None or self._strip_types.holds_only_types(body)
+            return body is None or self._strip_types.contains_only_types(body)
         return declaration.type in self._strip_types.TYPE_STATEMENTS

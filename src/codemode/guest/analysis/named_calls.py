@@ -28,14 +28,14 @@ FUNCTIONS = (
     "method_definition",
 )
 # Whatever goes on after a failure says one of these, unless it writes it with escapes.
-CATCHERS = (b"catch", b"then", b"finally", b"allSettled", b"any", b"race", b"\\u", b"\\x")
-CATCHER = re.compile(rb"\b(?:catch|then|finally|allSettled|any|race)\b|\\[ux]")
-AWAITED = re.compile(rb"(?<![\w$.#\x80-\xff])await\s*\Z")
+CATCHING_WORDS = (b"catch", b"then", b"finally", b"allSettled", b"any", b"race", b"\\u", b"\\x")
+CATCHING_WORD = re.compile(rb"\b(?:catch|then|finally|allSettled|any|race)\b|\\[ux]")
+BEFORE_AWAITED = re.compile(rb"(?<![\w$.#\x80-\xff])await\s*\Z")
 # What makes of a call only the first part of what is awaited.
-CHAINED = re.compile(rb"\s*(?:\.|\?\.|[\[(`])")
+AFTER_CHAINED = re.compile(rb"\s*(?:\.|\?\.|[\[(`])")
 MAX_INPUT_ARGUMENTS = 2
 # Options under which a call throws, as without any.
-THROWS = re.compile(rb"\{\s*(?:throwOnError\s*:\s*true\s*,?\s*)?\}|null")
+THROWING_OPTIONS = re.compile(rb"\{\s*(?:throwOnError\s*:\s*true\s*,?\s*)?\}|null")
 MAX_OPTIONS_BYTES = 64
 
 
@@ -52,48 +52,48 @@ class NamedCalls:
 
     def handlers(self) -> dict[str, Handler]:
         """Handlers by node kind; each tells whether the walk goes on into the node."""
-        return {**dict.fromkeys(FUNCTIONS, self._function), "try_statement": self._try}
+        return {**dict.fromkeys(FUNCTIONS, self._on_function), "try_statement": self._on_try}
 
-    def see(self, node: Node, callee: Node) -> None:
+    def on_named_call(self, node: Node, callee: Node) -> None:
         """Hear of a call of a plain name."""
         name = callee.text
         if name == b"callTool":
-            self._call(node, callee)
+            self._add_call(node, callee)
         elif name == b"getTool" and len(self._definitions) < MAX_DEFINITIONS:
             literal = self._literal_arguments(node)[0]
             if literal is not None:
                 self._definitions[literal] = None
 
-    def definitions(self) -> list[str]:
+    def list_definitions(self) -> list[str]:
         """The literal names that `getTool` is called with."""
         return list(self._definitions)
 
-    def calls(self, code: bytes, uses: list[int]) -> list[dict[str, Any]]:
+    def find_calls(self, code: bytes, uses: list[int]) -> list[dict[str, Any]]:
         """The calls in ``code`` (no comments in it), each ``{"name", "caught", "at"}``; ``uses``: every `callTool`.
 
         ``caught``: the program may go on after it. There are none when the name may mean something else somewhere.
         """
         if not self._calls or sorted(self._callees) != uses:
             return []
-        has_catchers = self._tries_end > 0 or _says_catcher(code)
+        has_catchers = self._tries_end > 0 or _has_catching_word(code)
         return [
             {
                 "name": call["name"],
                 "at": call["at"],
-                "caught": call["caught"] or (has_catchers and (call["nested"] or not _is_awaited(code, call))),
+                "caught": call["caught"] or (has_catchers and (call["nested"] or not _is_directly_awaited(code, call))),
             }
             for call in self._calls
         ]
 
-    def _function(self, node: Node) -> bool:
+    def _on_function(self, node: Node) -> bool:
         self._functions_end = max(self._functions_end, node.end_byte)
         return True
 
-    def _try(self, node: Node) -> bool:
+    def _on_try(self, node: Node) -> bool:
         self._tries_end = max(self._tries_end, node.end_byte)
         return True
 
-    def _call(self, node: Node, callee: Node) -> None:
+    def _add_call(self, node: Node, callee: Node) -> None:
         at = node.start_byte
         self._callees.append(callee.start_byte)
         name, arguments = self._literal_arguments(node)
@@ -106,26 +106,26 @@ class NamedCalls:
                 "at": at,
                 "end": node.end_byte,
                 "nested": at < self._functions_end,
-                "caught": at < self._tries_end or may_return or _may_be_quiet(arguments),
+                "caught": at < self._tries_end or may_return or _may_suppress_errors(arguments),
             }
         )
 
 
-def _may_be_quiet(arguments: list[Node]) -> bool:
+def _may_suppress_errors(arguments: list[Node]) -> bool:
     """Whether the options of a call may keep it from throwing."""
     if len(arguments) <= MAX_INPUT_ARGUMENTS:
         return False
     options = arguments[MAX_INPUT_ARGUMENTS]
     if options.end_byte - options.start_byte > MAX_OPTIONS_BYTES:
         return True
-    return THROWS.fullmatch(options.text or b"") is None
+    return THROWING_OPTIONS.fullmatch(options.text or b"") is None
 
 
-def _says_catcher(code: bytes) -> bool:
-    return any(word in code for word in CATCHERS) and CATCHER.search(code) is not None
+def _has_catching_word(code: bytes) -> bool:
+    return any(word in code for word in CATCHING_WORDS) and CATCHING_WORD.search(code) is not None
 
 
-def _is_awaited(code: bytes, call: dict[str, Any]) -> bool:
+def _is_directly_awaited(code: bytes, call: dict[str, Any]) -> bool:
     """Whether a call is awaited where it stands, and nothing else is done with its promise."""
     before = code[max(0, call["at"] - 64) : call["at"]]
-    return AWAITED.search(before) is not None and CHAINED.match(code, call["end"]) is None
+    return BEFORE_AWAITED.search(before) is not None and AFTER_CHAINED.match(code, call["end"]) is None

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
     from tree_sitter import Node
 
-    from .doubts import Doubts
+    from .doubts import ParseAmbiguities
     from .parse import Handler
 
 MAX_NAMES = 4096
 MAX_USES = 16384
 # More than the rules ever tell of.
-MAX_PLACES = 64
+MAX_PLACES_PER_NAME = 64
 MAX_LOOPS = 64
 
 IDENTIFIERS = (
@@ -30,11 +30,11 @@ IDENTIFIERS = (
     "shorthand_property_identifier_pattern",
     "undefined",
 )
-LOOPS = {"for_statement": "for", "while_statement": "while", "do_statement": "do"}
-FOR_IN = {"in": "for-in", "of": "for-of"}
+LOOP_KINDS = {"for_statement": "for", "while_statement": "while", "do_statement": "do"}
+FOR_IN_KINDS = {"in": "for-in", "of": "for-of"}
 
-PLAIN = re.compile(rb"[\w$]+")
-ALL_PLAIN = re.compile(rb"[\w$\s]*")
+PLAIN_NAME = re.compile(rb"[\w$]+")
+PLAIN_NAMES = re.compile(rb"[\w$\s]*")
 WORD = re.compile(rb"((?<!\.)\.)?((?:[\w$\x80-\xff]|\\u[0-9a-fA-F]{4}|\\u\{[0-9a-fA-F]+\})+)")
 ESCAPE = re.compile(r"\\u(?:([0-9a-fA-F]{4})|\{0*([0-9a-fA-F]{1,6})\})")
 # Joiners may stand in a name, though in none of Python's.
@@ -47,8 +47,8 @@ class NameCollector:
     ``doubts`` are the same program's.
     """
 
-    def __init__(self, doubts: Doubts) -> None:
-        self._doubts = doubts
+    def __init__(self, ambiguities: ParseAmbiguities) -> None:
+        self._ambiguities = ambiguities
         self._identifiers: list[Node] = []
         self._methods: list[Node] = []
         self._loops: list[dict[str, Any]] = []
@@ -58,86 +58,88 @@ class NameCollector:
         return {
             # Nothing but an append, which keeps out of these leaves: there is one for every fifth node.
             **dict.fromkeys(IDENTIFIERS, self._identifiers.append),
-            **self._doubts.handlers(),
-            **dict.fromkeys((*LOOPS, "for_in_statement"), self._loop),
-            "method_definition": self._method,
+            **self._ambiguities.handlers(),
+            **dict.fromkeys((*LOOP_KINDS, "for_in_statement"), self._on_loop),
+            "method_definition": self._on_method,
         }
 
-    def loops(self) -> list[dict[str, Any]]:
+    def list_loops(self) -> list[dict[str, Any]]:
         """The loops, each ``{"kind", "at"}``, the kind as in `for-await`."""
         return self._loops
 
-    def names(self, code: bytes, unread: list[Node]) -> dict[str, list[int]] | None:
+    def find_names(self, code: bytes, unread: list[Node]) -> dict[str, list[int]] | None:
         """The places of each name in ``code``, escapes decoded; None: not certain, or too many.
 
         ``code`` is the text with types and comments blank; ``unread`` are nodes whose words are names unless they are
         blank.
         """
-        if len(self._identifiers) > MAX_USES or self._doubts.first(code, self._methods) is not None:
+        if len(self._identifiers) > MAX_USES or self._ambiguities.first_ambiguity(code, self._methods) is not None:
             return None
-        written: dict[bytes, list[int]] = {}
-        find = written.get
+        offsets_by_text: dict[bytes, list[int]] = {}
+        find = offsets_by_text.get
         for node in self._identifiers:
             start, end = node.byte_range
             word = code[start:end]
-            places = find(word)
-            if places is None:
-                written[word] = [start]
+            offsets = find(word)
+            if offsets is None:
+                offsets_by_text[word] = [start]
             else:
-                places.append(start)
+                offsets.append(start)
         if unread:
             for node in unread:
-                _add_words(code, node, written)
-            for places in written.values():
-                places.sort()
+                _add_words(code, node, offsets_by_text)
+            for offsets in offsets_by_text.values():
+                offsets.sort()
         # To the grammar `let` may be a variable, and what it declares one that is divided.
-        if len(written) > MAX_NAMES or (b"let" in written and self._doubts.slashes):
+        if len(offsets_by_text) > MAX_NAMES or (b"let" in offsets_by_text and self._ambiguities.slash_nodes):
             return None
-        return _decoded(written)
+        return _decode_names(offsets_by_text)
 
-    def first_places(self, names: dict[str, list[int]]) -> dict[str, list[int]]:
+    def limit_places(self, names: dict[str, list[int]]) -> dict[str, list[int]]:
         """As many places of each name as anybody asks for."""
-        return {name: places[:MAX_PLACES] for name, places in names.items()}
+        return {name: offsets[:MAX_PLACES_PER_NAME] for name, offsets in names.items()}
 
-    def _method(self, node: Node) -> bool:
+    def _on_method(self, node: Node) -> bool:
         self._methods.append(node)
         return True
 
-    def _loop(self, node: Node) -> bool:
+    def _on_loop(self, node: Node) -> bool:
         if len(self._loops) < MAX_LOOPS:
-            kind = LOOPS.get(node.type)
+            kind = LOOP_KINDS.get(node.type)
             if kind is None:
                 operator = node.child_by_field_name("operator")
                 is_awaited = any(child.type == "await" for child in node.children)
-                kind = "for-await" if is_awaited else FOR_IN.get("" if operator is None else operator.type, "for-of")
+                kind = (
+                    "for-await" if is_awaited else FOR_IN_KINDS.get("" if operator is None else operator.type, "for-of")
+                )
             self._loops.append({"kind": kind, "at": node.start_byte})
         return True
 
 
-def _add_words(code: bytes, node: Node, written: dict[bytes, list[int]]) -> None:
+def _add_words(code: bytes, node: Node, offsets_by_text: dict[bytes, list[int]]) -> None:
     for word in WORD.finditer(code, node.start_byte, node.end_byte):
         if word[1] is None:  # else a property
-            written.setdefault(word[2], []).append(word.start())
+            offsets_by_text.setdefault(word[2], []).append(word.start())
 
 
-def _decoded(written: dict[bytes, list[int]]) -> dict[str, list[int]] | None:
-    if ALL_PLAIN.fullmatch(b" ".join(written)):
-        return {word.decode(): places for word, places in written.items() if not word.isspace()}
+def _decode_names(offsets_by_text: dict[bytes, list[int]]) -> dict[str, list[int]] | None:
+    if PLAIN_NAMES.fullmatch(b" ".join(offsets_by_text)):
+        return {word.decode(): places for word, places in offsets_by_text.items() if not word.isspace()}
     names: dict[str, list[int]] = {}
-    for word, places in written.items():
+    for word, places in offsets_by_text.items():
         if word.isspace():
             continue  # it was only a type
-        name = word.decode() if PLAIN.fullmatch(word) else _unescaped(word.decode())
+        name = word.decode() if PLAIN_NAME.fullmatch(word) else _decode_name(word.decode())
         if name is None:
             return None
-        known = names.setdefault(name, places)
-        if known is not places:
-            known += places
-            known.sort()
+        merged = names.setdefault(name, places)
+        if merged is not places:
+            merged += places
+            merged.sort()
     return names
 
 
-def _unescaped(word: str) -> str | None:
+def _decode_name(word: str) -> str | None:
     """A name without escapes; None when it can be none: what is not understood here, the engine may divide."""
     try:
         name = ESCAPE.sub(lambda found: chr(int(found[1] or found[2], 16)), word)

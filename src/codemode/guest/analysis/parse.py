@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 
     Handler = Callable[[Node], bool | None]
 
-CHUNK_BYTES = 16384
+READ_CHUNK_BYTES = 16384
 ERROR_SYMBOL = 0xFFFF  # outside the range the grammar counts
 OPERATORS = ("/", "/=")
-SPACES = b" \t\r\n"
+SPACE_BYTES = b" \t\r\n"
 
 
 def load_parser(site_paths: list[str]) -> Parser:
     """A parser of the TypeScript grammar, its extensions found under ``site_paths``. Raises ImportError."""
-    binding = _extension("tree_sitter", site_paths)
-    grammar = _extension("tree_sitter_typescript", site_paths)
+    binding = _load_extension("tree_sitter", site_paths)
+    grammar = _load_extension("tree_sitter_typescript", site_paths)
     return binding.Parser(binding.Language(grammar.language_typescript()))
 
 
-def _extension(package: str, site_paths: list[str]) -> Any:
+def _load_extension(package: str, site_paths: list[str]) -> Any:
     # The packages' own __init__ files import tempfile, pathlib and more: every fork pays for them.
     spec = PathFinder.find_spec("_binding", [f"{path}/{package}" for path in site_paths])
     if spec is None or spec.loader is None:
@@ -45,16 +45,16 @@ def parse(parser: Parser, data: bytes, end: float, clock: Callable[[], float]) -
     """The tree of ``data`` (UTF-8), or None when ``clock``, which gives seconds, passed ``end`` first."""
     is_parsing = True
 
-    def read(offset: int, _point: object) -> bytes:
+    def read_chunk(offset: int, _point: object) -> bytes:
         # The parser polls between tokens only; an early end of input also stops it inside an endless one. Later the
         # texts of the tree's nodes are read through this too, and would wait for ever for what does not come.
-        return b"" if is_parsing and clock() > end else data[offset : offset + CHUNK_BYTES]
+        return b"" if is_parsing and clock() > end else data[offset : offset + READ_CHUNK_BYTES]
 
     def is_late(_offset: int, _has_error: object) -> bool:
         return clock() > end
 
     try:
-        tree: Tree | None = parser.parse(read, encoding="utf8", progress_callback=is_late)
+        tree: Tree | None = parser.parse(read_chunk, encoding="utf8", progress_callback=is_late)
     except ValueError:  # how the binding reports a cancelled parse
         tree = None
     finally:
@@ -63,7 +63,7 @@ def parse(parser: Parser, data: bytes, end: float, clock: Callable[[], float]) -
     return None if clock() > end else tree
 
 
-def symbols_by_kind(parser: Parser) -> dict[str, list[int]]:
+def map_symbols_by_kind(parser: Parser) -> dict[str, list[int]]:
     """The grammar's symbol numbers of each kind of named node, and of the operators that have handlers."""
     language = parser.language
     if language is None:
@@ -76,21 +76,21 @@ def symbols_by_kind(parser: Parser) -> dict[str, list[int]]:
     return symbols
 
 
-def handlers_by_symbol(symbols: dict[str, list[int]], tables: list[dict[str, Handler]]) -> dict[int, Handler]:
+def map_handlers_by_symbol(symbols: dict[str, list[int]], tables: list[dict[str, Handler]]) -> dict[int, Handler]:
     """The tables' handlers by symbol number; where two have a kind in common the later runs if the earlier agrees."""
     merged: dict[str, Handler] = {}
     for table in tables:
         for kind, handler in table.items():
             earlier = merged.get(kind)
-            merged[kind] = handler if earlier is None else _both(earlier, handler)
+            merged[kind] = handler if earlier is None else _combine_handlers(earlier, handler)
     return {number: handler for kind, handler in merged.items() for number in symbols.get(kind, ())}
 
 
-def _both(first: Handler, second: Handler) -> Handler:
+def _combine_handlers(first: Handler, second: Handler) -> Handler:
     return lambda node: first(node) and second(node)
 
 
-def walk(tree: Tree, handlers: dict[int, Handler]) -> None:
+def walk_tree(tree: Tree, handlers: dict[int, Handler]) -> None:
     """Calls each node's handler, in document order; one that returns False keeps the walk out of the node.
 
     Iterative: hostile text makes trees 100,000 levels deep.
@@ -109,27 +109,27 @@ def walk(tree: Tree, handlers: dict[int, Handler]) -> None:
                 return
 
 
-def try_ranges(tree: Tree, data: bytes, symbols: dict[str, list[int]]) -> list[tuple[int, int]]:
+def find_try_ranges(tree: Tree, data: bytes, symbols: dict[str, list[int]]) -> list[tuple[int, int]]:
     """The bytes between which each `try` statement of a tree of ``data`` stands."""
     ranges: list[tuple[int, int]] = []
     if b"try" not in data:
         return ranges
 
-    def enter(node: Node) -> bool:
+    def add_range(node: Node) -> bool:
         ranges.append(node.byte_range)
         return True
 
-    walk(tree, handlers_by_symbol(symbols, [{"try_statement": enter}]))
+    walk_tree(tree, map_handlers_by_symbol(symbols, [{"try_statement": add_range}]))
     return ranges
 
 
-def first_error(tree: Tree, data: bytes) -> int | None:
+def find_first_error(tree: Tree, data: bytes) -> int | None:
     """The byte at which the grammar first does not understand a tree of ``data``; None where there is no such place."""
     cursor = tree.walk()
     while True:
         node = cursor.node
         assert node is not None  # noqa: S101 - a cursor always stands on a node
-        if node.is_error or (node.is_missing and not _may_be_left_out(node, data)):
+        if node.is_error or (node.is_missing and not _is_optional_semicolon(node, data)):
             return node.start_byte
         if node.has_error and cursor.goto_first_child():
             continue
@@ -138,10 +138,10 @@ def first_error(tree: Tree, data: bytes) -> int | None:
                 return None
 
 
-def _may_be_left_out(missing: Node, data: bytes) -> bool:
+def _is_optional_semicolon(missing: Node, data: bytes) -> bool:
     # The grammar's scanner wants a semicolon before a `}` that a colon follows, lest it be an object's; the language
     # wants none before any `}`.
     at = missing.end_byte
-    while data[at : at + 1] and data[at] in SPACES:
+    while data[at : at + 1] and data[at] in SPACE_BYTES:
         at += 1
     return missing.type == ";" and data[at : at + 1] == b"}"

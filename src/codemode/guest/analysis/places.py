@@ -14,24 +14,26 @@ WIDE_BREAKS = (b"\xe2\x80\xa8", b"\xe2\x80\xa9")
 WIDE_BLANKS = (b"\xc2\xa0", b"\xef\xbb\xbf")
 
 
-def placed(data: bytes, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def add_places(data: bytes, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """What was found, in order, with line and column in place of the byte offset ``"at"``."""
-    ordered = sorted(found, key=lambda item: item["at"])
+    ordered = sorted(items, key=lambda item: item["at"])
     return [
         {**item, "line": line, "column": column}
-        for item, (line, column) in zip(ordered, places(data, (item.pop("at") for item in ordered)), strict=True)
+        for item, (line, column) in zip(
+            ordered, iterate_places(data, (item.pop("at") for item in ordered)), strict=True
+        )
     ]
 
 
-def places(data: bytes, offsets: Iterable[int]) -> Iterator[tuple[int, int]]:
+def iterate_places(data: bytes, offsets: Iterable[int]) -> Iterator[tuple[int, int]]:
     """The line and column of each of these offsets, which rise."""
     position, line, column = 0, 1, 1
     for at in offsets:
-        passed = data[position:at]
-        line += passed.count(b"\n")
-        last_line = passed[passed.rfind(b"\n") + 1 :]
+        skipped = data[position:at]
+        line += skipped.count(b"\n")
+        last_line = skipped[skipped.rfind(b"\n") + 1 :]
         units = utf16_length(last_line)
-        column = 1 + units if len(last_line) < len(passed) else column + units
+        column = 1 + units if len(last_line) < len(skipped) else column + units
         position = at
         yield line, column
 
@@ -45,7 +47,7 @@ def utf16_length(data: bytes) -> int:
     return len(text) + sum(character > "\uffff" for character in text)
 
 
-def with_plain_breaks(data: bytes) -> bytes:
+def normalize_line_breaks(data: bytes) -> bytes:
     """``data`` (UTF-8) of the same length in which every line break of the language ends with the same character."""
     if not data.isascii():
         for wide in WIDE_BREAKS:
@@ -53,10 +55,10 @@ def with_plain_breaks(data: bytes) -> bytes:
     return data.replace(b"\r\n", b" \n").replace(b"\r", b"\n") if b"\r" in data else data
 
 
-def with_plain_blanks(data: bytes) -> bytes:
+def normalize_blanks(data: bytes) -> bytes:
     """The same, and the most usual of the blanks beyond ASCII are spaces."""
     if data.isascii():
         return data
     for wide in WIDE_BLANKS:
         data = data.replace(wide, b" " * len(wide))
-    return with_plain_breaks(data)
+    return normalize_line_breaks(data)

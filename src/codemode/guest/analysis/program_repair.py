@@ -1,6 +1,6 @@
 """Find the program that was meant in a text that is not one: in Markdown, in JSON, with escapes.
 
-Loaded by path in locked workers. `repaired` is a pure function of the text: the program, and what was done.
+Loaded by path in locked workers. `repair_program` is a pure function of the text: the program, and what was done.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     Parses = Callable[[str], bool]
     NodeAt = Callable[[str, int], str]
 
-MAX_PLACES = 20_000
+MAX_PLACE_ROWS = 20_000
 MAX_COLUMN = 1 << 30
-MAX_ODD = 64
-LITERALS = frozenset(
+MAX_SUSPICIOUS_CHARACTERS = 64
+LITERAL_NODES = frozenset(
     ("comment", "string", "string_fragment", "escape_sequence", "template_string", "regex", "regex_pattern", "jsx_text")
 )
 
 
-class _WhenUsed:
+class _LazyPattern:
     """A regular expression that is compiled when it is first used: most programs need none, and each takes 100 us."""
 
     __slots__ = ("_arguments", "_pattern")
@@ -40,62 +40,64 @@ class _WhenUsed:
         return getattr(self._pattern, name)
 
 
-def _when_used(pattern: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
-    lazy: Any = _WhenUsed(pattern, flags)
+def _lazy_pattern(pattern: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
+    lazy: Any = _LazyPattern(pattern, flags)
     return lazy
 
 
-FENCE = _when_used(r"^[ \t\ufeff]*(`{3,}|~{3,})([^`\n]*)$", re.MULTILINE)
+FENCE = _lazy_pattern(r"^[ \t\ufeff]*(`{3,}|~{3,})([^`\n]*)$", re.MULTILINE)
 # A fence that text precedes on its line, and one that ends the last line of the program.
-FENCE_BEHIND_TEXT = _when_used(r"^[^`\n]*[:.!>][ \t]*(`{3,})([^`\n]*)$", re.MULTILINE)
-FENCE_BEHIND_CODE = _when_used(r"`{3,}([^`\n]*)$", re.MULTILINE)
-ONE_LINE = _when_used(r"\s*```[ \t]*(?:(?:js|javascript|ts|typescript|jsx|tsx|mjs)[ \t])?(?P<code>[^\n]*?)```\s*\Z")
+FENCE_AFTER_TEXT = _lazy_pattern(r"^[^`\n]*[:.!>][ \t]*(`{3,})([^`\n]*)$", re.MULTILINE)
+FENCE_AFTER_CODE = _lazy_pattern(r"`{3,}([^`\n]*)$", re.MULTILINE)
+ONE_LINE_FENCE = _lazy_pattern(
+    r"\s*```[ \t]*(?:(?:js|javascript|ts|typescript|jsx|tsx|mjs)[ \t])?(?P<code>[^\n]*?)```\s*\Z"
+)
 LANGUAGES = frozenset(("", "js", "javascript", "ts", "typescript", "jsx", "tsx", "mjs", "cjs", "ecmascript", "node"))
 LANGUAGE_LINE = re.compile(r"\s*(js|javascript|ts|typescript|jsx|tsx):?[ \t]*\r?\n", re.IGNORECASE)
-WRITTEN_FENCE = _when_used(r"```\w*\\n")
-TAGS = _when_used(
+ESCAPED_FENCE = _lazy_pattern(r"```\w*\\n")
+TAGS = _lazy_pattern(
     r"\s*<(code|script|program|execute|javascript|typescript)\b[^<>\n]*>(?P<code>.*)</\1>\s*\Z", re.DOTALL
 )
-WRAPPED = _when_used(r'"(js|code|script|program|source|javascript|typescript)"\s*:\s*"')
-ARGUMENTS = ("arguments", "input", "parameters", "args")
-CODE = _when_used(r"[;(=]|\b(?:return|await)\b")
+JSON_CODE_KEY = _lazy_pattern(r'"(js|code|script|program|source|javascript|typescript)"\s*:\s*"')
+ARGUMENT_KEYS = ("arguments", "input", "parameters", "args")
+CODE_HINT = _lazy_pattern(r"[;(=]|\b(?:return|await)\b")
 ENTITIES = {"lt": "<", "gt": ">", "amp": "&", "quot": '"', "apos": "'", "nbsp": " "}
-ENTITY = _when_used(r"&(?:(lt|gt|amp|quot|apos|nbsp)|#(\d{2,3})|#[xX]([0-9a-fA-F]{2}));")
-ESCAPE = _when_used(r"\\u(d[89ab]..)\\u(d[c-f]..)|\\u([0-9a-f]{4})|\\(.)", re.DOTALL | re.IGNORECASE)
-ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
-WRITTEN_BREAK = _when_used(r"""\\(?:u00(2[0-9a-fA-F]|3[a-fA-F]|5[b-eB-E]|7[b-eB-E])|([ntr"'\\]))""")
-WRITTEN_QUOTE = _when_used(r"""\\(?:u00(2[0-9a-fA-F]|3[a-fA-F]|5[b-eB-E]|7[b-eB-E])|(["'\\]))""")
-TYPOGRAPHIC = _when_used("[\u2018\u2019\u201c\u201d]")
-INVISIBLE = _when_used("[\u200b-\u200d\u2060\u00ad]")
-TICK = _when_used(r"\\(`|\$\{)")
+ENTITY = _lazy_pattern(r"&(?:(lt|gt|amp|quot|apos|nbsp)|#(\d{2,3})|#[xX]([0-9a-fA-F]{2}));")
+ESCAPE = _lazy_pattern(r"\\u(d[89ab]..)\\u(d[c-f]..)|\\u([0-9a-f]{4})|\\(.)", re.DOTALL | re.IGNORECASE)
+ESCAPED_CHARACTERS = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
+ESCAPED_BREAK_OR_QUOTE = _lazy_pattern(r"""\\(?:u00(2[0-9a-fA-F]|3[a-fA-F]|5[b-eB-E]|7[b-eB-E])|([ntr"'\\]))""")
+ESCAPED_QUOTE = _lazy_pattern(r"""\\(?:u00(2[0-9a-fA-F]|3[a-fA-F]|5[b-eB-E]|7[b-eB-E])|(["'\\]))""")
+TYPOGRAPHIC = _lazy_pattern("[\u2018\u2019\u201c\u201d]")
+INVISIBLE = _lazy_pattern("[\u200b-\u200d\u2060\u00ad]")
+ESCAPED_BACKTICK = _lazy_pattern(r"\\(`|\$\{)")
 NEWLINES = "\n\r\u2028\u2029"
 
-EXPORT = _when_used(
+EXPORT = _lazy_pattern(
     r"(?P<export>export[ \t]+(?:default[ \t]+"
     r"|(?=(?:async[ \t]+)?function\b|(?:const|let|var)[ \t]+[\w$]+[ \t]*=[ \t]*(?:async\b|function\b|\())))"
     r"(?:(?P<anonymous>(?:async[ \t]+)?function[ \t]*\*?[ \t]*\(|class[ \t]*\{)"
     r"|(?=(?:async|function|class|const|let|var)\b|[A-Za-z_$][\w$]*[ \t]*(?:;|$)|\())",
     re.MULTILINE,
 )
-EXPORT_DEFAULT = _when_used(
+EXPORT_DEFAULT = _lazy_pattern(
     r"export[ \t]+default(?=[ \t]+(?:await[ \t]+)?[A-Za-z_$][\w$]*[ \t]*(?:;|$|\())", re.MULTILINE
 )
-EXPORT_LIST = _when_used(r"export[ \t]*\{\s*(?P<name>[\w$]+)(?:[ \t]+as[ \t]+default)?\s*(?:,\s*)?\}(?!\s*from\b)")
-MODULE_EXPORTS = _when_used(r"module\.exports[ \t]*=(?!=)(?:\s*\{\s*(?P<name>[\w$]+)\s*(?:,\s*)?\})?")
-MAIN_MODULE = _when_used(
+EXPORT_LIST = _lazy_pattern(r"export[ \t]*\{\s*(?P<name>[\w$]+)(?:[ \t]+as[ \t]+default)?\s*(?:,\s*)?\}(?!\s*from\b)")
+MODULE_EXPORTS = _lazy_pattern(r"module\.exports[ \t]*=(?!=)(?:\s*\{\s*(?P<name>[\w$]+)\s*(?:,\s*)?\})?")
+MAIN_MODULE = _lazy_pattern(
     r"if[ \t]*\([ \t]*require\.main[ \t]*===?[ \t]*module[ \t]*\)(?:\s*\{(?P<block>[^{}]*)\}\s*|(?P<call>[^{}]*))\Z"
 )
-EXPORTED = _when_used(r"\s*(?:(async\b|function\b|\(|[\w$]+\s*=>)|([\w$]+)\s*(?:;|$))", re.MULTILINE)
-OWN_MODULE = _when_used(r"\b(?:const|let|var|function|class)\s+(?:module|require)\b")
-NO_EXPORTS = "left out `export`, which only modules have"
-NO_NODE = "read what only Node.js has, `module.exports` or `require.main`, as the end of the program"
+EXPORTED = _lazy_pattern(r"\s*(?:(async\b|function\b|\(|[\w$]+\s*=>)|([\w$]+)\s*(?:;|$))", re.MULTILINE)
+OWN_MODULE = _lazy_pattern(r"\b(?:const|let|var|function|class)\s+(?:module|require)\b")
+REMOVED_EXPORTS = "left out `export`, which only modules have"
+REPLACED_NODE_EXPORTS = "read what only Node.js has, `module.exports` or `require.main`, as the end of the program"
 FENCED = "took the program out of its Markdown fence"
 FROM_JSON = "took the program out of the JSON around it"
 FROM_TAGS = "took the program out of the tags around it"
-NO_LANGUAGE_LINE = "left out the line that names the language"
+REMOVED_LANGUAGE_LINE = "left out the line that names the language"
 
 
-class Text:
+class MappedText:
     """A text with the place in the model's text that each of its characters, and its end, comes from."""
 
     __slots__ = ("origins", "text")
@@ -103,28 +105,28 @@ class Text:
     def __init__(self, text: str, origins: list[int] | range) -> None:
         self.text, self.origins = text, origins
 
-    def replaced(self, pattern: re.Pattern[str], with_what: Callable[[re.Match[str]], str]) -> Text:
+    def replace_matches(self, pattern: re.Pattern[str], replace: Callable[[re.Match[str]], str]) -> MappedText:
         """Return this text with each match replaced."""
         pieces: list[str] = []
         origins: list[int] = []
         position = 0
         for match in pattern.finditer(self.text):
-            new = with_what(match)
+            new = replace(match)
             pieces += (self.text[position : match.start()], new)
             origins += self.origins[position : match.start()]
             origins += [self.origins[match.start()]] * len(new)
             position = match.end()
         pieces.append(self.text[position:])
         origins += self.origins[position:]
-        return Text("".join(pieces), origins)
+        return MappedText("".join(pieces), origins)
 
-    def slice(self, start: int, end: int) -> Text:
+    def slice(self, start: int, end: int) -> MappedText:
         """Return a part of this text."""
-        return Text(self.text[start:end], list(self.origins[start : end + 1]))
+        return MappedText(self.text[start:end], list(self.origins[start : end + 1]))
 
 
 class Repair:
-    """A program that was meant: its ``text``, the ``notes`` on what was done, and ``origins`` as `Text` has them."""
+    """The intended program: ``text``, ``notes`` on what was changed, and ``origins`` as in `MappedText`."""
 
     __slots__ = ("notes", "origins", "text")
 
@@ -132,28 +134,28 @@ class Repair:
         self.text, self.notes, self.origins = text, notes, origins
 
 
-def then(first: Repair, second: Repair) -> Repair:
+def chain_repairs(first: Repair, second: Repair) -> Repair:
     """Return one repair for two, of which the second is of the first's text."""
     return Repair(second.text, [*first.notes, *second.notes], [first.origins[at] for at in second.origins])
 
 
 def may_need_repair(text: str) -> bool:
     """Return whether a text that parses may still not be what was meant: it has a fence, is JSON or one comment."""
-    begins = text.lstrip()[:2]
+    beginning = text.lstrip()[:2]
     return (
         "```" in text
-        or (begins[:1] == "{" and WRAPPED.search(text) is not None)
-        or (begins[:1] == '"' and text.rstrip()[-1:] == '"' and CODE.search(text) is not None)
-        or _is_one_comment(text, begins)
+        or (beginning[:1] == "{" and JSON_CODE_KEY.search(text) is not None)
+        or (beginning[:1] == '"' and text.rstrip()[-1:] == '"' and CODE_HINT.search(text) is not None)
+        or _is_escaped_comment(text, beginning)
         or (not text.isascii() and (TYPOGRAPHIC.search(text) or INVISIBLE.search(text)) is not None)
-        or _language_line(text) is not None
+        or _find_language_line(text) is not None
     )
 
 
 def is_json(text: str) -> bool:
     """Whether a text is an object or an array of JSON, with a text in it: to the parser it may be a program."""
-    begins = text.lstrip()[:1]
-    if begins == "" or begins not in "{[" or '"' not in text:
+    beginning = text.lstrip()[:1]
+    if beginning == "" or beginning not in "{[" or '"' not in text:
         return False
     try:
         json.loads(text)
@@ -162,23 +164,23 @@ def is_json(text: str) -> bool:
     return True
 
 
-def _language_line(text: str) -> re.Match[str] | None:
+def _find_language_line(text: str) -> re.Match[str] | None:
     """A first line that is the name of a language alone, as a fence leaves it, where the program has no such name."""
     match = LANGUAGE_LINE.match(text)
-    is_used = match is None or not text[match.end() :].strip() or f"{match[1]}" in _words(text[match.end() :])
+    is_used = match is None or not text[match.end() :].strip() or f"{match[1]}" in _split_words(text[match.end() :])
     return None if is_used else match
 
 
-def _words(text: str) -> set[str]:
+def _split_words(text: str) -> set[str]:
     return set(re.findall(r"[\w$]+", text))
 
 
-def _is_one_comment(text: str, begins: str) -> bool:
+def _is_escaped_comment(text: str, beginning: str) -> bool:
     """Whether a text is one line that a comment begins, with line breaks written in it."""
-    return begins == "//" and "\\n" in text and "\n" not in text.strip()
+    return beginning == "//" and "\\n" in text and "\n" not in text.strip()
 
 
-def without_node_modules(text: str, last_at: int, *, is_module: bool) -> Repair | None:
+def replace_node_exports(text: str, last_at: int, *, is_module: bool) -> Repair | None:
     """Return a program whose last statement, at ``last_at``, exports as in Node.js or runs its function there.
 
     None where it does neither, or has a `module` or `require` of its own.
@@ -190,23 +192,23 @@ def without_node_modules(text: str, last_at: int, *, is_module: bool) -> Repair 
     if "block" in parts:
         group = "call" if parts["block"] is None else "block"
         start, end = match.span(group)
-        kept = text[:last_at] + _blank(text[last_at:start]) + text[start:end] + _blank(text[end:])
+        new_text = text[:last_at] + _blank_text(text[last_at:start]) + text[start:end] + _blank_text(text[end:])
     else:
-        kept = _as_statement(text, match, "export default" if is_module else "return")
-    return Repair(kept, [NO_NODE], range(len(text) + 1))
+        new_text = _replace_with_statement(text, match, "export default" if is_module else "return")
+    return Repair(new_text, [REPLACED_NODE_EXPORTS], range(len(text) + 1))
 
 
-def _as_statement(text: str, match: re.Match[str], keyword: str) -> str:
+def _replace_with_statement(text: str, match: re.Match[str], keyword: str) -> str:
     """Return a text with ``keyword`` in place of a match, and the ``name`` alone that the match exports, if any."""
     start, end = match.span()
     name = match.groupdict().get("name")
-    if keyword == "return" and _is_function(text, end, name):
+    if keyword == "return" and _exports_function(text, end, name):
         keyword = ""  # as the last expression it is called; some surfaces show a function that is returned
-    shown = keyword if name is None else f"{keyword} {name}"
-    return text[:start] + shown + _blank(text[start + len(shown) : end]) + text[end:]
+    statement = keyword if name is None else f"{keyword} {name}"
+    return text[:start] + statement + _blank_text(text[start + len(statement) : end]) + text[end:]
 
 
-def _is_function(text: str, at: int, name: str | None) -> bool:
+def _exports_function(text: str, at: int, name: str | None) -> bool:
     """Whether what is exported is a function, written at ``at`` or declared under its ``name``."""
     following = EXPORTED.match(text, at)
     if name is None and following is not None:
@@ -221,30 +223,32 @@ def _is_function(text: str, at: int, name: str | None) -> bool:
     return re.search(declared, text) is not None
 
 
-def without_exports(text: str, found: list[dict[str, Any]], last_at: int) -> Repair | None:
+def remove_exports(text: str, exports: list[dict[str, Any]], last_at: int) -> Repair | None:
     """Return the body of a function without the ``export`` of its declarations and of what it exports by default.
 
-    ``found`` are the exports of the text, each with ``"line"`` and ``"column"``; ``last_at`` is where its last
+    ``exports`` are the exports of the text, each with ``"line"`` and ``"column"``; ``last_at`` is where its last
     statement begins. None where one of them is another.
     """
-    starts = {position: at for at, position in enumerate(_positions(text))}
-    kept = text
-    for use in found:
-        at = starts.get((use["line"], use["column"]), len(text))
-        given = (EXPORT_LIST.match(kept, at) or EXPORT_DEFAULT.match(kept, at)) if at == last_at else None
-        if given is not None:
-            kept = _as_statement(kept, given, "return")
+    index_by_place = {position: at for at, position in enumerate(_iterate_places(text))}
+    new_text = text
+    for use in exports:
+        at = index_by_place.get((use["line"], use["column"]), len(text))
+        default_export = (
+            (EXPORT_LIST.match(new_text, at) or EXPORT_DEFAULT.match(new_text, at)) if at == last_at else None
+        )
+        if default_export is not None:
+            new_text = _replace_with_statement(new_text, default_export, "return")
             continue
-        match = EXPORT.match(kept, at)
+        match = EXPORT.match(new_text, at)
         if match is None:
             return None
         first = "0," if match["anonymous"] is not None else ""  # a statement cannot begin with a function without name
         start, end = match.start(), match.end("export")
-        kept = kept[:start] + " " * (end - start - len(first)) + first + kept[end:]
-    return Repair(kept, [NO_EXPORTS], range(len(text) + 1))
+        new_text = new_text[:start] + " " * (end - start - len(first)) + first + new_text[end:]
+    return Repair(new_text, [REMOVED_EXPORTS], range(len(text) + 1))
 
 
-def repaired(text: str, has_no_error: Parses, node_at: NodeAt) -> Repair | None:
+def repair_program(text: str, has_no_error: Parses, node_at: NodeAt) -> Repair | None:
     """Return the program that was meant, or None where the text is taken as it is.
 
     ``has_no_error`` tells whether the parser understands a text, ``node_at`` in which kind of node a character is.
@@ -253,118 +257,122 @@ def repaired(text: str, has_no_error: Parses, node_at: NodeAt) -> Repair | None:
 
     def parses(text: str) -> bool:
         # To the parser a character that no program may have is part of a name, or a space.
-        odd = [*TYPOGRAPHIC.finditer(text), *INVISIBLE.finditer(text)][:MAX_ODD] if has_no_error(text) else None
-        return odd is not None and all(node_at(text, match.start()) in LITERALS for match in odd)
+        suspicious = (
+            [*TYPOGRAPHIC.finditer(text), *INVISIBLE.finditer(text)][:MAX_SUSPICIOUS_CHARACTERS]
+            if has_no_error(text)
+            else None
+        )
+        return suspicious is not None and all(node_at(text, match.start()) in LITERAL_NODES for match in suspicious)
 
-    def in_comment(text: str, at: int) -> bool:
+    def is_in_comment(text: str, at: int) -> bool:
         return node_at(text, at) == "comment"
 
-    current, notes = Text(text, range(len(text) + 1)), list[str]()
-    is_program = parses(text) and not _is_one_comment(text, text.lstrip()[:2])
-    if (inner := _out_of_json(current) or _out_of_text(current, parses)) is not None:
-        current, is_program = inner, parses(inner.text)
+    mapped_text, notes = MappedText(text, range(len(text) + 1)), list[str]()
+    is_program = parses(text) and not _is_escaped_comment(text, text.lstrip()[:2])
+    if (inner := _extract_from_json(mapped_text) or _extract_from_json_string(mapped_text, parses)) is not None:
+        mapped_text, is_program = inner, parses(inner.text)
         notes.append(FROM_JSON)
-    line = current.text.strip()
-    is_fenced = "\n" not in line and (line.startswith("```") or not is_program) and WRITTEN_FENCE.search(line)
-    if is_fenced and (decoded := _with_breaks(current)) is not None:
-        current, is_program = decoded[1], False
+    line = mapped_text.text.strip()
+    is_fenced = "\n" not in line and (line.startswith("```") or not is_program) and ESCAPED_FENCE.search(line)
+    if is_fenced and (decoded := _decode_breaks(mapped_text)) is not None:
+        mapped_text, is_program = decoded[1], False
         notes.append(f"decoded {decoded[0]}")
-    if (inner := _out_of_fence(current, is_program=is_program, in_comment=in_comment)) is not None:
-        current = inner if (wrapped := _out_of_json(inner)) is None else wrapped
-        is_program = parses(current.text)
+    if (inner := _extract_from_fence(mapped_text, is_program=is_program, is_in_comment=is_in_comment)) is not None:
+        mapped_text = inner if (wrapped := _extract_from_json(inner)) is None else wrapped
+        is_program = parses(mapped_text.text)
         notes += [FENCED] if wrapped is None else [FENCED, FROM_JSON]
-    elif not is_program and (tags := TAGS.match(current.text)) is not None:
-        current = _only(current, tags.start("code"), tags.end("code"))
-        is_program = parses(current.text)
+    elif not is_program and (tags := TAGS.match(mapped_text.text)) is not None:
+        mapped_text = _blank_around(mapped_text, tags.start("code"), tags.end("code"))
+        is_program = parses(mapped_text.text)
         notes.append(FROM_TAGS)
-    if (named := _language_line(current.text)) is not None:
-        current = _only(current, named.end(), len(current.text))
-        is_program = parses(current.text)
-        notes.append(NO_LANGUAGE_LINE)
+    if (language_line := _find_language_line(mapped_text.text)) is not None:
+        mapped_text = _blank_around(mapped_text, language_line.end(), len(mapped_text.text))
+        is_program = parses(mapped_text.text)
+        notes.append(REMOVED_LANGUAGE_LINE)
     if not is_program:
-        for kinds, decoded in _decodings(current):
+        for kinds, decoded in _iterate_decodings(mapped_text):
             if parses(decoded.text):
-                current = decoded
+                mapped_text = decoded
                 notes.append(f"decoded {' and '.join(kinds)}")
                 break
-    return Repair(current.text, notes, current.origins) if notes else None
+    return Repair(mapped_text.text, notes, mapped_text.origins) if notes else None
 
 
-def places(text: str, origins: list[int] | range, source: str) -> list[list[int]] | None:
+def map_places(text: str, origins: list[int] | range, source: str) -> list[list[int]] | None:
     """Return where lines of ``text`` come from: ``[line, column, line in source, column in source]`` in order.
 
     A row holds for its line from its column to that of the next row. None where all is where it was, and where there
     would be too many rows. Columns are 1-based UTF-16 units.
     """
-    if isinstance(origins, range) or _is_in_place(text, source, origins):
+    if isinstance(origins, range) or _is_unmoved(text, source, origins):
         return None
-    at = list(_positions(source))
+    source_places = list(_iterate_places(source))
     rows: list[list[int]] = []
     line, column, expected, is_new_line = 1, 1, -1, True
     for character, origin in zip(f"{text}\n", origins, strict=True):
         if is_new_line or origin != expected:
-            rows.append([line, column, *at[origin]])
-            if len(rows) > MAX_PLACES:
+            rows.append([line, column, *source_places[origin]])
+            if len(rows) > MAX_PLACE_ROWS:
                 return None
         expected, is_new_line = origin + 1, character == "\n"
         line, column = (line + 1, 1) if is_new_line else (line, column + 1 + (character > "\uffff"))
     return rows
 
 
-def moved_back(found: dict[str, Any], repair: Repair, source: str) -> dict[str, Any]:
+def restore_places(analysis: dict[str, Any], repair: Repair, source: str) -> dict[str, Any]:
     """Return what was found of a repaired program with its places in the ``source``, and with what was done."""
-    rows = places(repair.text, repair.origins, source)
+    rows = map_places(repair.text, repair.origins, source)
     if rows is not None:
-        _move(found, rows)
-    facts = found.get("facts")
+        _restore_places_in(analysis, rows)
+    facts = analysis.get("facts")
     if facts is not None:
         facts["repairs"] = [*repair.notes, *facts.get("repairs", ())]
         if rows is not None:
             facts["places"] = rows
             names = facts.get("names")
             if names:
-                _move_names(names, repair, source)
-    return found
+                _restore_name_offsets(names, repair, source)
+    return analysis
 
 
-def _move(found: Any, rows: list[list[int]]) -> None:
+def _restore_places_in(value: Any, rows: list[list[int]]) -> None:
     """Put each place, an object with ``"line"`` and ``"column"`` or a pair in ``"places"``, where it was."""
-    fields: Any = found
-    if isinstance(found, dict):
+    fields: Any = value
+    if isinstance(value, dict):
         if isinstance(fields.get("line"), int) and isinstance(fields.get("column"), int):
-            fields["line"], fields["column"] = place_in_source(fields["line"], fields["column"], rows)
+            fields["line"], fields["column"] = to_source_place(fields["line"], fields["column"], rows)
         if "places" in fields:
-            fields["places"] = [list(place_in_source(pair[0], pair[1], rows)) for pair in fields["places"]]
+            fields["places"] = [list(to_source_place(pair[0], pair[1], rows)) for pair in fields["places"]]
         for item in fields.values():
-            _move(item, rows)
-    elif isinstance(found, list):
+            _restore_places_in(item, rows)
+    elif isinstance(value, list):
         for item in fields:
-            _move(item, rows)
+            _restore_places_in(item, rows)
 
 
-def place_in_source(line: int, column: int, rows: list[list[int]]) -> tuple[int, int]:
+def to_source_place(line: int, column: int, rows: list[list[int]]) -> tuple[int, int]:
     """Return the place in the model's text of one in the repaired text."""
     at = bisect_right(rows, [line, column, MAX_COLUMN, MAX_COLUMN]) - 1
     row = rows[max(0, at)]
     return (row[2], row[3] + column - row[1]) if row[0] == line else (row[2], row[3])
 
 
-def place_in_program(line: int, column: int, rows: list[list[int]]) -> tuple[int, int]:
-    """Return the place in the repaired text of one that `place_in_source` gives."""
-    before = [row for row in rows if row[2] == line and row[3] <= column]
-    row = max(before, key=lambda row: row[3]) if before else rows[0]
+def to_program_place(line: int, column: int, rows: list[list[int]]) -> tuple[int, int]:
+    """Return the place in the repaired text of one that `to_source_place` gives."""
+    candidates = [row for row in rows if row[2] == line and row[3] <= column]
+    row = max(candidates, key=lambda row: row[3]) if candidates else rows[0]
     return row[0], row[1] + max(0, column - row[3])
 
 
-def _move_names(names: dict[str, list[int]], repair: Repair, source: str) -> None:
+def _restore_name_offsets(names: dict[str, list[int]], repair: Repair, source: str) -> None:
     """Put byte offsets of names in the repaired text where they are in the ``source``."""
-    characters = {offset: at for at, offset in enumerate(_byte_offsets(repair.text))}
-    bytes_in_source = list(_byte_offsets(source))
+    character_by_byte = {offset: at for at, offset in enumerate(_iterate_byte_offsets(repair.text))}
+    bytes_in_source = list(_iterate_byte_offsets(source))
     for name, offsets in names.items():
-        names[name] = [bytes_in_source[repair.origins[characters[offset]]] for offset in offsets]
+        names[name] = [bytes_in_source[repair.origins[character_by_byte[offset]]] for offset in offsets]
 
 
-def _byte_offsets(text: str) -> Iterator[int]:
+def _iterate_byte_offsets(text: str) -> Iterator[int]:
     at = 0
     for character in text:
         yield at
@@ -372,11 +380,11 @@ def _byte_offsets(text: str) -> Iterator[int]:
     yield at
 
 
-def _is_in_place(text: str, source: str, origins: list[int]) -> bool:
+def _is_unmoved(text: str, source: str, origins: list[int]) -> bool:
     return len(text) == len(source) and all(origin == at for at, origin in enumerate(origins))
 
 
-def _positions(text: str) -> Iterator[tuple[int, int]]:
+def _iterate_places(text: str) -> Iterator[tuple[int, int]]:
     """The line and column of each character, and of the end."""
     line, column = 1, 1
     for character in text:
@@ -385,47 +393,47 @@ def _positions(text: str) -> Iterator[tuple[int, int]]:
     yield line, column
 
 
-def _out_of_json(current: Text) -> Text | None:
+def _extract_from_json(mapped_text: MappedText) -> MappedText | None:
     """The program in ``{"js": "..."}``."""
-    text = current.text.strip()
+    text = mapped_text.text.strip()
     if not (text.startswith("{") and text.endswith("}")):
         return None
     try:
         value: Any = json.loads(text, strict=False)
     except (ValueError, RecursionError):
         return None
-    match = WRAPPED.search(current.text)
+    match = JSON_CODE_KEY.search(mapped_text.text)
     is_object = isinstance(value, dict)
     fields: Any = value
     if match is None or not is_object:
         return None
-    holders = [fields, *(fields.get(name) for name in ARGUMENTS)]  # a whole call of the tool may be written
+    holders = [fields, *(fields.get(name) for name in ARGUMENT_KEYS)]  # a whole call of the tool may be written
     if not any(type(holder) is dict and type(holder.get(match[1])) is str for holder in holders):
         return None
-    end = _end_of_string(current.text, match.end())
-    return None if end is None else current.slice(match.end(), end).replaced(ESCAPE, _json_escape)
+    end = _find_string_end(mapped_text.text, match.end())
+    return None if end is None else mapped_text.slice(match.end(), end).replace_matches(ESCAPE, _decode_json_escape)
 
 
-def _out_of_text(current: Text, parses: Parses) -> Text | None:
+def _extract_from_json_string(mapped_text: MappedText, parses: Parses) -> MappedText | None:
     """The program in a text that is one string of JSON."""
-    text = current.text.strip()
-    if not (len(text) > 1 and text[0] == text[-1] == '"' and CODE.search(text)):
+    text = mapped_text.text.strip()
+    if not (len(text) > 1 and text[0] == text[-1] == '"' and CODE_HINT.search(text)):
         return None
-    start = current.text.index('"') + 1
-    if _end_of_string(current.text, start) != len(current.text.rstrip()) - 1:
+    start = mapped_text.text.index('"') + 1
+    if _find_string_end(mapped_text.text, start) != len(mapped_text.text.rstrip()) - 1:
         return None
-    inner = current.slice(start, len(current.text.rstrip()) - 1).replaced(ESCAPE, _json_escape)
-    return inner if CODE.search(inner.text) and parses(inner.text) else None
+    inner = mapped_text.slice(start, len(mapped_text.text.rstrip()) - 1).replace_matches(ESCAPE, _decode_json_escape)
+    return inner if CODE_HINT.search(inner.text) and parses(inner.text) else None
 
 
-def _end_of_string(text: str, start: int) -> int | None:
+def _find_string_end(text: str, start: int) -> int | None:
     at = start
     while at < len(text) and text[at] != '"':
         at += 2 if text[at] == "\\" else 1
     return at if at < len(text) else None
 
 
-def _json_escape(match: re.Match[str]) -> str:
+def _decode_json_escape(match: re.Match[str]) -> str:
     high, low, code, character = match.groups()
     if high is not None:
         return chr(0x10000 + ((int(high, 16) & 0x3FF) << 10) + (int(low, 16) & 0x3FF))
@@ -435,123 +443,140 @@ def _json_escape(match: re.Match[str]) -> str:
             if not code.lower().startswith(("d8", "d9", "da", "db", "dc", "dd", "de", "df"))
             else "\ufffd"
         )
-    return ESCAPED.get(character, character)
+    return ESCAPED_CHARACTERS.get(character, character)
 
 
-def _out_of_fence(current: Text, *, is_program: bool, in_comment: Callable[[str, int], bool]) -> Text | None:
+def _extract_from_fence(
+    mapped_text: MappedText, *, is_program: bool, is_in_comment: Callable[[str, int], bool]
+) -> MappedText | None:
     """The last complete fenced block of a program's language; what is around it is blanked, so that lines stay."""
-    text = current.text
+    text = mapped_text.text
     is_program = is_program and not text.lstrip().startswith("```")  # to the parser, a template behind a template
-    if (one_line := ONE_LINE.match(text)) is not None:
-        return _only(current, one_line.start("code"), one_line.end("code"))
-    found = list(_blocks(text, is_program=is_program, in_comment=in_comment))
-    if any(block[2] and text[: block[0]].rstrip()[-1:] not in "`~" for block in found):  # one names its language
-        found = [block for block in found if text[: block[0]].rstrip()[-1:] not in "`~"]
-    fitting = [block for block in found if block[2]] or [
-        block for block in found if _out_of_json(current.slice(*block[:2])) is not None
+    if (one_line := ONE_LINE_FENCE.match(text)) is not None:
+        return _blank_around(mapped_text, one_line.start("code"), one_line.end("code"))
+    blocks = list(_find_fenced_blocks(text, is_program=is_program, is_in_comment=is_in_comment))
+    if any(block[2] and text[: block[0]].rstrip()[-1:] not in "`~" for block in blocks):  # one names its language
+        blocks = [block for block in blocks if text[: block[0]].rstrip()[-1:] not in "`~"]
+    fitting = [block for block in blocks if block[2]] or [
+        block for block in blocks if _extract_from_json(mapped_text.slice(*block[:2])) is not None
     ]
     if not fitting:  # of another language: what is in it says what is wrong
-        fitting = found
+        fitting = blocks
     complete = [block for block in fitting if block[3]] or fitting
-    return _only(current, *complete[-1][:2]) if complete else None
+    return _blank_around(mapped_text, *complete[-1][:2]) if complete else None
 
 
-def _blocks(
-    text: str, *, is_program: bool, in_comment: Callable[[str, int], bool]
+def _find_fenced_blocks(
+    text: str, *, is_program: bool, is_in_comment: Callable[[str, int], bool]
 ) -> Iterator[tuple[int, int, bool, bool]]:
     """Of each fenced block its start and end, whether its language may be a program's, and whether it is closed."""
-    opened: re.Match[str] | None = None
+    opening: re.Match[str] | None = None
     fences = list(FENCE.finditer(text))
-    if not is_program and (first := FENCE_BEHIND_TEXT.search(text, 0, fences[0].end() if fences else len(text))):
+    if not is_program and (first := FENCE_AFTER_TEXT.search(text, 0, fences[0].end() if fences else len(text))):
         fences.insert(0, first)
     for match in fences:
         # `~~~` at the beginning of a line, and what stands in a comment, may be a program's own.
-        if opened is None and is_program and (match[1][0] == "~" or in_comment(text, match.start(1))):
+        if opening is None and is_program and (match[1][0] == "~" or is_in_comment(text, match.start(1))):
             continue
-        if opened is None:
-            opened = match
-        elif not match[2].strip() and match[1][0] == opened[1][0] and len(match[1]) >= len(opened[1]):
-            yield opened.end(), match.start(), _is_fitting(opened[2]), True
-            opened = None
-    if opened is not None and text[opened.end() :].strip():
-        behind = () if is_program else FENCE_BEHIND_CODE.finditer(text, opened.end())
+        if opening is None:
+            opening = match
+        elif not match[2].strip() and match[1][0] == opening[1][0] and len(match[1]) >= len(opening[1]):
+            yield opening.end(), match.start(), _is_program_language(opening[2]), True
+            opening = None
+    if opening is not None and text[opening.end() :].strip():
+        closing_candidates = () if is_program else FENCE_AFTER_CODE.finditer(text, opening.end())
         end = len(text.rstrip())
-        closed = next((match for match in behind if not match[1].strip() or match.end() >= end), None)
-        yield opened.end(), len(text) if closed is None else closed.start(), _is_fitting(opened[2]), closed is not None
-    elif opened is not None and not opened[2].strip():  # one that nothing has opened ends the program
-        yield 0, opened.start(), True, False
+        closing = next((match for match in closing_candidates if not match[1].strip() or match.end() >= end), None)
+        yield (
+            opening.end(),
+            len(text) if closing is None else closing.start(),
+            _is_program_language(opening[2]),
+            closing is not None,
+        )
+    elif opening is not None and not opening[2].strip():  # one that nothing has opened ends the program
+        yield 0, opening.start(), True, False
 
 
-def _is_fitting(info: str) -> bool:
-    words = info.strip().lower().replace("{", " ").replace("}", " ").split()
-    return (words[0] if words else "") in LANGUAGES
+def _is_program_language(info: str) -> bool:
+    info_words = info.strip().lower().replace("{", " ").replace("}", " ").split()
+    return (info_words[0] if info_words else "") in LANGUAGES
 
 
-def _only(current: Text, start: int, end: int) -> Text:
-    kept = current.text[start:end]
-    return Text(_blank(current.text[:start]) + kept + _blank(current.text[end:]), current.origins)
+def _blank_around(mapped_text: MappedText, start: int, end: int) -> MappedText:
+    program = mapped_text.text[start:end]
+    return MappedText(
+        _blank_text(mapped_text.text[:start]) + program + _blank_text(mapped_text.text[end:]), mapped_text.origins
+    )
 
 
-def _blank(text: str) -> str:
+def _blank_text(text: str) -> str:
     # A character beyond the basic plane keeps its place in `origins`; its column is told from there.
     return "".join(character if character in NEWLINES else " " for character in text)
 
 
-def _decodings(current: Text) -> Iterator[tuple[list[str], Text]]:
+def _iterate_decodings(mapped_text: MappedText) -> Iterator[tuple[list[str], MappedText]]:
     """The text with one of the kinds of escapes decoded, then with several."""
-    kinds = [kind for kind in (_with_entities, _with_breaks, _with_ticks, _with_quotes, _visible) if kind(current)]
-    for count in range(1, len(kinds) + 1):
-        for chosen in combinations(kinds, count):
-            words, decoded = list[str](), current
-            for kind in chosen:
-                done = kind(decoded)
-                if done is not None:
-                    words.append(done[0])
-                    decoded = done[1]
-            yield words, decoded
+    decoders = [
+        decoder
+        for decoder in (_decode_entities, _decode_breaks, _decode_backticks, _decode_quotes, _remove_invisible)
+        if decoder(mapped_text)
+    ]
+    for count in range(1, len(decoders) + 1):
+        for chosen in combinations(decoders, count):
+            descriptions, decoded = list[str](), mapped_text
+            for decoder in chosen:
+                result = decoder(decoded)
+                if result is not None:
+                    descriptions.append(result[0])
+                    decoded = result[1]
+            yield descriptions, decoded
 
 
-def _with_entities(current: Text) -> tuple[str, Text] | None:
-    if not ENTITY.search(current.text):
+def _decode_entities(mapped_text: MappedText) -> tuple[str, MappedText] | None:
+    if not ENTITY.search(mapped_text.text):
         return None
-    decoded = current.replaced(ENTITY, _character)
-    if "&amp;" in current.text and ENTITY.search(decoded.text):  # encoded twice
-        decoded = decoded.replaced(ENTITY, _character)
+    decoded = mapped_text.replace_matches(ENTITY, _decode_entity)
+    if "&amp;" in mapped_text.text and ENTITY.search(decoded.text):  # encoded twice
+        decoded = decoded.replace_matches(ENTITY, _decode_entity)
     return "HTML entities", decoded
 
 
-def _with_breaks(current: Text) -> tuple[str, Text] | None:
+def _decode_breaks(mapped_text: MappedText) -> tuple[str, MappedText] | None:
     # Literally throughout: a program that has lines of its own writes `\n` in its strings.
-    is_one_line = "\n" not in current.text.strip()
-    pattern = WRITTEN_BREAK if is_one_line else WRITTEN_QUOTE
-    if not pattern.search(current.text):
+    is_one_line = "\n" not in mapped_text.text.strip()
+    pattern = ESCAPED_BREAK_OR_QUOTE if is_one_line else ESCAPED_QUOTE
+    if not pattern.search(mapped_text.text):
         return None
-    words = "line breaks written as \\n" if is_one_line and "\\n" in current.text else "escaped quotes"
-    return words, current.replaced(pattern, _written)
+    description = "line breaks written as \\n" if is_one_line and "\\n" in mapped_text.text else "escaped quotes"
+    return description, mapped_text.replace_matches(pattern, _decode_break_or_quote)
 
 
-def _written(match: re.Match[str]) -> str:
-    return chr(int(match[1], 16)) if match[1] is not None else ESCAPED.get(match[2], match[2])
+def _decode_break_or_quote(match: re.Match[str]) -> str:
+    return chr(int(match[1], 16)) if match[1] is not None else ESCAPED_CHARACTERS.get(match[2], match[2])
 
 
-def _with_ticks(current: Text) -> tuple[str, Text] | None:
-    return ("escaped backticks", current.replaced(TICK, lambda match: match[1])) if TICK.search(current.text) else None
+def _decode_backticks(mapped_text: MappedText) -> tuple[str, MappedText] | None:
+    return (
+        ("escaped backticks", mapped_text.replace_matches(ESCAPED_BACKTICK, lambda match: match[1]))
+        if ESCAPED_BACKTICK.search(mapped_text.text)
+        else None
+    )
 
 
-def _with_quotes(current: Text) -> tuple[str, Text] | None:
-    if not TYPOGRAPHIC.search(current.text):
+def _decode_quotes(mapped_text: MappedText) -> tuple[str, MappedText] | None:
+    if not TYPOGRAPHIC.search(mapped_text.text):
         return None
-    plain = current.replaced(TYPOGRAPHIC, lambda match: "'" if match[0] in "\u2018\u2019" else '"')
+    plain = mapped_text.replace_matches(TYPOGRAPHIC, lambda match: "'" if match[0] in "\u2018\u2019" else '"')
     return "typographic quotes", plain
 
 
-def _visible(current: Text) -> tuple[str, Text] | None:
-    if not INVISIBLE.search(current.text):
+def _remove_invisible(mapped_text: MappedText) -> tuple[str, MappedText] | None:
+    if not INVISIBLE.search(mapped_text.text):
         return None
-    return "invisible characters", current.replaced(INVISIBLE, lambda _: "")
+    return "invisible characters", mapped_text.replace_matches(INVISIBLE, lambda _: "")
 
 
-def _character(match: re.Match[str]) -> str:
+def _decode_entity(match: re.Match[str]) -> str:
     if match[1] is not None:
         return ENTITIES[match[1]]
     code = int(match[2]) if match[2] is not None else int(match[3], 16)

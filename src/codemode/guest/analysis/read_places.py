@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 MAX_TEXT_BYTES = 256 << 10
 MAX_CHAIN = 64
-NOWHERE = -1  # what the engine says, as line 0, of the fields of a class before the first place in them
-NEAR_BYTES = 2  # where the engine names the end of the statement before
-THREW = 'X{"name":"TypeError","message":"'
-STACK = '","stack":"'
+NO_OFFSET = -1  # what the engine says, as line 0, of the fields of a class before the first place in them
+MAX_NEAR_BYTES = 2  # where the engine names the end of the statement before
+TYPE_ERROR_PREFIX = 'X{"name":"TypeError","message":"'
+STACK_KEY = '","stack":"'
 PLACE = re.compile(r"program\.js:(\d{1,7}):(\d{1,7})")
 READ = re.compile(r"cannot read property '(.{1,256})' of (?:undefined|null)", re.DOTALL)
 ITERATION = ("cannot read property 'Symbol.iterator' of ", "value is not iterable")
@@ -36,178 +36,190 @@ FUNCTIONS = (
     *("generator_function_declaration", "method_definition", "public_field_definition", "class_static_block"),
 )
 READS = ("member_expression", "subscript_expression")
-ITERATED = ("for_in_statement", "spread_element", "variable_declarator", "assignment_expression", "yield_expression")
-DESTRUCTURED = ("variable_declarator", "assignment_expression", "required_parameter", "assignment_pattern")
+ITERATING_NODES = (
+    "for_in_statement",
+    "spread_element",
+    "variable_declarator",
+    "assignment_expression",
+    "yield_expression",
+)
+DESTRUCTURING_NODES = ("variable_declarator", "assignment_expression", "required_parameter", "assignment_pattern")
 WRAPPERS = ("parenthesized_expression", "non_null_expression", "as_expression", "satisfies_expression")
 # What a chain may begin with that has no place of its own. Names, calls and `await` have one.
-UNPLACED = (
+UNPLACED_NODES = (
     *("this", "super", "null", "true", "false", "number", "string", "template_string", "regex", "array", "object"),
     *("meta_property", "undefined", "function_expression", "arrow_function", "class", "generator_function"),
 )
-LITERALS = ("string", "number")
+LITERAL_NODES = ("string", "number")
 
 
-class ReadPlaces:
+class ReadPlaceCorrector:
     """Corrects the line in which a program says what it threw. ``parts`` are this folder's, by name."""
 
     def __init__(self, symbols: dict[str, list[int]], parts: dict[str, Any]) -> None:
         self._symbols, self._parse, self._places = symbols, parts["parse"], parts["places"]
         self._repair = parts["program_repair"]
 
-    def corrected(
+    def correct_line(
         self, line: str, text: str, parse: Callable[[bytes], Tree | None], rows: list[list[int]] | None = None
     ) -> str:
         """Return the kernel's line about what was thrown, with another place where ``text`` shows a better one.
 
         ``rows`` are those of `program_repair.places`, where the kernel says places of the text that was repaired.
         """
-        stack = line.find(STACK) + len(STACK)
-        told = PLACE.search(line, stack, line.find('"', stack)) if line.startswith(THREW) and STACK in line else None
-        if told is None:
+        stack = line.find(STACK_KEY) + len(STACK_KEY)
+        reported = (
+            PLACE.search(line, stack, line.find('"', stack))
+            if line.startswith(TYPE_ERROR_PREFIX) and STACK_KEY in line
+            else None
+        )
+        if reported is None:
             return line
         data = text.encode("utf-8", "replace")
         message = json.loads(line[1:])["message"]
         tree = parse(data) if len(data) <= MAX_TEXT_BYTES else None
-        at = int(told[1]), int(told[2])
+        reported_place = int(reported[1]), int(reported[2])
         if rows is not None:
-            at = self._repair.place_in_program(*at, rows)
-        place = None if tree is None else self._place(tree, data, message, *at)
-        if place is None:
+            reported_place = self._repair.to_program_place(*reported_place, rows)
+        found_place = None if tree is None else self._find_place(tree, data, message, *reported_place)
+        if found_place is None:
             return line
         if rows is not None:
-            place = self._repair.place_in_source(*place, rows)
-        return f"{line[: told.start()]}program.js:{place[0]}:{place[1]}{line[told.end() :]}"
+            found_place = self._repair.to_source_place(*found_place, rows)
+        return f"{line[: reported.start()]}program.js:{found_place[0]}:{found_place[1]}{line[reported.end() :]}"
 
-    def _place(self, tree: Tree, data: bytes, message: str, line: int, column: int) -> tuple[int, int] | None:
-        told = _offset(data, line, column)
-        if told is None or (kinds := _kinds(message)) is None:
+    def _find_place(self, tree: Tree, data: bytes, message: str, line: int, column: int) -> tuple[int, int] | None:
+        reported_offset = _to_byte_offset(data, line, column)
+        if reported_offset is None or (kinds := _failing_nodes(message)) is None:
             return None
-        search = _Search(data, told, *kinds)
-        names = (*FUNCTIONS, *READS, *ITERATED, *DESTRUCTURED)
-        handlers = self._parse.handlers_by_symbol(self._symbols, [dict.fromkeys(names, search.see)])
-        self._parse.walk(tree, handlers)
-        at = search.found()
-        return None if at is None else next(self._places.places(data, [at]))
+        search = _ReadSearch(data, reported_offset, *kinds)
+        names = (*FUNCTIONS, *READS, *ITERATING_NODES, *DESTRUCTURING_NODES)
+        handlers = self._parse.map_handlers_by_symbol(self._symbols, [dict.fromkeys(names, search.visit)])
+        self._parse.walk_tree(tree, handlers)
+        at = search.find_offset()
+        return None if at is None else next(self._places.iterate_places(data, [at]))
 
 
-def _kinds(message: str) -> tuple[tuple[str, ...], str] | None:
+def _failing_nodes(message: str) -> tuple[tuple[str, ...], str] | None:
     """Return the kinds of nodes in which this may fail, and the name of the property that was read, if any."""
     if message.startswith(ITERATION):
-        return ITERATED, ""
+        return ITERATING_NODES, ""
     if message.startswith(DESTRUCTURING):
-        return DESTRUCTURED, ""
+        return DESTRUCTURING_NODES, ""
     read = READ.match(message)
     return None if read is None else (READS, read[1])
 
 
-class _Search:
-    def __init__(self, data: bytes, told: int, kinds: tuple[str, ...], name: str) -> None:
-        self._data, self._told, self._kinds, self._name = data, told, kinds, name.encode()
+class _ReadSearch:
+    def __init__(self, data: bytes, reported_offset: int, kinds: tuple[str, ...], name: str) -> None:
+        self._data, self._reported_offset, self._kinds, self._name = data, reported_offset, kinds, name.encode()
         self._functions: list[Function] = []
-        self._open: list[Function] = []
+        self._open_functions: list[Function] = []
         self._candidates: list[tuple[int, int, Function | None]] = []  # first byte, byte to name, function
-        self._is_right = False  # the engine's place is in such a read itself
+        self._is_place_right = False  # the engine's place is in such a read itself
 
-    def see(self, node: Node) -> bool:
+    def visit(self, node: Node) -> bool:
         """Take the next node in document order."""
-        while self._open and self._open[-1][2] <= node.start_byte:
-            self._open.pop()
+        while self._open_functions and self._open_functions[-1][2] <= node.start_byte:
+            self._open_functions.pop()
         if node.type in self._kinds:
             if self._kinds is READS:
-                self._see_read(node)
+                self._visit_read(node)
             else:
-                self._see_source(node)
+                self._visit_source(node)
         if node.type in FUNCTIONS:
             body = node.child_by_field_name("body") or node.child_by_field_name("value") or node
             is_field = node.type == "public_field_definition"
-            self._open.append((node.start_byte, body.start_byte, node.end_byte, is_field))
-            self._functions.append(self._open[-1])
+            self._open_functions.append((node.start_byte, body.start_byte, node.end_byte, is_field))
+            self._functions.append(self._open_functions[-1])
         return True
 
-    def found(self) -> int | None:
+    def find_offset(self) -> int | None:
         """Return the byte to name; None where the engine's place is right, or nothing fits."""
-        if self._is_right:
+        if self._is_place_right:
             return None
-        around = [one for one in self._functions if one[0] <= self._told < one[2]]
-        innermost = max(around, default=None)
+        enclosing = [one for one in self._functions if one[0] <= self._reported_offset < one[2]]
+        innermost = max(enclosing, default=None)
         fitting = [
             (start, at)
             for start, at, function in self._candidates
-            if self._told <= start and self._fits(function, innermost)
+            if self._reported_offset <= start and self._may_contain(function, innermost)
         ]
         if not fitting:
             return None
         start, at = min(fitting)
-        is_near = start - self._told <= NEAR_BYTES and b"\n" not in self._data[self._told : start]
+        is_near = (
+            start - self._reported_offset <= MAX_NEAR_BYTES and b"\n" not in self._data[self._reported_offset : start]
+        )
         return None if is_near else at
 
-    def _fits(self, function: Function | None, innermost: Function | None) -> bool:
+    def _may_contain(self, function: Function | None, innermost: Function | None) -> bool:
         """Tell whether the engine's place may be of this function: in it, or on its first line and before its body."""
-        if self._told == NOWHERE:
+        if self._reported_offset == NO_OFFSET:
             return function is not None and function[3]
         if function == innermost:
             return True
-        if function is None or self._told > function[1]:
+        if function is None or self._reported_offset > function[1]:
             return False
-        return self._data.count(b"\n", self._told, max(function[0], self._told)) == 0
+        return self._data.count(b"\n", self._reported_offset, max(function[0], self._reported_offset)) == 0
 
-    def _see_read(self, node: Node) -> None:
+    def _visit_read(self, node: Node) -> None:
         source = node.child_by_field_name("object")
         key = node.child_by_field_name("property") or node.child_by_field_name("index")
         if source is None or key is None:
             return
-        is_computed = node.type == "subscript_expression" and key.type not in LITERALS
-        if not is_computed and self._text(key).strip(b"'\"") != self._name:
+        is_computed = node.type == "subscript_expression" and key.type not in LITERAL_NODES
+        if not is_computed and self._node_text(key).strip(b"'\"") != self._name:
             return
-        if node.start_byte <= self._told < node.end_byte:
-            self._is_right = True
-        elif not is_computed and _is_unplaced(source):
-            self._add(node, key.start_byte)
+        if node.start_byte <= self._reported_offset < node.end_byte:
+            self._is_place_right = True
+        elif not is_computed and _has_no_place(source):
+            self._add_candidate(node, key.start_byte)
 
-    def _see_source(self, node: Node) -> None:
+    def _visit_source(self, node: Node) -> None:
         source = node.child_by_field_name("right") or node.child_by_field_name("value")
         if node.type in ("spread_element", "yield_expression"):
             source = node.named_children[-1] if node.named_child_count else None
         pattern = node.child_by_field_name("left") or node.child_by_field_name("name")
         pattern = pattern or node.child_by_field_name("pattern")
-        wanted = "object_pattern" if self._kinds is DESTRUCTURED else "array_pattern"
-        if source is None or (node.type in DESTRUCTURED and (pattern is None or pattern.type != wanted)):
+        pattern_kind = "object_pattern" if self._kinds is DESTRUCTURING_NODES else "array_pattern"
+        if source is None or (node.type in DESTRUCTURING_NODES and (pattern is None or pattern.type != pattern_kind)):
             return
-        if source.start_byte <= self._told < source.end_byte:
-            self._is_right = True
-        elif _is_unplaced(source):
-            self._add(node, source.start_byte)
+        if source.start_byte <= self._reported_offset < source.end_byte:
+            self._is_place_right = True
+        elif _has_no_place(source):
+            self._add_candidate(node, source.start_byte)
 
-    def _add(self, node: Node, key_at: int) -> None:
+    def _add_candidate(self, node: Node, key_at: int) -> None:
         is_one_line = self._data.count(b"\n", node.start_byte, key_at) == 0
         at = node.start_byte if is_one_line else key_at
-        self._candidates.append((node.start_byte, at, self._open[-1] if self._open else None))
+        self._candidates.append((node.start_byte, at, self._open_functions[-1] if self._open_functions else None))
 
-    def _text(self, node: Node) -> bytes:
+    def _node_text(self, node: Node) -> bytes:
         return self._data[node.start_byte : node.end_byte]
 
 
-def _is_unplaced(node: Node) -> bool:
+def _has_no_place(node: Node) -> bool:
     """Tell whether nothing in a chain of reads has a place that the engine would name."""
     at: Node | None = node
     for _ in range(MAX_CHAIN):
-        if at is None or at.type in UNPLACED:
+        if at is None or at.type in UNPLACED_NODES:
             return at is not None
         if at.type in WRAPPERS:
             at = at.named_children[0] if at.named_child_count else None
         elif at.type in READS:
             index = at.child_by_field_name("index")
-            at = at.child_by_field_name("object") if index is None or index.type in LITERALS else None
+            at = at.child_by_field_name("object") if index is None or index.type in LITERAL_NODES else None
         else:
             return False
     return False
 
 
-def _offset(data: bytes, line: int, column: int) -> int | None:
+def _to_byte_offset(data: bytes, line: int, column: int) -> int | None:
     """Return the byte of a place, or None for one that the text has not."""
     start = 0
     if line == 0:
-        return NOWHERE
+        return NO_OFFSET
     for _ in range(line - 1):
         start = data.find(b"\n", start) + 1
         if start == 0:

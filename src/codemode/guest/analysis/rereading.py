@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     Parse = Callable[[bytes], Tree | None]
 
-MAX_PLACES = 64
+MAX_TYPE_ARGUMENTS = 64
 MAX_ARGUMENTS_BYTES = 2048
 # `<in out T` and `, out T`: two names in a row, which no expression has.
 VARIANCE = re.compile(rb"([<,]\s*(?:const[ \t]+)?)(in[ \t]+out|in|out)(?=[ \t]+[A-Za-z_$])")
@@ -37,36 +37,36 @@ ARGUMENT_NODES = ("type_arguments", "type_parameters")
 NOT_BREAK = re.compile(rb"[^\r\n]")
 
 
-def reread(data: bytes, tree: Tree, parse: Parse) -> tuple[Tree, list[tuple[int, int]]]:
+def reparse(data: bytes, tree: Tree, parse: Parse) -> tuple[Tree, list[tuple[int, int]]]:
     """The better tree of ``data``, and the places of the type arguments that stand in none of its nodes.
 
     ``parse`` gives None when there is no time left; the first tree is as good as any then.
     """
-    places = list(_type_arguments(data, tree, parse)) if b">" in data else []
+    type_argument_spans = list(_find_type_arguments(data, tree, parse)) if b">" in data else []
     text = data
     if b"as" in data or b"satisfies" in data:  # most programs say neither
-        text = CAST_TO_NAMES.sub(lambda found: DOT.sub(_underlined, found.group()), data)
-    for start, end in places:
+        text = CAST_TO_NAMES.sub(lambda found: DOT.sub(_to_underscores, found.group()), data)
+    for start, end in type_argument_spans:
         text = text[:start] + NOT_BREAK.sub(b" ", text[start:end]) + text[end:]
     if tree.root_node.has_error:
         text = VARIANCE.sub(lambda found: found[1] + b" " * len(found[2]), text)
         text = NAMED_LIKE_WORDS.sub(lambda found: found.group().upper(), text)
-    second = None if text == data else parse(text)
-    if second is None or (second.root_node.has_error and not tree.root_node.has_error):
+    second_tree = None if text == data else parse(text)
+    if second_tree is None or (second_tree.root_node.has_error and not tree.root_node.has_error):
         return tree, []
-    return second, places
+    return second_tree, type_argument_spans
 
 
-def _underlined(found: re.Match[bytes]) -> bytes:
-    return b"_" * len(found.group())
+def _to_underscores(match: re.Match[bytes]) -> bytes:
+    return b"_" * len(match.group())
 
 
-def _type_arguments(data: bytes, tree: Tree, parse: Parse) -> Iterator[tuple[int, int]]:
+def _find_type_arguments(data: bytes, tree: Tree, parse: Parse) -> Iterator[tuple[int, int]]:
     """Where the tree has comparisons, or nothing that it understands, in the place of type arguments."""
-    for found in islice(ARGUMENTS_END.finditer(data), MAX_PLACES):
-        end = found.end()
-        start = _opening(data, end)
-        if start is None or not (_is_unread(tree, start) and _is_unread(tree, end - 1)):
+    for match in islice(ARGUMENTS_END.finditer(data), MAX_TYPE_ARGUMENTS):
+        end = match.end()
+        start = _find_opening_bracket(data, end)
+        if start is None or not (_is_misread_bracket(tree, start) and _is_misread_bracket(tree, end - 1)):
             continue
         inside = data[start + 1 : end - 1]
         if b"&&" in inside or b"||" in inside:
@@ -76,7 +76,7 @@ def _type_arguments(data: bytes, tree: Tree, parse: Parse) -> Iterator[tuple[int
             yield start, end
 
 
-def _opening(data: bytes, end: int) -> int | None:
+def _find_opening_bracket(data: bytes, end: int) -> int | None:
     """The place of the `<` that the `>` before ``end`` closes."""
     start, depth = max(0, end - MAX_ARGUMENTS_BYTES), 0
     for bracket in reversed(list(BRACKET.finditer(data, start, end))):
@@ -86,7 +86,7 @@ def _opening(data: bytes, end: int) -> int | None:
     return None
 
 
-def _is_unread(tree: Tree, at: int) -> bool:
+def _is_misread_bracket(tree: Tree, at: int) -> bool:
     """True for a bracket that the tree has as an operator, or for any bracket of a tree that has an error."""
     node = tree.root_node.descendant_for_byte_range(at, at + 1)
     if node is None or node.type not in BRACKET_NODES:
