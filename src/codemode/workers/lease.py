@@ -262,7 +262,8 @@ class Lease:
         def report_end(reason: str) -> None:
             on_end("its pool was closed" if self._owner is not None and self._owner.is_closed else reason)
 
-        return _channel_class()(self.process, max_frame_bytes, first_message=first_message, on_end=report_end, **callbacks)
+        channel_class = _channel_class()
+        return channel_class(self.process, max_frame_bytes, first_message=first_message, on_end=report_end, **callbacks)
 
     def refill(self, wanted: int | None = None) -> None:
         """Let the next spare be started; meant for a moment when nobody waits for it."""
