@@ -1,4 +1,4 @@
-"""The tables of docs/scaling.md, from what was measured."""
+"""Print the tables of benchmarks/cost.md from measured costs."""
 
 from __future__ import annotations
 

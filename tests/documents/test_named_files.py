@@ -27,6 +27,7 @@ MADE = {
     ".bench/node",
     "my_tools.py",
     "agent.py",
+    "deploy/.env",
 }
 
 _FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)

@@ -29,7 +29,7 @@ from codemode import (
 from codemode.surfaces.exec_wait.options import OWN_LIMITS
 
 DOCS = Path(__file__).parents[2] / "docs"
-OPTIONS, OPERATION = ((DOCS / name).read_text(encoding="utf-8") for name in ("options.md", "operations.md"))
+OPTIONS, POOLS = (DOCS / "options.md").read_text(encoding="utf-8").split("\n## Worker pools\n")
 PARTS = [
     ExecutionPolicy, FetchPolicy, ApprovalPolicy, Pipeline, Lifecycle, Telemetry, ModelOutput, ContinuationOptions,
 ]  # fmt: skip
@@ -74,7 +74,7 @@ def test_the_page_says_what_exec_and_wait_do_not_read():
 
 
 def test_what_a_run_that_waits_takes_for_a_call_is_as_the_page_says():
-    (said,) = re.findall(r"some (\d+) for a small call", OPERATION)
+    (said,) = re.findall(r"some (\d+) for a small call", POOLS)
     reached = asyncio.Event()
 
     async def slow(_input: Any) -> None:
@@ -103,7 +103,7 @@ def test_what_a_run_that_waits_takes_for_a_call_is_as_the_page_says():
 
 
 def test_the_page_of_pools_names_every_option_of_one():
-    assert {name for name, _ in rows(OPERATION)} == {option.name for option in fields(PoolOptions)}
+    assert {name for name, _ in rows(POOLS)} == {option.name for option in fields(PoolOptions)}
 
 
 def test_defaults_are_as_the_page_says():
@@ -118,5 +118,5 @@ def test_defaults_are_as_the_page_says():
 
 def test_defaults_of_a_pool_are_as_the_page_says():
     in_words = {"max_workers", "worker_command"}
-    told = {name: means(said) for name, said in rows(OPERATION) if name not in in_words}
+    told = {name: means(said) for name, said in rows(POOLS) if name not in in_words}
     assert told == {name: getattr(PoolOptions(), name) for name in told}

@@ -47,7 +47,7 @@ def test_a_node_that_dies_loses_no_call_and_repeats_none(kind: str, python: Path
 
 
 def test_what_the_page_shows_of_ray_runs(python: Path, tmp_path: Path) -> None:
-    (block,) = _BLOCK.findall((TREE / "docs" / "scaling.md").read_text(encoding="utf-8"))
+    (block,) = _BLOCK.findall((TREE / "docs" / "durable.md").read_text(encoding="utf-8"))
     script = tmp_path / "page.py"
     script.write_text(block, encoding="utf-8")
     ran(tmp_path, python, script)

@@ -1,4 +1,4 @@
-"""What stands in deploy/ is valid, and keeps what docs/deployment.md says of it."""
+"""What stands in deploy/ is valid, and keeps what docs/deploy.md says of it."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_containers_of_the_compose_file_have_none_either(name: str):
 
 def test_no_password_goes_to_git_or_to_the_builder_of_the_image():
     root = DEPLOY.parent
-    page = (root / "docs" / "deployment.md").read_text(encoding="utf-8")
+    page = (root / "docs" / "deploy.md").read_text(encoding="utf-8")
     assert " > deploy/.env" in page
     assert ".env" in (root / ".gitignore").read_text(encoding="utf-8").splitlines()
     sent = (root / ".dockerignore").read_text(encoding="utf-8").splitlines()
@@ -94,7 +94,7 @@ def test_what_files_name_is_there():
     assert named
     assert sorted(name for name in named if not (root / name).exists()) == []
     image = of_kind("Deployment")["spec"]["template"]["spec"]["containers"][0]["image"]
-    assert f"-t {image} " in (root / "docs" / "deployment.md").read_text(encoding="utf-8")
+    assert f"-t {image} " in (root / "docs" / "deploy.md").read_text(encoding="utf-8")
 
 
 def test_the_driver_of_postgres_brings_its_library_into_an_image_that_has_none():
@@ -108,7 +108,7 @@ def test_the_driver_of_postgres_brings_its_library_into_an_image_that_has_none()
 def test_where_an_index_is_asked_ours_are_files():
     """Of what is named alone the highest version is taken, whoever has put that into the index."""
     root = DEPLOY.parent
-    files = [DEPLOY / "Containerfile", DEPLOY / "check_image.sh", root / "Makefile", root / "docs" / "deployment.md"]
+    files = [DEPLOY / "Containerfile", DEPLOY / "check_image.sh", root / "Makefile", root / "docs" / "deploy.md"]
     text = "\n".join(file.read_text(encoding="utf-8") for file in files).replace("\\\n", " ")
     asking = [line for line in text.splitlines() if re.search(r"\bpip (install|download)\b", line)]
     assert len(asking) >= 6
@@ -150,7 +150,7 @@ def test_both_have_one_configuration_which_the_gateway_takes(monkeypatch: pytest
 
 def test_images_of_others_are_named_from_outside_by_digest():
     services = COMPOSE["services"]
-    page = (DEPLOY.parent / "docs" / "deployment.md").read_text(encoding="utf-8")
+    page = (DEPLOY.parent / "docs" / "deploy.md").read_text(encoding="utf-8")
     for name, image in {"proxy": "NGINX_IMAGE", "postgres": "POSTGRES_IMAGE"}.items():
         assert services[name]["image"].startswith(f"${{{image}:?"), name
         assert f"$ pin {image} docker.io/" in page

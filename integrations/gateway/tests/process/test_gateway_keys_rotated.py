@@ -1,4 +1,4 @@
-"""The steps by which docs/deployment.md has keys rotated, with gateways of which one has taken a step and one not."""
+"""The steps by which docs/deploy.md has keys rotated, with gateways of which one has taken a step and one not."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from codemode.stores import ALL_TENANTS, PostgresInterruptStore
 pytestmark = [pytest.mark.full, pytest.mark.usefixtures("warm_gateways")]
 TOOL = "codemode.run"
 OLD, NEW = "the old key of the tests, 32 bytes", "the new key of the tests, 32 bytes"
-PAGE = Path(__file__).parents[4] / "docs" / "deployment.md"
+PAGE = Path(__file__).parents[4] / "docs" / "deploy.md"
 STEPS = [
     tuple({"CODEMODE_KEY": OLD, "CODEMODE_NEW_KEY": NEW}[name] for name in re.findall(r"\$\{(\w+)\}", said))
     for said in ("${CODEMODE_KEY}", *re.findall(r"^\| \d \| `(\[.*?\])` \|", PAGE.read_text(), re.MULTILINE))
