@@ -14,7 +14,7 @@ from codemode import ExecWaitOptions, types
 from codemode.execution import outcome_texts
 from codemode.surfaces.exec_wait.options import INVALID_CONFIG
 from codemode.surfaces.exec_wait.results import UNSUPPORTED_LANGUAGE
-from codemode.surfaces.exec_wait.waiting_run import COUNTED, RunInfo
+from codemode.surfaces.exec_wait.waiting_run import COUNTER_NAMES, RunInfo
 
 PAGE = (Path(__file__).parents[2] / "docs" / "exec-wait.md").read_text(encoding="utf-8")
 UNITS = {"": 1, "KiB": 1024, "MiB": 1 << 20, "GiB": 1 << 30}
@@ -71,7 +71,7 @@ def test_every_code_has_a_row_and_no_other():
 
 
 def test_what_is_counted_and_told_of_runs_is_named():
-    assert [name for name in COUNTED if f"`{name}`" not in section("Telemetry")] == []
+    assert [name for name in COUNTER_NAMES if f"`{name}`" not in section("Telemetry")] == []
     head = PAGE.split("\n## ", 1)[0]
     assert [option.name for option in fields(RunInfo) if f"`{option.name}`" not in head] == []
 

@@ -26,7 +26,7 @@ from codemode import (
     Tool,
     create_exec_wait_tools,
 )
-from codemode.surfaces.exec_wait.options import OWN_LIMITS
+from codemode.surfaces.exec_wait.options import PAIR_LIMITS
 
 DOCS = Path(__file__).parents[2] / "docs"
 OPTIONS, POOLS = (DOCS / "options.md").read_text(encoding="utf-8").split("\n## Worker pools\n")
@@ -64,7 +64,7 @@ def test_the_page_says_what_exec_and_wait_do_not_read():
     said = re.search(r"Of them `execution_policy\.(.*?); `execution_policy\.clock`", OPTIONS, re.DOTALL)
     described = {"listing": "names", "max_description_characters": 300}
     assert said
-    assert {*re.findall(r"(\w+)`(?=[ ,])", said[1])} == {*OWN_LIMITS, *described}
+    assert {*re.findall(r"(\w+)`(?=[ ,])", said[1])} == {*PAIR_LIMITS, *described}
 
     def add(a: int, b: int) -> int:
         return a + b

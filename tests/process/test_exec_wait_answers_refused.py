@@ -82,7 +82,7 @@ def test_what_was_denied_or_ended_does_not_run_whatever_a_host_answers(pool, tmp
                 for answered in (interrupt, interrupt.to_dict(), interrupt):
                     with pytest.raises(CodeModeProtocolError):
                         await pair.resume(answered, OK, call=CallContext(conversation_id=SCOPE))
-                return desk.spy.ran, [one._programs.runs._live for one in desk.pairs]
+                return desk.spy.ran, [one._runner.runs._active_count for one in desk.pairs]
             finally:
                 await asyncio.gather(*(one.aclose() for one in desk.pairs))
 
@@ -108,7 +108,7 @@ def test_while_the_store_is_away_nobody_can_say_what_was_decided_and_nothing_run
             with pytest.raises(CodeModeProtocolError):
                 await pair.resume(interrupt, OK, call=CallContext(conversation_id=SCOPE))
             denied = await wait(pair, {"runId": f"run_{record_id}"})
-            live = pair._programs.runs._live
+            live = pair._runner.runs._active_count
             await pair.aclose()
             return while_away["code"], denied["code"], desk.spy.ran, live
 

@@ -56,7 +56,7 @@ class Attacked:
         return await self.pair.resume(interrupt, resolutions=answers, call=CallContext(conversation_id=conversation_id))
 
     def live(self) -> int:
-        return self.pair._programs.runs._live
+        return self.pair._runner.runs._active_count
 
 
 @pytest.fixture(scope="module")

@@ -190,7 +190,7 @@ def test_an_exec_that_is_cancelled_as_it_asks_a_person_leaves_no_question_behind
             for how in ("begins", "late"):
                 for number in range(1, 8):
                     result = await cancelled_at(run(pair, "return await tools.pay(1)"), number, how)
-                    await pair._programs.runs.settled()
+                    await pair._runner.runs.wait_until_stopped()
                     (waiting, pending) = pair.runs(SCOPE), await store.list(tenant=ALL_TENANTS, state="pending")
                     if result is None:
                         left += [one for one in waiting if one.state == "waiting"] + [*pending.records]
@@ -268,7 +268,7 @@ def test_a_wait_that_is_cancelled_as_its_run_fails_leaves_word_of_that(make_pool
 
     is_cancelled, (told, again) = within(main())
     assert (is_cancelled, told["code"], again["code"]) == (True, "internal_error", "invalid_input")
-    assert told["error"] == programs.UNHEARD
+    assert told["error"] == programs.RESULT_LOST
 
 
 def test_a_wait_that_is_cancelled_before_it_has_a_worker_leaves_the_run_waiting_though_one_comes(make_pool):

@@ -367,7 +367,7 @@ def test_a_store_that_fails_as_a_pair_is_closed_keeps_nothing_alive(within, make
 
     others = set(threading.enumerate())
     within(main())
-    assert (pool.active, sorted(slow.cancelled), pair._programs.runs.all()) == (0, [0, 1, 2], [])
+    assert (pool.active, sorted(slow.cancelled), pair._runner.runs.list_active()) == (0, [0, 1, 2], [])
     assert not [one for one in set(threading.enumerate()) - others if one.name == "codemode-exec-wait"]
 
 

@@ -16,7 +16,7 @@ from suite import full_only
 
 from codemode import ExecWaitTools, Tool, WorkerPool, create_code_mode_tool, create_exec_wait_tools
 from codemode.surfaces.exec_wait import runs as runs_of_a_pair
-from codemode.surfaces.exec_wait.waiting_run import WaitingRun
+from codemode.surfaces.exec_wait.waiting_run import ProgramRun
 from codemode.workers.process import is_readable
 
 YIELDING = "await yield_control(); return 1"
@@ -102,12 +102,12 @@ def test_a_program_pays_for_no_feature_that_it_does_not_use(within, make_pool):
 @pytest.mark.parametrize("asks", ["rest", *full_only("wait")])
 def test_runs_that_have_ended_cost_those_that_come_nothing(within, make_pool, asks):
     pair = create_exec_wait_tools([], {"maxWaitingRuns": 5_000}, pool=make_pool())
-    runs = pair._programs.runs
+    runs = pair._runner.runs
 
     def end_some(count: int) -> None:
         for _ in range(count):
             one = runs.reserve("", "")
-            one.rests = 1
+            one.suspension_count = 1
             runs.end(one, "completed")
 
     async def once():
@@ -134,7 +134,7 @@ def test_of_a_run_that_has_ended_nothing_is_kept_but_what_became_of_it(within, m
 
     async def main():
         rested = await run(pair, code)
-        one = weakref.ref(pair._programs.runs.find(rested["runId"]))
+        one = weakref.ref(pair._runner.runs.find(rested["runId"]))
         ended = await pair.wait.execute({"runId": rested["runId"]})
         again = await pair.wait.execute({"runId": rested["runId"]})
         await asyncio.sleep(0)
@@ -147,15 +147,15 @@ def test_of_a_run_that_has_ended_nothing_is_kept_but_what_became_of_it(within, m
 
 
 def test_only_so_many_runs_that_have_ended_are_remembered(within, make_pool, monkeypatch):
-    monkeypatch.setattr(runs_of_a_pair, "MAX_ENDED", 3)
+    monkeypatch.setattr(runs_of_a_pair, "MAX_ENDED_RUNS", 3)
     pair = create_exec_wait_tools([], pool=make_pool())
-    runs = pair._programs.runs
+    runs = pair._runner.runs
 
     async def main():
-        ended: list[WaitingRun] = []
+        ended: list[ProgramRun] = []
         for _ in range(5):
             one = runs.reserve("", "")
-            one.rests = 1
+            one.suspension_count = 1
             runs.end(one, "completed")
             ended.append(one)
         return [runs.find(one.run_id) is not None for one in ended]

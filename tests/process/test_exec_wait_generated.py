@@ -26,7 +26,7 @@ from codemode import CallContext, WorkerPool
 from codemode.execution import runner
 from codemode.execution.resting import RestingExecution
 from codemode.stores import MemoryInterruptStore
-from codemode.surfaces.exec_wait.catalog import Setup
+from codemode.surfaces.exec_wait.catalog import PairContext
 from codemode.surfaces.exec_wait.pair import create_exec_wait_tools
 
 _SOME = settings(
@@ -103,7 +103,7 @@ def pool():
 @pytest.fixture
 def in_world(monkeypatch):
     """Return a function that gives the runs from here on what a world has in place of time."""
-    begin, outer = RestingExecution._begin, Setup.outer
+    begin, outer = RestingExecution._begin, PairContext.create_outer_call
 
     def under(world: World) -> World:
         async def noted(run: Any, source: str) -> Any:
@@ -117,7 +117,7 @@ def in_world(monkeypatch):
 
         monkeypatch.setattr(RestingExecution, "_begin", noted)
         monkeypatch.setattr(runner, "Timers", world.timers)
-        monkeypatch.setattr(Setup, "outer", timed)
+        monkeypatch.setattr(PairContext, "create_outer_call", timed)
         return world
 
     return under

@@ -64,7 +64,7 @@ async def at_rest(pair: Any, code: str) -> Any:
         result = await pair.wait.execute({"runId": result["runId"]}, call=CallContext(conversation_id="s"))
     assert result["status"] == "waiting", result
     (info,) = (one for one in pair.runs("s") if one.state == "waiting")
-    return pair._programs.runs.find(info.run_id).run, info
+    return pair._runner.runs.find(info.run_id).execution, info
 
 
 @settings(max_examples=25, deadline=None)

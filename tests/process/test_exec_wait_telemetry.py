@@ -194,10 +194,10 @@ def test_a_warm_wake_and_an_expiry_are_counted(within, pool, telemetry):
             {"code": "await yield_control(); await tools.slow(1)"}, call=CallContext(conversation_id=SCOPE)
         )
         await pair.wait.execute({"runId": first["runId"]}, call=CallContext(conversation_id=SCOPE))
-        runs = pair._programs.runs
-        (one,) = runs.all()
+        runs = pair._runner.runs
+        (one,) = runs.list_active()
         runs._expire(one, one.run)  # as its timer does
-        await runs.settled()
+        await runs.wait_until_stopped()
 
     within(closing(pair, main()))
     values = telemetry.values()

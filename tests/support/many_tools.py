@@ -41,8 +41,8 @@ def digest(seed: str) -> str:
     random.Random(seed).shuffle(tools)
     whole = create_exec_wait_tools([ToolSource(tools[:500]), ToolSource(tools[500:])])
     found = whole.catalog.ask("search", ["create an issue in a repository", {"limit": 50}])
-    told = [whole.exec.description, *whole.catalog.listed, whole.catalog.names_text, [one["id"] for one in found]]
-    return hashlib.sha256(json.dumps([told, dict(whole.catalog.given)]).encode()).hexdigest()
+    told = [whole.exec.description, *whole.catalog.entries_text, whole.catalog.names_text, [one["id"] for one in found]]
+    return hashlib.sha256(json.dumps([told, dict(whole.catalog.invocation_data)]).encode()).hexdigest()
 
 
 if __name__ == "__main__":

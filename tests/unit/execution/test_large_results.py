@@ -15,7 +15,7 @@ from codemode.execution.large_results import characters_of, is_beyond, shown_val
 from codemode.execution.outcome import OutputItem
 from codemode.options.parts import MIN_MODEL_CHARACTERS
 from codemode.surfaces.code_mode.model_output import ModelOutputFormatter, OneCallOutputFormatter
-from codemode.surfaces.exec_wait.results import output_of
+from codemode.surfaces.exec_wait.results import format_output
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -137,12 +137,14 @@ def test_fewer_characters_than_a_model_could_understand_are_refused():
 
 def test_what_programs_write_is_told_of_where_it_is_too_much():
     items = [OutputItem("text", "x" * 900), OutputItem("json", ROWS), *[OutputItem("text", "y")] * 3]
-    assert output_of(items)[1]["value"] is ROWS
-    first, second, rest = output_of(items, 3000)
+    assert format_output(items)[1]["value"] is ROWS
+    first, second, rest = format_output(items, 3000)
     assert first == {"type": "text", "text": "x" * 900}
     assert "an array of 5,000 items" in second["text"]
     assert rest["text"] == "3 more items were left out: write less."
-    assert output_of([OutputItem("text", "x" * 2500), OutputItem("json", ROWS)], 3000)[1]["text"].startswith("1 more")
+    assert format_output([OutputItem("text", "x" * 2500), OutputItem("json", ROWS)], 3000)[1]["text"].startswith(
+        "1 more"
+    )
 
 
 @each_row("leaf", [[], {}, [[]], ""])

@@ -16,7 +16,7 @@ from codemode import Tool
 from codemode.options.parts import ModelOutput
 from codemode.surfaces.code_call.index import ChangeListeners
 from codemode.surfaces.code_mode.model_output import ModelOutputFormatter
-from codemode.surfaces.exec_wait.mcp_server import Once
+from codemode.surfaces.exec_wait.mcp_server import SingleFlight
 from codemode.surfaces.exec_wait.namespaces import NamespaceRegistry
 from codemode.surfaces.modules.server_set import ServerSet
 from codemode.tools.search.embeddings import Embeddings
@@ -56,7 +56,7 @@ class Hangs:
 
 def test_work_that_is_done_once_for_all_is_done_in_the_child():
     hangs = Hangs()
-    once = Once(hangs)
+    once = SingleFlight(hangs)
     with under_way(once.run(), hangs.begun):
         in_a_child(lambda: within(once.run(), 30))
 

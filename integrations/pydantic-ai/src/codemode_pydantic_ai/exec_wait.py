@@ -341,7 +341,7 @@ class ExecWaitFace:
         self._parts = parts
         self._compiled = CompiledTools[ExecWaitTools](self._make)
         self._pairs: WeakSet[ExecWaitTools] = WeakSet()
-        self._programs: WeakValueDictionary[str, PairProgram] = WeakValueDictionary()
+        self._runner: WeakValueDictionary[str, PairProgram] = WeakValueDictionary()
 
     def _make(self, tools: Mapping[str, codemode.Tool], _newest: ExecWaitTools | None) -> ExecWaitTools:
         grouped: dict[tuple[str, str], list[codemode.Tool]] = {}
@@ -384,7 +384,7 @@ class ExecWaitFace:
 
     def program(self, run_id: Any, pair: ExecWaitTools, scope: str, calls: NestedCalls) -> PairProgram:
         """Return the program that a call of the model is on: one that was left waiting here, or another."""
-        known = self._programs.get(run_id) if isinstance(run_id, str) else None
+        known = self._runner.get(run_id) if isinstance(run_id, str) else None
         if known is None or known.scope != scope or known.is_taken:
             return PairProgram(pair, scope, calls)
         known.take(calls)
@@ -393,7 +393,7 @@ class ExecWaitFace:
     def leave(self, program: PairProgram, run_id: str) -> None:
         """Note that a program waits, and may be gone on with by its id."""
         program.run_id = run_id
-        self._programs[run_id] = program
+        self._runner[run_id] = program
         program.run.waiting[run_id] = program
 
 

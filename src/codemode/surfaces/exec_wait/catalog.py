@@ -21,11 +21,11 @@ from ...options.parts import CodeModeOptions
 from ...profile import Profile
 from ...tools.prepared import PreparedTool
 from ...tools.search.index import ToolIndex
-from .mcp_server import McpServer, api, listed_files, read_file
-from .namespaces import NamespaceRegistry, Scopes, scopes_of
+from .mcp_server import McpServer, describe_api, list_declaration_files, read_declaration_file
+from .namespaces import NamespaceRegistry, Scopes, create_scopes
 from .options import EXEC_KIND, GLOBALS, ExecWaitOptions
-from .sources import CORE, MCP, Entry
-from .waiting_run import Counts
+from .sources import CORE, MCP, CatalogEntry
+from .waiting_run import UsageCounts
 
 if TYPE_CHECKING:
     from ...data.program_facts import Facts
@@ -33,16 +33,16 @@ if TYPE_CHECKING:
     from ...workers.pool import WorkerPool
     from .namespaces import Scopes
     from .stored import StoredRuns
-    from .waiting_run import WaitingRun
+    from .waiting_run import ProgramRun
 
 
-ENTRIES, NAMES, SERVERS = 1, 2, 4
+INCLUDE_ENTRIES, INCLUDE_NAMES, INCLUDE_SERVERS = 1, 2, 4
 SERVERS_DIGEST = "serversDigest"
-_MAX_PLACE = 2**31
+_MAX_POSITION = 2**31
 _TOOL_CALL = "tools.{name}(input)"
 
 
-class Viewed(Protocol):
+class ViewableCatalog(Protocol):
     """What a view needs of its catalog."""
 
     @property
@@ -50,7 +50,7 @@ class Viewed(Protocol):
     @property
     def may_ask(self) -> bool: ...
     @property
-    def listed(self) -> tuple[str, int]: ...
+    def entries_text(self) -> tuple[str, int]: ...
     @property
     def names_text(self) -> str: ...
     @property
@@ -70,9 +70,9 @@ class Viewed(Protocol):
 class CatalogView:
     """What one program asks and is given of a catalog; it is that catalog in all else."""
 
-    def __init__(self, catalog: Viewed, gives: int, scopes: Scopes | None = None) -> None:
+    def __init__(self, catalog: ViewableCatalog, included: int, scopes: Scopes | None = None) -> None:
         self._catalog = catalog
-        self._gives = gives
+        self._included = included
         self._scopes = scopes
         self.ask = catalog.ask
         self.names = catalog.names
@@ -98,9 +98,9 @@ class CatalogView:
         """What programs call the tools of servers that have been listed, by their ids."""
         servers = self._catalog.servers
         return {
-            one.tool.id: [f"{MCP}.{server.name}.{name}" for name in one.names]
+            mcp_server.tool.id: [f"{MCP}.{server.name}.{name}" for name in mcp_server.names]
             for server in servers
-            for one in server.tools
+            for mcp_server in server.tools
         }
 
     @property
@@ -116,12 +116,14 @@ class CatalogView:
     @property
     def warnings(self) -> list[str]:
         """What a model should know of the list, and of the servers, that its program looks at."""
-        if not self._gives & (ENTRIES | SERVERS):
+        if not self._included & (INCLUDE_ENTRIES | INCLUDE_SERVERS):
             return []
-        left_out = self._catalog.listed[1] if self._gives & ENTRIES else 0
-        cut = [f"ALL_TOOLS is cut: {left_out} tools are left out; find them with tools.search."] if left_out else []
-        servers = self._catalog.servers if self._gives & SERVERS else ()
-        return [*cut, *(warning for one in servers if (warning := one.warning) is not None)]
+        left_out = self._catalog.entries_text[1] if self._included & INCLUDE_ENTRIES else 0
+        truncation = (
+            [f"ALL_TOOLS is cut: {left_out} tools are left out; find them with tools.search."] if left_out else []
+        )
+        servers = self._catalog.servers if self._included & INCLUDE_SERVERS else ()
+        return [*truncation, *(warning for server in servers if (warning := server.warning) is not None)]
 
     def under(self, given: Mapping[str, Any] | None) -> CatalogView:
         """Return all of it. Raises `CodeModeProtocolError` for a program that was begun over another catalog."""
@@ -131,11 +133,11 @@ class CatalogView:
     def given_for(self, facts: Facts | None) -> dict[str, Any]:  # noqa: ARG002 - as above
         """Return the texts that a program may look at."""
         given: dict[str, Any] = {}
-        if self._gives & ENTRIES:
-            given["entries"] = self._catalog.listed[0]
-        if self._gives & NAMES:
+        if self._included & INCLUDE_ENTRIES:
+            given["entries"] = self._catalog.entries_text[0]
+        if self._included & INCLUDE_NAMES:
             given["names"] = self._catalog.names_text
-        if self._gives & SERVERS:
+        if self._included & INCLUDE_SERVERS:
             given["servers"] = self._catalog.servers_text
             given[SERVERS_DIGEST] = self._catalog.servers_digest
         if self._scopes is not None:
@@ -144,35 +146,37 @@ class CatalogView:
 
     def refusal(self, facts: Facts | None) -> CodeModeError | None:
         """Return the error of a program that uses modules, or names that are not there; nothing of it runs."""
-        known = mapping_or_empty(facts)
-        uses = [one for one in list_or_empty(known.get("modules")) if _is_placed(one)]
+        program_facts = mapping_or_empty(facts)
+        uses = [use for use in list_or_empty(program_facts.get("modules")) if _has_position(use)]
         if not uses:
-            return self._absent_names(facts) if known.get("free") else None
-        shown = ", ".join(dict.fromkeys(f"`{str(one.get('kind'))[:20]}`" for one in uses[:8]))
-        place = {"line": uses[0]["line"], "column": uses[0]["column"]}
-        message = f"{shown} is not available: a program has no modules. What it can call is in the catalog: `tools`"
-        return CodeModeIllegalAccessError(f"line {place['line']}, column {place['column']}: {message}", details=place)
+            return self._check_free_names(facts) if program_facts.get("free") else None
+        kinds = ", ".join(dict.fromkeys(f"`{str(use.get('kind'))[:20]}`" for use in uses[:8]))
+        position = {"line": uses[0]["line"], "column": uses[0]["column"]}
+        message = f"{kinds} is not available: a program has no modules. What it can call is in the catalog: `tools`"
+        return CodeModeIllegalAccessError(
+            f"line {position['line']}, column {position['column']}: {message}", details=position
+        )
 
-    def _absent_names(self, facts: Facts | None) -> CodeModeError | None:
+    def _check_free_names(self, facts: Facts | None) -> CodeModeError | None:
         from ...protocol.ending_errors import syntax_error  # late: making a pair runs no program
         from ...source.checks import check_free_names
 
-        problems = check_free_names(facts, self._alone(), self._globals(), _TOOL_CALL)
-        return syntax_error(problems) if problems else None
+        name_problems = check_free_names(facts, self._unambiguous_names(), self._known_globals(), _TOOL_CALL)
+        return syntax_error(name_problems) if name_problems else None
 
-    def _globals(self) -> frozenset[str]:
-        own = () if self._scopes is None else (path.partition(".")[0] for path in self._scopes.tools)
-        return frozenset((*GLOBALS, "tools", *own))
+    def _known_globals(self) -> frozenset[str]:
+        scope_globals = () if self._scopes is None else (path.partition(".")[0] for path in self._scopes.tools)
+        return frozenset((*GLOBALS, "tools", *scope_globals))
 
-    def _alone(self) -> list[str]:
+    def _unambiguous_names(self) -> list[str]:
         """Return the names on ``tools`` that exactly one tool has."""
-        counts = Counter(one.rpartition(":")[2].replace("-", "_") for one in self._catalog)
+        counts = Counter(tool_id.rpartition(":")[2].replace("-", "_") for tool_id in self._catalog)
         return [name for name, count in counts.items() if count == 1]
 
     def preparation(self, facts: Facts | None, given: Mapping[str, Any] | None) -> Awaitable[None] | None:  # noqa: ARG002
         """Return what lists the servers that a program may use, if there is one that has not been listed."""
-        uses = self._gives & SERVERS or (given is not None and "servers" in given)
-        if not uses or all(one.is_listed for one in self._catalog.servers):
+        uses = self._included & INCLUDE_SERVERS or (given is not None and "servers" in given)
+        if not uses or all(server.is_listed for server in self._catalog.servers):
             return None
         return self._catalog.list_servers(given)
 
@@ -180,20 +184,20 @@ class CatalogView:
         """Nothing: they are what the host says."""
 
 
-def _is_placed(use: Any) -> bool:
-    place = mapping_or_empty(use)
-    return all(type(place.get(key)) is int and 0 < place[key] < _MAX_PLACE for key in ("line", "column"))
+def _has_position(use: Any) -> bool:
+    position = mapping_or_empty(use)
+    return all(type(position.get(key)) is int and 0 < position[key] < _MAX_POSITION for key in ("line", "column"))
 
 
 MAX_ENTRIES_BYTES = 1 << 20
-_MAX_SHOWN_CHARACTERS = 100
+_MAX_QUOTED_CHARACTERS = 100
 _MAX_QUERY_CHARACTERS = 10_000
 _USES_TOOLS = re.compile(r"\btools\b(?!\s*(?:\?\.|\.)\s*(?:search|describe|call)\b)")
 _USES_SERVERS = re.compile(r"\b(?:MCP|API)\b")
-_CATALOG = "catalog"
+_CATALOG_KEY = "catalog"
 
 
-class ServerAwayError(CodeModeError):
+class ServerUnavailableError(CodeModeError):
     """A program cannot go on now, for a server that it uses is not there; nothing is lost."""
 
 
@@ -205,17 +209,17 @@ class ExecCatalog:
 
     def __init__(
         self,
-        entries: tuple[Entry, ...],
+        entries: tuple[CatalogEntry, ...],
         options: ExecWaitOptions,
-        counts: Counts,
+        counts: UsageCounts,
         servers: tuple[McpServer, ...] = (),
     ) -> None:
-        self._entries = {one.id: one for one in entries}
+        self._entries = {entry.id: entry for entry in entries}
         self.servers = servers
         self._options = options
         self._counts = counts
-        self._index = ToolIndex((_searched_name(one), one.tool) for one in entries)
-        self._views = {gives: CatalogView(self, gives) for gives in range(2 * SERVERS)}
+        self._index = ToolIndex((_search_name(entry), entry.tool) for entry in entries)
+        self._views = {included: CatalogView(self, included) for included in range(2 * INCLUDE_SERVERS)}
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -231,7 +235,7 @@ class ExecCatalog:
         return tuple(self._entries)
 
     @property
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[CatalogEntry, ...]:
         """All tools, in order of ids."""
         return tuple(self._entries.values())
 
@@ -247,8 +251,8 @@ class ExecCatalog:
 
     @cached_property
     def _may_ask(self) -> bool:
-        of_servers = any(one.may_ask for one in self.servers)
-        return of_servers or any(one.tool.may_ask for one in self._entries.values())
+        servers_may_ask = any(one.may_ask for one in self.servers)
+        return servers_may_ask or any(one.tool.may_ask for one in self._entries.values())
 
     def get(self, name: str) -> PreparedTool | None:
         """Return the tool of exactly this id: of the catalog, or of a server."""
@@ -257,17 +261,18 @@ class ExecCatalog:
             return found.tool
         if not name.startswith(f"{MCP}:"):
             return None
-        return next((tool for one in self.servers if (tool := one.get(name)) is not None), None)
+        return next((tool for server in self.servers if (tool := server.get(name)) is not None), None)
 
     def unknown_tool(self, name: str) -> CodeModeToolError:
         """Return the error for an id that leads to no tool: near ones, and the way to find the right one."""
         name = name.removeprefix("unknown ")  # as the kernel has it for ids that no program calls
-        shown, near = name[:_MAX_SHOWN_CHARACTERS], self.nearest(name)
+        quoted, similar = name[:_MAX_QUOTED_CHARACTERS], self.nearest(name)
         message = (
-            f"There is no tool with the id {shown!r}.{did_you_mean(near)} Find ids with `await tools.search(query)`,"
-            " read one with `await tools.describe(id)`, and call it with `await tools.call(id, input)`."
+            f"There is no tool with the id {quoted!r}.{did_you_mean(similar)} Find ids with"
+            " `await tools.search(query)`, read one with `await tools.describe(id)`, and"
+            " call it with `await tools.call(id, input)`."
         )
-        error = CodeModeToolError(message, details={"tool_name": shown})
+        error = CodeModeToolError(message, details={"tool_name": quoted})
         error.reason = "unknown_tool"
         return error
 
@@ -276,38 +281,38 @@ class ExecCatalog:
         by_name = self._ids_by_name.get(name) or self._ids_by_name.get(name.rpartition(":")[2])
         if by_name:
             return by_name[:3]
-        close = nearest_names(name[:_MAX_SHOWN_CHARACTERS], self._entries)
-        return [*close] or [
+        similar_ids = nearest_names(name[:_MAX_QUOTED_CHARACTERS], self._entries)
+        return [*similar_ids] or [
             ids[0]
-            for one in nearest_names(name[-_MAX_SHOWN_CHARACTERS:], self._ids_by_name)
-            if (ids := self._ids_by_name[one])
+            for candidate in nearest_names(name[-_MAX_QUOTED_CHARACTERS:], self._ids_by_name)
+            if (ids := self._ids_by_name[candidate])
         ]
 
     @cached_property
     def _ids_by_name(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
-        for one in self._entries.values():
-            found.setdefault(one.name, []).append(one.id)
+        for entry in self._entries.values():
+            found.setdefault(entry.name, []).append(entry.id)
         return found
 
     # -- what a program asks
 
     def ask(self, name: str, argument: Any) -> Any:
         """Return what ``tools.search`` and ``tools.describe`` give. Raises `CodeModeToolError`."""
-        given = argument if is_array(argument) else []
+        arguments = argument if is_array(argument) else []
         if name == "search":
-            return self._searched(*_padded(given))
+            return self._search(*_first_two(arguments))
         if name == "describe":
-            return self._described(given[0] if given else None)
+            return self._describe(arguments[0] if arguments else None)
         if name == "api.list":
-            return listed_files(self.servers, given[0] if given else None)
+            return list_declaration_files(self.servers, arguments[0] if arguments else None)
         if name == "api.read":
-            return read_file(self.servers, given[0] if given else None)
+            return read_declaration_file(self.servers, arguments[0] if arguments else None)
         if name == "mcp.api":
-            return self._api(*[*given, None, None, None][:3])
-        raise CodeModeToolError(f"the catalog knows no {name[:_MAX_SHOWN_CHARACTERS]!r}")
+            return self._describe_server_api(*[*arguments, None, None, None][:3])
+        raise CodeModeToolError(f"the catalog knows no {name[:_MAX_QUOTED_CHARACTERS]!r}")
 
-    def _searched(self, query: Any, options: Any) -> list[dict[str, str]]:
+    def _search(self, query: Any, options: Any) -> list[dict[str, str]]:
         if not isinstance(query, str):
             raise CodeModeToolError("tools.search(query, {limit}): the query must be a string")
         if options is not None and not is_mapping(options):
@@ -317,53 +322,53 @@ class ExecCatalog:
             limit = self._options.search_default_limit
         if isinstance(limit, bool) or not isinstance(limit, int | float) or limit != limit // 1 or limit < 1:
             raise CodeModeToolError("tools.search(query, {limit}): the limit must be a positive integer")
-        most = int(min(limit, self._options.max_search_limit))
+        max_results = int(min(limit, self._options.max_search_limit))
         entries = self.entries
-        found = [entries[at].told for at, _score in self._index.search(query[:_MAX_QUERY_CHARACTERS], most)]
+        found = [entries[at].summary for at, _score in self._index.search(query[:_MAX_QUERY_CHARACTERS], max_results)]
         self._counts.add("search")  # at the end: what takes long is begun again in a thread
         return found
 
-    def _described(self, tool_id: Any) -> dict[str, Any]:
+    def _describe(self, tool_id: Any) -> dict[str, Any]:
         if not isinstance(tool_id, str):
             raise CodeModeToolError("tools.describe(id): the id must be a string")
         found = self._entries.get(tool_id)
         if found is None:
             raise self.unknown_tool(tool_id)
         schema = found.tool.input_json_schema
-        described = {**found.told, "parameters": {} if schema is None else schema}
+        description = {**found.summary, "parameters": {} if schema is None else schema}
         self._counts.add("describe")
-        return described
+        return description
 
-    def _api(self, server: Any, tool: Any, options: Any) -> dict[str, Any]:
-        found = next((one for one in self.servers if one.name == server), None)
+    def _describe_server_api(self, server: Any, tool: Any, options: Any) -> dict[str, Any]:
+        found = next((candidate for candidate in self.servers if candidate.name == server), None)
         if found is None:
             raise CodeModeToolError("MCP has no such server")
-        return api(found, tool, options)
+        return describe_api(found, tool, options)
 
     # -- what a program is given
 
     def view(self, code: str, scopes: Scopes | None = None) -> CatalogView:
         """Return the catalog as a program sees it that says this: with all that it may look at, and its scopes."""
         has_escapes = "\\u" in code
-        entries = ENTRIES if has_escapes or "ALL_TOOLS" in code else 0
-        names = NAMES if has_escapes or _USES_TOOLS.search(code) else 0
-        servers = SERVERS if self.servers and (has_escapes or _USES_SERVERS.search(code)) else 0
-        gives = entries | names | servers
-        return self._views[gives] if scopes is None else CatalogView(self, gives, scopes)
+        entries = INCLUDE_ENTRIES if has_escapes or "ALL_TOOLS" in code else 0
+        names = INCLUDE_NAMES if has_escapes or _USES_TOOLS.search(code) else 0
+        servers = INCLUDE_SERVERS if self.servers and (has_escapes or _USES_SERVERS.search(code)) else 0
+        included = entries | names | servers
+        return self._views[included] if scopes is None else CatalogView(self, included, scopes)
 
     @property
-    def listed(self) -> tuple[str, int]:
+    def entries_text(self) -> tuple[str, int]:
         """The text of ``ALL_TOOLS``, and how many tools it leaves out, for it would be too long."""
-        return self._listed
+        return self._entries_text
 
     @cached_property
-    def _listed(self) -> tuple[str, int]:
+    def _entries_text(self) -> tuple[str, int]:
         texts: list[str] = []
-        left = MAX_ENTRIES_BYTES - 2
-        for one in self._entries.values():
-            text = encode_json(one.told, what="an entry of the catalog")
-            left -= utf8_length(text) + 1
-            if left < 0:
+        remaining = MAX_ENTRIES_BYTES - 2
+        for entry in self._entries.values():
+            text = encode_json(entry.summary, what="an entry of the catalog")
+            remaining -= utf8_length(text) + 1
+            if remaining < 0:
                 break
             texts.append(text)
         return f"[{','.join(texts)}]", len(self._entries) - len(texts)
@@ -375,26 +380,30 @@ class ExecCatalog:
 
     @cached_property
     def _names_text(self) -> str:
-        named = [(name, one.id) for one in self._entries.values() if (name := one.safe_name) is not None]
-        counts = Counter(name for name, _ in named)
-        return encode_json({name: one for name, one in named if counts[name] == 1}, what="the names of the catalog")
+        safe_names = [(name, entry.id) for entry in self._entries.values() if (name := entry.safe_name) is not None]
+        counts = Counter(name for name, _ in safe_names)
+        return encode_json(
+            {name: entry for name, entry in safe_names if counts[name] == 1}, what="the names of the catalog"
+        )
 
     @cached_property
-    def given(self) -> WrittenObject:
+    def invocation_data(self) -> WrittenObject:
         """What every program is given: what tells this catalog from another one, for a program that goes on later."""
-        texts = (" ".join((one.id, *one.tool.schema_texts)) for one in self._entries.values())
-        return WrittenObject({_CATALOG: hashlib.sha256("\n".join(texts).encode()).hexdigest()[:32]})
+        texts = (" ".join((entry.id, *entry.tool.schema_texts)) for entry in self._entries.values())
+        return WrittenObject({_CATALOG_KEY: hashlib.sha256("\n".join(texts).encode()).hexdigest()[:32]})
 
     @property
     def servers_text(self) -> str:
         """What a program is told of the servers that could be listed, as JSON."""
-        return encode_json({one.name: one.told for one in self.servers if one.is_listed}, what="the servers")
+        return encode_json(
+            {server.name: server.program_view for server in self.servers if server.is_listed}, what="the servers"
+        )
 
     @property
     def servers_digest(self) -> str:
         """What tells the tools of the servers from others."""
-        told = "\n".join(f"{one.owner} {one.digest}" for one in self.servers)
-        return hashlib.sha256(told.encode()).hexdigest()[:32]
+        server_texts = "\n".join(f"{server.owner} {server.digest}" for server in self.servers)
+        return hashlib.sha256(server_texts.encode()).hexdigest()[:32]
 
     async def list_servers(self, given: Mapping[str, Any] | None = None) -> None:
         """List the servers that have not been listed yet. What fails is left out.
@@ -404,16 +413,16 @@ class ExecCatalog:
         import asyncio
 
         seconds = self._options.waits_ms / 2000  # the program is to have some of its time
-        await asyncio.gather(*(one.list(seconds) for one in self.servers if not one.is_listed))
+        await asyncio.gather(*(server.list(seconds) for server in self.servers if not server.is_listed))
         self.require_servers(given)
 
     def require_same(self, given: Mapping[str, Any] | None) -> None:
         """Refuse a program that was begun over another catalog. Raises `CodeModeProtocolError`."""
-        if given is self.given:
+        if given is self.invocation_data:
             return
-        if given is not None and given.get(_CATALOG) != self.given[_CATALOG]:
-            raise _changed("the catalog has changed")
-        if all(one.is_listed for one in self.servers):
+        if given is not None and given.get(_CATALOG_KEY) != self.invocation_data[_CATALOG_KEY]:
+            raise _catalog_changed_error("the catalog has changed")
+        if all(server.is_listed for server in self.servers):
             self.require_servers(given)
 
     def require_servers(self, given: Mapping[str, Any] | None) -> None:
@@ -421,45 +430,45 @@ class ExecCatalog:
 
         Raises `CodeModeProtocolError`.
         """
-        before = None if given is None else given.get(SERVERS_DIGEST)
-        if before is None or before == self.servers_digest:
+        started_digest = None if given is None else given.get(SERVERS_DIGEST)
+        if started_digest is None or started_digest == self.servers_digest:
             return
-        missing = [one.name for one in self.servers if not one.is_listed]
+        missing = [server.name for server in self.servers if not server.is_listed]
         if missing:  # it may be there again later
-            raise ServerAwayError(f"the server MCP.{missing[0]} cannot be listed now")
-        raise _changed("the tools of the servers have changed")
+            raise ServerUnavailableError(f"the server MCP.{missing[0]} cannot be listed now")
+        raise _catalog_changed_error("the tools of the servers have changed")
 
     def prepare(self) -> None:
         """Write now what programs are given, for with thousands of tools it would hold an event loop."""
-        _ = self.given, self.listed, self.names_text
+        _ = self.invocation_data, self.entries_text, self.names_text
 
     @property
     def by_source(self) -> dict[str, int]:
         """How many tools there are of each kind of source, as far as servers have been listed."""
         if not self.servers:
             return self._by_source
-        return {**self._by_source, MCP: sum(len(one.tools) for one in self.servers)}
+        return {**self._by_source, MCP: sum(len(server.tools) for server in self.servers)}
 
     @cached_property
     def _by_source(self) -> dict[str, int]:
-        return dict(Counter(one.source for one in self._entries.values()))
+        return dict(Counter(entry.source for entry in self._entries.values()))
 
 
-def _changed(what: str) -> CodeModeProtocolError:
+def _catalog_changed_error(what: str) -> CodeModeProtocolError:
     details = {"origin": "continuation", "not_resumable": True}
     return CodeModeProtocolError(f"{what} since this program was begun", details=details)
 
 
-def _padded(given: list[Any]) -> tuple[Any, Any]:
-    return (given[0] if given else None), (given[1] if len(given) > 1 else None)
+def _first_two(arguments: list[Any]) -> tuple[Any, Any]:
+    return (arguments[0] if arguments else None), (arguments[1] if len(arguments) > 1 else None)
 
 
-def _searched_name(one: Entry) -> str:
-    return one.name if one.owner == CORE else f"{one.owner} {one.name}"
+def _search_name(entry: CatalogEntry) -> str:
+    return entry.name if entry.owner == CORE else f"{entry.owner} {entry.name}"
 
 
 @dataclass(frozen=True)
-class Setup:
+class PairContext:
     """Made once with the pair; nothing in it changes, but what is counted."""
 
     catalog: ExecCatalog
@@ -467,33 +476,33 @@ class Setup:
     settings: CodeModeOptions
     profile: Profile
     pool: WorkerPool | None
-    counts: Counts
+    counts: UsageCounts
     stored: StoredRuns | None = None
     namespaces: NamespaceRegistry | None = None
     library: ProgramLibrary | None = None
 
     def view(self, code: str, scopes: Scopes | None, call: CallContext, pool: WorkerPool | None) -> CatalogView:
         """Return the catalog as a program sees it, and its saved programs: these may look at all of it."""
-        looks = f"{code}\ntools[name]; ALL_TOOLS; MCP" if self.library is not None and "saved" in code else code
-        view = self.catalog.view(looks, scopes)
+        searched_code = f"{code}\ntools[name]; ALL_TOOLS; MCP" if self.library is not None and "saved" in code else code
+        view = self.catalog.view(searched_code, scopes)
         return cast("CatalogView", with_library(view, self.library, code, call, pool))
 
-    async def scopes(self, context: Any) -> Scopes | None:
+    async def create_scopes(self, context: Any) -> Scopes | None:
         """Return the namespaces of a program with this context. Raises `InvalidConfigError`."""
         if self.namespaces is None:
             return None
-        return await scopes_of(self.namespaces.visible(self.catalog.entries), context)
+        return await create_scopes(self.namespaces.visible(self.catalog.entries), context)
 
-    def outer(self, call: CallContext, one: WaitingRun) -> OuterCall:
+    def create_outer_call(self, call: CallContext, run: ProgramRun) -> OuterCall:
         """Return what every part of a run carries, and note where its program keeps values for later ones."""
         scope = call.conversation_id
         binding = scope_binding(scope or "") if scope or self.stored is not None else None
-        bound = call if call.conversation_id == binding else replace(call, conversation_id=binding)
-        place = one.place = state_place(self.settings, bound if scope else call)
+        scoped_call = call if call.conversation_id == binding else replace(call, conversation_id=binding)
+        location = run.state_location = state_place(self.settings, scoped_call if scope else call)
         return OuterCall(
-            call=bound if place is None else replace(bound, state=place),
+            call=scoped_call if location is None else replace(scoped_call, state=location),
             wait_ms=self.options.waits_ms,
             takes_output=self.options.approvals == "park",
             tool_kind=EXEC_KIND,
-            tool_input_kind=one.language,
+            tool_input_kind=run.language,
         )

@@ -10,11 +10,11 @@ from ...execution.call_context import RICH_VALUES_RULE, STATE_RULE
 from ...signatures.declarations import call_types, first_sentence, summary_of
 from ...signatures.literals import comment_line
 from .options import ExecWaitOptions
-from .sources import Entry
+from .sources import CatalogEntry
 
 MAX_INDEX_CHARACTERS = 7_000
 _MAX_SIGNATURE_CHARACTERS = 400
-_MAX_LATE_TYPES = 20  # a schema is compiled for each: a program over more of them is not to wait for that
+_MAX_LATE_SCHEMAS = 20  # a schema is compiled for each: a program over more of them is not to wait for that
 _MAX_SERVERS = 50
 
 _RULES = """\
@@ -39,7 +39,7 @@ WAIT_DESCRIPTION = (
 
 
 def describe_exec(
-    entries: Sequence[Entry],
+    entries: Sequence[CatalogEntry],
     options: ExecWaitOptions,
     servers: Sequence[str] = (),
     namespaces: Sequence[str] = (),
@@ -51,12 +51,14 @@ def describe_exec(
 
     ``may_queue``: calls beyond ``options.max_pending_tool_calls`` wait instead of failing.
     """
-    at_once = "" if may_queue else f", at most {options.max_pending_tool_calls}; one more throws"
+    limit_text = "" if may_queue else f", at most {options.max_pending_tool_calls}; one more throws"
     parts = [
-        _RULES.format(at_once=at_once, values=f"{RICH_VALUES_RULE}\n- " if is_rich.get() else "- Only JSON crosses. ")
+        _RULES.format(
+            at_once=limit_text, values=f"{RICH_VALUES_RULE}\n- " if is_rich.get() else "- Only JSON crosses. "
+        )
     ]
     if servers:
-        parts.append(_of_servers(servers))
+        parts.append(_describe_servers(servers))
     if namespaces:
         parts.append("\n".join(["Namespaces, which are globals and in `namespaces`:", *namespaces]))
     if has_state:
@@ -67,51 +69,54 @@ def describe_exec(
         return "\n\n".join(parts)
     if not entries:
         return "\n\n".join([*parts, "The catalog is empty."])
-    return "\n\n".join([*parts, _index(entries)])
+    return "\n\n".join([*parts, _list_entries(entries)])
 
 
-def _of_servers(servers: Sequence[str]) -> str:
-    shown = [f"MCP.{one}" for one in servers[:_MAX_SERVERS]]
-    more = f" and {len(servers) - len(shown)} more" if len(servers) > len(shown) else ""
+def _describe_servers(servers: Sequence[str]) -> str:
+    shown_names = [f"MCP.{server}" for server in servers[:_MAX_SERVERS]]
+    more_text = f" and {len(servers) - len(shown_names)} more" if len(servers) > len(shown_names) else ""
     return (
-        f"MCP servers: {', '.join(shown)}{more}. Their tools are called as `await MCP.<server>.<tool>(input)` with one"
-        " object. `await API.list()` names the files that declare them, `await API.read(path)` gives one, and"
+        f"MCP servers: {', '.join(shown_names)}{more_text}. Their tools are called as"
+        " `await MCP.<server>.<tool>(input)` with one object. `await API.list()`"
+        " names the files that declare them, `await API.read(path)` gives one, and"
         " `await MCP.<server>.$api(tool, {schema: true})` the declaration of a single tool."
     )
 
 
-def _index(entries: Sequence[Entry]) -> str:
+def _list_entries(entries: Sequence[CatalogEntry]) -> str:
     """Return signatures, those with outputs first, and how many tools are not among them."""
-    ordered = sorted(entries, key=lambda one: (not one.tool.is_late and one.tool.output_json_schema is None, one.id))
+    ordered = sorted(
+        entries, key=lambda entry: (not entry.tool.is_late and entry.tool.output_json_schema is None, entry.id)
+    )
     lines: list[str] = []
-    left = MAX_INDEX_CHARACTERS
-    for line in _lines(ordered):
-        if len(line) + 1 > left:
+    remaining = MAX_INDEX_CHARACTERS
+    for line in _iter_entry_lines(ordered):
+        if len(line) + 1 > remaining:
             break
         lines.append(line)
-        left -= len(line) + 1
-    more = len(entries) - len(lines)
-    tail = [f"and {more} more: find them with `await tools.search(query)`."] if more else []
+        remaining -= len(line) + 1
+    left_out = len(entries) - len(lines)
+    tail = [f"and {left_out} more: find them with `await tools.search(query)`."] if left_out else []
     count = "1 tool" if len(entries) == 1 else f"{len(entries)} tools"
     return "\n".join([f"The catalog has {count}:", *lines, *tail])
 
 
-def _lines(entries: Sequence[Entry]) -> Iterable[str]:
-    has_types = sum(one.tool.is_late for one in entries) <= _MAX_LATE_TYPES
-    for one in entries:
-        said = first_sentence(summary_of(one.tool))
-        signature = _signature(one) if has_types or not one.tool.is_late else ""
-        yield f"- {comment_line(one.id, 300)}{signature}{f' - {said}' if said else ''}"
+def _iter_entry_lines(entries: Sequence[CatalogEntry]) -> Iterable[str]:
+    has_types = sum(entry.tool.is_late for entry in entries) <= _MAX_LATE_SCHEMAS
+    for entry in entries:
+        summary = first_sentence(summary_of(entry.tool))
+        signature = _format_signature(entry) if has_types or not entry.tool.is_late else ""
+        yield f"- {comment_line(entry.id, 300)}{signature}{f' - {summary}' if summary else ''}"
 
 
-def _signature(one: Entry) -> str:
-    calls, aliases = call_types([one.tool], has_comments=False)
+def _format_signature(entry: CatalogEntry) -> str:
+    calls, aliases = call_types([entry.tool], has_comments=False)
     text = " ".join(calls[0].split())
     # A type that needs a declaration of its own is read with describe.
     return "" if aliases or len(text) > _MAX_SIGNATURE_CHARACTERS else text
 
 
-def exec_schema(options: ExecWaitOptions) -> dict[str, Any]:
+def build_exec_schema(options: ExecWaitOptions) -> dict[str, Any]:
     """Return the JSON Schema of exec's input."""
     return {
         "type": "object",
@@ -124,7 +129,7 @@ def exec_schema(options: ExecWaitOptions) -> dict[str, Any]:
     }
 
 
-def wait_schema() -> dict[str, Any]:
+def build_wait_schema() -> dict[str, Any]:
     """Return the JSON Schema of wait's input."""
     return {
         "type": "object",

@@ -28,12 +28,12 @@ from ...execution.outcome_texts import (
 from ...host.cancellation import kept_from_cancelling
 from ...stores.errors import StoreUnavailableError
 from ...trace.failures import log_failure
-from .catalog import Setup
-from .results import output_of, pending_of, waiting
-from .run_texts import Words
-from .runs import Runs
+from .catalog import PairContext
+from .results import format_output, format_pending_calls, waiting_result
+from .run_texts import ResultFactory
+from .runs import RunRegistry
 from .waiting_run import ABORTED as RUN_ABORTED
-from .waiting_run import COMPLETED, FAILED, WaitingRun, log_result
+from .waiting_run import COMPLETED, FAILED, ProgramRun, log_result
 
 if TYPE_CHECKING:
     from ...execution.outcome import AtRest, RestingRun, RunOutcome
@@ -41,172 +41,203 @@ if TYPE_CHECKING:
     from .stored import StoredRuns
 
 _log = logging.getLogger("codemode.tools")
-_ELSEWHERE = "another process has gone on with this run: call wait to go on there"
-_NOT_ASKED = "A person has to decide, and could not be asked: the store cannot be used now."
+_CONTINUED_ELSEWHERE = "another process has gone on with this run: call wait to go on there"
+_STORE_UNAVAILABLE = "A person has to decide, and could not be asked: the store cannot be used now."
 STORE_FULL = "CODE_MODE_STORE_FULL"
-_FULL = "A person has to decide, and was not asked: too many programs wait for decisions already."
-_LATER = "Call this again later."
+_STORE_FULL_TEXT = "A person has to decide, and was not asked: too many programs wait for decisions already."
+_RETRY_LATER = "Call this again later."
 _NOT_STORED = "the run could not be stored: it waits in this process alone"
-GONE_ON = "the program has gone on already, and waits: call wait with the runId of the result that said so"
+ALREADY_RESUMED = "the program has gone on already, and waits: call wait with the runId of the result that said so"
 
 
-class Endings:
+class RunSettler:
     """Takes a run from an outcome to the result of the call that has brought it about."""
 
-    def __init__(self, setup: Setup, runs: Runs, words: Words) -> None:
+    def __init__(self, setup: PairContext, runs: RunRegistry, words: ResultFactory) -> None:
         self._options = setup.options
-        self._most = setup.settings.model_output.max_model_characters
+        self._max_model_characters = setup.settings.model_output.max_model_characters
         self._stored = setup.stored
         self._runs = runs
-        self._words = words
+        self._result_factory = words
 
-    async def told(
-        self, one: WaitingRun, outcome: RunOutcome, notes: Sequence[str] = (), owe: Callable[[Any], None] | None = None
+    async def settle(
+        self,
+        run: ProgramRun,
+        outcome: RunOutcome,
+        notes: Sequence[str] = (),
+        on_cancelled: Callable[[Any], None] | None = None,
     ) -> Any:
         """Return the result of an outcome, or the `Interrupt`; its run rests or has given its place back.
 
-        Who is cancelled while that is made, or written into the store, leaves the result to ``owe``.
+        Who is cancelled while that is made, or written into the store, leaves the result to ``on_cancelled``.
         """
-        telling = self._told(one, outcome, notes)
-        if self._stored is None and outcome.rest is None and not self._words.takes_time(outcome):
-            result = await telling  # at once: a task for it would make every program dearer
+        settling = self._settle(run, outcome, notes)
+        if self._stored is None and outcome.rest is None and not self._result_factory.needs_state_write(outcome):
+            result = await settling  # at once: a task for it would make every program dearer
         else:
-            keep = owe or partial(self._runs.owe, one.run_id)
-            result = await kept_from_cancelling(asyncio.ensure_future(telling), keep)
-        log_result(one, result)
+            on_undelivered = on_cancelled or partial(self._runs.keep_undelivered, run.run_id)
+            result = await kept_from_cancelling(asyncio.ensure_future(settling), on_undelivered)
+        log_result(run, result)
         return with_content(result, outcome)
 
-    async def _told(self, one: WaitingRun, outcome: RunOutcome, notes: Sequence[str]) -> Any:
+    async def _settle(self, run: ProgramRun, outcome: RunOutcome, notes: Sequence[str]) -> Any:
         if outcome.rest is not None:
             if outcome.rest.run is None:
-                self._runs.end(one, FAILED)
-                one.is_given_back = True
-                return await self.settled(one, self._words.failed(GONE_ON, SNAPSHOT_RESTORE_FAILED))
-            return await self._resting(one, outcome, outcome.rest, outcome.rest.run, notes)
+                self._runs.end(run, FAILED)
+                run.is_released = True
+                return await self.store_result(
+                    run, self._result_factory.build_failure(ALREADY_RESUMED, SNAPSHOT_RESTORE_FAILED)
+                )
+            return await self._settle_suspended(run, outcome, outcome.rest, outcome.rest.run, notes)
         if outcome.interrupt is not None:
-            return await self._asked(one, outcome, outcome.interrupt)
-        if one.is_lost and outcome.error is not None:
-            return self._words.failed(_ELSEWHERE, SNAPSHOT_RESTORE_FAILED, output_of(outcome.output, self._most))
-        is_aborted = one.aborting is not None and outcome.error is not None
-        if outcome.error is not None and not is_aborted and is_of_store(outcome.error):
-            return await self._cut_off(one, outcome, outcome.error)
+            return await self._settle_interrupt(run, outcome, outcome.interrupt)
+        if run.is_lost and outcome.error is not None:
+            return self._result_factory.build_failure(
+                _CONTINUED_ELSEWHERE, SNAPSHOT_RESTORE_FAILED, format_output(outcome.output, self._max_model_characters)
+            )
+        is_aborted = run.abort_reason is not None and outcome.error is not None
+        if outcome.error is not None and not is_aborted and is_store_failure(outcome.error):
+            return await self._settle_store_failure(run, outcome, outcome.error)
         state = RUN_ABORTED if is_aborted else COMPLETED if outcome.error is None else FAILED
-        self._runs.end(one, state)
-        result = await self._words.ended(one, outcome, outcome.output, notes)
-        return result if self._stored is None else await self.settled(one, result)
+        self._runs.end(run, state)
+        result = await self._result_factory.build_end_result(run, outcome, outcome.output, notes)
+        return result if self._stored is None else await self.store_result(run, result)
 
-    async def settled(self, one: WaitingRun, result: dict[str, Any]) -> dict[str, Any]:
+    async def store_result(self, run: ProgramRun, result: dict[str, Any]) -> dict[str, Any]:
         """Write the result for whoever waits for it elsewhere, where the run is kept, and return it."""
         if self._stored is not None:
-            one.at_home(one.end_keeper)
-            if one.lease is not None:
-                await (self._stored.give_back(one) if one.is_given_back else self._stored.settle(one, result))
+            run.call_on_own_loop(run.cancel_lease_renewal)
+            if run.lease is not None:
+                await (self._stored.give_back(run) if run.is_released else self._stored.settle(run, result))
         return result
 
-    async def _cut_off(self, one: WaitingRun, outcome: RunOutcome, error: CodeModeError) -> dict[str, Any]:
+    async def _settle_store_failure(self, run: ProgramRun, outcome: RunOutcome, error: CodeModeError) -> dict[str, Any]:
         """Return the result of a run that has ended here alone: by its journal others go on, or this process later."""
-        telemetry, output = self._words.telemetry(one, outcome), output_of(outcome.output, self._most)
-        if self._stored is None or one.lease is None:
-            self._runs.end(one, FAILED)
-            return self._words.failed(store_away_text(error), RUNTIME_UNAVAILABLE, output, telemetry)
-        one.at_home(one.end_keeper)
-        self._runs.drop(one)
-        await self._stored.give_back(one)
+        telemetry, output = (
+            self._result_factory.build_telemetry(run, outcome),
+            format_output(outcome.output, self._max_model_characters),
+        )
+        if self._stored is None or run.lease is None:
+            self._runs.end(run, FAILED)
+            return self._result_factory.build_failure(store_away_text(error), RUNTIME_UNAVAILABLE, output, telemetry)
+        run.call_on_own_loop(run.cancel_lease_renewal)
+        self._runs.forget(run)
+        await self._stored.give_back(run)
         if error.details.get("is_lost"):
-            return self._words.failed(_ELSEWHERE, SNAPSHOT_RESTORE_FAILED, output, telemetry)
-        return self._words.failed(still_waits(error), RUNTIME_UNAVAILABLE, output, telemetry)
+            return self._result_factory.build_failure(_CONTINUED_ELSEWHERE, SNAPSHOT_RESTORE_FAILED, output, telemetry)
+        return self._result_factory.build_failure(still_waits(error), RUNTIME_UNAVAILABLE, output, telemetry)
 
-    async def _resting(
-        self, one: WaitingRun, outcome: RunOutcome, rest: AtRest, run: RestingRun, notes: Sequence[str]
+    async def _settle_suspended(
+        self, run: ProgramRun, outcome: RunOutcome, rest: AtRest, execution: RestingRun, notes: Sequence[str]
     ) -> Any:
-        one.run = run
-        telemetry, output = self._words.telemetry(one, outcome, notes), output_of(outcome.output, self._most)
-        size, most = run.size_bytes, self._options.max_snapshot_bytes
-        if (size_now := size + rest.output_bytes) > most and one.aborting is None:
-            aborted = await run.abort("it takes more than may be kept")
-            self._runs.end(one, FAILED)
+        run.execution = execution
+        telemetry, output = (
+            self._result_factory.build_telemetry(run, outcome, notes),
+            format_output(outcome.output, self._max_model_characters),
+        )
+        size, max_bytes = execution.size_bytes, self._options.max_snapshot_bytes
+        if (total_bytes := size + rest.output_bytes) > max_bytes and run.abort_reason is None:
+            aborted = await execution.abort("it takes more than may be kept")
+            self._runs.end(run, FAILED)
             message = ended_text(
-                f"the program takes {size_now} bytes at rest; maxSnapshotBytes is {most}. Keep, call or write less",
+                f"the program takes {total_bytes} bytes at rest; maxSnapshotBytes is {max_bytes}. Keep, call or write"
+                " less",
                 aborted.error,
             )
-            return await self.settled(one, self._words.failed(message, SNAPSHOT_LIMIT, output, telemetry))
-        if one.aborting is None and self._stored is not None:
-            if not await self._kept(self._stored, one, rest, outcome):
-                await run.abort(_ELSEWHERE)
-                self._runs.drop(one)
-                one.at_home(one.end_keeper)
-                return self._words.failed(_ELSEWHERE, SNAPSHOT_RESTORE_FAILED, output, telemetry)
-            if one.lease is None:
+            return await self.store_result(
+                run, self._result_factory.build_failure(message, SNAPSHOT_LIMIT, output, telemetry)
+            )
+        if run.abort_reason is None and self._stored is not None:
+            if not await self._store_suspended(self._stored, run, rest, outcome):
+                await execution.abort(_CONTINUED_ELSEWHERE)
+                self._runs.forget(run)
+                run.call_on_own_loop(run.cancel_lease_renewal)
+                return self._result_factory.build_failure(
+                    _CONTINUED_ELSEWHERE, SNAPSHOT_RESTORE_FAILED, output, telemetry
+                )
+            if run.lease is None:
                 telemetry["warnings"] = [*telemetry.get("warnings", ()), _NOT_STORED]
-        telemetry["rests"] = one.rests + 1
-        if one.aborting is not None or not self._runs.rest(one, run, rest.reason, size):
-            aborted = await run.abort(one.aborting or "it has ended")
-            self._runs.end(one, RUN_ABORTED)
-            return await self.settled(one, self._words.aborted(one, output, telemetry, aborted.error))
+        telemetry["rests"] = run.suspension_count + 1
+        if run.abort_reason is not None or not self._runs.suspend(run, execution, rest.reason, size):
+            aborted = await execution.abort(run.abort_reason or "it has ended")
+            self._runs.end(run, RUN_ABORTED)
+            return await self.store_result(
+                run, self._result_factory.build_abort_result(run, output, telemetry, aborted.error)
+            )
         for_person = self._options.approvals == "park"
-        pending = pending_of(rest.pending, for_person=for_person)
-        return waiting(one.run_id, rest.reason, pending, output, telemetry)
+        pending = format_pending_calls(rest.pending, for_person=for_person)
+        return waiting_result(run.run_id, rest.reason, pending, output, telemetry)
 
-    async def _kept(self, stored: StoredRuns, one: WaitingRun, rest: AtRest, outcome: RunOutcome) -> bool:
+    async def _store_suspended(self, stored: StoredRuns, run: ProgramRun, rest: AtRest, outcome: RunOutcome) -> bool:
         """Keep a run at rest in the store, if that can be. False: it is somebody else's by now."""
-        was_new = one.lease is None
+        was_new = run.lease is None
         try:
-            if one.run is not None and not await stored.rest(one, one.run, rest.reason, yields_of(outcome)):
+            if run.execution is not None and not await stored.suspend(
+                run, run.execution, rest.reason, count_yields(outcome)
+            ):
                 return False
         except Exception as error:  # noqa: BLE001 - a store may be host code, and the run is at rest all the same
             log_failure(_log, "a run at rest could not be stored", (), error)
-        if was_new and one.lease is not None:
-            if one.rests == 0:  # later nobody would know it by another id
-                from .stored import id_of
+        if was_new and run.lease is not None:
+            if run.suspension_count == 0:  # later nobody would know it by another id
+                from .stored import to_run_id
 
-                self._runs.rename(one, id_of(one.lease.record.id))
-            one.at_home(lambda: _keep(stored, one))
+                self._runs.rename(run, to_run_id(run.lease.record.id))
+            run.call_on_own_loop(lambda: _start_lease_renewal(stored, run))
         return True
 
-    async def _asked(self, one: WaitingRun, outcome: RunOutcome, interrupt: Interrupt) -> Any:
+    async def _settle_interrupt(self, run: ProgramRun, outcome: RunOutcome, interrupt: Interrupt) -> Any:
         """Return the interrupt to the host; or park it in the store, for whoever decides, and tell the model so."""
         is_parked = self._options.approvals == "park"
-        if self._stored is None or not (is_parked or one.lease is not None):
-            self._runs.end(one, COMPLETED)
+        if self._stored is None or not (is_parked or run.lease is not None):
+            self._runs.end(run, COMPLETED)
             return interrupt
-        telemetry, output = self._words.telemetry(one, outcome), output_of(outcome.output, self._most)
-        if one.aborting is not None:
-            self._runs.end(one, RUN_ABORTED)
-            aborted = CodeModeAbortedError(one.aborting)
+        telemetry, output = (
+            self._result_factory.build_telemetry(run, outcome),
+            format_output(outcome.output, self._max_model_characters),
+        )
+        if run.abort_reason is not None:
+            self._runs.end(run, RUN_ABORTED)
+            aborted = CodeModeAbortedError(run.abort_reason)
             aborted.calls = outcome.calls
-            return await self.settled(one, self._words.aborted(one, output, telemetry, aborted))
-        one.at_home(one.end_keeper)
+            return await self.store_result(
+                run, self._result_factory.build_abort_result(run, output, telemetry, aborted)
+            )
+        run.call_on_own_loop(run.cancel_lease_renewal)
         try:
-            run_id = await self._stored.parked(one, interrupt)
+            run_id = await self._stored.park(run, interrupt)
         except Exception as error:  # noqa: BLE001 - a store may be host code
             log_failure(_log, "what a program asks a person could not be stored", (), error)
-            self._runs.drop(one)
+            self._runs.forget(run)
             if not is_parked:
                 return interrupt
             is_full = isinstance(error, CodeModeError) and error.code == STORE_FULL
-            not_asked = _FULL if is_full else _NOT_ASKED
-            unasked = CodeModeError(not_asked)
-            unasked.calls = outcome.calls
-            message = ended_text(not_asked if has_done(outcome.calls) else f"{not_asked} {_LATER}", unasked)
-            return self._words.failed(message, RUNTIME_UNAVAILABLE, output, telemetry)
+            reason = _STORE_FULL_TEXT if is_full else _STORE_UNAVAILABLE
+            store_error = CodeModeError(reason)
+            store_error.calls = outcome.calls
+            message = ended_text(reason if has_done(outcome.calls) else f"{reason} {_RETRY_LATER}", store_error)
+            return self._result_factory.build_failure(message, RUNTIME_UNAVAILABLE, output, telemetry)
         if run_id is None:
-            self._runs.drop(one)
-            return self._words.failed(_ELSEWHERE, SNAPSHOT_RESTORE_FAILED, output, telemetry)
+            self._runs.forget(run)
+            return self._result_factory.build_failure(_CONTINUED_ELSEWHERE, SNAPSHOT_RESTORE_FAILED, output, telemetry)
         # It holds no process, no slot and no place until somebody has decided.
-        self._runs.park_for(one, run_id, interrupt)
+        self._runs.park_interrupt(run, run_id, interrupt)
         calls = [
-            {"id": asked.tool_call_id, "tool": asked.tool_name, "status": "approval"} for asked in interrupt.requests
+            {"id": request.tool_call_id, "tool": request.tool_name, "status": "approval"}
+            for request in interrupt.requests
         ]
-        result = self._words.of_person(waiting(run_id, "pending_tools", calls, output, telemetry))
+        result = self._result_factory.add_approval_note(
+            waiting_result(run_id, "pending_tools", calls, output, telemetry)
+        )
         return result if is_parked else interrupt
 
 
-def yields_of(outcome: RunOutcome) -> int:
+def count_yields(outcome: RunOutcome) -> int:
     """Return how often a program has yielded so far."""
     return 0 if outcome.ledger is None else sum(entry.kind == "yield" for entry in outcome.ledger.entries)
 
 
-def is_nothing_run(outcome: RunOutcome) -> bool:
+def has_no_worker(outcome: RunOutcome) -> bool:
     """Tell whether there was no worker, so that a run is where it was."""
     error = outcome.error
     return isinstance(error, CodeModeConcurrencyError) or (
@@ -214,12 +245,12 @@ def is_nothing_run(outcome: RunOutcome) -> bool:
     )
 
 
-def is_of_store(error: BaseException) -> bool:
+def is_store_failure(error: BaseException) -> bool:
     """Tell whether a run was cut off because what it is kept in cannot be used, or is another process's by now."""
     return is_of_journal(error) or isinstance(error, StoreUnavailableError)
 
 
-def _keep(stored: StoredRuns, one: WaitingRun) -> None:
-    one.end_keeper()
-    if one.lease is not None:
-        one.keeper = asyncio.ensure_future(stored.keep(one))
+def _start_lease_renewal(stored: StoredRuns, run: ProgramRun) -> None:
+    run.cancel_lease_renewal()
+    if run.lease is not None:
+        run.lease_renewal = asyncio.ensure_future(stored.renew_lease(run))

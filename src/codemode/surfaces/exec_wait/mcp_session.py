@@ -26,50 +26,50 @@ from ...trace.visible_text import one_line
 
 MAX_ITEMS = 10_000
 _MANY_BLOCKS = LARGE_CHARACTERS
-_MAX_SAID_CHARACTERS = 500
+_MAX_ERROR_CHARACTERS = 500
 _MAX_VALUE_CHARACTERS = 300
-_ANSWERED = "the server has answered, and the session cannot read the answer"
-_ERRORS_OF_SERVERS = frozenset({"MCPError", "McpError"})
+_UNREADABLE_ANSWER = "the server has answered, and the session cannot read the answer"
+_SERVER_ERROR_CLASSES = frozenset({"MCPError", "McpError"})
 _CODES_WITHOUT_ANSWER = frozenset({-32000, -32001, 408})
 """Of the SDK for a closed connection, and for a request without an answer in time."""
-_BINARY = ("data", "blob")
+_BINARY_FIELDS = ("data", "blob")
 
 
-async def pages(
-    list_page: Callable[..., Awaitable[Any]], *names: str, most: int = MAX_ITEMS, left_out: LeftOut | None = None
+async def list_pages(
+    list_page: Callable[..., Awaitable[Any]], *names: str, max_items: int = MAX_ITEMS, left_out: LeftOut | None = None
 ) -> tuple[list[Any], bool]:
     """Return what a server lists under one of these names, at most so many, and whether that is all of it.
 
     What is wrong with the list is noted in ``left_out``.
     """
     found: list[Any] = []
-    known: set[Any] = set()
+    seen_keys: set[Any] = set()
     cursors = Cursors(LeftOut() if left_out is None else left_out)
     while True:
         try:
-            page = await (_next(list_page, cursors.cursor) if cursors.cursor is not None else list_page())
+            page = await (_request_page(list_page, cursors.cursor) if cursors.cursor is not None else list_page())
         except Exception as error:
-            if cursors.cursor is None or not _is_answer(error):
+            if cursors.cursor is None or not _is_error_response(error):
                 raise
-            cursors.note_refusal(_said_in(error))
+            cursors.note_refusal(_error_message(error))
             return found, True
-        items = page if is_sequence(page) else read(page, *names)
+        items = page if is_sequence(page) else read_field(page, *names)
         items = [*items] if is_sequence(items) else []
-        new = [one for one in items if _key(one) not in known]
-        known.update(map(_key, new))
-        found += new if cursors.is_repeat else items
-        if len(found) > most:
-            return found[:most], False
-        if not cursors.follow(read(page, "next_cursor", "nextCursor"), has_new=bool(new)):
+        new_items = [item for item in items if _item_key(item) not in seen_keys]
+        seen_keys.update(map(_item_key, new_items))
+        found += new_items if cursors.is_repeat else items
+        if len(found) > max_items:
+            return found[:max_items], False
+        if not cursors.follow(read_field(page, "next_cursor", "nextCursor"), has_new=bool(new_items)):
             return found, True
 
 
-def _key(item: Any) -> Any:
+def _item_key(item: Any) -> Any:
     """Return what tells an item of a list from others."""
-    return str(read(item, "uri", "uri_template", "uriTemplate", "name"))
+    return str(read_field(item, "uri", "uri_template", "uriTemplate", "name"))
 
 
-def _next(list_page: Callable[..., Awaitable[Any]], cursor: str) -> Awaitable[Any]:
+def _request_page(list_page: Callable[..., Awaitable[Any]], cursor: str) -> Awaitable[Any]:
     """Ask for a page as this SDK does: by a cursor, or by parameters that have one."""
     try:
         parameters: Mapping[str, inspect.Parameter] = inspect.signature(list_page).parameters
@@ -77,123 +77,123 @@ def _next(list_page: Callable[..., Awaitable[Any]], cursor: str) -> Awaitable[An
         parameters = {}
     if "cursor" in parameters or "params" not in parameters:
         return list_page(cursor=cursor)
-    return list_page(params=_params_of(parameters["params"], list_page)(cursor=cursor))
+    return list_page(params=_find_params_class(parameters["params"], list_page)(cursor=cursor))
 
 
-def _params_of(parameter: inspect.Parameter, list_page: Callable[..., Any]) -> Any:
+def _find_params_class(parameter: inspect.Parameter, list_page: Callable[..., Any]) -> Any:
     """Return the class of the SDK for the parameters of a page, as the module of its session knows it."""
-    known = getattr(inspect.unwrap(list_page), "__globals__", {})
+    module_globals = getattr(inspect.unwrap(list_page), "__globals__", {})
     name = "PaginatedRequestParams"
-    found = getattr(known.get("types"), name, None) or known.get(name)
-    if found is None:
+    params_class = getattr(module_globals.get("types"), name, None) or module_globals.get(name)
+    if params_class is None:
         raise TypeError(f"the session lists pages by {parameter}, which this surface cannot make")
-    return found
+    return params_class
 
 
-def offers(session: Any, what: str) -> bool | None:
+def has_capability(session: Any, capability: str) -> bool | None:
     """Tell whether a server says that it has tools, resources or prompts; None where nobody can say."""
-    told = getattr(session, "server_capabilities", None)
-    if told is None:
-        ask = getattr(session, "get_server_capabilities", None)
-        told = ask() if callable(ask) else None
-    if told is None or callable(told) or inspect.isawaitable(told):
+    capabilities = getattr(session, "server_capabilities", None)
+    if capabilities is None:
+        get_capabilities = getattr(session, "get_server_capabilities", None)
+        capabilities = get_capabilities() if callable(get_capabilities) else None
+    if capabilities is None or callable(capabilities) or inspect.isawaitable(capabilities):
         return None
-    return read(told, what) is not None
+    return read_field(capabilities, capability) is not None
 
 
-async def asked(answer: Awaitable[Any]) -> Any:
+async def await_answer(answer: Awaitable[Any]) -> Any:
     """Return the answer of a server. What it says of a failure, be it of the protocol, is what programs are told."""
     try:
         return await answer
     except Exception as error:
-        said = said_by_server(error)
-        if said is None:
+        message = describe_server_error(error)
+        if message is None:
             raise
-        raise CodeModeToolError(said) from error
+        raise CodeModeToolError(message) from error
 
 
-def said_by_server(error: Exception) -> str | None:
+def describe_server_error(error: Exception) -> str | None:
     """Return what a server says in an error, or what of its answer an SDK refuses to read; None for other errors."""
-    if _is_of_server(error):
-        return f"the server says: {_said_in(error)}"
+    if _is_server_error(error):
+        return f"the server says: {_error_message(error)}"
     if isinstance(error, RuntimeError) and "structured content" in str(error):
-        return f"{_ANSWERED}: {one_line(str(error), _MAX_SAID_CHARACTERS)}"
+        return f"{_UNREADABLE_ANSWER}: {one_line(str(error), _MAX_ERROR_CHARACTERS)}"
     errors, title = getattr(error, "errors", None), getattr(error, "title", None)
     if not callable(errors) or not isinstance(title, str) or not title.endswith("Result"):
         return None  # of host code, whose values are not for programs
     try:
-        first: Any = next(iter(cast("Any", errors())))
-        place = ".".join(map(str, first["loc"])) or "the whole of it"
-        value, why = one_line(repr(first["input"]), _MAX_VALUE_CHARACTERS), one_line(first["msg"], 200)
+        problem: Any = next(iter(cast("Any", errors())))
+        location = ".".join(map(str, problem["loc"])) or "the whole of it"
+        value, reason = one_line(repr(problem["input"]), _MAX_VALUE_CHARACTERS), one_line(problem["msg"], 200)
     except (TypeError, KeyError, StopIteration):
         return None
-    return f"{_ANSWERED}: {place} is {value}: {why}"
+    return f"{_UNREADABLE_ANSWER}: {location} is {value}: {reason}"
 
 
-def _is_of_server(error: Exception) -> bool:
-    return any(one.__name__ in _ERRORS_OF_SERVERS for one in type(error).__mro__)
+def _is_server_error(error: Exception) -> bool:
+    return any(base.__name__ in _SERVER_ERROR_CLASSES for base in type(error).__mro__)
 
 
-def _is_answer(error: Exception) -> bool:
+def _is_error_response(error: Exception) -> bool:
     """Tell whether a server has answered with this error, and not the SDK for a server that did not answer."""
-    return _is_of_server(error) and read(read(error, "error"), "code") not in _CODES_WITHOUT_ANSWER
+    return _is_server_error(error) and read_field(read_field(error, "error"), "code") not in _CODES_WITHOUT_ANSWER
 
 
-def _said_in(error: Exception) -> str:
-    return (string_or_empty(read(read(error, "error"), "message")) or str(error))[:_MAX_SAID_CHARACTERS]
+def _error_message(error: Exception) -> str:
+    return (string_or_empty(read_field(read_field(error, "error"), "message")) or str(error))[:_MAX_ERROR_CHARACTERS]
 
 
-async def result_of(answer: Awaitable[Any]) -> ToolResult:
+async def await_tool_result(answer: Awaitable[Any]) -> ToolResult:
     """Return what a called tool answers; what is of very many blocks is put together off the loop."""
-    told = await asked(answer)
-    content = read(told, "content")
+    result = await await_answer(answer)
+    content = read_field(result, "content")
     if is_sequence(content) and len(content) > _MANY_BLOCKS:
-        return await run_check(len(content), partial(_result, told, content))
-    return _result(told, content)
+        return await run_check(len(content), partial(_build_tool_result, result, content))
+    return _build_tool_result(result, content)
 
 
-def _result(told: Any, content: Any) -> ToolResult:
-    raw = dict(told) if is_mapping(told) else {}
-    structured = read(told, "structured_content", "structuredContent")
+def _build_tool_result(result: Any, content: Any) -> ToolResult:
+    raw = dict(result) if is_mapping(result) else {}
+    structured = read_field(result, "structured_content", "structuredContent")
     if structured is not None:
         raw["structuredContent"] = structured
-    if content is None and (isinstance(told, str | int | float) or is_sequence(told)):
-        content = told
+    if content is None and (isinstance(result, str | int | float) or is_sequence(result)):
+        content = result
     if is_sequence(content):
-        content = [_Block(one) if is_block(one) else one for one in content]
-    return result_of_server({**raw, "content": content, "isError": read(told, "is_error", "isError")})
+        content = [_LazyBlock(block) if is_block(block) else block for block in content]
+    return result_of_server({**raw, "content": content, "isError": read_field(result, "is_error", "isError")})
 
 
-class _Block:
+class _LazyBlock:
     """A block of content, which is made plain when it is read, off the loop."""
 
-    def __init__(self, given: Any) -> None:
-        self._given = given
+    def __init__(self, block: Any) -> None:
+        self._block = block
 
     def model_dump(self, **_: Any) -> Any:
         """Return it as plain JSON without binary values."""
-        return without_binary(plain(self._given))
+        return without_binary(to_plain(self._block))
 
 
-async def shown(answer: Any, names: Iterable[str]) -> dict[str, Any]:
+async def select_fields(answer: Any, names: Iterable[str]) -> dict[str, Any]:
     """Return these fields of an answer as plain JSON, in a thread where there is much of it."""
 
-    def work() -> dict[str, Any]:
-        told = plain(answer)
-        return {name: _shown(told[name]) for name in names if is_mapping(told) and name in told}
+    def select() -> dict[str, Any]:
+        fields = to_plain(answer)
+        return {name: _strip_binary(fields[name]) for name in names if is_mapping(fields) and name in fields}
 
-    return await run_bounded(answer, work)
+    return await run_bounded(answer, select)
 
 
-async def all_plain(items: list[Any]) -> list[Any]:
+async def to_plain_items(items: list[Any]) -> list[Any]:
     """Return the items of a list as plain JSON, likewise."""
-    return await run_bounded(items, lambda: [plain(one) for one in items])
+    return await run_bounded(items, lambda: [to_plain(item) for item in items])
 
 
-def _shown(value: Any) -> Any:
+def _strip_binary(value: Any) -> Any:
     if not is_sequence(value):
         return value
-    return [_without_binary_content(one) for one in value]
+    return [_without_binary_content(item) for item in value]
 
 
 def _without_binary_content(item: Any) -> Any:
@@ -208,25 +208,25 @@ def without_binary(block: Any) -> Any:
         return block
     if is_mapping(block.get("resource")):
         return {**block, "resource": without_binary(block["resource"])}
-    left_out = [name for name in _BINARY if isinstance(block.get(name), str) and _is_binary(block, name)]
+    left_out = [name for name in _BINARY_FIELDS if isinstance(block.get(name), str) and _is_binary(block, name)]
     if not left_out:
         return block
     size = sum(len(block[name]) * 3 // 4 for name in left_out)
-    kept = {name: value for name, value in block.items() if name not in left_out}
-    return {**kept, "omitted": f"about {size} bytes: programs get no binary values"}
+    remaining = {name: value for name, value in block.items() if name not in left_out}
+    return {**remaining, "omitted": f"about {size} bytes: programs get no binary values"}
 
 
 def _is_binary(block: Mapping[Any, Any], name: str) -> bool:
     return name == "blob" or block.get("type") in ("image", "audio")
 
 
-def plain(value: Any) -> Any:
+def to_plain(value: Any) -> Any:
     """Return a model of the SDK as plain JSON, and anything else as it is."""
     dump = getattr(value, "model_dump", None)
     return dump(mode="json", by_alias=True, exclude_none=True) if callable(dump) else value
 
 
-def read(value: Any, *names: str) -> Any:
+def read_field(value: Any, *names: str) -> Any:
     """Return the first of these fields that a model or a mapping has; None where it has none.
 
     The names of the SDK now come first: libraries beside it warn of who reads its former ones.
@@ -241,28 +241,28 @@ def read(value: Any, *names: str) -> Any:
 MAX_NAME_CHARACTERS = 128
 MAX_DESCRIPTION_CHARACTERS = 4000
 
-Asks = Callable[[str, Any, ToolCallContext], Any]
+ApprovalCheck = Callable[[str, Any, ToolCallContext], Any]
 """``(name, input, context)``: whether a person is asked about this call of the tool that the server calls so."""
 
 
 @dataclass(frozen=True)
-class Making:
+class ServerToolSettings:
     """How the tools of a server are made: whether a person is ``asked``, and what a plugin makes of each."""
 
-    asks: bool | Asks = False
+    needs_approval: bool | ApprovalCheck = False
     adapt: Callable[[Tool, str], Tool] | None = None
 
     @property
     def may_ask(self) -> bool:
         """True when a call of some tool may wait for a person."""
-        return self.asks is not False or self.adapt is not None
+        return self.needs_approval is not False or self.adapt is not None
 
-    def adapted(self, tool: Tool, tool_id: str) -> Tool:
+    def adapt_tool(self, tool: Tool, tool_id: str) -> Tool:
         """Return the tool that programs call."""
         return tool if self.adapt is None else self.adapt(tool, tool_id)
 
 
-USUAL = Making()
+DEFAULT_TOOL_SETTINGS = ServerToolSettings()
 
 
 @dataclass(frozen=True)
@@ -277,11 +277,11 @@ class ServerTool:
 class McpTool(PreparedTool):
     """A tool, or a lookup, with its id, which takes one object. A schema that nobody can read takes anything."""
 
-    def __init__(self, tool: Tool, tool_id: str, making: Making) -> None:
-        made = making.adapted(tool, tool_id)
-        super().__init__(made)
+    def __init__(self, tool: Tool, tool_id: str, settings: ServerToolSettings) -> None:
+        adapted = settings.adapt_tool(tool, tool_id)
+        super().__init__(adapted)
         self.id: str = tool_id
-        self._schemas = foreign_schemas(tool_id, made.input_schema, made.output_schema)
+        self._schemas = foreign_schemas(tool_id, adapted.input_schema, adapted.output_schema)
 
     def validate_input(self, value: Any) -> ValidatedInput:
         """Check an input as every tool does; nothing given is an empty object."""
@@ -294,7 +294,7 @@ class McpTool(PreparedTool):
         return super().validate_input(value)
 
     @property
-    def text(self) -> str:
+    def identity_text(self) -> str:
         """What tells it from another tool of its id."""
         try:
             schemas = [self.input_json_schema, self.output_json_schema]
@@ -303,42 +303,45 @@ class McpTool(PreparedTool):
             return self.id
 
 
-def name_of(listed: Any) -> str | None:
+def read_tool_name(definition: Any) -> str | None:
     """Return what a server calls a tool; None for a name by which no program could call it."""
-    name = string_or_empty(read(listed, "name"))
+    name = string_or_empty(read_field(definition, "name"))
     return name if name and len(name) <= MAX_NAME_CHARACTERS and name.isprintable() else None
 
 
-def tool_of(session: Any, name: str, listed: Any, tool_id: str, making: Making) -> McpTool:
+def create_mcp_tool(session: Any, name: str, definition: Any, tool_id: str, settings: ServerToolSettings) -> McpTool:
     """Return what a server lists as a tool of a program."""
 
     async def execute(value: Any, _context: Any) -> Any:
-        return await result_of(session.call_tool(name, dict(value)))
+        return await await_tool_result(session.call_tool(name, dict(value)))
 
-    asks = making.asks
-    made = Tool(
+    needs_approval = settings.needs_approval
+    tool = Tool(
         name,
         execute=execute,
-        description=plain_text(read(listed, "description"), MAX_DESCRIPTION_CHARACTERS) or "",
-        annotations=_annotations(listed),
-        input_schema=read(listed, "input_schema", "inputSchema"),
-        output_schema=read(listed, "output_schema", "outputSchema"),
-        needs_approval=asks if isinstance(asks, bool) else _asking(asks, name),
+        description=plain_text(read_field(definition, "description"), MAX_DESCRIPTION_CHARACTERS) or "",
+        annotations=_read_annotations(definition),
+        input_schema=read_field(definition, "input_schema", "inputSchema"),
+        output_schema=read_field(definition, "output_schema", "outputSchema"),
+        needs_approval=needs_approval
+        if isinstance(needs_approval, bool)
+        else _create_approval_check(needs_approval, name),
     )
-    return McpTool(made, tool_id, making)
+    return McpTool(tool, tool_id, settings)
 
 
-def _annotations(listed: Any) -> dict[str, Any]:
-    given = plain_annotations(mapping_or_empty(plain(read(listed, "annotations"))))
-    title = plain_text(read(listed, "title"))
-    return {"title": title, **given} if title else given
+def _read_annotations(definition: Any) -> dict[str, Any]:
+    annotations = plain_annotations(mapping_or_empty(to_plain(read_field(definition, "annotations"))))
+    title = plain_text(read_field(definition, "title"))
+    return {"title": title, **annotations} if title else annotations
 
 
-def _asking(asks: Asks, name: str) -> Callable[[Any, ToolCallContext], Any]:
-    if inspect.iscoroutinefunction(asks) or inspect.iscoroutinefunction(getattr(asks, "__call__", None)):  # noqa: B004
+def _create_approval_check(needs_approval: ApprovalCheck, name: str) -> Callable[[Any, ToolCallContext], Any]:
+    call = getattr(needs_approval, "__call__", None)  # noqa: B004 - of an object
+    if inspect.iscoroutinefunction(needs_approval) or inspect.iscoroutinefunction(call):
 
         async def ask(value: Any, context: ToolCallContext) -> Any:
-            return await asks(name, value, context)
+            return await needs_approval(name, value, context)
 
         return ask
-    return partial(asks, name)
+    return partial(needs_approval, name)

@@ -20,7 +20,7 @@ from ...schemas.compiled import ValidatedInput
 from ...tools.prepared import PreparedTool, tool_failed
 from ...trace.failures import log_failure
 from .options import InvalidConfigError
-from .sources import CLIENT, INHERITED, Entry
+from .sources import CLIENT, INHERITED_NAMES, CatalogEntry
 
 KEYWORDS = frozenset(
     """
@@ -52,14 +52,14 @@ RESERVED_GLOBALS = OWN_GLOBALS | ENGINE_GLOBALS
 
 
 _log = logging.getLogger("codemode.tools")
-SEPARATOR = "."
-PREFIX = "namespace:"
-ARGUMENTS = "namespace arguments"
-MAX_NODES = 10_000
-MAX_DEPTH = 32
-_ID = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
+PATH_SEPARATOR = "."
+CALL_PREFIX = "namespace:"
+ARGUMENTS_KEY = "namespace arguments"
+MAX_SCOPE_NODES = 10_000
+MAX_SCOPE_DEPTH = 32
+_NAMESPACE_ID = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _IDENTIFIER = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]{0,63}", re.ASCII)
-_NO_KEYS = frozenset({"__proto__", "constructor", "prototype", ""})
+_FORBIDDEN_KEYS = frozenset({"__proto__", "constructor", "prototype", ""})
 _CALLED_BY_LANGUAGE = frozenset({"then", "toJSON", "toLocaleString", "toString", "valueOf"})
 """The language itself calls functions of these names: `await namespace`, `${namespace}`, JSON.stringify."""
 
@@ -106,15 +106,15 @@ class Namespace:
 
     def __post_init__(self) -> None:
         """Check the names. Raises `InvalidConfigError`, a `ValueError`."""
-        if not isinstance(cast("Any", self.id), str) or _ID.fullmatch(self.id) is None:
+        if not isinstance(cast("Any", self.id), str) or _NAMESPACE_ID.fullmatch(self.id) is None:
             raise InvalidConfigError(f"namespaces: an id is at most 64 letters, digits, _ and -, got {self.id!r}")
         tools = cast("Any", self.required_tools)
         if isinstance(tools, str) or not isinstance(tools, Iterable):
             raise InvalidConfigError(f"namespaces.{self.id}.required_tools must be a list of names")
-        named = tuple(cast("Iterable[Any]", tools))
-        if not named or not all(isinstance(one, str) and one for one in named):
+        tool_names = tuple(cast("Iterable[Any]", tools))
+        if not tool_names or not all(isinstance(tool_name, str) and tool_name for tool_name in tool_names):
             raise InvalidConfigError(f"namespaces.{self.id}.required_tools must be a non-empty list of names")
-        object.__setattr__(self, "required_tools", named)
+        object.__setattr__(self, "required_tools", tool_names)
         _check_global(self.id, self.global_name)
         if not callable(self.create_scope):
             raise InvalidConfigError(f"namespaces.{self.id}.create_scope must be a function")
@@ -124,7 +124,7 @@ def _check_global(namespace_id: str, name: Any) -> None:
     path = f"namespaces.{namespace_id}.global_name"
     if not isinstance(name, str) or _IDENTIFIER.fullmatch(name) is None or name in KEYWORDS:
         raise InvalidConfigError(f"{path} must be the name of a variable, got {name!r}")
-    if name in RESERVED_GLOBALS or name in INHERITED or name.startswith(RESERVED_PREFIXES):
+    if name in RESERVED_GLOBALS or name in INHERITED_NAMES or name.startswith(RESERVED_PREFIXES):
         raise InvalidConfigError(f"{path}: {name!r} is taken in every program")
 
 
@@ -132,7 +132,7 @@ class NamespaceRegistry:
     """The namespaces of an application's plugins. It is given to a pair, and never global. Safe for several threads."""
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[str, Namespace]] = {}
+        self._registered: dict[str, tuple[str, Namespace]] = {}
         self._lock = forkable_lock()
         self.version = 0
         begin_anew_in_forks(self)
@@ -148,38 +148,40 @@ class NamespaceRegistry:
         if not isinstance(cast("Any", namespace), Namespace):
             raise InvalidConfigError(f"namespaces: {namespace!r} is no Namespace")
         with self._lock:
-            for _, other in self._known.values():
+            for _, other in self._registered.values():
                 if other.id == namespace.id or other.global_name == namespace.global_name:
                     raise InvalidConfigError(
                         f"namespaces: the id {namespace.id!r} or the name {namespace.global_name!r} is taken"
                     )
-            self._known[namespace.id] = (plugin_id, namespace)
+            self._registered[namespace.id] = (plugin_id, namespace)
             self.version += 1
 
     def clear(self, plugin_id: str) -> None:
         """Take away the namespaces of a plugin."""
         with self._lock:
-            self._known = {key: one for key, one in self._known.items() if one[0] != plugin_id}
+            self._registered = {
+                key: registered for key, registered in self._registered.items() if registered[0] != plugin_id
+            }
             self.version += 1
 
     def clear_all(self) -> None:
         """Take away all namespaces."""
         with self._lock:
-            self._known = {}
+            self._registered = {}
             self.version += 1
 
-    def visible(self, entries: Iterable[Entry]) -> list[VisibleNamespace]:
+    def visible(self, entries: Iterable[CatalogEntry]) -> list[VisibleNamespace]:
         """Return those whose required tools are all there and their plugin's own, in order of global names."""
         # What a client brings is its own, whatever owner it names.
-        owned = {(one.owner, one.name): one for one in entries if one.source != CLIENT}
+        entries_by_name = {(entry.owner, entry.name): entry for entry in entries if entry.source != CLIENT}
         with self._lock:
-            known = [*self._known.values()]
+            registered = [*self._registered.values()]
         found = [
-            VisibleNamespace(namespace, {name: owned[plugin, name] for name in namespace.required_tools})
-            for plugin, namespace in known
-            if all((plugin, name) in owned for name in namespace.required_tools)
+            VisibleNamespace(namespace, {name: entries_by_name[plugin, name] for name in namespace.required_tools})
+            for plugin, namespace in registered
+            if all((plugin, name) in entries_by_name for name in namespace.required_tools)
         ]
-        return sorted(found, key=lambda one: one.namespace.global_name)
+        return sorted(found, key=lambda entry: entry.namespace.global_name)
 
 
 @dataclass(frozen=True)
@@ -187,18 +189,20 @@ class VisibleNamespace:
     """A namespace with the entries of its tools, by name."""
 
     namespace: Namespace
-    tools: Mapping[str, Entry]
+    tools: Mapping[str, CatalogEntry]
 
-    def text(self, context: Any = None) -> str:
+    def describe(self, context: Any = None) -> str:
         """What a model reads of it. A prompt that cannot be made is left out."""
-        one = self.namespace
+        namespace = self.namespace
         try:
-            prompt = one.prompt if isinstance(one.prompt, str) else str(one.prompt(context))
+            prompt = namespace.prompt if isinstance(namespace.prompt, str) else str(namespace.prompt(context))
         except Exception as error:  # noqa: BLE001 - it is a plugin's code, and the tools are there without it
-            log_failure(_log, "the prompt of namespace %r cannot be made", (one.id,), error)
+            log_failure(_log, "the prompt of namespace %r cannot be made", (namespace.id,), error)
             prompt = ""
-        head = f"- `{one.global_name}`"
-        return "\n".join([f"{head}: {one.description}" if one.description else head, *([prompt] if prompt else [])])
+        heading = f"- `{namespace.global_name}`"
+        return "\n".join(
+            [f"{heading}: {namespace.description}" if namespace.description else heading, *([prompt] if prompt else [])]
+        )
 
 
 class ScopedTool(PreparedTool):
@@ -206,8 +210,8 @@ class ScopedTool(PreparedTool):
 
     input_varies = True  # pyright: ignore[reportAssignmentType] - a mapper is host code
 
-    def __init__(self, entry: Entry, mapper: Callable[..., Any] | None) -> None:
-        super().__init__(entry.made)
+    def __init__(self, entry: CatalogEntry, mapper: Callable[..., Any] | None) -> None:
+        super().__init__(entry.original)
         self.id = entry.id
         self._mapper = mapper
 
@@ -216,17 +220,17 @@ class ScopedTool(PreparedTool):
 
         What a person was shown, or has edited, is an input already.
         """
-        if not is_mapping(value) or set(value) != {ARGUMENTS}:
+        if not is_mapping(value) or set(value) != {ARGUMENTS_KEY}:
             return super().validate_input(value)
-        given = list_or_empty(value[ARGUMENTS])
+        arguments = list_or_empty(value[ARGUMENTS_KEY])
         if self._mapper is None:
-            return super().validate_input(given[0] if given else {})
-        return super().validate_input(self._mapped(self._mapper, given))
+            return super().validate_input(arguments[0] if arguments else {})
+        return super().validate_input(self._map_arguments(self._mapper, arguments))
 
-    def _mapped(self, mapper: Callable[..., Any], given: Sequence[Any]) -> Any:
+    def _map_arguments(self, mapper: Callable[..., Any], arguments: Sequence[Any]) -> Any:
         """Return what a mapper makes of the arguments, as plain JSON that is nobody else's."""
         try:
-            mapped = mapper(*given)
+            mapped = mapper(*arguments)
             if inspect.isawaitable(mapped):
                 if inspect.iscoroutine(mapped):
                     mapped.close()
@@ -246,15 +250,17 @@ class Scopes:
     tools: Mapping[str, ScopedTool]
 
 
-async def scopes_of(visible: Iterable[VisibleNamespace], context: Any) -> Scopes | None:
+async def create_scopes(visible: Iterable[VisibleNamespace], context: Any) -> Scopes | None:
     """Return the scopes of a program; None where there are none. Raises `InvalidConfigError` for what is no scope."""
     trees: dict[str, Any] = {}
     tools: dict[str, ScopedTool] = {}
-    for one in visible:
-        scope = await _created(one.namespace, context)
+    for visible_namespace in visible:
+        scope = await _create_scope(visible_namespace.namespace, context)
         if not is_mapping(scope):
-            raise InvalidConfigError(f"namespaces.{one.namespace.id}: a scope is a mapping, got {type(scope).__name__}")
-        trees[one.namespace.global_name] = _Writer(one, tools).written(scope, ())
+            raise InvalidConfigError(
+                f"namespaces.{visible_namespace.namespace.id}: a scope is a mapping, got {type(scope).__name__}"
+            )
+        trees[visible_namespace.namespace.global_name] = _ScopeWriter(visible_namespace, tools).write(scope, ())
     if not trees:
         return None
     try:
@@ -263,75 +269,75 @@ async def scopes_of(visible: Iterable[VisibleNamespace], context: Any) -> Scopes
         raise InvalidConfigError(f"namespaces: a scope has what is no JSON: {error.message}") from error
 
 
-async def _created(namespace: Namespace, context: Any) -> Any:
+async def _create_scope(namespace: Namespace, context: Any) -> Any:
     try:
-        made = namespace.create_scope(context)
-        return await made if inspect.isawaitable(made) else made
+        scope = namespace.create_scope(context)
+        return await scope if inspect.isawaitable(scope) else scope
     except (Exception, SystemExit) as error:  # the plugin's own words are for the host alone
         log_failure(_log, "the scope of namespace %r cannot be made", (namespace.id,), error)
         raise InvalidConfigError(f"namespaces.{namespace.id}: create_scope has failed") from error
 
 
-class _Writer:
+class _ScopeWriter:
     """Writes one scope as what the guest makes objects of, and notes what is called behind each path."""
 
     def __init__(self, visible: VisibleNamespace, tools: dict[str, ScopedTool]) -> None:
         self._visible = visible
         self._tools = tools
-        self._open: list[int] = []
-        self._left = MAX_NODES
+        self._ancestor_ids: list[int] = []
+        self._remaining_nodes = MAX_SCOPE_NODES
 
-    def written(self, value: Any, path: tuple[str, ...]) -> dict[str, Any]:
-        self._left -= 1
-        if self._left < 0 or len(path) > MAX_DEPTH:
-            raise self._refused(path, f"more than {MAX_NODES} values, or deeper than {MAX_DEPTH}")
+    def write(self, value: Any, path: tuple[str, ...]) -> dict[str, Any]:
+        self._remaining_nodes -= 1
+        if self._remaining_nodes < 0 or len(path) > MAX_SCOPE_DEPTH:
+            raise self._scope_error(path, f"more than {MAX_SCOPE_NODES} values, or deeper than {MAX_SCOPE_DEPTH}")
         if isinstance(value, NamespaceTool):
-            return self._call(value, path)
+            return self._write_call(value, path)
         if is_mapping(value):
             return {
-                "members": self._within(
-                    value, path, lambda: {key: self._member(one, path, key) for key, one in value.items()}
+                "members": self._write_children(
+                    value, path, lambda: {key: self._write_member(child, path, key) for key, child in value.items()}
                 )
             }
         if is_sequence(value):
             return {
-                "items": self._within(
-                    value, path, lambda: [self.written(one, (*path, str(at))) for at, one in enumerate(value)]
+                "items": self._write_children(
+                    value, path, lambda: [self.write(child, (*path, str(index))) for index, child in enumerate(value)]
                 )
             }
         if isinstance(value, float) and not math.isfinite(value):
-            raise self._refused(path, f"{value}, which is no JSON")
+            raise self._scope_error(path, f"{value}, which is no JSON")
         if value is None or isinstance(value, str | bool | int | float):
             return {"value": value}
-        what = "a function that is no namespace_tool" if callable(value) else f"a {type(value).__name__}"
-        raise self._refused(path, what)
+        problem = "a function that is no namespace_tool" if callable(value) else f"a {type(value).__name__}"
+        raise self._scope_error(path, problem)
 
-    def _within(self, value: Any, path: tuple[str, ...], work: Callable[[], Any]) -> Any:
-        if id(value) in self._open:
-            raise self._refused(path, "a cycle")
-        self._open.append(id(value))
+    def _write_children(self, value: Any, path: tuple[str, ...], write_children: Callable[[], Any]) -> Any:
+        if id(value) in self._ancestor_ids:
+            raise self._scope_error(path, "a cycle")
+        self._ancestor_ids.append(id(value))
         try:
-            return work()
+            return write_children()
         finally:
-            self._open.pop()
+            self._ancestor_ids.pop()
 
-    def _member(self, value: Any, path: tuple[str, ...], key: Any) -> dict[str, Any]:
-        if not isinstance(key, str) or key in _NO_KEYS or SEPARATOR in key:
-            raise self._refused(path, f"the key {key!r}")
-        return self.written(value, (*path, key))
+    def _write_member(self, value: Any, path: tuple[str, ...], key: Any) -> dict[str, Any]:
+        if not isinstance(key, str) or key in _FORBIDDEN_KEYS or PATH_SEPARATOR in key:
+            raise self._scope_error(path, f"the key {key!r}")
+        return self.write(value, (*path, key))
 
-    def _call(self, mark: NamespaceTool, path: tuple[str, ...]) -> dict[str, Any]:
+    def _write_call(self, mark: NamespaceTool, path: tuple[str, ...]) -> dict[str, Any]:
         if path and path[-1] in _CALLED_BY_LANGUAGE:
-            raise self._refused(
+            raise self._scope_error(
                 path, "a call under this name, which the language makes by itself: give it another name"
             )
         entry = self._visible.tools.get(mark.name)
         if entry is None:
-            raise self._refused(path, f"a call of {mark.name!r}, which is none of its required_tools")
-        name = f"{PREFIX}{self._visible.namespace.id}:{SEPARATOR.join(path)}"
+            raise self._scope_error(path, f"a call of {mark.name!r}, which is none of its required_tools")
+        name = f"{CALL_PREFIX}{self._visible.namespace.id}:{PATH_SEPARATOR.join(path)}"
         self._tools[name] = ScopedTool(entry, mark.input_mapper)
         return {"path": name}
 
-    def _refused(self, path: tuple[str, ...], what: str) -> InvalidConfigError:
-        place = SEPARATOR.join((self._visible.namespace.id, *path))
-        return InvalidConfigError(f"namespaces.{place}: a scope may not have {what}")
+    def _scope_error(self, path: tuple[str, ...], problem: str) -> InvalidConfigError:
+        scope_path = PATH_SEPARATOR.join((self._visible.namespace.id, *path))
+        return InvalidConfigError(f"namespaces.{scope_path}: a scope may not have {problem}")

@@ -25,17 +25,17 @@ class InvalidConfigError(ValueError):
     code = INVALID_CONFIG
 
 
-def _integer(value: Any, path: str, least: int, most: int) -> int:
+def _clamp_integer(value: Any, path: str, least: int, most: int) -> int:
     if type(value) is not int:
         raise InvalidConfigError(f"{path} must be an integer, got {value!r}")
     return min(max(value, least), most)
 
 
-def _clamped(default: int, least: int, most: int) -> Any:
-    return field(default=default, metadata={"check": partial(_integer, least=least, most=most)})
+def _clamped_field(default: int, minimum: int, maximum: int) -> Any:
+    return field(default=default, metadata={"check": partial(_clamp_integer, least=minimum, most=maximum)})
 
 
-def _word(default: str, *words: str) -> Any:
+def _choice_field(default: str, *words: str) -> Any:
     def check(value: Any, path: str) -> str:
         if not isinstance(value, str) or value not in words:
             raise InvalidConfigError(f"{path} must be {' or '.join(map(repr, words))}, got {value!r}")
@@ -44,28 +44,28 @@ def _word(default: str, *words: str) -> Any:
     return field(default=default, metadata={"check": check})
 
 
-def _flag(value: Any, path: str) -> bool:
+def _check_flag(value: Any, path: str) -> bool:
     if not isinstance(value, bool):
         raise InvalidConfigError(f"{path} must be True or False, got {value!r}")
     return value
 
 
-def _languages(value: Any, path: str) -> tuple[str, ...]:
-    given = cast("list[Any]", [*value]) if isinstance(value, list | tuple | set | frozenset) else None
-    if not given or not all(isinstance(one, str) and one in LANGUAGES for one in given):
+def _check_languages(value: Any, path: str) -> tuple[str, ...]:
+    languages = cast("list[Any]", [*value]) if isinstance(value, list | tuple | set | frozenset) else None
+    if not languages or not all(isinstance(language, str) and language in LANGUAGES for language in languages):
         raise InvalidConfigError(f"{path} must be a list of {' and '.join(map(repr, LANGUAGES))}, got {value!r}")
-    return tuple(one for one in LANGUAGES if one in given)
+    return tuple(language for language in LANGUAGES if language in languages)
 
 
-def _wait(value: Any, path: str) -> int | None:
-    return None if value is None else _integer(value, path, 100, 600_000)
+def _check_wait_timeout(value: Any, path: str) -> int | None:
+    return None if value is None else _clamp_integer(value, path, 100, 600_000)
 
 
-def _places(value: Any, path: str) -> int | None:
-    return None if value is None else _integer(value, path, 1, 10_000)
+def _check_run_limit(value: Any, path: str) -> int | None:
+    return None if value is None else _clamp_integer(value, path, 1, 10_000)
 
 
-def _optional(check: Check) -> Any:
+def _optional_field(check: Check) -> Any:
     return field(default=None, metadata={"check": check})
 
 
@@ -86,25 +86,25 @@ class ExecWaitOptions(OptionPart):
 
     path: ClassVar[str] = CONFIG_PATH
 
-    enabled: bool = field(default=False, metadata={"check": _flag})
-    runtime: str = _word("quickjs", "quickjs", "quickjs-wasi")
-    mode: str = _word("only", "only")
-    languages: tuple[str, ...] = field(default=LANGUAGES, metadata={"check": _languages})
-    timeout_ms: int = _clamped(10_000, 100, 60_000)
-    memory_limit_bytes: int = _clamped(64 * MIB, MIB, MAX_HEAP_BYTES)
-    max_output_bytes: int = _clamped(64 * _KIB, _KIB, 10 * MIB)
-    max_snapshot_bytes: int = _clamped(10 * MIB, _KIB, 256 * MIB)
-    max_pending_tool_calls: int = _clamped(16, 1, 128)
-    snapshot_ttl_seconds: int = _clamped(900, 1, 86_400)
-    search_default_limit: int = _clamped(8, 1, 50)
-    max_search_limit: int = _clamped(50, 1, 50)
-    wait_timeout_ms: int | None = _optional(_wait)
-    max_tool_calls: int = _clamped(4_096, 1, 100_000)
-    max_waiting_runs: int = _clamped(64, 1, 10_000)
-    max_waiting_runs_per_conversation: int | None = _optional(_places)
-    max_warm_runs: int = _clamped(4, 0, 64)
-    approvals: Literal["interrupt", "park"] = _word("interrupt", "interrupt", "park")
-    host_error_detail: Literal["hidden", "message"] = _word("hidden", "hidden", "message")
+    enabled: bool = field(default=False, metadata={"check": _check_flag})
+    runtime: str = _choice_field("quickjs", "quickjs", "quickjs-wasi")
+    mode: str = _choice_field("only", "only")
+    languages: tuple[str, ...] = field(default=LANGUAGES, metadata={"check": _check_languages})
+    timeout_ms: int = _clamped_field(10_000, 100, 60_000)
+    memory_limit_bytes: int = _clamped_field(64 * MIB, MIB, MAX_HEAP_BYTES)
+    max_output_bytes: int = _clamped_field(64 * _KIB, _KIB, 10 * MIB)
+    max_snapshot_bytes: int = _clamped_field(10 * MIB, _KIB, 256 * MIB)
+    max_pending_tool_calls: int = _clamped_field(16, 1, 128)
+    snapshot_ttl_seconds: int = _clamped_field(900, 1, 86_400)
+    search_default_limit: int = _clamped_field(8, 1, 50)
+    max_search_limit: int = _clamped_field(50, 1, 50)
+    wait_timeout_ms: int | None = _optional_field(_check_wait_timeout)
+    max_tool_calls: int = _clamped_field(4_096, 1, 100_000)
+    max_waiting_runs: int = _clamped_field(64, 1, 10_000)
+    max_waiting_runs_per_conversation: int | None = _optional_field(_check_run_limit)
+    max_warm_runs: int = _clamped_field(4, 0, 64)
+    approvals: Literal["interrupt", "park"] = _choice_field("interrupt", "interrupt", "park")
+    host_error_detail: Literal["hidden", "message"] = _choice_field("hidden", "hidden", "message")
 
     def __post_init__(self) -> None:
         """Check every field; no search gives more than the most that it may."""
@@ -114,7 +114,7 @@ class ExecWaitOptions(OptionPart):
     @classmethod
     def of(cls, value: Any) -> Self:
         """Take options, a mapping in one of both spellings, or None for the defaults."""
-        return cls._valid(lambda: super(ExecWaitOptions, cls).of(value))
+        return cls._convert_errors(lambda: super(ExecWaitOptions, cls).of(value))
 
     @classmethod
     def from_config(cls, config: Any, agent: Any = None) -> ExecWaitOptions:
@@ -123,14 +123,14 @@ class ExecWaitOptions(OptionPart):
         ``config`` is a whole configuration, of which ``tools.codeMode`` is read, or that value itself: a mapping, True,
         False or None; an agent's False disables. Raises `InvalidConfigError`.
         """
-        base, own = _value_of(config), _value_of(agent)
+        base, own = _select_config(config), _select_config(agent)
         if own is False:
-            return replace(_said(base), enabled=False)
-        options = _said(base)
-        return options if own is None else _said(own).over(options)
+            return replace(_parse_config(base), enabled=False)
+        options = _parse_config(base)
+        return options if own is None else _parse_config(own).over(options)
 
     @classmethod
-    def _valid(cls, make: Callable[[], Self]) -> Self:
+    def _convert_errors(cls, make: Callable[[], Self]) -> Self:
         try:
             return make()
         except InvalidConfigError:
@@ -150,19 +150,19 @@ class ExecWaitOptions(OptionPart):
         return self.timeout_ms if self.wait_timeout_ms is None else self.wait_timeout_ms
 
 
-def _value_of(config: Any) -> Any:
+def _select_config(config: Any) -> Any:
     if isinstance(config, Mapping) and "tools" in config:
         tools = cast("Mapping[str, Any]", config)["tools"]
         if tools is None:
             return None
         if not isinstance(tools, Mapping):
             raise InvalidConfigError(f"tools must be a mapping, got {tools!r}")
-        given = cast("Mapping[str, Any]", tools)
-        return given.get("codeMode", given.get("code_mode"))
+        code_mode_section = cast("Mapping[str, Any]", tools)
+        return code_mode_section.get("codeMode", code_mode_section.get("code_mode"))
     return cast("Any", config)
 
 
-def _said(value: Any) -> ExecWaitOptions:
+def _parse_config(value: Any) -> ExecWaitOptions:
     if isinstance(value, bool):
         return ExecWaitOptions(enabled=value)
     if value is not None and not isinstance(value, ExecWaitOptions | Mapping):
@@ -175,25 +175,25 @@ TOOL_KIND, TOOL_INPUT_KIND = "toolKind", "toolInputKind"
 
 
 @dataclass(frozen=True)
-class Kinds:
+class ToolKinds:
     """The kind of a tool, and the languages that its input may be in; none for one that takes no program."""
 
     tool_kind: str
     languages: tuple[str, ...] = ()
 
-    def fixed(self) -> dict[str, str]:
+    def fixed_metadata(self) -> dict[str, str]:
         """Return what holds for every call. The input is of the language that one without any is in."""
         if not self.languages:
             return {TOOL_KIND: self.tool_kind}
         return {TOOL_KIND: self.tool_kind, TOOL_INPUT_KIND: default_language(self.languages)}
 
-    def of_call(self, given: Any) -> dict[str, str]:
+    def call_metadata(self, value: Any) -> dict[str, str]:
         """Return what holds for a call with this input; no kind of input where it names a language there is not."""
-        language = given.get("language") if is_mapping(given) else None
+        language = value.get("language") if is_mapping(value) else None
         if not self.languages or language is None:
-            return self.fixed()
-        known = {TOOL_INPUT_KIND: language} if isinstance(language, str) and language in self.languages else {}
-        return {TOOL_KIND: self.tool_kind, **known}
+            return self.fixed_metadata()
+        input_kind = {TOOL_INPUT_KIND: language} if isinstance(language, str) and language in self.languages else {}
+        return {TOOL_KIND: self.tool_kind, **input_kind}
 
 
 def default_language(languages: tuple[str, ...]) -> str:
@@ -201,7 +201,7 @@ def default_language(languages: tuple[str, ...]) -> str:
     return LANGUAGES[0] if LANGUAGES[0] in languages else languages[0]
 
 
-NAME = "execWait"
+PROFILE_NAME = "execWait"
 EXEC, WAIT = "exec", "wait"
 GLOBALS = (
     *("catalogTools", "ALL_TOOLS", "MCP", "API", "namespaces"),
@@ -217,8 +217,8 @@ LIMIT_NAMES = {
     "max_in_flight_bridge_requests": "maxPendingToolCalls",
 }
 """What a model and its host know limits by, where they are options of the pair."""
-_FACE = GuestFace(wrapper="sloppy", globals=GLOBALS, result="texts", limit_names=LIMIT_NAMES)
-OWN_LIMITS = (
+_GUEST = GuestFace(wrapper="sloppy", globals=GLOBALS, result="texts", limit_names=LIMIT_NAMES)
+PAIR_LIMITS = (
     "timeout_ms",
     "memory_limit_bytes",
     "max_result_bytes",
@@ -231,7 +231,7 @@ OWN_LIMITS = (
 _MAX_CATALOG_REQUESTS = 256
 
 
-def profile_of(options: ExecWaitOptions) -> Profile:
+def create_profile(options: ExecWaitOptions) -> Profile:
     """Return the profile of a pair with these options, of which a program at rest keeps what it depends on."""
     parameters = {
         "timeout_ms": options.timeout_ms,
@@ -241,33 +241,33 @@ def profile_of(options: ExecWaitOptions) -> Profile:
         "max_tool_calls": options.max_tool_calls,
         "host_error_detail": options.host_error_detail,
     }
-    return _made(parameters)
+    return _build_profile(parameters)
 
 
-def _made(parameters: Mapping[str, Any]) -> Profile:
+def _build_profile(parameters: Mapping[str, Any]) -> Profile:
     options = ExecWaitOptions(**parameters)
-    most = options.max_output_bytes
+    max_output_bytes = options.max_output_bytes
     return Profile(
-        name=NAME,
+        name=PROFILE_NAME,
         outer_tool=EXEC,
-        guest=_FACE,
+        guest=_GUEST,
         request_kinds=frozenset({"tool", "catalog", "timer", "yield", "state"}),
         limits=LargeHeapPolicy(
             timeout_ms=options.timeout_ms,
             memory_limit_bytes=options.memory_limit_bytes,
-            max_result_bytes=most,
-            max_console_bytes=most,
+            max_result_bytes=max_output_bytes,
+            max_console_bytes=max_output_bytes,
             max_bridge_requests=options.max_tool_calls,
             max_in_flight_bridge_requests=options.max_pending_tool_calls,
             max_catalog_requests=_MAX_CATALOG_REQUESTS,
             check_program=False,  # `tools` has other members than there are tools
         ),
         host_errors=HostErrors(detail=options.host_error_detail, in_spans=False),
-        output=OutputRules(max_bytes=most),
+        output=OutputRules(max_bytes=max_output_bytes),
         has_content=True,
         unawaited="drain",
         at_deadline="rest",
         tells_of_runs=True,
         parameters=dict(parameters),
-        restored=_made,
+        restored=_build_profile,
     )

@@ -25,26 +25,26 @@ from ...tools.collecting import collect_plain_tools
 from ...tools.tool import Tool
 from ...trace.failures import log_failure
 from ...workers.pool import WorkerPool, check_pool
-from .catalog import ExecCatalog, Setup
-from .description import WAIT_DESCRIPTION, describe_exec, exec_schema, wait_schema
-from .mcp_server import MAX_TOOLS, servers_of
-from .mcp_session import name_of, pages
+from .catalog import ExecCatalog, PairContext
+from .description import WAIT_DESCRIPTION, build_exec_schema, build_wait_schema, describe_exec
+from .mcp_server import MAX_TOOLS, create_servers
+from .mcp_session import list_pages, read_tool_name
 from .namespaces import NamespaceRegistry
 from .options import (
     CONFIG_PATH,
     EXEC,
     EXEC_KIND,
-    OWN_LIMITS,
+    PAIR_LIMITS,
     WAIT,
     WAIT_KIND,
     ExecWaitOptions,
     InvalidConfigError,
-    Kinds,
-    profile_of,
+    ToolKinds,
+    create_profile,
 )
-from .programs import Programs
-from .sources import MCP, Entry, ToolSource, check_source_name, entries_of, listed
-from .waiting_run import RunInfo, counts_of
+from .programs import ProgramRunner
+from .sources import MCP, CatalogEntry, ToolSource, check_source_name, collect_entries, to_sources
+from .waiting_run import RunInfo, create_counts
 
 if TYPE_CHECKING:
     from ...execution.program_library import ProgramLibrary
@@ -63,7 +63,7 @@ class PairTool:
         describe: Callable[[Any], str],
         input_schema: dict[str, Any],
         run: Callable[..., Coroutine[Any, Any, Any]],
-        kinds: Kinds,
+        kinds: ToolKinds,
         run_sync: Callable[[Coroutine[Any, Any, Any]], Any],
     ) -> None:
         self.name = name
@@ -96,11 +96,11 @@ class PairTool:
 
         A framework's plugin puts it into the metadata of its tool.
         """
-        return self._kinds.fixed()
+        return self._kinds.fixed_metadata()
 
     def metadata_of(self, input: Any) -> dict[str, str]:  # noqa: A002 - the name that every framework uses
         """Return `metadata` of one call: ``toolInputKind`` is the language that its input says, when there is one."""
-        return self._kinds.of_call(input)
+        return self._kinds.call_metadata(input)
 
     async def execute(self, program: str | Mapping[str, Any], call: CallContext | None = None) -> Any:
         """Return a result, plain JSON, or an `Interrupt` when the program waits for a person.
@@ -129,7 +129,7 @@ class PairTool:
 ResultT = TypeVar("ResultT")
 
 
-class OwnLoop:
+class BackgroundLoop:
     """A loop that is started when somebody needs it, and ends with the pair or the process."""
 
     def __init__(self) -> None:
@@ -153,7 +153,7 @@ class OwnLoop:
                 raise RuntimeError(
                     "a tool of the pair that is called on its own loop cannot wait for it: await execute"
                 )
-            loop = self._started()
+            loop = self._ensure_started()
         except BaseException:
             work.close()
             raise
@@ -175,27 +175,27 @@ class OwnLoop:
         loop.call_soon_threadsafe(loop.stop)
         await asyncio.get_running_loop().run_in_executor(None, thread.join)
 
-    def _started(self) -> asyncio.AbstractEventLoop:
+    def _ensure_started(self) -> asyncio.AbstractEventLoop:
         import asyncio
 
         with self._lock:
             if self._loop is None or self._thread is None or not self._thread.is_alive():
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(
-                    target=_live, args=(self._loop,), name="codemode-exec-wait", daemon=True
+                    target=_run_loop, args=(self._loop,), name="codemode-exec-wait", daemon=True
                 )
                 self._thread.start()
                 # A pair that nobody has any more leaves no thread behind.
-                weakref.finalize(self, _stop, self._loop).atexit = False
+                weakref.finalize(self, _stop_loop, self._loop).atexit = False
             return self._loop
 
 
-def _stop(loop: asyncio.AbstractEventLoop) -> None:
+def _stop_loop(loop: asyncio.AbstractEventLoop) -> None:
     if not loop.is_closed():
         loop.call_soon_threadsafe(loop.stop)
 
 
-def _live(loop: asyncio.AbstractEventLoop) -> None:
+def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
     import asyncio
 
     asyncio.set_event_loop(loop)
@@ -220,8 +220,8 @@ class ExecWaitTools:
         """Return the names of the tools, or the names, that the model calls itself. Raises `InvalidConfigError`."""
         if isinstance(direct, str):
             raise InvalidConfigError(f"direct must be a list of names or tools, got {direct!r}")
-        names = tuple(dict.fromkeys(_name_of(one) for one in direct))
-        if reserved := [one for one in names if one in (EXEC, WAIT)]:
+        names = tuple(dict.fromkeys(_read_direct_name(item) for item in direct))
+        if reserved := [item for item in names if item in (EXEC, WAIT)]:
             raise InvalidConfigError(f"direct: a tool called {reserved[0]!r} cannot stand beside the pair")
         return names
 
@@ -231,42 +231,42 @@ class ExecWaitTools:
         options: ExecWaitOptions | Mapping[str, Any] | None,
         settings: CodeModeOptions | Mapping[str, Any] | None,
         pool: WorkerPool | None,
-        kept: Kept,
+        storage: RunStorage,
         namespaces: NamespaceRegistry | None = None,
         library: ProgramLibrary | None = None,
     ) -> None:
         if not isinstance(cast("Any", namespaces), NamespaceRegistry | None):
             raise InvalidConfigError(f"namespaces must be a NamespaceRegistry or None, got {namespaces!r}")
         self.options = ExecWaitOptions.of(options)
-        self.settings = kept.settings(_settings(settings))
+        self.settings = storage.apply_to_settings(_check_settings(settings))
         check_pool(pool)
-        if self.options.approvals == "park" and kept.store is None:
+        if self.options.approvals == "park" and storage.store is None:
             raise InvalidConfigError(f"{CONFIG_PATH}.approvals 'park' needs a store: that is where the questions go")
-        asks = self.settings.approval
-        if self.options.approvals == "park" or not (asks.says("mode") or asks.on_approval_required):
-            self.settings = self.settings.having(approval=replace(asks, mode="interrupt"))
-        self.store = kept.store
-        self._counts = counts_of(self.settings.telemetry, (EXEC, WAIT))
-        self.catalog = ExecCatalog(entries_of(sources), self.options, self._counts, servers_of(sources))
+        approval = self.settings.approval
+        if self.options.approvals == "park" or not (approval.says("mode") or approval.on_approval_required):
+            self.settings = self.settings.having(approval=replace(approval, mode="interrupt"))
+        self.store = storage.store
+        self._counts = create_counts(self.settings.telemetry, (EXEC, WAIT))
+        self.catalog = ExecCatalog(collect_entries(sources), self.options, self._counts, create_servers(sources))
         self.catalog.prepare()
-        self._counts.catalog(self.catalog.by_source)
-        stored = kept.runs(self.options, self)
-        profile = profile_of(self.options)
-        names = [one.name for one in self.catalog.entries] + [one.name for one in self.catalog.servers]
+        self._counts.record_catalog(self.catalog.by_source)
+        stored_runs = storage.create_stored_runs(self.options, self)
+        profile = create_profile(self.options)
+        names = [entry.name for entry in self.catalog.entries] + [entry.name for entry in self.catalog.servers]
         self.library = attach_library(library, self.catalog.view(""), names)
-        shared = self.catalog, self.options, self.settings, profile, pool, self._counts, stored, namespaces
-        setup = Setup(*shared, self.library)
-        self._programs = Programs(setup)
-        self._own_loop = OwnLoop()
-        entries, programs = self.catalog.entries, self._programs
-        servers = [one.name for one in self.catalog.servers]
+        shared = self.catalog, self.options, self.settings, profile, pool, self._counts, stored_runs, namespaces
+        setup = PairContext(*shared, self.library)
+        self._runner = ProgramRunner(setup)
+        self._background_loop = BackgroundLoop()
+        entries, programs = self.catalog.entries, self._runner
+        servers = [entry.name for entry in self.catalog.servers]
         self._namespaces = namespaces
-        self._described: tuple[int, str] | None = None
-        describe = partial(self._whole_description, entries, servers)
-        takes, kind = exec_schema(self.options), Kinds(EXEC_KIND, self.options.languages)
-        self.exec = PairTool(EXEC, describe, takes, programs.exec, kind, self.run_sync)
-        takes, kind = wait_schema(), Kinds(WAIT_KIND)
-        self.wait = PairTool(WAIT, lambda _: WAIT_DESCRIPTION, takes, programs.wait, kind, self.run_sync)
+        self._cached_description: tuple[int, str] | None = None
+        describe = partial(self._describe_with_library, entries, servers)
+        input_schema, kinds = build_exec_schema(self.options), ToolKinds(EXEC_KIND, self.options.languages)
+        self.exec = PairTool(EXEC, describe, input_schema, programs.exec, kinds, self.run_sync)
+        input_schema, kinds = build_wait_schema(), ToolKinds(WAIT_KIND)
+        self.wait = PairTool(WAIT, lambda _: WAIT_DESCRIPTION, input_schema, programs.wait, kinds, self.run_sync)
 
     def __repr__(self) -> str:
         return f"<ExecWaitTools over {len(self.catalog)} tools>"
@@ -274,24 +274,28 @@ class ExecWaitTools:
     @property
     def telemetry(self) -> dict[str, Any]:
         """Counts since the pair was made by name, ``caps`` by code, and ``catalog``: how many tools of each source."""
-        return {**self._counts.shown(), "catalog": self.catalog.by_source}
+        return {**self._counts.to_dict(), "catalog": self.catalog.by_source}
 
-    def _description(self, entries: Sequence[Entry], servers: Sequence[str], context: Any) -> str:
+    def _describe_current(self, entries: Sequence[CatalogEntry], servers: Sequence[str], context: Any) -> str:
         """Return what a model reads of exec, without a context made anew only where the namespaces have changed."""
-        registry, made = self._namespaces, self._described
+        registry, described = self._namespaces, self._cached_description
         if registry is not None and context is not None:
-            texts = [one.text(context) for one in registry.visible(entries)]
+            texts = [visible_namespace.describe(context) for visible_namespace in registry.visible(entries)]
             return self._describe(entries, servers, texts)
         version = 0 if registry is None else registry.version
-        if made is None or made[0] != version:
-            texts = [] if registry is None else [one.text() for one in registry.visible(entries)]
-            made = self._described = version, self._describe(entries, servers, texts)
-        return made[1]
+        if described is None or described[0] != version:
+            texts = (
+                []
+                if registry is None
+                else [visible_namespace.describe() for visible_namespace in registry.visible(entries)]
+            )
+            described = self._cached_description = version, self._describe(entries, servers, texts)
+        return described[1]
 
-    def _whole_description(self, entries: Sequence[Entry], servers: Sequence[str], context: Any) -> str:
-        return described_with(self._description(entries, servers, context), self.library)
+    def _describe_with_library(self, entries: Sequence[CatalogEntry], servers: Sequence[str], context: Any) -> str:
+        return described_with(self._describe_current(entries, servers, context), self.library)
 
-    def _describe(self, entries: Sequence[Entry], servers: Sequence[str], namespaces: Sequence[str]) -> str:
+    def _describe(self, entries: Sequence[CatalogEntry], servers: Sequence[str], namespaces: Sequence[str]) -> str:
         settings = self.settings
         may_queue = settings.execution_policy.in_flight_limit == "queue"
         with using_rich_values(settings.execution_policy.values == "rich"):
@@ -305,7 +309,7 @@ class ExecWaitTools:
         Ended ones stay for ``snapshot_ttl_seconds``. One that is parked waits, with the tools that a person is asked
         about; what another process has is in the store alone.
         """
-        return self._programs.runs.infos(conversation_id or "")
+        return self._runner.runs.list_infos(conversation_id or "")
 
     async def resume(
         self,
@@ -325,7 +329,7 @@ class ExecWaitTools:
         rest.
         """
         answers = {"resolution": resolution, "resolutions": resolutions}
-        return await self._programs.resume(interrupt, answers, call)
+        return await self._runner.resume(interrupt, answers, call)
 
     def resume_sync(
         self,
@@ -351,30 +355,30 @@ class ExecWaitTools:
         ``only_in_flight``: those that wait with calls in flight, and none that wait for a person or for nothing.
         """
         scope = conversation_id or ""
-        return await self._programs.abort(scope, run_id, reason, only_in_flight=only_in_flight)
+        return await self._runner.abort(scope, run_id, reason, only_in_flight=only_in_flight)
 
     def show(self, direct: Sequence[str]) -> None:
         """Note which tools stand visible beside the pair, for telemetry."""
-        self._counts.show((EXEC, WAIT, *direct))
+        self._counts.record_visible_tools((EXEC, WAIT, *direct))
 
     async def aclose(self) -> None:
         """End every run, and the loop that sync callers share. Others may go on with what a store keeps."""
         try:
-            await self._programs.aclose()
+            await self._runner.aclose()
         finally:
             self._counts.close()
-            await self._own_loop.aclose()
+            await self._background_loop.aclose()
 
     def run_sync(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
         """Run something on the loop that sync callers of this pair share."""
-        return self._own_loop.run(work)
+        return self._background_loop.run(work)
 
 
 ExecWaitTools.resume.takes_record = True  # pyright: ignore[reportFunctionMemberAccess] - for a `Resumer`
 
 
 @dataclass(frozen=True)
-class Kept:
+class RunStorage:
     """Where runs are kept: a store, and whose they are in it."""
 
     store: InterruptStore | None = None
@@ -383,11 +387,11 @@ class Kept:
 
     def __post_init__(self) -> None:
         """Check what they are. Raises `InvalidConfigError`, a `ValueError`."""
-        for what, value in (("tenant", self.tenant), ("app", self.app)):
+        for name, value in (("tenant", self.tenant), ("app", self.app)):
             if not isinstance(cast("Any", value), str):
-                raise InvalidConfigError(f"{what} must be a string or None, got {value!r}")
+                raise InvalidConfigError(f"{name} must be a string or None, got {value!r}")
 
-    def settings(self, settings: CodeModeOptions) -> CodeModeOptions:
+    def apply_to_settings(self, settings: CodeModeOptions) -> CodeModeOptions:
         """Return the settings with guard and journal of the store, unless they have their own."""
         if self.store is None:
             return settings
@@ -395,18 +399,18 @@ class Kept:
             settings, _ = with_store(settings, self.store)
         except ValueError as error:
             raise InvalidConfigError(str(error)) from error
-        own = settings.continuation
-        keys = own.keys if own.keys is not None or set_keys() else environment_keys()
+        continuation = settings.continuation
+        keys = continuation.keys if continuation.keys is not None or set_keys() else environment_keys()
         if keys is None and not set_keys():  # of a store in memory, whose runs have a journal all the same
             raise InvalidConfigError(
                 f"settings.continuation.keys must be set, {SIGNING_KEY_VARIABLE} in the environment, or"
                 " set_continuation_signing_key called: with the random key of this process nobody else could go on with"
                 " what is in the store"
             )
-        journal = own.journal or self.store.journal(tenant=self.tenant, app=self.app)
-        return settings.having(continuation=replace(own, keys=keys, journal=journal))
+        journal = continuation.journal or self.store.journal(tenant=self.tenant, app=self.app)
+        return settings.having(continuation=replace(continuation, keys=keys, journal=journal))
 
-    def runs(self, options: ExecWaitOptions, tool: Any) -> StoredRuns | None:
+    def create_stored_runs(self, options: ExecWaitOptions, tool: Any) -> StoredRuns | None:
         """Return what keeps the runs of a pair; None without a store."""
         if self.store is None:
             return None
@@ -415,16 +419,16 @@ class Kept:
         return StoredRuns(self.store, self.tenant, self.app, options.snapshot_ttl_seconds, tool)
 
 
-def _opened(store: StoreLike | None) -> InterruptStore | None:
+def _open_store(store: StoreLike | None) -> InterruptStore | None:
     try:
         return None if store is None else open_store(store)
     except ValueError as error:
         raise InvalidConfigError(str(error)) from error
 
 
-def _settings(given: Any) -> CodeModeOptions:
+def _check_settings(options: Any) -> CodeModeOptions:
     try:
-        settings = CodeModeOptions.of(given)
+        settings = CodeModeOptions.of(options)
     except ValueError as error:
         raise InvalidConfigError(f"settings.{error}") from error
     policy = settings.execution_policy
@@ -432,7 +436,7 @@ def _settings(given: Any) -> CodeModeOptions:
         raise InvalidConfigError("settings.execution_policy.clock is not for exec and wait: see timeoutMs")
     if settings.fetch_policy is not None:
         raise InvalidConfigError("settings.fetch_policy is not for exec and wait: their programs have no fetch")
-    return settings.having(execution_policy=policy.without(*OWN_LIMITS))
+    return settings.having(execution_policy=policy.without(*PAIR_LIMITS))
 
 
 def create_exec_wait_tools(
@@ -462,7 +466,7 @@ def create_exec_wait_tools(
         options,
         settings,
         pool,
-        Kept(_opened(store), "" if tenant is None else tenant, "" if app is None else app),
+        RunStorage(_open_store(store), "" if tenant is None else tenant, "" if app is None else app),
         namespaces,
         library,
     )
@@ -506,17 +510,17 @@ def plan_surface(
     """
     options = ExecWaitOptions.from_config(config, agent)
     names = ExecWaitTools.read_direct_names(direct)
-    given = listed(sources)
-    has_tools = any(one.source == MCP for one in given) or bool(entries_of(given))
+    tool_sources = to_sources(sources)
+    has_tools = any(source.source == MCP for source in tool_sources) or bool(collect_entries(tool_sources))
     if not options.enabled or not has_tools:
-        shown = dict.fromkeys((*(name for one in given for name in _names_in(one)), *names))
-        return Surface(active=False, visible=tuple(shown), pair=None, options=options)
-    pair = create_exec_wait_tools(_without(sources, names), options, pool=pool, **more)
+        visible_names = dict.fromkeys((*(name for source in tool_sources for name in _list_tool_names(source)), *names))
+        return Surface(active=False, visible=tuple(visible_names), pair=None, options=options)
+    pair = create_exec_wait_tools(_exclude_tools(sources, names), options, pool=pool, **more)
     pair.show(names)
     return Surface(active=True, visible=(EXEC, WAIT, *names), pair=pair, options=options)
 
 
-def _names_in(source: ToolSource) -> list[str]:
+def _list_tool_names(source: ToolSource) -> list[str]:
     """Return the names of the tools of a source, in their order."""
     if source.source != MCP:
         return [*collect_plain_tools(source.tools, check_source_name)]
@@ -524,30 +528,30 @@ def _names_in(source: ToolSource) -> list[str]:
     if has_running_loop():
         return [server]
     try:
-        return run_sync(_listed_names(source.tools))
+        return run_sync(_list_server_tool_names(source.tools))
     except Exception as error:  # noqa: BLE001 - it is host code, and one server costs the others nothing
         log_failure(_log, "the tools of server %r cannot be listed", (source.owner,), error)
         return [server]
 
 
-async def _listed_names(session: Any) -> list[str]:
-    with_names = await asyncio.wait_for(pages(session.list_tools, "tools", most=MAX_TOOLS), LISTING_SECONDS)
-    return [name for one in with_names[0] if (name := name_of(one)) is not None]
+async def _list_server_tool_names(session: Any) -> list[str]:
+    page = await asyncio.wait_for(list_pages(session.list_tools, "tools", max_items=MAX_TOOLS), LISTING_SECONDS)
+    return [name for tool in page[0] if (name := read_tool_name(tool)) is not None]
 
 
-def _without(sources: Any, names: Iterable[str]) -> list[ToolSource]:
+def _exclude_tools(sources: Any, names: Iterable[str]) -> list[ToolSource]:
     """Return the sources without the tools of these names."""
-    left_out = frozenset(names)
+    excluded = frozenset(names)
     grouped: dict[tuple[str, str], dict[str, Tool]] = {}
-    for one in entries_of(sources):
-        if one.name not in left_out:
-            grouped.setdefault((one.source, one.owner), {})[one.name] = one.made
-    servers = [one for one in listed(sources) if one.source == MCP]
+    for entry in collect_entries(sources):
+        if entry.name not in excluded:
+            grouped.setdefault((entry.source, entry.owner), {})[entry.name] = entry.original
+    servers = [entry for entry in to_sources(sources) if entry.source == MCP]
     return [*(ToolSource(tools, source, owner) for (source, owner), tools in grouped.items()), *servers]
 
 
-def _name_of(one: Any) -> str:
-    name = one if isinstance(one, str) else getattr(one, "name", None) or getattr(one, "__name__", None)
+def _read_direct_name(item: Any) -> str:
+    name = item if isinstance(item, str) else getattr(item, "name", None) or getattr(item, "__name__", None)
     if not isinstance(name, str) or not name:
-        raise InvalidConfigError(f"direct must be names or tools, got {one!r}")
+        raise InvalidConfigError(f"direct must be names or tools, got {item!r}")
     return name

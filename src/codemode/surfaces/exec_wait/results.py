@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
 UNSUPPORTED_LANGUAGE = "unsupported_language"
 RUN_ID = re.compile(rf"{RUN_PREFIX}[0-9a-f]{{32}}", re.ASCII)
-_OTHER_ID = re.compile(
+_FOREIGN_ID = re.compile(
     r"(?:(?:job|proc|process|task|pid|session|sess)[-_ :#]?)?\d{1,10}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}",
     re.IGNORECASE,
 )
-_MAX_SHOWN = 60
+_MAX_QUOTED_CHARACTERS = 60
 
 
-class RefusedInputError(Exception):
+class InvalidInputError(Exception):
     """An input of a model that means nothing, with the code of why."""
 
     def __init__(self, message: str, code: str = INVALID_INPUT) -> None:
@@ -56,144 +56,161 @@ class ExecRequest:
     language: str
 
 
-def read_exec(given: Any, options: ExecWaitOptions, max_source_bytes: int = MAX_SOURCE_BYTES) -> ExecRequest:
-    """Return what exec is asked to run. Raises `RefusedInputError`.
+def parse_exec_input(
+    tool_input: Any, options: ExecWaitOptions, max_source_bytes: int = MAX_SOURCE_BYTES
+) -> ExecRequest:
+    """Return what exec is asked to run. Raises `InvalidInputError`.
 
     What is longer than any program may be is refused here, for whatever looks at a text takes as long as it is.
     """
-    if not (is_mapping(given) and "command" in given):
-        given = fill_program_field(given, "code")
-    fields = _fields(given, ("code", "command", "language"), "exec takes {code, language?}")
-    code, command = fields.get("code"), fields.get("command")
+    if not (is_mapping(tool_input) and "command" in tool_input):
+        tool_input = fill_program_field(tool_input, "code")
+    checked_fields = _check_fields(tool_input, ("code", "command", "language"), "exec takes {code, language?}")
+    code, command = checked_fields.get("code"), checked_fields.get("command")
     for name, value in (("code", code), ("command", command)):
         if value is not None and not isinstance(value, str):
-            raise RefusedInputError(f"exec: {name} must be a string of JavaScript")
+            raise InvalidInputError(f"exec: {name} must be a string of JavaScript")
     if code is not None and command is not None and code != command:
-        raise RefusedInputError("exec: code and command are two names of one field; give one of them")
+        raise InvalidInputError("exec: code and command are two names of one field; give one of them")
     text = command if code is None else code
     if text is not None and len(text) > max_source_bytes:
-        raise RefusedInputError(
+        raise InvalidInputError(
             f"exec: the program has {len(text)} characters; max_source_bytes is {max_source_bytes}. Send a shorter"
             " program; fetch data with tools instead of writing it in"
         )
     if text is None or not text.strip():
-        raise RefusedInputError("exec: code must be a program, and it is empty")
-    language = fields.get("language")
+        raise InvalidInputError("exec: code must be a program, and it is empty")
+    language = checked_fields.get("language")
     if language is None:
         language = default_language(options.languages)
     elif not isinstance(language, str):
-        raise RefusedInputError("exec: language must be the name of one, as text", UNSUPPORTED_LANGUAGE)
+        raise InvalidInputError("exec: language must be the name of one, as text", UNSUPPORTED_LANGUAGE)
     elif language not in LANGUAGES:
-        raise RefusedInputError(f"exec: there is no language {language[:_MAX_SHOWN]!r}", UNSUPPORTED_LANGUAGE)
+        raise InvalidInputError(
+            f"exec: there is no language {language[:_MAX_QUOTED_CHARACTERS]!r}", UNSUPPORTED_LANGUAGE
+        )
     elif language not in options.languages:
-        raise RefusedInputError(f"exec: {language} is not enabled here", UNSUPPORTED_LANGUAGE)
+        raise InvalidInputError(f"exec: {language} is not enabled here", UNSUPPORTED_LANGUAGE)
     return ExecRequest(text, language)
 
 
-def read_wait(given: Any) -> str:
-    """Return the id of the run that wait is asked to go on with. Raises `RefusedInputError`."""
-    fields = _fields(given, ("runId", "run_id"), "wait takes {runId}")
-    run_id, other = fields.get("runId"), fields.get("run_id")
-    if not all(one is None or isinstance(one, str) for one in (run_id, other)) or not (run_id or other):
-        raise RefusedInputError("wait: runId must be the runId of a result whose status is waiting")
+def parse_wait_input(value: Any) -> str:
+    """Return the id of the run that wait is asked to go on with. Raises `InvalidInputError`."""
+    checked_fields = _check_fields(value, ("runId", "run_id"), "wait takes {runId}")
+    run_id, other = checked_fields.get("runId"), checked_fields.get("run_id")
+    if not all(run_id_value is None or isinstance(run_id_value, str) for run_id_value in (run_id, other)) or not (
+        run_id or other
+    ):
+        raise InvalidInputError("wait: runId must be the runId of a result whose status is waiting")
     if run_id is not None and other is not None and run_id != other:
-        raise RefusedInputError("wait: runId and run_id are two names of one field; give one of them")
+        raise InvalidInputError("wait: runId and run_id are two names of one field; give one of them")
     return str(run_id or other)
 
 
-def unknown_run(run_id: str) -> RefusedInputError:
+def unknown_run_error(run_id: str) -> InvalidInputError:
     """Return the refusal of an id that names no run here."""
-    shown = run_id[:_MAX_SHOWN]
-    if RUN_ID.fullmatch(run_id) is None and _OTHER_ID.fullmatch(run_id.strip()):
-        return RefusedInputError(
+    shown = run_id[:_MAX_QUOTED_CHARACTERS]
+    if RUN_ID.fullmatch(run_id) is None and _FOREIGN_ID.fullmatch(run_id.strip()):
+        return InvalidInputError(
             f"wait: {shown!r} looks like the id of another tool's job or process. wait takes the runId of a result of"
             " exec or wait whose status is waiting, and nothing else"
         )
-    return RefusedInputError(f"wait: there is no waiting run {shown!r}. Start one with exec")
+    return InvalidInputError(f"wait: there is no waiting run {shown!r}. Start one with exec")
 
 
-def _fields(given: Any, known: tuple[str, ...], usage: str) -> Mapping[str, Any]:
-    if not is_mapping(given):
-        raise RefusedInputError(f"{usage}, an object")
-    unknown: list[Any] = [key for key in given if key not in known]  # of a host's own mapping anything
+def _check_fields(value: Any, known_fields: tuple[str, ...], usage: str) -> Mapping[str, Any]:
+    if not is_mapping(value):
+        raise InvalidInputError(f"{usage}, an object")
+    unknown: list[Any] = [key for key in value if key not in known_fields]  # of a host's own mapping anything
     if unknown:
-        shown = (repr(key[:_MAX_SHOWN]) if isinstance(key, str) else "a key that is no text" for key in unknown[:8])
-        raise RefusedInputError(f"{usage}, and not {', '.join(shown)}")
-    return given
+        shown = (
+            repr(key[:_MAX_QUOTED_CHARACTERS]) if isinstance(key, str) else "a key that is no text"
+            for key in unknown[:8]
+        )
+        raise InvalidInputError(f"{usage}, and not {', '.join(shown)}")
+    return value
 
 
-def output_of(items: Sequence[OutputItem], most: int | None = None) -> list[dict[str, Any]]:
+def format_output(items: Sequence[OutputItem], max_characters: int | None = None) -> list[dict[str, Any]]:
     """Return the items that a program has written, in order; what it has logged is not among them.
 
-    Of what has more than ``most`` characters, in all, a model is told instead.
+    Of what has more than ``max_characters`` characters, in all, a model is told instead.
     """
-    written = [one for one in items if one.kind != "console"]
-    shown: list[dict[str, Any]] = []
-    left = UNLIMITED if most is None else most
-    for at, one in enumerate(written):
-        size = 0 if most is None else characters_of(one.value, left)
-        if size <= left:
-            shown.append({"type": one.kind, "text" if one.kind == "text" else "value": one.value})
-            left -= size
+    items_written = [item for item in items if item.kind != "console"]
+    output: list[dict[str, Any]] = []
+    remaining = UNLIMITED if max_characters is None else max_characters
+    for index, item in enumerate(items_written):
+        size = 0 if max_characters is None else characters_of(item.value, remaining)
+        if size <= remaining:
+            output.append({"type": item.kind, "text" if item.kind == "text" else "value": item.value})
+            remaining -= size
             continue
-        more = len(written) - at
-        if left >= MIN_MODEL_CHARACTERS:
-            shown.append({"type": "text", "text": too_large_text(one.value, left)})
-            more -= 1
-        if more:
-            shown.append({"type": "text", "text": f"{more} more items were left out: write less."})
+        left_out = len(items_written) - index
+        if remaining >= MIN_MODEL_CHARACTERS:
+            output.append({"type": "text", "text": too_large_text(item.value, remaining)})
+            left_out -= 1
+        if left_out:
+            output.append({"type": "text", "text": f"{left_out} more items were left out: write less."})
         break
-    return shown
+    return output
 
 
-def pending_of(calls: Sequence[PendingCall], *, for_person: bool = False) -> list[dict[str, str]]:
+def format_pending_calls(calls: Sequence[PendingCall], *, for_person: bool = False) -> list[dict[str, str]]:
     """Return the calls that are in flight, as a model reads them; ``for_person`` marks those that wait for one."""
     return [
-        {"id": one.id, "tool": one.name, "status": "approval" if for_person and one.status == "waiting" else one.status}
-        for one in calls
+        {
+            "id": call.id,
+            "tool": call.name,
+            "status": "approval" if for_person and call.status == "waiting" else call.status,
+        }
+        for call in calls
     ]
 
 
-def _with(result: dict[str, Any], output: list[dict[str, Any]], telemetry: dict[str, Any]) -> dict[str, Any]:
+def _add_output_and_telemetry(
+    result: dict[str, Any], output: list[dict[str, Any]], telemetry: dict[str, Any]
+) -> dict[str, Any]:
     return {**result, **({"output": output} if output else {}), "telemetry": telemetry}
 
 
-def completed(value: Any, output: list[dict[str, Any]], telemetry: dict[str, Any]) -> dict[str, Any]:
+def completed_result(value: Any, output: list[dict[str, Any]], telemetry: dict[str, Any]) -> dict[str, Any]:
     """Return the result of a program that has ended."""
-    return _with({"status": "completed", "value": value}, output, telemetry)
+    return _add_output_and_telemetry({"status": "completed", "value": value}, output, telemetry)
 
 
-def waiting(
+def waiting_result(
     run_id: str, reason: str, pending: list[dict[str, str]], output: list[dict[str, Any]], telemetry: dict[str, Any]
 ) -> dict[str, Any]:
     """Return the result of a program at rest."""
-    more = {"pendingToolCalls": pending} if pending else {}
-    return _with({"status": "waiting", "runId": run_id, "reason": reason, **more}, output, telemetry)
+    pending_field = {"pendingToolCalls": pending} if pending else {}
+    return _add_output_and_telemetry(
+        {"status": "waiting", "runId": run_id, "reason": reason, **pending_field}, output, telemetry
+    )
 
 
-def failed(
+def failed_result(
     message: str, code: str, telemetry: dict[str, Any], output: list[dict[str, Any]] | None = None
 ) -> dict[str, Any]:
     """Return the result of what went wrong."""
-    return _with({"status": "failed", "error": message, "code": code}, output or [], telemetry)
+    return _add_output_and_telemetry({"status": "failed", "error": message, "code": code}, output or [], telemetry)
 
 
-MAX_RECORDED = 256
+MAX_RECORDED_RESULTS = 256
 _MAX_INPUT_BYTES = 4 << 20
-_Key: TypeAlias = tuple[str, str, str]
-_Call: TypeAlias = tuple[str, Future[Any], float]  # digest of the input, result, when it was made
-_GONE = object()
+_CallKey: TypeAlias = tuple[str, str, str]
+_RecordedCall: TypeAlias = tuple[str, Future[Any], float]  # digest of the input, result, when it was made
+_NOT_RECORDED = object()
 
 
-class Recorded:
+class RecordedResults:
     """Results by conversation, tool and id of the call; without both ids nothing is recorded, for models repeat ids.
 
     A result is kept for ``seconds``, and at most 256 of them. One that says that nothing ran is not.
     """
 
     def __init__(self, seconds: int) -> None:
-        self._kept_seconds = seconds
-        self._calls: OrderedDict[_Key, _Call] = OrderedDict()
+        self._retention_seconds = seconds
+        self._calls: OrderedDict[_CallKey, _RecordedCall] = OrderedDict()
         self._lock = forkable_lock()
         begin_anew_in_forks(self)
 
@@ -202,100 +219,113 @@ class Recorded:
         leave_to_the_parent(self._calls)
         self._calls = OrderedDict()
 
-    async def once(
+    async def run_once(
         self,
         tool: str,
         call: CallContext,
-        given: Any,
+        value: Any,
         work: Callable[[], Awaitable[Any]],
-        owe: Callable[[Any], None] | None = None,
+        on_undelivered: Callable[[Any], None] | None = None,
     ) -> Any:
-        """Return what this call has come to, or do it. ``owe`` takes what comes when its caller has been cancelled."""
-        if not call.conversation_id or not call.tool_call_id or (digest := _digest(given)) is None:
-            return await work()
-        return await self._shared((call.conversation_id, tool, call.tool_call_id), digest, work, owe)
+        """Return the recorded result of this call, or run it.
 
-    async def once_for(self, scope: str, told: Callable[[], Any], work: Callable[[], Awaitable[Any]]) -> Any:
+        ``on_undelivered`` receives the result when the caller was cancelled.
+        """
+        if not call.conversation_id or not call.tool_call_id or (digest := _digest_input(value)) is None:
+            return await work()
+        return await self._run_or_wait((call.conversation_id, tool, call.tool_call_id), digest, work, on_undelivered)
+
+    async def run_once_for_value(
+        self, scope: str, get_value: Callable[[], Any], work: Callable[[], Awaitable[Any]]
+    ) -> Any:
         """Return what work on exactly this, a JSON value, has come to in this scope, or do it."""
         try:
-            digest = _digest(told())
+            digest = _digest_input(get_value())
         except Exception:  # noqa: BLE001 - what is none is refused by whoever reads it
             digest = None
         if digest is None:
             return await work()
-        return await self._shared((scope, digest, ""), "", work)
+        return await self._run_or_wait((scope, digest, ""), "", work)
 
-    async def _shared(
-        self, key: _Key, digest: str, work: Callable[[], Awaitable[Any]], owe: Callable[[Any], None] | None = None
+    async def _run_or_wait(
+        self,
+        key: _CallKey,
+        digest: str,
+        work: Callable[[], Awaitable[Any]],
+        on_undelivered: Callable[[Any], None] | None = None,
     ) -> Any:
         while True:
-            known, is_mine = self._begun(key, digest)
-            if is_mine:
-                return await self._done(key, known, work, owe)
-            result = await asyncio.shield(asyncio.wrap_future(known[1]))
-            if result is not _GONE:
-                return await _copied(result)
+            record, is_new = self._find_or_create(key, digest)
+            if is_new:
+                return await self._run_and_record(key, record, work, on_undelivered)
+            result = await asyncio.shield(asyncio.wrap_future(record[1]))
+            if result is not _NOT_RECORDED:
+                return await _copy_result(result)
 
-    def _begun(self, key: _Key, digest: str) -> tuple[_Call, bool]:
+    def _find_or_create(self, key: _CallKey, digest: str) -> tuple[_RecordedCall, bool]:
         """Return the same call, and whether it is this one: somebody else may have made it before."""
         with self._lock:
-            self._forget()
+            self._remove_expired()
             found = self._calls.get(key)
             if found is not None and found[0] == digest:
                 return found, False
-            mine = self._calls[key] = (digest, Future(), passed_seconds())
+            record = self._calls[key] = (digest, Future(), passed_seconds())
             self._calls.move_to_end(key)
-            return mine, True
+            return record, True
 
-    async def _done(
-        self, key: _Key, mine: _Call, work: Callable[[], Awaitable[Any]], owe: Callable[[Any], None] | None
+    async def _run_and_record(
+        self,
+        key: _CallKey,
+        record: _RecordedCall,
+        work: Callable[[], Awaitable[Any]],
+        on_undelivered: Callable[[Any], None] | None,
     ) -> Any:
         try:
             result = await work()
         except BaseException:
-            self._drop(key, mine)
-            mine[1].set_result(_GONE)
+            self._remove(key, record)
+            record[1].set_result(_NOT_RECORDED)
             raise
         if is_object(result) and result.get("code") == RUNTIME_UNAVAILABLE:
-            self._drop(key, mine)
-        kept = result
+            self._remove(key, record)
+        recorded_result = result
         try:
-            kept = await _copied(result)
+            recorded_result = await _copy_result(result)
         except asyncio.CancelledError:
-            if owe is not None:
-                self._drop(key, mine)
-                owe(result)
-                kept = _GONE
+            if on_undelivered is not None:
+                self._remove(key, record)
+                on_undelivered(result)
+                recorded_result = _NOT_RECORDED
             raise
         finally:
-            mine[1].set_result(kept)  # nobody else has what its caller was cancelled for
+            record[1].set_result(recorded_result)  # nobody else has what its caller was cancelled for
         return result
 
-    def _drop(self, key: _Key, mine: _Call) -> None:
+    def _remove(self, key: _CallKey, record: _RecordedCall) -> None:
         with self._lock:
-            if self._calls.get(key) is mine:
+            if self._calls.get(key) is record:
                 del self._calls[key]
 
-    def _forget(self) -> None:
-        before = passed_seconds() - self._kept_seconds
-        for key, (_, future, at) in [*self._calls.items()]:
-            if at >= before and len(self._calls) < MAX_RECORDED:
+    def _remove_expired(self) -> None:
+        oldest_kept = passed_seconds() - self._retention_seconds
+        for key, (_, future, recorded_at) in [*self._calls.items()]:
+            if recorded_at >= oldest_kept and len(self._calls) < MAX_RECORDED_RESULTS:
                 break
             if future.done():  # one that takes long keeps nobody's result but its own
                 del self._calls[key]
 
 
-async def _copied(result: Any) -> Any:
+async def _copy_result(result: Any) -> Any:
     """Return a result that its caller may change: copied in a thread where that takes long."""
     if not is_object(result):
         return result
     return await run_bounded(result, partial(copy.deepcopy, result))
 
 
-def _digest(given: Any) -> str | None:
+def _digest_input(value: Any) -> str | None:
     """Return what an input is known by, however large it is; None for what is no JSON."""
     try:
-        text = encode_json(given, max_bytes=_MAX_INPUT_BYTES, what="the input")
+        text = encode_json(value, max_bytes=_MAX_INPUT_BYTES, what="the input")
     except Exception:  # noqa: BLE001 - what is no JSON is refused by whoever reads it
         return None
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -33,13 +33,13 @@ from ...execution.starting import load_continuations, prepared, with_library
 from ...interrupts.interrupt import Interrupt
 from ...stores.errors import AlreadyDecidedError, RecordExpiredError, RecordWithdrawnError, StoreUnavailableError
 from ...trace.failures import log_failure
-from .catalog import Setup
-from .endings import Endings, is_nothing_run, is_of_store, yields_of
-from .results import Recorded, RefusedInputError, waiting
-from .run_texts import Words
-from .runs import FullError, Runs
+from .catalog import PairContext
+from .endings import RunSettler, count_yields, has_no_worker, is_store_failure
+from .results import InvalidInputError, RecordedResults, waiting_result
+from .run_texts import ResultFactory
+from .runs import NoCapacityError, RunRegistry
 from .waiting_run import ABORTED as RUN_ABORTED
-from .waiting_run import COMPLETED, EXPIRED, FAILED, RUNNING, RunAbortedError, WaitingRun
+from .waiting_run import COMPLETED, EXPIRED, FAILED, RUNNING, ProgramRun, RunAbortedError
 
 if TYPE_CHECKING:
     from ...execution.call_context import OuterCall
@@ -48,79 +48,81 @@ if TYPE_CHECKING:
     from .stored import StoredRuns
 
 
-class KeptPrograms:
+class StoredPrograms:
     """What whoever goes on with a kept program does with its run and its lease. Words nothing."""
 
-    def __init__(self, setup: Setup, runs: Runs) -> None:
+    def __init__(self, setup: PairContext, runs: RunRegistry) -> None:
         self._setup = setup
         self._runs = runs
 
-    def hold(self, stored: StoredRuns, one: WaitingRun, lease: Lease) -> None:
+    def attach_lease(self, stored: StoredRuns, run: ProgramRun, lease: Lease) -> None:
         """Let a run be that of this lease, which is renewed as long as the run has it."""
-        from .stored import id_of
+        from .stored import to_run_id
 
-        self._runs.rename(one, id_of(lease.record.id))
-        one.lease = lease
-        one.keeper = asyncio.ensure_future(stored.keep(one))
+        self._runs.rename(run, to_run_id(lease.record.id))
+        run.lease = lease
+        run.lease_renewal = asyncio.ensure_future(stored.renew_lease(run))
 
-    async def back(self, stored: StoredRuns, one: WaitingRun, lease: Lease, why: str | None = None) -> None:
+    async def give_back(self, stored: StoredRuns, run: ProgramRun, lease: Lease, reason: str | None = None) -> None:
         """Give back a run with which nothing could go on here."""
-        if one.run is not None:
-            await one.run.abort("it is given back")
-        await stored.give_back(one, why)
-        self.let_go(one, lease.record)
+        if run.execution is not None:
+            await run.execution.abort("it is given back")
+        await stored.give_back(run, reason)
+        self.forget_run(run, lease.record)
 
-    def let_go(self, one: WaitingRun, record: Record) -> None:
+    def forget_run(self, run: ProgramRun, record: Record) -> None:
         """Forget a run that is not gone on with here; what waits for a person is seen nevertheless."""
-        self._runs.drop(one)
+        self._runs.forget(run)
         if record.state == "resuming":
-            asked = tuple(request.tool_name for request in still_asked(record))
-            self._runs.park(one, one.run_id, asked, record.expires_at_ms)
+            tool_names = tuple(request.tool_name for request in list_open_requests(record))
+            self._runs.park(run, run.run_id, tool_names, record.expires_at_ms)
 
-    async def on_from(
+    async def resume_latest(
         self, paused: Resumable | Mapping[str, Any], answers: Mapping[str, Any], outer: OuterCall
     ) -> RunOutcome:
         """Go on from what was kept; where somebody was cut off who went on from there, from where that was."""
-        outcome = await self.resumed(paused, answers, outer)
+        outcome = await self.resume_paused(paused, answers, outer)
         while outcome.is_replayed and isinstance(outcome.error, CodeModeAbortedError) and outcome.error.recovery:
-            outcome = await self.resumed(outcome.error.recovery, {}, outer)
+            outcome = await self.resume_paused(outcome.error.recovery, {}, outer)
         return outcome
 
-    async def resumed(
+    async def resume_paused(
         self, paused: Resumable | Mapping[str, Any], answers: Mapping[str, Any], outer: OuterCall
     ) -> RunOutcome:
         """Go on by these answers. Raises `CodeModeProtocolError` for what is not valid here; nothing has run then."""
         setup = self._setup
         pool = await prepared(setup.pool, setup.settings)
-        go_on = await pool.run_in_thread(load_continuations)
-        answers_to = partial(go_on.answers_of, **{"resolution": go_on.NOT_GIVEN, "resolutions": None, **answers})
-        needs = bool(answers.get("resolutions")) or "resolution" in answers
-        view = setup.catalog.view("", await setup.scopes(outer.call.context))
-        given = with_library(view, setup.library, None, outer.call, pool), setup.settings, outer, pool
-        return await go_on.resume(setup.profile, paused, answers_to, *given, needs_answers=needs)
+        continuations = await pool.run_in_thread(load_continuations)
+        answers_to = partial(
+            continuations.answers_of, **{"resolution": continuations.NOT_GIVEN, "resolutions": None, **answers}
+        )
+        needs_answers = bool(answers.get("resolutions")) or "resolution" in answers
+        view = setup.catalog.view("", await setup.create_scopes(outer.call.context))
+        arguments = with_library(view, setup.library, None, outer.call, pool), setup.settings, outer, pool
+        return await continuations.resume(setup.profile, paused, answers_to, *arguments, needs_answers=needs_answers)
 
 
-def still_asked(record: Record) -> list[StoredRequest]:
+def list_open_requests(record: Record) -> list[StoredRequest]:
     """Return the requests of a record that wait for a person, or were decided and not acted on."""
-    return [one for one in record.requests if one.state in ("waiting", "decided")]
+    return [request for request in record.requests if request.state in ("waiting", "decided")]
 
 
 _log = logging.getLogger("codemode.tools")
-_AGAIN_SECONDS = 0.2
+_RETRY_SECONDS = 0.2
 
 
-class Resumes:
+class ProgramResumer:
     """Goes on with programs that waited for a person: by the answers of their host, or by what a store says of them."""
 
-    def __init__(self, setup: Setup, runs: Runs, endings: Endings, words: Words) -> None:
+    def __init__(self, setup: PairContext, runs: RunRegistry, endings: RunSettler, words: ResultFactory) -> None:
         self._setup = setup
         self._options = setup.options
         self._stored = setup.stored
         self._runs = runs
-        self._endings = endings
-        self._words = words
-        self._kept = KeptPrograms(setup, runs)
-        self._recorded = Recorded(setup.options.snapshot_ttl_seconds)
+        self._settler = endings
+        self._result_factory = words
+        self._stored_programs = StoredPrograms(setup, runs)
+        self._recorded_results = RecordedResults(setup.options.snapshot_ttl_seconds)
 
     async def resume(
         self,
@@ -138,13 +140,13 @@ class Resumes:
         if isinstance(paused, Record):
             return await self._resume_record(paused, answers, call)
 
-        def told() -> Any:
-            given = {name: one for name, one in answers.items() if one is not NOT_GIVEN}
-            return [paused if isinstance(paused, Mapping) else paused.to_dict(), given]
+        def build_key() -> Any:
+            given_answers = {name: answer for name, answer in answers.items() if answer is not NOT_GIVEN}
+            return [paused if isinstance(paused, Mapping) else paused.to_dict(), given_answers]
 
         # A guard knows what it came to, but not the run that came to rest.
         work = partial(self._resume, paused, answers, call)
-        return await self._recorded.once_for(call.conversation_id or "", told, work)
+        return await self._recorded_results.run_once_for_value(call.conversation_id or "", build_key, work)
 
     async def _resume(
         self,
@@ -153,29 +155,29 @@ class Resumes:
         call: CallContext,
     ) -> Any:
         try:
-            one = self._runs.reserve(call.conversation_id or "", "")
-        except FullError as full:
-            return self._words.full(full)
+            run = self._runs.reserve(call.conversation_id or "", "")
+        except NoCapacityError as no_capacity:
+            return self._result_factory.build_no_capacity_result(no_capacity)
         try:
-            lease = None if self._stored is None else await self._answered(self._stored, one, paused, answers)
+            lease = None if self._stored is None else await self._claim_record(self._stored, run, paused, answers)
         except StoreUnavailableError as error:
-            return self._words.broken(error)
+            return self._result_factory.build_host_failure(error)
         try:
-            with one.begun_by_this_task():
-                outer = self._setup.outer(replace(call, tool_call_id=None), one)
-                outcome = await self._kept.resumed(paused, answers, outer)
-                if self._stored is not None and lease is not None and is_nothing_run(outcome):
-                    await self._kept.back(self._stored, one, lease)
-                    return self._words.failed(still_waits(outcome.error), RUNTIME_UNAVAILABLE)
-                return await self._endings.told(one, outcome)
+            with run.track_starting_task():
+                outer = self._setup.create_outer_call(replace(call, tool_call_id=None), run)
+                outcome = await self._stored_programs.resume_paused(paused, answers, outer)
+                if self._stored is not None and lease is not None and has_no_worker(outcome):
+                    await self._stored_programs.give_back(self._stored, run, lease)
+                    return self._result_factory.build_failure(still_waits(outcome.error), RUNTIME_UNAVAILABLE)
+                return await self._settler.settle(run, outcome)
         except RunAbortedError:
-            return await self._endings.settled(one, self._words.aborted(one))
+            return await self._settler.store_result(run, self._result_factory.build_abort_result(run))
         except BaseException as error:
-            await self._not_resumed(one, lease, error)
+            await self._on_resume_failed(run, lease, error)
             raise
 
-    async def _answered(
-        self, stored: StoredRuns, one: WaitingRun, paused: Resumable | Mapping[str, Any], answers: Mapping[str, Any]
+    async def _claim_record(
+        self, stored: StoredRuns, run: ProgramRun, paused: Resumable | Mapping[str, Any], answers: Mapping[str, Any]
     ) -> Lease | None:
         """Go on with the record of a pause, where there is one: whoever waits for it gets what this comes to.
 
@@ -183,106 +185,106 @@ class Resumes:
         """
         try:
             interrupt = Interrupt.of(paused)
-            go_on = load_continuations()
-            given = go_on.answers_of(interrupt, answers["resolution"], answers["resolutions"])
-            lease = await stored.answered(interrupt, given, one.scope)
+            continuations = load_continuations()
+            resolutions = continuations.answers_of(interrupt, answers["resolution"], answers["resolutions"])
+            lease = await stored.claim_answered(interrupt, resolutions, run.scope)
         except (AlreadyDecidedError, RecordExpiredError, RecordWithdrawnError, StoreUnavailableError):
-            self._runs.give_up(one)
+            self._runs.abandon(run)
             raise
         except CodeModeError as error:  # what is wrong with it says whoever resumes
             log_failure(_log, "what its host answers could not be noted in the store", (), error)
             return None
         except BaseException:
-            self._runs.give_up(one)
+            self._runs.abandon(run)
             raise
         if lease is not None:
-            self._kept.hold(stored, one, lease)
+            self._stored_programs.attach_lease(stored, run, lease)
         return lease
 
-    async def _not_resumed(self, one: WaitingRun, lease: Lease | None, error: BaseException) -> None:
+    async def _on_resume_failed(self, run: ProgramRun, lease: Lease | None, error: BaseException) -> None:
         if self._stored is None or lease is None:
-            self._runs.give_up(one)
+            self._runs.abandon(run)
             return
-        self._runs.stop_resting(one, one.run)
+        self._runs.stop_suspended(run, run.execution)
         refusals = dict.fromkeys(lease.resolutions, str(error)) if isinstance(error, CodeModeProtocolError) else None
         if isinstance(error, Exception):
-            await self._stored.give_back(one, refusals=refusals)
-        one.lease = None  # of one that was cancelled: once it is over somebody goes on from what the journal knows
-        self._kept.let_go(one, lease.record)
+            await self._stored.give_back(run, refusals=refusals)
+        run.lease = None  # of one that was cancelled: once it is over somebody goes on from what the journal knows
+        self._stored_programs.forget_run(run, lease.record)
 
     async def _resume_record(self, record: Record, answers: Mapping[str, Any], call: CallContext) -> Any:
-        from .stored import id_of, scope_of
+        from .stored import get_scope, to_run_id
 
-        scope = scope_of(record)
-        paused = None if self._stored is None else await self._stored.interrupt_of(record)
+        scope = get_scope(record)
+        paused = None if self._stored is None else await self._stored.get_interrupt(record)
         if scope is None or paused is None:
             raise CodeModeProtocolError("this record is none of a program of exec", details={"origin": "continuation"})
         try:
-            one = self._runs.reserve(scope, record.source or "")
-        except FullError as full:
-            raise CodeModeConcurrencyError("there is no place for another run") from full
-        self._runs.rename(one, id_of(record.id))
+            run = self._runs.reserve(scope, record.source or "")
+        except NoCapacityError as error:
+            raise CodeModeConcurrencyError("there is no place for another run") from error
+        self._runs.rename(run, to_run_id(record.id))
         call = replace(call, tool_call_id=None, conversation_id=scope or None)
-        outer = replace(self._setup.outer(call, one), takes_output=False, keeps_output=True)
+        outer = replace(self._setup.create_outer_call(call, run), takes_output=False, keeps_output=True)
         try:
-            with one.begun_by_this_task():
-                outcome = await self._kept.on_from(paused, answers, outer)
-            outcome, written = await self._to_its_end(one, outcome)
-            if one.is_given_back or _is_cut_off(outcome):
+            with run.track_starting_task():
+                outcome = await self._stored_programs.resume_latest(paused, answers, outer)
+            outcome, items_written = await self._run_to_end(run, outcome)
+            if run.is_released or _is_unfinished(outcome):
                 raise outcome.error or CodeModeConcurrencyError("the pair was closed")
         except RunAbortedError:
-            self._kept.let_go(one, record)
-            if one.is_given_back:
+            self._stored_programs.forget_run(run, record)
+            if run.is_released:
                 raise CodeModeConcurrencyError("the pair was closed") from None
-            return self._words.aborted(one)
+            return self._result_factory.build_abort_result(run)
         except BaseException:
-            self._runs.stop_resting(one, one.run)
-            self._kept.let_go(one, record)
+            self._runs.stop_suspended(run, run.execution)
+            self._stored_programs.forget_run(run, record)
             raise
         if outcome.interrupt is not None:
-            self._runs.park_for(one, one.run_id, outcome.interrupt)
+            self._runs.park_interrupt(run, run.run_id, outcome.interrupt)
             return outcome.interrupt
-        state = RUN_ABORTED if one.aborting is not None else COMPLETED if outcome.error is None else FAILED
-        self._runs.park(one, one.run_id, (), record.expires_at_ms)  # what it has come to is in the store
-        self._runs.unpark(one.run_id, state)
-        return with_content(await self._words.ended(one, outcome, written), outcome)
+        state = RUN_ABORTED if run.abort_reason is not None else COMPLETED if outcome.error is None else FAILED
+        self._runs.park(run, run.run_id, (), record.expires_at_ms)  # what it has come to is in the store
+        self._runs.unpark(run.run_id, state)
+        return with_content(await self._result_factory.build_end_result(run, outcome, items_written), outcome)
 
-    async def _to_its_end(self, one: WaitingRun, outcome: RunOutcome) -> tuple[RunOutcome, Sequence[OutputItem]]:
+    async def _run_to_end(self, run: ProgramRun, outcome: RunOutcome) -> tuple[RunOutcome, Sequence[OutputItem]]:
         """Go on with a program through every rest; without a worker for now, once there is one."""
-        written = [*outcome.output]
+        items_written = [*outcome.output]
         while outcome.rest is not None and outcome.rest.run is not None:
-            run = one.run = outcome.rest.run
-            if one.aborting is not None:
-                return await run.abort(one.aborting), written
+            execution = run.execution = outcome.rest.run
+            if run.abort_reason is not None:
+                return await execution.abort(run.abort_reason), items_written
             try:
-                outcome = await run.go_on(self._options.waits_ms)
+                outcome = await execution.go_on(self._options.waits_ms)
             except (CodeModeConcurrencyError, CodeModeWorkerError):
-                await asyncio.sleep(_AGAIN_SECONDS)
+                await asyncio.sleep(_RETRY_SECONDS)
                 continue
-            written += outcome.output
-        return outcome, written
+            items_written += outcome.output
+        return outcome, items_written
 
 
-def _is_cut_off(outcome: RunOutcome) -> bool:
-    return is_nothing_run(outcome) or (outcome.error is not None and is_of_store(outcome.error))
+def _is_unfinished(outcome: RunOutcome) -> bool:
+    return has_no_worker(outcome) or (outcome.error is not None and is_store_failure(outcome.error))
 
 
-_SOMEBODY_IS_ON_IT = "Another process is on this run, or was: call wait again."
-_STATUS = {"waiting": "approval", "decided": "running"}
-_ENDS = {ABORTED: RUN_ABORTED, SNAPSHOT_EXPIRED: EXPIRED}
+_HELD_ELSEWHERE = "Another process is on this run, or was: call wait again."
+_STATUS_BY_REQUEST_STATE = {"waiting": "approval", "decided": "running"}
+_STATE_BY_CODE = {ABORTED: RUN_ABORTED, SNAPSHOT_EXPIRED: EXPIRED}
 
 
-class Elsewhere:
+class RemoteRuns:
     """What wait does for runs that are not in this process."""
 
-    def __init__(self, setup: Setup, runs: Runs, endings: Endings, words: Words) -> None:
+    def __init__(self, setup: PairContext, runs: RunRegistry, endings: RunSettler, words: ResultFactory) -> None:
         self._setup = setup
         self._options = setup.options
         self._counts = setup.counts
         self._runs = runs
-        self._endings = endings
-        self._words = words
-        self._kept = KeptPrograms(setup, runs)
+        self._settler = endings
+        self._result_factory = words
+        self._stored_programs = StoredPrograms(setup, runs)
 
     async def wait(self, stored: StoredRuns, run_id: str, call: CallContext) -> Any:
         """Return the result of a run that another process has begun, or that a person was asked about."""
@@ -291,87 +293,93 @@ class Elsewhere:
         scope = call.conversation_id or ""
         try:
             found = await stored.take(run_id, scope, self._options.waits_ms)
-        except RefusedInputError as refused:
-            self._runs.unpark(run_id, _ENDS.get(refused.code, FAILED))
+        except InvalidInputError as refused:
+            self._runs.unpark(run_id, _STATE_BY_CODE.get(refused.code, FAILED))
             raise
         if isinstance(found, Record):
-            return await self._waits_on(stored, run_id, found)
+            return await self._report_waiting(stored, run_id, found)
         if not isinstance(found, Lease):
             self._runs.unpark(run_id, COMPLETED if found.get("status") == "completed" else FAILED)
             return dict(found)
         try:
-            one = self._runs.reserve(scope, string_or_empty(found.record.source))
-        except FullError as full:
-            await stored.give_back(WaitingRun(scope, "", lease=found))
-            return self._words.full(full)
-        self._kept.hold(stored, one, found)
-        self._counts.add("wakesCold", one=one)
-        one.counts["wait"] = 1
-        return await self._taken_over(stored, one, found, call)
+            run = self._runs.reserve(scope, string_or_empty(found.record.source))
+        except NoCapacityError as error:
+            await stored.give_back(ProgramRun(scope, "", lease=found))
+            return self._result_factory.build_no_capacity_result(error)
+        self._stored_programs.attach_lease(stored, run, found)
+        self._counts.add("wakesCold", run=run)
+        run.counts["wait"] = 1
+        return await self._take_over(stored, run, found, call)
 
-    async def _taken_over(self, stored: StoredRuns, one: WaitingRun, lease: Lease, call: CallContext) -> Any:
+    async def _take_over(self, stored: StoredRuns, run: ProgramRun, lease: Lease, call: CallContext) -> Any:
         try:
-            with one.begun_by_this_task():
-                return await self._going_on(stored, one, lease, call)
+            with run.track_starting_task():
+                return await self._continue_claimed(stored, run, lease, call)
         except RunAbortedError:
-            return self._words.aborted(one)
+            return self._result_factory.build_abort_result(run)
         except asyncio.CancelledError:
-            if one.state != RUNNING:  # it was told what it came to
+            if run.state != RUNNING:  # it was told what it came to
                 raise
-            if one.run is not None and one.run.is_resting:
-                self._runs.back(one)
+            if run.execution is not None and run.execution.is_resting:
+                self._runs.suspend_again(run)
                 raise
-            one.lease = None  # once it is over somebody goes on from what journal and guard know
-            self._runs.drop(one)
+            run.lease = None  # once it is over somebody goes on from what journal and guard know
+            self._runs.forget(run)
             raise
         except CodeModeProtocolError as error:
-            await self._kept.back(stored, one, lease, error.message)
-            return self._words.failed(failure_text(error, None), SNAPSHOT_RESTORE_FAILED)
+            await self._stored_programs.give_back(stored, run, lease, error.message)
+            return self._result_factory.build_failure(failure_text(error, None), SNAPSHOT_RESTORE_FAILED)
         except Exception as error:  # noqa: BLE001 - a model is answered whatever happens
-            await self._kept.back(stored, one, lease)
-            return self._words.broken(error)
+            await self._stored_programs.give_back(stored, run, lease)
+            return self._result_factory.build_host_failure(error)
         finally:
-            if one.lease is None:
-                one.end_keeper()
+            if run.lease is None:
+                run.cancel_lease_renewal()
 
-    async def _going_on(self, stored: StoredRuns, one: WaitingRun, lease: Lease, call: CallContext) -> Any:
-        outer = self._setup.outer(replace(call, tool_call_id=None), one)
-        outcome = await self._kept.on_from(lease.interrupt, {"resolutions": dict(lease.resolutions)}, outer)
-        if is_nothing_run(outcome):
-            await self._kept.back(stored, one, lease)
-            return self._words.failed(still_waits(outcome.error), RUNTIME_UNAVAILABLE)
+    async def _continue_claimed(self, stored: StoredRuns, run: ProgramRun, lease: Lease, call: CallContext) -> Any:
+        outer = self._setup.create_outer_call(replace(call, tool_call_id=None), run)
+        outcome = await self._stored_programs.resume_latest(
+            lease.interrupt, {"resolutions": dict(lease.resolutions)}, outer
+        )
+        if has_no_worker(outcome):
+            await self._stored_programs.give_back(stored, run, lease)
+            return self._result_factory.build_failure(still_waits(outcome.error), RUNTIME_UNAVAILABLE)
         if outcome.rest is not None and outcome.rest.run is not None and _has_yielded_before(outcome, lease):
-            one.run = outcome.rest.run
-            outcome = await one.run.go_on(self._options.waits_ms)
-        return await self._endings.told(one, outcome)
+            run.execution = outcome.rest.run
+            outcome = await run.execution.go_on(self._options.waits_ms)
+        return await self._settler.settle(run, outcome)
 
-    async def _waits_on(self, stored: StoredRuns, run_id: str, record: Record) -> Any:
+    async def _report_waiting(self, stored: StoredRuns, run_id: str, record: Record) -> Any:
         """Return the result of a run that waits on: for a person, or for whoever goes on with it."""
-        from .stored import REASON
+        from .stored import REASON_KEY
 
         is_of_person = record.state == "pending"
         if is_of_person and self._options.approvals == "interrupt":
-            interrupt = await stored.interrupt_of(record)
+            interrupt = await stored.get_interrupt(record)
             if interrupt is not None:
                 return interrupt
         # The id of a request begins with that of its call, under which the model was told of it.
         pending = [
-            {"id": one.interrupt_id.rpartition(":")[0], "tool": one.tool_name, "status": _STATUS[one.state]}
-            for one in still_asked(record)
+            {
+                "id": request.interrupt_id.rpartition(":")[0],
+                "tool": request.tool_name,
+                "status": _STATUS_BY_REQUEST_STATE[request.state],
+            }
+            for request in list_open_requests(record)
         ]
-        reason = "pending_tools" if pending else mapping_or_empty(record.payload).get(REASON)
-        told = self._words.telemetry()
-        result = waiting(run_id, "yield" if reason == "yield" else "pending_tools", pending, [], told)
+        reason = "pending_tools" if pending else mapping_or_empty(record.payload).get(REASON_KEY)
+        telemetry = self._result_factory.build_telemetry()
+        result = waiting_result(run_id, "yield" if reason == "yield" else "pending_tools", pending, [], telemetry)
         # All may be decided, and whoever went on with it first could not.
-        is_asked = is_of_person and any(one.state == "waiting" for one in record.requests)
-        return self._words.of_person(result) if is_asked else {**result, "note": _SOMEBODY_IS_ON_IT}
+        needs_person = is_of_person and any(request.state == "waiting" for request in record.requests)
+        return self._result_factory.add_approval_note(result) if needs_person else {**result, "note": _HELD_ELSEWHERE}
 
 
 def _has_yielded_before(outcome: RunOutcome, lease: Lease) -> bool:
     """Tell whether a program that was at rest has come, by its journal, to nothing but where it was."""
-    from .stored import YIELDS
+    from .stored import YIELDS_KEY
 
     if outcome.rest is None or outcome.rest.reason != "yield" or lease.record.state != "resting":
         return False
-    before = mapping_or_empty(lease.record.payload).get(YIELDS)
-    return type(before) is int and yields_of(outcome) <= before
+    stored_yields = mapping_or_empty(lease.record.payload).get(YIELDS_KEY)
+    return type(stored_yields) is int and count_yields(outcome) <= stored_yields

@@ -11,338 +11,340 @@ from typing import TYPE_CHECKING, Any
 from ...host.clock import now_ms, passed_seconds
 from ...host.forks import begin_anew_in_forks, forkable_lock, leave_to_the_parent
 from .options import ExecWaitOptions
-from .waiting_run import ABORTED, COMPLETED, EXPIRED, LIVE, RUNNING, WAITING, Counts, RunInfo, WaitingRun
+from .waiting_run import ABORTED, ACTIVE_STATES, COMPLETED, EXPIRED, RUNNING, WAITING, ProgramRun, RunInfo, UsageCounts
 
 if TYPE_CHECKING:
     from ...execution.outcome import RestingRun
     from ...interrupts.interrupt import Interrupt
 
 WARM_SECONDS = 30.0
-MAX_ENDED = 10_000
+MAX_ENDED_RUNS = 10_000
 
 
-class FullError(Exception):
-    """There is no place for another run. ``waiting`` is how many there are; ``is_share``: in this scope."""
+class NoCapacityError(Exception):
+    """No capacity for another run: ``waiting`` runs exist, in one scope if ``is_conversation_limit``."""
 
-    def __init__(self, waiting: int, *, is_share: bool = False) -> None:
+    def __init__(self, waiting: int, *, is_conversation_limit: bool = False) -> None:
         super().__init__(waiting)
         self.waiting = waiting
-        self.is_share = is_share
+        self.is_conversation_limit = is_conversation_limit
 
 
-class Runs:
+class RunRegistry:
     """All runs of one pair, by id. Safe to use from several threads; the timers of a run are on its own loop."""
 
     def __init__(
         self,
         options: ExecWaitOptions,
-        counts: Counts,
-        on_expired: Callable[[WaitingRun, RestingRun | None], Coroutine[Any, Any, None]],
+        counts: UsageCounts,
+        on_expired: Callable[[ProgramRun, RestingRun | None], Coroutine[Any, Any, None]],
     ) -> None:
         self._options = options
         self._counts = counts
         self._on_expired = on_expired
         self._lock = forkable_lock()
-        self._begin()
+        self._reset()
         begin_anew_in_forks(self)
 
-    def _begin(self) -> None:
-        self._runs: dict[str, WaitingRun] = {}
-        self._live = 0
-        self._live_in = Counter[str]()  # by scope
-        self._warm: set[WaitingRun] = set()  # those that may keep their workers, and some that have none any more
-        self._over: deque[WaitingRun] = deque()  # what is known of those that have ended, in that order
-        self._parked: dict[str, WaitingRun] = {}  # those that wait for a person, the oldest first
+    def _reset(self) -> None:
+        self._runs: dict[str, ProgramRun] = {}
+        self._active_count = 0
+        self._active_by_scope = Counter[str]()  # by scope
+        self._warm: set[ProgramRun] = set()  # those that may keep their workers, and some that have none any more
+        self._ended_runs: deque[ProgramRun] = deque()  # what is known of those that have ended, in that order
+        self._parked: dict[str, ProgramRun] = {}  # those that wait for a person, the oldest first
         self._stopping: set[asyncio.Future[Any]] = set()  # a loop alone holds no task
 
     def after_fork(self) -> None:
         """In a forked child: the runs live on in its parent alone."""
         leave_to_the_parent(self._runs, self._warm, self._stopping)
-        self._begin()
+        self._reset()
 
-    def reserve(self, scope: str, code: str) -> WaitingRun:
-        """Return a run that has a place. Raises `FullError`."""
+    def reserve(self, scope: str, code: str) -> ProgramRun:
+        """Return a run that has a place. Raises `NoCapacityError`."""
         with self._lock:
             share = self._options.waiting_runs_of(scope)
-            if self._live >= self._options.max_waiting_runs or self._live_in[scope] >= share:
-                self._bury()
-            if self._live >= self._options.max_waiting_runs:
-                raise FullError(self._live)
-            if self._live_in[scope] >= share:
-                raise FullError(self._live_in[scope], is_share=True)
-            one = WaitingRun(scope, code)
-            one.loop = asyncio.get_running_loop()
-            self._runs[one.run_id] = one
-            self._live += 1
-            self._live_in[scope] += 1
-            return one
+            if self._active_count >= self._options.max_waiting_runs or self._active_by_scope[scope] >= share:
+                self._end_all_orphaned()
+            if self._active_count >= self._options.max_waiting_runs:
+                raise NoCapacityError(self._active_count)
+            if self._active_by_scope[scope] >= share:
+                raise NoCapacityError(self._active_by_scope[scope], is_conversation_limit=True)
+            run = ProgramRun(scope, code)
+            run.loop = asyncio.get_running_loop()
+            self._runs[run.run_id] = run
+            self._active_count += 1
+            self._active_by_scope[scope] += 1
+            return run
 
-    def rename(self, one: WaitingRun, run_id: str) -> None:
+    def rename(self, run: ProgramRun, run_id: str) -> None:
         """Give a run the id under which others know it."""
         with self._lock:
-            is_there = self._runs.get(one.run_id) is one
-            self._forget_one(one)
-            one.run_id, before = run_id, self._runs.get(run_id)
-            if is_there:
-                self._runs[run_id] = one
+            is_registered = self._runs.get(run.run_id) is run
+            self._unregister(run)
+            run.run_id, previous = run_id, self._runs.get(run_id)
+            if is_registered:
+                self._runs[run_id] = run
             self._parked.pop(run_id, None)
-        if before is not None:
-            before.at_home(before.cancel_timers)
+        if previous is not None:
+            previous.call_on_own_loop(previous.cancel_timers)
 
-    def drop(self, one: WaitingRun) -> None:
+    def forget(self, run: ProgramRun) -> None:
         """Forget a run that is somebody else's from now on, and give its place back."""
         with self._lock:
-            self._forget_one(one)
-            if one.is_live:
-                self._ended(one, COMPLETED)
-        one.at_home(one.cancel_timers)
+            self._unregister(run)
+            if run.is_active:
+                self._record_end(run, COMPLETED)
+        run.call_on_own_loop(run.cancel_timers)
 
-    def park(self, one: WaitingRun, run_id: str, asked: tuple[str, ...], expires_at_ms: int) -> None:
+    def park(self, run: ProgramRun, run_id: str, asked_tools: tuple[str, ...], expires_at_ms: int) -> None:
         """Note that a run waits for a person, in a store: it is seen until it expires, and has no place any more."""
-        parked = WaitingRun(one.scope, "", run_id, WAITING, "pending_tools", loop=one.loop, rests=one.rests + 1)
-        parked.is_parked, parked.asked, parked.expires_at_ms = True, asked, expires_at_ms
-        self.drop(one)
+        parked = ProgramRun(
+            run.scope, "", run_id, WAITING, "pending_tools", loop=run.loop, suspension_count=run.suspension_count + 1
+        )
+        parked.is_parked, parked.asked_tools, parked.expires_at_ms = True, asked_tools, expires_at_ms
+        self.forget(run)
         with self._lock:
             self._runs[run_id] = self._parked[run_id] = parked
-            oldest = self._parked.pop(next(iter(self._parked))) if len(self._parked) > MAX_ENDED else None
+            oldest = self._parked.pop(next(iter(self._parked))) if len(self._parked) > MAX_ENDED_RUNS else None
             if oldest is not None:
                 del self._runs[oldest.run_id]
         if oldest is not None:
-            oldest.at_home(oldest.cancel_timers)
-        parked.at_home(lambda: self._set_expiry(parked))
+            oldest.call_on_own_loop(oldest.cancel_timers)
+        parked.call_on_own_loop(lambda: self._set_expiry(parked))
 
-    def park_for(self, one: WaitingRun, run_id: str, interrupt: Interrupt) -> None:
+    def park_interrupt(self, run: ProgramRun, run_id: str, interrupt: Interrupt) -> None:
         """Note that a run waits for what this interrupt asks a person."""
-        asked = tuple(request.tool_name for request in interrupt.requests)
-        self.park(one, run_id, asked, interrupt.continuation["auth"]["expiresAtMs"])
+        asked_tools = tuple(request.tool_name for request in interrupt.requests)
+        self.park(run, run_id, asked_tools, interrupt.continuation["auth"]["expiresAtMs"])
 
     def unpark(self, run_id: str, state: str) -> None:
         """Note what has become of a run that waited for a person."""
         with self._lock:
-            one = self._runs.get(run_id)
-            if one is None or not one.waits_parked:
+            run = self._runs.get(run_id)
+            if run is None or not run.is_waiting_for_person:
                 return
-            self._end_parked(one, state)
-        one.at_home(one.cancel_timers)
+            self._end_parked(run, state)
+        run.call_on_own_loop(run.cancel_timers)
 
-    def find(self, run_id: str) -> WaitingRun | None:
+    def find(self, run_id: str) -> ProgramRun | None:
         """Return the run of an id, whatever has become of it."""
         with self._lock:
-            self._forget()
+            self._forget_expired()
             return self._runs.get(run_id)
 
-    def owe(self, run_id: str, result: Any) -> None:
+    def keep_undelivered(self, run_id: str, result: Any) -> None:
         """Keep a result for the next one who waits for the run: whoever was to get it had been cancelled."""
         with self._lock:
-            one = self._runs.get(run_id)
-            if one is not None:
-                one.owed = result
+            run = self._runs.get(run_id)
+            if run is not None:
+                run.undelivered_result = result
 
-    def owed(self, scope: str, run_id: str) -> Any:
+    def take_undelivered(self, scope: str, run_id: str) -> Any:
         """Return such a result, once; None where there is none."""
         with self._lock:
-            one = self._runs.get(run_id)
-            if one is None or one.scope != scope:
+            run = self._runs.get(run_id)
+            if run is None or run.scope != scope:
                 return None
-            owed, one.owed = one.owed, None
-            return owed
+            result, run.undelivered_result = run.undelivered_result, None
+            return result
 
-    def of(self, scope: str, run_id: str | None = None) -> list[WaitingRun]:
+    def list_scope(self, scope: str, run_id: str | None = None) -> list[ProgramRun]:
         """Return the runs of a scope, or that one, as far as they are there."""
         with self._lock:
-            self._forget()
-            return [one for one in self._runs.values() if one.scope == scope and run_id in (None, one.run_id)]
+            self._forget_expired()
+            return [run for run in self._runs.values() if run.scope == scope and run_id in (None, run.run_id)]
 
-    def all(self) -> list[WaitingRun]:
+    def list_active(self) -> list[ProgramRun]:
         """Return every run that has a place."""
         with self._lock:
-            return [one for one in self._runs.values() if one.is_live]
+            return [run for run in self._runs.values() if run.is_active]
 
     def forget_parked(self) -> None:
         """Let those that wait for a person be: they are the store's alone."""
         with self._lock:
-            found = [*self._parked.values()]
+            parked = [*self._parked.values()]
             self._parked.clear()
-            for one in found:
-                del self._runs[one.run_id]
-        for one in found:
-            one.at_home(one.cancel_timers)
+            for run in parked:
+                del self._runs[run.run_id]
+        for run in parked:
+            run.call_on_own_loop(run.cancel_timers)
 
-    def infos(self, scope: str) -> tuple[RunInfo, ...]:
+    def list_infos(self, scope: str) -> tuple[RunInfo, ...]:
         """Return what is told of the runs of a scope."""
-        return tuple(one.info() for one in self.of(scope))
+        return tuple(run.to_info() for run in self.list_scope(scope))
 
-    def take(self, one: WaitingRun) -> bool:
+    def take(self, run: ProgramRun) -> bool:
         """Tell whether this caller may go on with a run, which then is nobody else's."""
         with self._lock:
-            if one.state != WAITING:
+            if run.state != WAITING:
                 return False
-            one.state = RUNNING
-            one.expires_at_ms = None
-        one.at_home(one.cancel_timers)
+            run.state = RUNNING
+            run.expires_at_ms = None
+        run.call_on_own_loop(run.cancel_timers)
         return True
 
-    def rest(self, one: WaitingRun, run: RestingRun, reason: str | None, size: int) -> bool:
+    def suspend(self, run: ProgramRun, execution: RestingRun, reason: str | None, size: int) -> bool:
         """Note that a run waits: somebody may go on with it until its time is up. False: it has ended meanwhile."""
         ttl = self._options.snapshot_ttl_seconds
         with self._lock:
-            if not one.is_live:
+            if not run.is_active:
                 return False
-            one.run, one.reason, one.size = run, reason, size
-            one.rests += 1
-            one.state = WAITING
-            one.expires_at_ms = now_ms() + ttl * 1000
-            keeps = self._may_stay_warm(one)
-        self._counts.add("rests", one=one)
-        one.at_home(lambda: self._set_timers(one, run, ttl, keeps_worker=keeps))
+            run.execution, run.reason, run.size_bytes = execution, reason, size
+            run.suspension_count += 1
+            run.state = WAITING
+            run.expires_at_ms = now_ms() + ttl * 1000
+            keeps_worker = self._may_stay_warm(run)
+        self._counts.add("rests", run=run)
+        run.call_on_own_loop(lambda: self._set_timers(run, execution, ttl, keeps_worker=keeps_worker))
         return True
 
-    def _may_stay_warm(self, one: WaitingRun) -> bool:
-        self._warm = {other for other in self._warm if other.is_warm and other is not one}
-        is_room = len(self._warm) < self._options.max_warm_runs
-        if is_room:
-            self._warm.add(one)
-        return is_room
+    def _may_stay_warm(self, run: ProgramRun) -> bool:
+        self._warm = {other for other in self._warm if other.is_warm and other is not run}
+        has_room = len(self._warm) < self._options.max_warm_runs
+        if has_room:
+            self._warm.add(run)
+        return has_room
 
-    def back(self, one: WaitingRun) -> None:
+    def suspend_again(self, run: ProgramRun) -> None:
         """Note that nobody goes on with a run after all: it waits as it did."""
-        if one.run is not None:
-            one.rests -= 1
-            self.rest(one, one.run, one.reason, one.size)
+        if run.execution is not None:
+            run.suspension_count -= 1
+            self.suspend(run, run.execution, run.reason, run.size_bytes)
 
-    def end(self, one: WaitingRun, state: str) -> bool:
+    def end(self, run: ProgramRun, state: str) -> bool:
         """Give the place of a run back, in this state; False when it had none any more."""
         with self._lock:
-            if one.state not in LIVE:
+            if run.state not in ACTIVE_STATES:
                 return False
-            self._ended(one, state)
-        if one.rests:  # before its first rest it has none
-            one.at_home(one.cancel_timers)
+            self._record_end(run, state)
+        if run.suspension_count:  # before its first rest it has none
+            run.call_on_own_loop(run.cancel_timers)
         return True
 
-    def said(self, one: WaitingRun, text: str) -> None:
+    def set_end_message(self, run: ProgramRun, text: str) -> None:
         """Note what a wait for a run that was ended is told."""
         with self._lock:
-            one.ended_as = text
-            kept = self._runs.get(one.run_id)
-            if kept is not None and kept.scope == one.scope:
-                kept.ended_as = text
+            run.end_message = text
+            registered = self._runs.get(run.run_id)
+            if registered is not None and registered.scope == run.scope:
+                registered.end_message = text
 
-    def bury(self, one: WaitingRun) -> bool:
+    def end_orphaned(self, run: ProgramRun) -> bool:
         """End a run whose loop has ended; False where it has ended before."""
-        run = one.run
-        is_ended = self.end(one, ABORTED)
-        let_go(run)
+        execution = run.execution
+        is_ended = self.end(run, ABORTED)
+        drop_worker(execution)
         return is_ended
 
-    def give_up(self, one: WaitingRun) -> None:
+    def abandon(self, run: ProgramRun) -> None:
         """End a run whose call was cancelled: with its calls, if that was while it was put away."""
-        run = one.run
-        self.end(one, ABORTED)
-        self.stop_resting(one, run)
+        execution = run.execution
+        self.end(run, ABORTED)
+        self.stop_suspended(run, execution)
 
-    def stop_resting(self, one: WaitingRun, run: RestingRun | None) -> None:
+    def stop_suspended(self, run: ProgramRun, execution: RestingRun | None) -> None:
         """End what rests and is nobody's any more, with its calls. On its loop."""
-        one.end_keeper()
-        if run is not None and run.is_resting:
-            self.stop(_aborted(run))
+        run.cancel_lease_renewal()
+        if execution is not None and execution.is_resting:
+            self.stop_in_background(_abort_cancelled(execution))
 
-    def _ended(self, one: WaitingRun, state: str) -> None:
-        one.state, one.expires_at_ms = state, None
-        one.run = None
-        self._live -= 1
-        self._live_in[one.scope] -= 1
-        if not self._live_in[one.scope]:
-            del self._live_in[one.scope]
-        if one.rests == 0:  # nobody was told its id
-            self._forget_one(one)
-        elif self._runs.get(one.run_id) is one:
-            one.ended_at = passed_seconds()
-            self._runs[one.run_id] = rest = one.remembered()
-            self._over.append(rest)
-            self._forget()
+    def _record_end(self, run: ProgramRun, state: str) -> None:
+        run.state, run.expires_at_ms = state, None
+        run.execution = None
+        self._active_count -= 1
+        self._active_by_scope[run.scope] -= 1
+        if not self._active_by_scope[run.scope]:
+            del self._active_by_scope[run.scope]
+        if run.suspension_count == 0:  # nobody was told its id
+            self._unregister(run)
+        elif self._runs.get(run.run_id) is run:
+            run.ended_at = passed_seconds()
+            self._runs[run.run_id] = ended_run = run.to_ended_run()
+            self._ended_runs.append(ended_run)
+            self._forget_expired()
 
-    def _set_timers(self, one: WaitingRun, run: RestingRun, ttl: float, *, keeps_worker: bool) -> None:
-        one.cancel_timers()
-        if one.state != WAITING or one.run is not run or one.loop is None:
+    def _set_timers(self, run: ProgramRun, execution: RestingRun, ttl: float, *, keeps_worker: bool) -> None:
+        run.cancel_timers()
+        if run.state != WAITING or run.execution is not execution or run.loop is None:
             return
-        if run.is_warm and not keeps_worker:
-            self._cool(one, run)
-        elif run.is_warm:
-            one.timers.append(one.loop.call_later(WARM_SECONDS, self._cool, one, run))
-        one.timers.append(one.loop.call_later(ttl, self._expire, one, run))
+        if execution.is_warm and not keeps_worker:
+            self._drop_idle_worker(run, execution)
+        elif execution.is_warm:
+            run.timers.append(run.loop.call_later(WARM_SECONDS, self._drop_idle_worker, run, execution))
+        run.timers.append(run.loop.call_later(ttl, self._expire, run, execution))
 
-    def _cool(self, one: WaitingRun, run: RestingRun) -> None:
-        if one.state == WAITING and one.run is run and run.is_warm:
-            self._counts.add("evictions", one=one)
-            run.drop_worker()
+    def _drop_idle_worker(self, run: ProgramRun, execution: RestingRun) -> None:
+        if run.state == WAITING and run.execution is execution and execution.is_warm:
+            self._counts.add("evictions", run=run)
+            execution.drop_worker()
 
-    def _set_expiry(self, parked: WaitingRun) -> None:
+    def _set_expiry(self, parked: ProgramRun) -> None:
         if parked.loop is not None and parked.state == WAITING and parked.expires_at_ms is not None:
-            left = max(0, parked.expires_at_ms - now_ms()) / 1000
-            parked.timers.append(parked.loop.call_later(left, self._expire_parked, parked))
+            remaining_seconds = max(0, parked.expires_at_ms - now_ms()) / 1000
+            parked.timers.append(parked.loop.call_later(remaining_seconds, self._expire_parked, parked))
 
-    def _expire_parked(self, one: WaitingRun) -> None:
+    def _expire_parked(self, run: ProgramRun) -> None:
         with self._lock:
-            if one.state != WAITING:
+            if run.state != WAITING:
                 return
-            self._end_parked(one, EXPIRED)
-        self._counts.add("expiries", one=one)
-        self.stop(self._on_expired(one, None))
+            self._end_parked(run, EXPIRED)
+        self._counts.add("expiries", run=run)
+        self.stop_in_background(self._on_expired(run, None))
 
-    def _end_parked(self, one: WaitingRun, state: str) -> None:
-        one.state, one.ended_at, one.expires_at_ms = state, passed_seconds(), None
-        self._parked.pop(one.run_id, None)
-        self._over.append(one)
-        self._forget()
+    def _end_parked(self, run: ProgramRun, state: str) -> None:
+        run.state, run.ended_at, run.expires_at_ms = state, passed_seconds(), None
+        self._parked.pop(run.run_id, None)
+        self._ended_runs.append(run)
+        self._forget_expired()
 
-    def _expire(self, one: WaitingRun, run: RestingRun) -> None:
+    def _expire(self, run: ProgramRun, execution: RestingRun) -> None:
         with self._lock:
-            if one.state != WAITING or one.run is not run:
+            if run.state != WAITING or run.execution is not execution:
                 return
-            self._ended(one, EXPIRED)
-        one.cancel_timers()
-        self._counts.add("expiries", one=one)
-        self.stop(self._on_expired(one, run))
+            self._record_end(run, EXPIRED)
+        run.cancel_timers()
+        self._counts.add("expiries", run=run)
+        self.stop_in_background(self._on_expired(run, execution))
 
-    def stop(self, work: Coroutine[Any, Any, None]) -> None:
+    def stop_in_background(self, work: Coroutine[Any, Any, None]) -> None:
         """Let something end a run on this loop, with nobody waiting for it but `settled`."""
         stopping = asyncio.ensure_future(work)
         self._stopping.add(stopping)
         stopping.add_done_callback(self._stopping.discard)
 
-    async def settled(self) -> None:
+    async def wait_until_stopped(self) -> None:
         """Wait until what has expired on this loop has ended."""
         loop = asyncio.get_running_loop()
-        await asyncio.gather(*(one for one in self._stopping if one.get_loop() is loop), return_exceptions=True)
+        await asyncio.gather(*(task for task in self._stopping if task.get_loop() is loop), return_exceptions=True)
 
-    def _bury(self) -> None:
+    def _end_all_orphaned(self) -> None:
         """Give back the places of runs whose loop has ended: nobody goes on with them."""
-        for one in [*self._runs.values()]:
-            if one.is_live and one.loop is not None and one.loop.is_closed():
-                run = one.run
-                self._ended(one, ABORTED)
-                let_go(run)
+        for run in [*self._runs.values()]:
+            if run.is_active and run.loop is not None and run.loop.is_closed():
+                execution = run.execution
+                self._record_end(run, ABORTED)
+                drop_worker(execution)
 
-    def _forget(self) -> None:
+    def _forget_expired(self) -> None:
         """Forget what ended longer ago than a run may wait; it was told apart until then."""
-        before = passed_seconds() - self._options.snapshot_ttl_seconds
-        over = self._over
-        while over and ((over[0].ended_at or 0.0) < before or len(over) > MAX_ENDED):
-            self._forget_one(over.popleft())
+        oldest_kept = passed_seconds() - self._options.snapshot_ttl_seconds
+        ended_runs = self._ended_runs
+        while ended_runs and ((ended_runs[0].ended_at or 0.0) < oldest_kept or len(ended_runs) > MAX_ENDED_RUNS):
+            self._unregister(ended_runs.popleft())
 
-    def _forget_one(self, one: WaitingRun) -> None:
+    def _unregister(self, run: ProgramRun) -> None:
         """Forget a run, unless its id is another one's by now, which goes on with what it was."""
-        if self._runs.get(one.run_id) is one:
-            del self._runs[one.run_id]
+        if self._runs.get(run.run_id) is run:
+            del self._runs[run.run_id]
 
 
-async def _aborted(run: RestingRun) -> None:
-    await run.abort("the call was cancelled")
+async def _abort_cancelled(execution: RestingRun) -> None:
+    await execution.abort("the call was cancelled")
 
 
-def let_go(run: RestingRun | None) -> None:
+def drop_worker(execution: RestingRun | None) -> None:
     """Give up the worker of a run whose loop has ended, as far as that can be done without it."""
-    if run is not None:
+    if execution is not None:
         with suppress(RuntimeError):  # of the loop, that it is closed
-            run.drop_worker()
+            execution.drop_worker()

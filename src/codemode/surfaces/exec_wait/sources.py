@@ -18,21 +18,21 @@ HOST = "host"
 CLIENT = "client"
 MCP = "mcp"
 CORE = "core"
-RESERVED = "namespace"
+RESERVED_SOURCE = "namespace"
 """A source of this name would have ids that are those of namespaces."""
-LEFT_OUT = frozenset({"tool_search_code", "tool_search", "tool_describe", "tool_call"})
+EXCLUDED_TOOLS = frozenset({"tool_search_code", "tool_search", "tool_describe", "tool_call"})
 """Tools that look for tools: a catalog has its own way."""
-_PART = re.compile(r"[A-Za-z0-9_@][A-Za-z0-9_@./-]{0,63}", re.ASCII)
+_ID_PART = re.compile(r"[A-Za-z0-9_@][A-Za-z0-9_@./-]{0,63}", re.ASCII)
 _MAX_NAME_CHARACTERS = 128
-INHERITED = frozenset(
+INHERITED_NAMES = frozenset(
     {
         *("__defineGetter__", "__defineSetter__", "__lookupGetter__", "__lookupSetter__", "__proto__"),
         *("constructor", "hasOwnProperty", "isPrototypeOf", "propertyIsEnumerable", "prototype", "then"),
         *("toJSON", "toLocaleString", "toString", "valueOf"),
     }
 )
-_OF_SESSIONS = ("list_tools", "call_tool")
-HELPERS = frozenset({"search", "describe", "call"})
+_SESSION_METHODS = ("list_tools", "call_tool")
+TOOLS_METHODS = frozenset({"search", "describe", "call"})
 
 
 @dataclass(frozen=True)
@@ -55,14 +55,14 @@ class ToolSource:
     @staticmethod
     def read_all(sources: Any) -> list[ToolSource]:
         """Return sources as such, of whatever they are given as. Raises `InvalidConfigError`."""
-        return listed(sources)
+        return to_sources(sources)
 
     def __post_init__(self) -> None:
         """Check both names. Raises `InvalidConfigError`, a `ValueError`."""
         if self.source == MCP and not _is_session(self.tools):
             raise InvalidConfigError("sources: a source of the kind 'mcp' is a session with list_tools and call_tool")
         if self.source != MCP and _is_session(self.tools):
-            raise _session_alone(self.tools)
+            raise _bare_session_error(self.tools)
         if not isinstance(self.needs_approval, bool) and not callable(self.needs_approval):
             raise InvalidConfigError(
                 f"sources.needs_approval must be a bool or a function, got {self.needs_approval!r}"
@@ -70,26 +70,26 @@ class ToolSource:
         if self.needs_approval is not False and self.source != MCP:
             raise InvalidConfigError("sources.needs_approval is for sessions of MCP: other tools say it themselves")
         if self.owner is None:
-            object.__setattr__(self, "owner", _named(self.tools) if self.source == MCP else CORE)
-        if self.source == RESERVED:
-            raise InvalidConfigError(f"sources.source: {RESERVED!r} stands in the ids of what namespaces have")
-        named: tuple[tuple[str, Any], ...] = (("source", self.source), ("owner", self.owner))
-        for what, value in named:
-            if not isinstance(value, str) or _PART.fullmatch(value) is None:
+            object.__setattr__(self, "owner", _derive_owner(self.tools) if self.source == MCP else CORE)
+        if self.source == RESERVED_SOURCE:
+            raise InvalidConfigError(f"sources.source: {RESERVED_SOURCE!r} stands in the ids of what namespaces have")
+        id_parts: tuple[tuple[str, Any], ...] = (("source", self.source), ("owner", self.owner))
+        for field_name, value in id_parts:
+            if not isinstance(value, str) or _ID_PART.fullmatch(value) is None:
                 raise InvalidConfigError(
-                    f"sources.{what} must be 1 to 64 ASCII letters, digits, _, @, -, / and ., of which -, / and ."
+                    f"sources.{field_name} must be 1 to 64 ASCII letters, digits, _, @, -, / and ., of which -, / and ."
                     f" cannot come first, got {value!r}"
                 )
 
 
 @dataclass(frozen=True)
-class Entry:
+class CatalogEntry:
     """A tool of a catalog: its id, where it is from, and the tool."""
 
     id: str
     source: str
     owner: str
-    made: Tool
+    original: Tool
     tool: PreparedTool
 
     @property
@@ -101,53 +101,53 @@ class Entry:
     def safe_name(self) -> str | None:
         """The name that it has in a program, if no other has it too; None for one that nothing may replace."""
         name = safe_name(self.tool.name)
-        return None if name in HELPERS or name in INHERITED else name
+        return None if name in TOOLS_METHODS or name in INHERITED_NAMES else name
 
     @property
-    def told(self) -> dict[str, str]:
+    def summary(self) -> dict[str, str]:
         """What a program reads of it before it asks."""
         label = string_or_empty(self.tool.annotations.get("title"))
-        said = {"id": self.id, "name": self.name}
+        summary = {"id": self.id, "name": self.name}
         if label and label != self.name:
-            said["label"] = label
-        said |= {"description": first_sentence(summary_of(self.tool)), "source": self.source}
-        return said if self.owner == CORE else {**said, "sourceName": self.owner}
+            summary["label"] = label
+        summary |= {"description": first_sentence(summary_of(self.tool)), "source": self.source}
+        return summary if self.owner == CORE else {**summary, "sourceName": self.owner}
 
 
 def safe_name(name: str) -> str:
     """Return a name as an identifier of JavaScript: what none holds becomes ``_``."""
-    text = "".join(one if _is_part(one) else "_" for one in name)
+    text = "".join(character if _is_identifier_character(character) else "_" for character in name)
     return f"_{text}" if text[:1].isdigit() else text
 
 
 # Letters and marks that nobody sees: fillers of Hangul, selectors of variants and of Mongolian ones.
-_UNSEEN = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\uffa0\ufe00-\ufe0f\U000e0100-\U000e01ef]")
+_INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\uffa0\ufe00-\ufe0f\U000e0100-\U000e01ef]")
 
 
-def _is_part(character: str) -> bool:
+def _is_identifier_character(character: str) -> bool:
     return (
         character == "$"
         or (character.isascii() and (character.isalnum() or character == "_"))
-        or (not character.isascii() and f"a{character}".isidentifier() and not _UNSEEN.match(character))
+        or (not character.isascii() and f"a{character}".isidentifier() and not _INVISIBLE.match(character))
     )
 
 
-def entries_of(sources: Any) -> tuple[Entry, ...]:
+def collect_entries(sources: Any) -> tuple[CatalogEntry, ...]:
     """Return the tools of all sources, ordered by id. ``sources`` may also be the tools of one, as a host has them.
 
     Raises `InvalidConfigError` for two tools of one id, `ValueError` for what is no tool.
     """
-    found: dict[str, Entry] = {}
-    for one in listed(sources):
-        if one.source == MCP:
+    found: dict[str, CatalogEntry] = {}
+    for source in to_sources(sources):
+        if source.source == MCP:
             continue
-        owner = one.owner or CORE
-        for tool in collect_plain_tools(one.tools, check_source_name).values():
-            if tool.name in LEFT_OUT or is_of_pair(tool):
+        owner = source.owner or CORE
+        for tool in collect_plain_tools(source.tools, check_source_name).values():
+            if tool.name in EXCLUDED_TOOLS or is_pair_tool(tool):
                 continue
-            tool_id = f"{one.source}:{owner}:{tool.name}"
-            made = tool if one.adapt is None else one.adapt(tool, tool_id)
-            entry = Entry(tool_id, one.source, owner, made, prepared(made))
+            tool_id = f"{source.source}:{owner}:{tool.name}"
+            original = tool if source.adapt is None else source.adapt(tool, tool_id)
+            entry = CatalogEntry(tool_id, source.source, owner, original, prepared(original))
             if entry.id in found:
                 raise InvalidConfigError(f"sources: two tools have the id {entry.id!r}")
             found[entry.id] = entry
@@ -155,34 +155,36 @@ def entries_of(sources: Any) -> tuple[Entry, ...]:
     return tuple(found[key] for key in sorted(found))
 
 
-def is_of_pair(tool: Tool) -> bool:
+def is_pair_tool(tool: Tool) -> bool:
     """Tell whether a tool is one of a pair: nothing runs a program within a program."""
     return mapping_or_empty(tool.metadata).get(TOOL_KIND) in (EXEC_KIND, WAIT_KIND)
 
 
-def listed(sources: Any) -> list[ToolSource]:
+def to_sources(sources: Any) -> list[ToolSource]:
     """Return sources as such, of whatever they are given as. Raises `InvalidConfigError`."""
     if isinstance(sources, ToolSource):
         return [sources]
     if isinstance(sources, Mapping | str | bytes) or not isinstance(sources, Iterable):
         return [ToolSource(sources)]
-    given = [*cast("Iterable[Any]", sources)]
-    if any(isinstance(one, ToolSource) for one in given):
-        if not all(isinstance(one, ToolSource) for one in given):
+    values = [*cast("Iterable[Any]", sources)]
+    if any(isinstance(value, ToolSource) for value in values):
+        if not all(isinstance(value, ToolSource) for value in values):
             raise InvalidConfigError("sources must be all ToolSource, or tools alone")
-        return given
-    if sessions := [one for one in given if _is_session(one)]:
-        raise _session_alone(sessions[0])
-    return [ToolSource(given)]
+        return values
+    if sessions := [value for value in values if _is_session(value)]:
+        raise _bare_session_error(sessions[0])
+    return [ToolSource(values)]
 
 
 def _is_session(value: Any) -> bool:
-    return all(callable(getattr(value, one, None)) for one in _OF_SESSIONS)
+    return all(callable(getattr(value, method_name, None)) for method_name in _SESSION_METHODS)
 
 
-def _session_alone(session: Any) -> InvalidConfigError:
-    what = type(session).__name__
-    return InvalidConfigError(f"sources: a session of MCP, as {what}, is given as ToolSource(session, source='mcp')")
+def _bare_session_error(session: Any) -> InvalidConfigError:
+    class_name = type(session).__name__
+    return InvalidConfigError(
+        f"sources: a session of MCP, as {class_name}, is given as ToolSource(session, source='mcp')"
+    )
 
 
 def check_source_name(name: Any) -> str:
@@ -193,15 +195,15 @@ def check_source_name(name: Any) -> str:
     return name
 
 
-def own_name(session: Any) -> str:
+def find_server_name(session: Any) -> str:
     """Return what a server of MCP calls itself, as far as its session knows."""
     for holder in ("server_info", "serverInfo", "initialize_result", "initializeResult"):
-        told = getattr(session, holder, None)
-        for info in (getattr(told, "serverInfo", None), getattr(told, "server_info", None), told):
+        info_holder = getattr(session, holder, None)
+        for info in (getattr(info_holder, "serverInfo", None), getattr(info_holder, "server_info", None), info_holder):
             if name := string_or_empty(getattr(info, "name", None)):
                 return name
     return string_or_empty(getattr(session, "name", None)) or "server"
 
 
-def _named(session: Any) -> str:
-    return re.sub(r"[^A-Za-z0-9_@./-]+", "-", own_name(session)).strip("-./")[:64] or "server"
+def _derive_owner(session: Any) -> str:
+    return re.sub(r"[^A-Za-z0-9_@./-]+", "-", find_server_name(session)).strip("-./")[:64] or "server"

@@ -23,9 +23,9 @@ from ...stores.errors import (
 from ...stores.leases import new_owner
 from ...stores.records import LEASE_MS
 from ...stores.resume_outcome import written
-from .options import NAME
-from .results import RUN_ID, RefusedInputError, failed, unknown_run
-from .waiting_run import RUN_PREFIX, WaitingRun
+from .options import PROFILE_NAME
+from .results import RUN_ID, InvalidInputError, failed_result, unknown_run_error
+from .waiting_run import RUN_PREFIX, ProgramRun
 
 if TYPE_CHECKING:
     from ...execution.outcome import RestingRun
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from ...stores.records import Lease, Record
 
 _log = logging.getLogger("codemode.tools")
-_LOOK_SECONDS = 0.5
-_MOST_SAID = 1_000
-REASON = "reason"
+_POLL_SECONDS = 0.5
+_MAX_REASON_CHARACTERS = 1_000
+REASON_KEY = "reason"
 """Why a program rests, in the payload of its record."""
-YIELDS = "yields"
+YIELDS_KEY = "yields"
 """How often a program at rest has yielded, in the payload of its record: from its journal it comes there again."""
-_SURFACE, _SCOPE, _EXPIRES = "surface", "scope", "expiresAtMs"
-_EXPIRED = "wait: this run has expired: nobody came back for it in time"
+_SURFACE_KEY, _SCOPE_KEY, _EXPIRES_KEY = "surface", "scope", "expiresAtMs"
+_EXPIRED_TEXT = "wait: this run has expired: nobody came back for it in time"
 
 
 class StoredRuns:
@@ -57,58 +57,63 @@ class StoredRuns:
         self._tool = tool
         self._is_sealed = bool(tool.settings.continuation.seal)
         self._owner = new_owner()
-        self.on_lost: Callable[[WaitingRun], None] = _nobody
+        self.on_lost: Callable[[ProgramRun], None] = _ignore_lost_run
 
-    async def rest(self, one: WaitingRun, run: RestingRun, reason: str, yields: int) -> bool:
+    async def suspend(self, run: ProgramRun, execution: RestingRun, reason: str, yields: int) -> bool:
         """Keep a run that has come to rest, and hold it. False: somebody else goes on with it by now.
 
         Raises `StoreUnavailableError`; then the run waits in this process alone.
         """
-        kept, payload = await run.kept(), {**self._payload(one.scope), REASON: reason, YIELDS: yields}
-        if one.lease is None:
-            one.lease = await self._store.rest(
-                kept, owner=self._owner, payload=payload, lease_ms=LEASE_MS, **self._new_record(one)
+        continuation, payload = (
+            await execution.kept(),
+            {**self._payload(run.scope), REASON_KEY: reason, YIELDS_KEY: yields},
+        )
+        if run.lease is None:
+            run.lease = await self._store.rest(
+                continuation, owner=self._owner, payload=payload, lease_ms=LEASE_MS, **self._new_record(run)
             )
             return True
-        lease = await self._store.rest(kept, lease=one.lease, payload=payload)
+        lease = await self._store.rest(continuation, lease=run.lease, payload=payload)
         if lease is None:
-            one.lease = None
+            run.lease = None
             return False
-        one.lease = lease
+        run.lease = lease
         return True
 
-    async def parked(self, one: WaitingRun, interrupt: Interrupt) -> str | None:
+    async def park(self, run: ProgramRun, interrupt: Interrupt) -> str | None:
         """Keep what a program asks a person, and return the id under which it goes on. Raises `StoreUnavailableError`.
 
         None: somebody else goes on with it by now.
         """
-        if one.lease is not None:
-            lease, one.lease = one.lease, None
+        if run.lease is not None:
+            lease, run.lease = run.lease, None
             is_settled = await self._store.settle(lease, interrupt, tool=self._tool)
-            return id_of(lease.record.id) if is_settled else None
-        return id_of(await self._store.put(interrupt, payload=self._payload(one.scope), **self._new_record(one)))
+            return to_run_id(lease.record.id) if is_settled else None
+        return to_run_id(await self._store.put(interrupt, payload=self._payload(run.scope), **self._new_record(run)))
 
-    async def settle(self, one: WaitingRun, result: Any) -> None:
+    async def settle(self, run: ProgramRun, result: Any) -> None:
         """Write what a run has come to, for whoever waits for it elsewhere."""
-        lease, one.lease = one.lease, None
+        lease, run.lease = run.lease, None
         if lease is not None:
             await written(self._store.settle(lease, result, tool=self._tool))
 
     async def give_back(
-        self, one: WaitingRun, why: str | None = None, refusals: Mapping[str, str] | None = None
+        self, run: ProgramRun, reason: str | None = None, refusals: Mapping[str, str] | None = None
     ) -> None:
-        """Give a run back, for whoever goes on with it. ``why`` it cannot be resumed in this process.
+        """Give a run back, for whoever goes on with it. ``reason`` it cannot be resumed in this process.
 
         ``refusals`` say of answers why they wait again.
         """
-        lease, one.lease = one.lease, None
+        lease, run.lease = run.lease, None
         if lease is not None:
-            await written(self._store.release(lease, refusals=refusals, not_resumable=why))
+            await written(self._store.release(lease, refusals=refusals, not_resumable=reason))
 
     async def withdraw(self, run_id: str, reason: str) -> None:
         """End a run that waits for a person, unless it has ended or somebody goes on with it."""
         try:
-            await self._store.withdraw(_record_id(run_id), actor="", reason=reason[:_MOST_SAID], tenant=self._tenant)
+            await self._store.withdraw(
+                _record_id(run_id), actor="", reason=reason[:_MAX_REASON_CHARACTERS], tenant=self._tenant
+            )
         except StoreError:
             return
         except StoreUnavailableError:
@@ -121,11 +126,11 @@ class StoredRuns:
         except StoreUnavailableError:
             _log.warning("what has expired could not be marked", exc_info=True)
 
-    async def keep(self, one: WaitingRun) -> None:
+    async def renew_lease(self, run: ProgramRun) -> None:
         """Renew the lease of a run until it has none any more, or it is somebody else's: then its run ends here."""
         while True:
             await asyncio.sleep(LEASE_MS / 3000)
-            lease, run = one.lease, one.run
+            lease, execution = run.lease, run.execution
             if lease is None:
                 return
             try:
@@ -134,11 +139,11 @@ class StoredRuns:
             except Exception:  # noqa: BLE001 - the database may be back before the lease is over
                 _log.warning("the lease of a run could not be renewed", exc_info=True)
                 continue
-            if one.lease is lease:
-                one.lease, one.is_lost = None, True
-                if run is not None:
-                    await run.abort("another process goes on with it")
-                self.on_lost(one)
+            if run.lease is lease:
+                run.lease, run.is_lost = None, True
+                if execution is not None:
+                    await execution.abort("another process goes on with it")
+                self.on_lost(run)
             return
 
     # -- by whoever waits elsewhere
@@ -146,10 +151,10 @@ class StoredRuns:
     async def take(self, run_id: str, scope: str, waits_ms: int) -> Lease | Mapping[str, Any] | Record:
         """Return a lease of the run to go on with, the result that it has come to, or the record of one that waits on.
 
-        Raises `RefusedInputError` for a run that is not this scope's, or is no more.
+        Raises `InvalidInputError` for a run that is not this scope's, or is no more.
         """
-        record = await self._record(run_id, scope)
-        until = passed_seconds() + waits_ms / 1000
+        record = await self._find_record(run_id, scope)
+        deadline = passed_seconds() + waits_ms / 1000
         with self._store.watch() as watch:
             while True:
                 try:
@@ -157,38 +162,41 @@ class StoredRuns:
                         owner=self._owner, tenant=self._tenant, app=self._app, record_id=record.id, lease_ms=LEASE_MS
                     )
                 except RecordExpiredError:
-                    raise RefusedInputError(_EXPIRED, SNAPSHOT_EXPIRED) from None
-                except RecordLostError as lost:
-                    raise RefusedInputError(f"wait: {lost.message}", SNAPSHOT_RESTORE_FAILED) from None
+                    raise InvalidInputError(_EXPIRED_TEXT, SNAPSHOT_EXPIRED) from None
+                except RecordLostError as error:
+                    raise InvalidInputError(f"wait: {error.message}", SNAPSHOT_RESTORE_FAILED) from None
                 except (RequestSettledError, RecordWithdrawnError):
-                    return ended(await self._store.record(record.id, tenant=self._tenant))
+                    return get_ended_result(await self._store.record(record.id, tenant=self._tenant))
                 if lease is not None:
-                    return await self._in_time(lease)
-                now, left = await self._store.record(record.id, tenant=self._tenant), until - passed_seconds()
-                if left <= 0 or _waits_for_people(now):
-                    return now
-                await watch.wait(min(_LOOK_SECONDS, left))
+                    return await self._require_unexpired(lease)
+                current, remaining = (
+                    await self._store.record(record.id, tenant=self._tenant),
+                    deadline - passed_seconds(),
+                )
+                if remaining <= 0 or _is_undecided(current):
+                    return current
+                await watch.wait(min(_POLL_SECONDS, remaining))
 
-    async def _record(self, run_id: str, scope: str) -> Record:
+    async def _find_record(self, run_id: str, scope: str) -> Record:
         if RUN_ID.fullmatch(run_id) is None:
-            raise unknown_run(run_id)
+            raise unknown_run_error(run_id)
         try:
             record = await self._store.record(_record_id(run_id), tenant=self._tenant)
         except UnknownRequestError:
-            raise unknown_run(run_id) from None
-        if record.app != self._app or scope_of(record) != scope:
-            raise unknown_run(run_id)
+            raise unknown_run_error(run_id) from None
+        if record.app != self._app or get_scope(record) != scope:
+            raise unknown_run_error(run_id)
         return record
 
-    async def _in_time(self, lease: Lease) -> Lease:
+    async def _require_unexpired(self, lease: Lease) -> Lease:
         """Return a lease whose run may go on. One that rested for too long has expired, though nobody was there."""
-        expires = mapping_or_empty(lease.record.payload).get(_EXPIRES)
-        if lease.record.state != "resting" or type(expires) is not int or expires > now_ms():
+        expires_at_ms = mapping_or_empty(lease.record.payload).get(_EXPIRES_KEY)
+        if lease.record.state != "resting" or type(expires_at_ms) is not int or expires_at_ms > now_ms():
             return lease
-        await written(self._store.settle(lease, failed(_EXPIRED, SNAPSHOT_EXPIRED, {})))
-        raise RefusedInputError(_EXPIRED, SNAPSHOT_EXPIRED)
+        await written(self._store.settle(lease, failed_result(_EXPIRED_TEXT, SNAPSHOT_EXPIRED, {})))
+        raise InvalidInputError(_EXPIRED_TEXT, SNAPSHOT_EXPIRED)
 
-    async def answered(self, interrupt: Interrupt, answers: Mapping[str, Any], scope: str) -> Lease | None:
+    async def claim_answered(self, interrupt: Interrupt, answers: Mapping[str, Any], scope: str) -> Lease | None:
         """Note what the host of a program answers itself, and take the record of its pause, to go on with it.
 
         None: there is no such record in this scope, or somebody else has it. What does not fit says whoever resumes.
@@ -204,39 +212,39 @@ class StoredRuns:
                 return None
             record_id = await self._store.put(interrupt, tenant=self._tenant, app=self._app, tool=self._tool)
             record = await self._store.record(record_id, tenant=self._tenant)
-            if record.app != self._app or scope_of(record) != scope:
+            if record.app != self._app or get_scope(record) != scope:
                 return None
             await self._store.decide(answers, actor="", tenant=self._tenant)
         except UnknownRequestError:
             return None
-        except RequestSettledError as settled:
-            await self._refuse_ended(string_or_empty(settled.details.get("record_id")))
+        except RequestSettledError as error:
+            await self._raise_if_withdrawn(string_or_empty(error.details.get("record_id")))
             return None
         return await self._store.claim(
             owner=self._owner, tenant=self._tenant, app=self._app, record_id=record_id, lease_ms=LEASE_MS
         )
 
-    async def _refuse_ended(self, record_id: str) -> None:
+    async def _raise_if_withdrawn(self, record_id: str) -> None:
         """Raise `RecordWithdrawnError` for a run that was ended from outside; another has the outcome it came to."""
         record = await self._store.record(record_id, tenant=self._tenant)
-        came_to = mapping_or_empty(None if record.outcome is None else record.outcome.value)
-        if record.state == "withdrawn" or came_to.get("code") in (ABORTED, SNAPSHOT_EXPIRED):
+        outcome_fields = mapping_or_empty(None if record.outcome is None else record.outcome.value)
+        if record.state == "withdrawn" or outcome_fields.get("code") in (ABORTED, SNAPSHOT_EXPIRED):
             raise RecordWithdrawnError("somebody has ended this run: no answer goes on with it")
 
-    async def interrupt_of(self, record: Record) -> Interrupt | None:
+    async def get_interrupt(self, record: Record) -> Interrupt | None:
         """Return the newest interrupt of a record; None for one in which nothing is asked."""
-        asked = record.versions[-1].interrupt_ids if record.versions else ()
-        return None if not asked else await self._store.get(asked[0], tenant=record.tenant)
+        interrupt_ids = record.versions[-1].interrupt_ids if record.versions else ()
+        return None if not interrupt_ids else await self._store.get(interrupt_ids[0], tenant=record.tenant)
 
-    def _new_record(self, one: WaitingRun) -> dict[str, Any]:
-        source = None if self._is_sealed else one.code
+    def _new_record(self, run: ProgramRun) -> dict[str, Any]:
+        source = None if self._is_sealed else run.code
         return {"tenant": self._tenant, "app": self._app, "tool": self._tool, "source": source}
 
     def _payload(self, scope: str) -> dict[str, Any]:
-        return {_SURFACE: NAME, _SCOPE: scope, _EXPIRES: now_ms() + self._ttl_ms}
+        return {_SURFACE_KEY: PROFILE_NAME, _SCOPE_KEY: scope, _EXPIRES_KEY: now_ms() + self._ttl_ms}
 
 
-def _nobody(_one: WaitingRun) -> None:
+def _ignore_lost_run(_run: ProgramRun) -> None:
     """Stand in for whoever wants to hear of runs that are lost."""
 
 
@@ -248,32 +256,32 @@ def _record_id(run_id: str) -> str:
     return run_id.removeprefix(RUN_PREFIX)
 
 
-def _waits_for_people(record: Record) -> bool:
+def _is_undecided(record: Record) -> bool:
     """Tell whether nothing of what a program asks was decided: waiting for that is no work of a model."""
-    return record.state == "pending" and all(one.state != "decided" for one in record.requests)
+    return record.state == "pending" and all(request.state != "decided" for request in record.requests)
 
 
-def id_of(record_id: str) -> str:
+def to_run_id(record_id: str) -> str:
     """Return the id of the run that is kept in this record."""
     return f"{RUN_PREFIX}{record_id}"
 
 
-def scope_of(record: Record) -> str | None:
+def get_scope(record: Record) -> str | None:
     """Return the scope of the run of a record; None for a record that is none of a pair's."""
     payload = mapping_or_empty(record.payload)
-    scope = payload.get(_SCOPE)
-    return scope if payload.get(_SURFACE) == NAME and isinstance(scope, str) else None
+    scope = payload.get(_SCOPE_KEY)
+    return scope if payload.get(_SURFACE_KEY) == PROFILE_NAME and isinstance(scope, str) else None
 
 
-def ended(record: Record) -> Mapping[str, Any]:
-    """Return the result that a run has come to elsewhere. Raises `RefusedInputError` where it has none."""
+def get_ended_result(record: Record) -> Mapping[str, Any]:
+    """Return the result that a run has come to elsewhere. Raises `InvalidInputError` where it has none."""
     outcome = record.outcome
     if record.state == "expired":
-        raise RefusedInputError(_EXPIRED, SNAPSHOT_EXPIRED)
+        raise InvalidInputError(_EXPIRED_TEXT, SNAPSHOT_EXPIRED)
     if record.state == "withdrawn":
-        raise RefusedInputError("wait: somebody has ended this run", ABORTED)
+        raise InvalidInputError("wait: somebody has ended this run", ABORTED)
     value = None if outcome is None else outcome.value
     if is_mapping(value) and "status" in value:
         return value
-    said = "" if outcome is None or outcome.error is None else f": {outcome.error}"
-    raise RefusedInputError(f"wait: this run has failed{said}", INTERNAL_ERROR)
+    error_text = "" if outcome is None or outcome.error is None else f": {outcome.error}"
+    raise InvalidInputError(f"wait: this run has failed{error_text}", INTERNAL_ERROR)

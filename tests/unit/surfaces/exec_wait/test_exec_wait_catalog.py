@@ -11,8 +11,8 @@ from suite import each_row
 from codemode import CodeModeToolError, Tool
 from codemode.surfaces.exec_wait.catalog import MAX_ENTRIES_BYTES, ExecCatalog
 from codemode.surfaces.exec_wait.options import ExecWaitOptions, InvalidConfigError
-from codemode.surfaces.exec_wait.sources import ToolSource, entries_of, safe_name
-from codemode.surfaces.exec_wait.waiting_run import Counts
+from codemode.surfaces.exec_wait.sources import ToolSource, collect_entries, safe_name
+from codemode.surfaces.exec_wait.waiting_run import UsageCounts
 
 
 def tool(name: str, description: str = "Does something. In detail.", **more: Any) -> Tool:
@@ -20,7 +20,7 @@ def tool(name: str, description: str = "Does something. In detail.", **more: Any
 
 
 def catalog(*sources: Any, **options: Any) -> ExecCatalog:
-    return ExecCatalog(entries_of(sources), ExecWaitOptions(**options), Counts())
+    return ExecCatalog(collect_entries(sources), ExecWaitOptions(**options), UsageCounts())
 
 
 def test_ids_are_the_same_for_the_same_tools_in_any_order():
@@ -44,7 +44,7 @@ def test_no_source_has_the_ids_of_namespaces():
 
 def test_two_tools_of_one_id_are_refused():
     with pytest.raises(InvalidConfigError, match="host:core:a"):
-        entries_of([ToolSource([tool("a")]), ToolSource([tool("a")])])
+        collect_entries([ToolSource([tool("a")]), ToolSource([tool("a")])])
 
 
 def test_tools_that_look_for_tools_are_left_out_and_one_called_exec_is_not():
@@ -105,7 +105,7 @@ def _raised(made: ExecCatalog, given: str) -> list[Exception]:
 
 def test_all_tools_is_cut_at_its_most_bytes_and_the_program_is_told():
     made = catalog(*(tool(f"t_{at}", "x" * 115 + ".") for at in range(6_500)))
-    text, left_out = made.listed
+    text, left_out = made.entries_text
     assert len(text.encode()) <= MAX_ENTRIES_BYTES
     assert len(json.loads(text)) + left_out == 6_500
     assert left_out > 0

@@ -15,11 +15,11 @@ from codemode.host import clock
 from codemode.stores import MemoryInterruptStore
 from codemode.stores.records import Lease, Record
 from codemode.surfaces.exec_wait import results, runs, stored, waiting_run
-from codemode.surfaces.exec_wait.options import NAME, ExecWaitOptions
-from codemode.surfaces.exec_wait.results import Recorded
-from codemode.surfaces.exec_wait.runs import Runs
-from codemode.surfaces.exec_wait.stored import StoredRuns, id_of
-from codemode.surfaces.exec_wait.waiting_run import Counts
+from codemode.surfaces.exec_wait.options import PROFILE_NAME, ExecWaitOptions
+from codemode.surfaces.exec_wait.results import RecordedResults
+from codemode.surfaces.exec_wait.runs import RunRegistry
+from codemode.surfaces.exec_wait.stored import StoredRuns, to_run_id
+from codemode.surfaces.exec_wait.waiting_run import UsageCounts
 
 HOUR_MS = 3_600_000
 EVER_MS = 1 << 60
@@ -49,7 +49,7 @@ class Clocks:
 
 async def held_run(store: MemoryInterruptStore) -> tuple[StoredRuns, Lease]:
     """A run that another process holds."""
-    payload = {"surface": NAME, "scope": "s", "expiresAtMs": EVER_MS}
+    payload = {"surface": PROFILE_NAME, "scope": "s", "expiresAtMs": EVER_MS}
     lease = await store.rest(paused(), owner="another", payload=payload)
     assert lease is not None
     tool: Any = SimpleNamespace(settings=SimpleNamespace(continuation=SimpleNamespace(seal=False)))
@@ -61,7 +61,7 @@ def test_a_wait_for_another_process_goes_on_though_the_clock_is_put_forward(monk
         store = MemoryInterruptStore()
         mine, lease = await held_run(store)
         Clocks(HOUR_MS).run_in(monkeypatch, stored)
-        waits = asyncio.ensure_future(mine.take(id_of(lease.record.id), "s", 60_000))
+        waits = asyncio.ensure_future(mine.take(to_run_id(lease.record.id), "s", 60_000))
         await until(lambda: store._database._watches._watches or waits.done())
         await store.release(lease)
         return await waits
@@ -73,7 +73,7 @@ def test_a_wait_for_another_process_ends_though_the_clock_is_put_back(monkeypatc
     async def scenario() -> Any:
         mine, lease = await held_run(MemoryInterruptStore())
         Clocks(-HOUR_MS, passes=1.0).run_in(monkeypatch, stored)
-        return await mine.take(id_of(lease.record.id), "s", 2_000)
+        return await mine.take(to_run_id(lease.record.id), "s", 2_000)
 
     assert isinstance(within(scenario(), 20), Record)
 
@@ -81,14 +81,14 @@ def test_a_wait_for_another_process_ends_though_the_clock_is_put_back(monkeypatc
 @pytest.mark.parametrize(("jumps_ms", "passes", "made"), [(HOUR_MS, 0.0, 1), (-HOUR_MS, 500.0, 2)])
 def test_what_a_call_has_come_to_is_kept_by_the_time_that_has_passed(monkeypatch, jumps_ms, passes, made):
     Clocks(jumps_ms, passes).run_in(monkeypatch, results)
-    kept, done = Recorded(900), []
+    kept, done = RecordedResults(900), []
 
     async def work() -> Any:
         done.append(1)
         return {"value": 1}
 
     for _ in range(3):
-        within(kept.once("exec", CallContext(conversation_id="s", tool_call_id="call_1"), {}, work))
+        within(kept.run_once("exec", CallContext(conversation_id="s", tool_call_id="call_1"), {}, work))
     assert len(done) == made
 
 
@@ -96,12 +96,12 @@ def test_what_a_call_has_come_to_is_kept_by_the_time_that_has_passed(monkeypatch
 def test_what_has_ended_is_told_apart_by_the_time_that_has_passed(monkeypatch, jumps_ms, passes, known):
     async def scenario() -> int:
         Clocks(jumps_ms, passes).run_in(monkeypatch, runs)
-        all_runs = Runs(ExecWaitOptions(), Counts(), nobody)
+        all_runs = RunRegistry(ExecWaitOptions(), UsageCounts(), nobody)
         for number in range(3):
             one = all_runs.reserve("s", f"return {number}")
             one.rests = 1  # somebody was told its id
             all_runs.end(one, waiting_run.COMPLETED)
-        return len(all_runs.of("s"))
+        return len(all_runs.list_scope("s"))
 
     assert within(scenario()) == known
 

@@ -12,8 +12,8 @@ from codemode import Tool
 from codemode.surfaces.exec_wait.catalog import ExecCatalog
 from codemode.surfaces.exec_wait.description import describe_exec
 from codemode.surfaces.exec_wait.options import ExecWaitOptions
-from codemode.surfaces.exec_wait.sources import ToolSource, entries_of
-from codemode.surfaces.exec_wait.waiting_run import Counts
+from codemode.surfaces.exec_wait.sources import ToolSource, collect_entries
+from codemode.surfaces.exec_wait.waiting_run import UsageCounts
 
 OPTIONS = ExecWaitOptions()
 SAMPLE_FILE = Path(__file__).parents[3] / "data" / "mcp_tools_sample.json"
@@ -34,8 +34,8 @@ def tools(count: int) -> list[Tool]:
 
 
 def test_a_thousand_tools_take_at_most_8000_characters_more_than_one():
-    one = describe_exec(entries_of(tools(1)), OPTIONS)
-    many = describe_exec(entries_of(tools(1_002)), OPTIONS)
+    one = describe_exec(collect_entries(tools(1)), OPTIONS)
+    many = describe_exec(collect_entries(tools(1_002)), OPTIONS)
     assert len(many) - len(one) <= 8_000
     assert "The catalog has 1002 tools:" in many
     assert "more: find them with `await tools.search(query)`" in many
@@ -43,7 +43,9 @@ def test_a_thousand_tools_take_at_most_8000_characters_more_than_one():
 
 
 def test_signatures_come_first_and_those_with_outputs_before_those_without():
-    lines = [one for one in describe_exec(entries_of(tools(300)), OPTIONS).split("\n") if one.startswith("- host:")]
+    lines = [
+        one for one in describe_exec(collect_entries(tools(300)), OPTIONS).split("\n") if one.startswith("- host:")
+    ]
     with_output = ["Promise<string>" in one for one in lines]
     assert with_output == sorted(with_output, reverse=True)
     assert sum(with_output) == 3
@@ -56,9 +58,11 @@ def test_the_same_tools_in_any_order_give_the_same_bytes():
         shuffled = tools(50)
         random.Random(seed).shuffle(shuffled)
         half = ToolSource(shuffled[:25], owner="left"), ToolSource(shuffled[25:], owner="left")
-        texts.add(describe_exec(entries_of(half if seed % 2 else half[::-1]), OPTIONS))
+        texts.add(describe_exec(collect_entries(half if seed % 2 else half[::-1]), OPTIONS))
         shuffled_half = sorted(shuffled[:25], key=lambda one: one.name)
-        assert describe_exec(entries_of(shuffled_half), OPTIONS) == describe_exec(entries_of(shuffled[:25]), OPTIONS)
+        assert describe_exec(collect_entries(shuffled_half), OPTIONS) == describe_exec(
+            collect_entries(shuffled[:25]), OPTIONS
+        )
     assert len(texts) == 1
 
 
@@ -84,11 +88,11 @@ def sampled(count: int) -> list[Tool]:
 
 def test_1002_tools_of_public_servers_are_described_in_8000_characters_and_found_by_search():
     made = sampled(1_002)
-    entries = entries_of(made)
+    entries = collect_entries(made)
     text = describe_exec(entries, OPTIONS)
-    assert len(text) - len(describe_exec(entries_of(made[:1]), OPTIONS)) <= 8_000
-    assert text == describe_exec(entries_of(made[::-1]), OPTIONS)
-    catalog = ExecCatalog(entries, OPTIONS, Counts())
+    assert len(text) - len(describe_exec(collect_entries(made[:1]), OPTIONS)) <= 8_000
+    assert text == describe_exec(collect_entries(made[::-1]), OPTIONS)
+    catalog = ExecCatalog(entries, OPTIONS, UsageCounts())
     for one in made[:40:8]:
         found = catalog.ask("search", [f"{one.name} {one.description}", {"limit": 8}])
         assert f"host:core:{one.name}" in [tool["id"] for tool in found]

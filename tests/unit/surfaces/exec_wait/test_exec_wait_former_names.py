@@ -10,8 +10,8 @@ from typing import Any
 import mcp_types as types
 import pytest
 
-from codemode.surfaces.exec_wait.mcp_server import lookups_of
-from codemode.surfaces.exec_wait.mcp_session import Making, pages, result_of
+from codemode.surfaces.exec_wait.mcp_server import list_lookups
+from codemode.surfaces.exec_wait.mcp_session import ServerToolSettings, await_tool_result, list_pages
 
 FORMER = re.compile("[a-z][A-Z]")
 
@@ -46,7 +46,9 @@ def listed(session: Session) -> Any:
     made: dict[str, Any] = {}
 
     async def main() -> Any:
-        await lookups_of(session, lambda name: name, Making(adapt=lambda tool, name: made.setdefault(name, tool)))
+        await list_lookups(
+            session, lambda name: name, ServerToolSettings(adapt=lambda tool, name: made.setdefault(name, tool))
+        )
         return await made["resources/list"].execute({}, None)
 
     return asyncio.run(main())
@@ -72,5 +74,5 @@ def test_pages_and_results_are_read_by_the_names_of_today():
     async def asked() -> Any:
         return answer
 
-    assert asyncio.run(result_of(asked())).structured_content == {"a": 1}
-    assert asyncio.run(pages(Session().list_resource_templates, "resource_templates", "resourceTemplates"))[1]
+    assert asyncio.run(await_tool_result(asked())).structured_content == {"a": 1}
+    assert asyncio.run(list_pages(Session().list_resource_templates, "resource_templates", "resourceTemplates"))[1]

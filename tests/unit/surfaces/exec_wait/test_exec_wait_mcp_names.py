@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from suite import each_row
 
-from codemode.surfaces.exec_wait.mcp_server import tool_names
-from codemode.surfaces.exec_wait.sources import INHERITED
+from codemode.surfaces.exec_wait.mcp_server import assign_tool_names
+from codemode.surfaces.exec_wait.sources import INHERITED_NAMES
 
 
-@each_row("name", sorted(INHERITED))
+@each_row("name", sorted(INHERITED_NAMES))
 def test_a_name_that_the_language_reads_is_given_another_number(name):
-    shown = tool_names([name])[name]
-    assert not INHERITED & {*shown}
+    shown = assign_tool_names([name])[name]
+    assert not INHERITED_NAMES & {*shown}
     assert shown[0].isidentifier()
 
 
 def test_names_do_not_depend_on_the_order_in_which_a_server_lists():
     names = ["foo-bar", "foo_bar", "fooBar", "foo.bar", "foo bar"]
-    assert tool_names(names) == tool_names(names[::-1])
-    assert tool_names(names)["fooBar"] == ("fooBar",)
-    shown = [one for names_of_one in tool_names(names).values() for one in names_of_one]
+    assert assign_tool_names(names) == assign_tool_names(names[::-1])
+    assert assign_tool_names(names)["fooBar"] == ("fooBar",)
+    shown = [one for names_of_one in assign_tool_names(names).values() for one in names_of_one]
     assert len(shown) == len({*shown})

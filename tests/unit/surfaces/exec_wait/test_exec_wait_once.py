@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from codemode.surfaces.exec_wait.mcp_server import Once
+from codemode.surfaces.exec_wait.mcp_server import SingleFlight
 
 
-async def all_of(once: Once, count: int) -> list[Any]:
+async def all_of(once: SingleFlight, count: int) -> list[Any]:
     return await asyncio.wait_for(asyncio.gather(*(once.run() for _ in range(count)), return_exceptions=True), 60)
 
 
@@ -23,7 +23,7 @@ def test_work_is_done_once_for_all_who_ask_meanwhile_and_again_for_who_asks_late
             await asyncio.sleep(0)
             done.append(len(done))
 
-        once = Once(work)
+        once = SingleFlight(work)
         assert await all_of(once, 5) == [None] * 5
         assert done == [0]
         await once.run()
@@ -41,7 +41,7 @@ def test_what_work_raises_reaches_all_who_wait_for_it_and_no_one_later():
             if problems:
                 raise problems.pop()
 
-        once = Once(work)
+        once = SingleFlight(work)
         assert [type(one) for one in await all_of(once, 3)] == [LookupError] * 3
         await once.run()
 
@@ -63,7 +63,7 @@ def test_who_leaves_ends_the_work_only_when_nobody_else_waits(leaves: str):
                 raise
             ends.append("done")
 
-        once = Once(work)
+        once = SingleFlight(work)
         waiting = [asyncio.ensure_future(once.run()) for _ in range(2)]
         await asyncio.wait_for(begun.wait(), 60)
         for one in waiting if leaves == "all" else waiting[:1]:
@@ -90,7 +90,7 @@ def test_a_loop_that_ends_hands_the_work_on_to_who_waits_on_another_one():
             await asyncio.get_running_loop().run_in_executor(None, joined.wait, 60)
             await asyncio.Event().wait()
 
-    once = Once(work)
+    once = SingleFlight(work)
 
     async def first() -> None:
         asking = asyncio.ensure_future(once.run())

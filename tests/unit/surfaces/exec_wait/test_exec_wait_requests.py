@@ -9,7 +9,7 @@ from suite import each_row
 
 from codemode.source.program_input import looks_like_shell
 from codemode.surfaces.exec_wait.options import ExecWaitOptions
-from codemode.surfaces.exec_wait.results import RefusedInputError, read_exec, read_wait, unknown_run
+from codemode.surfaces.exec_wait.results import InvalidInputError, parse_exec_input, parse_wait_input, unknown_run_error
 
 BOTH = ExecWaitOptions()
 
@@ -17,7 +17,7 @@ BOTH = ExecWaitOptions()
 @pytest.mark.parametrize("names", [["code"], ["command"], ["code", "command"]])
 def test_code_and_command_are_two_names_of_one_field(names: list[str]):
     given = dict.fromkeys(names, "return 1")
-    assert (read_exec(given, BOTH).code, read_exec(given, BOTH).language) == ("return 1", "javascript")
+    assert (parse_exec_input(given, BOTH).code, parse_exec_input(given, BOTH).language) == ("return 1", "javascript")
 
 
 @each_row(
@@ -37,34 +37,34 @@ def test_code_and_command_are_two_names_of_one_field(names: list[str]):
     ],
 )
 def test_an_input_that_means_nothing_is_refused(given: Any, code: str):
-    with pytest.raises(RefusedInputError) as caught:
-        read_exec(given, BOTH)
+    with pytest.raises(InvalidInputError) as caught:
+        parse_exec_input(given, BOTH)
     assert caught.value.code == code
 
 
 def test_a_language_that_is_not_enabled_is_refused_and_the_other_is_the_default():
     only = ExecWaitOptions.of({"languages": ["typescript"]})
-    assert read_exec({"code": "1"}, only).language == "typescript"
-    with pytest.raises(RefusedInputError, match="not enabled") as caught:
-        read_exec({"code": "1", "language": "javascript"}, only)
+    assert parse_exec_input({"code": "1"}, only).language == "typescript"
+    with pytest.raises(InvalidInputError, match="not enabled") as caught:
+        parse_exec_input({"code": "1", "language": "javascript"}, only)
     assert caught.value.code == "unsupported_language"
 
 
 @each_row("given", [{}, {"runId": ""}, {"runId": 5}, {"runId": "a", "run_id": "b"}, {"id": "a"}, "a"])
 def test_wait_takes_a_run_id(given: Any):
-    with pytest.raises(RefusedInputError):
-        read_wait(given)
-    assert read_wait({"runId": "a"}) == read_wait({"run_id": "a"}) == "a"
+    with pytest.raises(InvalidInputError):
+        parse_wait_input(given)
+    assert parse_wait_input({"runId": "a"}) == parse_wait_input({"run_id": "a"}) == "a"
 
 
 @each_row("run_id", ["12345", "job-1", "pid 77", "session_3", "5f0c7a3e-1111-4222-8333-123456789abc"])
 def test_the_id_of_another_tools_job_is_told_so(run_id: str):
-    assert "another tool's job or process" in unknown_run(run_id).message
+    assert "another tool's job or process" in unknown_run_error(run_id).message
 
 
 @pytest.mark.parametrize("run_id", ["run_" + "0" * 32, "run_1", "something"])
 def test_any_other_unknown_id_is_not(run_id: str):
-    assert "no waiting run" in unknown_run(run_id).message
+    assert "no waiting run" in unknown_run_error(run_id).message
 
 
 @each_row("code", ["ls", "ls -la /tmp", "cat a | grep b", "sudo rm -rf /", "$ git status"])

@@ -13,7 +13,7 @@ from starlette.routing import BaseRoute, Route
 
 from codemode import Interrupt, inspect_interrupt
 from codemode.stores import ALL_TENANTS, InterruptStore, Record, StoreUnavailableError
-from codemode.surfaces.exec_wait.stored import scope_of
+from codemode.surfaces.exec_wait.stored import get_scope
 from codemode.types import PauseView
 
 from ..errors import not_found_problem
@@ -50,7 +50,7 @@ class ConsoleContext:
         if self.inspect_pause is not None:
             return partial(self.inspect_pause, record)
         tool_options = self.app_options.get(record.app, self.app_options.get(None))
-        return partial(inspect_interrupt, options=tool_options, conversation_id=scope_of(record) or None)
+        return partial(inspect_interrupt, options=tool_options, conversation_id=get_scope(record) or None)
 
     async def load_record(self, request: Request) -> Record:
         """Return the record of the address. Somebody else's is unknown: `Problem` 404."""
