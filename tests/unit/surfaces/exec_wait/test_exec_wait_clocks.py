@@ -99,7 +99,7 @@ def test_what_has_ended_is_told_apart_by_the_time_that_has_passed(monkeypatch, j
         all_runs = RunRegistry(ExecWaitOptions(), UsageCounts(), nobody)
         for number in range(3):
             one = all_runs.reserve("s", f"return {number}")
-            one.rests = 1  # somebody was told its id
+            one.suspension_count = 1  # somebody was told its id
             all_runs.end(one, waiting_run.COMPLETED)
         return len(all_runs.list_scope("s"))
 
