@@ -10,9 +10,9 @@ from tests.support import invocation_settings
 from tests.support.invocation_settings import NOW_MS
 
 from codemode.continuations.sealing import pack
-from codemode.interrupts.interrupt import Interrupt, pending_requests
+from codemode.interrupts.interrupt import Interrupt, list_pending_requests
 from codemode.options.parts import CodeModeOptions
-from codemode.protocol.continuation import Continuation, texts_of
+from codemode.protocol.continuation import Continuation, to_texts
 from codemode.protocol.framing import encode_frame
 from codemode.protocol.invocation import Invocation
 from codemode.workers.image import GuestRuntime, WorkerImage
@@ -51,9 +51,9 @@ def continuation_body() -> dict[str, Any]:
 
 def signed_interrupt() -> dict[str, Any]:
     body = continuation_body()
-    requests = pending_requests(Continuation.from_dict(body).ledger.waiting)
+    requests = list_pending_requests(Continuation.from_dict(body).ledger.waiting_entries)
     made = Interrupt(
-        requests=requests, outer_tool_call_id="outer", continuation=pack(texts_of(body), OPTIONS.continuation, NOW_MS)
+        requests=requests, outer_tool_call_id="outer", continuation=pack(to_texts(body), OPTIONS.continuation, NOW_MS)
     )
     return made.to_dict()
 

@@ -22,14 +22,14 @@ from codemode.errors import CodeModeError, CodeModeProtocolError, CodeModeWorker
 from codemode.execution.resume import verified
 from codemode.guest import asking
 from codemode.guest.analysis import analyse
-from codemode.interrupts.interrupt import pending_requests
+from codemode.interrupts.interrupt import list_pending_requests
 from codemode.interrupts.resolutions import read_answers
 from codemode.protocol import events
 from codemode.protocol.continuation import Continuation
-from codemode.protocol.framing import FrameDecoder, encode_frame, messages_in
+from codemode.protocol.framing import FrameDecoder, encode_frame, split_messages
 from codemode.protocol.invocation import Invocation
-from codemode.protocol.ledger import Fulfilled, LedgerEntry, Rejected, Waiting, recovery_ledger
-from codemode.protocol.message_decoder import read_message
+from codemode.protocol.ledger import Fulfilled, LedgerEntry, Rejected, Waiting, build_recovery_ledger
+from codemode.protocol.message_decoder import decode_message
 from codemode.source.checks import MAX_PROBLEMS, check_program
 from codemode.surfaces.code_mode.outcome import CODE_MODE
 from codemode.workers.supply import HelloValidator
@@ -73,7 +73,7 @@ def frames(data: bytes) -> None:
     assert bool(decoder.buffer) == (len(stream) > len(_encoded(found)))
     for frame in found:
         assert 1 <= len(frame) <= 64
-        assert b"\n".join(messages_in(frame)) == frame
+        assert b"\n".join(split_messages(frame)) == frame
 
 
 def _encoded(found: list[bytes]) -> bytes:
@@ -88,8 +88,8 @@ def worker(data: bytes) -> None:
     _perform(machine, effects)
     try:
         for frame in decoder.feed(data[1:]):
-            for message in messages_in(frame):
-                _perform(machine, machine.receive(read_message(message)))
+            for message in split_messages(frame):
+                _perform(machine, machine.receive(decode_message(message)))
     except CodeModeProtocolError as error:
         machine.receive(events.HostFailed(error))
     machine.receive(events.WorkerEnded("end of input"))
@@ -124,7 +124,7 @@ def _settled(entry: LedgerEntry) -> events.CallSettled:
 
 
 def _keep(machine: Invocation) -> None:
-    ledger = recovery_ledger(
+    ledger = build_recovery_ledger(
         machine.ledger,
         "5a17",
         lambda entry: entry.kind == "catalog",
@@ -138,7 +138,7 @@ def _keep(machine: Invocation) -> None:
     assert read.to_dict() == kept.to_dict()
     # An input that is no JSON is refused before a call is made of it, and so before it waits.
     with contextlib.suppress(CodeModeProtocolError):
-        pending_requests(read.ledger.waiting)
+        list_pending_requests(read.ledger.waiting_entries)
 
 
 def continuation(data: bytes) -> None:
@@ -150,9 +150,9 @@ def continuation(data: bytes) -> None:
     except CodeModeProtocolError:
         return
     assert Continuation.from_dict(read.to_dict()) == read
-    Invocation(read.settings(seeds.SETTINGS), recorded=read.ledger)
+    Invocation(read.restore_settings(seeds.SETTINGS), recorded=read.ledger)
     try:
-        pending_requests(read.ledger.waiting)
+        list_pending_requests(read.ledger.waiting_entries)
         read_answers(read.ledger.entries, answers if isinstance(answers, dict) else {})
     except CodeModeProtocolError:
         return

@@ -188,7 +188,7 @@ def test_whatever_is_passed_a_replay_makes_the_same_call(values):
     outcome = within(run_strict(js, [Tool("echo", execute=seen.append)], options))
     assert outcome.status == "completed", outcome.error
     for entry, call in zip(outcome.ledger.entries, calls, strict=True):
-        assert entry.same_request(CallRequested(entry.id, "tool", "echo", call.input_json, None))
+        assert entry.matches_request(CallRequested(entry.id, "tool", "echo", call.input_json, None))
 
 
 def one_by_one(value: Any, *, is_literal: bool) -> str:

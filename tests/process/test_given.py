@@ -15,7 +15,7 @@ from waiting import within
 from codemode import CodeModeProtocolError, ContinuationOptions, Tool
 from codemode.continuations.sealing import pack, unpack
 from codemode.host.clock import now_ms
-from codemode.protocol.continuation import body_of, texts_of
+from codemode.protocol.continuation import from_texts, to_texts
 
 KEYED = {**PAUSING, "continuation": {"keys": "a key of this test"}}
 OK = {"approved": True}
@@ -38,7 +38,7 @@ def paused(spy: Spy, js: str = "return (await tools.refund(1)).done", **more: An
 
 def body_in(interrupt: Any) -> dict[str, Any]:
     texts, _ = unpack(interrupt.continuation, ContinuationOptions(keys="a key of this test"), now_ms())
-    return body_of(texts)
+    return from_texts(texts)
 
 
 def changed(interrupt: Any, change: Any) -> Any:
@@ -46,7 +46,7 @@ def changed(interrupt: Any, change: Any) -> Any:
     options = ContinuationOptions(keys="a key of this test")
     body = body_in(interrupt)
     change(body)
-    return dataclasses.replace(interrupt, continuation=pack(texts_of(body), options, now_ms()))
+    return dataclasses.replace(interrupt, continuation=pack(to_texts(body), options, now_ms()))
 
 
 def test_tools_are_seen_under_what_is_given():

@@ -86,7 +86,7 @@ def test_lines_of_another_invocation_are_refused():
         shop, journal = Shop(), Spoiled(clock=Fast())
         with pytest.raises(CodeModeAbortedError):
             await call(Host(journal, dies_after=5), shop.tools)
-        (other,) = [kept.lines for kept in journal._kept.values()]
+        (other,) = [kept.lines for kept in journal._rows.values()]
         journal.spoil = _changed(lines=lambda lines: tuple(other))
         with pytest.raises(CodeModeProtocolError, match="not of this journal"):
             await call(journal, shop.tools, JS + ";")

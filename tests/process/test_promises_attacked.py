@@ -77,7 +77,7 @@ def test_a_caller_that_gives_up_twice_owns_nothing(tmp_path, spy, monkeypatch):
     held, entered = threading.Event(), threading.Event()
     guard = SqliteInterruptStore(tmp_path / "claims.sqlite").guard
     options = {**PAUSING, "continuation": {"guard": guard}}
-    original = guard._try_claim_now
+    original = guard._try_claim_sync
 
     def hold(claim):
         entered.set()
@@ -86,7 +86,7 @@ def test_a_caller_that_gives_up_twice_owns_nothing(tmp_path, spy, monkeypatch):
 
     async def scenario():
         interrupt = await run_code_mode(REFUND, [spy.guarded()], options=options)
-        monkeypatch.setattr(guard, "_try_claim_now", hold)
+        monkeypatch.setattr(guard, "_try_claim_sync", hold)
         task = asyncio.create_task(continue_interrupt(interrupt, OK, tools=[spy.guarded()], options=options))
         assert await asyncio.to_thread(entered.wait, 60)
         for _ in range(3):

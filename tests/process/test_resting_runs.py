@@ -214,7 +214,7 @@ def test_a_replay_does_not_count_as_the_guests_time(within, pool, monkeypatch):
         outcome = await surface.start(js)
         while outcome.status == "resting":
             run = at_rest(outcome, "yield", is_cold=True)
-            own = run._runner.own_ms
+            own = run._runner.compute_ms
             outcome = await run.go_on()
         return outcome, own
 

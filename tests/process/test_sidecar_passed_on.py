@@ -79,9 +79,9 @@ def test_the_text_crosses_once_and_never_back(monkeypatch: pytest.MonkeyPatch):
 
     def counted(message: bytes) -> Any:
         came.append(len(message))
-        return message_decoder.read_message(message)
+        return message_decoder.decode_message(message)
 
-    monkeypatch.setattr(channel, "read_message", counted)
+    monkeypatch.setattr(channel, "decode_message", counted)
     js = f"{READ} await callTool('docs.store', given); await callTool('take', [text, text]); return [text, given]"
     texts = LargeTexts()
     assert texts.code_call().execute_sync({"script": js})["result"] == [TEXT, GIVEN]
@@ -91,7 +91,7 @@ def test_the_text_crosses_once_and_never_back(monkeypatch: pytest.MonkeyPatch):
 
 def test_a_text_that_comes_back_from_a_tool_is_another_reference_to_the_same_text(monkeypatch: pytest.MonkeyPatch):
     sent: list[int] = []
-    real = framing.frame_in_pieces
+    real = framing.iter_frame_chunks
 
     def counted(*given: Any) -> Any:
         for piece in real(*given):

@@ -6,7 +6,7 @@ import json
 import struct
 from pathlib import Path
 
-from codemode.protocol.framing import messages_in
+from codemode.protocol.framing import split_messages
 from codemode.protocol.messages import RunProgram
 from codemode.workers.image import GuestRuntime, WorkerImage, find_engine
 from codemode.workers.process import WorkerProcess
@@ -30,7 +30,7 @@ def read_messages(worker: WorkerProcess) -> list[tuple[bytes, bytes]]:
     """Kind and payload of each message of a frame; EOFError when the worker has closed the channel."""
     worker.channel.settimeout(WAIT_MS / 1000)
     (length,) = struct.unpack(">I", _read(worker, 4))
-    return [(message[:1], message[1:]) for message in messages_in(_read(worker, length))]
+    return [(message[:1], message[1:]) for message in split_messages(_read(worker, length))]
 
 
 def read_hello(worker: WorkerProcess) -> dict[str, object]:

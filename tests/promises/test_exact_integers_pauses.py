@@ -157,7 +157,7 @@ def test_wrong_places_of_integers_are_refused_and_use_nothing_up(places):
 def test_another_integer_than_the_pending_one_is_refused(changed):
     interrupt, _, code_mode = paused([])
     shown = {**INPUT, "id": changed}
-    request = {**interrupt.requests[0].shown(), "input": shown}
+    request = {**interrupt.requests[0].comparison_fields(), "input": shown}
     forged = {**interrupt.to_dict(), "input": shown, "requests": [request]}
     del forged[PLACES_KEY]
     with pytest.raises(CodeModeProtocolError, match="shows other requests"):

@@ -17,7 +17,7 @@ from codemode.data import content as contents_of_data
 from codemode.errors import CodeModeSerializationError
 from codemode.execution.call_content import CallContent, knowing
 from codemode.options.parts import ContinuationOptions, ExecutionPolicy
-from codemode.protocol.references import CONTENT_LIMIT, Contents
+from codemode.protocol.references import CONTENT_LIMIT, ContentRegistry
 from codemode.tools import tool_result
 from codemode.tools.tool_result import unwrapped
 
@@ -32,8 +32,8 @@ def text_of(number: int) -> str:
     return base64.b64encode(str(number).encode()).decode()
 
 
-def run_contents(**limits: Any) -> Contents:
-    return Contents().under(ExecutionPolicy(**limits), "salt")
+def run_contents(**limits: Any) -> ContentRegistry:
+    return ContentRegistry().assign_to(ExecutionPolicy(**limits), "salt")
 
 
 @pytest.fixture
@@ -124,7 +124,7 @@ def test_loop_what_is_no_image_counts_as_none(decoded):
 # --- content that a tool makes itself ---
 
 
-class Noted(Contents):
+class Noted(ContentRegistry):
     """Counts what is done with parts on the thread of the loop."""
 
     def __init__(self) -> None:
@@ -132,9 +132,9 @@ class Noted(Contents):
         self.taken = 0
         self._loop = threading.get_ident()
 
-    def take(self, part: MediaContent) -> dict[str, Any]:
+    def register(self, part: MediaContent) -> dict[str, Any]:
         self.taken += threading.get_ident() == self._loop
-        return super().take(part)
+        return super().register(part)
 
 
 def same(count: int) -> list[MediaContent]:
@@ -152,7 +152,7 @@ def different(count: int) -> list[MediaContent]:
 @pytest.mark.parametrize("by_digest", [True, False])
 @pytest.mark.parametrize(("parts", "kept"), [(same, 1), (alike, 1), (different, None)])
 def test_loop_the_loop_takes_each_part_once_and_works_out_no_digest(parts, kept, by_digest, monkeypatch):
-    made, output, loop, digests = Noted().under(ExecutionPolicy(), "salt"), parts(20_000), threading.get_ident(), []
+    made, output, loop, digests = Noted().assign_to(ExecutionPolicy(), "salt"), parts(20_000), threading.get_ident(), []
     real = contents_of_data._sha256
 
     def noting(*data: bytes) -> Any:
@@ -160,13 +160,13 @@ def test_loop_the_loop_takes_each_part_once_and_works_out_no_digest(parts, kept,
         return real(*data)
 
     content = CallContent(made, ContinuationOptions())
-    made.by_digest = by_digest
+    made.uses_ids = by_digest
     monkeypatch.setattr(contents_of_data, "_sha256", noting)
     if kept is None:
         with pytest.raises(CodeModeSerializationError, match="max_content_parts is"):
             within(content.taken(output))
     else:
-        assert within(content.taken(output)) == [made.take(output[0])] * 20_000
+        assert within(content.taken(output)) == [made.register(output[0])] * 20_000
         assert len(made) == kept
     assert made.taken <= MOST + 2
     assert digests.count(loop) == 0

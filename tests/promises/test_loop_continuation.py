@@ -15,7 +15,7 @@ from codemode import CodeModeProtocolError, ContinuationOptions
 from codemode.continuations import sealing
 from codemode.continuations.sealing import pack, unpack
 from codemode.interrupts.interrupt import same_json
-from codemode.protocol.continuation import Continuation, body_of, texts_of
+from codemode.protocol.continuation import Continuation, from_texts, to_texts
 from codemode.protocol.ledger import Fulfilled, Ledger
 
 PIECE_BYTES = 1 << 20
@@ -81,19 +81,19 @@ def test_loop_what_a_call_gave_is_neither_escaped_nor_parsed_again():
     """The recorded texts are the very objects of the ledger: no copy, no escape, whatever their size."""
     value_json = json.dumps(['"'] * 1000)
     ledger = Ledger([done_entry(1, Fulfilled(value_json)), waiting_entry(2)], [1])
-    texts = [*texts_of(Continuation.of("return 1", "engine", SETTINGS, ledger).to_dict())]
+    texts = [*to_texts(Continuation.of("return 1", "engine", SETTINGS, ledger).to_dict())]
     assert any(text is value_json for text in texts)
-    assert Continuation.from_dict(body_of(texts)).ledger == ledger
+    assert Continuation.from_dict(from_texts(texts)).ledger == ledger
 
 
 @settings(deadline=None)
 @given(st.integers(0, 20), st.text())
 def test_loop_texts_that_were_not_made_here_are_refused(position, junk):
     ledger = Ledger([done_entry(1), waiting_entry(2)], [1])
-    texts = [*texts_of(Continuation.of("return 1", "engine", SETTINGS, ledger).to_dict())]
+    texts = [*to_texts(Continuation.of("return 1", "engine", SETTINGS, ledger).to_dict())]
     for changed in (texts[: position % 5], [*texts, junk], [junk], []):
         with pytest.raises(CodeModeProtocolError):
-            Continuation.from_dict(body_of(changed))
+            Continuation.from_dict(from_texts(changed))
 
 
 # --- comparing ---

@@ -13,7 +13,7 @@ from pausing import PAUSING, Spy, go_on, start
 
 from codemode import Tool
 from codemode.protocol import framing
-from codemode.protocol.framing import PIECE_CHARACTERS, FrameDecoder
+from codemode.protocol.framing import CHUNK_CHARACTERS, FrameDecoder
 from codemode.protocol.messages import DeliverError, DeliverValue
 from codemode.workers.channel import SendQueue, WorkerChannel
 
@@ -21,8 +21,8 @@ SENT = (
     DeliverValue(1, 1, None),
     DeliverValue(2, 1, '"\u00fc"'),
     DeliverError(3, 1, "E", "no", ""),
-    *(DeliverValue(3 + n, 1, "\u00fcx" * (n * PIECE_CHARACTERS // 3)) for n in (1, 2, 4)),
-    DeliverValue(9, 1, "x" * (2 * PIECE_CHARACTERS)),
+    *(DeliverValue(3 + n, 1, "\u00fcx" * (n * CHUNK_CHARACTERS // 3)) for n in (1, 2, 4)),
+    DeliverValue(9, 1, "x" * (2 * CHUNK_CHARACTERS)),
 )
 
 
@@ -48,7 +48,7 @@ def test_loop_messages_come_out_as_their_frames_however_much_is_taken(chosen, si
 def test_loop_nothing_is_written_before_its_turn(monkeypatch):
     """Of a whole ledger that is handed in at once, one piece is in memory at a time."""
     encoded: list[int] = []
-    real = framing.frame_in_pieces
+    real = framing.iter_frame_chunks
 
     def watched(*given: Any):
         for piece in real(*given):
@@ -62,7 +62,7 @@ def test_loop_nothing_is_written_before_its_turn(monkeypatch):
     assert encoded == []
     outgoing.next_chunk()
     assert sum(encoded) < 1000
-    assert max(map(len, (outgoing.next_chunk(), b""))) <= PIECE_CHARACTERS
+    assert max(map(len, (outgoing.next_chunk(), b""))) <= CHUNK_CHARACTERS
 
 
 class Worker:

@@ -140,7 +140,7 @@ def status(pid: int) -> str:
 def test_the_clock_is_kept_in_the_continuation():
     kept = Continuation.of("return 1", "engine", limited(SETTINGS, clock="program"), Ledger())
     plain = kept.to_dict()
-    assert Continuation.from_dict(plain).settings(SETTINGS).limits.clock == "program"
+    assert Continuation.from_dict(plain).restore_settings(SETTINGS).limits.clock == "program"
     for wrong in ("sundial", None, 1, ["program"]):
         changed = {**plain, "settings": {**plain["settings"], "clock": wrong}}
         with pytest.raises(Exception, match="the continuation holds"):

@@ -21,7 +21,7 @@ from codemode import (
 from codemode.continuations.guard import GuardClock
 from codemode.continuations.sealing import pack, unpack
 from codemode.execution import resume as continuations
-from codemode.protocol.continuation import Continuation, body_of, texts_of
+from codemode.protocol.continuation import Continuation, from_texts, to_texts
 from codemode.protocol.ledger import Ledger
 from codemode.stores import MemoryResumeGuard
 from codemode.surfaces.code_mode.outcome import CODE_MODE
@@ -71,9 +71,9 @@ def changed(interrupt, change):
     """The same pause with another body under the right key, as another host would have made it."""
     options = ContinuationOptions(**KEYS)
     texts, _ = unpack(interrupt.continuation, options, current_ms())
-    body = body_of(texts)
+    body = from_texts(texts)
     change(body)
-    return dataclasses.replace(interrupt, continuation=pack(texts_of(body), options, current_ms()))
+    return dataclasses.replace(interrupt, continuation=pack(to_texts(body), options, current_ms()))
 
 
 def elsewhere(interrupt):
@@ -162,5 +162,5 @@ def test_limits_of_a_continuation_are_checked(spy, name, wrong):
 
 
 def test_the_limits_are_among_what_is_kept():
-    kept = Continuation.of("return 1", "engine", SETTINGS, Ledger()).kept
+    kept = Continuation.of("return 1", "engine", SETTINGS, Ledger()).replay_settings
     assert {"memory_limit_bytes", "max_stack_size_bytes"} <= set(kept)

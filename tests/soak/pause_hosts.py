@@ -34,9 +34,9 @@ APPROVED, DENIED, UNKNOWN = "approved", "denied", "unknown"
 
 def hurry() -> None:
     """Let whatever waits for the death of a process in production do so for a second or two."""
-    guard.LAPSE_SECONDS, guard._WATCH_SECONDS = LAPSE_SECONDS, LAPSE_SECONDS / 4
-    guard._LONGEST_LOOK_SECONDS = LAPSE_SECONDS / 10
-    guard.RENEW_SECONDS, guard._SURELY_OURS_SECONDS = LAPSE_SECONDS / 10, LAPSE_SECONDS / 2
+    guard.LAPSE_SECONDS, guard._MIN_WATCH_SECONDS = LAPSE_SECONDS, LAPSE_SECONDS / 4
+    guard._MAX_WATCH_STEP_SECONDS = LAPSE_SECONDS / 10
+    guard.RENEW_SECONDS, guard._SAFE_CLAIM_SECONDS = LAPSE_SECONDS / 10, LAPSE_SECONDS / 2
     resumers._RETRY_MS = 300
     resumers._SWEEP_SECONDS = 1.0
 

@@ -14,8 +14,8 @@ from waiting import within
 from codemode import ContinuationOptions, Interrupt, Tool, continue_interrupt, request_interrupt, run_code_mode
 from codemode.continuations.sealing import pack
 from codemode.host.clock import now_ms as current_ms
-from codemode.interrupts.interrupt import APPROVAL_KIND, pending_requests
-from codemode.protocol.continuation import Continuation, texts_of
+from codemode.interrupts.interrupt import APPROVAL_KIND, list_pending_requests
+from codemode.protocol.continuation import Continuation, to_texts
 from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry, Rejected, Waiting
 
 PAUSING: dict[str, Any] = {"approval": {"mode": "interrupt"}}
@@ -90,7 +90,7 @@ def done_entry(number: int, outcome: Any = None, **changes: Any) -> LedgerEntry:
 
 def packed(body: dict[str, Any], options: Any, now_ms: int) -> dict[str, Any]:
     """A signed continuation around a body."""
-    return pack(texts_of(body), ContinuationOptions.of(options), now_ms)
+    return pack(to_texts(body), ContinuationOptions.of(options), now_ms)
 
 
 def made_interrupt(
@@ -101,7 +101,7 @@ def made_interrupt(
     ledger = Ledger(list(entries), settled)
     continuation = Continuation.of("return 1", "engine", SETTINGS, ledger)
     return Interrupt(
-        requests=pending_requests(ledger.waiting),
+        requests=list_pending_requests(ledger.waiting_entries),
         outer_tool_call_id="outer",
         continuation=packed(change(continuation.to_dict()), options, now_ms or current_ms()),
     )

@@ -187,7 +187,7 @@ class Play:
 
     def _runs(self) -> set[str]:
         machine = self.run._runner.machine
-        entries = [machine.entry(number) for number in machine._work.running]
+        entries = [machine.get_entry(number) for number in machine._requests.running]
         return {entry.tool_call_id or f"timer-{entry.id}" for entry in entries}
 
     def _is_idle(self, going: asyncio.Future[Any]) -> bool:
@@ -197,6 +197,10 @@ class Play:
         if runner is None or runner.ended.done() or runner.rested.done():
             return False
         machine = runner.machine
-        is_waiting = machine.resting is not None and not machine.has_news and machine.has_work
-        is_idle = machine.js is not None and machine.resting is None and not machine._turns.owed
+        is_waiting = (
+            machine.suspension_reason is not None
+            and not machine.has_pending_deliveries
+            and machine.has_running_requests
+        )
+        is_idle = machine.js is not None and machine.suspension_reason is None and not machine._turns.owed
         return (is_waiting or is_idle) and self._has_settled()

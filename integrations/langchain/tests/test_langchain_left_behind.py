@@ -23,7 +23,7 @@ from waiting import within
 
 RUNS = 4
 KEPT = (
-    "codemode.continuations.guard._Kept",  # claims of continuations, until these expire
+    "codemode.continuations.guard._ClaimRow",  # claims of continuations, until these expire
     "codemode.continuations.guard.Claim",
 )
 PROGRAMS = {

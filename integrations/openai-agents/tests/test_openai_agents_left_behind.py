@@ -16,7 +16,7 @@ from suite import full_only
 from waiting import within
 
 RUNS = 4
-CLAIMS = ("codemode.continuations.guard._Kept", "codemode.continuations.guard.Claim")
+CLAIMS = ("codemode.continuations.guard._ClaimRow", "codemode.continuations.guard.Claim")
 REFUND = 'return await tools.refund({ order: "a" });'
 PROGRAMS = {
     "completed": 'return await tools.stock({ product: "nut" });',

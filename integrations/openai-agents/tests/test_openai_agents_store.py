@@ -24,7 +24,7 @@ def test_a_store_is_guard_and_the_environment_has_the_key(tmp_path: Path, monkey
 
 def test_the_one_liners_take_a_store_and_name_a_missing_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CODEMODE_SIGNING_KEY", raising=False)
-    monkeypatch.setattr(keys, "_set", None)
+    monkeypatch.setattr(keys, "_configured_keys", None)
     code_mode([], store=MemoryInterruptStore())
     with_code_mode(Agent(name="Desk"), store=MemoryInterruptStore())
     for create in (lambda url: code_mode([], store=url), lambda url: with_code_mode(Agent(name="Desk"), store=url)):

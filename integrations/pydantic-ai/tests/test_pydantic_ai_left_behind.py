@@ -19,7 +19,7 @@ from waiting import within
 
 RUNS = 4
 KEPT = (
-    "codemode.continuations.guard._Kept",  # claims of continuations, until these expire
+    "codemode.continuations.guard._ClaimRow",  # claims of continuations, until these expire
     "codemode.continuations.guard.Claim",
     "codemode_pydantic_ai.conversation_state._Kept",  # the state of the last 1,024 conversations
     "codemode.execution.call_context.TextPlace",

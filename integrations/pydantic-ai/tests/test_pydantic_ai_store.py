@@ -39,7 +39,7 @@ def test_an_open_store_is_the_one_whose_guard_is_used_and_a_missing_key_is_named
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("CODEMODE_SIGNING_KEY", raising=False)
-    monkeypatch.setattr(keys, "_set", None)
+    monkeypatch.setattr(keys, "_configured_keys", None)
     store = MemoryInterruptStore()
     face = CodeMode(store=store).made_face
     assert face is not None

@@ -150,7 +150,7 @@ class Moved(GuardClock):
 def test_a_host_that_dies_over_a_run_is_followed_unless_nobody_can_say_how_far_it_came(
     has_gone_beyond: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(guard, "_WATCH_SECONDS", 0.1)  # to see that whoever has claimed it does not go on
+    monkeypatch.setattr(guard, "_MIN_WATCH_SECONDS", 0.1)  # to see that whoever has claimed it does not go on
 
     async def main() -> None:
         clock = Moved()

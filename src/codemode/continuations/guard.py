@@ -30,14 +30,14 @@ LAPSE_SECONDS = 60.0
 """How long a claim holds that nobody renews."""
 RENEW_SECONDS = 5.0
 """How often an owner renews its claim; at the latest after ten."""
-KEPT_AFTER_EXPIRY_MS = 86_400_000
-_SURELY_EXPIRED_MS = 60_000
-_MOST_RELEASED = 64
-_FIRST_POLL_SECONDS = 0.05
-_LAST_POLL_SECONDS = 0.5
+RETENTION_AFTER_EXPIRY_MS = 86_400_000
+_MAX_CLOCK_SKEW_MS = 60_000
+_MAX_RELEASED_CLAIMS = 64
+_MIN_POLL_SECONDS = 0.05
+_MAX_POLL_SECONDS = 0.5
 # Two missed renewals and more. Peers may be on hosts whose clocks differ: none takes a claim over by its own alone.
-_WATCH_SECONDS = 15.0
-_LONGEST_LOOK_SECONDS = 5.0
+_MIN_WATCH_SECONDS = 15.0
+_MAX_WATCH_STEP_SECONDS = 5.0
 
 
 class ClaimState(Enum):
@@ -112,7 +112,7 @@ class GuardClock:
 
 
 @dataclass(slots=True)
-class _Kept:
+class _ClaimRow:
     claim: Claim
     renewed_at: float
     renewals: int = 0
@@ -141,143 +141,143 @@ class MemoryResumeGuard:
         self._max_outcome_bytes = max_outcome_bytes
         self._clock = clock if clock is not None else GuardClock()
         self._outcome_bytes = 0
-        self._kept: dict[str, _Kept] = {}
+        self._rows: dict[str, _ClaimRow] = {}
         self._by_expiry: list[tuple[int, str]] = []  # a heap; what was released stays in it for a while
-        self._with_outcome: deque[_Kept] = deque()
+        self._rows_with_outcome: deque[_ClaimRow] = deque()
         self._lock = forkable_lock()
 
     async def claim(self, claim: Claim) -> str | ClaimState | None:
         """See `ResumeGuard.claim`."""
-        pauses, watch = Pauses(self._clock), Watch(self._clock)
+        backoff, detector = Backoff(self._clock), LapseDetector(self._clock)
         while True:
-            standing = self._standing(claim, watch)
-            if standing is not RUNNING:
-                return standing
-            await pauses.next()
+            result = self._try_claim(claim, detector)
+            if result is not RUNNING:
+                return result
+            await backoff.wait()
 
     async def renew(self, key: str) -> bool:
         """See `ResumeGuard.renew`."""
         with self._lock:
-            kept = self._kept.get(key)
-            if kept is None or kept.has_outcome:
+            row = self._rows.get(key)
+            if row is None or row.has_outcome:
                 return False
-            kept.renew(self._clock.seconds())
+            row.renew(self._clock.seconds())
             return True
 
     async def record(self, key: str, outcome: str) -> str | None:
         """See `ResumeGuard.record`."""
         with self._lock:
-            kept = self._kept.get(key)
-            if kept is None or kept.has_outcome:
-                return None if kept is None else kept.outcome
-            kept.outcome, kept.has_outcome = outcome, True
+            row = self._rows.get(key)
+            if row is None or row.has_outcome:
+                return None if row is None else row.outcome
+            row.outcome, row.has_outcome = outcome, True
             self._outcome_bytes += len(outcome)
-            self._with_outcome.append(kept)
-            self._drop_outcomes()
+            self._rows_with_outcome.append(row)
+            self._trim_outcomes()
             return outcome
 
     async def release(self, key: str) -> None:
         """See `ResumeGuard.release`."""
         with self._lock:
-            kept = self._kept.get(key)
-            if kept is not None and not kept.has_outcome:
-                del self._kept[key]
+            row = self._rows.get(key)
+            if row is not None and not row.has_outcome:
+                del self._rows[key]
 
-    def _standing(self, claim: Claim, watch: Watch) -> str | ClaimState | None:
+    def _try_claim(self, claim: Claim, detector: LapseDetector) -> str | ClaimState | None:
         now = self._clock.seconds()
         with self._lock:
             self._forget_expired()
-            kept = self._kept.get(claim.key)
-            if kept is None:
+            row = self._rows.get(claim.key)
+            if row is None:
                 self._insert(claim, now)
                 return None
-            require_same_answers(kept.claim.answers, claim, kept.outcome)
-            if kept.outcome is not None:
-                return kept.outcome
-            if kept.has_outcome:
+            require_same_answers(row.claim.answers, claim, row.outcome)
+            if row.outcome is not None:
+                return row.outcome
+            if row.has_outcome:
                 raise CodeModeProtocolError("the continuation has already been resumed; its outcome is no longer kept")
-            if not watch.has_lapsed(Beat(kept.renewals, now - kept.renewed_at)):
+            if not detector.has_lapsed(Heartbeat(row.renewals, now - row.renewed_at)):
                 return RUNNING
-            kept.renew(now)
+            row.renew(now)
             return LAPSED
 
     def _insert(self, claim: Claim, now: float) -> None:
-        if len(self._kept) >= self._max_claims:
+        if len(self._rows) >= self._max_claims:
             raise CodeModeProtocolError("the resume guard is full: too many continuations are being resumed")
-        self._kept[claim.key] = _Kept(claim, now)
+        self._rows[claim.key] = _ClaimRow(claim, now)
         heapq.heappush(self._by_expiry, (claim.expires_at_ms, claim.key))
-        if len(self._by_expiry) > 2 * len(self._kept) + _MOST_RELEASED:
-            self._by_expiry = sorted((kept.claim.expires_at_ms, key) for key, kept in self._kept.items())
+        if len(self._by_expiry) > 2 * len(self._rows) + _MAX_RELEASED_CLAIMS:
+            self._by_expiry = sorted((row.claim.expires_at_ms, key) for key, row in self._rows.items())
 
     def _forget_expired(self) -> None:
         now_ms = self._clock.now_ms()
         while self._by_expiry:
             expires_at_ms, key = self._by_expiry[0]
             # There is but one clock here: where room is needed it is enough to be sure.
-            is_full = len(self._kept) >= self._max_claims
-            if expires_at_ms + (_SURELY_EXPIRED_MS if is_full else KEPT_AFTER_EXPIRY_MS) > now_ms:
+            is_full = len(self._rows) >= self._max_claims
+            if expires_at_ms + (_MAX_CLOCK_SKEW_MS if is_full else RETENTION_AFTER_EXPIRY_MS) > now_ms:
                 break
             heapq.heappop(self._by_expiry)
-            kept = self._kept.get(key)
-            if kept is not None and kept.claim.expires_at_ms == expires_at_ms:
-                self._drop(kept)
-                del self._kept[key]
-        while self._with_outcome and self._with_outcome[0].outcome is None:
-            self._with_outcome.popleft()
+            row = self._rows.get(key)
+            if row is not None and row.claim.expires_at_ms == expires_at_ms:
+                self._drop_outcome(row)
+                del self._rows[key]
+        while self._rows_with_outcome and self._rows_with_outcome[0].outcome is None:
+            self._rows_with_outcome.popleft()
 
-    def _drop_outcomes(self) -> None:
-        while self._with_outcome and self._outcome_bytes > self._max_outcome_bytes:
-            self._drop(self._with_outcome.popleft())
+    def _trim_outcomes(self) -> None:
+        while self._rows_with_outcome and self._outcome_bytes > self._max_outcome_bytes:
+            self._drop_outcome(self._rows_with_outcome.popleft())
 
-    def _drop(self, kept: _Kept) -> None:
-        self._outcome_bytes -= len(kept.outcome or "")
-        kept.outcome = None
+    def _drop_outcome(self, row: _ClaimRow) -> None:
+        self._outcome_bytes -= len(row.outcome or "")
+        row.outcome = None
 
 
-class Beat(NamedTuple):
+class Heartbeat(NamedTuple):
     """The last sign of life of an owner, and how old it is by this process's clock."""
 
     number: int
     age_seconds: float
 
 
-class Watch:
+class LapseDetector:
     """What one that waits has seen of an owner's life, by the speed of its own clock and not by what that says."""
 
     def __init__(self, clock: GuardClock) -> None:
         self._clock = clock
-        self._seen: int | None = None
-        self._watched = self._looked_at = 0.0
+        self._last_number: int | None = None
+        self._watched_seconds = self._last_check = 0.0
 
-    def has_lapsed(self, beat: Beat) -> bool:
+    def has_lapsed(self, heartbeat: Heartbeat) -> bool:
         """Return True when there was no sign of life for a minute, as far as that can be told."""
         now = self._clock.seconds()
-        if beat.number != self._seen:
-            self._seen, self._watched = beat.number, 0.0
+        if heartbeat.number != self._last_number:
+            self._last_number, self._watched_seconds = heartbeat.number, 0.0
         else:
             # Who stood still has not watched: the owner may be in this process, and have stood still with it.
-            self._watched += min(now - self._looked_at, _LONGEST_LOOK_SECONDS)
-        self._looked_at = now
-        is_old = beat.age_seconds >= LAPSE_SECONDS
-        return self._watched >= LAPSE_SECONDS or (is_old and self._watched >= _WATCH_SECONDS)
+            self._watched_seconds += min(now - self._last_check, _MAX_WATCH_STEP_SECONDS)
+        self._last_check = now
+        is_old = heartbeat.age_seconds >= LAPSE_SECONDS
+        return self._watched_seconds >= LAPSE_SECONDS or (is_old and self._watched_seconds >= _MIN_WATCH_SECONDS)
 
 
-class Pauses:
+class Backoff:
     """The pauses of one that waits for an outcome: longer and longer ones."""
 
     def __init__(self, clock: GuardClock) -> None:
         self._clock = clock
-        self._seconds = _FIRST_POLL_SECONDS
+        self._seconds = _MIN_POLL_SECONDS
 
-    async def next(self) -> None:
+    async def wait(self) -> None:
         """Wait before looking again."""
         await self._clock.sleep(self._seconds)
-        self._seconds = min(self._seconds * 1.2, _LAST_POLL_SECONDS)
+        self._seconds = min(self._seconds * 1.2, _MAX_POLL_SECONDS)
 
 
-def require_same_answers(kept_answers: str, claim: Claim, outcome: str | None) -> None:
+def require_same_answers(recorded_answers: str, claim: Claim, outcome: str | None) -> None:
     """Raise `CodeModeProtocolError` when a continuation was resumed with other answers."""
-    if kept_answers != claim.answers:
+    if recorded_answers != claim.answers:
         raise CodeModeProtocolError(
             "the continuation has already been resumed with other answers: those count, and these have run nothing",
             details={"superseded": True, "outcome": outcome},
@@ -287,39 +287,39 @@ def require_same_answers(kept_answers: str, claim: Claim, outcome: str | None) -
 _log = logging.getLogger("codemode.continuations")
 
 
-_SURELY_OURS_SECONDS = LAPSE_SECONDS / 2
+_SAFE_CLAIM_SECONDS = LAPSE_SECONDS / 2
 
 
 class ClaimLost(Exception):  # noqa: N818 - tells what happened to the claim, is no error of the program
     """Somebody else took the claim over, for it was not renewed: the host must have stood still."""
 
 
-class Renewal:
+class ClaimRenewal:
     """The claim of a resume that runs in a task: renewed, and asked for anew where its host may have stood still."""
 
     def __init__(
-        self, renew: Callable[[str], Awaitable[bool]], key: str, owner: asyncio.Task[Any], asked_at: float
+        self, renew: Callable[[str], Awaitable[bool]], key: str, owner: asyncio.Task[Any], requested_at: float
     ) -> None:
         self._renew = renew
         self._key = key
         self._owner = owner
-        self._turn = asyncio.Lock()
-        self._renewed_at = asked_at
+        self._lock = asyncio.Lock()
+        self._renewed_at = requested_at
         self.is_lost = False
 
-    async def keep(self) -> None:
+    async def renew_until_lost(self) -> None:
         """Renew it until it is lost."""
         while not self.is_lost:
             await asyncio.sleep(RENEW_SECONDS)
-            async with self._turn:
+            async with self._lock:
                 await self._renew_now()
 
-    async def require(self) -> None:
+    async def require_ownership(self) -> None:
         """Wait until a call may begin: as long as nobody can have taken the claim over. Raises `CancelledError`."""
-        if passed_seconds() - self._renewed_at < _SURELY_OURS_SECONDS:
+        if passed_seconds() - self._renewed_at < _SAFE_CLAIM_SECONDS:
             return
-        async with self._turn:
-            while not self.is_lost and passed_seconds() - self._renewed_at >= _SURELY_OURS_SECONDS:
+        async with self._lock:
+            while not self.is_lost and passed_seconds() - self._renewed_at >= _SAFE_CLAIM_SECONDS:
                 if not await self._renew_now():
                     await asyncio.sleep(RENEW_SECONDS)
         if self.is_lost:
@@ -327,31 +327,31 @@ class Renewal:
 
     async def _renew_now(self) -> bool:
         """Return False when the guard could not be asked."""
-        asked_at = passed_seconds()
+        requested_at = passed_seconds()
         try:
             self.is_lost = not await self._renew(self._key)
         except Exception:  # noqa: BLE001 - a guard is host code, and may work again the next time
             _log.warning("the claim of a resume could not be renewed", exc_info=True)
             return False
-        self._renewed_at = asked_at
+        self._renewed_at = requested_at
         if self.is_lost:
             self._owner.cancel()
         return True
 
 
 @asynccontextmanager
-async def renewed(guard: ResumeGuard, key: str, asked_at: float) -> AsyncGenerator[Renewal | None]:
+async def keep_claim(guard: ResumeGuard, key: str, requested_at: float) -> AsyncGenerator[ClaimRenewal | None]:
     """Keep a claim alive while the block runs. Cancels the block and raises `ClaimLost` when it is lost.
 
-    ``asked_at`` is when the guard was asked for it, by `passed_seconds`: this host may have stood still since.
+    ``requested_at`` is when the guard was asked for it, by `passed_seconds`: this host may have stood still since.
     """
     renew = getattr(guard, "renew", None)
     owner = asyncio.current_task()
     if renew is None or owner is None:
         yield None
         return
-    renewal = Renewal(renew, key, owner, asked_at)
-    async with alongside(renewal.keep()):
+    renewal = ClaimRenewal(renew, key, owner, requested_at)
+    async with alongside(renewal.renew_until_lost()):
         try:
             yield renewal
         except asyncio.CancelledError:

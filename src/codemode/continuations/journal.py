@@ -8,10 +8,10 @@ from datetime import timedelta
 from typing import Protocol
 
 from ..host.forks import forkable_lock
-from .guard import GuardClock, Pauses
+from .guard import Backoff, GuardClock
 
-_RUNNING, _RUNNING_MS = "run", 24 * 3_600_000
-_JOURNAL = "journal "
+_RUNNING_HOLD, _RUNNING_HOLD_MS = "run", 24 * 3_600_000
+_JOURNAL_HOLD_PREFIX = "journal "
 
 
 class MemoryContent:
@@ -24,7 +24,7 @@ class MemoryContent:
 
     async def put_content(self, run: str, part_id: str, description: str, data: bytes) -> None:
         """Keep a part for a run. One that is there stays as it is."""
-        self._holds.setdefault(run, {})[_RUNNING] = self._clock.now_ms() + _RUNNING_MS
+        self._holds.setdefault(run, {})[_RUNNING_HOLD] = self._clock.now_ms() + _RUNNING_HOLD_MS
         self._parts.setdefault(run, {}).setdefault(part_id, (description, data))
 
     async def get_content(self, run: str, part_id: str) -> tuple[str, bytes] | None:
@@ -35,19 +35,21 @@ class MemoryContent:
         self, run: str, *, nonce: str | None = None, until_ms: int | None = None, journal: str | None = None
     ) -> None:
         """Keep the content of a run for the pause with this ``nonce`` until then, or for the journal of this key."""
-        self._holds.setdefault(run, {})[(nonce or "") if journal is None else _JOURNAL + journal] = until_ms
+        self._holds.setdefault(run, {})[(nonce or "") if journal is None else _JOURNAL_HOLD_PREFIX + journal] = until_ms
 
     def purge_content(self, journals: Iterable[str]) -> None:
         """Forget what these journals alone have held, and what nothing holds any more."""
-        gone, now_ms = {_JOURNAL + key for key in journals}, self._clock.now_ms()
+        removed_holds, now_ms = {_JOURNAL_HOLD_PREFIX + key for key in journals}, self._clock.now_ms()
         for run, holds in list(self._holds.items()):
-            if gone & holds.keys():
-                holds.pop(_RUNNING, None)
-            left = {
-                name: until for name, until in holds.items() if name not in gone and (until is None or until > now_ms)
+            if removed_holds & holds.keys():
+                holds.pop(_RUNNING_HOLD, None)
+            remaining_holds = {
+                name: until
+                for name, until in holds.items()
+                if name not in removed_holds and (until is None or until > now_ms)
             }
-            self._holds[run] = left
-            if not left:
+            self._holds[run] = remaining_holds
+            if not remaining_holds:
                 del self._holds[run]
                 self._parts.pop(run, None)
 
@@ -126,12 +128,12 @@ class Journal(Protocol):
 
 
 @dataclass(slots=True)
-class _Kept:
+class _JournalRow:
     head: str
-    changed_at: float
+    changed_at_seconds: float
     lines: list[str] = field(default_factory=list[str])
     number: int = 0
-    until: float | None = None  # the end of the lease; None: nobody has it
+    lease_until: float | None = None  # the end of the lease; None: nobody has it
     outcome: str | None = None
     is_final: bool = False
 
@@ -152,14 +154,14 @@ class MemoryJournal(MemoryContent):
         self.lease_ms = lease_ms
         self._clock = clock if clock is not None else GuardClock()
         super().__init__(self._clock)
-        self._kept: dict[str, _Kept] = {}
+        self._rows: dict[str, _JournalRow] = {}
         self._lock = forkable_lock()
 
     async def open(self, key: str, head: str, *, again: bool = False) -> OpenedJournal:
         """See `Journal.open`."""
-        pauses = Pauses(self._clock)
+        backoff = Backoff(self._clock)
         while (opened := self._try_open(key, head, again=again)) is None:
-            await pauses.next()
+            await backoff.wait()
         return opened
 
     async def write(self, opened: OpenedJournal, lines: Sequence[str]) -> bool:
@@ -169,39 +171,39 @@ class MemoryJournal(MemoryContent):
     def write_at_once(self, opened: OpenedJournal, lines: Sequence[str]) -> bool:
         """See `Journal.write`."""
         with self._lock:
-            kept = self._own(opened)
-            if kept is None:
+            row = self._find_owned_row(opened)
+            if row is None:
                 return False
-            kept.lines += lines
+            row.lines += lines
             return True
 
     async def renew(self, opened: OpenedJournal) -> bool:
         """See `Journal.renew`."""
         with self._lock:
-            kept = self._own(opened)
-            if kept is None:
+            row = self._find_owned_row(opened)
+            if row is None:
                 return False
-            kept.until = self._clock.seconds() + self.lease_ms / 1000
+            row.lease_until = self._clock.seconds() + self.lease_ms / 1000
             return True
 
     async def end(self, opened: OpenedJournal, outcome: str, *, is_final: bool) -> bool:
         """See `Journal.end`."""
         with self._lock:
-            kept = self._own(opened)
-            if kept is None:
+            row = self._find_owned_row(opened)
+            if row is None:
                 return False
-            kept.outcome, kept.is_final, kept.until = outcome, is_final, None
+            row.outcome, row.is_final, row.lease_until = outcome, is_final, None
             if is_final:
-                kept.lines.clear()
+                row.lines.clear()
             return True
 
     async def release(self, opened: OpenedJournal) -> bool:
         """See `Journal.release`."""
         with self._lock:
-            kept = self._own(opened)
-            if kept is None:
+            row = self._find_owned_row(opened)
+            if row is None:
                 return False
-            kept.until = None
+            row.lease_until = None
             return True
 
     async def purge(self, older_than: timedelta) -> int:
@@ -209,9 +211,13 @@ class MemoryJournal(MemoryContent):
         with self._lock:
             now = self._clock.seconds()
             before = now - older_than.total_seconds()
-            old = [key for key, kept in self._kept.items() if kept.changed_at <= before and (kept.until or 0) <= now]
+            old = [
+                key
+                for key, row in self._rows.items()
+                if row.changed_at_seconds <= before and (row.lease_until or 0) <= now
+            ]
             for key in old:
-                del self._kept[key]
+                del self._rows[key]
             self.purge_content(old)
             return len(old)
 
@@ -219,22 +225,22 @@ class MemoryJournal(MemoryContent):
         """Return the journal; None while somebody else has it."""
         with self._lock:
             now = self._clock.seconds()
-            kept = self._kept.get(key)
-            if kept is None:
-                kept = self._kept[key] = _Kept(head, now)
-            if kept.outcome is not None and (kept.is_final or not again):
-                return OpenedJournal(key, 0, kept.head, tuple(kept.lines), kept.outcome, is_takeover=False)
-            if kept.until is not None and now < kept.until:
+            row = self._rows.get(key)
+            if row is None:
+                row = self._rows[key] = _JournalRow(head, now)
+            if row.outcome is not None and (row.is_final or not again):
+                return OpenedJournal(key, 0, row.head, tuple(row.lines), row.outcome, is_takeover=False)
+            if row.lease_until is not None and now < row.lease_until:
                 return None
-            is_takeover = kept.until is not None
-            kept.number, kept.outcome = kept.number + 1, None
-            kept.changed_at, kept.until = now, now + self.lease_ms / 1000
-            return OpenedJournal(key, kept.number, kept.head, tuple(kept.lines), None, is_takeover)
+            is_takeover = row.lease_until is not None
+            row.number, row.outcome = row.number + 1, None
+            row.changed_at_seconds, row.lease_until = now, now + self.lease_ms / 1000
+            return OpenedJournal(key, row.number, row.head, tuple(row.lines), None, is_takeover)
 
-    def _own(self, opened: OpenedJournal) -> _Kept | None:
+    def _find_owned_row(self, opened: OpenedJournal) -> _JournalRow | None:
         """Return what is kept while its last opening is this one, whether or not its lease is over."""
-        kept = self._kept.get(opened.key)
-        if kept is None or kept.until is None or kept.number != opened.number:  # what ended is nobody's
+        row = self._rows.get(opened.key)
+        if row is None or row.lease_until is None or row.number != opened.number:  # what ended is nobody's
             return None
-        kept.changed_at = self._clock.seconds()
-        return kept
+        row.changed_at_seconds = self._clock.seconds()
+        return row

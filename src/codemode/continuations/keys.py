@@ -17,8 +17,8 @@ SIGNING_KEY_VARIABLE = "CODEMODE_SIGNING_KEY"
 DEFAULT_MAX_AGE_MS = 3_600_000
 _KEY_BYTES = 32
 
-_set: tuple[bytes, ...] | None = None
-_own: dict[int, tuple[bytes, ...]] = {}  # by process
+_configured_keys: tuple[bytes, ...] | None = None
+_random_keys: dict[int, tuple[bytes, ...]] = {}  # by process
 _max_age_ms = DEFAULT_MAX_AGE_MS
 
 
@@ -34,28 +34,28 @@ def set_continuation_signing_key(
     """
     from ..options.parts import ContinuationOptions
 
-    global _set, _max_age_ms  # noqa: PLW0603 - process-wide settings
+    global _configured_keys, _max_age_ms  # noqa: PLW0603 - process-wide settings
     checked = ContinuationOptions(keys=cast("Any", key_or_keys), max_age_ms=max_age_ms)
-    _set = checked.keys
-    _own.clear()
+    _configured_keys = checked.keys
+    _random_keys.clear()
     _max_age_ms = checked.max_age_ms if checked.max_age_ms is not None else DEFAULT_MAX_AGE_MS
 
 
-def process_keys() -> tuple[bytes, ...]:
+def get_process_keys() -> tuple[bytes, ...]:
     """Return the secrets: the last one signs, any of them verifies."""
-    if _set is not None:
-        return _set
+    if _configured_keys is not None:
+        return _configured_keys
     # Asked for each time: not every fork tells Python of itself. Of several threads the first one's is taken.
     process = os.getpid()
-    return _own.get(process) or _own.setdefault(process, (os.urandom(_KEY_BYTES),))
+    return _random_keys.get(process) or _random_keys.setdefault(process, (os.urandom(_KEY_BYTES),))
 
 
-def set_keys() -> tuple[bytes, ...] | None:
+def get_configured_keys() -> tuple[bytes, ...] | None:
     """Return the secrets if somebody has set them, None for a random one."""
-    return _set
+    return _configured_keys
 
 
-def environment_keys() -> tuple[bytes, ...] | None:
+def read_environment_keys() -> tuple[bytes, ...] | None:
     """Return the keys that the environment has in ``CODEMODE_SIGNING_KEY``, None where it has none.
 
     A JSON array has several, as while keys are rotated. Raises `ValueError` for an array of anything but keys.
@@ -78,26 +78,26 @@ def environment_keys() -> tuple[bytes, ...] | None:
     return ContinuationOptions(keys=cast("Any", found)).keys
 
 
-def own_key() -> bytes | None:
+def get_random_key() -> bytes | None:
     """Return the random secret of this process where it is in use, None where one was set or none was needed yet."""
-    found = None if _set is not None else _own.get(os.getpid())
-    return None if found is None else found[-1]
+    keys = None if _configured_keys is not None else _random_keys.get(os.getpid())
+    return None if keys is None else keys[-1]
 
 
-def process_max_age_ms() -> int:
+def get_max_age_ms() -> int:
     """Return how long a continuation holds."""
     return _max_age_ms
 
 
 _log = logging.getLogger("codemode.continuations")
 _has_warned = False
-_has_warned_of_own = False
+_has_warned_of_random_key = False
 
 
 def warn_if_unshared(options: ContinuationOptions) -> None:
     """Log a warning, once in a process, when a key was set and the guard is in this process's memory."""
     global _has_warned  # noqa: PLW0603 - once in a process
-    is_set = options.keys is not None or set_keys() is not None
+    is_set = options.keys is not None or get_configured_keys() is not None
     if (
         _has_warned
         or not is_set
@@ -112,10 +112,10 @@ def warn_if_unshared(options: ContinuationOptions) -> None:
     )
 
 
-def warn_if_own(*texts: str | None) -> None:
+def warn_if_random_key(*texts: str | None) -> None:
     """Log a warning, once in a process, when what is to outlive it is signed with the random key that it alone has."""
-    global _has_warned_of_own  # noqa: PLW0603 - once in a process
-    key = None if _has_warned_of_own else own_key()
+    global _has_warned_of_random_key  # noqa: PLW0603 - once in a process
+    key = None if _has_warned_of_random_key else get_random_key()
     if key is None:
         return
     from .signing import key_id
@@ -123,7 +123,7 @@ def warn_if_own(*texts: str | None) -> None:
     name = key_id(key)
     if not any(text is not None and name in text for text in texts):
         return
-    _has_warned_of_own = True
+    _has_warned_of_random_key = True
     _log.warning(
         "a pause that is kept beyond this process is signed with the random key of this process: no other one can go"
         " on with it, nor this program once it is started anew. Give all of them the same key, by"

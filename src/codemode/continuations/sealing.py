@@ -15,7 +15,7 @@ from ..data.json_shape import weigh
 from ..data.json_values import canonical_json
 from ..errors import CodeModeProtocolError
 from ..options.parts import MAX_LEDGER_BYTES, ContinuationOptions
-from .keys import process_keys, process_max_age_ms
+from .keys import get_max_age_ms, get_process_keys
 from .signing import Auth, KeyRing
 
 # Everything goes in pieces, so that no call into C holds the interpreter for long, however much was recorded.
@@ -28,7 +28,7 @@ _NONCE_BYTES = 12
 _TAG_BYTES = 16
 _LENGTH_BYTES = 8
 _KEY_ID_BYTES = 16
-_PIECE_BYTES = 3 << 16  # whole groups of three bytes, and of the four characters as which base64 writes them
+_CHUNK_BYTES = 3 << 16  # whole groups of three bytes, and of the four characters as which base64 writes them
 
 
 def pack(texts: Iterable[str], options: ContinuationOptions, now_ms: int, binding: str | None = None) -> dict[str, Any]:
@@ -37,10 +37,10 @@ def pack(texts: Iterable[str], options: ContinuationOptions, now_ms: int, bindin
     ``binding`` is a text that the signature covers next to the ``conversation_id`` of the options.
     """
     encoding = "-".join(["sealed"] * options.seal + ["deflate"] * options.compress) or "json"
-    body = [*(texts if encoding == "json" else _packed(texts, encoding, options))]
-    max_age_ms = options.max_age_ms if options.max_age_ms is not None else process_max_age_ms()
+    body = [*(texts if encoding == "json" else _encode_body(texts, encoding, options))]
+    max_age_ms = options.max_age_ms if options.max_age_ms is not None else get_max_age_ms()
     head = {"version": _VERSION, "encoding": encoding}
-    signed = _ring(options, "continuation", binding).sign(
+    signed = _make_key_ring(options, "continuation", binding).sign(
         head,
         body,
         nonce=secrets.token_hex(16),
@@ -59,57 +59,57 @@ def unpack(
     """
     if set(signed) != {"version", "encoding", "body", "auth"} or signed["version"] != _VERSION:
         raise CodeModeProtocolError("the continuation is malformed or of another version")
-    body, encoding = _texts(signed["body"]), signed["encoding"]
+    body, encoding = _check_texts(signed["body"]), signed["encoding"]
     # What is signed beside the body is never long.
     is_known = encoding == "json" or encoding in _ENCODINGS
     if not is_known or weigh(signed["auth"], _MAX_AUTH_CHARACTERS) >= _MAX_AUTH_CHARACTERS:
         raise CodeModeProtocolError("the continuation is malformed")
     # Nothing is parsed, decompressed or decrypted before the signature is known to be right.
     rest = {key: value for key, value in signed.items() if key != "body"}
-    auth = _ring(options, "continuation", binding).verify(rest, body, now_ms=now_ms)
+    auth = _make_key_ring(options, "continuation", binding).verify(rest, body, now_ms=now_ms)
     if options.seal and not encoding.startswith("sealed"):
         raise CodeModeProtocolError("the continuation is not sealed, and this host takes only sealed ones")
     if encoding == "json":
         return body, auth
-    return [*_unpacked(body, encoding, options, auth.key_id)], auth
+    return [*_decode_body(body, encoding, options, auth.key_id)], auth
 
 
-def _texts(body: object) -> list[str]:
+def _check_texts(body: object) -> list[str]:
     if not isinstance(body, list) or not all(isinstance(text, str) for text in cast("list[Any]", body)):
         raise CodeModeProtocolError("the continuation is malformed")
     return cast("list[str]", body)
 
 
-def _packed(texts: Iterable[str], encoding: str, options: ContinuationOptions) -> Iterator[str]:
-    data = _framed(texts)
+def _encode_body(texts: Iterable[str], encoding: str, options: ContinuationOptions) -> Iterator[str]:
+    data = _frame_texts(texts)
     if options.compress:
-        data = _deflated(data)
+        data = _deflate(data)
     if options.seal:
-        data = _sealed(data, _ring(options, "seal").secret(), encoding)
-    return (urlsafe_b64encode(piece).decode() for piece in _regrouped(data))
+        data = _encrypt(data, _make_key_ring(options, "seal").secret(), encoding)
+    return (urlsafe_b64encode(piece).decode() for piece in _regroup(data))
 
 
-def _unpacked(body: Iterable[str], encoding: str, options: ContinuationOptions, key_id: str) -> Iterator[str]:
+def _decode_body(body: Iterable[str], encoding: str, options: ContinuationOptions, key_id: str) -> Iterator[str]:
     try:
         data = (urlsafe_b64decode(text) for text in body)
         if encoding.startswith("sealed"):
-            data = _opened(data, _ring(options, "seal").secret(key_id), encoding)
+            data = _decrypt(data, _make_key_ring(options, "seal").secret(key_id), encoding)
         if encoding.endswith("deflate"):
-            data = _inflated(data)
-        yield from _texts_in(data)
+            data = _inflate(data)
+        yield from _split_texts(data)
     except (ValueError, zlib.error) as error:
         raise CodeModeProtocolError("the continuation cannot be read") from error
 
 
-def _framed(texts: Iterable[str]) -> Iterator[bytes]:
+def _frame_texts(texts: Iterable[str]) -> Iterator[bytes]:
     for text in texts:
         data = text.encode()
         yield len(data).to_bytes(_LENGTH_BYTES)
-        for start in range(0, len(data), _PIECE_BYTES):
-            yield data[start : start + _PIECE_BYTES]
+        for start in range(0, len(data), _CHUNK_BYTES):
+            yield data[start : start + _CHUNK_BYTES]
 
 
-def _texts_in(data: Iterable[bytes]) -> Iterator[str]:
+def _split_texts(data: Iterable[bytes]) -> Iterator[str]:
     buffer = bytearray()
     for piece in data:
         buffer += piece
@@ -126,79 +126,79 @@ def _texts_in(data: Iterable[bytes]) -> Iterator[str]:
         raise ValueError("cut off")
 
 
-def _regrouped(data: Iterable[bytes]) -> Iterator[bytes]:
+def _regroup(data: Iterable[bytes]) -> Iterator[bytes]:
     buffer = bytearray()
     for piece in data:
         buffer += piece
-        while len(buffer) >= _PIECE_BYTES:
-            yield bytes(buffer[:_PIECE_BYTES])
-            del buffer[:_PIECE_BYTES]
+        while len(buffer) >= _CHUNK_BYTES:
+            yield bytes(buffer[:_CHUNK_BYTES])
+            del buffer[:_CHUNK_BYTES]
     yield bytes(buffer)
 
 
-def _deflated(data: Iterable[bytes]) -> Iterator[bytes]:
+def _deflate(data: Iterable[bytes]) -> Iterator[bytes]:
     stream = zlib.compressobj()
     for piece in data:
         yield stream.compress(piece)
     yield stream.flush()
 
 
-def _inflated(data: Iterable[bytes]) -> Iterator[bytes]:
+def _inflate(data: Iterable[bytes]) -> Iterator[bytes]:
     stream, size = zlib.decompressobj(), 0
     for piece in data:
         compressed = piece
         while compressed:
-            inflated = stream.decompress(compressed, _PIECE_BYTES)
+            chunk = stream.decompress(compressed, _CHUNK_BYTES)
             compressed = stream.unconsumed_tail
-            size += len(inflated)
+            size += len(chunk)
             if size > _MAX_BODY_BYTES:
                 raise ValueError("too large")
-            yield inflated
+            yield chunk
     yield stream.flush()
     if not stream.eof or stream.unused_data:
         raise ValueError("cut off")
 
 
-def _ring(options: ContinuationOptions, purpose: str, binding: str | None = None) -> KeyRing:
-    keys = options.keys if options.keys is not None else process_keys()
+def _make_key_ring(options: ContinuationOptions, purpose: str, binding: str | None = None) -> KeyRing:
+    keys = options.keys if options.keys is not None else get_process_keys()
     # Two texts, never one: that of the invocation may be chosen by a client.
     bindings = [options.conversation_id, binding]
     return KeyRing(keys, purpose=purpose, binding=None if bindings == [None, None] else bindings)
 
 
-def _sealed(data: Iterable[bytes], secret: bytes, encoding: str) -> Iterator[bytes]:
+def _encrypt(data: Iterable[bytes], secret: bytes, encoding: str) -> Iterator[bytes]:
     nonce = secrets.token_bytes(_NONCE_BYTES)
-    sealing = _cipher(secret, nonce).encryptor()
-    sealing.authenticate_additional_data(encoding.encode())
+    encryptor = _cipher(secret, nonce).encryptor()
+    encryptor.authenticate_additional_data(encoding.encode())
     yield nonce
     for piece in data:
-        yield sealing.update(piece)
-    yield sealing.finalize()
-    yield sealing.tag
+        yield encryptor.update(piece)
+    yield encryptor.finalize()
+    yield encryptor.tag
 
 
-def _opened(data: Iterable[bytes], secret: bytes, encoding: str) -> Iterator[bytes]:
+def _decrypt(data: Iterable[bytes], secret: bytes, encoding: str) -> Iterator[bytes]:
     """Yield what was sealed, once all of it is known to be genuine."""
-    rest, opening, opened = bytearray(), None, list[bytes]()
+    rest, decryptor, chunks = bytearray(), None, list[bytes]()
     for piece in data:
         rest += piece
-        if opening is None and len(rest) >= _NONCE_BYTES:
-            opening = _cipher(secret, bytes(rest[:_NONCE_BYTES])).decryptor()
-            opening.authenticate_additional_data(encoding.encode())
+        if decryptor is None and len(rest) >= _NONCE_BYTES:
+            decryptor = _cipher(secret, bytes(rest[:_NONCE_BYTES])).decryptor()
+            decryptor.authenticate_additional_data(encoding.encode())
             del rest[:_NONCE_BYTES]
-        if opening is not None and len(rest) > _TAG_BYTES:
-            opened.append(opening.update(bytes(rest[:-_TAG_BYTES])))
+        if decryptor is not None and len(rest) > _TAG_BYTES:
+            chunks.append(decryptor.update(bytes(rest[:-_TAG_BYTES])))
             del rest[:-_TAG_BYTES]
-    if opening is None or len(rest) != _TAG_BYTES or not _is_genuine(opening, bytes(rest)):
+    if decryptor is None or len(rest) != _TAG_BYTES or not _is_tag_valid(decryptor, bytes(rest)):
         raise CodeModeProtocolError("the sealed continuation cannot be opened")
-    yield from opened
+    yield from chunks
 
 
-def _is_genuine(opening: Any, tag: bytes) -> bool:
+def _is_tag_valid(decryptor: Any, tag: bytes) -> bool:
     from cryptography.exceptions import InvalidTag
 
     try:
-        opening.finalize_with_tag(tag)
+        decryptor.finalize_with_tag(tag)
     except InvalidTag:
         return False
     return True
@@ -206,53 +206,53 @@ def _is_genuine(opening: Any, tag: bytes) -> bool:
 
 def seal_text(text: str, options: ContinuationOptions, auth: Auth) -> str:
     """Return a text that only whoever can open the continuation of ``auth`` can read, and that fits no other one."""
-    return seal_as(text, _ring(options, "outcome").secret(auth.key_id), auth.nonce)
+    return seal_with_secret(text, _make_key_ring(options, "outcome").secret(auth.key_id), auth.nonce)
 
 
 def open_text(text: str, options: ContinuationOptions, auth: Auth) -> str:
     """Return what was sealed. Raises `ValueError` or `CodeModeProtocolError` for anything else."""
-    return open_as(text, _ring(options, "outcome").secret(auth.key_id), auth.nonce)
+    return open_with_secret(text, _make_key_ring(options, "outcome").secret(auth.key_id), auth.nonce)
 
 
-def seal_as(text: str, secret: bytes, name: str) -> str:
+def seal_with_secret(text: str, secret: bytes, name: str) -> str:
     """Return a text that only whoever has the secret can read, and only under this name."""
-    pieces = (piece.encode() for piece in _cut(text, _PIECE_BYTES))
-    return "".join(urlsafe_b64encode(piece).decode() for piece in _regrouped(_sealed(pieces, secret, name)))
+    pieces = (piece.encode() for piece in _split_text(text, _CHUNK_BYTES))
+    return "".join(urlsafe_b64encode(piece).decode() for piece in _regroup(_encrypt(pieces, secret, name)))
 
 
-def open_as(text: str, secret: bytes, name: str) -> str:
+def open_with_secret(text: str, secret: bytes, name: str) -> str:
     """Return what was sealed. Raises `ValueError` or `CodeModeProtocolError` for anything else."""
-    pieces = (urlsafe_b64decode(piece) for piece in _cut(text, _PIECE_BYTES))
-    return b"".join(_opened(pieces, secret, name)).decode()
+    pieces = (urlsafe_b64decode(piece) for piece in _split_text(text, _CHUNK_BYTES))
+    return b"".join(_decrypt(pieces, secret, name)).decode()
 
 
 def seal_part(description: str, data: bytes, options: ContinuationOptions, name: str) -> bytes:
     """Return a part of content that only whoever has a key can read, and only under this name."""
-    ring, text = _ring(options, "content"), description.encode()
-    pieces = (len(text).to_bytes(_LENGTH_BYTES), text, *_pieces_of(data))
-    return ring.signing_id.encode() + b"".join(_sealed(pieces, ring.secret(), name))
+    ring, text = _make_key_ring(options, "content"), description.encode()
+    pieces = (len(text).to_bytes(_LENGTH_BYTES), text, *_split_bytes(data))
+    return ring.signing_id.encode() + b"".join(_encrypt(pieces, ring.secret(), name))
 
 
-def open_part(kept: bytes, options: ContinuationOptions, name: str) -> tuple[str, bytes]:
+def open_part(sealed_part: bytes, options: ContinuationOptions, name: str) -> tuple[str, bytes]:
     """Return description and data. Raises `ValueError` or `CodeModeProtocolError` for anything else."""
-    key_id, sealed = kept[:_KEY_ID_BYTES].decode(), kept[_KEY_ID_BYTES:]
-    opened = b"".join(_opened(_pieces_of(sealed), _ring(options, "content").secret(key_id), name))
+    key_id, sealed = sealed_part[:_KEY_ID_BYTES].decode(), sealed_part[_KEY_ID_BYTES:]
+    opened = b"".join(_decrypt(_split_bytes(sealed), _make_key_ring(options, "content").secret(key_id), name))
     end = _LENGTH_BYTES + int.from_bytes(opened[:_LENGTH_BYTES])
     return opened[_LENGTH_BYTES:end].decode(), opened[end:]
 
 
-def _pieces_of(data: bytes) -> Iterator[bytes]:
-    for start in range(0, len(data), _PIECE_BYTES):
-        yield data[start : start + _PIECE_BYTES]
+def _split_bytes(data: bytes) -> Iterator[bytes]:
+    for start in range(0, len(data), _CHUNK_BYTES):
+        yield data[start : start + _CHUNK_BYTES]
 
 
-def _cut(text: str, size: int) -> Iterator[str]:
+def _split_text(text: str, size: int) -> Iterator[str]:
     return (text[start : start + size] for start in range(0, len(text), size))
 
 
-def answers_digest(text: str, options: ContinuationOptions, auth: Auth) -> str:
+def digest_answers(text: str, options: ContinuationOptions, auth: Auth) -> str:
     """Return what tells answers apart and does not tell what they are, for whoever can resume the continuation."""
-    return hmac.new(_ring(options, "answers").secret(auth.key_id), text.encode(), hashlib.sha256).hexdigest()
+    return hmac.new(_make_key_ring(options, "answers").secret(auth.key_id), text.encode(), hashlib.sha256).hexdigest()
 
 
 def require_cipher(options: ContinuationOptions) -> None:
@@ -285,59 +285,59 @@ def journal_key(salt: str, seed: str) -> str:
     return hashlib.sha256(f"codemode journal:{salt}{seed}".encode()).hexdigest()
 
 
-class JournalTexts:
+class JournalCodec:
     """Writes and reads the texts of the journal with this key. ``place`` is where one stands: a number, or a word."""
 
     def __init__(self, options: ContinuationOptions, keys: tuple[bytes, ...], key: str, binding: str | None) -> None:
         self._ring = KeyRing(keys, purpose="journal")
         self._sealing = KeyRing(keys, purpose="journal seal") if options.seal else None
-        self._whose = canonical_json([key, options.conversation_id, binding])
+        self._identity = canonical_json([key, options.conversation_id, binding])
         self._key_id = self._ring.signing_id
-        self._keyed: dict[str, tuple[Any, Any]] = {}  # by key: the hashes of an HMAC before any text
+        self._hmacs: dict[str, tuple[Any, Any]] = {}  # by key: the hashes of an HMAC before any text
 
-    def written(self, text: str, place: int | str) -> str:
+    def encode(self, text: str, position: int | str) -> str:
         """Return what stands in the journal for a text."""
         if self._sealing is not None:
-            text = seal_as(text, self._sealing.secret(), self._at(place))
-        return f"{self._key_id}.{self._signature(self._key_id, text, place)}.{text}"
+            text = seal_with_secret(text, self._sealing.secret(), self._label_position(position))
+        return f"{self._key_id}.{self._sign(self._key_id, text, position)}.{text}"
 
-    def read(self, written: str, place: int | str) -> str:
+    def decode(self, encoded: str, position: int | str) -> str:
         """Return the text. Raises `CodeModeProtocolError` for what was not written for this place of this journal."""
-        key_id, _, rest = written.partition(".")
+        key_id, _, rest = encoded.partition(".")
         signature, _, text = rest.partition(".")
         try:
-            expected = self._signature(key_id, text, place)
+            expected = self._sign(key_id, text, position)
         except (CodeModeProtocolError, UnicodeEncodeError):
-            raise _refused("was signed with a key that is not known here, or by nobody") from None
+            raise _make_journal_error("was signed with a key that is not known here, or by nobody") from None
         if not hmac.compare_digest(expected.encode(), signature.encode("utf-8", "replace")):
-            raise _refused("was changed, is cut off, or is not of this journal or this place")
+            raise _make_journal_error("was changed, is cut off, or is not of this journal or this place")
         if self._sealing is None:
             return text
         try:
-            return open_as(text, self._sealing.secret(key_id), self._at(place))
+            return open_with_secret(text, self._sealing.secret(key_id), self._label_position(position))
         except (ValueError, CodeModeProtocolError):
-            raise _refused("is not sealed, and this host takes only what is") from None
+            raise _make_journal_error("is not sealed, and this host takes only what is") from None
 
-    def read_all(self, lines: Sequence[str]) -> list[str]:
+    def decode_all(self, lines: Sequence[str]) -> list[str]:
         """Return the texts of lines, the first of which stands in place 0."""
-        return [self.read(line, place) for place, line in enumerate(lines)]
+        return [self.decode(line, position) for position, line in enumerate(lines)]
 
-    def _at(self, place: int | str) -> str:
-        return f"{self._whose}{place}"
+    def _label_position(self, position: int | str) -> str:
+        return f"{self._identity}{position}"
 
-    def _signature(self, key_id: str, text: str, place: int | str) -> str:
-        keyed = self._keyed.get(key_id)
-        if keyed is None:
-            keyed = self._keyed[key_id] = _keyed(self._ring.secret(key_id))
-        inner, outer = keyed[0].copy(), keyed[1].copy()
-        at = f"{self._whose}{place}"
+    def _sign(self, key_id: str, text: str, position: int | str) -> str:
+        hashes = self._hmacs.get(key_id)
+        if hashes is None:
+            hashes = self._hmacs[key_id] = _prepare_hmac(self._ring.secret(key_id))
+        inner, outer = hashes[0].copy(), hashes[1].copy()
+        label = f"{self._identity}{position}"
         # With its length in front, no two pairs of place and text are the same bytes.
-        inner.update(f"{len(at)}:{at}{text}".encode())
+        inner.update(f"{len(label)}:{label}{text}".encode())
         outer.update(inner.digest())
         return b2a_base64(outer.digest(), newline=False).decode()
 
 
-def _keyed(secret: bytes) -> tuple[Any, Any]:
+def _prepare_hmac(secret: bytes) -> tuple[Any, Any]:
     """Return both hashes of HMAC-SHA256 (RFC 2104) under a key of at most a block.
 
     The module's own object takes three times as long to copy, which is most of what signing a line takes.
@@ -347,7 +347,7 @@ def _keyed(secret: bytes) -> tuple[Any, Any]:
     return inner, outer
 
 
-def _refused(why: str) -> CodeModeProtocolError:
+def _make_journal_error(reason: str) -> CodeModeProtocolError:
     return CodeModeProtocolError(
-        f"the journal of this program cannot be used: what stands in it {why}", details={"origin": "journal"}
+        f"the journal of this program cannot be used: what stands in it {reason}", details={"origin": "journal"}
     )

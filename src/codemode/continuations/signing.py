@@ -52,7 +52,7 @@ class KeyRing:
     """
 
     def __init__(self, keys: tuple[bytes, ...], *, purpose: str, binding: Any = None) -> None:
-        self._keys = {key_id(key): _derived(key, purpose) for key in keys}
+        self._keys = {key_id(key): _derive_secret(key, purpose) for key in keys}
         self._signing_id = key_id(keys[-1])
         self._binding = binding
 
@@ -80,8 +80,8 @@ class KeyRing:
             "expiresAtMs": now_ms + max_age_ms,
         }
         if self._binding is not None:
-            auth[_BINDINGS] = self._binding_tags(self._signing_id, nonce)
-        return {**value, "auth": {**auth, "signature": self._signature(value, texts, auth)}}
+            auth[_BINDINGS] = self._compute_binding_tags(self._signing_id, nonce)
+        return {**value, "auth": {**auth, "signature": self._compute_signature(value, texts, auth)}}
 
     def verify(self, signed: Mapping[str, Any], texts: Iterable[str] = (), *, now_ms: int | None) -> Auth:
         """Check signature and times, the signature alone without ``now_ms``. Raises `CodeModeProtocolError`."""
@@ -96,7 +96,7 @@ class KeyRing:
         unsigned = {key: item for key, item in fields.items() if key != "signature"}
         try:
             self._require_binding(fields)
-            expected = self._signature(value, texts, unsigned)
+            expected = self._compute_signature(value, texts, unsigned)
         except (TypeError, ValueError, RecursionError):
             raise CodeModeProtocolError("the continuation is not plain JSON") from None
         # Texts are compared: two base64 texts can stand for the same bytes.
@@ -106,28 +106,28 @@ class KeyRing:
             raise CodeModeProtocolError(
                 "the continuation's signature is wrong: it was changed, or is not for this host"
             )
-        return _checked_times(fields, now_ms)
+        return _check_times(fields, now_ms)
 
     def _require_binding(self, fields: Mapping[str, Any]) -> None:
         """Raise `CodeModeProtocolError` where the value says that it is bound otherwise; the signature covers that."""
         self.secret(fields["keyId"])  # an unknown key is the reason then
-        own = None if self._binding is None else self._binding_tags(fields["keyId"], fields["nonce"])
+        expected = None if self._binding is None else self._compute_binding_tags(fields["keyId"], fields["nonce"])
         claimed = fields.get(_BINDINGS)
-        if claimed == own:
+        if claimed == expected:
             return
-        needed = cast("list[Any]", claimed) if isinstance(claimed, list) else []
-        given = own or [None] * len(needed)
-        is_missing = any(tag is None and other is not None for tag, other in zip(given, needed, strict=False))
+        claimed_tags = cast("list[Any]", claimed) if isinstance(claimed, list) else []
+        own_tags = expected or [None] * len(claimed_tags)
+        is_missing = any(tag is None and other is not None for tag, other in zip(own_tags, claimed_tags, strict=False))
         message, kind = (_MISSING_BINDING, "missing") if is_missing else (_OTHER_BINDING, "other")
         raise CodeModeProtocolError(message, details={"binding": kind})
 
-    def _binding_tags(self, key_id: str, nonce: object) -> list[str | None]:
+    def _compute_binding_tags(self, key_id: str, nonce: object) -> list[str | None]:
         secret, binding = self.secret(key_id), self._binding
         parts = cast("list[Any]", binding) if isinstance(binding, list) else [binding]
         texts = [None if part is None else canonical_json([nonce, part]) for part in parts]
         return [None if text is None else hmac.new(secret, text.encode(), "sha256").hexdigest()[:32] for text in texts]
 
-    def _signature(self, value: Mapping[str, Any], texts: Iterable[str], auth: Mapping[str, Any]) -> str:
+    def _compute_signature(self, value: Mapping[str, Any], texts: Iterable[str], auth: Mapping[str, Any]) -> str:
         mac = hmac.new(self.secret(auth["keyId"]), digestmod=hashlib.sha256)
         head = canonical_json({"value": value, "auth": auth, "binding": self._binding})
         for text in chain((head,), texts):
@@ -138,7 +138,7 @@ class KeyRing:
         return urlsafe_b64encode(mac.digest()).rstrip(b"=").decode()
 
 
-def _checked_times(fields: Mapping[str, Any], now_ms: int | None) -> Auth:
+def _check_times(fields: Mapping[str, Any], now_ms: int | None) -> Auth:
     issued, expires = fields["issuedAtMs"], fields["expiresAtMs"]
     if now_ms is not None and now_ms >= expires:
         raise CodeModeProtocolError("the continuation has expired")
@@ -152,5 +152,5 @@ def key_id(key: bytes) -> str:
     return hashlib.sha256(b"codemode key id:" + key).hexdigest()[:16]
 
 
-def _derived(key: bytes, purpose: str) -> bytes:
+def _derive_secret(key: bytes, purpose: str) -> bytes:
     return hmac.new(key, b"codemode:" + purpose.encode(), hashlib.sha256).digest()

@@ -11,21 +11,21 @@ from typing import Any, ClassVar, Protocol, TypeVar
 from ..host.cancellation import to_its_end
 from ..host.job_threads import in_own_thread
 from .guard import (
-    KEPT_AFTER_EXPIRY_MS,
     LAPSED,
-    Beat,
+    RETENTION_AFTER_EXPIRY_MS,
+    Backoff,
     Claim,
     ClaimState,
     GuardClock,
-    Pauses,
-    Watch,
+    Heartbeat,
+    LapseDetector,
     require_same_answers,
 )
 
 ResultT = TypeVar("ResultT")
 
 
-class Statements(Protocol):
+class StatementExecutor(Protocol):
     """What a transaction's statements go through; they are written with ``?``."""
 
     def execute(self, statement: str, values: tuple[Any, ...] = (), /) -> Any:
@@ -42,37 +42,39 @@ class SqlResumeGuard(ABC):
     table: ClassVar[str]
 
     def __init__(self, clock: GuardClock | None) -> None:
-        self._own_clock = clock
+        self._test_clock = clock
         self._clock = clock if clock is not None else GuardClock()
-        self._beats: dict[str, int] = {}  # of the claims that were made here
+        self._heartbeats: dict[str, int] = {}  # of the claims that were made here
 
     async def claim(self, claim: Claim) -> str | ClaimState | None:
         """See `ResumeGuard.claim`."""
-        pauses, watch = Pauses(self._clock), Watch(self._clock)
+        backoff, detector = Backoff(self._clock), LapseDetector(self._clock)
         while True:
-            standing = await self._try_claim(claim)
-            if not isinstance(standing, Beat):
-                return standing
-            if watch.has_lapsed(standing) and await _in_thread(lambda beat=standing: self._take_over_now(claim, beat)):
+            result = await self._try_claim(claim)
+            if not isinstance(result, Heartbeat):
+                return result
+            if detector.has_lapsed(result) and await _run_in_guard_thread(
+                lambda beat=result: self._take_over_sync(claim, beat)
+            ):
                 return LAPSED
-            await pauses.next()
+            await backoff.wait()
 
     async def renew(self, key: str) -> bool:
         """See `ResumeGuard.renew`."""
-        return await _in_thread(lambda: self._beat_now(key, self._beats.get(key)))
+        return await _run_in_guard_thread(lambda: self._renew_sync(key, self._heartbeats.get(key)))
 
     async def record(self, key: str, outcome: str) -> str | None:
         """See `ResumeGuard.record`."""
-        self._beats.pop(key, None)
-        return await to_its_end(_in_thread(lambda: self._record_now(key, outcome)))
+        self._heartbeats.pop(key, None)
+        return await to_its_end(_run_in_guard_thread(lambda: self._record_sync(key, outcome)))
 
     async def release(self, key: str) -> None:
         """See `ResumeGuard.release`."""
-        beat = self._beats.pop(key, None)
-        await to_its_end(_in_thread(lambda: self._release_now(key, beat)))
+        heartbeat = self._heartbeats.pop(key, None)
+        await to_its_end(_run_in_guard_thread(lambda: self._release_sync(key, heartbeat)))
 
-    async def _try_claim(self, claim: Claim) -> str | Beat | None:
-        attempt = asyncio.ensure_future(_in_thread(lambda: self._try_claim_now(claim)))
+    async def _try_claim(self, claim: Claim) -> str | Heartbeat | None:
+        attempt = asyncio.ensure_future(_run_in_guard_thread(lambda: self._try_claim_sync(claim)))
         try:
             return await to_its_end(attempt)
         except asyncio.CancelledError:
@@ -81,63 +83,66 @@ class SqlResumeGuard(ABC):
                 await self.release(claim.key)
             raise
 
-    def _try_claim_now(self, claim: Claim) -> str | Beat | None:
+    def _try_claim_sync(self, claim: Claim) -> str | Heartbeat | None:
         with self._transaction() as connection:
-            found = connection.execute(
+            row = connection.execute(
                 f"SELECT answers, beat, renewed_at_ms, outcome FROM {self.table} WHERE key = ?", (claim.key,)
             ).fetchone()
             now_ms = self._now_ms(connection)
-            if found is not None:
-                answers, beat, renewed_at_ms, outcome = found
+            if row is not None:
+                answers, number, renewed_at_ms, outcome = row
                 require_same_answers(answers, claim, outcome)
-                return outcome if outcome is not None else Beat(beat, (now_ms - renewed_at_ms) / 1000)
-            connection.execute(f"DELETE FROM {self.table} WHERE expires_at_ms <= ?", (now_ms - KEPT_AFTER_EXPIRY_MS,))
+                return outcome if outcome is not None else Heartbeat(number, (now_ms - renewed_at_ms) / 1000)
+            connection.execute(
+                f"DELETE FROM {self.table} WHERE expires_at_ms <= ?", (now_ms - RETENTION_AFTER_EXPIRY_MS,)
+            )
             values = (claim.key, claim.answers, claim.expires_at_ms, now_ms)
             connection.execute(f"INSERT INTO {self.table} VALUES (?, ?, ?, 1, ?, NULL)", values)
-        self._beats[claim.key] = 1
+        self._heartbeats[claim.key] = 1
         return None
 
-    def _take_over_now(self, claim: Claim, beat: Beat) -> bool:
-        return self._beat_now(claim.key, beat.number)
+    def _take_over_sync(self, claim: Claim, heartbeat: Heartbeat) -> bool:
+        return self._renew_sync(claim.key, heartbeat.number)
 
-    def _beat_now(self, key: str, beat: int | None) -> bool:
+    def _renew_sync(self, key: str, heartbeat: int | None) -> bool:
         """Give a sign of life after that one. False: somebody else has given one, or an outcome."""
-        if beat is None:
+        if heartbeat is None:
             return False
         statement = (
             f"UPDATE {self.table} SET beat = beat + 1, renewed_at_ms = ? WHERE key = ? AND beat = ? AND outcome IS NULL"
         )
         with self._transaction() as connection:
-            done = connection.execute(statement, (self._now_ms(connection), key, beat)).rowcount == 1
-        if done:
-            self._beats[key] = beat + 1
-        return done
+            is_renewed = connection.execute(statement, (self._now_ms(connection), key, heartbeat)).rowcount == 1
+        if is_renewed:
+            self._heartbeats[key] = heartbeat + 1
+        return is_renewed
 
-    def _record_now(self, key: str, outcome: str) -> str | None:
+    def _record_sync(self, key: str, outcome: str) -> str | None:
         with self._transaction() as connection:
             connection.execute(f"UPDATE {self.table} SET outcome = ? WHERE key = ? AND outcome IS NULL", (outcome, key))
-            found = connection.execute(f"SELECT outcome FROM {self.table} WHERE key = ?", (key,)).fetchone()
-        return None if found is None else found[0]
+            row = connection.execute(f"SELECT outcome FROM {self.table} WHERE key = ?", (key,)).fetchone()
+        return None if row is None else row[0]
 
-    def _release_now(self, key: str, beat: int | None) -> None:
+    def _release_sync(self, key: str, heartbeat: int | None) -> None:
         with self._transaction() as connection:
             connection.execute(
-                f"DELETE FROM {self.table} WHERE key = ? AND outcome IS NULL AND beat = coalesce(?, beat)", (key, beat)
+                f"DELETE FROM {self.table} WHERE key = ? AND outcome IS NULL AND beat = coalesce(?, beat)",
+                (key, heartbeat),
             )
 
-    def _now_ms(self, connection: Statements) -> int:
-        if self._own_clock is not None:
-            return self._own_clock.now_ms()
+    def _now_ms(self, connection: StatementExecutor) -> int:
+        if self._test_clock is not None:
+            return self._test_clock.now_ms()
         return self._database_time(connection)
 
     @abstractmethod
-    def _database_time(self, connection: Statements) -> int: ...
+    def _database_time(self, connection: StatementExecutor) -> int: ...
 
     @abstractmethod
-    def _transaction(self) -> AbstractContextManager[Statements]: ...
+    def _transaction(self) -> AbstractContextManager[StatementExecutor]: ...
 
 
-def make_table(connection: Statements, table: str) -> None:
+def create_claims_table(connection: StatementExecutor, table: str) -> None:
     """Make the table of claims, where there is none."""
     connection.execute(
         f"CREATE TABLE IF NOT EXISTS {table} (key TEXT PRIMARY KEY, answers TEXT NOT NULL,"
@@ -146,6 +151,6 @@ def make_table(connection: Statements, table: str) -> None:
     connection.execute(f"CREATE INDEX IF NOT EXISTS {table}_by_expiry ON {table} (expires_at_ms)")
 
 
-def _in_thread(work: Callable[[], ResultT]) -> Coroutine[Any, Any, ResultT]:
+def _run_in_guard_thread(work: Callable[[], ResultT]) -> Coroutine[Any, Any, ResultT]:
     # A claim must be renewed in time.
     return in_own_thread(work, "codemode-guard")

@@ -147,15 +147,15 @@ class Parts(Protocol):
         """The key that an object has which stands for one of them."""
         ...
 
-    def at(self, part_id: object) -> MediaContent:
+    def get(self, part_id: object) -> MediaContent:
         """Return one. Raises `CodeModeSerializationError` for any other id."""
         ...
 
-    def take(self, part: MediaContent) -> dict[str, Any]:
+    def register(self, part: MediaContent) -> dict[str, Any]:
         """Take a part, and return the object that stands for it."""
         ...
 
-    def told(self, text: str | None) -> str | None:
+    def replace_numbers(self, text: str | None) -> str | None:
         """Return JSON text with the ids of parts in place of their names in this run."""
         ...
 
@@ -194,7 +194,7 @@ def places_for(value: Any, parts: Parts, part_of: Callable[[Any], MediaContent |
 
     def place(one: Any) -> Any:
         part = one if isinstance(one, MediaContent) else None if part_of is None else part_of(one)
-        return _SAME if part is None else parts.take(part)
+        return _SAME if part is None else parts.register(part)
 
     return _replaced(value, place, 0)
 
@@ -304,7 +304,7 @@ _SAME: Any = object()
 def _of_place(one: Any, parts: Parts, made: Callable[[MediaContent], Any]) -> Any:
     if type(one) is not dict or parts.tag not in one:
         return one if isinstance(one, MediaContent) else _SAME
-    return made(parts.at(cast("dict[str, Any]", one)[parts.tag]))
+    return made(parts.get(cast("dict[str, Any]", one)[parts.tag]))
 
 
 def _replaced(value: Any, replace: Callable[[Any], Any], depth: int) -> Any:
@@ -355,10 +355,10 @@ def _validated(given: Any) -> MediaContent:
         return given
     parts = current.get()
     if parts is not None and is_mapping(given) and parts.tag in given:
-        return parts.at(given[parts.tag])
+        return parts.get(given[parts.tag])
     raise ValueError("must be the handle of an image, audio or a file that a tool of this program has given")
 
 
 def _written(part: MediaContent) -> dict[str, Any]:
     parts = current.get()
-    return part.described if parts is None else parts.take(part)
+    return part.described if parts is None else parts.register(part)

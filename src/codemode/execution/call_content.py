@@ -20,9 +20,9 @@ from ..errors import CodeModeProtocolError
 from ..host.steps import TooMuchWork
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..options.parts import ContinuationOptions
-from ..protocol.continuation import described, part_of
+from ..protocol.continuation import describe_part, make_part
 from ..protocol.ledger import Fulfilled, Ledger
-from ..protocol.references import Contents, tag_of
+from ..protocol.references import ContentRegistry, get_content_tag
 
 if TYPE_CHECKING:
     from ..interrupts.interrupt import Interrupt
@@ -54,16 +54,16 @@ def is_named_by_ids(options: ContinuationOptions) -> bool:
     return options.journal is not None or content_store_of(options) is not None
 
 
-async def keep_new(contents: Contents, tag: str, options: ContinuationOptions) -> None:
+async def keep_new(contents: ContentRegistry, tag: str, options: ContinuationOptions) -> None:
     """Keep what the store has not got yet, under this tag; sealed where continuations are."""
     store = content_store_of(options)
-    for part in [one for one in contents if one.id not in contents.kept]:
-        description, data = json.dumps(described(part)), part.data
+    for part in [one for one in contents if one.id not in contents.stored_names]:
+        description, data = json.dumps(describe_part(part)), part.data
         if options.seal:
             sealing = partial(seal_part, description, data, options, _name(tag, part.id))
             description, data = SEALED, await run_check(len(data), sealing)
         await store.put_content(tag, part.id, description, data)
-        contents.kept.add(part.id)
+        contents.stored_names.add(part.id)
 
 
 async def hold_for(interrupt: Interrupt, ledger: Ledger, salt: str, options: ContinuationOptions) -> None:
@@ -71,21 +71,21 @@ async def hold_for(interrupt: Interrupt, ledger: Ledger, salt: str, options: Con
     store = content_store_of(options)
     if store is None or ledger.contents is None or not len(ledger.contents):
         return
-    await keep_new(ledger.contents, tag_of(salt), options)  # what another continuation has carried
+    await keep_new(ledger.contents, get_content_tag(salt), options)  # what another continuation has carried
     if hasattr(store, "hold_content"):
         auth = interrupt.continuation["auth"]
-        await store.hold_content(tag_of(salt), nonce=auth["nonce"], until_ms=auth["expiresAtMs"])
+        await store.hold_content(get_content_tag(salt), nonce=auth["nonce"], until_ms=auth["expiresAtMs"])
 
 
 async def complete(outcome: RunOutcome, options: ContinuationOptions) -> RunOutcome:
     """Return a recorded outcome with its content, as far as the store still has it."""
     contents, store = None if outcome.ledger is None else outcome.ledger.contents, content_store_of(options)
     if contents is not None and store is not None:
-        for part_id in contents.left:
+        for part_id in contents.unloaded_ids:
             part = await _fetched(contents.tag, part_id, options)
             if part is not None:
-                contents.put(part)
-        contents.left = ()
+                contents.add(part)
+        contents.unloaded_ids = ()
     return outcome
 
 
@@ -94,15 +94,15 @@ def with_ids(ledger: Ledger) -> Ledger:
     contents = ledger.contents
     if contents is None or all(name == part.id for name, part in contents.items()):
         return ledger
-    renamed = Contents()
+    renamed = ContentRegistry()
     for part in contents:
-        renamed.put(part)
+        renamed.add(part)
     renamed.tag = contents.tag
     entries = [
         entry._replace(
-            input_json=contents.told(entry.input_json),
-            executed_input_json=contents.told(entry.executed_input_json),
-            outcome=Fulfilled(contents.told(outcome.value_json), outcome.large)
+            input_json=contents.replace_numbers(entry.input_json),
+            executed_input_json=contents.replace_numbers(entry.executed_input_json),
+            outcome=Fulfilled(contents.replace_numbers(outcome.value_json), outcome.large)
             if isinstance(outcome := entry.outcome, Fulfilled)
             else outcome,
         )
@@ -111,7 +111,7 @@ def with_ids(ledger: Ledger) -> Ledger:
     return replace(ledger, entries=entries, contents=renamed)
 
 
-async def kept_contents(ledger: Ledger, salt: str, options: ContinuationOptions) -> Contents | None:
+async def kept_contents(ledger: Ledger, salt: str, options: ContinuationOptions) -> ContentRegistry | None:
     """Return the content that a recorded ledger names, of the store that has it.
 
     Raises `CodeModeProtocolError` for what the store has not got, or in another form.
@@ -119,15 +119,15 @@ async def kept_contents(ledger: Ledger, salt: str, options: ContinuationOptions)
     store, contents = content_store_of(options), ledger.contents
     if store is None:
         return contents
-    contents, tag = contents or Contents(), tag_of(salt)
+    contents, tag = contents or ContentRegistry(), get_content_tag(salt)
     for part_id in await run_check(LARGE_CHARACTERS, lambda: _named(ledger, tag)):
         if part_id in contents:
             continue
         part = await _fetched(tag, part_id, options)
         if part is None:
             raise CodeModeProtocolError("the store no longer has the content that this program was given")
-        contents.put(part)
-        contents.kept.add(part_id)
+        contents.add(part)
+        contents.stored_names.add(part_id)
     return contents
 
 
@@ -147,7 +147,7 @@ def _as_kept(
     try:
         if description == SEALED:
             description, data = open_part(bytes(data), options, _name(tag, part_id))
-        part = part_of(json.loads(description), bytes(data))
+        part = make_part(json.loads(description), bytes(data))
     except (CodeModeProtocolError, ValueError, KeyError, TypeError):
         return None
     return part if part.id == part_id else None
@@ -171,7 +171,7 @@ class CallContent:
 
     def __init__(
         self,
-        contents: Contents | None,
+        contents: ContentRegistry | None,
         options: ContinuationOptions,
         journal_key: Callable[[], str | None] | None = None,
     ) -> None:
@@ -181,7 +181,7 @@ class CallContent:
         self._store: Any = content_store_of(options) if keeps else None
         self._journal_key = journal_key if self._store is options.journal else None
         if contents is not None:
-            contents.by_digest = options.journal is not None or self._store is not None
+            contents.uses_ids = options.journal is not None or self._store is not None
 
     @cached_property
     def _turn(self) -> asyncio.Lock:
@@ -201,20 +201,22 @@ class CallContent:
             return output
         if type(output) not in SCALARS:
             output = await self._without_parts(output, contents)
-        if self._store is not None and len(contents) > len(contents.kept):  # a plugin may have taken some itself
+        if self._store is not None and len(contents) > len(
+            contents.stored_names
+        ):  # a plugin may have taken some itself
             await self._keep(contents)
         return output
 
-    async def _without_parts(self, output: Any, contents: Contents) -> Any:
+    async def _without_parts(self, output: Any, contents: ContentRegistry) -> Any:
         size = weigh(output, LARGE_CHARACTERS)
         parts = await run_check(size, lambda: _new_parts(output, contents))
         if not parts:
             return output
         for part in parts:
-            contents.take(part)
+            contents.register(part)
         return await run_check(size, lambda: places_for(output, contents))
 
-    async def _keep(self, contents: Contents) -> None:
+    async def _keep(self, contents: ContentRegistry) -> None:
         async with self._turn:  # calls come at once, and what one has begun to keep is not kept yet
             await keep_new(contents, contents.tag, self._options)
             key = None if self._journal_key is None else self._journal_key()
@@ -238,18 +240,18 @@ class _Search:
         if self._left < 0:
             raise TooMuchWork
 
-    def at(self, part_id: object) -> MediaContent:
+    def get(self, part_id: object) -> MediaContent:
         raise NotImplementedError(part_id)
 
-    def told(self, text: str | None) -> str | None:
+    def replace_numbers(self, text: str | None) -> str | None:
         return text
 
-    def take(self, part: MediaContent) -> dict[str, Any]:
+    def register(self, part: MediaContent) -> dict[str, Any]:
         self.found[id(part)] = part
         return {}
 
 
-def _new_parts(output: Any, contents: Contents) -> list[MediaContent]:
+def _new_parts(output: Any, contents: ContentRegistry) -> list[MediaContent]:
     """Return the parts, each once, ready to be taken; of more than there may be one more, which is then refused.
 
     None of an output that is too large, or in a circle, which whoever writes it then refuses.
@@ -265,7 +267,7 @@ def _new_parts(output: Any, contents: Contents) -> list[MediaContent]:
         if distinct.name_of(part) is None:
             distinct.add(part, len(new))
             new.append(part)
-            for one in contents.looked_at(part):
+            for one in contents.parts_to_hash(part):
                 _ = one.id  # a digest takes its time
             if limits is not None and len(new) > limits.max_content_parts:
                 break
@@ -273,7 +275,7 @@ def _new_parts(output: Any, contents: Contents) -> list[MediaContent]:
 
 
 @contextmanager
-def knowing(contents: Contents | None, *, has_rich_values: bool = False) -> Generator[None, None, None]:
+def knowing(contents: ContentRegistry | None, *, has_rich_values: bool = False) -> Generator[None, None, None]:
     """Let schemas know these handles, and the form of values, meanwhile."""
     token = current.set(contents)
     try:
@@ -286,7 +288,7 @@ def knowing(contents: Contents | None, *, has_rich_values: bool = False) -> Gene
 def with_media_ids(text: str) -> str:
     """Return JSON text of this host in which parts have their ids, whatever they are called in this run."""
     parts = current.get()
-    return text if parts is None else parts.told(text) or text
+    return text if parts is None else parts.replace_numbers(text) or text
 
 
 def genuine(value: Any, text: str | None) -> Any:
@@ -297,4 +299,4 @@ def genuine(value: Any, text: str | None) -> Any:
     parts = current.get()
     if parts is None or text is None or (parts.tag not in text and "\\u" not in text):  # a worker may write it escaped
         return value
-    return with_parts(value, parts, parts.take)
+    return with_parts(value, parts, parts.register)

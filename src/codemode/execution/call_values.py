@@ -26,7 +26,7 @@ from ..interrupts.interrupt import Interrupt
 from ..interrupts.resolutions import Answer, Approval, runs_tool
 from ..options.parts import ExecutionPolicy
 from ..protocol.continuation import Continuation
-from ..protocol.ledger import Fulfilled, LedgerEntry, shown_text
+from ..protocol.ledger import Fulfilled, LedgerEntry, get_displayed_input_json
 from ..protocol.references import Sidecar
 from ..records import record
 from ..schemas.compiled import MAX_PROBLEMS, Problem, ValidatedInput, completed, with_fresh
@@ -47,7 +47,7 @@ class CheckedInput:
     """A validated input, and the JSON text of what a person is shown of it; None where nobody will ask for that."""
 
     validated: ValidatedInput
-    shown_json: str | None
+    displayed_input_json: str | None
 
 
 def input_to_run(tool: PreparedTool, entry: LedgerEntry, edited_json: str | None = None) -> ValidatedInput:
@@ -60,18 +60,18 @@ def input_to_run(tool: PreparedTool, entry: LedgerEntry, edited_json: str | None
         return _edited(tool, edited_json)
     if entry.executed_input_json is None and entry.outcome is None:
         return tool.validate_input(_issued(entry))
-    shown_json = shown_text(entry)
-    if shown_json is None:
+    displayed_input_json = get_displayed_input_json(entry)
+    if displayed_input_json is None:
         return tool.validate_input(_issued(entry))
-    return _as_shown(tool, entry, shown_json)
+    return _as_shown(tool, entry, displayed_input_json)
 
 
-def _as_shown(tool: PreparedTool, entry: LedgerEntry, shown_json: str) -> ValidatedInput:
+def _as_shown(tool: PreparedTool, entry: LedgerEntry, displayed_input_json: str) -> ValidatedInput:
     """Return the value that was shown, made of what was issued, that with the defaults that were shown, or of itself.
 
     A default may be new each time, and a validator may change what it has made, or only what is no default.
     """
-    again = made = decode_json(shown_json)
+    again = made = decode_json(displayed_input_json)
     issued, shown, reason = _issued(entry), canonical_json(made), ""
     given: Any = {} if issued is MISSING else issued
     ways: tuple[Callable[[Any], Any], ...] = (
@@ -100,7 +100,7 @@ def _issued(entry: LedgerEntry) -> Any:
     text = entry.input_json
     if text is None:
         return MISSING
-    return genuine(decode_json(text) if entry.sidecar is None else entry.issued(), text)
+    return genuine(decode_json(text) if entry.sidecar is None else entry.decode_full_input(), text)
 
 
 def _edited(tool: PreparedTool, edited_json: str) -> ValidatedInput:
@@ -183,7 +183,7 @@ class AnsweredPause:
         """
         if not self.interrupt.is_stored:
             return
-        saved = mapping_or_empty(mapping_or_empty(self.continuation.given).get("saved")).get("programs")
+        saved = mapping_or_empty(mapping_or_empty(self.continuation.invocation_data).get("saved")).get("programs")
         for name in mapping_or_empty(saved):
             if catalog.get(f"saved.{name}") is None:
                 raise CodeModeProtocolError(
@@ -352,7 +352,7 @@ async def fulfilled(text: str | None, sidecar: Sidecar) -> Fulfilled:
     """Return the outcome of a call that gave this text. Raises `CodeModeSerializationError` for a string too large."""
     if text is None:
         return Fulfilled(text)
-    return Fulfilled(text, await run_check(len(text), lambda: sidecar.cut(text)))
+    return Fulfilled(text, await run_check(len(text), lambda: sidecar.extract(text)))
 
 
 async def payload_text(tool_name: str, payload: Mapping[str, Any], policy: ExecutionPolicy) -> str:

@@ -200,7 +200,7 @@ class DirectSeat:
             case RunProgram(_, settings):
                 self._max_input_bytes = settings["max_tool_input_bytes"]
             case DeliverValue():
-                text = message.handed_json
+                text = message.guest_json
                 self._say(ProgramReturned(text, text is None, None, ()))
             case DeliverError(request_id, _, name, text, code):
                 self._say(ProgramThrew(name, text, code, "", "program", request_id, None))

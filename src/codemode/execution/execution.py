@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from ..cached_property import cached_property
-from ..continuations.guard import Renewal
+from ..continuations.guard import ClaimRenewal
 from ..data.content import with_parts
 from ..data.json_shape import run_bounded
 from ..data.json_values import (
@@ -42,10 +42,10 @@ from ..observe.reporter import Reporter
 from ..options.parts import CodeModeOptions, ExecutionPolicy
 from ..profile import Profile
 from ..protocol import events
-from ..protocol.call_status import call_summaries
+from ..protocol.call_status import summarize_calls
 from ..protocol.invocation import Invocation
 from ..protocol.ledger import Ledger
-from ..protocol.references import Contents, Sidecar
+from ..protocol.references import ContentRegistry, Sidecar
 from ..protocol.settings import Settings
 from ..tools.catalog import ToolCatalog
 from ..tools.prepared import PreparedTool
@@ -83,11 +83,11 @@ async def read_result(text: str | None, max_values: int, ledger: Ledger) -> tupl
         if len(text) <= _SHORT_CHARACTERS:
             return read_value(text, max_values), utf8_length(text)
         return await run_check(len(text), lambda: read_value(text, max_values)), utf8_length(text)
-    return await run_check(LARGE_CHARACTERS, lambda: (read_value(text, max_values, sidecar), sidecar.length(text)))
+    return await run_check(LARGE_CHARACTERS, lambda: (read_value(text, max_values, sidecar), sidecar.measure(text)))
 
 
-def _with_content(text: str, max_values: int, contents: Contents) -> Any:
-    return with_parts(read_value(text, max_values), contents, contents.take)
+def _with_content(text: str, max_values: int, contents: ContentRegistry) -> Any:
+    return with_parts(read_value(text, max_values), contents, contents.register)
 
 
 def read_value(text: str, max_values: int, sidecar: Sidecar | None = None, what: str = _WHAT) -> Any:
@@ -100,7 +100,7 @@ def read_value(text: str, max_values: int, sidecar: Sidecar | None = None, what:
         if nests_deeper_than(text, MAX_DEPTH):
             raise CodeModeSerializationError(f"{what} nests deeper than {MAX_DEPTH} levels")
     try:
-        return decode_json(text, max_depth=len(text)) if sidecar is None else sidecar.value(text, what)
+        return decode_json(text, max_depth=len(text)) if sidecar is None else sidecar.decode(text, what)
     except ValueError as error:
         raise CodeModeProtocolError(f"{what} cannot be read: {error}") from error
 
@@ -142,14 +142,14 @@ def invocation_of(
         state="state" in profile.request_kinds and (options.has_state or call.state is not None),
         hides_inputs=options.pipeline.before is not None,
         # What a program is given depends on the program.
-        given_json=canonical_json(given) if calls_directly else None,
+        invocation_data_json=canonical_json(given) if calls_directly else None,
     )
     if answered is None:
         identify = derived_identity(options.continuation, call, given) if call.tool_call_id else None
         return kind(settings, identify=identify), invocation_id
     continuation = answered.continuation
     resolved = answered.answers.keys()
-    machine = kind(continuation.settings(settings), recorded=continuation.ledger, resolved=resolved)
+    machine = kind(continuation.restore_settings(settings), recorded=continuation.ledger, answered_ids=resolved)
     return machine, invocation_id
 
 
@@ -196,7 +196,7 @@ class Execution:
         journaling: Journaling | None = None,
     ) -> None:
         self._profile = profile
-        self._given = given if answered is None else answered.continuation.given
+        self._given = given if answered is None else answered.continuation.invocation_data
         self._is_direct = self._given is not None and is_direct(self._given)
         self._given_warnings: tuple[str, ...] = () if self._given is None else tuple(self._given.get("warnings", ()))
         self._output_warnings: list[str] = []
@@ -206,7 +206,7 @@ class Execution:
         self._options = options = options.under(profile.limits) if profile.limits.named else options
         self._outer = outer
         self._answered = answered
-        self._renewal: Renewal | None = None
+        self._renewal: ClaimRenewal | None = None
         self._pool = pool_or_default(None) if pool is None else pool
         self._threads = InvocationThreads(self._pool.threads, nesting_depth())
         self._parts = parts = NO_PARTS
@@ -243,7 +243,7 @@ class Execution:
         self._seat = DirectSeat(call, self._threads)
         return await self._run(call.js)
 
-    async def resume(self, renewal: Renewal | None = None) -> RunOutcome:
+    async def resume(self, renewal: ClaimRenewal | None = None) -> RunOutcome:
         """Go on with the paused program. ``renewal`` is of its claim: no call begins that may be somebody else's."""
         self._renewal = renewal
         return await self._run(self._pause.continuation.js)
@@ -252,7 +252,11 @@ class Execution:
         """Return the outcome of a resume with these answers whose host is gone: the way to go on from there."""
         continuation, inputs, settings = self._pause.continuation, self._pause.inputs, self._machine.settings
         begun = begun_ledger(self._pause, self._options.approval, now_ms(), self._profile.host_errors)
-        shown = {request_id: one.shown_json for request_id, one in inputs.items() if one.shown_json is not None}
+        shown = {
+            request_id: one.displayed_input_json
+            for request_id, one in inputs.items()
+            if one.displayed_input_json is not None
+        }
         recovery = Recovery(self._catalog, shown, settings.has_rich_values)
         error = lapsed_error()
         error.calls = self._summaries(begun)
@@ -284,7 +288,7 @@ class Execution:
         """True once a tool was begun, a timer has fired or there is a new way to go on: what was resumed is used up."""
         ledger = self._machine.ledger
         is_begun = self._way_on.is_given or any(entry.is_started for entry in ledger.entries)
-        return is_begun or ledger.fired > self._pause.continuation.ledger.fired
+        return is_begun or ledger.fired_timer_count > self._pause.continuation.ledger.fired_timer_count
 
     async def way_on(self) -> Interrupt | None:
         """Return from where to go on, or to come to the same result again: what has run does not run again."""
@@ -396,7 +400,7 @@ class Execution:
 
     def _accepted(self, js: str) -> events.ProgramAccepted:
         """Return that what has no checker runs as it is: it was checked before, or there is nothing to check."""
-        return events.ProgramAccepted(js, with_places=self._catalog.may_ask)
+        return events.ProgramAccepted(js, reports_locations=self._catalog.may_ask)
 
     async def _worker(self) -> Lease:
         policy, limits = self._options.execution_policy, self._machine.settings.limits
@@ -432,7 +436,7 @@ class Execution:
         more["warnings"] = (*ending.warnings, *warnings)
         more["is_tagged"] = has_tags
         if text is None and not self._is_direct:
-            more |= {"returned_nothing": True, "last_value": ending.last or ""}
+            more |= {"returned_nothing": True, "last_value": ending.last_value or ""}
             more["summaries"] = self._summaries(self._machine.ledger)
         machine, reporter = self._machine, self._reporter
         record = machine.settings.outer_tool_call_id, reporter.console, machine.ledger, reporter.calls
@@ -445,7 +449,7 @@ class Execution:
             interrupt = await self._way_on.at(machine.js or "", machine.settings, lambda: ledger, size=size)
         except CodeModeError as error:
             return self.failed(await self._ended(error))
-        for entry in machine.ledger.waiting:
+        for entry in machine.ledger.waiting_entries:
             self._reporter.still_waiting(entry)
         self._reporter.interrupted(interrupt)
         trace = await self._reporter.ended(interrupted_by=interrupt)
@@ -472,7 +476,7 @@ class Execution:
         if answered is not None:
             entries = [*entries, *answered.continuation.ledger.entries[len(entries) :]]
         harmless = partial(reads_only, self._catalog)
-        return call_summaries(entries, harmless, hides_inputs=self._machine.settings.hides_inputs)
+        return summarize_calls(entries, harmless, hides_inputs=self._machine.settings.hides_inputs)
 
     @property
     def _record(self) -> tuple[str, Sequence[ConsoleEvent], Ledger, Sequence[CallRecord]]:

@@ -26,10 +26,10 @@ from ..errors import (
 from ..host.cancellation import FAILURES, is_ended_from_outside
 from ..host.threads import LARGE_CHARACTERS, let_go, run_check
 from ..interrupts import approval
-from ..interrupts.interrupt import InterruptRequested, interrupt_within
+from ..interrupts.interrupt import InterruptRequested, find_interrupt_request
 from ..options.parts import CodeModeOptions
 from ..protocol.ledger import LedgerEntry
-from ..protocol.references import Contents
+from ..protocol.references import ContentRegistry
 from ..tools.context import PIPELINE_NULL, PipelineCall, ToolCallContext
 from ..tools.prepared import PreparedTool, tool_failed, without_quotes
 from ..tools.running import UnreadOutput, run_hook
@@ -59,7 +59,7 @@ async def decided(entry: LedgerEntry, work: Awaitable[Any]) -> Any:
     try:
         return await guarded(entry, work)
     except HostRaised as thrown:
-        approval.mark_undecided(thrown.error)
+        approval.mark_decision_failure(thrown.error)
         raise
     except InterruptRequested as pause:
         misplaced = TypeError("request_interrupt works inside a tool, not in what decides about its approval")
@@ -90,7 +90,7 @@ async def guarded(entry: LedgerEntry, work: Awaitable[Any]) -> Any:
     except CodeModeError as error:
         raise HostRaised(sound(entry, error)) from error
     except (Exception, SystemExit) as error:
-        pause = interrupt_within(error)
+        pause = find_interrupt_request(error)
         if pause is not None:
             raise pause from None
         raise HostRaised(hidden(entry, error)) from error
@@ -100,7 +100,7 @@ async def guarded(entry: LedgerEntry, work: Awaitable[Any]) -> Any:
         # Nobody cancelled or closed this call: something inside the tool raised it.
         raise HostRaised(hidden(entry, error)) from error
     except BaseExceptionGroup as group:
-        pause = interrupt_within(group)
+        pause = find_interrupt_request(group)
         if pause is not None:
             raise pause from None
         if group.split(FAILURES)[1] is not None or is_ended_from_outside(task):
@@ -150,7 +150,7 @@ async def unwrapped_output(entry: LedgerEntry, result: ToolResult) -> Any:
     try:
         if not result.is_error:
             parts = current.get()
-            room = parts.require_room if isinstance(parts, Contents) else None
+            room = parts.require_room if isinstance(parts, ContentRegistry) else None
             return await run_check(size, partial(unwrapped, result, room))
         text, blocks = await run_check(size, partial(_failure, result, entry.name))
     except CodeModeSerializationError:
@@ -237,7 +237,7 @@ class CallPipeline:
 
     async def before(self, checked: CheckedInput) -> CheckedInput:
         """Return the input with which the call goes on. Raises what refuses it."""
-        given = await self._ask(self._hooks.before, await self._call(checked.shown_json))
+        given = await self._ask(self._hooks.before, await self._call(checked.displayed_input_json))
         return checked if given is None else await self._off_loop(given, self._replaced)
 
     async def edited(self, value: Any) -> CheckedInput:
@@ -247,7 +247,7 @@ class CallPipeline:
     async def require_allowed(self, checked: CheckedInput) -> None:
         """Ask about an input that a person has edited, and that is no longer anybody's to change: raise a refusal."""
         allowed = await self.before(checked)
-        if allowed.shown_json != checked.shown_json:
+        if allowed.displayed_input_json != checked.displayed_input_json:
             raise CodeModeToolError(
                 f"the edited input of tool {self._tool.name!r} is refused: the host would not run it unchanged",
                 details={"tool_name": self._tool.name, "tool_call_id": self._entry.tool_call_id},
@@ -256,7 +256,7 @@ class CallPipeline:
     async def after(self, checked: CheckedInput, text: str | None) -> str | None:
         """Return the JSON text of the output that the program gets; None is undefined."""
         output = None if text is None else await read_text(text)
-        given = await self._ask(self._hooks.after, await self._call(checked.shown_json), output)
+        given = await self._ask(self._hooks.after, await self._call(checked.displayed_input_json), output)
         return text if given is None else await self._off_loop(given, self._written)
 
     async def _ask(self, hook: Callable[..., Any] | None, *arguments: Any) -> Any:
@@ -265,8 +265,8 @@ class CallPipeline:
         work = run_hook(hook, arguments, self._threads, self._tool.name, self._entry.tool_call_id or "")
         return await hooked(self._entry, work)
 
-    async def _call(self, shown_json: str | None) -> PipelineCall:
-        return self._made(None if shown_json is None else await read_text(shown_json))
+    async def _call(self, displayed_input_json: str | None) -> PipelineCall:
+        return self._made(None if displayed_input_json is None else await read_text(displayed_input_json))
 
     async def _off_loop(self, given: Any, work: Callable[[Any], Any]) -> Any:
         value = None if given is PIPELINE_NULL else given

@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, TypeGuard
 
-from ..continuations.keys import set_keys
+from ..continuations.keys import get_configured_keys
 from ..continuations.signing import KeyRing
 from ..data.json_values import canonical_json
 from ..errors import CodeModeAbortedError, CodeModeError, CodeModeProtocolError
 from ..options.parts import ContinuationOptions
-from ..protocol.continuation import replayed_settings
+from ..protocol.continuation import get_replay_settings
 from ..protocol.settings import Settings
 from .call_context import CallContext
 from .outcome import RunOutcome
@@ -44,27 +44,27 @@ def derived_identity(
     """
     if not call.tool_call_id or (options.conversation_id is None and call.conversation_id is None):
         return None
-    keys = options.keys if options.keys is not None else set_keys()
+    keys = options.keys if options.keys is not None else get_configured_keys()
     if not keys:
         return None
     key = _identity_key(keys[0])
     binding = [options.conversation_id, call.conversation_id]
 
     def identified(settings: Settings, js: str) -> Settings:
-        given_json = settings.given_json
+        invocation_data_json = settings.invocation_data_json
         if options.journal is None:
-            kept = replayed_settings(replace(settings, salt="", seed="", started_ms=0))
+            kept = get_replay_settings(replace(settings, salt="", seed="", started_ms=0))
         else:
             kept = {"outer_tool_call_id": settings.outer_tool_call_id, "profile": settings.profile.name}
-            given_json = _brought_json(brought)
+            invocation_data_json = _brought_json(brought)
         named = {
             "settings": kept,
             "binding": binding,
             "started_at_ms": call.started_at_ms,
             "program": _digest(js),
         }
-        if given_json is not None:
-            named["given"] = _digest(given_json)
+        if invocation_data_json is not None:
+            named["given"] = _digest(invocation_data_json)
         digest = hmac.new(key, canonical_json(named).encode(), hashlib.sha256).hexdigest()
         salt, rest = digest[:_SALT_CHARACTERS], digest[_SALT_CHARACTERS:]
         return replace(settings, salt=salt, seed=rest[:_SEED_CHARACTERS])
@@ -107,7 +107,7 @@ def require_journal_identity(options: ContinuationOptions, call: CallContext) ->
             "continuation.journal needs a conversation_id, in continuation or in the CallContext: it names the"
             " conversation, user or workflow of this call, for models give different calls the same id"
         )
-    if options.keys is None and not set_keys():
+    if options.keys is None and not get_configured_keys():
         raise ValueError(
             "continuation.journal needs continuation.keys, or set_continuation_signing_key: with the random key of this"
             " process no other host could read what is written"

@@ -10,8 +10,8 @@ from functools import partial
 from typing import Any, cast
 
 from ..continuations.journal import Journal, OpenedJournal
-from ..continuations.keys import set_keys
-from ..continuations.sealing import JournalTexts, journal_key
+from ..continuations.keys import get_configured_keys
+from ..continuations.sealing import JournalCodec, journal_key
 from ..continuations.signing import Auth
 from ..data.json_values import MAX_DEPTH, canonical_json, decode_json
 from ..errors import CodeModeAbortedError, CodeModeError, CodeModeProtocolError
@@ -19,10 +19,20 @@ from ..host.cancellation import to_its_end
 from ..host.clock import now_ms, passed_seconds
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..options.parts import ContinuationOptions
-from ..protocol.continuation import REPLAY_VERSION, Continuation, replayed_settings
+from ..protocol.continuation import REPLAY_VERSION, Continuation, get_replay_settings
 from ..protocol.events import CallSettled
-from ..protocol.journal_entries import Claimed, Step, begun, issued, line_of, not_handed, noticed, read_lines, settled
-from ..protocol.ledger import Ledger, Progress
+from ..protocol.journal_entries import (
+    ClaimRecord,
+    Step,
+    decode_lines,
+    encode_line,
+    issue_step,
+    notice_step,
+    settle_step,
+    start_step,
+    undelivered_step,
+)
+from ..protocol.ledger import Ledger, ProgramProgress
 from ..protocol.settings import Settings
 from ..records import record
 from ..workers.image import engine_version
@@ -39,12 +49,12 @@ _NOBODY = Auth("", "", 0, 0)  # its texts are sealed as all of a journal
 class WrittenRun:
     """What a journal says of its invocation: all that a continuation has, its calls as they stood, who has resumed.
 
-    ``ended`` are the calls whose outcome was written by the run that began them.
+    ``ended_ids`` are the calls whose outcome was written by the run that began them.
     """
 
     continuation: Continuation
-    claims: Sequence[Claimed]
-    ended: frozenset[int]
+    claims: Sequence[ClaimRecord]
+    ended_ids: frozenset[int]
 
 
 @record
@@ -56,7 +66,7 @@ class EndedRun:
 
     outcome: RunOutcome
     text: str
-    claims: Sequence[Claimed]
+    claims: Sequence[ClaimRecord]
     has_expired: bool
 
 
@@ -77,9 +87,9 @@ class JournalAccess:
         self._js = js
         self._head = ""
         self._any_engine = options.any_engine
-        keys = options.keys if options.keys is not None else cast("tuple[bytes, ...]", set_keys())
+        keys = options.keys if options.keys is not None else cast("tuple[bytes, ...]", get_configured_keys())
         self.key = journal_key(settings.salt, settings.seed)
-        self._texts = JournalTexts(options, keys, self.key, call.conversation_id)
+        self._texts = JournalCodec(options, keys, self.key, call.conversation_id)
         outer_id = settings.outer_tool_call_id
         self._outcomes = RecordedOutcomes(options, _NOBODY, False, outer_id, keeps_output)
 
@@ -88,10 +98,10 @@ class JournalAccess:
         plain = {
             "replayVersion": REPLAY_VERSION,
             "engine": engine or await run_check(0, engine_version),
-            "settings": replayed_settings(self.settings),
-            "given": self.settings.given_json,
+            "settings": get_replay_settings(self.settings),
+            "given": self.settings.invocation_data_json,
         }
-        self._head = self._texts.written(canonical_json(plain), _HEAD)
+        self._head = self._texts.encode(canonical_json(plain), _HEAD)
         try:
             return await self.journal.open(self.key, self._head, again=again)
         except CodeModeProtocolError:
@@ -105,7 +115,7 @@ class JournalAccess:
 
     def line(self, place: int, steps: Sequence[Step]) -> str:
         """Write one line."""
-        return self._texts.written(line_of(steps), place)
+        return self._texts.encode(encode_line(steps), place)
 
     async def read(self, opened: OpenedJournal) -> WrittenRun:
         """Return what was written so far. Raises `CodeModeProtocolError` for what this host cannot go on from."""
@@ -125,26 +135,26 @@ class JournalAccess:
     def _read(self, opened: OpenedJournal) -> WrittenRun:
         begun = Continuation.from_dict(
             {
-                **_object(self._texts.read(opened.head, _HEAD)),
+                **_object(self._texts.decode(opened.head, _HEAD)),
                 "js": self._js,
                 "source": self.settings.source,
                 "ledger": [],
                 "deliveries": [],
                 "contents": [],
                 "notices": 0,
-                "progress": list(Progress()),
+                "progress": list(ProgramProgress()),
             }
         )
-        ledger, claims, ended = read_lines(self._texts.read_all(opened.lines), begun.kept["outer_tool_call_id"])
+        ledger, claims, ended = decode_lines(
+            self._texts.decode_all(opened.lines), begun.replay_settings["outer_tool_call_id"]
+        )
         return WrittenRun(replace(begun, ledger=ledger), claims, ended)
 
-    async def outcome_text(self, outcome: RunOutcome, claims: Sequence[Claimed]) -> str:
+    async def outcome_text(self, outcome: RunOutcome, claims: Sequence[ClaimRecord]) -> str:
         """Write what the invocation has come to."""
         expires = None if outcome.interrupt is None else outcome.interrupt.continuation["auth"]["expiresAtMs"]
         head = canonical_json({"claims": list(claims), "expires": expires})
-        return await run_check(
-            0, lambda: self._texts.written(f"{head}\n{self._outcomes.of_outcome(outcome)}", _OUTCOME)
-        )
+        return await run_check(0, lambda: self._texts.encode(f"{head}\n{self._outcomes.of_outcome(outcome)}", _OUTCOME))
 
     async def ended(self, opened: OpenedJournal) -> EndedRun:
         """Return what the invocation has come to. Raises `CodeModeProtocolError` for what no host has written here."""
@@ -155,7 +165,7 @@ class JournalAccess:
 
     def _ended(self, text: str) -> EndedRun:
         try:
-            head, _, recorded = self._texts.read(text, _OUTCOME).partition("\n")
+            head, _, recorded = self._texts.decode(text, _OUTCOME).partition("\n")
             told = _object(head)
             claims, expires = [(key, answers) for key, answers in told["claims"]], told["expires"]
             outcome = self._outcomes.replayed(recorded)
@@ -204,7 +214,7 @@ class InvocationJournal:
         self._access = access
         self._journal = access.journal
         self._opened = opened
-        self.claims: list[Claimed] = []
+        self.claims: list[ClaimRecord] = []
         self._place = len(opened.lines)
         self._loop = asyncio.get_running_loop()
         self._ledger = Ledger()
@@ -224,9 +234,9 @@ class InvocationJournal:
         self._service = self._loop.create_task(self._serve())
         self._timer = self._loop.call_later(self._journal.lease_ms / 3000, self._look)
 
-    def has_written(self, recorded: Ledger, claims: Iterable[Claimed] = ()) -> None:
+    def has_written(self, recorded: Ledger, claims: Iterable[ClaimRecord] = ()) -> None:
         """Take all of this ledger as written, and these resumes."""
-        self._issued, self._noticed = len(recorded.entries), recorded.notices
+        self._issued, self._noticed = len(recorded.entries), recorded.notice_count
         self.claims += claims
 
     def follow(self, ledger: Ledger, on_failure: Callable[[CodeModeError], None], is_alone: Callable[[], bool]) -> None:
@@ -242,7 +252,7 @@ class InvocationJournal:
         self, request_id: int, executed_input_json: str | None, *, is_approved: bool, then: Callable[[], None]
     ) -> Awaitable[None] | None:
         """Write that a call begins. None: it may; else it may once that is there, which never comes after a failure."""
-        step = begun(request_id, executed_input_json, is_approved=is_approved)
+        step = start_step(request_id, executed_input_json, is_approved=is_approved)
         if self._is_written_at_once(step):
             then()
             return None
@@ -261,13 +271,13 @@ class InvocationJournal:
             then(event)
             ledger = self._ledger
             if event.id in ledger and ledger[event.id].is_withdrawn and ledger.deliveries[-1:] != [event.id]:
-                self._put(_Queued(not_handed(event.id)))
+                self._put(_Queued(undelivered_step(event.id)))
 
         self._settled.add(event.id)
         if self.failure is not None or self._is_given_up:
             hand_in()
             return
-        step = settled(event)
+        step = settle_step(event)
         if self._is_written_at_once(step):
             hand_in()
         else:
@@ -435,11 +445,11 @@ class InvocationJournal:
         ledger = self._ledger
         steps: list[Step] = []
         if len(ledger.entries) > self._issued:
-            steps += [issued(entry) for entry in ledger.entries[self._issued :]]
+            steps += [issue_step(entry) for entry in ledger.entries[self._issued :]]
             self._issued = len(ledger.entries)
-        if ledger.notices > self._noticed:
-            self._noticed = ledger.notices
-            steps.append(noticed(self._noticed))
+        if ledger.notice_count > self._noticed:
+            self._noticed = ledger.notice_count
+            steps.append(notice_step(self._noticed))
         return steps
 
     def _answered(self, is_ours: bool) -> None:

@@ -15,10 +15,10 @@ from ..options.parts import ContinuationOptions
 from ..profile import Profile
 from ..protocol.continuation import Continuation
 from ..protocol.events import CallSettled, ProgramAccepted
-from ..protocol.invocation import Invocation, with_references
-from ..protocol.journal_entries import Step, settled
-from ..protocol.ledger import Ledger, Waiting, called_names
-from ..protocol.references import Sidecar, tag_of
+from ..protocol.invocation import Invocation, restore_references
+from ..protocol.journal_entries import Step, settle_step
+from ..protocol.ledger import Ledger, Waiting, get_called_tools
+from ..protocol.references import Sidecar, get_content_tag
 from ..protocol.settings import Settings
 from ..records import record
 from ..tools.catalog import ToolCatalog
@@ -93,7 +93,7 @@ class WrittenCalls:
     def require_same(self, begun: Continuation) -> None:
         """Raise `CodeModeProtocolError` where the tools that it has called are not those that there are."""
         try:
-            self.catalog.going_on(begun.given, called_names(begun.ledger))
+            self.catalog.going_on(begun.invocation_data, get_called_tools(begun.ledger))
         except CodeModeProtocolError as error:
             error.details.setdefault("origin", ORIGIN)
             raise
@@ -104,14 +104,14 @@ class WrittenCalls:
         """Return it: what had begun and not ended waits for somebody to say how it did, or is made again."""
         size = len(ledger.entries) if self.profile.sidecar is None else LARGE_CHARACTERS
         if self.profile.has_content and (contents := await kept_contents(ledger, salt, self.options)) is not None:
-            contents.tag = tag_of(salt)
+            contents.tag = get_content_tag(salt)
             ledger = replace(ledger, contents=contents)
         return await run_check(size, lambda: self._ledger(ledger, salt, sidecar, has_rich_values))
 
     def _ledger(self, ledger: Ledger, salt: str, sidecar: Sidecar | None, has_rich_values: bool) -> Ledger:
         rules = self.profile.sidecar
         if rules is not None:
-            ledger = with_references(ledger, rules, sidecar)
+            ledger = restore_references(ledger, rules, sidecar)
         recovered = Recovery(self.catalog, {}, has_rich_values).ledger(ledger, salt)
         # None of them runs on this host.
         entries = [entry._replace(is_started=False) if entry.is_started else entry for entry in recovered.entries]
@@ -122,7 +122,7 @@ def now_waiting(was: Ledger, now: Ledger) -> list[Step]:
     """Return what is to be written of calls whose outcome turned out to be unknown."""
     both = zip(was.entries, now.entries, strict=True)
     return [
-        settled(CallSettled(after.id, after.outcome, after.now_ms or 1))
+        settle_step(CallSettled(after.id, after.outcome, after.now_ms or 1))
         for before, after in both
         if isinstance(after.outcome, Waiting) and not isinstance(before.outcome, Waiting)
     ]
@@ -203,7 +203,7 @@ class Journaling:
         `CodeModeProtocolError` for one that this host cannot go on from.
         """
         if self._held is None:
-            self._held = HeldJournal(self.access(event.js, machine.identified(event)))
+            self._held = HeldJournal(self.access(event.js, machine.identify_settings(event)))
             if self.waits_apart and not await self._held.wait(_AT_ONCE_SECONDS):
                 raise JournalHeld(self._held)
         access = self._held.access
@@ -226,7 +226,7 @@ class Journaling:
 
     def _begun_under(self, begun: Continuation, fresh: Settings) -> Settings:
         """Return the settings under which the program was begun, maybe by another release of this host."""
-        settings, parameters = begun.settings(fresh), begun.kept["parameters"]
+        settings, parameters = begun.restore_settings(fresh), begun.replay_settings["parameters"]
         if canonical_json(parameters) == canonical_json(dict(fresh.profile.parameters)):
             return settings
         own = restored_profile(begun, self.profile)
@@ -251,5 +251,9 @@ class Journaling:
 
 def _under(event: ProgramAccepted, settings: Settings, recorded: Ledger | None = None) -> ProgramAccepted:
     return ProgramAccepted(
-        event.js, event.given_json, with_places=event.with_places, settings=settings, recorded=recorded
+        event.js,
+        event.invocation_data_json,
+        reports_locations=event.reports_locations,
+        settings=settings,
+        recorded=recorded,
     )

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from ..continuations.guard import Renewal
+from ..continuations.guard import ClaimRenewal
 from ..data.content import MediaContent, current
 from ..data.json_values import encode_json
 from ..data.rich_values import is_rich
@@ -23,9 +23,9 @@ from ..options.parts import CodeModeOptions
 from ..profile import HostErrors
 from ..protocol import events
 from ..protocol.events import CallSettled
-from ..protocol.guest_errors import rejection
+from ..protocol.guest_errors import make_rejection
 from ..protocol.invocation import Invocation
-from ..protocol.ledger import Fulfilled, LedgerEntry, Waiting, shown_text, waiting
+from ..protocol.ledger import Fulfilled, LedgerEntry, Waiting, get_displayed_input_json, make_waiting_outcome
 from ..protocol.references import Sidecar
 from ..records import record
 from ..schemas.compiled import ValidatedInput
@@ -107,7 +107,7 @@ class NestedCalls:
     content: CallContent
     output_warnings: list[str]
     source: Literal["script", "invoke"] = "script"
-    renewal: Renewal | None = None
+    renewal: ClaimRenewal | None = None
     state: ProgramState | None = None
 
     def warn(self, warning: str) -> None:
@@ -124,7 +124,7 @@ class NestedCalls:
         try:
             if answer is not None:
                 if not runs_tool(answer):
-                    progress.shown(shown_text(entry))
+                    progress.shown(get_displayed_input_json(entry))
                 if isinstance(answer, KnownOutcome):
                     outcome = known_outcome(entry, answer, self.host_errors)
                     if self.sidecar is not None and isinstance(outcome, Fulfilled) and entry.kind == "tool":
@@ -132,7 +132,7 @@ class NestedCalls:
                     return CallSettled(entry.id, outcome, self.now_ms(), answer.error)
                 if is_denial(answer):
                     request = approval.ApprovalRequest(entry.name, None, entry.tool_call_id or "")
-                    raise approval.denial(request, answer.decision, self.options.approval)
+                    raise approval.make_denial_error(request, answer.decision, self.options.approval)
             if entry.kind == "catalog":
                 return CallSettled(entry.id, Fulfilled(await self._ask_catalog(entry)), self.now_ms())
             if entry.kind == "fetch":
@@ -174,7 +174,7 @@ class NestedCalls:
     async def require_own(self) -> None:
         """Raise where this call may be another host's by now, and `asyncio.CancelledError` as `require_running`."""
         if self.renewal is not None:
-            await self.renewal.require()
+            await self.renewal.require_ownership()
         self.require_running()
 
     async def _fetch(self, entry: LedgerEntry, progress: CallProgress) -> str:
@@ -198,7 +198,7 @@ class NestedCalls:
         error = sound(entry, error)
         if isinstance(error, CodeModeSerializationError):
             error.details.setdefault("kind", entry.kind)  # of a call's value, not of the program's result
-        outcome = rejection(entry, error, self.host_errors, is_raised=is_raised)
+        outcome = make_rejection(entry, error, self.host_errors, is_raised=is_raised)
         return CallSettled(entry.id, outcome, self.now_ms(), error)
 
 
@@ -241,9 +241,9 @@ class _ToolCall:
         if self._pipeline is not None:
             checked = await self._before(self._pipeline, checked)
         calls = self._calls
-        shown_json = checked.shown_json
-        if shown_json is not None and has_to_be_kept(shown_json, varies=tool.input_varies):
-            calls.kept_inputs[entry.id] = shown_json
+        displayed_input_json = checked.displayed_input_json
+        if displayed_input_json is not None and has_to_be_kept(displayed_input_json, varies=tool.input_varies):
+            calls.kept_inputs[entry.id] = displayed_input_json
         if isinstance(self._answer, Approval):
             self._allow(checked)
         if asks and not self._is_approved and await self._needs_approval(checked.validated):
@@ -266,7 +266,7 @@ class _ToolCall:
                 text = await self._pipeline.after(self._edited or checked, text)
         except InterruptRequested as pause:
             # The tool may have changed what it was given; shown is what it was given.
-            shown = checked if checked.shown_json is not None else await self._validate(is_shown=True)
+            shown = checked if checked.displayed_input_json is not None else await self._validate(is_shown=True)
             return await self._pause(pause.payload, shown)
         outcome = Fulfilled(text) if calls.sidecar is None else await fulfilled(text, calls.sidecar)
         return CallSettled(entry.id, outcome, calls.now_ms())
@@ -314,13 +314,13 @@ class _ToolCall:
 
     async def _before(self, pipeline: CallPipeline, checked: CheckedInput) -> CheckedInput:
         """Let the pipeline judge an input that nobody was shown yet, and an edited one."""
-        if shown_text(self._entry) is None:
+        if get_displayed_input_json(self._entry) is None:
             checked = await pipeline.before(checked)
         elif isinstance(self._answer, Approval) and self._answer.input_json is not None:
             await pipeline.require_allowed(checked)
-        self._progress.shown(checked.shown_json)
+        self._progress.shown(checked.displayed_input_json)
         if pipeline.judges_inputs:  # who makes the call again makes it with this, not with what it was made of
-            self._executed_json = checked.shown_json
+            self._executed_json = checked.displayed_input_json
         return checked
 
     def _told(self, plain: Any) -> PipelineCall:
@@ -338,7 +338,7 @@ class _ToolCall:
     def _allow(self, checked: CheckedInput) -> None:
         """Let the call run with this input: a person has seen it."""
         self._is_approved = True
-        self._executed_json = checked.shown_json
+        self._executed_json = checked.displayed_input_json
 
     async def _context(self) -> ToolCallContext:
         calls, entry = self._calls, self._entry
@@ -386,18 +386,20 @@ class _ToolCall:
         request = approval.ApprovalRequest(entry.name, checked.validated.json_value, self._call_id)
         self._progress.asked()
         try:
-            answer = await decided(entry, approval.ask(policy.on_approval_required, request))
+            answer = await decided(entry, approval.ask_callback(policy.on_approval_required, request))
         finally:
             self._progress.answered()
         decision = approval.read_decision(answer, request)
         if not decision.approved:
-            raise approval.denial(request, decision, policy)
+            raise approval.make_denial_error(request, decision, policy)
         self._allow(checked)
 
     async def _pause(self, payload: Mapping[str, Any], shown: CheckedInput) -> CallSettled:
         entry, calls = self._entry, self._calls
         payload_json = await payload_text(entry.name, payload, self._policy)
-        outcome = waiting(entry, "interrupt", calls.machine.settings.salt, payload_json, shown.shown_json)
+        outcome = make_waiting_outcome(
+            entry, "interrupt", calls.machine.settings.salt, payload_json, shown.displayed_input_json
+        )
         return CallSettled(entry.id, outcome, calls.now_ms())
 
 

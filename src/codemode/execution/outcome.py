@@ -28,11 +28,11 @@ from ..errors import (
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..interrupts.interrupt import Interrupt
 from ..options.parts import ContinuationOptions
-from ..protocol.call_status import call_id, call_summaries
+from ..protocol.call_status import call_id, summarize_calls
 from ..protocol.continuation import parts_to_list, read_contents
-from ..protocol.ledger import UNTOLD, Ledger, LedgerEntry, Waiting
+from ..protocol.ledger import UNREPORTED_KINDS, Ledger, LedgerEntry, Waiting
 from ..protocol.messages import RequestKind
-from ..protocol.references import MAX_CARRIED_BYTES, Contents
+from ..protocol.references import MAX_CARRIED_BYTES, ContentRegistry
 from ..records import record
 from ..trace.events import ConsoleEvent
 from ..trace.late_values import held, late
@@ -40,8 +40,8 @@ from ..trace.late_values import held, late
 if TYPE_CHECKING:
     from ..observe.call_events import CallRecord
     from ..protocol.call_status import DetachedCall
-    from ..protocol.events import RestReason
-    from ..protocol.references import Contents
+    from ..protocol.events import SuspensionReason
+    from ..protocol.references import ContentRegistry
     from ..trace.trace import Trace
 
 
@@ -69,7 +69,7 @@ def pending_calls(entries: Iterable[LedgerEntry]) -> tuple[PendingCall, ...]:
     return tuple(
         PendingCall(call_id(one), one.name, one.kind, "waiting" if isinstance(one.outcome, Waiting) else "running")
         for one in entries
-        if one.kind not in ("catalog", *UNTOLD) and (one.is_open or isinstance(one.outcome, Waiting))
+        if one.kind not in ("catalog", *UNREPORTED_KINDS) and (one.is_open or isinstance(one.outcome, Waiting))
     )
 
 
@@ -146,7 +146,7 @@ class AtRest:
     ``output_bytes`` are those of what it has written since the rest before.
     """
 
-    reason: RestReason
+    reason: SuspensionReason
     pending: Sequence[PendingCall]
     run: RestingRun | None = None
     output_bytes: int = 0
@@ -201,7 +201,7 @@ class RunOutcome:
             return self.error.calls
         if self.summaries:
             return self.summaries
-        return () if self.ledger is None else call_summaries(self.ledger.entries)
+        return () if self.ledger is None else summarize_calls(self.ledger.entries)
 
 
 def is_programs_end(error: BaseException) -> bool:
@@ -209,7 +209,7 @@ def is_programs_end(error: BaseException) -> bool:
     return isinstance(error, CodeModeError) and not isinstance(error, (*CUT_OFF_ERRORS, CodeModeProtocolError))
 
 
-def contents_of(outcome: RunOutcome) -> Contents | None:
+def contents_of(outcome: RunOutcome) -> ContentRegistry | None:
     """Return the content that the program of a run was given, if it was given any."""
     contents = None if outcome.ledger is None else outcome.ledger.contents
     return contents if contents is not None and len(contents) else None
@@ -224,7 +224,7 @@ def presented(outcome: RunOutcome) -> Any:
         value = with_parts(value, contents)
     except CodeModeSerializationError:  # a recorded outcome whose content is not kept any more: it stays a description
         return value
-    shown = tuple(contents.at(part_id) for part_id in contents.shown if part_id in contents)
+    shown = tuple(contents.get(part_id) for part_id in contents.displayed_names if part_id in contents)
     return ContentResult(value, shown) if shown else value
 
 
@@ -326,10 +326,10 @@ class RecordedOutcomes:
         contents = contents_of(outcome)
         if contents is None:
             return ""
-        kept = [name for name, _ in contents.items() if name in contents.kept]
-        carried = {name: part.size for name, part in contents.items() if name not in contents.kept}
+        kept = [name for name, _ in contents.items() if name in contents.stored_names]
+        carried = {name: part.size for name, part in contents.items() if name not in contents.stored_names}
         parts = parts_to_list(contents, carried) if sum(carried.values()) <= MAX_CARRIED_BYTES else []
-        return f',"content":{write_json([contents.tag, contents.shown, parts, kept])}'
+        return f',"content":{write_json([contents.tag, contents.displayed_names, parts, kept])}'
 
     def replayed(self, text: str) -> RunOutcome:
         """Return the outcome that was recorded, what a store has of its content still ``left`` there.
@@ -376,9 +376,9 @@ class RecordedOutcomes:
 def _ledger_of(content: list[Any] | None) -> Ledger | None:
     if content is None:
         return None
-    contents = read_contents(content[2]) or Contents()
-    contents.tag, contents.shown = content[0], content[1]
-    contents.left = tuple(content[3]) if len(content) > 3 else ()  # of an earlier release
+    contents = read_contents(content[2]) or ContentRegistry()
+    contents.tag, contents.displayed_names = content[0], content[1]
+    contents.unloaded_ids = tuple(content[3]) if len(content) > 3 else ()  # of an earlier release
     return Ledger(contents=contents)
 
 

@@ -31,7 +31,7 @@ from ..errors import (
     CodeModeWorkerError,
     guest_view,
 )
-from ..protocol.call_status import IN_ERRORS, detached_text, may_have_run
+from ..protocol.call_status import ERROR_STATUSES, format_detached_message, may_have_run
 from ..source.program_input import failed_language_hint
 from ..trace.visible_text import clipped, visible
 from .large_results import printed, unreturned_call
@@ -139,11 +139,11 @@ _GROUPS = (
 _DONE, _UNKNOWN, _WAITING, _DENIED, _FAILED, _READ, _READING = range(len(_GROUPS))
 # The group of a call by its status, and of one that only reads.
 _STATUSES = {
-    IN_ERRORS.fulfilled: (_DONE, _READ),
-    IN_ERRORS.open: (_UNKNOWN, _READING),
-    IN_ERRORS.waiting: (_WAITING, _WAITING),
+    ERROR_STATUSES.fulfilled: (_DONE, _READ),
+    ERROR_STATUSES.open: (_UNKNOWN, _READING),
+    ERROR_STATUSES.waiting: (_WAITING, _WAITING),
     "denied": (_DENIED, _DENIED),
-    IN_ERRORS.rejected: (_FAILED, _FAILED),
+    ERROR_STATUSES.rejected: (_FAILED, _FAILED),
 }
 _TEXT_CHARACTERS = (1000, 500, 200, 80, 30)  # of each text of a call: the first with which all calls fit
 _MAX_NAME_CHARACTERS = 120
@@ -171,14 +171,14 @@ def describe_calls(calls: Iterable[CallSummary], most: int = MAX_DESCRIPTION_CHA
 
 def drop_last_failure(calls: Sequence[CallSummary], name: str, *, is_late: bool = False) -> list[CallSummary]:
     """Return the calls without the last of this name that failed, or was late: an error that describes it anyway."""
-    statuses = (IN_ERRORS.late,) if is_late else (IN_ERRORS.rejected, "denied")
+    statuses = (ERROR_STATUSES.late,) if is_late else (ERROR_STATUSES.rejected, "denied")
     failed = [at for at, call in enumerate(calls) if call["name"] == name and call["status"] in statuses]
     return [call for at, call in enumerate(calls) if at != max(failed, default=None)]
 
 
 def has_done(calls: Iterable[CallSummary]) -> bool:
     """Return True when a call is done, or may be, that changes something: the program must not simply run again."""
-    statuses = (IN_ERRORS.fulfilled, IN_ERRORS.open)
+    statuses = (ERROR_STATUSES.fulfilled, ERROR_STATUSES.open)
     return any(
         call.get("status") in statuses and may_have_run(call) and call.get("reads_only") is not True for call in calls
     )
@@ -385,7 +385,7 @@ def _is_undecided(error: BaseException) -> bool:
 def _worded(error: CodeModeError, message: str) -> str:
     detached = error.details.get("calls") if isinstance(error, CodeModeDetachedBridgeRequestError) else None
     if calls := list_or_empty(detached):
-        return " " + detached_text([_detached(mapping_or_empty(call)) for call in calls])
+        return " " + format_detached_message([_detached(mapping_or_empty(call)) for call in calls])
     listed = _problems(error)
     if len(listed) < 2:
         return f" {message}"

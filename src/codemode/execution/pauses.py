@@ -15,17 +15,17 @@ from ..interrupts.interrupt import (
     APPROVAL_KIND,
     Interrupt,
     PendingRequest,
-    kept_by,
-    pending_requests,
+    get_framework,
+    list_pending_requests,
     same_json,
-    told_place,
+    to_location_fields,
 )
 from ..options.checked_fields import text_or_none
 from ..options.parts import CodeModeOptions
 from ..profile import Profile
-from ..protocol.call_status import IN_ERRORS, call_id, call_status
-from ..protocol.continuation import Continuation, body_of
-from ..protocol.ledger import UNTOLD, Fulfilled, LedgerEntry, Rejected, shown_text
+from ..protocol.call_status import ERROR_STATUSES, call_id, call_status
+from ..protocol.continuation import Continuation, from_texts
+from ..protocol.ledger import UNREPORTED_KINDS, Fulfilled, LedgerEntry, Rejected, get_displayed_input_json
 
 OpenedT = TypeVar("OpenedT")
 
@@ -42,9 +42,10 @@ def verify(
     ``at_ms`` None: at any time, expired or not. Raises `CodeModeProtocolError`.
     """
     continuation, auth = opened(Interrupt.of(interrupt), options, at_ms, binding)
-    if continuation.kept["profile"] != profile.name:
+    if continuation.replay_settings["profile"] != profile.name:
         raise CodeModeProtocolError(
-            f"the program was paused by {continuation.kept['profile']!r} and cannot go on under {profile.name!r}"
+            f"the program was paused by {continuation.replay_settings['profile']!r} and cannot go on under"
+            f" {profile.name!r}"
         )
     restored_profile(continuation, profile)
     return continuation, auth
@@ -55,12 +56,14 @@ def opened(
 ) -> tuple[Continuation, Auth]:
     """Return what an interrupt of whatever face continues, as `verify` does."""
     texts, auth = unpack(paused.continuation, options.continuation, at_ms, binding)
-    continuation = Continuation.from_dict(body_of(texts))
-    if paused.outer_tool_call_id != continuation.kept["outer_tool_call_id"]:
+    continuation = Continuation.from_dict(from_texts(texts))
+    if paused.outer_tool_call_id != continuation.replay_settings["outer_tool_call_id"]:
         raise CodeModeProtocolError("the interrupt's outerToolCallId is not that of its continuation")
-    recorded = pending_requests(continuation.ledger.waiting)
-    shown = [request.shown() for request in paused.requests]
-    if not same_json(shown, [request.shown() for request in recorded]) or _are_elsewhere(paused.requests, recorded):
+    recorded = list_pending_requests(continuation.ledger.waiting_entries)
+    shown = [request.comparison_fields() for request in paused.requests]
+    if not same_json(shown, [request.comparison_fields() for request in recorded]) or _are_elsewhere(
+        paused.requests, recorded
+    ):
         raise CodeModeProtocolError("the interrupt shows other requests than its continuation holds")
     return continuation, auth
 
@@ -76,7 +79,7 @@ def restored_profile(continuation: Continuation, profile: Profile) -> Profile:
 
     Raises `CodeModeProtocolError` for those that it cannot have.
     """
-    parameters: Mapping[str, Any] = continuation.kept["parameters"]
+    parameters: Mapping[str, Any] = continuation.replay_settings["parameters"]
     if profile.restored is None:
         if parameters:
             raise CodeModeProtocolError(f"the program was paused with parameters that {profile.name!r} has not")
@@ -222,7 +225,7 @@ def inspect_interrupt(
     settings = CodeModeOptions.of(options)
     try:
         paused = Interrupt.of(interrupt)
-        framework = kept_by(paused.continuation)
+        framework = get_framework(paused.continuation)
         if framework is not None:
             said = f"what the agent goes on from is kept by {framework}"
             return PauseView(js=None, calls=(), requests=paused.requests, unreadable=said)
@@ -234,8 +237,8 @@ def inspect_interrupt(
             raise
         return PauseView(js=None, calls=(), requests=Interrupt.of(interrupt).requests, unreadable=error.message)
     ledger = continuation.ledger
-    entries = [entry for entry in ledger.entries if entry.kind not in UNTOLD]
-    delivered = [one for one in ledger.deliveries if ledger[one].kind not in UNTOLD]
+    entries = [entry for entry in ledger.entries if entry.kind not in UNREPORTED_KINDS]
+    delivered = [one for one in ledger.deliveries if ledger[one].kind not in UNREPORTED_KINDS]
     answered = {request_id: place for place, request_id in enumerate(delivered, 1)}
     calls = tuple(_call(order, entry, answered.get(entry.id)) for order, entry in enumerate(entries, 1))
     source = continuation.js if continuation.source is None else continuation.source
@@ -244,20 +247,20 @@ def inspect_interrupt(
 
 def _call(order: int, entry: LedgerEntry, answered: int | None) -> CallView:
     outcome, error, value = entry.outcome, None, None
-    shown = shown_text(entry)
+    shown = get_displayed_input_json(entry)
     given = entry.input_json if shown is None else shown
     if isinstance(outcome, Rejected):
         error = {"name": outcome.name, "message": outcome.message, "code": outcome.code}
     if isinstance(outcome, Fulfilled) and outcome.value_json is not None:
         value = decode_json(outcome.value_json)
-    place = told_place(entry.place)
+    place = to_location_fields(entry.location)
     return CallView(
         order=order,
         id=call_id(entry),
         kind=entry.kind,
         name=entry.name,
         input=None if given is None else decode_json(given),
-        status=call_status(outcome, IN_ERRORS),
+        status=call_status(outcome, ERROR_STATUSES),
         value=value,
         error=error,
         answered=answered,

@@ -18,7 +18,7 @@ from ..options.checked_fields import WrongTypeError
 from ..options.parts import ExecutionPolicy
 from ..profile import Profile
 from ..protocol.events import ProgramAccepted, ProgramRefused
-from ..protocol.guest_errors import read_fields, rejection
+from ..protocol.guest_errors import make_rejection, read_error_fields
 from ..protocol.ledger import LedgerEntry
 from ..records import record
 from ..schemas.compiled import Conversion
@@ -157,7 +157,7 @@ class ProgramChecker:
         refused = None if fitted is not None else self._refused(facts)
         if refused is not None:
             return refused
-        accepted = ProgramAccepted(js, self._given_json(facts), with_places=self._catalog.may_ask)
+        accepted = ProgramAccepted(js, self._given_json(facts), reports_locations=self._catalog.may_ask)
         self._keep(accepted)
         return accepted
 
@@ -186,7 +186,9 @@ class ProgramChecker:
         """Remember that a known program fits; and what it is given, where the next run is given the very same."""
         if self.known is not None and not self._changes:
             is_kept = self._given is None or type(self._given) is WrittenObject
-            found = (self._given, accepted) if is_kept and len(accepted.given_json or "") <= _MAX_KEPT else None
+            found = (
+                (self._given, accepted) if is_kept and len(accepted.invocation_data_json or "") <= _MAX_KEPT else None
+            )
             self.known.fitted = Fitted(ref(self._catalog), self._rules, found)
 
     def _given_json(self, facts: Facts | None) -> str | None:
@@ -227,9 +229,9 @@ class ProgramChecker:
         if refused is None:
             return None
         error = self._catalog.unknown_tool(refused.name)
-        told = rejection(LedgerEntry(1, "tool", refused.name, None), error, self._profile.host_errors).fields_json
+        told = make_rejection(LedgerEntry(1, "tool", refused.name, None), error, self._profile.host_errors).fields_json
         if told is not None:
-            error.details["call"] = {**read_fields(told), "details": {"ran": False}}
+            error.details["call"] = {**read_error_fields(told), "details": {"ran": False}}
         error.details |= {"ran": False, "line": refused.line, "column": refused.column}
         return ProgramRefused(error=error)
 

@@ -14,14 +14,14 @@ from ..errors import CodeModeAbortedError
 from ..host.cancellation import to_its_end
 from ..host.clock import now_ms
 from ..host.threads import LARGE_CHARACTERS, InvocationThreads, Serving, run_check
-from ..interrupts.approval import ApprovalRequest, denial
-from ..interrupts.interrupt import Interrupt, pending_requests
+from ..interrupts.approval import ApprovalRequest, make_denial_error
+from ..interrupts.interrupt import Interrupt, list_pending_requests
 from ..interrupts.resolutions import Answer, Approval, KnownOutcome, is_denial
 from ..options.parts import ApprovalPolicy, ContinuationOptions
 from ..profile import HostErrors
-from ..protocol.continuation import Continuation, texts_of
-from ..protocol.guest_errors import rejection
-from ..protocol.ledger import UNTOLD, Ledger, LedgerEntry, Outcome, recovery_ledger
+from ..protocol.continuation import Continuation, to_texts
+from ..protocol.guest_errors import make_rejection
+from ..protocol.ledger import UNREPORTED_KINDS, Ledger, LedgerEntry, Outcome, build_recovery_ledger
 from ..protocol.settings import Settings
 from ..records import record
 from ..tools.catalog import ToolCatalog
@@ -59,7 +59,7 @@ def begun_ledger(answered: AnsweredPause, policy: ApprovalPolicy, now_ms: int, e
             begun.settle(request_id, told, now_ms)
             begun.deliveries.append(request_id)
         elif isinstance(answer, Approval):
-            begun.start(request_id, None if checked is None else checked.shown_json, is_approved=True)
+            begun.start(request_id, None if checked is None else checked.displayed_input_json, is_approved=True)
         else:
             begun.start(request_id, entry.executed_input_json, is_approved=entry.is_approved)
     return begun
@@ -71,14 +71,14 @@ def _told(entry: LedgerEntry, answer: Answer, policy: ApprovalPolicy, errors: Ho
     if not is_denial(answer):
         return None
     request = ApprovalRequest(entry.name, None, entry.tool_call_id or "")
-    return rejection(entry, denial(request, answer.decision, policy), errors)
+    return make_rejection(entry, make_denial_error(request, answer.decision, policy), errors)
 
 
 def known_outcome(entry: LedgerEntry, answer: KnownOutcome, errors: HostErrors) -> Outcome:
     """Return how a call really ended, as a program of this face is told of it."""
     if answer.error is None or (errors.codes is None and errors.words is None):
         return answer.outcome
-    return rejection(entry, answer.error, errors)
+    return make_rejection(entry, answer.error, errors)
 
 
 def reads_only(catalog: ToolCatalog[PreparedTool], entry: LedgerEntry) -> bool:
@@ -113,15 +113,15 @@ class Recovery:
 
         def shown(entry: LedgerEntry) -> str | None:
             text = self._ran_with(entry)
-            return text if contents is None else contents.told(text)
+            return text if contents is None else contents.replace_numbers(text)
 
         with knowing(contents, has_rich_values=self.has_rich_values):  # a person is shown the host's own words of it
-            return recovery_ledger(ledger, salt, self._runs_again, shown, self._runs_again_with)
+            return build_recovery_ledger(ledger, salt, self._runs_again, shown, self._runs_again_with)
 
     def _runs_again(self, entry: LedgerEntry) -> bool:
         """Return True for a call that does no harm when it runs twice."""
         tool = self.catalog.get(entry.name)
-        if entry.kind in ("catalog", *UNTOLD) or not entry.is_started:
+        if entry.kind in ("catalog", *UNREPORTED_KINDS) or not entry.is_started:
             return True
         if entry.kind == "fetch" or tool is None:
             return False
@@ -136,15 +136,15 @@ class Recovery:
         """Return the validated input of a call that was started."""
         tool = self.catalog.get(entry.name) if entry.kind == "tool" else None
         if tool is None or entry.executed_input_json is not None:
-            return entry.issued_json if entry.executed_input_json is None else entry.executed_input_json
+            return entry.full_input_json if entry.executed_input_json is None else entry.executed_input_json
         kept = self.inputs.get(entry.id)
         if kept is not None:
             return kept
         try:
-            issued = MISSING if entry.input_json is None else genuine(entry.issued(), entry.input_json)
+            issued = MISSING if entry.input_json is None else genuine(entry.decode_full_input(), entry.input_json)
             return canonical_json(tool.validate_input(issued).json_value)
         except Exception:  # noqa: BLE001 - validators are host code; this one took the same input a moment ago
-            return entry.issued_json
+            return entry.full_input_json
 
 
 class WayOn:
@@ -205,7 +205,7 @@ def interrupt_at(continuation: Continuation, options: ContinuationOptions, bindi
     """Return the signed interrupt with which a program goes on from there."""
     warn_if_unshared(options)
     return Interrupt(
-        requests=pending_requests(continuation.ledger.waiting),
-        outer_tool_call_id=continuation.kept["outer_tool_call_id"],
-        continuation=pack(texts_of(continuation.to_dict()), options, now_ms(), binding),
+        requests=list_pending_requests(continuation.ledger.waiting_entries),
+        outer_tool_call_id=continuation.replay_settings["outer_tool_call_id"],
+        continuation=pack(to_texts(continuation.to_dict()), options, now_ms(), binding),
     )

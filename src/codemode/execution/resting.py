@@ -18,8 +18,8 @@ from ..options.parts import CodeModeOptions
 from ..profile import Profile
 from ..protocol import events
 from ..protocol.invocation import Invocation
-from ..protocol.ledger import Ledger, Progress
-from ..protocol.suspension import RestingInvocation, answer_yields
+from ..protocol.ledger import Ledger, ProgramProgress
+from ..protocol.suspension import SuspendableInvocation, answer_open_yields
 from ..tools.catalog import ToolCatalog
 from ..tools.prepared import PreparedTool
 from ..workers.image import engine_version
@@ -137,7 +137,7 @@ async def items_of(written: list[Written], max_values: int) -> tuple[OutputItem,
     return await run_check(sum(len(one.text) for one in written), lambda: tuple(map(read, written)))
 
 
-_Stop: TypeAlias = events.Ending | events.RestReason
+_Stop: TypeAlias = events.Ending | events.SuspensionReason
 
 
 class RestingExecution(Execution):
@@ -147,7 +147,7 @@ class RestingExecution(Execution):
     other one; whether it was makes no difference to what it comes to.
     """
 
-    _kind: ClassVar[type[Invocation]] = RestingInvocation
+    _kind: ClassVar[type[Invocation]] = SuspendableInvocation
 
     def __init__(
         self,
@@ -161,7 +161,7 @@ class RestingExecution(Execution):
         journaling: Journaling | None = None,
     ) -> None:
         if answered is not None:
-            answer_yields(answered.continuation.ledger, (outer.call.clock_ms or now_ms)())
+            answer_open_yields(answered.continuation.ledger, (outer.call.clock_ms or now_ms)())
         super().__init__(profile, catalog, options, outer, pool, answered, given, journaling)
         self._progress = self._machine.ledger.progress
         self._runner: RestingRunner | None = None
@@ -187,7 +187,7 @@ class RestingExecution(Execution):
     @property
     def _rests(self) -> bool:
         runner = self._runner
-        return runner is not None and runner.machine.resting is not None and not runner.ended.done()
+        return runner is not None and runner.machine.suspension_reason is not None and not runner.ended.done()
 
     @property
     def is_warm(self) -> bool:
@@ -197,7 +197,7 @@ class RestingExecution(Execution):
     @property
     def has_news(self) -> bool:
         """True at rest when there is something to hand in."""
-        return self._runner is not None and self._runner.machine.has_news
+        return self._runner is not None and self._runner.machine.has_pending_deliveries
 
     @property
     def is_lost(self) -> bool:
@@ -211,7 +211,7 @@ class RestingExecution(Execution):
         if runner is None:
             return 0
         machine = runner.machine
-        texts = (machine.js or "", machine.settings.given_json or "", *(one.text for one in runner.written))
+        texts = (machine.js or "", machine.settings.invocation_data_json or "", *(one.text for one in runner.written))
         return machine.size_bytes + sum(map(utf8_length, texts))
 
     @property
@@ -280,9 +280,9 @@ class RestingExecution(Execution):
             check = (is_checked, None) if program is None else (program.check, program.preparation)
             if self._journaling is not None and program is not None:
                 self._journaling.waits_apart, self._journaling.waits_ms = True, self._wait_ms
-            calls, own_ms = self._nested_calls(), self._progress.own_ms
+            calls, compute_ms = self._nested_calls(), self._progress.compute_ms
             more = (calls, self._reporter, *check, self._journaling)
-            runner = RestingRunner(machine, lease, *more, wait_ms=self._wait_ms, own_ms=own_ms)
+            runner = RestingRunner(machine, lease, *more, wait_ms=self._wait_ms, compute_ms=compute_ms)
         except BaseException:
             lease.kill_and_release()
             raise
@@ -342,7 +342,7 @@ class RestingExecution(Execution):
     async def _handed_in(self, runner: RestingRunner, wait_ms: int) -> _Stop:
         """Hand in what has come, on the worker that was kept or on another; without one first wait for something."""
         runner.take_worker_back()
-        while not runner.is_warm and runner.machine.has_work and not runner.machine.has_news:
+        while not runner.is_warm and runner.machine.has_running_requests and not runner.machine.has_pending_deliveries:
             runner.wait_for_news(wait_ms)
             stop = await _stop(runner)
             if not isinstance(stop, str) or runner.is_wait_over:
@@ -351,7 +351,7 @@ class RestingExecution(Execution):
         await runner.answer_yields()
         if runner.ended.done():
             return runner.ended.result()
-        if runner.is_warm or not runner.machine.has_news:
+        if runner.is_warm or not runner.machine.has_pending_deliveries:
             runner.go_on(wait_ms)
             return await _stop(runner)
         lease = await self._worker()
@@ -366,7 +366,7 @@ class RestingExecution(Execution):
         """Return the outcome of a program that has come to rest, or to its end."""
         runner = cast("RestingRunner", self._runner)
         written = runner.take_written()
-        machine, before = runner.machine, self._progress.output
+        machine, before = runner.machine, self._progress.output_count
         try:
             output = await items_of(written, self._options.execution_policy.max_values)
         except CodeModeError as error:
@@ -374,7 +374,9 @@ class RestingExecution(Execution):
             output, stop = (), events.Failed(error)
         is_heard = not isinstance(stop, events.Interrupted) or self._outer.takes_output
         is_handed_over = is_heard and not self._outer.keeps_output
-        self._progress = Progress(machine.output if is_handed_over else before, runner.own_ms, machine.turns)
+        self._progress = ProgramProgress(
+            machine.output_count if is_handed_over else before, runner.compute_ms, machine.turn_count
+        )
         if isinstance(stop, str):
             self._is_starting = False
             runner.keep_worker()
@@ -403,7 +405,7 @@ class RestingExecution(Execution):
 
     async def _abort(self, error: CodeModeError) -> RunOutcome:
         runner = self._runner
-        if runner is None or self._is_going_on or self._is_over or runner.machine.resting is None:
+        if runner is None or self._is_going_on or self._is_over or runner.machine.suspension_reason is None:
             if runner is not None:
                 runner.feed(events.HostFailed(error))  # whoever waits for it concludes
             return self.failed(error)
@@ -416,7 +418,7 @@ class RestingExecution(Execution):
             raise CodeModeProtocolError("the program is not at rest")
         machine, keeping = runner.machine, self._options.continuation
         was, settings, js = machine.ledger, machine.settings, machine.js or ""
-        ledger = Ledger([*was.entries], [*was.deliveries], was.notices, was.sidecar, self._progress, was.contents)
+        ledger = Ledger([*was.entries], [*was.deliveries], was.notice_count, was.sidecar, self._progress, was.contents)
         recovery = Recovery(self._catalog, self._kept_inputs, settings.has_rich_values)
 
         def kept() -> Interrupt:

@@ -10,7 +10,7 @@ from ..errors import CodeModeTimeoutError
 from ..host.clock import Clock
 from ..protocol import events
 from ..protocol.ledger import Fulfilled
-from ..protocol.suspension import RestingInvocation
+from ..protocol.suspension import SuspendableInvocation
 from ..records import record
 from .runner import Runner
 
@@ -42,9 +42,9 @@ class RestingRunner(Runner):
     call has come at rest.
     """
 
-    def __init__(self, machine: RestingInvocation, lease: Lease, *more: Any, wait_ms: int, own_ms: int) -> None:
+    def __init__(self, machine: SuspendableInvocation, lease: Lease, *more: Any, wait_ms: int, compute_ms: int) -> None:
         super().__init__(machine, lease, *more)
-        self.own_seconds = own_ms / 1000
+        self.own_seconds = compute_ms / 1000
         self.written: list[Written] = []
         self.is_warm = True
         self.is_wait_over = False  # of a call that waits without a worker
@@ -53,22 +53,22 @@ class RestingRunner(Runner):
         self._reported: set[int] = set()  # requests of which listeners have been told
         if machine.is_replaying:
             self._clock = self._replays_clock()
-        self.rested: asyncio.Future[events.RestReason | None] = self._loop.create_future()
+        self.rested: asyncio.Future[events.SuspensionReason | None] = self._loop.create_future()
         # As long as the guest's own clock runs, a wait that is no shorter cannot be over: it has no clock until then.
         is_behind = not machine.is_replaying and wait_ms >= machine.settings.limits.timeout_ms
         self._wait_ms = wait_ms
         self._wait = None if is_behind else self._clock_of(wait_ms, self.end_wait)
 
     @property
-    def machine(self) -> RestingInvocation:
+    def machine(self) -> SuspendableInvocation:
         """The invocation as it is now."""
         return self._machine
 
     @property
-    def own_ms(self) -> int:
+    def compute_ms(self) -> int:
         """How long the guest has computed."""
         machine = self._machine
-        is_counted = not (machine.is_replaying or machine.resting or self.ended.done())
+        is_counted = not (machine.is_replaying or machine.suspension_reason or self.ended.done())
         return int((self.own_seconds + (self._clock.ran_seconds if is_counted else 0)) * 1000)
 
     def start(self, effects: Iterable[events.Effect]) -> None:
@@ -82,11 +82,11 @@ class RestingRunner(Runner):
         self._wait = self._leg(wait_ms)
         self._clock.start()
         self._start_wait()
-        self.feed(events.GoOn(self._calls.now_ms()))
+        self.feed(events.ContinueRun(self._calls.now_ms()))
 
-    def go_on_with(self, lease: Lease, accepted: events.ProgramAccepted, wait_ms: int) -> RestingInvocation:
+    def go_on_with(self, lease: Lease, accepted: events.ProgramAccepted, wait_ms: int) -> SuspendableInvocation:
         """Go on from rest on another worker: in the place of the invocation comes the one that this returns."""
-        machine = self.machine.renewed(self._calls.now_ms())
+        machine = self.machine.make_successor(self._calls.now_ms())
         self._machine, self._lease, self.is_warm = machine, lease, True
         self._channel = self._channel_to(lease)
         self._wait = self._leg(wait_ms)
@@ -131,9 +131,9 @@ class RestingRunner(Runner):
             self.is_warm = False
             self._channel.close()
             self._lease.release_without_threads()
-        if self.machine.resting is None and self.machine.ending is None:
-            self.own_seconds = self.own_ms / 1000
-            self.machine.rest_where_it_is()
+        if self.machine.suspension_reason is None and self.machine.ending is None:
+            self.own_seconds = self.compute_ms / 1000
+            self.machine.suspend_now()
             self._stop_clocks()
 
     async def answer_yields(self) -> None:
@@ -142,16 +142,16 @@ class RestingRunner(Runner):
 
         def hand_in(settled: events.CallSettled) -> None:
             self._hand_in(settled)
-            if not self.machine.yields and not answered.done():
+            if not self.machine.open_yields and not answered.done():
                 answered.set_result(None)
 
-        for request_id in tuple(self.machine.yields):
+        for request_id in tuple(self.machine.open_yields):
             settled = events.CallSettled(request_id, Fulfilled(None), self._calls.now_ms())
             if self._journal is None:
                 hand_in(settled)
             else:
                 self._journal.settled(settled, hand_in)
-        if self.machine.yields:
+        if self.machine.open_yields:
             await asyncio.wait((answered, self.ended), return_when=asyncio.FIRST_COMPLETED)
 
     def refill(self) -> None:
@@ -191,7 +191,7 @@ class RestingRunner(Runner):
         return self._clock_of(limit_ms, lambda: self.feed(events.HostFailed(error)))
 
     def _start_wait(self) -> None:
-        if self._wait is not None and not self._machine.wait_stands:
+        if self._wait is not None and not self._machine.is_wait_paused:
             self._wait.start()
 
     def _stop_wait(self) -> None:
@@ -204,8 +204,8 @@ class RestingRunner(Runner):
 
     def end_wait(self) -> None:
         """Let the call of the model wait no longer: the program rests as soon as it is idle, if it does not."""
-        if self.machine.resting is None:
-            self.feed(events.WaitOver())
+        if self.machine.suspension_reason is None:
+            self.feed(events.WaitExpired())
         else:
             self.is_wait_over = True
             self._wake()
@@ -223,7 +223,7 @@ class RestingRunner(Runner):
         self._reported.add(entry.id)
         return super()._call(entry)
 
-    def _perform_resting(self, effect: events.RestingEffect) -> None:
+    def _perform_resting(self, effect: events.SuspensionEffect) -> None:
         match effect:
             case events.WriteItem(kind, text):
                 self.written.append(Written(kind, text))
@@ -231,17 +231,17 @@ class RestingRunner(Runner):
                 self._clock.close()
                 self._clock = self._guests_clock()
                 self._clock.start()
-            case events.PauseWait():
+            case events.PauseWaitClock():
                 self._stop_wait()
-            case events.ResumeWait():
+            case events.ResumeWaitClock():
                 if not self.rested.done():
                     self._start_wait()
-            case events.Rest(reason):
+            case events.Suspend(reason):
                 self.own_seconds += self._clock.ran_seconds
                 self._stop_clocks()
                 if not self.rested.done():
                     self.rested.set_result(reason)
-            case events.OutcomeKept():
+            case events.OutcomeQueued():
                 self._wake()
                 self.on_news()
 
@@ -255,8 +255,8 @@ class RestingRunner(Runner):
         self._close_wait()
 
     def _finish(self, ending: events.Ending) -> None:
-        if self._machine.resting is None:
-            self.own_seconds = self.own_ms / 1000
+        if self._machine.suspension_reason is None:
+            self.own_seconds = self.compute_ms / 1000
         self._close_wait()
         self._lease.reclaim()
         super()._finish(ending)
@@ -273,7 +273,7 @@ class RestingRunner(Runner):
             self.rested.set_result(None)
 
     def _worker_ended(self, reason: str) -> None:
-        if self._machine.resting is not None:
+        if self._machine.suspension_reason is not None:
             self.drop_worker()
         super()._worker_ended(reason)
 

@@ -18,14 +18,14 @@ from ..errors import CodeModeProtocolError, Resumable
 from ..host.clock import now_ms
 from ..host.sync import refuse_in_workflow
 from ..host.threads import LARGE_CHARACTERS, InvocationThreads, Serving, run_check
-from ..interrupts.interrupt import Interrupt, pending_requests
+from ..interrupts.interrupt import Interrupt, list_pending_requests
 from ..interrupts.resolutions import Answer, read_answers
 from ..options.parts import CodeModeOptions, ContinuationOptions
 from ..profile import Profile, SidecarRules
-from ..protocol.continuation import Continuation, body_of
-from ..protocol.invocation import with_references
-from ..protocol.ledger import called_names
-from ..protocol.references import tag_of
+from ..protocol.continuation import Continuation, from_texts
+from ..protocol.invocation import restore_references
+from ..protocol.ledger import get_called_tools
+from ..protocol.references import get_content_tag
 from ..tools.catalog import ToolCatalog
 from ..tools.prepared import PreparedTool
 from ..workers.image import engine_version, is_engine_version_known
@@ -139,12 +139,12 @@ async def _resume(
     # What is short and not compressed takes a millisecond to verify and read.
     is_short = signed.get("encoding") == "json" and weigh(signed, _SHORT_PAUSE_CHARACTERS) < _SHORT_PAUSE_CHARACTERS
     continuation, auth = await run_check(0 if is_short else LARGE_CHARACTERS, verifying)
-    tools = catalog.under(continuation.given)
-    preparing = tools.preparation(None, continuation.given)
+    tools = catalog.under(continuation.invocation_data)
+    preparing = tools.preparation(None, continuation.invocation_data)
     if preparing is not None:
         await preparing
     with _refusals():
-        tools.going_on(continuation.given, called_names(continuation.ledger))
+        tools.going_on(continuation.invocation_data, get_called_tools(continuation.ledger))
         own = restored_profile(continuation, profile)
         continuation = await _with_references(continuation, own.sidecar)
         continuation = await _with_contents(continuation, own, keeping)
@@ -188,22 +188,22 @@ async def _claimed(
 async def _with_references(continuation: Continuation, rules: SidecarRules | None) -> Continuation:
     if rules is None:
         return continuation
-    ledger = await run_check(LARGE_CHARACTERS, lambda: with_references(continuation.ledger, rules))
+    ledger = await run_check(LARGE_CHARACTERS, lambda: restore_references(continuation.ledger, rules))
     return dataclasses.replace(continuation, ledger=ledger)
 
 
 async def _with_contents(continuation: Continuation, profile: Profile, options: ContinuationOptions) -> Continuation:
-    ledger, salt = continuation.ledger, continuation.kept["salt"]
+    ledger, salt = continuation.ledger, continuation.replay_settings["salt"]
     if not profile.has_content:
         ledger.contents = None
         return continuation
     if ledger.contents is not None:
-        ledger.contents.tag = tag_of(salt)
+        ledger.contents.tag = get_content_tag(salt)
         if is_named_by_ids(options):
             ledger = await run_check(LARGE_CHARACTERS, lambda: with_ids(ledger))
     ledger.contents = await kept_contents(ledger, salt, options)
     if ledger.contents is not None:
-        ledger.contents.tag = tag_of(salt)
+        ledger.contents.tag = get_content_tag(salt)
     return dataclasses.replace(continuation, ledger=ledger)
 
 
@@ -243,7 +243,7 @@ def _execution_of(profile: Profile) -> type[Execution]:
 
 def _goes_on_by_itself(continuation: Continuation) -> bool:
     """Return True for a recovery with calls that are simply made again; a pause goes on only when it is answered."""
-    return not continuation.ledger.waiting or any(entry.is_open for entry in continuation.ledger.entries)
+    return not continuation.ledger.waiting_entries or any(entry.is_open for entry in continuation.ledger.entries)
 
 
 async def _checked_answers(
@@ -332,9 +332,9 @@ def _open(
 ) -> OpenedContinuation:
     keeping = CodeModeOptions.of(options).continuation
     texts, _ = open_for(conversation_id, lambda binding: unpack(continuation, keeping, now_ms(), binding))
-    opened = Continuation.from_dict(body_of(texts))
-    requests = pending_requests(opened.ledger.waiting)
-    outer_tool_call_id = opened.kept["outer_tool_call_id"]
+    opened = Continuation.from_dict(from_texts(texts))
+    requests = list_pending_requests(opened.ledger.waiting_entries)
+    outer_tool_call_id = opened.replay_settings["outer_tool_call_id"]
     kept = Interrupt(requests=requests, outer_tool_call_id=outer_tool_call_id, continuation=continuation)
     source = opened.js if opened.source is None else opened.source
-    return OpenedContinuation(interrupt=kept, js=opened.js, given=opened.given, source=source)
+    return OpenedContinuation(interrupt=kept, js=opened.js, given=opened.invocation_data, source=source)

@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..continuations.guard import LAPSED, Claim, ClaimLost, MemoryResumeGuard, Renewal, ResumeGuard, renewed
+from ..continuations.guard import LAPSED, Claim, ClaimLost, ClaimRenewal, MemoryResumeGuard, ResumeGuard, keep_claim
 from ..continuations.journal import OpenedJournal
-from ..continuations.sealing import answers_digest
+from ..continuations.sealing import digest_answers
 from ..continuations.signing import Auth
 from ..data.json_shape import weigh
 from ..data.json_values import canonical_json, encode_json
@@ -20,9 +20,9 @@ from ..host.cancellation import to_its_end
 from ..host.clock import now_ms, passed_seconds
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..options.parts import ApprovalPolicy, ContinuationOptions
-from ..protocol.journal_entries import Claimed, Step, from_here, refused, resumed, settled
-from ..protocol.ledger import Ledger, Waiting, goes_on
-from ..protocol.suspension import answer_yields
+from ..protocol.journal_entries import ClaimRecord, Step, refuse_step, resume_step, settle_step, snapshot_step
+from ..protocol.ledger import Ledger, Waiting, is_waiting_for_answer
+from ..protocol.suspension import answer_open_yields
 from ..records import record
 from .call_content import complete
 from .call_values import AnsweredPause
@@ -56,13 +56,13 @@ class ResumeClaim:
         await self.guard.release(self.claim.key)
 
     @asynccontextmanager
-    async def held(self, *, renews: bool = True) -> AsyncGenerator[Renewal | None]:
+    async def held(self, *, renews: bool = True) -> AsyncGenerator[ClaimRenewal | None]:
         """Keep it alive while the block runs. Cancels the block and raises `ClaimLost` when it is lost."""
         with underway(self.claim.key):
             if not renews:
                 yield None
                 return
-            async with renewed(self.guard, self.claim.key, self._asked_at) as renewal:
+            async with keep_claim(self.guard, self.claim.key, self._asked_at) as renewal:
                 yield renewal
 
     async def settle(self, size: int, write: Callable[[RecordedOutcomes], str]) -> str | None:
@@ -97,12 +97,12 @@ def _size_of(outcome: RunOutcome) -> int:
 def claim_of_answers(auth: Auth, resolutions: Mapping[str, Any], options: ContinuationOptions) -> Claim:
     """Return the claim of these answers on a continuation."""
     text = canonical_json(json.loads(encode_json(dict(resolutions), what="the resolutions")))
-    return Claim(auth.nonce, answers_digest(text, options, auth), auth.expires_at_ms)
+    return Claim(auth.nonce, digest_answers(text, options, auth), auth.expires_at_ms)
 
 
 def claim_of_end(auth: Auth, options: ContinuationOptions) -> Claim:
     """Return the claim of whoever ends a continuation without an answer."""
-    return Claim(auth.nonce, answers_digest(_ENDED, options, auth), auth.expires_at_ms)
+    return Claim(auth.nonce, digest_answers(_ENDED, options, auth), auth.expires_at_ms)
 
 
 def guard_of(options: ContinuationOptions) -> ResumeGuard:
@@ -238,7 +238,7 @@ class JournaledResume:
             raise held_elsewhere() from None
 
     @property
-    def _mine(self) -> Claimed:
+    def _mine(self) -> ClaimRecord:
         return self.claim.claim.key, self.claim.claim.answers
 
     def _waits_in(self, ended: EndedRun) -> bool:
@@ -255,20 +255,20 @@ class JournaledResume:
         if not opened.lines:  # it is not known here, or not any more
             ledger = self.answered.continuation.ledger
             journal.has_written(ledger)
-            return ledger, [from_here(ledger)], frozenset()
+            return ledger, [snapshot_step(ledger)], frozenset()
         written = await access.read(opened)
         self.journaling.calls.require_same(written.continuation)
         was = written.continuation.ledger
         journal.has_written(was, written.claims)
         settings = access.settings
         ledger = await self.journaling.calls.ledger(was, settings.salt, has_rich_values=settings.has_rich_values)
-        return ledger, now_waiting(was, ledger), written.ended
+        return ledger, now_waiting(was, ledger), written.ended_ids
 
     async def _go_on(
         self, journal: InvocationJournal, ledger: Ledger, news: list[Step], ended: frozenset[int]
     ) -> RunOutcome:
         is_repeat = self._mine in journal.claims
-        yields = [settled(one) for one in answer_yields(ledger, now_ms())]
+        yields = [settle_step(one) for one in answer_open_yields(ledger, now_ms())]
         paused = self._answers_in(ledger)
         if not is_repeat:
             if any(
@@ -277,7 +277,7 @@ class JournaledResume:
             ):
                 raise superseded("the program has gone on from this pause, and no longer waits for these answers")
             journal.claims.append(self._mine)
-            await journal.write(*news, *yields, resumed(self._mine))
+            await journal.write(*news, *yields, resume_step(self._mine))
         elif yields:
             await journal.write(*yields)
         try:
@@ -308,14 +308,16 @@ class JournaledResume:
     def _asks_how_it_ended(self, request_id: int) -> bool:
         """True for a question that the journal answers, once the call has ended after whoever asked had given up."""
         entry = self.answered.continuation.ledger[request_id]
-        return isinstance(entry.outcome, Waiting) and not goes_on(entry)
+        return isinstance(entry.outcome, Waiting) and not is_waiting_for_answer(entry)
 
     async def _as_begun(self, journal: InvocationJournal, paused: AnsweredPause) -> AnsweredPause:
         """Return the pause after a host of which nobody knows what it has done with the answers."""
         profile, kept = self.journaling.profile, paused.continuation
         begun = begun_ledger(paused, self.approval, now_ms(), profile.host_errors)
-        ledger = await self.journaling.calls.ledger(begun, kept.kept["salt"], has_rich_values=kept.has_rich_values)
-        await journal.write(from_here(ledger))
+        ledger = await self.journaling.calls.ledger(
+            begun, kept.replay_settings["salt"], has_rich_values=kept.has_rich_values
+        )
+        await journal.write(snapshot_step(ledger))
         return AnsweredPause(paused.interrupt, replace(kept, ledger=ledger), {}, {})
 
     async def _runnable(
@@ -345,7 +347,7 @@ class JournaledResume:
     async def _take_back(self, journal: InvocationJournal) -> None:
         """Write that the program does not go on with these answers after all."""
         journal.claims.remove(self._mine)
-        await journal.write(refused(self._mine))
+        await journal.write(refuse_step(self._mine))
 
     async def _standing(self, *, is_repeat: bool) -> Any:
         """Claim the continuation. Of a repeat, whose owner kept the journal and is gone, nobody waits for the claim."""

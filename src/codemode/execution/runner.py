@@ -16,10 +16,10 @@ from ..observe.reporter import CallRecord, Reporter
 from ..options.parts import MAX_SOURCE_BYTES, ExecutionPolicy
 from ..protocol import events
 from ..protocol.events import CallSettled
-from ..protocol.in_flight import delay_ms
+from ..protocol.in_flight import read_timer_delay_ms
 from ..protocol.invocation import Invocation
 from ..protocol.ledger import Fulfilled, LedgerEntry, Rejected, Waiting
-from ..protocol.messages import HostMessage, RunModule, TimeStoodStill, WorkerMessage
+from ..protocol.messages import AddPausedTime, HostMessage, RunModule, WorkerMessage
 from ..protocol.settings import Settings
 from ..trace.failures import members_of
 from ..workers.lease import InvocationSlot
@@ -96,7 +96,7 @@ class Timers:
         """Let timers run, all from this moment."""
         now, shown = self._loop.time(), self._now_ms()
         for entry in entries:
-            delay = delay_ms(entry.name, entry.input_json)
+            delay = read_timer_delay_ms(entry.name, entry.input_json)
             self._set[entry.id] = shown + delay
             heappush(self._due, (now + delay / 1000, entry.id))
         self._wait()
@@ -337,7 +337,7 @@ class Runner:
                 self._change_timers(effect)
             case events.PauseClock():
                 self._stand_still()
-            case events.GiveGrace():
+            case events.GrantGracePeriod():
                 self._clock = self._clock_of(_GRACE_MS, lambda: self.feed(events.DeadlinePassed()))
                 self._clock.start()
             case events.ResumeClock():
@@ -346,9 +346,9 @@ class Runner:
                 self._check_program(effect)
             case events.WriteConsole(level, text):
                 self._write(level, text)
-            case events.TellNotice(kind, payload_json):
+            case events.SendNotice(kind, payload_json):
                 self._reporter.notice(kind, payload_json)
-            case events.Replayed(entry):
+            case events.ReportReplay(entry):
                 self._replayed(entry)
             case _:
                 self._perform_resting(effect)
@@ -374,7 +374,7 @@ class Runner:
     def _write(self, level: str, text: str) -> None:
         self._reporter.console_written(level, text)
 
-    def _perform_resting(self, effect: events.RestingEffect) -> None:
+    def _perform_resting(self, effect: events.SuspensionEffect) -> None:
         """Do nothing: no other programs than those that may rest have such effects."""
 
     def _send(self, message: HostMessage) -> None:
@@ -390,7 +390,7 @@ class Runner:
             self._worker_time = still  # from here on it measures
         elif milliseconds > 0:
             self._worker_time = told + milliseconds / 1000
-            self._channel.send(TimeStoodStill(milliseconds), hold=len(self._tasks) > 1)
+            self._channel.send(AddPausedTime(milliseconds), hold=len(self._tasks) > 1)
 
     def _check_program(self, found: events.CheckProgram) -> None:
         doing = None if self._prepare is None else self._prepare(found.facts)
@@ -448,7 +448,7 @@ class Runner:
     def _follow(self, accepted: events.ProgramAccepted | None = None) -> None:
         if self._journaling is not None and self._journaling.journal is not None:
             self._journal = self._journaling.journal
-            self._machine.keep_room()
+            self._machine.reserve_space()
             self._journal.follow(self._machine.ledger, self._cut_off, lambda: len(self._tasks) < 2)
         if accepted is not None:
             self.feed(accepted)
@@ -533,9 +533,9 @@ class Runner:
         if journal is not None and journal.has_settled(settled.id):
             return
         is_hidden = record.is_input_hidden and isinstance(settled.outcome, Rejected)
-        shown_json = record.shown_json if is_hidden else settled.shown_json
-        more = settled.error, shown_json, self._reporter.measure(record)
-        settled = self._machine.admitted(events.CallSettled(settled.id, settled.outcome, settled.now_ms, *more))
+        displayed_input_json = record.displayed_input_json if is_hidden else settled.displayed_input_json
+        more = settled.error, displayed_input_json, self._reporter.measure(record)
+        settled = self._machine.admit(events.CallSettled(settled.id, settled.outcome, settled.now_ms, *more))
         self._reporter.call_ended(record, settled.outcome, settled.error)
         if settled.error is not None:
             self._errors.append(settled.error)

@@ -13,7 +13,7 @@ from ..errors import CodeModeError, CodeModeProtocolError, CodeModeSyntaxError, 
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..options.checked_fields import WrongTypeError
 from ..profile import StaticRules
-from ..protocol.ending_errors import illegal_access, syntax_error
+from ..protocol.ending_errors import illegal_access_error, syntax_error
 from ..records import record
 from ..source.rules import violations
 from ..tools.prepared import PreparedTool
@@ -300,7 +300,7 @@ class SavedCatalog:
         broken = violations(body["facts"], self._rules, without_imports(body["program"]))
         if not broken:
             return None
-        error = illegal_access(broken)
+        error = illegal_access_error(broken)
         error.message = f"saved.{name}: {error.message}"
         return error
 

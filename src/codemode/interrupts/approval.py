@@ -18,7 +18,7 @@ from ..options.checked_fields import WrongTypeError
 from ..options.parts import ApprovalPolicy
 from ..records import record
 
-_SHAPES = 'an approval decision must be "approved", "denied" or {"approved": bool, "reason"?: str}'
+_EXPECTED_SHAPES = 'an approval decision must be "approved", "denied" or {"approved": bool, "reason"?: str}'
 
 
 @record
@@ -38,7 +38,7 @@ class Decision:
     reason: str | None = None
 
 
-async def ask(callback: Callable[..., Any] | None, request: ApprovalRequest) -> Any:
+async def ask_callback(callback: Callable[..., Any] | None, request: ApprovalRequest) -> Any:
     """Return what the host's callback says about a call; None without a callback."""
     answer = callback(request) if callback is not None else None
     return await answer if inspect.isawaitable(answer) else answer
@@ -60,18 +60,18 @@ def read_decision(answer: Any, request: ApprovalRequest) -> Decision:
     if isinstance(answer, str):
         return Decision(answer == "approved")
     if not isinstance(answer, dict):
-        raise _malformed(f"{_SHAPES}, not {type(answer).__name__}", request)
-    given = mapping_or_empty(answer)
-    if "input" in given and given["input"] != request.input:
+        raise _make_malformed_error(f"{_EXPECTED_SHAPES}, not {type(answer).__name__}", request)
+    decision_fields = mapping_or_empty(answer)
+    if "input" in decision_fields and decision_fields["input"] != request.input:
         text = "an approval callback cannot change the input: approval.mode='interrupt' takes answers that do"
-        raise _malformed(text, request)
+        raise _make_malformed_error(text, request)
     try:
-        return decision_of(given, "an approval decision")
+        return parse_decision(decision_fields, "an approval decision")
     except ValueError as error:
-        raise _malformed(str(error), request) from None
+        raise _make_malformed_error(str(error), request) from None
 
 
-def decision_of(answer: Mapping[str, Any], what: str) -> Decision:
+def parse_decision(answer: Mapping[str, Any], what: str) -> Decision:
     """Read ``{"approved": bool, "reason"?: str}``; other keys are for others to judge.
 
     Raises `ValueError` for another shape; ``what`` names the answer in its text.
@@ -87,24 +87,26 @@ def decision_of(answer: Mapping[str, Any], what: str) -> Decision:
 def is_decision(answer: Mapping[str, Any]) -> bool:
     """Tell whether an answer has the shape of a decision."""
     try:
-        decision_of(answer, "")
+        parse_decision(answer, "")
     except ValueError:
         return False
     return True
 
 
-def mark_undecided(error: CodeModeError) -> None:
+def mark_decision_failure(error: CodeModeError) -> None:
     """Tell what failed in deciding about a call from what failed in the call itself."""
     if error.code == HOST_TOOL_ERROR:
         error.details["origin"] = "decision"
 
 
-def _malformed(message: str, request: ApprovalRequest) -> CodeModeProtocolError:
+def _make_malformed_error(message: str, request: ApprovalRequest) -> CodeModeProtocolError:
     details = {"origin": "decision", "tool_name": request.tool_name, "tool_call_id": request.tool_call_id}
     return CodeModeProtocolError(message, details=details)
 
 
-def denial(request: ApprovalRequest, decision: Decision, policy: ApprovalPolicy) -> CodeModeToolApprovalDeniedError:
+def make_denial_error(
+    request: ApprovalRequest, decision: Decision, policy: ApprovalPolicy
+) -> CodeModeToolApprovalDeniedError:
     """Return the error for a denied call. Its message goes to the guest, so the reason is in it only if allowed."""
     message = f"approval of tool {request.tool_name!r} was denied"
     if policy.show_denial_reason and decision.reason:

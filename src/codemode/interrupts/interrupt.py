@@ -11,8 +11,8 @@ from ..data.exact_integers import PLACES_KEY, as_browsers_write, protect_integer
 from ..data.json_values import decode_json
 from ..data.narrowing import is_array, is_mapping, is_object, is_sequence
 from ..errors import CodeModeAbortedError, CodeModeError, CodeModeProtocolError, Resumable
-from ..protocol.ledger import UNKNOWN_OUTCOME_KIND, LedgerEntry, Waiting, outer_id_of
-from ..protocol.messages import Place
+from ..protocol.ledger import UNKNOWN_OUTCOME_KIND, LedgerEntry, Waiting, parse_outer_call_id
+from ..protocol.messages import SourceLocation
 from ..records import record
 from ..trace.events import INTERRUPT_TYPE
 from ..trace.failures import members_of
@@ -20,7 +20,7 @@ from ..trace.failures import members_of
 APPROVAL_KIND = "ai-sdk-code-mode/tool-approval"
 _REQUEST_KEYS = {"interruptId": "interrupt_id", "toolName": "tool_name", "toolCallId": "tool_call_id",
                  "input": "input", "payload": "payload"}  # fmt: skip
-_PLACE_KEYS = ("line", "column", "program")
+_LOCATION_KEYS = ("line", "column", "program")
 _INTERRUPT_KEYS = {"type", "outerToolCallId", "continuation", "requests", *_REQUEST_KEYS}
 
 
@@ -64,24 +64,24 @@ class PendingRequest:
 
         Integers beyond 2^53 are text in it, and ``bigIntegers`` lists where, as JSON pointers.
         """
-        return {**protect_integers(self.shown()), **self._placed()}
+        return {**protect_integers(self.comparison_fields()), **self._location_fields()}
 
     @property
     def place(self) -> tuple[int, int] | None:
         """Line and column, where they are known."""
         return None if self.line is None or self.column is None else (self.line, self.column)
 
-    def _placed(self) -> dict[str, Any]:
-        return {key: value for key in _PLACE_KEYS if (value := getattr(self, key)) is not None}
+    def _location_fields(self) -> dict[str, Any]:
+        return {key: value for key in _LOCATION_KEYS if (value := getattr(self, key)) is not None}
 
-    def shown(self) -> dict[str, Any]:
+    def comparison_fields(self) -> dict[str, Any]:
         """Return the same with its integers as they are: what is compared."""
         return {key: getattr(self, name) for key, name in _REQUEST_KEYS.items()}
 
     @classmethod
     def from_dict(cls, value: object) -> PendingRequest:
         """Read it back, with or without ``bigIntegers``. Raises `CodeModeProtocolError` for another shape."""
-        if not is_object(value) or value.keys() - {PLACES_KEY, *_PLACE_KEYS} != _REQUEST_KEYS.keys():
+        if not is_object(value) or value.keys() - {PLACES_KEY, *_LOCATION_KEYS} != _REQUEST_KEYS.keys():
             raise CodeModeProtocolError("a pending request of the interrupt is malformed")
         try:
             body = restore_listed_integers(value)
@@ -90,7 +90,7 @@ class PendingRequest:
         texts = ("interruptId", "toolName", "toolCallId")
         if not all(isinstance(body[key], str) for key in texts) or not isinstance(body["payload"], dict):
             raise CodeModeProtocolError("a pending request of the interrupt is malformed")
-        line, column = _read_place(value)
+        line, column = _read_location(value)
         program = value.get("program")
         if program is not None and not isinstance(program, str):
             raise CodeModeProtocolError("a pending request of the interrupt is malformed")
@@ -104,7 +104,7 @@ class PendingRequest:
         if not isinstance(waiting, Waiting):
             raise TypeError("the entry does not wait")
         try:
-            shown = None if waiting.input_json is None else decode_json(waiting.input_json)
+            displayed_input = None if waiting.input_json is None else decode_json(waiting.input_json)
             payload = decode_json(waiting.payload_json)
         except ValueError as error:
             raise CodeModeProtocolError(f"a waiting request cannot be read: {error}") from error
@@ -112,9 +112,9 @@ class PendingRequest:
             interrupt_id=waiting.interrupt_id,
             tool_name=entry.name,
             tool_call_id=entry.tool_call_id or "",
-            input=shown,
+            input=displayed_input,
             payload=payload,
-            **told_place(entry.place),
+            **to_location_fields(entry.location),
         )
 
 
@@ -137,7 +137,7 @@ class Interrupt:
     @staticmethod
     def find_outer_id(interrupt_id: str) -> str | None:
         """Return the id of the outer call in which a call waits under this id; None for any other id."""
-        return outer_id_of(interrupt_id)
+        return parse_outer_call_id(interrupt_id)
 
     @staticmethod
     def find_recovery(error: CodeModeError) -> Interrupt | None:
@@ -182,7 +182,7 @@ class Interrupt:
         """Return plain JSON in the AI SDK's shape, with ``requests`` for the bundle."""
         return {
             "type": INTERRUPT_TYPE,
-            **protect_integers(self._first.shown()),
+            **protect_integers(self._first.comparison_fields()),
             "outerToolCallId": self.outer_tool_call_id,
             "continuation": dict(self.continuation),
             "requests": [request.to_dict() for request in self.requests],
@@ -203,7 +203,7 @@ class Interrupt:
         pending = tuple(PendingRequest.from_dict(item) for item in requests)
         interrupt = cls(requests=pending, outer_tool_call_id=value["outerToolCallId"], continuation=continuation)
         own = PendingRequest.from_dict({key: value[key] for key in (*_REQUEST_KEYS, PLACES_KEY) if key in value})
-        if not same_json(own.shown(), interrupt._first.shown()):
+        if not same_json(own.comparison_fields(), interrupt._first.comparison_fields()):
             raise CodeModeProtocolError("the interrupt's own fields are not those of its first request")
         return interrupt
 
@@ -213,16 +213,16 @@ class Interrupt:
         return value if isinstance(value, Interrupt) else cls.from_dict(value)
 
 
-def told_place(place: Place | None) -> dict[str, Any]:
+def to_location_fields(location: SourceLocation | None) -> dict[str, Any]:
     """Return a call's place as it is told: line and column in the program, or the saved program with its line."""
-    if place is None:
+    if location is None:
         return {}
-    if len(place) == 3:
-        return {"program": f"{place[2]}:{place[0]}"}
-    return {"line": place[0], "column": place[1]}
+    if len(location) == 3:
+        return {"program": f"{location[2]}:{location[0]}"}
+    return {"line": location[0], "column": location[1]}
 
 
-def _read_place(value: Mapping[str, Any]) -> tuple[int, int] | tuple[None, None]:
+def _read_location(value: Mapping[str, Any]) -> tuple[int, int] | tuple[None, None]:
     line, column = value.get("line"), value.get("column")
     if line is None and column is None:
         return None, None
@@ -245,14 +245,14 @@ def request_interrupt(payload: Mapping[str, Any]) -> NoReturn:
     raise InterruptRequested(payload)
 
 
-def interrupt_within(error: BaseException) -> InterruptRequested | None:
+def find_interrupt_request(error: BaseException) -> InterruptRequested | None:
     """Return the pause in what a tool raised; task groups wrap it into exception groups."""
     if isinstance(error, InterruptRequested):
         return error
-    return next((found for inner in members_of(error) if (found := interrupt_within(inner))), None)
+    return next((request for inner in members_of(error) if (request := find_interrupt_request(inner))), None)
 
 
-def pending_requests(entries: Iterable[LedgerEntry]) -> tuple[PendingRequest, ...]:
+def list_pending_requests(entries: Iterable[LedgerEntry]) -> tuple[PendingRequest, ...]:
     """Return what waits, in issue order. Raises `CodeModeProtocolError` for texts that are not JSON."""
     return tuple(PendingRequest.of(entry) for entry in entries)
 
@@ -269,14 +269,14 @@ def same_json(left: Any, right: Any) -> bool:
         if pair is None:
             pending.pop()
             continue
-        one, other = pair
-        if not isinstance(one, dict | list | tuple):
-            if not _same_scalar(one, other):
+        first, second = pair
+        if not isinstance(first, dict | list | tuple):
+            if not _are_scalars_equal(first, second):
                 return False
             continue
-        container = cast("Collection[Any]", one)
-        both = id(container) << 64 | id(other)
-        pairs = () if both in seen else _pairs(container, other)  # a host's own value may hold itself
+        container = cast("Collection[Any]", first)
+        both = id(container) << 64 | id(second)
+        pairs = () if both in seen else _pair_items(container, second)  # a host's own value may hold itself
         if pairs is None:
             return False
         seen.add(both)
@@ -284,47 +284,47 @@ def same_json(left: Any, right: Any) -> bool:
     return True
 
 
-def _pairs(one: Any, other: Any) -> Iterable[tuple[Any, Any]] | None:
+def _pair_items(first: Any, second: Any) -> Iterable[tuple[Any, Any]] | None:
     """Return what is to be the same within two containers, None when they differ already."""
-    if not is_object(one):
-        return zip(one, other, strict=True) if is_sequence(other) and len(one) == len(other) else None
-    if not is_object(other) or one.keys() != other.keys():
+    if not is_object(first):
+        return zip(first, second, strict=True) if is_sequence(second) and len(first) == len(second) else None
+    if not is_object(second) or first.keys() != second.keys():
         return None
-    return ((value, other[key]) for key, value in one.items()) if all(map(_is_text, one)) else None
+    return ((value, second[key]) for key, value in first.items()) if all(map(_is_text, first)) else None
 
 
 def _is_text(key: object) -> bool:
     return isinstance(key, str)
 
 
-def _same_scalar(one: Any, other: Any) -> bool:
-    if one is None or isinstance(one, bool):
-        return one is other
-    if isinstance(one, str):
-        return isinstance(other, str) and one == other
-    are_numbers = all(isinstance(each, int | float) and not isinstance(each, bool) for each in (one, other))
-    if not are_numbers or (isinstance(one, float) and isinf(one)):
+def _are_scalars_equal(first: Any, second: Any) -> bool:
+    if first is None or isinstance(first, bool):
+        return first is second
+    if isinstance(first, str):
+        return isinstance(second, str) and first == second
+    are_numbers = all(isinstance(number, int | float) and not isinstance(number, bool) for number in (first, second))
+    if not are_numbers or (isinstance(first, float) and isinf(first)):
         return False
-    return one == other or as_browsers_write(one) == as_browsers_write(other)
+    return first == second or as_browsers_write(first) == as_browsers_write(second)
 
 
-KEPT_BY = "keptBy"
+FRAMEWORK_KEY = "keptBy"
 """Under which a pause, and a record of it, name what goes on with them."""
 
 
-def agent_pause(
-    requests: Iterable[PendingRequest], *, kept_by: str, key: str, outer_tool_call_id: str, expires_at_ms: int
+def make_agent_interrupt(
+    requests: Iterable[PendingRequest], *, framework: str, key: str, outer_tool_call_id: str, expires_at_ms: int
 ) -> Interrupt:
     """Return the pause of an agent as an interrupt that a store keeps and no program goes on from.
 
-    ``kept_by`` is the framework, ``key`` tells this pause from every other.
+    ``framework`` is the framework, ``key`` tells this pause from every other.
     """
-    continuation = {KEPT_BY: kept_by, "auth": {"nonce": key, "expiresAtMs": expires_at_ms}}
+    continuation = {FRAMEWORK_KEY: framework, "auth": {"nonce": key, "expiresAtMs": expires_at_ms}}
     return Interrupt(requests=tuple(requests), outer_tool_call_id=outer_tool_call_id, continuation=continuation)
 
 
-def kept_by(continuation: Mapping[str, Any]) -> str | None:
+def get_framework(continuation: Mapping[str, Any]) -> str | None:
     """Return the framework that goes on with this; None for what continues a program."""
-    found = continuation.get(KEPT_BY)
-    is_one = set(continuation) == {KEPT_BY, "auth"} and is_mapping(continuation["auth"])
-    return found if is_one and isinstance(found, str) else None
+    framework = continuation.get(FRAMEWORK_KEY)
+    is_agent_interrupt = set(continuation) == {FRAMEWORK_KEY, "auth"} and is_mapping(continuation["auth"])
+    return framework if is_agent_interrupt and isinstance(framework, str) else None

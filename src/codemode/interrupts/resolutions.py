@@ -11,7 +11,7 @@ from ..data.narrowing import is_object, mapping_or_empty
 from ..errors import CodeModeError, CodeModeProtocolError, CodeModeSerializationError, CodeModeToolError
 from ..protocol.ledger import UNKNOWN_OUTCOME_KIND, Fulfilled, LedgerEntry, Outcome, Rejected, Waiting
 from ..records import record
-from .approval import Decision, decision_of
+from .approval import Decision, parse_decision
 from .interrupt import APPROVAL_KIND
 
 _NO_EDIT: Any = object()
@@ -67,14 +67,14 @@ def read_answers(
             f"{unknown[0]!r} is not a pending request; pending are {', '.join(map(repr, waiting)) or 'none'}"
         )
     if max_values is not None:
-        _require_few(resolutions, max_values)
+        _check_value_counts(resolutions, max_values)
     return {
         waiting[request_id].id: _read_answer(waiting[request_id], resolution)
         for request_id, resolution in resolutions.items()
     }
 
 
-def _require_few(resolutions: Mapping[str, Any], max_values: int) -> None:
+def _check_value_counts(resolutions: Mapping[str, Any], max_values: int) -> None:
     for resolution in resolutions.values():
         try:
             refuse_too_many(resolution, max_values, "the resolution")
@@ -83,37 +83,39 @@ def _require_few(resolutions: Mapping[str, Any], max_values: int) -> None:
 
 
 def _read_answer(entry: LedgerEntry, resolution: Any) -> Answer:
-    kind = waiting_kind(entry)
+    kind = get_waiting_kind(entry)
     if kind == APPROVAL_KIND:
         return _read_approval(entry, resolution)
     if kind == UNKNOWN_OUTCOME_KIND:
-        return _read_known_outcome(entry, resolution)
-    _plain_json(resolution, "the resolution")
+        return _read_outcome_answer(entry, resolution)
+    _encode_plain_json(resolution, "the resolution")
     return HostAnswer(resolution)
 
 
 def _read_approval(entry: LedgerEntry, resolution: Any) -> Approval:
-    answer = _answer_object(resolution, {"approved", "reason", "input"}, "an approval", '{"approved": True}')
+    answer = _check_answer_object(resolution, {"approved", "reason", "input"}, "an approval", '{"approved": True}')
     try:
-        decision = decision_of(answer, "an approval")
+        decision = parse_decision(answer, "an approval")
     except ValueError as error:
         raise CodeModeProtocolError(str(error)) from None
     edited = answer.get("input", _NO_EDIT)
     if edited is not _NO_EDIT and not decision.approved:
         raise CodeModeProtocolError("a denial cannot carry an edited 'input'")
-    edited_json = None if edited is _NO_EDIT else _plain_json(_with_integers(entry, edited), "the edited input")
+    edited_json = (
+        None if edited is _NO_EDIT else _encode_plain_json(_restore_integers(entry, edited), "the edited input")
+    )
     return Approval(decision, edited_json)
 
 
-def _read_known_outcome(entry: LedgerEntry, resolution: Any) -> Answer:
+def _read_outcome_answer(entry: LedgerEntry, resolution: Any) -> Answer:
     expected = '{"value": ...}, {"error": {"message": "..."}} or {"runAgain": true}'
     keys, what = {"value", "error", "runAgain", "run_again"}, "an unknown outcome's answer"
-    answer = _answer_object(resolution, keys, what, '{"runAgain": True}')
+    answer = _check_answer_object(resolution, keys, what, '{"runAgain": True}')
     if len(answer) != 1 or (entry.kind == "fetch" and "value" in answer):
         raise CodeModeProtocolError(f"a call of unknown outcome is answered with {expected}")
     ((key, value),) = answer.items()
     if key == "value":
-        return KnownOutcome(Fulfilled(None if value is None else _plain_json(value, "the value")), None)
+        return KnownOutcome(Fulfilled(None if value is None else _encode_plain_json(value, "the value")), None)
     if key == "error":
         message = mapping_or_empty(value).get("message")
         if not isinstance(message, str):
@@ -125,14 +127,14 @@ def _read_known_outcome(entry: LedgerEntry, resolution: Any) -> Answer:
     return RunAgain()
 
 
-def _plain_json(value: Any, what: str) -> str:
+def _encode_plain_json(value: Any, what: str) -> str:
     try:
         return encode_json(value, what=what)
     except CodeModeSerializationError as error:
         raise CodeModeProtocolError(error.message) from error
 
 
-def _with_integers(entry: LedgerEntry, edited: Any) -> Any:
+def _restore_integers(entry: LedgerEntry, edited: Any) -> Any:
     """Return an edit with integers where it has what a page was shown of them: their text."""
     outcome = entry.outcome
     if not isinstance(outcome, Waiting) or outcome.input_json is None:
@@ -143,17 +145,17 @@ def _with_integers(entry: LedgerEntry, edited: Any) -> Any:
         raise CodeModeProtocolError(f"the edited input is refused: {error}") from error
 
 
-def _answer_object(resolution: Any, keys: set[str], what: str, example: str) -> dict[str, Any]:
+def _check_answer_object(resolution: Any, keys: set[str], what: str, example: str) -> dict[str, Any]:
     if not is_object(resolution) or not resolution.keys() - {PLACES_KEY} <= keys:
-        known = ", ".join(sorted(keys))
-        raise CodeModeProtocolError(f"{what} must be an object with keys among {known}, such as {example}")
+        allowed_keys = ", ".join(sorted(keys))
+        raise CodeModeProtocolError(f"{what} must be an object with keys among {allowed_keys}, such as {example}")
     try:
         return restore_listed_integers(resolution)
     except (ValueError, TypeError, RecursionError) as error:
         raise CodeModeProtocolError(f"{what} is malformed: {error}") from error
 
 
-def waiting_kind(entry: LedgerEntry) -> str:
+def get_waiting_kind(entry: LedgerEntry) -> str:
     """Return why a request waits."""
     if not isinstance(entry.outcome, Waiting):
         return ""

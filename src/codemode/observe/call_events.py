@@ -13,8 +13,8 @@ from ..data.json_values import decode_json, json_length, utf8_length, well_forme
 from ..data.narrowing import mapping_or_empty
 from ..errors import CodeModeError, CodeModeIllegalAccessError
 from ..fetch.urls import MAX_URL_CHARACTERS
-from ..protocol.call_status import IN_TRACES, call_status
-from ..protocol.ledger import Fulfilled, LedgerEntry, Outcome, Rejected, Waiting, goes_on
+from ..protocol.call_status import TRACE_STATUSES, call_status
+from ..protocol.ledger import Fulfilled, LedgerEntry, Outcome, Rejected, Waiting, is_waiting_for_answer
 from ..protocol.messages import NoticeKind
 from ..trace.events import (
     CallStatus,
@@ -68,7 +68,8 @@ _ANSWERED = re.compile(r'\{"status":([0-9]{1,9})[,}]')
 class CallRecord:
     """One call as it goes on; the events are made from it.
 
-    Of an input that is hidden they have ``shown_json``, what may be seen of it, and nothing as long as that is None.
+    Of an input that is hidden they have ``displayed_input_json``, what may be seen of it, and nothing as long as that
+    is None.
     """
 
     entry: LedgerEntry
@@ -81,29 +82,29 @@ class CallRecord:
     asked: dict[str, Any] | None = None
     is_told: bool = False
     is_input_hidden: bool = False
-    shown_json: str | None = None
+    displayed_input_json: str | None = None
 
     @property
     def status(self) -> CallStatus:
         """How the call has ended; "aborted" until then."""
-        return call_status(self.outcome, IN_TRACES)
+        return call_status(self.outcome, TRACE_STATUSES)
 
     @property
     def duration_ms(self) -> float:
         """How long the call took; of one that was replayed, how long it took when it was made."""
-        lasted_us = self.entry.lasted_us if self.replayed else None
-        return self.completed_at_ms - self.started_at_ms if lasted_us is None else lasted_us / 1000
+        duration_us = self.entry.duration_us if self.replayed else None
+        return self.completed_at_ms - self.started_at_ms if duration_us is None else duration_us / 1000
 
     @property
     def input_json(self) -> str | None:
         """The text of the input, as far as it may be seen."""
-        return self.shown_json if self.is_input_hidden else self.entry.input_json
+        return self.displayed_input_json if self.is_input_hidden else self.entry.input_json
 
     @property
     def input_bytes(self) -> int | Late:
         """How long that text is as the program would have to write it."""
         if self.is_input_hidden:
-            return Late(json_length, self.shown_json or "")
+            return Late(json_length, self.displayed_input_json or "")
         entry = self.entry
         if entry.sidecar is not None:
             return Late(_issued_bytes, entry)
@@ -219,7 +220,7 @@ def error_as_read(outcome: Rejected) -> dict[str, str]:
 
 def _called(record: CallRecord) -> dict[str, Any]:
     return {
-        "resumed": not record.replayed and goes_on(record.entry),
+        "resumed": not record.replayed and is_waiting_for_answer(record.entry),
         "tool_name": record.entry.name,
         "tool_call_id": record.entry.tool_call_id or "",
         "input": record.input,
@@ -228,7 +229,7 @@ def _called(record: CallRecord) -> dict[str, Any]:
 
 
 def _place_told(entry: LedgerEntry) -> dict[str, Any]:
-    place = entry.place
+    place = entry.location
     return {"program": place[2], "line": place[0]} if place is not None and len(place) == 3 else {}
 
 
@@ -263,14 +264,14 @@ def _read(text: str | None) -> Any:
 
 def _issued(entry: LedgerEntry) -> Any:
     try:
-        return entry.issued()
+        return entry.decode_full_input()
     except (ValueError, CodeModeError):  # a call that is refused for just that
         return None
 
 
 def _issued_bytes(entry: LedgerEntry) -> int:
     try:
-        return entry.issued_bytes
+        return entry.full_input_bytes
     except CodeModeError:
         return utf8_length(entry.input_json or "")
 

@@ -17,7 +17,7 @@ from ..errors import HIDDEN_CODES, CodeModeAbortedError, CodeModeError
 from ..host.cancellation import is_ended_from_outside
 from ..host.clock import now_ms
 from ..options.parts import Lifecycle
-from ..protocol.ledger import LedgerEntry, Outcome, shown_text
+from ..protocol.ledger import LedgerEntry, Outcome, get_displayed_input_json
 from ..protocol.messages import NoticeKind
 from ..trace.events import (
     CatalogEvent,
@@ -306,7 +306,7 @@ class Reporter:
         record = CallRecord(entry, self._offset_ms + time.perf_counter() * 1000, replayed=replayed)
         self._open[entry.id] = record
         if self._hides_inputs and entry.kind == "tool":
-            record.is_input_hidden, record.shown_json = True, shown_text(entry)
+            record.is_input_hidden, record.displayed_input_json = True, get_displayed_input_json(entry)
         if self.is_watched and entry.kind not in _WITHOUT_START and (not record.is_input_hidden or replayed):
             self._tell_start(record)
         return record
@@ -314,7 +314,7 @@ class Reporter:
     def call_shown(self, record: CallRecord, input_json: str | None) -> None:
         """Take what may be seen of the input of a call that was not told of yet, and tell of it."""
         if record.is_input_hidden and not record.is_told and record.entry.id in self._open:
-            record.shown_json = input_json
+            record.displayed_input_json = input_json
             self._tell_start(record)
 
     def measure(self, record: CallRecord) -> int:

@@ -14,8 +14,18 @@ from ..errors import (
     CodeModeToolApprovalDeniedError,
 )
 from ..trace.visible_text import clipped
-from .guest_errors import read_fields
-from .ledger import OF_PROGRAMS, UNTOLD, Fulfilled, Ledger, LedgerEntry, Outcome, Rejected, Waiting, shown_text
+from .guest_errors import read_error_fields
+from .ledger import (
+    INTERNAL_KINDS,
+    UNREPORTED_KINDS,
+    Fulfilled,
+    Ledger,
+    LedgerEntry,
+    Outcome,
+    Rejected,
+    Waiting,
+    get_displayed_input_json,
+)
 from .messages import RequestKind
 
 if TYPE_CHECKING:
@@ -24,29 +34,29 @@ if TYPE_CHECKING:
 
 # There are five ways to stand, and each place where people read of calls has its own words for them.
 
-WordT = TypeVar("WordT", bound=str)
+StatusT = TypeVar("StatusT", bound=str)
 MAX_INPUT_CHARACTERS = 300
 MAX_RESULT_CHARACTERS = 1000
 MAX_SUMMARIES_WITH_TEXTS = 32  # of those that only read, and as many of the others
 _DENIED = CodeModeToolApprovalDeniedError.default_code
 
 
-class CallWords(NamedTuple, Generic[WordT]):
+class StatusNames(NamedTuple, Generic[StatusT]):
     """The words of one place. ``late``: the guest was told that it did not answer in time, and it may yet happen."""
 
-    open: WordT
-    fulfilled: WordT
-    rejected: WordT
-    late: WordT
-    waiting: WordT
+    open: StatusT
+    fulfilled: StatusT
+    rejected: StatusT
+    late: StatusT
+    waiting: StatusT
 
 
-IN_ERRORS: CallWords[Literal["fulfilled", "rejected", "waiting", "unknown"]] = CallWords(
+ERROR_STATUSES: StatusNames[Literal["fulfilled", "rejected", "waiting", "unknown"]] = StatusNames(
     "unknown", "fulfilled", "rejected", "unknown", "waiting"
 )
-IN_TRACES: CallWords[CallStatus] = CallWords("aborted", "fulfilled", "rejected", "rejected", "interrupted")
-IN_CONTINUATIONS = CallWords("unknown", "fulfilled", "rejected", "rejected", "interrupted")
-AT_THE_END = CallWords("pending", "pending", "pending", "pending", "waiting")
+TRACE_STATUSES: StatusNames[CallStatus] = StatusNames("aborted", "fulfilled", "rejected", "rejected", "interrupted")
+CONTINUATION_STATUSES = StatusNames("unknown", "fulfilled", "rejected", "rejected", "interrupted")
+DETACHED_STATUSES = StatusNames("pending", "pending", "pending", "pending", "waiting")
 
 
 class DetachedCall(TypedDict):
@@ -61,15 +71,15 @@ class DetachedCall(TypedDict):
     status: str
 
 
-def call_status(outcome: Outcome | None, words: CallWords[WordT]) -> WordT:
+def call_status(outcome: Outcome | None, names: StatusNames[StatusT]) -> StatusT:
     """Return how a call with this outcome stands, in these words."""
     if isinstance(outcome, Fulfilled):
-        return words.fulfilled
+        return names.fulfilled
     if outcome is None:
-        return words.open
+        return names.open
     if isinstance(outcome, Waiting):
-        return words.waiting
-    return words.late if outcome.code == CALL_TIMEOUT else words.rejected
+        return names.waiting
+    return names.late if outcome.code == CALL_TIMEOUT else names.rejected
 
 
 def call_id(entry: LedgerEntry) -> str:
@@ -77,7 +87,7 @@ def call_id(entry: LedgerEntry) -> str:
     return entry.tool_call_id or str(entry.id)
 
 
-def call_summaries(
+def summarize_calls(
     entries: Iterable[LedgerEntry],
     reads_only: Callable[[LedgerEntry], bool] | None = None,
     *,
@@ -88,55 +98,55 @@ def call_summaries(
     With ``reads_only``, which tells whether a call may be made again without harm, they have the texts of a summary.
     ``hides_inputs``: of an input that which may be seen, and not what the program gave.
     """
-    told = [entry for entry in entries if entry.kind not in UNTOLD]
+    reported_entries = [entry for entry in entries if entry.kind not in UNREPORTED_KINDS]
     if reads_only is None:
-        return tuple(map(_summary, told))
+        return tuple(map(_summarize_call, reported_entries))
     summaries: list[CallSummary] = []
-    left = {True: MAX_SUMMARIES_WITH_TEXTS, False: MAX_SUMMARIES_WITH_TEXTS}
-    for entry in told:
-        summary = _summary(entry)
+    remaining = {True: MAX_SUMMARIES_WITH_TEXTS, False: MAX_SUMMARIES_WITH_TEXTS}
+    for entry in reported_entries:
+        summary = _summarize_call(entry)
         summary["reads_only"] = is_harmless = entry.kind == "catalog" or reads_only(entry)
-        if left[is_harmless] and entry.kind != "catalog":
-            left[is_harmless] -= 1
+        if remaining[is_harmless] and entry.kind != "catalog":
+            remaining[is_harmless] -= 1
             _add_texts(summary, entry, hides_inputs=hides_inputs)
         summaries.append(summary)
     return tuple(summaries)
 
 
-def _summary(entry: LedgerEntry) -> CallSummary:
-    begun = entry.is_started or entry.outcome is not None
-    status = call_status(entry.outcome, IN_ERRORS)
+def _summarize_call(entry: LedgerEntry) -> CallSummary:
+    is_started = entry.is_started or entry.outcome is not None
+    status = call_status(entry.outcome, ERROR_STATUSES)
     is_denied = isinstance(entry.outcome, Rejected) and entry.outcome.code == _DENIED
     return {
         "id": call_id(entry),
         "name": entry.name,
         "status": "denied" if is_denied else status,
-        "is_started": begun,
+        "is_started": is_started,
         "kind": entry.kind,
     }
 
 
 def _add_texts(summary: CallSummary, entry: LedgerEntry, *, hides_inputs: bool) -> None:
-    outcome, given = entry.outcome, shown_text(entry)
-    if given is None and not hides_inputs:
-        given = entry.input_json
-    if given is not None:
-        summary["input"] = clipped(given, MAX_INPUT_CHARACTERS)
+    outcome, input_json = entry.outcome, get_displayed_input_json(entry)
+    if input_json is None and not hides_inputs:
+        input_json = entry.input_json
+    if input_json is not None:
+        summary["input"] = clipped(input_json, MAX_INPUT_CHARACTERS)
     if isinstance(outcome, Fulfilled) and outcome.value_json is not None:
         summary["result"] = clipped(outcome.value_json, MAX_RESULT_CHARACTERS)
     elif isinstance(outcome, Rejected):
-        fields = {} if outcome.fields_json is None else read_fields(outcome.fields_json)
+        fields = {} if outcome.fields_json is None else read_error_fields(outcome.fields_json)
         summary["error"] = clipped(str(fields.get("message", outcome.message)), MAX_INPUT_CHARACTERS)
 
 
 def may_have_run(summary: CallSummary) -> bool:
     """Return False for a question about the catalog, and for a call that was asked for and never begun."""
-    is_begun = summary.get("status") != IN_ERRORS.open or summary.get("is_started", True)
+    is_begun = summary.get("status") != ERROR_STATUSES.open or summary.get("is_started", True)
     is_question = summary.get("kind") == "catalog" or str(summary.get("name")).startswith("$")
     return is_begun and not is_question
 
 
-def call_summary(entry: LedgerEntry, status: str) -> DetachedCall:
+def describe_detached_call(entry: LedgerEntry, status: str) -> DetachedCall:
     return {
         "id": call_id(entry),
         "kind": entry.kind,
@@ -145,60 +155,64 @@ def call_summary(entry: LedgerEntry, status: str) -> DetachedCall:
     }
 
 
-def detached_calls(
-    ledger: Ledger, taken: Sequence[int], unsent: set[int], unobserved_ids: tuple[int, ...]
+def find_detached_calls(
+    ledger: Ledger, delivered_ids: Sequence[int], unsent_ids: set[int], unobserved_ids: tuple[int, ...]
 ) -> list[DetachedCall]:
     """Return the calls nobody waits for: those without an answer, else those whose answer nobody looked at.
 
-    ``taken`` are those whose answer the guest was handed; ``unsent`` were asked for in the turn in which the program
+    ``delivered_ids`` are those whose answer the guest was handed; ``unsent_ids`` were asked for in the turn in which
+    the program
     ended.
     """
-    delivered, unobserved = set(taken), set(unobserved_ids)
-    _require_made(ledger, unobserved)
+    delivered, unobserved = set(delivered_ids), set(unobserved_ids)
+    _require_known_requests(ledger, unobserved)
     pending = [
-        call_summary(entry, call_status(entry.outcome, AT_THE_END))
+        describe_detached_call(entry, call_status(entry.outcome, DETACHED_STATUSES))
         for entry in ledger.entries
         if entry.id not in delivered
-        and not (entry.id in unsent and entry.id in unobserved)
-        and entry.kind not in OF_PROGRAMS
+        and not (entry.id in unsent_ids and entry.id in unobserved)
+        and entry.kind not in INTERNAL_KINDS
     ]
-    unseen = (ledger[request_id] for request_id in sorted(unobserved))
-    return pending or [call_summary(entry, "unobserved") for entry in unseen if entry.kind not in OF_PROGRAMS]
+    unobserved_entries = (ledger[request_id] for request_id in sorted(unobserved))
+    return pending or [
+        describe_detached_call(entry, "unobserved") for entry in unobserved_entries if entry.kind not in INTERNAL_KINDS
+    ]
 
 
-def abandoned_calls(
-    ledger: Ledger, taken: Sequence[int], unsent: set[int], unobserved_ids: tuple[int, ...]
+def find_abandoned_calls(
+    ledger: Ledger, delivered_ids: Sequence[int], unsent_ids: set[int], unobserved_ids: tuple[int, ...]
 ) -> tuple[DetachedCall, ...]:
     """Return the calls that a program has left to themselves: those not done, and those whose failure nobody saw."""
-    delivered, unobserved = set(taken), set(unobserved_ids)
-    _require_made(ledger, unobserved)
+    delivered, unobserved = set(delivered_ids), set(unobserved_ids)
+    _require_known_requests(ledger, unobserved)
     calls: list[DetachedCall] = []
     for entry in ledger.entries:
-        if entry.kind in OF_PROGRAMS:
+        if entry.kind in INTERNAL_KINDS:
             continue
-        if entry.id in unsent:
-            calls.append(call_summary(entry, "not sent"))
+        if entry.id in unsent_ids:
+            calls.append(describe_detached_call(entry, "not sent"))
         elif entry.id not in delivered:
-            calls.append(call_summary(entry, call_status(entry.outcome, AT_THE_END)))
+            calls.append(describe_detached_call(entry, call_status(entry.outcome, DETACHED_STATUSES)))
         elif entry.id in unobserved and isinstance(entry.outcome, Rejected):
-            calls.append(call_summary(entry, "failed"))
+            calls.append(describe_detached_call(entry, "failed"))
     return tuple(calls)
 
 
-def _require_made(ledger: Ledger, request_ids: set[int]) -> None:
+def _require_known_requests(ledger: Ledger, request_ids: set[int]) -> None:
     if not all(request_id in ledger for request_id in request_ids):
         raise CodeModeProtocolError("the worker names a request that was not made")
 
 
-def detached_error(calls: list[DetachedCall]) -> CodeModeError:
-    text = detached_text([f"{call['name']} ({call['status']})" for call in calls])
+def make_detached_error(calls: list[DetachedCall]) -> CodeModeError:
+    text = format_detached_message([f"{call['name']} ({call['status']})" for call in calls])
     return CodeModeDetachedBridgeRequestError(text, details={**calls[0], "calls": calls})
 
 
-def detached_text(calls: list[str]) -> str:
+def format_detached_message(calls: list[str]) -> str:
     """Return what is said of a program that ended without awaiting these calls."""
     names = ", ".join(calls[:5])
-    more = f" and {len(calls) - 5} more" if len(calls) > 5 else ""
+    others = f" and {len(calls) - 5} more" if len(calls) > 5 else ""
     return (
-        f"the program ended without awaiting every call: {names}{more}. Await each call, for instance with Promise.all"
+        f"the program ended without awaiting every call: {names}{others}. Await each call, for instance"
+        " with Promise.all"
     )

@@ -15,14 +15,14 @@ from ..data.narrowing import is_array, is_object
 from ..errors import CodeModeProtocolError
 from ..options.parts import LargeHeapPolicy
 from ..records import record
-from .call_status import IN_CONTINUATIONS, call_status
-from .guest_errors import read_fields
+from .call_status import CONTINUATION_STATUSES, call_status
+from .guest_errors import read_error_fields
 from .guest_output import MAX_TIMERS, MAX_YIELDS
-from .in_flight import delay_ms
-from .ledger import Fulfilled, Ledger, LedgerEntry, Outcome, Progress, Rejected, Waiting
-from .messages import REQUEST_KINDS, Place
-from .references import MAX_CARRIED_BYTES, Contents
-from .settings import Settings, kept_limits
+from .in_flight import read_timer_delay_ms
+from .ledger import Fulfilled, Ledger, LedgerEntry, Outcome, ProgramProgress, Rejected, Waiting
+from .messages import REQUEST_KINDS, SourceLocation
+from .references import MAX_CARRIED_BYTES, ContentRegistry
+from .settings import Settings, list_replayed_limits
 
 # All raise `CodeModeProtocolError` for anything else.
 
@@ -96,29 +96,29 @@ _NUMBER = re.compile("#[0-9]{1,9}")
 _PART_KEYS = {"at", "mimeType", "kind", "name", "origin", "data"}
 
 
-def parts_to_list(contents: Contents, names: Iterable[str] | None = None) -> list[dict[str, Any]]:
+def parts_to_list(contents: ContentRegistry, names: Iterable[str] | None = None) -> list[dict[str, Any]]:
     """Return the parts, or those of these names, as plain JSON, their bytes as base64."""
-    chosen = contents.items() if names is None else [(name, contents.at(name)) for name in names]
-    return [{"at": name, **described(part), "data": b64encode(part.data).decode()} for name, part in chosen]
+    selected = contents.items() if names is None else [(name, contents.get(name)) for name in names]
+    return [{"at": name, **describe_part(part), "data": b64encode(part.data).decode()} for name, part in selected]
 
 
-def described(part: MediaContent) -> dict[str, Any]:
+def describe_part(part: MediaContent) -> dict[str, Any]:
     """Return what there is of a part beside its bytes."""
     return {"mimeType": part.mime_type, "kind": part.kind, "name": part.name, "origin": part.origin}
 
 
-def read_contents(items: list[Any]) -> Contents | None:
+def read_contents(items: list[Any]) -> ContentRegistry | None:
     """Return the parts that `parts_to_list` has written, if any. Raises `CodeModeProtocolError` for anything else."""
     if not items:
         return None
-    contents = Contents()
+    contents = ContentRegistry()
     for item in items:
         part = read_part(item)
         name = read_text(item["at"])
         if not _NUMBER.fullmatch(name) and name != part.id:
             raise CodeModeProtocolError("the continuation holds content under another name")
-        contents.put(part, name)
-    if contents.bytes > MAX_CARRIED_BYTES or len(contents) != len(items):
+        contents.add(part, name)
+    if contents.total_bytes > MAX_CARRIED_BYTES or len(contents) != len(items):
         raise CodeModeProtocolError("the continuation holds content that it cannot carry")
     return contents
 
@@ -130,15 +130,15 @@ def read_part(value: object) -> MediaContent:
         data = binascii.a2b_base64(read_text(part["data"]), strict_mode=True)
     except ValueError as error:
         raise CodeModeProtocolError("the continuation holds content that cannot be read") from error
-    return part_of(part, data)
+    return make_part(part, data)
 
 
-def part_of(described: dict[str, Any], data: bytes) -> MediaContent:
+def make_part(description: dict[str, Any], data: bytes) -> MediaContent:
     """Return the part with this description and these bytes. Raises as `read_contents`."""
-    name, origin = read_optional_text(described["name"]), read_optional_text(described["origin"])
-    kind = cast("ContentKind", read_text(described["kind"]))
+    name, origin = read_optional_text(description["name"]), read_optional_text(description["origin"])
+    kind = cast("ContentKind", read_text(description["kind"]))
     try:
-        return MediaContent(data, read_text(described["mimeType"]), kind=kind, name=name, origin=origin)
+        return MediaContent(data, read_text(description["mimeType"]), kind=kind, name=name, origin=origin)
     except ValueError as error:
         raise CodeModeProtocolError("the continuation holds content that cannot be") from error
 
@@ -150,24 +150,24 @@ def entry_to_dict(entry: LedgerEntry) -> dict[str, Any]:
         "inputJson": entry.input_json,
         "inputBytes": entry.input_bytes,
         "toolCallId": entry.tool_call_id,
-        **_place_to_dict(entry.place),
+        **_location_to_dict(entry.location),
         "executedInputJson": entry.executed_input_json,
         "dateNowMs": entry.now_ms,
         "approved": entry.is_approved or None,
         "waits": entry.waits or None,
         "withdrawn": entry.is_withdrawn or None,
-        "lastedUs": entry.lasted_us,
-        "status": call_status(entry.outcome, IN_CONTINUATIONS),
+        "lastedUs": entry.duration_us,
+        "status": call_status(entry.outcome, CONTINUATION_STATUSES),
         **_outcome_to_dict(entry.outcome),
     }
     return {key: value for key, value in plain.items() if value is not None}
 
 
-def _place_to_dict(place: Place | None) -> dict[str, Any]:
-    return {} if place is None else dict(zip(("line", "column", "program"), place, strict=False))
+def _location_to_dict(location: SourceLocation | None) -> dict[str, Any]:
+    return {} if location is None else dict(zip(("line", "column", "program"), location, strict=False))
 
 
-def _place_from_dict(body: Mapping[str, Any]) -> Place | None:
+def _location_from_dict(body: Mapping[str, Any]) -> SourceLocation | None:
     if "line" not in body:
         return None
     line, column = read_positive(body["line"]), read_positive(body.get("column"))
@@ -209,43 +209,43 @@ def entry_from_dict(value: object, position: int) -> LedgerEntry:
         input_json=read_optional_text(body.get("inputJson")),
         input_bytes=read_optional_positive(body.get("inputBytes")),
         tool_call_id=read_optional_text(body.get("toolCallId")),
-        place=_place_from_dict(body),
+        location=_location_from_dict(body),
         outcome=_outcome_from_dict(body),
         executed_input_json=read_optional_text(body.get("executedInputJson")),
         now_ms=read_optional_positive(body.get("dateNowMs")),
         is_approved=body.get("approved") is True,
         waits=read_optional_positive(body.get("waits")) or 0,
         is_withdrawn=body.get("withdrawn") is True,
-        lasted_us=read_count(body["lastedUs"]) if "lastedUs" in body else None,
+        duration_us=read_count(body["lastedUs"]) if "lastedUs" in body else None,
     )
 
 
 def _outcome_from_dict(body: Mapping[str, Any]) -> Outcome | None:
-    words = IN_CONTINUATIONS
+    statuses = CONTINUATION_STATUSES
     match body.get("status"):
-        case words.fulfilled:
+        case statuses.fulfilled:
             return Fulfilled(read_optional_text(body.get("valueJson")))
-        case words.rejected:
-            return _rejected(read_mapping(body.get("error")))
-        case words.waiting:
+        case statuses.rejected:
+            return _read_rejected(read_mapping(body.get("error")))
+        case statuses.waiting:
             return Waiting(
                 read_text(body.get("interruptId")),
                 read_text(body.get("interruptPayloadJson")),
                 read_optional_text(body.get("shownInputJson")),
                 read_positive(body.get("attempt")),
             )
-        case words.open:
+        case statuses.open:
             return None
         case _:
             raise CodeModeProtocolError("the continuation's ledger holds an unknown status")
 
 
-def _rejected(error: dict[str, Any]) -> Rejected:
+def _read_rejected(error: dict[str, Any]) -> Rejected:
     if error.keys() - {"fields"} != {"name", "message", "code"}:
         raise CodeModeProtocolError("the continuation is malformed")
     fields_json = read_text(error["fields"]) if "fields" in error else None
     if fields_json is not None:
-        read_fields(fields_json)
+        read_error_fields(fields_json)
     return Rejected(read_text(error["name"]), read_text(error["message"]), read_text(error["code"]), fields_json)
 
 
@@ -260,7 +260,7 @@ def check_ledger(ledger: Ledger, outer_tool_call_id: str) -> None:
     ids = [entry.outcome.interrupt_id for entry in ledger.entries if isinstance(entry.outcome, Waiting)]
     if len(set(ids)) != len(ids):
         raise CodeModeProtocolError("the continuation's request ids are not unique")
-    if any(entry.kind in ("catalog", "state") for entry in ledger.waiting):
+    if any(entry.kind in ("catalog", "state") for entry in ledger.waiting_entries):
         raise CodeModeProtocolError("a question to the catalog, or about state, cannot be interrupted")
     _check_timers(ledger)
     _check_yields(ledger)
@@ -287,7 +287,7 @@ def _check_timers(ledger: Ledger) -> None:
     if len(timers) > MAX_TIMERS:
         raise CodeModeProtocolError("the continuation holds more timers than a program may set")
     for entry in timers:
-        delay_ms(entry.name, entry.input_json)
+        read_timer_delay_ms(entry.name, entry.input_json)
         plain = LedgerEntry(entry.id, "timer", entry.name, entry.input_json)
         if entry.outcome is not None:
             plain = plain._replace(outcome=Fulfilled(None), now_ms=entry.now_ms or 0)
@@ -311,17 +311,19 @@ REPLAY_VERSION = 14
 
 @record
 class Continuation:
-    """Everything that a resume needs beside tools and options. ``kept`` are the settings that a replay depends on.
+    """Everything that a resume needs except tools and options.
 
-    ``given_json`` is what the invocation was given, JSON of an object, if anything was. ``source`` is the program as it
+    ``replay_settings`` are the settings that a replay depends on.
+    ``invocation_data_json`` is what the invocation was given, JSON of an object, if anything was. ``source`` is the
+    program as it
     was sent, where ``js``, which runs, is another text.
     """
 
     js: str
     engine: str
-    kept: Mapping[str, Any]
+    replay_settings: Mapping[str, Any]
     ledger: Ledger
-    given_json: str | None = None
+    invocation_data_json: str | None = None
     carries_content: bool = True
     source: str | None = None
 
@@ -336,25 +338,39 @@ class Continuation:
         if carries_content and ledger.contents is not None:
             ledger.contents.require_carried()
         return cls(
-            js, engine, replayed_settings(settings), ledger, settings.given_json, carries_content, settings.source
+            js,
+            engine,
+            get_replay_settings(settings),
+            ledger,
+            settings.invocation_data_json,
+            carries_content,
+            settings.source,
         )
 
     @property
-    def given(self) -> Mapping[str, Any] | None:
+    def invocation_data(self) -> Mapping[str, Any] | None:
         """What the invocation was given, as plain JSON."""
-        return None if self.given_json is None else _read(self.given_json, MAX_DEPTH + _DEPTH_AROUND_GIVEN)
+        return (
+            None
+            if self.invocation_data_json is None
+            else _read_json_object(self.invocation_data_json, MAX_DEPTH + _INVOCATION_DATA_EXTRA_DEPTH)
+        )
 
     @property
     def has_rich_values(self) -> bool:
         """True where values cross as tagged JSON."""
-        return self.kept["values"] == "rich"
+        return self.replay_settings["values"] == "rich"
 
-    def settings(self, fresh: Settings) -> Settings:
+    def restore_settings(self, fresh: Settings) -> Settings:
         """Return the settings of the resumed run: ``fresh`` ones but for what a replay depends on."""
-        limits = {name: self.kept[name] for name in kept_limits(LargeHeapPolicy)}
-        identity = {name: self.kept[name] for name in _IDENTITY if name not in _PROFILE}
+        limits = {name: self.replay_settings[name] for name in list_replayed_limits(LargeHeapPolicy)}
+        identity = {name: self.replay_settings[name] for name in _SETTING_READERS if name not in _PROFILE_SETTINGS}
         return replace(
-            fresh, limits=replace(fresh.limits, **limits), given_json=self.given_json, source=self.source, **identity
+            fresh,
+            limits=replace(fresh.limits, **limits),
+            invocation_data_json=self.invocation_data_json,
+            source=self.source,
+            **identity,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -365,12 +381,12 @@ class Continuation:
             "engine": self.engine,
             "js": self.js,
             "source": self.source,
-            "given": self.given_json,
-            "settings": dict(self.kept),
+            "given": self.invocation_data_json,
+            "settings": dict(self.replay_settings),
             "ledger": [entry_to_dict(entry) for entry in self.ledger.entries],
             "contents": parts_to_list(contents) if contents is not None and self.carries_content else [],
             "deliveries": list(self.ledger.deliveries),
-            "notices": self.ledger.notices,
+            "notices": self.ledger.notice_count,
             "progress": list(self.ledger.progress),
         }
 
@@ -378,50 +394,52 @@ class Continuation:
     def from_dict(cls, value: Any) -> Continuation:
         """Read it back. Raises `CodeModeProtocolError` for anything that `to_dict` could not have made."""
         _require_version(read_mapping(value))
-        body = read_object(value, _KEYS)
-        kept = read_object(body["settings"], {*_IDENTITY, *kept_limits(LargeHeapPolicy)})
-        for name, read in _IDENTITY.items():
-            read(kept[name])
-        _check_limits(kept)
+        body = read_object(value, _BODY_KEYS)
+        replay_settings = read_object(body["settings"], {*_SETTING_READERS, *list_replayed_limits(LargeHeapPolicy)})
+        for name, read in _SETTING_READERS.items():
+            read(replay_settings[name])
+        _check_limits(replay_settings)
         entries = [entry_from_dict(item, position) for position, item in enumerate(read_items(body["ledger"]), 1)]
         deliveries = [read_positive(item) for item in read_items(body["deliveries"])]
         progress, contents = _read_progress(body["progress"]), read_contents(read_items(body["contents"]))
         ledger = Ledger(entries, deliveries, read_count(body["notices"]), progress=progress, contents=contents)
-        check_ledger(ledger, kept["outer_tool_call_id"])
-        given_json = read_optional_text(body["given"])
-        if given_json is not None:
-            _read(given_json, MAX_DEPTH + _DEPTH_AROUND_GIVEN)
+        check_ledger(ledger, replay_settings["outer_tool_call_id"])
+        invocation_data_json = read_optional_text(body["given"])
+        if invocation_data_json is not None:
+            _read_json_object(invocation_data_json, MAX_DEPTH + _INVOCATION_DATA_EXTRA_DEPTH)
         js, engine, source = read_text(body["js"]), read_text(body["engine"]), read_optional_text(body["source"])
-        return cls(js, engine, kept, ledger, given_json, source=source)
+        return cls(js, engine, replay_settings, ledger, invocation_data_json, source=source)
 
 
-def replayed_settings(settings: Settings) -> dict[str, Any]:
+def get_replay_settings(settings: Settings) -> dict[str, Any]:
     """Return what a replay must find unchanged, by name; everything else comes from the options of the resume."""
     profile = settings.profile
-    kept: dict[str, Any] = {name: getattr(settings, name) for name in _IDENTITY if name not in _PROFILE}
-    kept |= {name: getattr(settings.limits, name) for name in kept_limits(LargeHeapPolicy)}
-    kept["language_names"] = list(settings.language_names)
-    return {**kept, "profile": profile.name, "parameters": dict(profile.parameters)}
+    replay_settings: dict[str, Any] = {
+        name: getattr(settings, name) for name in _SETTING_READERS if name not in _PROFILE_SETTINGS
+    }
+    replay_settings |= {name: getattr(settings.limits, name) for name in list_replayed_limits(LargeHeapPolicy)}
+    replay_settings["language_names"] = list(settings.language_names)
+    return {**replay_settings, "profile": profile.name, "parameters": dict(profile.parameters)}
 
 
 # What can be long stands in the wire form as it is: escaping and parsing it again would cost more than all the rest.
-_DEPTH_AROUND_GIVEN = 8  # of a value in it, which may be as deep as any
-_KEYS = {
+_INVOCATION_DATA_EXTRA_DEPTH = 8  # of a value in it, which may be as deep as any
+_BODY_KEYS = {
     *("replayVersion", "engine", "js", "source", "given", "settings"),
     *("ledger", "contents", "deliveries", "notices", "progress"),
 }
-_APART = ("js", "source", "given", "ledger", "contents")
+_SEPARATE_KEYS = ("js", "source", "given", "ledger", "contents")
 _LONG_TEXTS = ("inputJson", "executedInputJson", "valueJson", "interruptPayloadJson", "shownInputJson")
 
 
-def texts_of(body: Mapping[str, Any]) -> Iterator[str]:
+def to_texts(body: Mapping[str, Any]) -> Iterator[str]:
     """Yield the texts in which a continuation travels.
 
     These are a head, the program, what it was given (an empty text for nothing), the program as it was sent where that
     is another text (likewise), then each entry and its long texts,
     then each part of content and its bytes.
     """
-    yield canonical_json({key: value for key, value in body.items() if key not in _APART})
+    yield canonical_json({key: value for key, value in body.items() if key not in _SEPARATE_KEYS})
     yield body["js"]
     yield body["given"] or ""
     yield body["source"] or ""
@@ -435,23 +453,23 @@ def texts_of(body: Mapping[str, Any]) -> Iterator[str]:
         yield part["data"]
 
 
-def body_of(texts: Iterable[str]) -> dict[str, Any]:
-    """Return what `texts_of` was given. Raises `CodeModeProtocolError` for texts that it could not have made."""
+def from_texts(texts: Iterable[str]) -> dict[str, Any]:
+    """Return what `to_texts` was given. Raises `CodeModeProtocolError` for texts that it could not have made."""
     rest = iter(texts)
     try:
-        head = _read(next(rest))
+        head = _read_json_object(next(rest))
         _require_version(head)  # on which it depends what the texts behind it are
         body: dict[str, Any] = {**head, "js": next(rest)}
         body |= {"given": next(rest) or None, "source": next(rest) or None}
         ledger: list[dict[str, Any]] = []
         contents: list[dict[str, Any]] = []
         for text in rest:
-            item = _read(text)
+            item = _read_json_object(text)
             if item.keys() == {"content"}:
                 contents.append({**read_mapping(item["content"]), "data": next(rest)})
                 continue
             item = read_object(item, {"entry", "texts"})
-            long_texts = {_long_text(name): next(rest) for name in read_items(item["texts"])}
+            long_texts = {_check_long_text_name(name): next(rest) for name in read_items(item["texts"])}
             ledger.append({**read_mapping(item["entry"]), **long_texts})
     except StopIteration:
         raise CodeModeProtocolError("the continuation is cut off") from None
@@ -466,35 +484,35 @@ def _require_version(head: Mapping[str, Any]) -> None:
         )
 
 
-def _read_progress(value: object) -> Progress:
+def _read_progress(value: object) -> ProgramProgress:
     counts = [read_count(item) for item in read_items(value)]
-    if len(counts) != len(Progress._fields):
+    if len(counts) != len(ProgramProgress._fields):
         raise CodeModeProtocolError("the continuation is malformed")
-    return Progress(*counts)
+    return ProgramProgress(*counts)
 
 
-def _read(text: str, max_depth: int = MAX_DEPTH) -> dict[str, Any]:
+def _read_json_object(text: str, max_depth: int = MAX_DEPTH) -> dict[str, Any]:
     try:
         return read_mapping(decode_json(text, max_depth=max_depth))
     except ValueError as error:
         raise CodeModeProtocolError("the continuation cannot be read") from error
 
 
-def _long_text(name: object) -> str:
+def _check_long_text_name(name: object) -> str:
     if name not in _LONG_TEXTS:
         raise CodeModeProtocolError("the continuation is malformed")
     return cast("str", name)
 
 
-def _check_limits(kept: Mapping[str, Any]) -> None:
+def _check_limits(replay_settings: Mapping[str, Any]) -> None:
     """Check each limit as the option that it was. A resume cannot widen what the machine stands."""
     try:
-        LargeHeapPolicy(**{name: kept[name] for name in kept_limits(LargeHeapPolicy)})
+        LargeHeapPolicy(**{name: replay_settings[name] for name in list_replayed_limits(LargeHeapPolicy)})
     except ValueError as error:
         raise CodeModeProtocolError(f"the continuation holds a limit that cannot be: {error}") from None
 
 
-_IDENTITY: dict[str, Callable[[object], Any]] = {
+_SETTING_READERS: dict[str, Callable[[object], Any]] = {
     "outer_tool_call_id": read_text,
     "salt": read_text,
     "seed": read_text,
@@ -505,4 +523,4 @@ _IDENTITY: dict[str, Callable[[object], Any]] = {
     "state": read_flag,
     "language_names": read_texts,
 }
-_PROFILE = ("profile", "parameters")  # by which the profile itself is found again
+_PROFILE_SETTINGS = ("profile", "parameters")  # by which the profile itself is found again

@@ -19,9 +19,9 @@ from ..errors import (
     CodeModeToolError,
     CodeModeWorkerError,
 )
-from .call_status import DetachedCall, abandoned_calls, detached_calls, detached_error
+from .call_status import DetachedCall, find_abandoned_calls, find_detached_calls, make_detached_error
 from .events import AbortRequested, Completed, DeadlinePassed, Failed, HostFailed, ProgramRefused, WorkerEnded
-from .guest_errors import failed_call, of_this_run
+from .guest_errors import copy_error_for_run, describe_failed_call
 from .guest_output import MAX_TIMERS, MAX_YIELDS
 from .ledger import Ledger, LedgerEntry
 from .messages import CallRequested, Draft, EngineFailed, ProgramReturned, ProgramThrew
@@ -31,27 +31,27 @@ if TYPE_CHECKING:
     from ..data.program_facts import ProgramProblem
 
 
-_CALL_LIMITS = ("max_bridge_requests", "max_in_flight_bridge_requests", "max_catalog_requests")
+_CALL_LIMIT_OPTIONS = ("max_bridge_requests", "max_in_flight_bridge_requests", "max_catalog_requests")
 # Limits that have no option: for each the kind of request, how many there may be, and what the program did.
-_OWN_LIMITS = {
+_FIXED_LIMITS = {
     "max_timers": ("timer", MAX_TIMERS, f"set more than {MAX_TIMERS} timers"),
     "max_yields": ("yield", MAX_YIELDS, f"yielded more than {MAX_YIELDS} times"),
 }
 OUTPUT_LIMIT = "max_output_bytes"
-_LATE_MS = 250  # a busy machine is that late
-_MAX_LISTED = 8  # violations in a message
+_MIN_REPORTED_DELAY_MS = 250  # a busy machine is that late
+_MAX_LISTED_VIOLATIONS = 8  # violations in a message
 _POSITION = re.compile(r"program\.js:(\d{1,9}):(\d{1,9})")
 
 
-def guest_error(event: ProgramThrew) -> CodeModeError:
+def make_guest_error(event: ProgramThrew) -> CodeModeError:
     """Return the error that the program threw. The kernel sets `origin`; no guest value chooses a class."""
     details: dict[str, Any] = {"name": event.name, "stack": event.stack}
     if event.details_json is not None:
-        details["details"] = _thrown_details(event.details_json)
+        details["details"] = _parse_details(event.details_json)
     if event.error_class is not None:
         details["error_class"] = event.error_class
     if event.fields_json is not None:
-        details["fields"] = _thrown_details(event.fields_json)
+        details["fields"] = _parse_details(event.fields_json)
     position = _POSITION.search(event.stack)
     if position:
         details["line"], details["column"] = int(position[1]), int(position[2])
@@ -67,71 +67,75 @@ def guest_error(event: ProgramThrew) -> CodeModeError:
     return CodeModeError(event.message, details=details)
 
 
-def thrown(event: ProgramThrew, settings: Settings) -> CodeModeError:
+def make_thrown_error(event: ProgramThrew, settings: Settings) -> CodeModeError:
     """Return the error of a program that no answer of the host ended, but a call that its input made impossible may."""
-    error = guest_error(event)
-    if event.refused is None:
+    error = make_guest_error(event)
+    if event.refused_tool is None:
         return error
     codes = settings.profile.host_errors.codes
     if codes is None:
         raise CodeModeProtocolError("the worker refuses a call for its input, of which its programs are told otherwise")
-    call = _refused_call(event.refused, codes["validation"], event.message)
+    call = _refused_call_details(event.refused_tool, codes["validation"], event.message)
     refused = CodeModeToolError(event.message, details={**error.details, **call})
     refused.reason = "validation"
     return refused
 
 
-def _refused_call(tool_name: str, code: str, message: str) -> dict[str, Any]:
+def _refused_call_details(tool_name: str, code: str, message: str) -> dict[str, Any]:
     """Return the details of an error for a call that never was one."""
     call = {"toolName": tool_name, "code": code, "message": message}
     return {"tool_name": tool_name, "call": call, "ran": False}
 
 
-def after_throw(
-    event: ProgramThrew, settings: Settings, ledger: Ledger, taken: Sequence[int], errors: Mapping[int, CodeModeError]
+def resolve_throw(
+    event: ProgramThrew,
+    settings: Settings,
+    ledger: Ledger,
+    delivered_ids: Sequence[int],
+    errors: Mapping[int, CodeModeError],
 ) -> CodeModeError:
     """Return the error that a program let end it: the host's own, by ``errors`` of requests, a limit's, or the guest's.
 
-    ``taken`` are the requests whose answer the guest was handed.
+    ``delivered_ids`` are the requests whose answer the guest was handed.
     """
     if event.error_class is not None and settings.profile.host_errors.words is None:
         raise CodeModeProtocolError("the worker names a class of errors, which this program has not")
-    if event.request is not None:
-        if event.request not in errors or event.request not in taken:
+    if event.request_id is not None:
+        if event.request_id not in errors or event.request_id not in delivered_ids:
             raise CodeModeProtocolError("the worker names an error that it was not given")
-        call = failed_call(ledger[event.request], hides_input=settings.hides_inputs)
-        return placed(errors[event.request], event, call)
+        call = describe_failed_call(ledger[event.request_id], hides_input=settings.hides_inputs)
+        return add_position(errors[event.request_id], event, call)
     if event.limit is not None:
-        return limit_error(event.limit, event.refused, settings)
-    return thrown(event, settings)
+        return limit_error(event.limit, event.refused_tool, settings)
+    return make_thrown_error(event, settings)
 
 
-def placed(error: CodeModeError, event: ProgramThrew, call: dict[str, Any] | None) -> CodeModeError:
+def add_position(error: CodeModeError, event: ProgramThrew, call: dict[str, Any] | None) -> CodeModeError:
     """Return a host's own error that the program let end it, with the guest's position and what is said of its call."""
-    position = guest_error(event).details
+    guest_details = make_guest_error(event).details
     keys = ("line", "column", "stack", "details")
     if call is not None:  # which has the details of its own error
-        keys, error = keys[:3], of_this_run(error)
+        keys, error = keys[:3], copy_error_for_run(error)
         error.details["call"] = call
     for key in keys:
-        if key in position:
-            error.details.setdefault(key, position[key])
+        if key in guest_details:
+            error.details.setdefault(key, guest_details[key])
     return error
 
 
-def _thrown_details(text: str) -> Any:
+def _parse_details(text: str) -> Any:
     try:
         return decode_json(text)
     except ValueError:  # a long one was cut
         return text
 
 
-def diverged(position: int, how: str) -> CodeModeProtocolError:
+def divergence_error(position: int, difference: str) -> CodeModeProtocolError:
     details = {"position": position, "origin": "continuation"}
-    return CodeModeProtocolError(f"replay diverged at request {position}: {how}", details=details)
+    return CodeModeProtocolError(f"replay diverged at request {position}: {difference}", details=details)
 
 
-def request_text(request: LedgerEntry | CallRequested) -> str:
+def format_request(request: LedgerEntry | CallRequested) -> str:
     text = request.input_json or ""
     return f"{request.kind} {request.name}({text if len(text) <= 200 else text[:200] + '...'})"
 
@@ -139,43 +143,48 @@ def request_text(request: LedgerEntry | CallRequested) -> str:
 def timeout_error(settings: Settings, late_ms: int = 0) -> CodeModeError:
     """Return the error for a program whose clock has run out, and that was told of so much later."""
     timeout_ms, clock = settings.limits.timeout_ms, settings.limits.clock
-    did = "did not end within" if clock == "wall" else "ran, not counting its calls, for more than"
-    text = f"the program {did} {timeout_ms} ms"
+    phrase = "did not end within" if clock == "wall" else "ran, not counting its calls, for more than"
+    text = f"the program {phrase} {timeout_ms} ms"
     if settings.profile.at_deadline == "rest":
-        name = _shown_name("timeout_ms", settings)
+        name = _get_displayed_limit_name("timeout_ms", settings)
         text = f"the program computed for more than {timeout_ms} ms without an end ({name} is {timeout_ms})"
-    if late_ms < max(_LATE_MS, timeout_ms // 2):
+    if late_ms < max(_MIN_REPORTED_DELAY_MS, timeout_ms // 2):
         return CodeModeTimeoutError(text, details={"timeout_ms": timeout_ms})
-    held = f"the host's event loop stood still for {late_ms} ms beyond that, as with an async tool that blocks"
-    return CodeModeTimeoutError(f"{text}; {held}", details={"timeout_ms": timeout_ms, "late_ms": late_ms})
+    delay_text = f"the host's event loop stood still for {late_ms} ms beyond that, as with an async tool that blocks"
+    return CodeModeTimeoutError(f"{text}; {delay_text}", details={"timeout_ms": timeout_ms, "late_ms": late_ms})
 
 
-def limit_error(limit: str, refused: str | None, settings: Settings) -> CodeModeError:
+def limit_error(limit: str, refused_tool: str | None, settings: Settings) -> CodeModeError:
     """Return the error for a program that let the refusal of a call end it: of that tool, where it is known."""
-    if (own := _OWN_LIMITS.get(limit)) is not None and own[0] in settings.profile.request_kinds:
-        return CodeModeBridgeLimitError(f"the program {own[2]}", details={"limit": limit, "max": own[1]})
+    if (fixed_limit := _FIXED_LIMITS.get(limit)) is not None and fixed_limit[0] in settings.profile.request_kinds:
+        return CodeModeBridgeLimitError(
+            f"the program {fixed_limit[2]}", details={"limit": limit, "max": fixed_limit[1]}
+        )
     if limit == OUTPUT_LIMIT and settings.profile.output is not None:
-        return output_full(settings.profile.output.max_bytes, _shown_name(OUTPUT_LIMIT, settings))
-    if limit not in _CALL_LIMITS:
+        return output_limit_error(settings.profile.output.max_bytes, _get_displayed_limit_name(OUTPUT_LIMIT, settings))
+    if limit not in _CALL_LIMIT_OPTIONS:
         raise CodeModeProtocolError("the worker names a limit that does not exist")
-    maximum, named = getattr(settings.limits, limit), _shown_name(limit, settings)
-    made = f"the program made more calls than {named} allows ({maximum})"
+    maximum, displayed_name = getattr(settings.limits, limit), _get_displayed_limit_name(limit, settings)
+    message = f"the program made more calls than {displayed_name} allows ({maximum})"
     if limit == "max_in_flight_bridge_requests":
-        made = f"the program made more calls at once than {named} allows ({maximum}). Await some before making more"
-    error = CodeModeBridgeLimitError(made, details={"limit": limit, "max": maximum})
+        message = (
+            f"the program made more calls at once than {displayed_name} allows ({maximum})."
+            " Await some before making more"
+        )
+    error = CodeModeBridgeLimitError(message, details={"limit": limit, "max": maximum})
     error.reason = "limit"
     codes = settings.profile.host_errors.codes
-    if refused is not None and codes is not None:
-        error.details |= _refused_call(refused, codes["limit"], made)
+    if refused_tool is not None and codes is not None:
+        error.details |= _refused_call_details(refused_tool, codes["limit"], message)
     return error
 
 
-def _shown_name(limit: str, settings: Settings) -> str:
+def _get_displayed_limit_name(limit: str, settings: Settings) -> str:
     """Return what a limit is called where the program is."""
     return settings.profile.guest.limit_names.get(limit, limit)
 
 
-def output_full(maximum: int, name: str = OUTPUT_LIMIT) -> CodeModeError:
+def output_limit_error(maximum: int, name: str = OUTPUT_LIMIT) -> CodeModeError:
     """Return the error of a program that has written more than it may, by a limit that is called so."""
     return CodeModeError(
         f"the program wrote more than {maximum} bytes of output, console and value together, which is {name}."
@@ -185,11 +194,11 @@ def output_full(maximum: int, name: str = OUTPUT_LIMIT) -> CodeModeError:
     )
 
 
-def after_return(
+def resolve_return(
     event: ProgramReturned,
     settings: Settings,
     ledger: Ledger,
-    taken: Sequence[int],
+    delivered_ids: Sequence[int],
     unsent: Sequence[LedgerEntry],
     queued: Sequence[LedgerEntry],
 ) -> Completed | Failed:
@@ -197,20 +206,20 @@ def after_return(
 
     ``unsent`` are the calls of the last turn, ``queued`` those that other calls left no room for: neither has run.
     """
-    if len(taken) == len(ledger.entries) and not event.unobserved:
-        return returned(event, settings)  # all that it has asked for was answered and looked at
+    if len(delivered_ids) == len(ledger.entries) and not event.unobserved_ids:
+        return check_result(event, settings)  # all that it has asked for was answered and looked at
     last_turn = {entry.id for entry in unsent}
     if settings.profile.unawaited != "refuse":
         not_sent = last_turn | {entry.id for entry in queued}
-        abandoned = abandoned_calls(ledger, taken, not_sent, event.unobserved)
+        abandoned = find_abandoned_calls(ledger, delivered_ids, not_sent, event.unobserved_ids)
         if settings.profile.unawaited == "drain" and any(call["status"] != "failed" for call in abandoned):
             raise CodeModeProtocolError("the worker ended a program whose calls are in flight")
-        return returned(event, settings, abandoned)
-    calls = detached_calls(ledger, taken, last_turn, event.unobserved)
-    return Failed(detached_error(calls)) if calls else returned(event, settings)
+        return check_result(event, settings, abandoned)
+    calls = find_detached_calls(ledger, delivered_ids, last_turn, event.unobserved_ids)
+    return Failed(make_detached_error(calls)) if calls else check_result(event, settings)
 
 
-def returned(
+def check_result(
     event: ProgramReturned, settings: Settings, abandoned: tuple[DetachedCall, ...] = ()
 ) -> Completed | Failed:
     """Return the ending of a program that returned.
@@ -220,7 +229,7 @@ def returned(
     size = event.value_bytes if event.value_json is None else utf8_length(event.value_json)
     max_result_bytes = settings.limits.max_result_bytes
     if size is not None and size > max_result_bytes:
-        name = _shown_name("max_result_bytes", settings)
+        name = _get_displayed_limit_name("max_result_bytes", settings)
         return Failed(
             CodeModeSerializationError(
                 f"the program's result has {size} bytes; {name} is {max_result_bytes}. Return less",
@@ -229,10 +238,10 @@ def returned(
         )
     if event.value_bytes is not None:
         raise CodeModeProtocolError("the worker withheld a result that is small enough")
-    return Completed(event.value_json, event.warnings, abandoned, event.last)
+    return Completed(event.value_json, event.warnings, abandoned, event.last_value)
 
 
-def ledger_full(maximum: int) -> CodeModeBridgeLimitError:
+def ledger_limit_error(maximum: int) -> CodeModeBridgeLimitError:
     error = CodeModeBridgeLimitError(
         "the ledger of this run is full: what its calls were given and gave takes more than"
         f" execution_policy.max_ledger_bytes allows ({maximum})",
@@ -242,7 +251,7 @@ def ledger_full(maximum: int) -> CodeModeBridgeLimitError:
     return error
 
 
-def deadlock() -> CodeModeError:
+def deadlock_error() -> CodeModeError:
     return CodeModeError(
         "the program waits for something that cannot happen: no call is in flight and nothing is left to run"
         " (a promise that nobody resolves, or memory ran out inside a promise callback)",
@@ -258,39 +267,43 @@ def syntax_error(problems: list[ProgramProblem]) -> CodeModeSyntaxError:
     return CodeModeSyntaxError(text or str(first["message"]), details=details)
 
 
-def refusal(event: ProgramRefused) -> CodeModeError:
+def refusal_error(event: ProgramRefused) -> CodeModeError:
     """Return the error for a program that was refused before it ran."""
     if event.error is not None:
         return event.error
     if event.violations:
-        return illegal_access(event.violations)
+        return illegal_access_error(event.violations)
     return syntax_error([problem.copy() for problem in event.problems])
 
 
-def illegal_access(violations: Sequence[Mapping[str, Any]]) -> CodeModeIllegalAccessError:
+def illegal_access_error(violations: Sequence[Mapping[str, Any]]) -> CodeModeIllegalAccessError:
     """Return the error for a program that says what its surface forbids; its message lists the first violations."""
     first = violations[0]
-    lines = [_violation_text(one) for one in violations[:_MAX_LISTED]]
-    if len(violations) > _MAX_LISTED:
-        lines.append(f"and {len(violations) - _MAX_LISTED} more")
-    details = {"name": "IllegalAccess", "violations": [dict(one) for one in violations], **first["location"]}
+    lines = [_format_violation(violation) for violation in violations[:_MAX_LISTED_VIOLATIONS]]
+    if len(violations) > _MAX_LISTED_VIOLATIONS:
+        lines.append(f"and {len(violations) - _MAX_LISTED_VIOLATIONS} more")
+    details = {
+        "name": "IllegalAccess",
+        "violations": [dict(violation) for violation in violations],
+        **first["location"],
+    }
     return CodeModeIllegalAccessError("; ".join(lines), details=details)
 
 
-def not_analysable(draft: Draft | None) -> CodeModeIllegalAccessError:
+def not_analysable_error(draft: Draft | None) -> CodeModeIllegalAccessError:
     """Return the error for a program that compiles, and of which nothing else is certain; ``draft`` says from where."""
-    place = {"line": 1, "column": 1} if draft is None else {"line": draft.line, "column": draft.column}
-    return illegal_access([{"kind": "NotAnalysable", "location": place}])
+    location = {"line": 1, "column": 1} if draft is None else {"line": draft.line, "column": draft.column}
+    return illegal_access_error([{"kind": "NotAnalysable", "location": location}])
 
 
-def _violation_text(violation: Mapping[str, Any]) -> str:
-    place, kind = violation["location"], str(violation["kind"])
-    text = _VIOLATIONS.get(kind, "the program breaks the rule {kind}")
-    said = text.format(kind=kind, name=violation.get("name", "this"))
-    return f"line {place['line']}, column {place['column']}: {said}"
+def _format_violation(violation: Mapping[str, Any]) -> str:
+    location, kind = violation["location"], str(violation["kind"])
+    text = _VIOLATION_TEXTS.get(kind, "the program breaks the rule {kind}")
+    message = text.format(kind=kind, name=violation.get("name", "this"))
+    return f"line {location['line']}, column {location['column']}: {message}"
 
 
-_VIOLATIONS = {
+_VIOLATION_TEXTS = {
     "IllegalBuiltinAccess": "`{name}` may not be used here",
     "DisallowedGlobal": "`{name}` may not be used here",
     "DisallowedLoop": "loops are not allowed here (`{name}`): use array methods such as map, filter and reduce",
@@ -299,7 +312,7 @@ _VIOLATIONS = {
 }
 
 
-def cut_short(
+def external_stop_error(
     event: DeadlinePassed | AbortRequested | WorkerEnded | HostFailed | EngineFailed, settings: Settings
 ) -> CodeModeError:
     """Return the error for an invocation that something outside its program has ended."""
@@ -313,7 +326,7 @@ def cut_short(
         case EngineFailed(_, "time") if settings.profile.guest.stops_itself:
             return timeout_error(settings)
         case EngineFailed(message, origin):
-            told = {"is_out_of_memory": True} if origin == "memory" else {}
-            return CodeModeError(message, details={"name": "InternalError", **told})
+            details = {"is_out_of_memory": True} if origin == "memory" else {}
+            return CodeModeError(message, details={"name": "InternalError", **details})
         case HostFailed(error):
             return error

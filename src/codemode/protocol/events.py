@@ -23,16 +23,18 @@ if TYPE_CHECKING:
 class ProgramAccepted:
     """The host has checked the program, which is now plain JavaScript.
 
-    ``given_json`` is what the invocation is given, now that its program is known; None: what it was given before.
+    ``invocation_data_json`` is what the invocation is given, now that its program is known; None: what it was given
+    before.
     ``compile_only``: it could not be checked, and does not run; but the engine may know what is wrong with it.
-    ``with_places``: the worker is to tell where the program makes its calls. ``settings``, where there are any, are
+    ``reports_locations``: the worker is to tell where the program makes its calls. ``settings``, where there are any,
+    are
     those under which it runs, and ``recorded`` is what an earlier host has written of this very invocation.
     """
 
     js: str
-    given_json: str | None = None
+    invocation_data_json: str | None = None
     compile_only: bool = False
-    with_places: bool = False
+    reports_locations: bool = False
     settings: Settings | None = None
     recorded: Ledger | None = None
 
@@ -55,16 +57,17 @@ class ProgramRefused:
 class CallSettled:
     """The host has done (or refused) what a request asked for. ``error`` is the host's own view of a rejection.
 
-    ``shown_json`` is what may be seen of the input of a call that was refused before it ran, where that is not what the
-    guest issued. ``lasted_us`` is how long it took, in microseconds, where somebody measured it.
+    ``displayed_input_json`` is what may be seen of the input of a call that was refused before it ran, where that is
+    not what the
+    guest issued. ``duration_us`` is how long it took, in microseconds, where somebody measured it.
     """
 
     id: int
     outcome: Outcome
     now_ms: int
     error: CodeModeError | None = None
-    shown_json: str | None = None
-    lasted_us: int | None = None
+    displayed_input_json: str | None = None
+    duration_us: int | None = None
 
 
 @record
@@ -98,12 +101,12 @@ class DeadlinePassed:
 
 
 @record
-class WaitOver:
+class WaitExpired:
     """The call of the model has waited as long as it may: a program that may rest does so as soon as it is idle."""
 
 
 @record
-class GoOn:
+class ContinueRun:
     """Somebody goes on with a program at rest, at this time of the host's clock."""
 
     now_ms: int
@@ -136,8 +139,8 @@ HostEvent: TypeAlias = (
     | PersonAsked
     | PersonAnswered
     | DeadlinePassed
-    | WaitOver
-    | GoOn
+    | WaitExpired
+    | ContinueRun
     | AbortRequested
     | WorkerEnded
     | HostFailed
@@ -184,7 +187,7 @@ class StopTimer:
 
 
 @record
-class Replayed:
+class ReportReplay:
     """A request was answered from the ledger."""
 
     entry: LedgerEntry
@@ -207,7 +210,7 @@ class WriteItem:
 
 
 @record
-class TellNotice:
+class SendNotice:
     """The program tells the host's listeners something that they have not been told."""
 
     kind: NoticeKind
@@ -220,7 +223,7 @@ class PauseClock:
 
 
 @record
-class GiveGrace:
+class GrantGracePeriod:
     """The deadline has passed, and the worker is about to stop by itself: it passes once more, a little later."""
 
 
@@ -235,27 +238,27 @@ class ReplayEnded:
 
 
 @record
-class PauseWait:
+class PauseWaitClock:
     """Nothing is outstanding but what a person decides: the time of the model's call stands still."""
 
 
 @record
-class ResumeWait:
+class ResumeWaitClock:
     """The time of the model's call runs again."""
 
 
-RestReason: TypeAlias = Literal["yield", "pending_tools"]
+SuspensionReason: TypeAlias = Literal["yield", "pending_tools"]
 
 
 @record
-class Rest:
+class Suspend:
     """The program rests until somebody goes on with it. It needs no worker; its calls go on."""
 
-    reason: RestReason
+    reason: SuspensionReason
 
 
 @record
-class OutcomeKept:
+class OutcomeQueued:
     """The outcome of a request came while the program rests: it is handed in when it goes on."""
 
     id: int
@@ -265,14 +268,15 @@ class OutcomeKept:
 class Completed:
     """The program returned a JSON text; None is undefined. ``warnings`` say what was cut of it.
 
-    ``abandoned`` are the calls that it did not wait for, where that is no error. ``last`` is the value of its last
+    ``abandoned`` are the calls that it did not wait for, where that is no error. ``last_value`` is the value of its
+    last
     statement as text, where it returned nothing.
     """
 
     value_json: str | None
     warnings: tuple[str, ...] = ()
     abandoned: tuple[DetachedCall, ...] = ()
-    last: str | None = None
+    last_value: str | None = None
 
 
 @record
@@ -297,20 +301,20 @@ class Finish:
     ending: Ending
 
 
-RestingEffect: TypeAlias = WriteItem | ReplayEnded | PauseWait | ResumeWait | Rest | OutcomeKept
+SuspensionEffect: TypeAlias = WriteItem | ReplayEnded | PauseWaitClock | ResumeWaitClock | Suspend | OutcomeQueued
 """Effects that there are only where a program writes items, or may rest."""
 
 RareEffect: TypeAlias = (
     CheckProgram
     | SetTimers
     | StopTimer
-    | Replayed
+    | ReportReplay
     | WriteConsole
-    | TellNotice
+    | SendNotice
     | PauseClock
-    | GiveGrace
+    | GrantGracePeriod
     | ResumeClock
-    | RestingEffect
+    | SuspensionEffect
 )
 """Effects of which most programs have none, or one."""
 

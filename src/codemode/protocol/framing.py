@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..data.large_strings import LargeStrings
 
 _LENGTH = Struct(">I")
-PIECE_CHARACTERS = 1 << 17
+CHUNK_CHARACTERS = 1 << 17
 
 
 def encode_frame(kind: bytes, payload: bytes) -> bytes:
@@ -26,21 +26,21 @@ def encode_frame(kind: bytes, payload: bytes) -> bytes:
     return _LENGTH.pack(len(payload) + 1) + kind + payload
 
 
-def frame_in_pieces(kind: bytes, head: bytes, text: str, tail: bytes) -> Iterator[bytes]:
+def iter_frame_chunks(kind: bytes, head: bytes, text: str, tail: bytes) -> Iterator[bytes]:
     """Yield one message as a frame, the long text in the middle of its payload piece by piece."""
     yield _LENGTH.pack(1 + len(head) + utf8_length(text) + len(tail)) + kind + head
-    for start in range(0, len(text), PIECE_CHARACTERS):
-        yield text[start : start + PIECE_CHARACTERS].encode()
+    for start in range(0, len(text), CHUNK_CHARACTERS):
+        yield text[start : start + CHUNK_CHARACTERS].encode()
     if tail:
         yield tail
 
 
-def messages_in(frame: bytes) -> Iterable[bytes]:
+def split_messages(frame: bytes) -> Iterable[bytes]:
     """Return the messages of a hostile frame, those of a long one one by one: there may be millions."""
-    return frame.split(b"\n") if len(frame) <= PIECE_CHARACTERS else _pieces(frame)
+    return frame.split(b"\n") if len(frame) <= CHUNK_CHARACTERS else _split_lines(frame)
 
 
-def _pieces(frame: bytes) -> Iterator[bytes]:
+def _split_lines(frame: bytes) -> Iterator[bytes]:
     start = 0
     while start <= len(frame):
         end = frame.find(b"\n", start)
@@ -83,22 +83,22 @@ class FrameDecoder:
         return length
 
 
-def held_frames(large: LargeStrings) -> Iterator[bytes]:
+def large_string_frames(large: LargeStrings) -> Iterator[bytes]:
     """Yield the frames of large strings, short ones together; of one that the guest has already its number."""
     frames: list[bytes] = []
     size = 0
-    for text, known in zip_longest(large.texts, large.repeats):
-        if known is not None:
-            frames.append(encode_frame(b"S", b"%d" % known))
+    for text, known_number in zip_longest(large.texts, large.repeats):
+        if known_number is not None:
+            frames.append(encode_frame(b"S", b"%d" % known_number))
             continue
-        if len(text) > PIECE_CHARACTERS:
+        if len(text) > CHUNK_CHARACTERS:
             yield from [b"".join(frames)] if frames else ()
-            yield from frame_in_pieces(b"S", b"", text, b"")
+            yield from iter_frame_chunks(b"S", b"", text, b"")
             frames, size = [], 0
             continue
         frames.append(encode_frame(b"S", text.encode()))
         size += len(text)
-        if size > PIECE_CHARACTERS:
+        if size > CHUNK_CHARACTERS:
             yield b"".join(frames)
             frames, size = [], 0
     if frames:

@@ -25,55 +25,59 @@ from ..trace.public_message import first_line, public_message
 from ..trace.visible_text import clipped
 from .ledger import LedgerEntry, Rejected
 
-TEXTS = ("class", "message", "code", "hint")
+REQUIRED_FIELDS = ("class", "message", "code", "hint")
 """Of each error, always there."""
 MAX_FIELDS_BYTES = 64 << 10
 _MAX_VALUES = 5_000
 _MAX_FIELDS = 32
 _MAX_TEXT_CHARACTERS = 1_000  # of the others, and of names that no face gives in earnest
-_NOTHING_SAID = "the call failed"
+_DEFAULT_MESSAGE = "the call failed"
 
 
-def worded(error: CodeModeError, kind: str, name: str, words: Words, *, is_raised: bool) -> str:
+def format_surface_fields(error: CodeModeError, kind: str, name: str, describe: Words, *, is_raised: bool) -> str:
     """Return the fields of an error as JSON text: what is too large of them, or no JSON, is left out."""
     try:
-        said: Mapping[str, Any] = {**http_fields(error), **words(error, kind, name, is_raised)}
+        described: Mapping[str, Any] = {**http_fields(error), **describe(error, kind, name, is_raised)}
     except Exception:  # noqa: BLE001 - they are told what host code has raised, which may raise again
-        said = {"message": _NOTHING_SAID, "code": error.code}
-    texts = {key: _clipped(said.get(key), key) for key in TEXTS}
-    rest = {key: value for key, value in said.items() if key not in texts}
-    fields = {**texts, **dict(list(rest.items())[: _MAX_FIELDS - len(texts)])}
+        described = {"message": _DEFAULT_MESSAGE, "code": error.code}
+    required_fields = {key: _clip_field(described.get(key), key) for key in REQUIRED_FIELDS}
+    optional_fields = {key: value for key, value in described.items() if key not in required_fields}
+    fields = {**required_fields, **dict(list(optional_fields.items())[: _MAX_FIELDS - len(required_fields)])}
     try:
-        return _written(fields)
+        return _encode_fields(fields)
     except Exception:  # noqa: BLE001 - as above
-        return _without_the_rest(texts, rest)
+        return _keep_small_fields(required_fields, optional_fields)
 
 
-def _written(value: Any, max_bytes: int = MAX_FIELDS_BYTES) -> str:
+def _encode_fields(value: Any, max_bytes: int = MAX_FIELDS_BYTES) -> str:
     return encode_json(value, max_bytes=max_bytes, max_values=_MAX_VALUES, what="the fields of an error")
 
 
-def _without_the_rest(texts: Mapping[str, str], rest: Mapping[str, Any]) -> str:
+def _keep_small_fields(required_fields: Mapping[str, str], optional_fields: Mapping[str, Any]) -> str:
     """Return the texts, and of the rest what is small."""
-    fields: dict[str, Any] = dict(texts)
-    for key, value in rest.items():
+    fields: dict[str, Any] = dict(required_fields)
+    for key, value in optional_fields.items():
         try:
-            if len(fields) < _MAX_FIELDS and len(_written({key: value}, _MAX_TEXT_CHARACTERS)):
+            if len(fields) < _MAX_FIELDS and len(_encode_fields({key: value}, _MAX_TEXT_CHARACTERS)):
                 fields[key] = value
         except Exception:  # noqa: BLE001, S112 - one that no text holds costs the others nothing
             continue
-    return _written(fields)
+    return _encode_fields(fields)
 
 
-def _clipped(value: Any, key: str) -> str:
+def _clip_field(value: Any, key: str) -> str:
     text = value if isinstance(value, str) else ""
-    most = MAX_GUEST_MESSAGE_CHARACTERS if key == "message" else _MAX_TEXT_CHARACTERS
-    return clipped(text, most)
+    max_characters = MAX_GUEST_MESSAGE_CHARACTERS if key == "message" else _MAX_TEXT_CHARACTERS
+    return clipped(text, max_characters)
 
 
-def require_worded(text: str, fields: object) -> dict[str, Any]:
+def check_surface_fields(text: str, fields: object) -> dict[str, Any]:
     """Return the fields that ``text`` holds, as they were written. Raises `CodeModeProtocolError` for anything else."""
-    if not is_object(fields) or len(fields) > _MAX_FIELDS or not all(isinstance(fields.get(key), str) for key in TEXTS):
+    if (
+        not is_object(fields)
+        or len(fields) > _MAX_FIELDS
+        or not all(isinstance(fields.get(key), str) for key in REQUIRED_FIELDS)
+    ):
         raise CodeModeProtocolError("the continuation holds an error with other fields than errors have")
     if utf8_length(text) > 6 * MAX_FIELDS_BYTES:  # every character escaped
         raise CodeModeProtocolError("the continuation holds an error with larger fields than errors have")
@@ -81,124 +85,133 @@ def require_worded(text: str, fields: object) -> dict[str, Any]:
 
 
 MAX_DETAILS_BYTES = 64 << 10
-MAX_SHOWN_INPUT_BYTES = 8 << 10
+MAX_DISPLAYED_INPUT_BYTES = 8 << 10
 _MAX_DETAILS_VALUES = 5_000
-_FIELDS = {"code", "message", "toolName"}
-_WORDED = ("tool", "catalog")
+_TOOL_ERROR_FIELDS = {"code", "message", "toolName"}
+_DESCRIBED_KINDS = ("tool", "catalog")
 # What the end of an invocation has put beside the details of the error that ended it.
-_PLACED = {"line", "column", "stack", "call", "is_resumed"}
+_ENDING_DETAILS = {"line", "column", "stack", "call", "is_resumed"}
 
 
-def rejection(entry: LedgerEntry, error: CodeModeError, told: HostErrors, *, is_raised: bool = False) -> Rejected:
+def make_rejection(
+    entry: LedgerEntry, error: CodeModeError, host_errors: HostErrors, *, is_raised: bool = False
+) -> Rejected:
     """Return how a request ends with this error. ``is_raised``: the code of the host that was called has raised it.
 
     What host code has raised has a reason of its own only if this package says so, whatever instance it is.
     """
     name, message, code = guest_view(error)
-    if told.words is not None and entry.kind in _WORDED:
-        fields_json = worded(error, entry.kind, entry.name, told.words, is_raised=is_raised)
+    if host_errors.words is not None and entry.kind in _DESCRIBED_KINDS:
+        fields_json = format_surface_fields(error, entry.kind, entry.name, host_errors.words, is_raised=is_raised)
         return Rejected(name, message, code, fields_json)
-    if told.codes is None or entry.kind != "tool":
-        if told.detail == "message" and code in HIDDEN_CODES and error.__cause__ is not None:
+    if host_errors.codes is None or entry.kind != "tool":
+        if host_errors.detail == "message" and code in HIDDEN_CODES and error.__cause__ is not None:
             message = first_line(message_of(error.__cause__), message)
-        return Rejected(name, message, code, _http_json({"code": code, "message": message}, error))
+        return Rejected(name, message, code, _encode_http_fields({"code": code, "message": message}, error))
     is_hidden, has_reason = code in HIDDEN_CODES, not is_raised and error.reason != "execution"
-    if is_hidden and told.detail == "message" and error.__cause__ is not None:
-        public = public_message(message_of(error.__cause__), message)
+    if is_hidden and host_errors.detail == "message" and error.__cause__ is not None:
+        displayed_message = public_message(message_of(error.__cause__), message)
     else:
-        public = message
-    face_code = _face_code(error, told.codes, has_reason=has_reason, is_hidden=is_hidden)
-    fields_json = json.dumps({"code": face_code, "message": public, "toolName": entry.name}, separators=(",", ":"))
-    fields_json = _http_json({"code": face_code, "message": public, "toolName": entry.name}, error) or fields_json
-    details = _details_json(error) if is_raised and not is_hidden else None
+        displayed_message = message
+    surface_code = _find_surface_code(error, host_errors.codes, has_reason=has_reason, is_hidden=is_hidden)
+    fields_json = json.dumps(
+        {"code": surface_code, "message": displayed_message, "toolName": entry.name}, separators=(",", ":")
+    )
+    fields_json = (
+        _encode_http_fields({"code": surface_code, "message": displayed_message, "toolName": entry.name}, error)
+        or fields_json
+    )
+    details = _encode_details(error) if is_raised and not is_hidden else None
     if details is not None:
         fields_json = f'{fields_json[:-1]},"details":{details}}}'
     return Rejected(name, message, code, fields_json)
 
 
-def _face_code(error: CodeModeError, codes: Mapping[str, str], *, has_reason: bool, is_hidden: bool) -> str:
+def _find_surface_code(error: CodeModeError, codes: Mapping[str, str], *, has_reason: bool, is_hidden: bool) -> str:
     if has_reason:
         return codes.get(error.reason, codes["execution"])
     keeps_its_own = not is_hidden and error.code != type(error).default_code
     return error.code if keeps_its_own else codes["execution"]
 
 
-def _http_json(fields: Mapping[str, Any], error: CodeModeError) -> str | None:
+def _encode_http_fields(fields: Mapping[str, Any], error: CodeModeError) -> str | None:
     """Return fields with those of an error of an API as JSON text; None where it is none."""
-    more = http_fields(error)
+    api_fields = http_fields(error)
     try:
-        return _small_json({**fields, **more}) if more else None
+        return _encode_small_json({**fields, **api_fields}) if api_fields else None
     except Exception:  # noqa: BLE001 - what writes a host's values is host code
         return None
 
 
-def _small_json(value: Any) -> str:
+def _encode_small_json(value: Any) -> str:
     what = "the details of an error"
     return encode_json(value, max_bytes=MAX_DETAILS_BYTES, max_values=_MAX_DETAILS_VALUES, what=what)
 
 
-def _details_json(error: CodeModeError) -> str | None:
+def _encode_details(error: CodeModeError) -> str | None:
     """Return what a tool has said in the details of its error; None for nothing, or for what is no small JSON."""
-    details = _own_details(error)
+    details = _get_tool_details(error)
     if not details or not isinstance(error, CodeModeToolError):
         return None
     try:
-        return _small_json(details)
+        return _encode_small_json(details)
     except Exception:  # noqa: BLE001 - what writes a host's values is host code
         return None
 
 
-def _own_details(error: CodeModeError) -> dict[str, Any]:
+def _get_tool_details(error: CodeModeError) -> dict[str, Any]:
     """Return the details of an error without what the end of an earlier run has put beside them."""
-    return {key: value for key, value in error.details.items() if error.trace is None or key not in _PLACED}
+    return {key: value for key, value in error.details.items() if error.trace is None or key not in _ENDING_DETAILS}
 
 
-def of_this_run(error: CodeModeError) -> CodeModeError:
+def copy_error_for_run(error: CodeModeError) -> CodeModeError:
     """Return a host's error as one that no other run has: a tool may raise one and the same object in all of them."""
     try:
-        own = type(error).__new__(type(error), *error.args)
-        own.__dict__.update(error.__dict__)
-        own.details, own.trace, own.calls, own.recovery = _own_details(error), None, (), None
+        copied = type(error).__new__(type(error), *error.args)
+        copied.__dict__.update(error.__dict__)
+        copied.details, copied.trace, copied.calls, copied.recovery = _get_tool_details(error), None, (), None
     except Exception:  # noqa: BLE001 - a class of the host's may want anything
-        own = CodeModeToolError(error.message, code=error.code, details=_own_details(error))
-    own.__cause__, own.__context__ = error.__cause__, error.__context__
-    own.__suppress_context__ = error.__suppress_context__
-    return own.with_traceback(error.__traceback__)
+        copied = CodeModeToolError(error.message, code=error.code, details=_get_tool_details(error))
+    copied.__cause__, copied.__context__ = error.__cause__, error.__context__
+    copied.__suppress_context__ = error.__suppress_context__
+    return copied.with_traceback(error.__traceback__)
 
 
-def read_fields(text: str) -> dict[str, Any]:
+def read_error_fields(text: str) -> dict[str, Any]:
     """Return the fields of an error that a program was told. Raises `CodeModeProtocolError` for anything else."""
     try:
         fields = decode_json(text)
     except ValueError:
         fields = None
     if is_object(fields) and "class" in fields:
-        return require_worded(text, fields)
-    if not is_object(fields) or not _are_known(fields):
+        return check_surface_fields(text, fields)
+    if not is_object(fields) or not _are_known_fields(fields):
         raise CodeModeProtocolError("the continuation holds an error with other fields than errors have")
-    if not all(isinstance(fields[name], str) for name in _FIELDS & fields.keys()):
+    if not all(isinstance(fields[name], str) for name in _TOOL_ERROR_FIELDS & fields.keys()):
         raise CodeModeProtocolError("the continuation holds an error with a field that is not text")
     return fields
 
 
-def _are_known(names: Collection[str]) -> bool:
+def _are_known_fields(names: Collection[str]) -> bool:
     """Tell whether an error may have these fields: those of an API's error stand beside, or without, a tool's name."""
-    rest = {*names} - {"details", *HTTP_FIELDS}
-    return rest == _FIELDS or (rest == _FIELDS - {"toolName"} and "status" in names and "details" not in names)
+    other_names = {*names} - {"details", *HTTP_FIELDS}
+    return other_names == _TOOL_ERROR_FIELDS or (
+        other_names == _TOOL_ERROR_FIELDS - {"toolName"} and "status" in names and "details" not in names
+    )
 
 
-def error_again(outcome: Rejected) -> CodeModeError:
+def restore_error(outcome: Rejected) -> CodeModeError:
     """Return the host's error of an outcome that was recorded, as far as a program was told of it."""
     error = error_from_view(outcome.name, outcome.message, outcome.code)
     if outcome.fields_json is not None:
-        fields = read_fields(outcome.fields_json)
+        fields = read_error_fields(outcome.fields_json)
         details = None if "class" in fields else fields.get("details")
         error.details |= details if is_object(details) else {}
         error.details |= {name: fields[name] for name in HTTP_FIELDS if name in fields}
     return error
 
 
-def failed_call(entry: LedgerEntry, *, hides_input: bool = False) -> dict[str, Any] | None:
+def describe_failed_call(entry: LedgerEntry, *, hides_input: bool = False) -> dict[str, Any] | None:
     """Return what is said of the call whose error ended a program: the fields of the error, and what was passed.
 
     None in a face whose errors have no fields. A large input is told as ``{"bytes": n}``. ``hides_input``: only that
@@ -207,22 +220,22 @@ def failed_call(entry: LedgerEntry, *, hides_input: bool = False) -> dict[str, A
     outcome = entry.outcome
     if not isinstance(outcome, Rejected) or outcome.fields_json is None:
         return None
-    if "toolName" not in (fields := read_fields(outcome.fields_json)) and "class" not in fields:
+    if "toolName" not in (fields := read_error_fields(outcome.fields_json)) and "class" not in fields:
         return None
     if hides_input and entry.executed_input_json is None:
         return fields
-    return {**fields, **_input(entry)}
+    return {**fields, **_input_fields(entry)}
 
 
-def _input(entry: LedgerEntry) -> dict[str, Any]:
-    ran, issued = entry.executed_input_json, entry.input_json
-    if ran is None and issued is None and entry.input_bytes is None:
+def _input_fields(entry: LedgerEntry) -> dict[str, Any]:
+    executed_json, issued_json = entry.executed_input_json, entry.input_json
+    if executed_json is None and issued_json is None and entry.input_bytes is None:
         return {}
-    size = entry.input_bytes or utf8_length(ran or issued or "")
+    size = entry.input_bytes or utf8_length(executed_json or issued_json or "")
     try:
-        size = entry.issued_bytes if ran is None else utf8_length(ran)
-        if size <= MAX_SHOWN_INPUT_BYTES and (ran is not None or issued is not None):
-            return {"toolInput": entry.issued() if ran is None else decode_json(ran)}
+        size = entry.full_input_bytes if executed_json is None else utf8_length(executed_json)
+        if size <= MAX_DISPLAYED_INPUT_BYTES and (executed_json is not None or issued_json is not None):
+            return {"toolInput": entry.decode_full_input() if executed_json is None else decode_json(executed_json)}
     except (ValueError, CodeModeError):  # too deep, or too much in places of large strings: it is refused for just that
         pass
     return {"toolInput": {"bytes": size}}

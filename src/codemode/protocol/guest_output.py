@@ -8,7 +8,7 @@ from ..cached_property import cached_property
 from ..data.json_values import decode_json, utf8_length
 from ..data.narrowing import is_object
 from ..errors import CodeModeProtocolError
-from .events import Effect, TellNotice, WriteConsole, WriteItem
+from .events import Effect, SendNotice, WriteConsole, WriteItem
 from .ledger import Ledger
 from .messages import ConsoleWritten, GuestNotice, ItemWritten
 from .settings import Settings
@@ -24,7 +24,7 @@ MAX_YIELDS = 1000
 _MAX_ITEMS = 16_384  # the kernel's limit
 
 
-class ConsoleCount:
+class ConsoleLimiter:
     """Counts console output. The kernel cuts it, so only a worker that is no longer ours can exceed the limit here."""
 
     def __init__(self, settings: Settings) -> None:
@@ -32,7 +32,7 @@ class ConsoleCount:
         self._bytes = 0
         self._lines = 0
 
-    def written(self, text: str) -> None:
+    def add_line(self, text: str) -> None:
         """Count a line. Raises `CodeModeProtocolError` beyond the limit."""
         self._bytes += utf8_length(text) + 1
         self._lines += 1
@@ -40,10 +40,10 @@ class ConsoleCount:
             raise CodeModeProtocolError("the worker sent more console output than the limit allows")
 
 
-class OutputCount:
+class OutputLimiter:
     """Counts what a program writes in all: items, console, value. The kernel ends one that writes more.
 
-    ``written`` is how many items and lines there were. Its methods raise `CodeModeProtocolError` beyond the limits.
+    ``count`` is how many items and lines there were. Its methods raise `CodeModeProtocolError` beyond the limits.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -53,39 +53,39 @@ class OutputCount:
         self._items = 0
         self._parts = 0
         self._max_parts = settings.limits.max_content_parts if settings.profile.has_content else 0
-        self.written = 0
+        self.count = 0
 
     @property
-    def is_counted(self) -> bool:
+    def is_limited(self) -> bool:
         """True in a profile whose programs write output."""
         return self._maximum is not None
 
-    def line(self, text: str) -> None:
+    def add_line(self, text: str) -> None:
         """Count a line of the console."""
-        self.written += 1
+        self.count += 1
         if self._maximum is not None:
             self._add(utf8_length(text) + 1, _CONSOLE_SLACK_BYTES)
 
-    def item(self, text: str) -> None:
+    def add_item(self, text: str) -> None:
         """Count an item of text or JSON."""
         if self._maximum is None:
             raise CodeModeProtocolError("the worker wrote an item of output, which this program has not")
-        self.written += 1
+        self.count += 1
         self._items += 1
         self._add(utf8_length(text))
         if self._items > _MAX_ITEMS:
             raise CodeModeProtocolError("the worker wrote more items of output than the limit allows")
 
-    def content(self, text: str) -> None:
+    def add_content(self, text: str) -> None:
         """Count a part of content that is shown."""
         self._parts += 1
-        self.written += 1
+        self.count += 1
         if self._parts > self._max_parts:
             raise CodeModeProtocolError("the worker showed more content than the limit allows")
         if self._maximum is not None:
             self._add(utf8_length(text))
 
-    def value(self, text: str | None) -> None:
+    def add_result(self, text: str | None) -> None:
         """Count what the program returned."""
         if self._maximum is not None and text is not None:
             self._add(utf8_length(text))
@@ -96,30 +96,30 @@ class OutputCount:
             raise CodeModeProtocolError("the worker sent more output than the limit allows")
 
 
-class NoticeCount:
+class NoticeLimiter:
     """Counts what the guest tells the host's listeners, which the kernel bounds as it does the console."""
 
     def __init__(self, settings: Settings) -> None:
         self._maximum = settings.limits.max_console_bytes
         self._globals = settings.profile.guest.globals
         self._bytes = 0
-        self.told = 0
+        self.count = 0
 
     def add(self, notice: GuestNotice) -> None:
         """Count one. Raises `CodeModeProtocolError` beyond the limits, and for one that this guest cannot send."""
         if _NOTICE_GLOBALS[notice.kind] not in self._globals:
             raise CodeModeProtocolError(f"the worker sent a notice of kind {notice.kind!r}, which this program has not")
         self._bytes += utf8_length(notice.payload_json)
-        self.told += 1
-        if self._bytes > self._maximum or self.told > _MAX_NOTICES:
+        self.count += 1
+        if self._bytes > self._maximum or self.count > _MAX_NOTICES:
             raise CodeModeProtocolError("the worker sent more messages of its program than the limit allows")
 
 
-_MAX_TOLD_PART = 4096
-Writing: TypeAlias = ConsoleWritten | ItemWritten | GuestNotice
+_MAX_HANDLE_CHARACTERS = 4096
+OutputMessage: TypeAlias = ConsoleWritten | ItemWritten | GuestNotice
 
 
-class Written:
+class GuestOutput:
     """Takes what the worker says that the program has written, and returns who is to be told of it.
 
     In a replay nobody is told again of notices, nor of what was handed over of lines and items. Raises
@@ -129,59 +129,59 @@ class Written:
     def __init__(self, settings: Settings, ledger: Ledger, recorded: Ledger | None) -> None:
         self._settings = settings
         self._ledger = ledger
-        self._told_notices = 0 if recorded is None else recorded.notices
-        self._told_output = 0 if recorded is None else recorded.progress.output
+        self._replayed_notices = 0 if recorded is None else recorded.notice_count
+        self._replayed_output = 0 if recorded is None else recorded.progress.output_count
 
     # Most programs write nothing.
 
     @cached_property
-    def _console(self) -> ConsoleCount:
-        return ConsoleCount(self._settings)
+    def _console(self) -> ConsoleLimiter:
+        return ConsoleLimiter(self._settings)
 
     @cached_property
-    def _notices(self) -> NoticeCount:
-        return NoticeCount(self._settings)
+    def _notices(self) -> NoticeLimiter:
+        return NoticeLimiter(self._settings)
 
     @cached_property
-    def _output(self) -> OutputCount:
-        return OutputCount(self._settings)
+    def _output(self) -> OutputLimiter:
+        return OutputLimiter(self._settings)
 
     @property
-    def output(self) -> int:
+    def output_count(self) -> int:
         """How many lines and items were written, in this replay or before it."""
-        return max(self._output.written, self._told_output)
+        return max(self._output.count, self._replayed_output)
 
-    def take(self, event: Writing) -> list[Effect]:
+    def handle(self, event: OutputMessage) -> list[Effect]:
         """Return the effects of a line, an item or a notice."""
         if isinstance(event, GuestNotice):
             self._notices.add(event)
-            self._ledger.notices = self._notices.told
-            is_told = self._notices.told <= self._told_notices
-            return [] if is_told else [TellNotice(event.kind, event.payload_json)]
+            self._ledger.notice_count = self._notices.count
+            is_replayed = self._notices.count <= self._replayed_notices
+            return [] if is_replayed else [SendNotice(event.kind, event.payload_json)]
         if isinstance(event, ConsoleWritten):
-            self._console.written(event.text)
-            self._output.line(event.text)
+            self._console.add_line(event.text)
+            self._output.add_line(event.text)
             effect = WriteConsole(event.level, event.text)
         else:
-            count = self._output.content if event.kind == "content" else self._output.item
+            count = self._output.add_content if event.kind == "content" else self._output.add_item
             count(event.text)
-            if event.kind == "content" and self._shown(event.text) and not self._output.is_counted:
+            if event.kind == "content" and self._record_displayed_part(event.text) and not self._output.is_limited:
                 return []
             effect = WriteItem(event.kind, event.text)
-        return [] if self._output.written <= self._told_output else [effect]
+        return [] if self._output.count <= self._replayed_output else [effect]
 
-    def _shown(self, text: str) -> bool:
+    def _record_displayed_part(self, text: str) -> bool:
         contents = self._ledger.contents
         try:
-            told: Any = decode_json(text) if contents is not None and len(text) <= _MAX_TOLD_PART else None
+            handle: Any = decode_json(text) if contents is not None and len(text) <= _MAX_HANDLE_CHARACTERS else None
         except ValueError:
-            told = None
-        part_id = told.get(contents.tag) if contents is not None and is_object(told) else None
+            handle = None
+        part_id = handle.get(contents.tag) if contents is not None and is_object(handle) else None
         if contents is None or not isinstance(part_id, str) or part_id not in contents:
             raise CodeModeProtocolError("the worker shows content that it was not given")
-        contents.shown.append(part_id)
+        contents.displayed_names.append(part_id)
         return True
 
-    def value(self, text: str | None) -> None:
+    def count_result(self, text: str | None) -> None:
         """Count what the program returned."""
-        self._output.value(text)
+        self._output.add_result(text)

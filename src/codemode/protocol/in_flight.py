@@ -5,30 +5,30 @@ from __future__ import annotations
 from ..errors import CodeModeProtocolError
 from .events import Effect, Invoke, SetTimers
 from .guest_output import MAX_TIMERS, MAX_YIELDS
-from .ledger import OF_PROGRAMS, Ledger, LedgerEntry
+from .ledger import INTERNAL_KINDS, Ledger, LedgerEntry
 from .messages import RequestKind
 from .settings import Settings
 
 # Pure. Knows nothing of what the guest does.
 
-UNCOUNTED = ("catalog", *OF_PROGRAMS)
+UNLIMITED_KINDS = ("catalog", *INTERNAL_KINDS)
 """Kinds of requests that count as no calls in flight."""
 
 _MAX_DELAY_MS = 2**31 - 1
 _MAX_DELAY_DIGITS = 10
 
 
-class HostWork:
+class RequestQueue:
     """Which requests run, and which are held: until the replay is done, or until fewer calls run."""
 
     def __init__(self) -> None:
         self.running: set[int] = set()
-        self.calls: set[int] = set()  # those of them that count as calls
-        self.asked: set[int] = set()  # those of them that a person decides about
-        self.timers: set[int] = set()  # those of them that are timers
-        self.held: list[LedgerEntry] = []  # those that are to be made
+        self.running_calls: set[int] = set()  # those of them that count as calls
+        self.awaiting_person: set[int] = set()  # those of them that a person decides about
+        self.running_timers: set[int] = set()  # those of them that are timers
+        self.pending: list[LedgerEntry] = []  # those that are to be made
 
-    def begin(self, max_calls: int) -> list[Effect]:
+    def start_pending(self, max_calls: int) -> list[Effect]:
         """Start what is held, in order, while at most ``max_calls`` calls run.
 
         Timers start together, for they count from one moment. They and catalog requests count as no calls.
@@ -36,48 +36,48 @@ class HostWork:
         effects: list[Effect] = []
         timers: list[LedgerEntry] = []
         queued: list[LedgerEntry] = []
-        for entry in self.held:
-            if entry.kind not in UNCOUNTED:
-                if len(self.calls) >= max_calls:
+        for entry in self.pending:
+            if entry.kind not in UNLIMITED_KINDS:
+                if len(self.running_calls) >= max_calls:
                     queued.append(entry)
                     continue
-                self.calls.add(entry.id)
+                self.running_calls.add(entry.id)
             self.running.add(entry.id)
             if entry.kind == "timer":
                 timers.append(entry)
             else:
                 effects.append(Invoke(entry))
-        self.held = queued
+        self.pending = queued
         if timers:
-            self.timers.update(entry.id for entry in timers)
+            self.running_timers.update(entry.id for entry in timers)
             effects.append(SetTimers(tuple(timers)))
         return effects
 
-    def ended(self, request_id: int) -> None:
+    def finish(self, request_id: int) -> None:
         """Note that a request no longer runs."""
         self.running.discard(request_id)
-        self.calls.discard(request_id)
-        self.asked.discard(request_id)
-        self.timers.discard(request_id)
+        self.running_calls.discard(request_id)
+        self.awaiting_person.discard(request_id)
+        self.running_timers.discard(request_id)
 
-    def withdraw(self, request_id: int) -> bool:
+    def cancel_timer(self, request_id: int) -> bool:
         """Let go of a timer; return whether it ran."""
-        self.held = [entry for entry in self.held if entry.id != request_id]
+        self.pending = [entry for entry in self.pending if entry.id != request_id]
         was_running = request_id in self.running
-        self.ended(request_id)
+        self.finish(request_id)
         return was_running
 
     def person_asked(self, request_id: int) -> None:
         """Note that a person decides about a request."""
         if request_id in self.running:
-            self.asked.add(request_id)
+            self.awaiting_person.add(request_id)
 
     def person_answered(self, request_id: int) -> None:
         """Note that the person has decided."""
-        self.asked.discard(request_id)
+        self.awaiting_person.discard(request_id)
 
 
-def delay_ms(name: str, input_json: str | None) -> int:
+def read_timer_delay_ms(name: str, input_json: str | None) -> int:
     """Return how long a timer takes. Raises `CodeModeProtocolError` for a request that no kernel makes."""
     text = input_json or ""
     if name == "setTimeout" and text.isascii() and text.isdigit() and len(text) <= _MAX_DELAY_DIGITS:
@@ -87,7 +87,7 @@ def delay_ms(name: str, input_json: str | None) -> int:
     raise CodeModeProtocolError("a timer has a delay that no program can give")
 
 
-class Turns:
+class TurnCounter:
     """Counts turns: one for the start of the program and one for every delivered outcome.
 
     A turn begins when the one before has ended and there is a delivery for it: from the guest's point of view that call
@@ -95,8 +95,9 @@ class Turns:
     delivered in a turn that has begun, and what asks the catalog, or a timer, never is. The kernel refuses calls beyond
     the limits, so only a worker that is no longer ours can exceed them here.
 
-    ``owed`` is how many turns there are still to come: none before the program runs, and none while the guest is idle;
-    ``ended`` how many there were: of so many deliveries the guest had a turn to see the outcome.
+    ``owed_count`` is how many turns there are still to come: none before the program runs, and none while the guest is
+    idle;
+    ``ended_count`` how many there were: of so many deliveries the guest had a turn to see the outcome.
     Raises `CodeModeProtocolError` where a worker keeps to none of it.
     """
 
@@ -108,10 +109,10 @@ class Turns:
         self._catalog_requests = 0
         self._timers = 0
         self._yields = 0
-        self.ended = 0
-        self.owed = 0
+        self.ended_count = 0
+        self.owed_count = 0
 
-    def issued(self, kind: RequestKind) -> None:
+    def count_request(self, kind: RequestKind) -> None:
         """Count a request. Raises beyond the limits."""
         if kind == "catalog":
             self._catalog_requests += 1
@@ -132,29 +133,29 @@ class Turns:
         ):
             raise CodeModeProtocolError("the worker sent more requests than the limits allow")
 
-    def one_ended(self, in_flight: int) -> None:
+    def end_turn(self, in_flight: int) -> None:
         """Count the end of a turn, after which the guest counts so many calls in flight."""
         if in_flight != self._in_flight:
             raise CodeModeProtocolError("the worker miscounts the calls in flight")
-        self.ended += 1
-        self.owed -= 1
-        if self.owed:
-            self._begin()
+        self.ended_count += 1
+        self.owed_count -= 1
+        if self.owed_count:
+            self._begin_turn()
 
-    def delivered(self, request_id: int) -> None:
+    def add_delivery(self, request_id: int) -> None:
         """Count an outcome that was handed in."""
         self._ledger.deliveries.append(request_id)
-        self.owed += 1
-        if self.owed == 1:
-            self._begin()
+        self.owed_count += 1
+        if self.owed_count == 1:
+            self._begin_turn()
 
-    def handed(self) -> None:
+    def add_turn(self) -> None:
         """Count the turn that a delivery which stands in the ledger brings."""
-        self.owed += 1
-        if self.owed == 1:
-            self._begin()
+        self.owed_count += 1
+        if self.owed_count == 1:
+            self._begin_turn()
 
-    def _begin(self) -> None:
+    def _begin_turn(self) -> None:
         ledger = self._ledger
-        if ledger.entries[ledger.deliveries[self.ended - 1] - 1].kind not in UNCOUNTED:
+        if ledger.entries[ledger.deliveries[self.ended_count - 1] - 1].kind not in UNLIMITED_KINDS:
             self._in_flight -= 1

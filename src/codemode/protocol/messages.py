@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ..data.plain_json import plain_encoder
 from ..records import record
-from .framing import encode_frame, frame_in_pieces, held_frames
+from .framing import encode_frame, iter_frame_chunks, large_string_frames
 
 if TYPE_CHECKING:
     from ..data.large_strings import LargeStrings
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 RequestKind: TypeAlias = Literal["tool", "fetch", "catalog", "timer", "yield", "state"]
 NoticeKind: TypeAlias = Literal["log", "notify"]
 ItemKind: TypeAlias = Literal["text", "json", "content"]
-Place: TypeAlias = tuple[int, int] | tuple[int, int, str]
+SourceLocation: TypeAlias = tuple[int, int] | tuple[int, int, str]
 """Line and column, counted from 1; the third is the name of the saved program that they are in."""
 REQUEST_KINDS = ("tool", "fetch", "catalog", "timer", "yield", "state")
 # What the worker itself looks at stands in front of the text, as numbers.
-_ANALYSIS = Struct(">IB")
-_LIMITS = Struct(">III?")
-_TIME = Struct(">I")
-_BEGIN = Struct(">I")
-_MAX_TIME = 2**32 - 1
+_ANALYSIS_HEADER = Struct(">IB")
+_LIMITS_HEADER = Struct(">III?")
+_MILLISECONDS = Struct(">I")
+_PROGRAM_NUMBER = Struct(">I")
+_MAX_UINT32 = 2**32 - 1
 
-_write = plain_encoder()
+_dump_json = plain_encoder()
 
 # --- to the worker ---
 
@@ -40,16 +40,17 @@ _write = plain_encoder()
 class AnalyseProgram:
     """Parse the program, strip its types and report facts about it, within ``deadline_ms``.
 
-    ``source`` has no lone surrogates. ``face`` 1 is for facts that tell of its names and loops too, 2 for an ES module.
+    ``source`` has no lone surrogates. ``analysis_mode`` 1 is for facts that tell of its names and loops too, 2 for an
+    ES module.
     """
 
     source: str
     deadline_ms: int
-    face: int = 0
+    analysis_mode: int = 0
 
     def frame(self) -> bytes:
         """Return the wire form."""
-        return encode_frame(b"A", _ANALYSIS.pack(self.deadline_ms, self.face) + self.source.encode())
+        return encode_frame(b"A", _ANALYSIS_HEADER.pack(self.deadline_ms, self.analysis_mode) + self.source.encode())
 
 
 @record
@@ -70,22 +71,23 @@ class Draft:
 class RunProgram:
     """Start the program. ``settings`` holds profile, seed, clock and the limits that worker and kernel enforce.
 
-    ``given_json`` is what this invocation alone was given. With ``compile_only`` the engine reads the program and runs
+    ``invocation_data_json`` is what this invocation alone was given. With ``compile_only`` the engine reads the
+    program and runs
     nothing of it.
     """
 
     js: str
     settings: Mapping[str, Any]
     draft: Draft | None = None
-    given_json: str | None = None
+    invocation_data_json: str | None = None
     compile_only: bool = False
 
     def frame(self) -> bytes:
         """Return the wire form."""
-        more: dict[str, Any] = {} if self.draft is None else {"draft": _members(self.draft)}
+        more: dict[str, Any] = {} if self.draft is None else {"draft": _draft_to_dict(self.draft)}
         if self.compile_only:
             more["compile_only"] = True
-        return _start_frame(b"R", {"js": self.js, **self.settings, **more}, self.given_json)
+        return _start_frame(b"R", {"js": self.js, **self.settings, **more}, self.invocation_data_json)
 
 
 @record
@@ -94,19 +96,19 @@ class RunModule:
 
     js: str
     settings: Mapping[str, Any]
-    given_json: str | None = None
+    invocation_data_json: str | None = None
 
     def frame(self) -> bytes:
         """Return the wire form."""
-        return _start_frame(b"M", {"js": self.js, **self.settings}, self.given_json)
+        return _start_frame(b"M", {"js": self.js, **self.settings}, self.invocation_data_json)
 
 
-def _start_frame(kind: bytes, told: Mapping[str, Any], given_json: str | None) -> bytes:
-    stops = told.get("stops", (0, False))
-    limits = _LIMITS.pack(told["memory_limit_bytes"], told["max_stack_size_bytes"], *stops)
-    text = _write(told).encode("ascii")
-    if given_json is not None:
-        text = b'%b,"given":%b}' % (text[:-1], given_json.encode())
+def _start_frame(kind: bytes, settings: Mapping[str, Any], invocation_data_json: str | None) -> bytes:
+    stops = settings.get("stops", (0, False))
+    limits = _LIMITS_HEADER.pack(settings["memory_limit_bytes"], settings["max_stack_size_bytes"], *stops)
+    text = _dump_json(settings).encode("ascii")
+    if invocation_data_json is not None:
+        text = b'%b,"given":%b}' % (text[:-1], invocation_data_json.encode())
     return encode_frame(kind, limits + text)
 
 
@@ -124,25 +126,25 @@ class DeliverValue:
     large: LargeStrings | None = None
 
     @property
-    def handed_json(self) -> str | None:
+    def guest_json(self) -> str | None:
         """The value as the guest is handed it, with places for its large strings."""
         return self.value_json if self.large is None else self.large.rest_json
 
     def frame(self) -> bytes:
         """Return the wire form. The value's text goes in as it is: one encoding per value."""
         if self.large is not None:
-            return b"".join(self.pieces())
+            return b"".join(self.iter_chunks())
         text = "" if self.value_json is None else f',"value":{self.value_json}'
         return encode_frame(b"D", f'{{"id":{self.id},"now":{self.now_ms}{text}}}'.encode())
 
-    def pieces(self) -> Iterator[bytes]:
+    def iter_chunks(self) -> Iterator[bytes]:
         """Return the same piece by piece, as is better for a value of more than ``PIECE_CHARACTERS``."""
         large, text, sizes = self.large, self.value_json or "null", ""
         if large is not None:
-            yield from held_frames(large)
-            text, sizes = large.rest_json, f',"sizes":{_write(large.sizes)}'
+            yield from large_string_frames(large)
+            text, sizes = large.rest_json, f',"sizes":{_dump_json(large.sizes)}'
         head = f'{{"id":{self.id},"now":{self.now_ms}{sizes},"value":'.encode()
-        yield from frame_in_pieces(b"D", head, text, b"}")
+        yield from iter_frame_chunks(b"D", head, text, b"}")
 
 
 @record
@@ -172,18 +174,18 @@ class DeliverError:
                 "code": fields["code"],
                 "fields": fields,
             }
-        return encode_frame(b"D", _json({"id": self.id, "now": self.now_ms, "error": error}))
+        return encode_frame(b"D", _encode_json({"id": self.id, "now": self.now_ms, "error": error}))
 
 
 @record
-class TimeStoodStill:
+class AddPausedTime:
     """Tell a worker that stops its program itself how long the clock stood still: while a person was asked, say."""
 
     milliseconds: int
 
     def frame(self) -> bytes:
         """Return the wire form."""
-        return encode_frame(b"T", _TIME.pack(min(self.milliseconds, _MAX_TIME)))
+        return encode_frame(b"T", _MILLISECONDS.pack(min(self.milliseconds, _MAX_UINT32)))
 
 
 @record
@@ -194,11 +196,11 @@ class BeginProgram:
 
     def frame(self) -> bytes:
         """Return the wire form."""
-        return encode_frame(b"N", _BEGIN.pack(self.number))
+        return encode_frame(b"N", _PROGRAM_NUMBER.pack(self.number))
 
 
 HostMessage: TypeAlias = (
-    AnalyseProgram | RunProgram | RunModule | DeliverValue | DeliverError | TimeStoodStill | BeginProgram
+    AnalyseProgram | RunProgram | RunModule | DeliverValue | DeliverError | AddPausedTime | BeginProgram
 )
 
 
@@ -206,22 +208,22 @@ def read_host_message(frame: bytes) -> tuple[bytes, dict[str, Any]]:
     """Return kind and content of a frame to the worker, as a worker written in Python reads it."""
     kind, payload = frame[:1], frame[1:]
     if kind == b"A":
-        deadline_ms, face = _ANALYSIS.unpack_from(payload)
-        source = payload[_ANALYSIS.size :].decode()
-        return kind, {"deadline_ms": deadline_ms, "face": face, "source": source}
+        deadline_ms, analysis_mode = _ANALYSIS_HEADER.unpack_from(payload)
+        source = payload[_ANALYSIS_HEADER.size :].decode()
+        return kind, {"deadline_ms": deadline_ms, "face": analysis_mode, "source": source}
     if kind == b"T":
-        return kind, {"milliseconds": _TIME.unpack(payload)[0]}
+        return kind, {"milliseconds": _MILLISECONDS.unpack(payload)[0]}
     if kind == b"N":
-        return kind, {"number": _BEGIN.unpack(payload)[0]}
-    return kind, json.loads(payload[_LIMITS.size :] if kind in (b"R", b"M") else payload)
+        return kind, {"number": _PROGRAM_NUMBER.unpack(payload)[0]}
+    return kind, json.loads(payload[_LIMITS_HEADER.size :] if kind in (b"R", b"M") else payload)
 
 
-def _members(draft: Draft) -> dict[str, Any]:
+def _draft_to_dict(draft: Draft) -> dict[str, Any]:
     return {"js": draft.js, "line": draft.line, "column": draft.column, "is_ambiguous": draft.is_ambiguous}
 
 
-def _json(payload: Mapping[str, Any]) -> bytes:
-    return _write(payload).encode("ascii")
+def _encode_json(payload: Mapping[str, Any]) -> bytes:
+    return _dump_json(payload).encode("ascii")
 
 
 # --- from the worker ---
@@ -242,7 +244,7 @@ class ProgramAnalysed:
 class CallRequested:
     """The guest asks for something. ``input_json`` None: called without an argument, or too large (``input_bytes``).
 
-    ``place`` are line and column in the program, where the worker was to tell them; and which saved program that is.
+    ``location`` are line and column in the program, where the worker was to tell them; and which saved program that is.
     """
 
     id: int
@@ -250,7 +252,7 @@ class CallRequested:
     name: str
     input_json: str | None
     input_bytes: int | None
-    place: Place | None = None
+    location: SourceLocation | None = None
 
 
 @record
@@ -295,23 +297,25 @@ class TurnEnded:
 class ProgramReturned:
     """The program ended. ``value_json`` None with ``value_bytes`` set: the result is too large.
 
-    ``warnings`` say what was cut of a result that is made to fit. ``last`` is the beginning of the value of the last
+    ``warnings`` say what was cut of a result that is made to fit. ``last_value`` is the beginning of the value of the
+    last
     statement of a program that returned nothing, as text.
     """
 
     value_json: str | None
     is_undefined: bool
     value_bytes: int | None
-    unobserved: tuple[int, ...]
+    unobserved_ids: tuple[int, ...]
     warnings: tuple[str, ...] = ()
-    last: str | None = None
+    last_value: str | None = None
 
 
 @record
 class ProgramThrew:
-    """The program ended with an error. ``request`` is set when it is the very error that answered that request.
+    """The program ended with an error. ``request_id`` is set when it is the very error that answered that request.
 
-    ``refused`` names the tool of a call that the kernel refused for its input, or with ``limit`` for that, when it is
+    ``refused_tool`` names the tool of a call that the kernel refused for its input, or with ``limit`` for that, when
+    it is
     the very error of that.
     ``details_json`` is what the program put beside it: JSON text, or the beginning of a long one. ``error_class`` is
     the class of the face's own that it is an instance of, and ``fields_json`` likewise its public fields.
@@ -322,10 +326,10 @@ class ProgramThrew:
     error_code: str
     stack: str
     origin: str
-    request: int | None
+    request_id: int | None
     limit: str | None
     details_json: str | None = None
-    refused: str | None = None
+    refused_tool: str | None = None
     error_class: str | None = None
     fields_json: str | None = None
 

@@ -40,15 +40,15 @@ MAX_CARRIED_BYTES = 1 << 20
 
 
 @lru_cache(maxsize=32)  # a run asks for its own several times
-def tag_of(salt: str) -> str:
+def get_content_tag(salt: str) -> str:
     """Return the tag of the content of the invocation with this salt."""
     return "$content:" + hashlib.sha256(b"content\0" + salt.encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
 
-class Contents:
+class ContentRegistry:
     """The parts of one invocation by their names, in the order in which they came.
 
-    A name is the part's id where ``by_digest``; else a number, so that nobody waits for a digest before one is needed:
+    A name is the part's id where ``uses_ids``; else a number, so that nobody waits for a digest before one is needed:
     what leaves the run has the parts beside their names, and what people are shown has ids (`told`).
     """
 
@@ -57,11 +57,11 @@ class Contents:
         """By their names."""
         self._bytes = 0
         self._limits: ExecutionPolicy | None = None
-        self.by_digest = True
+        self.uses_ids = True
         self.tag = ""
-        self.kept: set[str] = set()  # the names of what a store has
-        self.left: tuple[str, ...] = ()  # the ids of what a store has and is not here yet
-        self.shown: list[str] = []  # the names of what the program has shown
+        self.stored_names: set[str] = set()  # the names of what a store has
+        self.unloaded_ids: tuple[str, ...] = ()  # the ids of what a store has and is not here yet
+        self.displayed_names: list[str] = []  # the names of what the program has shown
 
     @cached_property
     def _distinct(self) -> Distinct[str]:
@@ -80,13 +80,13 @@ class Contents:
         """Return the parts and their names."""
         return self.parts.items()
 
-    def under(self, limits: ExecutionPolicy, salt: str, recorded: Contents | None = None) -> Contents:
+    def assign_to(self, limits: ExecutionPolicy, salt: str, recorded: ContentRegistry | None = None) -> ContentRegistry:
         """Belong to an invocation with these limits from now on, which had these parts before."""
-        self._limits, self.tag, self.shown = limits, tag_of(salt), []
+        self._limits, self.tag, self.displayed_names = limits, get_content_tag(salt), []
         if recorded is not None and recorded is not self:
             for name, part in recorded.items():
-                self.put(part, name)
-            self.kept |= recorded.kept
+                self.add(part, name)
+            self.stored_names |= recorded.stored_names
         return self
 
     @property
@@ -95,20 +95,20 @@ class Contents:
         return self._limits
 
     @property
-    def bytes(self) -> int:
+    def total_bytes(self) -> int:
         """How much there is."""
         return self._bytes
 
-    def at(self, part_id: object) -> MediaContent:
+    def get(self, part_id: object) -> MediaContent:
         """Return a part by its name, or its id. Raises `CodeModeSerializationError` for none of this invocation."""
         part = self.parts.get(part_id) if isinstance(part_id, str) else None
         if part is None and isinstance(part_id, str) and len(part_id) == ID_CHARACTERS:
-            part = next((one for one in self if one.id == part_id), None)
+            part = next((candidate for candidate in self if candidate.id == part_id), None)
         if part is None:
             raise CodeModeSerializationError("a handle of content that no tool has given this program")
         return part
 
-    def take(self, part: MediaContent) -> dict[str, Any]:
+    def register(self, part: MediaContent) -> dict[str, Any]:
         """Take a part, and return the object that stands for it in JSON text.
 
         Raises `CodeModeSerializationError` with the code `CONTENT_LIMIT`.
@@ -116,11 +116,11 @@ class Contents:
         name = self._distinct.name_of(part)
         if name is None:
             self._admit(part)
-            name = part.id if self.by_digest else f"{_NUMBER}{len(self.parts) + 1}"
-            self.put(part, name)
+            name = part.id if self.uses_ids else f"{_NUMBER}{len(self.parts) + 1}"
+            self.add(part, name)
         return {self.tag: name, **part.described}
 
-    def put(self, part: MediaContent, name: str | None = None) -> None:
+    def add(self, part: MediaContent, name: str | None = None) -> None:
         """Keep a part that was admitted before, under its id where it has no name."""
         name = part.id if name is None else name
         if name not in self.parts:
@@ -128,20 +128,20 @@ class Contents:
             self._distinct.add(part, name)
             self._bytes += part.size
 
-    def looked_at(self, part: MediaContent) -> list[MediaContent]:
+    def parts_to_hash(self, part: MediaContent) -> list[MediaContent]:
         """Return the parts whose ids are needed to take this one, and may take a while."""
-        return [part] if self.by_digest else self._distinct.alike(part)
+        return [part] if self.uses_ids else self._distinct.alike(part)
 
-    def told(self, text: str | None) -> str | None:
+    def replace_numbers(self, text: str | None) -> str | None:
         """Return JSON text with ids in place of numbers; any other stays. May take as long as the ids."""
         if text is None or not self.tag or f'"{self.tag}":"{_NUMBER}' not in text:
             return text
 
-        def named(found: re.Match[str]) -> str:
-            part = self.parts.get(found[2])
-            return found[0] if part is None else f'{found[1]}{part.id}"'
+        def replace_number(match: re.Match[str]) -> str:
+            part = self.parts.get(match[2])
+            return match[0] if part is None else f'{match[1]}{part.id}"'
 
-        return re.sub(f'("{re.escape(self.tag)}":")({_NUMBER}[0-9]+)"', named, text)
+        return re.sub(f'("{re.escape(self.tag)}":")({_NUMBER}[0-9]+)"', replace_number, text)
 
     def _admit(self, part: MediaContent) -> None:
         self.require_room(part, self._bytes + part.size, len(self.parts) + 1)
@@ -202,26 +202,31 @@ class Sidecar:
         """How much of them there may be, in all and in one value."""
         return self._rules.max_total_bytes
 
-    def cut(self, text: str) -> LargeStrings | None:
+    def extract(self, text: str) -> LargeStrings | None:
         """Return the large strings of an output; None for none. Raises `CodeModeSerializationError` for a large one."""
         rules = self._rules
-        large = cut_large_strings(text, rules.threshold_bytes, self._known_size)
+        large = cut_large_strings(text, rules.threshold_bytes, self._find_size)
         if large is not None and max(large.sizes) > rules.max_reference_bytes:
             size, maximum = max(large.sizes), rules.max_reference_bytes
             message = f"a string in the output has {size} bytes; maxReferenceSize is {maximum}"
-            raise _limit_error(message, "maxReferenceSize", size, maximum)
+            raise _make_limit_error(message, "maxReferenceSize", size, maximum)
         return large
 
-    def refusal(self, large: LargeStrings, to_come: Sequence[LargeStrings] = ()) -> CodeModeSerializationError | None:
+    def find_limit_error(
+        self, large: LargeStrings, undelivered: Sequence[LargeStrings] = ()
+    ) -> CodeModeSerializationError | None:
         """Return the error of an output whose large strings are too much beside those before, if they are.
 
-        ``to_come`` are those of outputs before it that the program is yet to be handed.
+        ``undelivered`` are those of outputs before it that the program is yet to be handed.
         """
-        maximum, size = self._rules.max_total_bytes, self._bytes + sum(sum(one.sizes) for one in (*to_come, large))
+        maximum, size = (
+            self._rules.max_total_bytes,
+            self._bytes + sum(sum(other.sizes) for other in (*undelivered, large)),
+        )
         if size > maximum:
             message = f"the large strings of this program have {size} bytes with this one's; maxTotalSize is {maximum}"
-            return _limit_error(message, "maxTotalSize", size, maximum)
-        if len(self._texts) + sum(len(one.texts) for one in (*to_come, large)) > MAX_REFERENCES:
+            return _make_limit_error(message, "maxTotalSize", size, maximum)
+        if len(self._texts) + sum(len(other.texts) for other in (*undelivered, large)) > MAX_REFERENCES:
             message = f"this program has more than {MAX_REFERENCES} large strings"
             return CodeModeSerializationError(message, code=SIDECAR_LIMIT, details={"max_references": MAX_REFERENCES})
         return None
@@ -230,14 +235,14 @@ class Sidecar:
         """Take the strings of an output that the program is handed now, and return which of them it has already."""
         first = len(self._texts)
         numbers = [self._numbers.setdefault(text, number) for number, text in enumerate(large.texts, first)]
-        repeats = [number if number < at else None for at, number in enumerate(numbers, first)]
+        repeats = [number if number < index else None for index, number in enumerate(numbers, first)]
         self._texts += large.texts
         self._sizes += large.sizes
-        self._strings |= {at: one for at, one in enumerate(large.strings, first) if one is not None}
+        self._strings |= {index: string for index, string in enumerate(large.strings, first) if string is not None}
         self._bytes += sum(large.sizes)
         return LargeStrings(large.texts, large.sizes, large.rest_json, large.strings, tuple(repeats))
 
-    def value(self, text: str, what: str) -> Any:
+    def decode(self, text: str, what: str) -> Any:
         """Decode a JSON text of the program's, with the strings in their places.
 
         Raises `ValueError` for what is no JSON, `CodeModeSerializationError` for too much, `CodeModeProtocolError` for
@@ -247,49 +252,49 @@ class Sidecar:
 
         def string_at(number: int) -> str:
             nonlocal room
-            room -= self._size_of(number)
+            room -= self._get_size(number)
             if room < 0:
-                raise self._too_much(what)
-            return self._string(number)
+                raise self._make_total_size_error(what)
+            return self._get_string(number)
 
         return read_with_strings(text, string_at)
 
-    def text(self, text: str, what: str) -> str:
+    def restore_strings(self, text: str, what: str) -> str:
         """Return a JSON text of the program's with the strings in their places. Raises as `value` does."""
-        if self.length(text) - len(text) > self._rules.max_total_bytes:
-            raise self._too_much(what)
+        if self.measure(text) - len(text) > self._rules.max_total_bytes:
+            raise self._make_total_size_error(what)
         return text_with_strings(text, self._texts.__getitem__)
 
-    def length(self, text: str) -> int:
+    def measure(self, text: str) -> int:
         """Count the UTF-8 bytes of a JSON text of the program's with the strings in their places, escapes apart."""
         places = [*places_in(text)]
         digits = sum(len(str(number)) for number in places)
-        return utf8_length(text) - 2 * len(places) - digits + sum(2 + self._size_of(number) for number in places)
+        return utf8_length(text) - 2 * len(places) - digits + sum(2 + self._get_size(number) for number in places)
 
-    def _string(self, number: int) -> str:
+    def _get_string(self, number: int) -> str:
         number = self._numbers[self._texts[number]]  # read once, however often it was handed out
-        found = self._strings.get(number)
-        if found is None:
-            found = self._strings[number] = large_string(self._texts[number])
-        return found
+        string = self._strings.get(number)
+        if string is None:
+            string = self._strings[number] = large_string(self._texts[number])
+        return string
 
-    def _known_size(self, text: str) -> int | None:
+    def _find_size(self, text: str) -> int | None:
         number = self._numbers.get(text)
         return None if number is None or number >= len(self._sizes) else self._sizes[number]
 
-    def _size_of(self, number: int) -> int:
+    def _get_size(self, number: int) -> int:
         if number >= len(self._sizes):
             raise CodeModeProtocolError("the worker names a large string that it was not given")
         return self._sizes[number]
 
-    def _too_much(self, what: str) -> CodeModeSerializationError:
+    def _make_total_size_error(self, what: str) -> CodeModeSerializationError:
         maximum = self._rules.max_total_bytes
         message = f"{what} has more than {maximum} bytes of large strings in it; maxTotalSize is {maximum}"
-        return _limit_error(message, "maxTotalSize", None, maximum)
+        return _make_limit_error(message, "maxTotalSize", None, maximum)
 
 
-def _limit_error(message: str, limit: str, size: int | None, maximum: int) -> CodeModeSerializationError:
-    known = {} if size is None else {"bytes": size}
+def _make_limit_error(message: str, limit: str, size: int | None, maximum: int) -> CodeModeSerializationError:
+    details = {} if size is None else {"bytes": size}
     return CodeModeSerializationError(
-        message, code=SIDECAR_LIMIT, details={"limit": limit, **known, "max_bytes": maximum}
+        message, code=SIDECAR_LIMIT, details={"limit": limit, **details, "max_bytes": maximum}
     )

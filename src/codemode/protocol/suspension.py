@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection
 from typing import Any, ClassVar
 
 from . import events, messages
-from .events import OutcomeKept, Rest, RestReason, Send
+from .events import OutcomeQueued, Send, Suspend, SuspensionReason
 from .invocation import Invocation
-from .ledger import Fulfilled, Ledger, LedgerEntry, Progress, Waiting
+from .ledger import Fulfilled, Ledger, LedgerEntry, ProgramProgress, Waiting
 from .settings import Settings
 
 # A worker is a cache of the ledger: a program at rest is its text, its settings and its ledger, and a worker that is
@@ -21,15 +21,16 @@ from .settings import Settings
 # soon as it is idle CallSettled at rest it is kept; during a replay it is delivered behind what was recorded GoOn
 # yields are answered, what was kept is handed in, and the guest goes on WorkerEnded at rest it changes nothing
 #
-# `renewed` gives the invocation that goes on in the place of one whose worker was given up. Its clock measures what
+# `make_successor` gives the invocation that goes on in the place of one whose worker was given up. Its clock measures
+# what
 # the guest computes; a replay has one of its own, until `ReplayEnded`.
 
 # What is kept of a call that runs beside its entry: whoever finds it may have to decide what becomes of it.
-_ASKED_BYTES = 400
+_RUNNING_REQUEST_BYTES = 400
 
 
-class RestingInvocation(Invocation):
-    """The state of one invocation that may rest. ``resting`` says why it does; None: it does not.
+class SuspendableInvocation(Invocation):
+    """The state of one invocation that may rest. ``suspension_reason`` says why it does; None: it does not.
 
     Requests that are ``carried`` run on the host already, begun by the invocation whose ledger was ``recorded``.
     """
@@ -39,243 +40,250 @@ class RestingInvocation(Invocation):
         settings: Settings,
         *,
         recorded: Ledger | None = None,
-        resolved: Collection[int] = (),
+        answered_ids: Collection[int] = (),
         identify: Callable[[Settings, str], Settings] | None = None,
-        before: RestingInvocation | None = None,
+        predecessor: SuspendableInvocation | None = None,
     ) -> None:
-        super().__init__(settings, recorded=recorded, resolved=resolved, identify=identify)
-        self.resting: RestReason | None = None
-        self.is_replaying = recorded is not None and recorded.progress.turns > 0
-        self._old_turns = 0 if recorded is None else recorded.progress.turns
-        self._carried: frozenset[int] = frozenset()
-        self._invoked: set[int] = set()
-        self._yields: list[int] = []  # without an answer yet
-        self._kept: list[LedgerEntry] = []  # whose outcomes came at rest
-        self._is_cut = False  # whether it rests in the middle of a turn
+        super().__init__(settings, recorded=recorded, answered_ids=answered_ids, identify=identify)
+        self.suspension_reason: SuspensionReason | None = None
+        self.is_replaying = recorded is not None and recorded.progress.turn_count > 0
+        self._recorded_turns = 0 if recorded is None else recorded.progress.turn_count
+        self._inherited_ids: frozenset[int] = frozenset()
+        self._invoked_ids: set[int] = set()
+        self._open_yields: list[int] = []  # without an answer yet
+        self._queued: list[LedgerEntry] = []  # whose outcomes came at rest
+        self._is_mid_turn = False  # whether it rests in the middle of a turn
         self._is_wait_over = False
-        self._wait_paused = False
+        self._is_wait_paused = False
         if recorded is not None:
             self.ledger.progress = recorded.progress
-        if before is not None:
-            self._carry(before)
+        if predecessor is not None:
+            self._inherit_requests(predecessor)
 
     @property
-    def has_news(self) -> bool:
+    def has_pending_deliveries(self) -> bool:
         """True at rest when there is something that the guest is handed when it goes on."""
-        return bool(self._yields or self._kept or self._is_cut)
+        return bool(self._open_yields or self._queued or self._is_mid_turn)
 
     @property
-    def yields(self) -> Collection[int]:
+    def open_yields(self) -> Collection[int]:
         """The requests at which the guest has yielded, without an answer yet."""
-        return self._yields
+        return self._open_yields
 
     @property
-    def has_work(self) -> bool:
+    def has_running_requests(self) -> bool:
         """True while something runs on the host."""
-        return bool(self._work.running)
+        return bool(self._requests.running)
 
     @property
-    def wait_stands(self) -> bool:
+    def is_wait_paused(self) -> bool:
         """True while nothing is outstanding but what a person is being asked."""
-        return self._wait_paused
+        return self._is_wait_paused
 
     @property
     def size_bytes(self) -> int:
         """About the bytes of its ledger as it is kept."""
-        return self._size.kept_bytes(self.ledger.entries) + _ASKED_BYTES * len(self._work.running)
+        return self._size_limit.estimate_stored_bytes(self.ledger.entries) + _RUNNING_REQUEST_BYTES * len(
+            self._requests.running
+        )
 
     @property
-    def output(self) -> int:
+    def output_count(self) -> int:
         """How many items and lines the program has written."""
-        return self._written.output
+        return self._guest_output.output_count
 
     @property
-    def turns(self) -> int:
+    def turn_count(self) -> int:
         """How many turns the guest has had, those included that a replay still has to take again."""
-        return max(self._turns.ended, self._old_turns if self.is_replaying else 0)
+        return max(self._turns.ended_count, self._recorded_turns if self.is_replaying else 0)
 
-    def entry(self, request_id: int) -> LedgerEntry:
+    def get_entry(self, request_id: int) -> LedgerEntry:
         """Return what is known of a request, be it that it has not been made again yet."""
-        is_ahead = bool(self._carried) and request_id not in self.ledger
-        return self._replay[request_id] if is_ahead else self.ledger[request_id]
+        is_not_replayed = bool(self._inherited_ids) and request_id not in self.ledger
+        return self._replay[request_id] if is_not_replayed else self.ledger[request_id]
 
-    def rest_where_it_is(self) -> None:
+    def suspend_now(self) -> None:
         """Come to rest without its worker, whatever the guest is doing: what it did not get to it does again."""
-        if self.ending is None and self.resting is None:
-            self._replay.complete(self.ledger)
-            self._is_cut = True
-            self.resting = "pending_tools"
+        if self.ending is None and self.suspension_reason is None:
+            self._replay.append_missing(self.ledger)
+            self._is_mid_turn = True
+            self.suspension_reason = "pending_tools"
 
-    def renewed(self, now_ms: int) -> RestingInvocation:
+    def make_successor(self, now_ms: int) -> SuspendableInvocation:
         """Return the invocation that goes on from here on another worker, with the calls that run. This one is done."""
         self._answer_yields(now_ms)
-        self.ledger.progress = Progress(self.output, self.ledger.progress.own_ms, self.turns)
-        waiting = self._resolved - self._invoked
-        return RestingInvocation(self.settings, recorded=self.ledger, resolved=waiting, before=self)
+        self.ledger.progress = ProgramProgress(self.output_count, self.ledger.progress.compute_ms, self.turn_count)
+        waiting = self._answered_ids - self._invoked_ids
+        return SuspendableInvocation(self.settings, recorded=self.ledger, answered_ids=waiting, predecessor=self)
 
-    def _carry(self, old: RestingInvocation) -> None:
-        self.host_errors = old.host_errors
-        self._size = old._size
-        self._size.is_whole = True
-        self._invoked = old._invoked
-        self._carried = frozenset(old._work.running)
-        self._work.running |= old._work.running
-        self._work.calls |= old._work.calls
-        self._work.asked |= old._work.asked
-        self._work.timers |= old._work.timers
+    def _inherit_requests(self, predecessor: SuspendableInvocation) -> None:
+        self.host_errors = predecessor.host_errors
+        self._size_limit = predecessor._size_limit
+        self._size_limit.includes_recorded = True
+        self._invoked_ids = predecessor._invoked_ids
+        self._inherited_ids = frozenset(predecessor._requests.running)
+        self._requests.running |= predecessor._requests.running
+        self._requests.running_calls |= predecessor._requests.running_calls
+        self._requests.awaiting_person |= predecessor._requests.awaiting_person
+        self._requests.running_timers |= predecessor._requests.running_timers
 
     # -- the table, where it differs
 
-    def _turn_ended(self, event: messages.TurnEnded) -> None:
-        if self.is_replaying and self._turns.ended + 1 >= self._old_turns:
+    def _on_turn_ended(self, event: messages.TurnEnded) -> None:
+        if self.is_replaying and self._turns.ended_count + 1 >= self._recorded_turns:
             self.is_replaying = False
             self._effects.append(events.ReplayEnded())
-        super()._turn_ended(event)
+        super()._on_turn_ended(event)
 
-    def _release(self, entry: LedgerEntry) -> None:
+    def _release_request(self, entry: LedgerEntry) -> None:
         if entry.kind == "yield":
             if entry.is_open:
-                self._yields.append(entry.id)
-        elif entry.id not in self._carried:
-            super()._release(entry)
+                self._open_yields.append(entry.id)
+        elif entry.id not in self._inherited_ids:
+            super()._release_request(entry)
 
-    def _invoke_held(self) -> None:
-        super()._invoke_held()
-        if self._resolved:
-            self._invoked |= self._resolved & self._work.running
+    def _start_pending_requests(self) -> None:
+        super()._start_pending_requests()
+        if self._answered_ids:
+            self._invoked_ids |= self._answered_ids & self._requests.running
 
-    def _settled(self, event: events.CallSettled) -> None:
-        if event.id in self._yields and self.resting is not None:
-            self._yields.remove(event.id)
-            self._keep(event)
-        elif event.id not in self._work.running:
+    def _on_settled(self, event: events.CallSettled) -> None:
+        if event.id in self._open_yields and self.suspension_reason is not None:
+            self._open_yields.remove(event.id)
+            self._queue_outcome(event)
+        elif event.id not in self._requests.running:
             return
-        elif self.resting is not None:
-            self._keep(event)
-        elif self._carried and self._runs_ahead(event.id):
-            self._settle_ahead(event)
+        elif self.suspension_reason is not None:
+            self._queue_outcome(event)
+        elif self._inherited_ids and self._is_ahead_of_replay(event.id):
+            self._settle_before_replay(event)
         else:
-            super()._settled(event)
+            super()._on_settled(event)
 
-    def _keep(self, event: events.CallSettled) -> None:
-        entry = self._noted(self._taken(event), self.ledger[event.id])
+    def _queue_outcome(self, event: events.CallSettled) -> None:
+        entry = self._record_outcome(self._finish_request(event), self.ledger[event.id])
         if not isinstance(entry.outcome, Waiting):
             self.ledger.deliveries.append(entry.id)
-            self._kept.append(entry)
-        self._effects.append(OutcomeKept(entry.id))
-        self._invoke_held()
-        self._set_wait(is_idle=True)
+            self._queued.append(entry)
+        self._effects.append(OutcomeQueued(entry.id))
+        self._start_pending_requests()
+        self._set_wait_clock(is_idle=True)
 
-    def _taken(self, event: events.CallSettled) -> events.CallSettled:
+    def _finish_request(self, event: events.CallSettled) -> events.CallSettled:
         """Return how a call has ended as it goes into the ledger; it runs no more."""
-        self._work.ended(event.id)
-        event = self.admitted(event)
+        self._requests.finish(event.id)
+        event = self.admit(event)
         if event.error is not None:
             self.host_errors[event.id] = event.error
         return event
 
-    def _runs_ahead(self, request_id: int) -> bool:
+    def _is_ahead_of_replay(self, request_id: int) -> bool:
         """True for a call that runs on while the program has not come to where it was made, or rests now."""
-        return request_id in self._carried and (
+        return request_id in self._inherited_ids and (
             request_id not in self.ledger or self._replay.is_unfinished(self.ledger)
         )
 
-    def _settle_ahead(self, event: events.CallSettled) -> None:
-        event = self._taken(event)
-        was = self.entry(event.id)
+    def _settle_before_replay(self, event: events.CallSettled) -> None:
+        event = self._finish_request(event)
+        previous = self.get_entry(event.id)
         entry = self._replay.settle(event)
-        self._changed_ahead(was, entry)
+        self._update_inherited(previous, entry)
         if not isinstance(entry.outcome, Waiting):
-            self._effects.append(Send(entry.delivery()))
+            self._effects.append(Send(entry.delivery_message()))
 
-    def _changed_ahead(self, was: LedgerEntry, entry: LedgerEntry) -> None:
-        self._size.changed(was, entry)
+    def _update_inherited(self, previous: LedgerEntry, entry: LedgerEntry) -> None:
+        self._size_limit.update(previous, entry)
         if entry.id in self.ledger:
             self.ledger.entries[entry.id - 1] = entry
 
-    def _execution_started(self, event: events.ExecutionStarted) -> None:
-        if self._carried and event.id in self._work.running and self._runs_ahead(event.id):
-            was = self.entry(event.id)
-            self._changed_ahead(was, self._replay.start(event))
+    def _on_execution_started(self, event: events.ExecutionStarted) -> None:
+        if self._inherited_ids and event.id in self._requests.running and self._is_ahead_of_replay(event.id):
+            previous = self.get_entry(event.id)
+            self._update_inherited(previous, self._replay.start(event))
         else:
-            super()._execution_started(event)
+            super()._on_execution_started(event)
 
-    def _rest(self) -> None:
+    def _check_idle(self) -> None:
         if self.js is None:
             return
-        if self.resting is not None:
-            self._set_wait(is_idle=True)
+        if self.suspension_reason is not None:
+            self._set_wait_clock(is_idle=True)
             return
-        is_idle = not self._turns.owed
-        if is_idle and self._yields:
-            self._come_to_rest("yield")
-        elif is_idle and self._work.running and self._is_wait_over:
-            self._come_to_rest("pending_tools")
+        is_idle = not self._turns.owed_count
+        if is_idle and self._open_yields:
+            self._suspend("yield")
+        elif is_idle and self._requests.running and self._is_wait_over:
+            self._suspend("pending_tools")
         else:
-            super()._rest()
+            super()._check_idle()
 
-    def _come_to_rest(self, reason: RestReason) -> None:
-        self._replay.require_seen(self.ledger)
-        self.resting = reason
-        self._effects.append(Rest(reason))
+    def _suspend(self, reason: SuspensionReason) -> None:
+        self._replay.require_complete(self.ledger)
+        self.suspension_reason = reason
+        self._effects.append(Suspend(reason))
 
     def _set_clocks(self, *, is_idle: bool) -> None:
-        if is_idle != self._clock_paused:
-            self._clock_paused = is_idle
+        if is_idle != self._is_clock_paused:
+            self._is_clock_paused = is_idle
             self._effects.append(events.PauseClock() if is_idle else events.ResumeClock())
-        self._set_wait(is_idle=is_idle)
+        self._set_wait_clock(is_idle=is_idle)
 
-    def _set_wait(self, *, is_idle: bool) -> None:
-        work = self._work
-        stands = is_idle and not work.timers and bool(work.asked) and work.running == work.asked
-        if stands != self._wait_paused:
-            self._wait_paused = stands
-            self._effects.append(events.PauseWait() if stands else events.ResumeWait())
+    def _set_wait_clock(self, *, is_idle: bool) -> None:
+        requests = self._requests
+        is_paused = (
+            is_idle
+            and not requests.running_timers
+            and bool(requests.awaiting_person)
+            and requests.running == requests.awaiting_person
+        )
+        if is_paused != self._is_wait_paused:
+            self._is_wait_paused = is_paused
+            self._effects.append(events.PauseWaitClock() if is_paused else events.ResumeWaitClock())
 
-    def _wait_over(self, _event: events.WaitOver) -> None:
+    def _on_wait_expired(self, _event: events.WaitExpired) -> None:
         if self.settings.profile.at_deadline == "fail":
-            return self._cut_short(events.DeadlinePassed())
+            return self._on_external_stop(events.DeadlinePassed())
         self._is_wait_over = True
-        return self._rest()
+        return self._check_idle()
 
-    def _gone_on(self, event: events.GoOn) -> None:
-        if self.resting is None:
+    def _on_continue(self, event: events.ContinueRun) -> None:
+        if self.suspension_reason is None:
             return
         self._answer_yields(event.now_ms)
-        self.resting = None
-        self._is_wait_over = self._clock_paused = False
-        kept, self._kept = self._kept, []
-        for entry in kept:
-            self._effects.append(Send(entry.delivery()))
-            self._turns.handed()
-        self._rest()
+        self.suspension_reason = None
+        self._is_wait_over = self._is_clock_paused = False
+        queued, self._queued = self._queued, []
+        for entry in queued:
+            self._effects.append(Send(entry.delivery_message()))
+            self._turns.add_turn()
+        self._check_idle()
 
     def _answer_yields(self, now_ms: int) -> None:
-        yields, self._yields = self._yields, []
+        yields, self._open_yields = self._open_yields, []
         for request_id in yields:
-            self._kept.append(self.ledger.settle(request_id, Fulfilled(None), now_ms))
+            self._queued.append(self.ledger.settle(request_id, Fulfilled(None), now_ms))
             self.ledger.deliveries.append(request_id)
 
-    def _worker_ended(self, event: events.WorkerEnded) -> None:
-        if self.resting is None:
-            self._cut_short(event)
+    def _on_worker_ended(self, event: events.WorkerEnded) -> None:
+        if self.suspension_reason is None:
+            self._on_external_stop(event)
 
-    TABLE: ClassVar[dict[type, Callable[[Any, Any], None]]] = {
-        **Invocation.TABLE,
-        messages.TurnEnded: _turn_ended,
-        events.CallSettled: _settled,
-        events.ExecutionStarted: _execution_started,
-        events.WaitOver: _wait_over,
-        events.GoOn: _gone_on,
-        events.WorkerEnded: _worker_ended,
+    HANDLERS: ClassVar[dict[type, Callable[[Any, Any], None]]] = {
+        **Invocation.HANDLERS,
+        messages.TurnEnded: _on_turn_ended,
+        events.CallSettled: _on_settled,
+        events.ExecutionStarted: _on_execution_started,
+        events.WaitExpired: _on_wait_expired,
+        events.ContinueRun: _on_continue,
+        events.WorkerEnded: _on_worker_ended,
     }
 
 
-def answer_yields(ledger: Ledger, now_ms: int) -> list[events.CallSettled]:
+def answer_open_yields(ledger: Ledger, now_ms: int) -> list[events.CallSettled]:
     """Let a program that was kept at rest go on from where it has yielded; return what is new in its ledger."""
     yields = [entry.id for entry in ledger.entries if entry.kind == "yield" and entry.is_open]
     settled = [events.CallSettled(request_id, Fulfilled(None), now_ms) for request_id in yields]
-    for one in settled:
-        ledger.settle(one.id, one.outcome, one.now_ms)
-        ledger.deliveries.append(one.id)
+    for event in settled:
+        ledger.settle(event.id, event.outcome, event.now_ms)
+        ledger.deliveries.append(event.id)
     return settled

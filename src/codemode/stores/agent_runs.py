@@ -12,12 +12,12 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from ..continuations.guard import RENEW_SECONDS, Claim, ResumeGuard
-from ..continuations.keys import process_keys
+from ..continuations.keys import get_process_keys
 from ..continuations.signing import KeyRing
 from ..data.json_values import canonical_json, decode_json, encode_json
 from ..errors import CodeModeProtocolError
 from ..host.clock import now_ms
-from ..interrupts.interrupt import KEPT_BY, Interrupt, PendingRequest, agent_pause
+from ..interrupts.interrupt import FRAMEWORK_KEY, Interrupt, PendingRequest, make_agent_interrupt
 from .answers import shown
 from .records import ALL_TENANTS, Record, StoredPause, StoredRequest, Tenant
 from .resumer import continuation_of, require_guard
@@ -91,7 +91,7 @@ class AgentRecords:
 
     def payload(self, kept: Mapping[str, Any], requests: Iterable[PendingRequest], key: str) -> dict[str, Any]:
         """Return the payload of a record that keeps this and asks these requests; ``key`` names the pause."""
-        payload = {KEPT_BY: self._kept_by, **kept}
+        payload = {FRAMEWORK_KEY: self._kept_by, **kept}
         if self._signed_with is None:
             return payload
         payload[_SHOWN] = shown_digests(requests)
@@ -101,7 +101,7 @@ class AgentRecords:
         """Return what a record keeps. Raises `CodeModeProtocolError` for one that is not this agent's."""
         payload: Any = record.payload
         refused = {"origin": "continuation", "not_resumable": True}
-        if not isinstance(payload, dict) or cast("dict[str, Any]", payload).get(KEPT_BY) != self._kept_by:
+        if not isinstance(payload, dict) or cast("dict[str, Any]", payload).get(FRAMEWORK_KEY) != self._kept_by:
             raise CodeModeProtocolError(f"this record is none of {self._kept_by}", details=refused)
         if record.app != self.app or self._tenant not in (ALL_TENANTS, record.tenant):
             raise CodeModeProtocolError("this record is another app's, or another tenant's", details=refused)
@@ -121,7 +121,7 @@ class AgentRecords:
         require_shown(record.requests, payload[_SHOWN])
 
     def _key_ring(self, options: ContinuationOptions) -> KeyRing:
-        keys = options.keys if options.keys is not None else process_keys()
+        keys = options.keys if options.keys is not None else get_process_keys()
         return KeyRing(keys, purpose="agent record", binding=options.conversation_id)
 
     def require_guard(self, tool: Any, whose: str, *, unless_journaled: bool = False) -> None:
@@ -152,9 +152,9 @@ class AgentRecords:
         """
         requests = tuple(requests)
         payload = self.payload({**kept, "key": key, "expiresAtMs": expires_at_ms}, requests, key)
-        pause = agent_pause(
+        pause = make_agent_interrupt(
             requests,
-            kept_by=self._kept_by,
+            framework=self._kept_by,
             key=key,
             outer_tool_call_id=outer_tool_call_id,
             expires_at_ms=expires_at_ms,

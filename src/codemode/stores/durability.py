@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from ..continuations.keys import (
     DEFAULT_MAX_AGE_MS,
     SIGNING_KEY_VARIABLE,
-    environment_keys,
-    process_max_age_ms,
-    set_keys,
+    get_configured_keys,
+    get_max_age_ms,
+    read_environment_keys,
 )
 from ..options.checked_fields import HOW_TO_MAKE, WrongTypeError
 from ..options.parts import CodeModeOptions
@@ -70,15 +70,15 @@ def with_store(options: CodeModeOptions, store: StoreLike | None) -> tuple[CodeM
             "continuation.guard is another one than that of the store: leave it out, store= brings its own"
         )
     keys, max_age_ms = keeping.keys, keeping.max_age_ms
-    if keys is None and set_keys() is None and getattr(guard, "sees_other_processes", True):
-        keys = environment_keys()
+    if keys is None and get_configured_keys() is None and getattr(guard, "sees_other_processes", True):
+        keys = read_environment_keys()
         if keys is None:
             raise ValueError(
                 "store= needs a signing key that all processes share, or no other one could resume what waits in it:"
                 f" set the environment variable {SIGNING_KEY_VARIABLE} to the output of {HOW_TO_MAKE},"
                 " or give continuation={'keys': ...}"
             )
-    if max_age_ms is None and process_max_age_ms() == DEFAULT_MAX_AGE_MS:
+    if max_age_ms is None and get_max_age_ms() == DEFAULT_MAX_AGE_MS:
         max_age_ms = MAX_AGE_MS
     if not (approval.says("mode") or approval.on_approval_required):
         approval = replace(approval, mode="interrupt")

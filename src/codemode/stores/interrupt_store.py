@@ -12,7 +12,7 @@ from typing import Any, Self, TypeVar
 
 from ..continuations.guard import MemoryResumeGuard, ResumeGuard
 from ..continuations.journal import Journal
-from ..continuations.keys import warn_if_own
+from ..continuations.keys import warn_if_random_key
 from ..continuations.sql_guard import SqlResumeGuard
 from ..errors import Resumable
 from ..host.cancellation import to_its_end
@@ -133,7 +133,7 @@ class InterruptStore(ABC):
         )
 
         if self._database.sees_other_processes:
-            warn_if_own(new.text, new.payload)
+            warn_if_random_key(new.text, new.payload)
 
         def work(session: Session) -> str:
             self._warning.look(new.expires_at_ms - session.now_ms)

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..continuations.guard import GuardClock
-from ..continuations.sql_guard import SqlResumeGuard, Statements, make_table
+from ..continuations.sql_guard import SqlResumeGuard, StatementExecutor, create_claims_table
 from ..host.forks import begin_anew_in_forks, forkable_lock, leave_to_the_parent
 from ..options.checked_fields import WrongTypeError
 from .change_notifier import LocalWatches, Watch, watches_of
@@ -122,11 +122,11 @@ class PostgresResumeGuard(SqlResumeGuard):
         super().__init__(clock)
         self._database = database
 
-    def _database_time(self, connection: Statements) -> int:
+    def _database_time(self, connection: StatementExecutor) -> int:
         return connection.execute(_TIME).fetchone()[0]
 
     @contextmanager
-    def _transaction(self) -> Generator[Statements]:
+    def _transaction(self) -> Generator[StatementExecutor]:
         with self._database.connection() as connection, connection.transaction():
             connection.execute(_ALONE, (_GUARD,))
             yield _Statements(connection)
@@ -281,7 +281,7 @@ class _Database:
                     bring_up_to_date(session)
                     statements = _Statements(connection)
                     if statements.execute(_FIND, (_CLAIMS,)).fetchone()[0] is None:
-                        make_table(statements, _CLAIMS)
+                        create_claims_table(statements, _CLAIMS)
             self._is_made = True
 
 

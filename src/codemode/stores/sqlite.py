@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ..continuations.guard import GuardClock, MemoryResumeGuard
-from ..continuations.sql_guard import SqlResumeGuard, Statements, make_table
+from ..continuations.sql_guard import SqlResumeGuard, StatementExecutor, create_claims_table
 from ..host.forks import begin_anew_in_forks, forkable_lock
 from .change_notifier import LocalWatches, Watch
 from .interrupt_store import InterruptStore
@@ -172,7 +172,7 @@ class _Claims(SqlResumeGuard):
         self._file = OwnFile(self._path)
         self._is_open = False
 
-    def _database_time(self, connection: Statements) -> int:
+    def _database_time(self, connection: StatementExecutor) -> int:
         return connection.execute(DIALECT.time).fetchone()[0]
 
     def _open(self) -> None:
@@ -181,12 +181,12 @@ class _Claims(SqlResumeGuard):
                 return
             make_private(self._path)
             with self._connection() as connection:
-                make_table(connection, self.table)
+                create_claims_table(connection, self.table)
             self._file.know()
             self._is_open = True
 
     @contextmanager
-    def _transaction(self) -> Generator[Statements]:
+    def _transaction(self) -> Generator[StatementExecutor]:
         with told(self._path):
             if not self._is_open:
                 self._open()

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 
 from ..errors import CodeModeProtocolError
 from ..host.threads import run_check
-from ..protocol.framing import PIECE_CHARACTERS, FrameDecoder, messages_in
-from ..protocol.message_decoder import read_message
+from ..protocol.framing import CHUNK_CHARACTERS, FrameDecoder, split_messages
+from ..protocol.message_decoder import decode_message
 from ..protocol.messages import DeliverValue, HostMessage, WorkerMessage
 from .process import WorkerProcess
 
@@ -63,13 +63,13 @@ class SendQueue:
         """Return short messages together, which then wake the worker once, or the beginning of a long one."""
         frames: list[bytes] = []
         size = 0
-        while self._messages and size < PIECE_CHARACTERS:
+        while self._messages and size < CHUNK_CHARACTERS:
             message = self._messages[0]
-            if type(message) is DeliverValue and len(message.value_json or "") > PIECE_CHARACTERS:
+            if type(message) is DeliverValue and len(message.value_json or "") > CHUNK_CHARACTERS:
                 if frames:
                     break
                 self._messages.popleft()
-                self._pieces = message.pieces()
+                self._pieces = message.iter_chunks()
                 return next(self._pieces)
             self._messages.popleft()
             frames.append(message.frame())
@@ -151,7 +151,7 @@ class WorkerChannel:
         elif hold:
             self._send_queue.append(message)
             self._loop.call_soon(self._flush)
-        elif type(message) is DeliverValue and len(message.value_json or "") > PIECE_CHARACTERS:
+        elif type(message) is DeliverValue and len(message.value_json or "") > CHUNK_CHARACTERS:
             self._send_queue.append(message)
             self._flush()
         elif self._is_open:
@@ -225,7 +225,7 @@ class WorkerChannel:
                 if len(frame) >= _MIN_LARGE_FRAME_BYTES:
                     self._decode_in_thread(frame)
                     return
-                self._decoded_messages = map(read_message, messages_in(frame))
+                self._decoded_messages = map(decode_message, split_messages(frame))
         except CodeModeProtocolError as error:
             self._on_violation(error)
         except Exception as error:  # noqa: BLE001 - the loop would only log it, and the program would wait for ever
@@ -237,7 +237,7 @@ class WorkerChannel:
 
     async def _decode_large_frame(self, frame: bytes) -> None:
         try:
-            messages = await run_check(len(frame), lambda: [*map(read_message, messages_in(frame))])
+            messages = await run_check(len(frame), lambda: [*map(decode_message, split_messages(frame))])
             self._decoded_messages = iter(messages)
         except CodeModeProtocolError as error:
             self._on_violation(error)

@@ -49,7 +49,7 @@ def main(action: str, file: str, *rest: str) -> None:
         path.write_text(json.dumps(interrupt.to_dict()))
         return
     if "--hasty" in rest:
-        guard._WATCH_SECONDS = 0.2
+        guard._MIN_WATCH_SECONDS = 0.2
     interrupt = json.loads(path.read_text())
     if sys.stdin.readline() != "go\n":
         return

@@ -21,7 +21,7 @@ from typing import Any
 from codemode import CallContext
 from codemode.continuations import guard
 
-guard.LAPSE_SECONDS, guard.RENEW_SECONDS, guard._WATCH_SECONDS = 3.0, 0.3, 1.0
+guard.LAPSE_SECONDS, guard.RENEW_SECONDS, guard._MIN_WATCH_SECONDS = 3.0, 0.3, 1.0
 
 # What reads them as it is imported comes behind them.
 from codemode import Tool, create_code_mode_tool  # noqa: E402

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from waiting import within
 
-from codemode.continuations.guard import renewed
+from codemode.continuations.guard import keep_claim
 from codemode.host.clock import passed_seconds
 from codemode.stores import resume_outcome
 
@@ -22,7 +22,7 @@ class Guard:
 
 
 RENEWALS = {
-    "claim": lambda: renewed(Guard(), "key", passed_seconds()),
+    "claim": lambda: keep_claim(Guard(), "key", passed_seconds()),
     "lease": lambda: resume_outcome.renewed(Guard().renew, SimpleNamespace(lease_ms=30_000)),  # type: ignore[arg-type]
 }
 

@@ -185,7 +185,7 @@ def test_nothing_is_unpacked_before_the_signature_is_checked(monkeypatch):
         raise AssertionError("touched")
 
     value = packed("sealed-deflate")
-    monkeypatch.setattr(sealing, "_unpacked", touched)
+    monkeypatch.setattr(sealing, "_decode_body", touched)
     refused({**value, "auth": {**value["auth"], "nonce": "other"}}, options())
 
 

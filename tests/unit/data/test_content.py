@@ -18,14 +18,14 @@ from codemode import MediaContent
 from codemode.data.content import may_hold, places_for, split_content, with_parts
 from codemode.errors import CodeModeSerializationError
 from codemode.host.steps import run_metered
-from codemode.protocol.references import Contents
+from codemode.protocol.references import ContentRegistry
 from codemode.types import ContentResult
 
 PICTURE = MediaContent(b"\x89PNG", "image/png", name="a.png")
 
 
-def contents(tag: str = "$content:1") -> Contents:
-    made = Contents()
+def contents(tag: str = "$content:1") -> ContentRegistry:
+    made = ContentRegistry()
     made.tag = tag
     return made
 
@@ -87,10 +87,10 @@ def test_places_stand_for_parts_and_come_back():
 
 def test_only_what_was_given_comes_back():
     given, other = contents(), contents()
-    place = other.take(PICTURE)
+    place = other.register(PICTURE)
     with pytest.raises(CodeModeSerializationError, match="no tool has given this program"):
         with_parts([place], given)
-    given.take(PICTURE)
+    given.register(PICTURE)
     for forged in ({**place, "$content:1": 1}, {**place, "$content:1": [PICTURE.id]}, {"$content:1": "f" * 32}):
         with pytest.raises(CodeModeSerializationError):
             with_parts({"x": forged}, given)
@@ -98,7 +98,7 @@ def test_only_what_was_given_comes_back():
     data = [{"$content:2": PICTURE.id}, PICTURE.described]
     assert with_parts(data, given) is data
     # Whatever else stands in a place, the host's own words count.
-    assert with_parts([{**place, "name": "b.png", "bytes": 1}], given, given.take) == [place]
+    assert with_parts([{**place, "name": "b.png", "bytes": 1}], given, given.register) == [place]
 
 
 def test_each_part_is_told_once_by_its_number():
@@ -114,7 +114,7 @@ def test_each_part_is_told_once_by_its_number():
 
 def test_a_handle_is_a_part_however_deep_it_lies():
     made = contents()
-    value = made.take(PICTURE)
+    value = made.register(PICTURE)
     for _ in range(500):
         value = [{"x": value, "y": 1}]
     found = with_parts(value, made)

@@ -15,9 +15,9 @@ from codemode.execution.call_content import CallContent, genuine, kept_contents,
 from codemode.execution.execution import read_result
 from codemode.execution.recovery import Recovery
 from codemode.options.parts import ContinuationOptions, ExecutionPolicy
-from codemode.protocol.continuation import described
+from codemode.protocol.continuation import describe_part
 from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry
-from codemode.protocol.references import Contents
+from codemode.protocol.references import ContentRegistry
 from codemode.tools.prepared import prepared
 
 SHOWN = MediaContent(b"\x89PNG", "image/png", name="harmless.png")
@@ -25,14 +25,14 @@ OTHER = MediaContent(b"secret", "application/pdf", name="secret.pdf")
 
 
 def contents(**limits):
-    made = Contents().under(ExecutionPolicy(**limits), "salt")
-    made.take(SHOWN)
-    made.take(OTHER)
+    made = ContentRegistry().assign_to(ExecutionPolicy(**limits), "salt")
+    made.register(SHOWN)
+    made.register(OTHER)
     return made
 
 
 def lie(made, part_id=OTHER.id):
-    return {**made.take(SHOWN), made.tag: part_id}
+    return {**made.register(SHOWN), made.tag: part_id}
 
 
 def escaped(text, tag):
@@ -49,7 +49,7 @@ def test_what_a_person_is_shown_of_a_part_is_the_hosts_word_however_a_worker_spe
     value, _ = asyncio.run(read_result(text, 1000, Ledger(contents=made)))
     for _ in range(depth):
         (shown,), (value,) = shown, value
-    assert shown == value == made.take(OTHER)
+    assert shown == value == made.register(OTHER)
     text = spelled(json.dumps(lie(made, "0" * 32)), made.tag)
     with knowing(made), pytest.raises(CodeModeSerializationError, match="no tool has given"):
         genuine(json.loads(text), text)
@@ -61,7 +61,7 @@ def test_what_a_person_is_shown_of_a_call_of_unknown_outcome_is_the_hosts_word_t
     send = prepared(Tool("send", execute=print, input_schema={"type": "object"}))
     begun = Ledger([LedgerEntry(1, "tool", "send", text, is_started=True)], contents=made)
     recovered = Recovery({"send": send}, {}).ledger(begun, "salt")
-    assert json.loads(recovered.entries[0].outcome.input_json) == {"of": made.take(OTHER)}
+    assert json.loads(recovered.entries[0].outcome.input_json) == {"of": made.register(OTHER)}
 
 
 class Bare:
@@ -73,7 +73,7 @@ class Bare:
 
 def test_a_handle_that_a_journal_has_outlived_its_part_is_no_other_parts():
     options = ContinuationOptions(journal=Bare())
-    before, after = (Contents().under(ExecutionPolicy(), "salt") for _ in range(2))
+    before, after = (ContentRegistry().assign_to(ExecutionPolicy(), "salt") for _ in range(2))
     lost = asyncio.run(CallContent(before, options).taken(SHOWN))
     other = asyncio.run(CallContent(after, options).taken(OTHER))
     assert with_parts(other, after) is OTHER
@@ -108,7 +108,7 @@ class SlowStore:
 
 def test_each_part_is_kept_before_its_call_ends_however_many_come_at_once():
     async def run():
-        store, made = SlowStore(), Contents().under(ExecutionPolicy(), "salt")
+        store, made = SlowStore(), ContentRegistry().assign_to(ExecutionPolicy(), "salt")
         content = CallContent(made, ContinuationOptions(content_store=store))
         parts = [MediaContent(bytes([at]), "image/png") for at in range(8)]
 
@@ -142,7 +142,7 @@ class Tampered:
         return self.found
 
 
-SAID = json.dumps(described(SHOWN))
+SAID = json.dumps(describe_part(SHOWN))
 
 
 @each_row(
@@ -161,11 +161,11 @@ SAID = json.dumps(described(SHOWN))
 )
 def test_what_a_store_gives_in_place_of_a_part_is_refused(found):
     made = contents()
-    text = json.dumps(made.take(SHOWN), separators=(",", ":"))
+    text = json.dumps(made.register(SHOWN), separators=(",", ":"))
     ledger = Ledger([LedgerEntry(1, "tool", "t", "{}", outcome=Fulfilled(text))])
     genuine_store = ContinuationOptions(content_store=Tampered((SAID, SHOWN.data)))
     kept = asyncio.run(kept_contents(ledger, "salt", genuine_store))
     assert kept is not None
-    assert kept.at(SHOWN.id) == SHOWN
+    assert kept.get(SHOWN.id) == SHOWN
     with pytest.raises(CodeModeProtocolError, match="no longer has the content"):
         asyncio.run(kept_contents(ledger, "salt", ContinuationOptions(content_store=Tampered(found))))

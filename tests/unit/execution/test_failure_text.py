@@ -21,7 +21,7 @@ from codemode.errors import (
     CodeModeWorkerError,
 )
 from codemode.execution.outcome_texts import MAX_CHARACTERS, ended_text, failure_text
-from codemode.protocol.call_status import detached_error
+from codemode.protocol.call_status import make_detached_error
 from codemode.protocol.ending_errors import syntax_error
 
 JS = "const a = 1;\nreturn a.b.c;\nlast"
@@ -228,14 +228,14 @@ def detached(name, status):
 
 
 def test_a_call_that_nobody_awaited_is_named_alone():
-    error = detached_error([detached("pay", "unobserved")])
+    error = make_detached_error([detached("pay", "unobserved")])
     assert "pay (unobserved)" in error.message
     assert failure_text(error, JS).startswith(f"{type(error).__name__}: {error.message.replace(' (unobserved)', '')}\n")
 
 
 def test_calls_that_nobody_awaited_keep_their_names_and_another_status():
     calls = [detached("a (unobserved)", "pending"), *(detached(f"b{number}", "pending") for number in range(6))]
-    text = failure_text(detached_error(calls), JS)
+    text = failure_text(make_detached_error(calls), JS)
     assert (
         "every call: a (unobserved) (pending), b0 (pending), b1 (pending), b2 (pending), b3 (pending) and 2 more."
         in text

@@ -62,7 +62,7 @@ def test_what_imports_and_calls_say_is_for_the_tools_to_judge():
     }
     accepted = checker().check("1", facts)
     assert isinstance(accepted, ProgramAccepted)
-    assert accepted.given_json is not None
+    assert accepted.invocation_data_json is not None
 
 
 def test_the_tools_have_the_last_word():
@@ -91,7 +91,7 @@ def test_what_is_not_analysable_is_told_with_its_place(draft: Draft | None):
 
 def test_a_module_starts_as_one():
     invocation = Invocation(replace(SETTINGS, profile=PROFILE))
-    (effect,) = invocation.receive(events.ProgramAccepted("js", given_json="{}"))
+    (effect,) = invocation.receive(events.ProgramAccepted("js", invocation_data_json="{}"))
     assert isinstance(effect, Send)
     assert isinstance(effect.message, RunModule)
-    assert (effect.message.js, effect.message.given_json) == ("js", "{}")
+    assert (effect.message.js, effect.message.invocation_data_json) == ("js", "{}")

@@ -21,7 +21,7 @@ from codemode.execution.outcome import RunOutcome
 from codemode.execution.program_state import MAX_KEY_CHARACTERS, ProgramState, answer_of, keep_result, told_of_large
 from codemode.options.parts import ExecutionPolicy
 from codemode.protocol.ledger import Fulfilled, LedgerEntry, Rejected
-from codemode.protocol.references import Contents
+from codemode.protocol.references import ContentRegistry
 
 POLICY = ExecutionPolicy()
 
@@ -169,8 +169,8 @@ def test_what_could_not_be_written_takes_no_room():
 
 
 def test_content_is_refused_with_what_to_do():
-    contents = Contents().under(POLICY, "salt")
-    place = contents.take(MediaContent(b"x", "image/png"))
+    contents = ContentRegistry().assign_to(POLICY, "salt")
+    place = contents.register(MediaContent(b"x", "image/png"))
     quoted = {"note": json.dumps(place), "$content:" + "0" * 24: "another run's"}
 
     async def run():

@@ -22,7 +22,7 @@ from codemode import (
     request_interrupt,
 )
 from codemode.execution.resume import verified
-from codemode.interrupts.interrupt import InterruptRequested, interrupt_within, same_json
+from codemode.interrupts.interrupt import InterruptRequested, find_interrupt_request, same_json
 from codemode.protocol.ledger import Rejected
 from codemode.surfaces.code_mode.outcome import CODE_MODE
 
@@ -78,7 +78,7 @@ def test_its_own_fields_are_those_of_the_first_request():
 
 
 def test_a_call_shows_its_place_and_no_other():
-    interrupt = made_interrupt(waiting_entry(1, place=(3, 7)), waiting_entry(2))
+    interrupt = made_interrupt(waiting_entry(1, location=(3, 7)), waiting_entry(2))
     assert [(one.line, one.column) for one in interrupt.requests] == [(3, 7), (None, None)]
     plain = json.loads(json.dumps(interrupt.to_dict()))
     assert Interrupt.from_dict(plain) == interrupt
@@ -290,6 +290,6 @@ def test_the_pause_is_no_exception_that_a_tool_would_catch():
 def test_a_pause_is_found_in_groups():
     pause = InterruptRequested({"kind": "x"})
     group = BaseExceptionGroup("a", [ValueError(), BaseExceptionGroup("b", [asyncio.CancelledError(), pause])])
-    assert interrupt_within(pause) is interrupt_within(group) is pause
-    assert interrupt_within(BaseExceptionGroup("a", [ValueError()])) is None
-    assert interrupt_within(ValueError()) is None
+    assert find_interrupt_request(pause) is find_interrupt_request(group) is pause
+    assert find_interrupt_request(BaseExceptionGroup("a", [ValueError()])) is None
+    assert find_interrupt_request(ValueError()) is None

@@ -7,7 +7,7 @@ from pausing import waiting_entry
 from suite import each_row
 
 from codemode import CodeModeProtocolError
-from codemode.interrupts.resolutions import Approval, HostAnswer, KnownOutcome, RunAgain, read_answers, waiting_kind
+from codemode.interrupts.resolutions import Approval, HostAnswer, KnownOutcome, RunAgain, get_waiting_kind, read_answers
 from codemode.protocol.ledger import Fulfilled, LedgerEntry, Rejected, Waiting
 
 UNKNOWN_JSON = '{"kind":"code-mode/unknown-outcome"}'
@@ -116,4 +116,4 @@ def test_a_request_that_has_ended_is_not_pending():
 def test_any_subset_may_be_answered():
     answers = read_answers(ENTRIES, {id_of(UNKNOWN): {"runAgain": True}, id_of(APPROVAL): {"approved": True}})
     assert set(answers) == {1, 3}
-    assert [waiting_kind(entry) for entry in ENTRIES[1:3]] == ["oauth", "code-mode/unknown-outcome"]
+    assert [get_waiting_kind(entry) for entry in ENTRIES[1:3]] == ["oauth", "code-mode/unknown-outcome"]

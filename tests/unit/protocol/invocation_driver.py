@@ -64,7 +64,7 @@ class Run:
         kernel: type[SimulatedKernel] = SimulatedKernel,
     ) -> None:
         self.kernel = kernel(program, settings)
-        self.machine = Invocation(settings, recorded=recorded, resolved=resolved)
+        self.machine = Invocation(settings, recorded=recorded, answered_ids=resolved)
         self.invoked: list[int] = []
         self.sent: list[DeliverValue | DeliverError] = []
         self.replayed: list[int] = []
@@ -171,7 +171,7 @@ class Run:
                 case events.StopTimer(request_id):
                     self._timers.remove(request_id)
                     del self._running[request_id]
-                case events.Replayed(entry):
+                case events.ReportReplay(entry):
                     self.replayed.append(entry.id)
                 case events.PauseClock():
                     assert not self.clock_paused

@@ -8,13 +8,13 @@ from suite import each_row
 
 from codemode.errors import CALL_TIMEOUT
 from codemode.protocol.call_status import (
-    AT_THE_END,
-    IN_CONTINUATIONS,
-    IN_ERRORS,
-    IN_TRACES,
+    CONTINUATION_STATUSES,
+    DETACHED_STATUSES,
+    ERROR_STATUSES,
+    TRACE_STATUSES,
     call_status,
-    call_summaries,
     may_have_run,
+    summarize_calls,
 )
 from codemode.protocol.ledger import Fulfilled, LedgerEntry, Rejected, Waiting
 from codemode.trace.events import CallStatus
@@ -29,17 +29,17 @@ OUTCOMES = {
 
 
 @each_row("state", OUTCOMES)
-@each_row("words", [IN_ERRORS, IN_TRACES, IN_CONTINUATIONS, AT_THE_END])
+@each_row("words", [ERROR_STATUSES, TRACE_STATUSES, CONTINUATION_STATUSES, DETACHED_STATUSES])
 def test_every_way_to_stand_has_its_word_everywhere(state, words):
     assert call_status(OUTCOMES[state], words) == getattr(words, state)
 
 
 def test_the_public_words_are_these():
-    assert [call_status(outcome, IN_ERRORS) for outcome in OUTCOMES.values()] == [
+    assert [call_status(outcome, ERROR_STATUSES) for outcome in OUTCOMES.values()] == [
         "unknown", "fulfilled", "rejected", "unknown", "waiting",
     ]  # fmt: skip
-    assert set(IN_TRACES) == set(get_args(CallStatus))
-    assert set(IN_CONTINUATIONS) == {"unknown", "fulfilled", "rejected", "interrupted"}
+    assert set(TRACE_STATUSES) == set(get_args(CallStatus))
+    assert set(CONTINUATION_STATUSES) == {"unknown", "fulfilled", "rejected", "interrupted"}
 
 
 def entry(**more):
@@ -50,7 +50,7 @@ def entry(**more):
 
 def test_a_summary_says_whether_the_call_was_begun():
     entries = [entry(), entry(is_started=True), entry(outcome=OUTCOMES["late"]), entry(kind="fetch", tool_call_id=None)]
-    summaries = call_summaries(entries)
+    summaries = summarize_calls(entries)
     assert [(one["id"], one["status"], one["is_started"]) for one in summaries] == [
         ("o:tool-1", "unknown", False),
         ("o:tool-1", "unknown", True),
@@ -58,5 +58,5 @@ def test_a_summary_says_whether_the_call_was_begun():
         ("3", "unknown", False),
     ]
     assert [may_have_run(one) for one in summaries] == [False, True, True, False]
-    asked = call_summaries([entry(kind="catalog", name="$search", outcome=OUTCOMES["fulfilled"])])
+    asked = summarize_calls([entry(kind="catalog", name="$search", outcome=OUTCOMES["fulfilled"])])
     assert not may_have_run(asked[0])

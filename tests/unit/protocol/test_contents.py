@@ -12,9 +12,9 @@ from suite import each_row
 from codemode import CodeModeProtocolError, MediaContent
 from codemode.errors import CodeModeSerializationError
 from codemode.execution.call_content import with_ids
-from codemode.protocol.continuation import Continuation, body_of, parts_to_list, read_contents, texts_of
+from codemode.protocol.continuation import Continuation, from_texts, parts_to_list, read_contents, to_texts
 from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry
-from codemode.protocol.references import CONTENT_LIMIT, MAX_CARRIED_BYTES, Contents, tag_of
+from codemode.protocol.references import CONTENT_LIMIT, MAX_CARRIED_BYTES, ContentRegistry, get_content_tag
 
 WITH = SETTINGS
 WITHOUT = dataclasses.replace(SETTINGS, profile=dataclasses.replace(SETTINGS.profile, has_content=False))
@@ -25,42 +25,42 @@ PICTURE = MediaContent(b"\x89PNG", "image/png", name="a.png", origin='{"detail":
     ("limit", "maximum"), [("max_content_part_bytes", 3), ("max_content_bytes", 5), ("max_content_parts", 1)]
 )
 def test_the_option_of_a_limit_is_named(limit: str, maximum: int):
-    contents = Contents().under(limited(WITH, **{limit: maximum}).limits, WITH.salt)
-    contents.take(MediaContent(b"abc", "text/plain"))
+    contents = ContentRegistry().assign_to(limited(WITH, **{limit: maximum}).limits, WITH.salt)
+    contents.register(MediaContent(b"abc", "text/plain"))
     with pytest.raises(CodeModeSerializationError, match=rf"execution_policy\.{limit} is {maximum}") as raised:
-        contents.take(MediaContent(b"abcd", "text/plain"))
+        contents.register(MediaContent(b"abcd", "text/plain"))
     assert (raised.value.code, raised.value.details["limit"]) == (CONTENT_LIMIT, limit)
     assert len(contents) == 1
-    contents.take(MediaContent(b"abc", "text/plain"))  # what it has counts no second time
+    contents.register(MediaContent(b"abc", "text/plain"))  # what it has counts no second time
 
 
 def test_a_tag_is_of_one_run_and_of_profiles_that_have_content():
-    assert "content" not in WITHOUT.for_worker()
-    tag = tag_of(WITH.salt)
-    assert WITH.for_worker()["content"] == tag
-    assert tag != tag_of("another")
+    assert "content" not in WITHOUT.to_worker_fields()
+    tag = get_content_tag(WITH.salt)
+    assert WITH.to_worker_fields()["content"] == tag
+    assert tag != get_content_tag("another")
     assert WITH.salt not in tag
 
 
-def carried(contents: Contents) -> Contents:
+def carried(contents: ContentRegistry) -> ContentRegistry:
     made = Continuation.of("js", "engine", WITH, Ledger(contents=contents)).to_dict()
-    read = Continuation.from_dict(body_of(texts_of(made))).ledger.contents
+    read = Continuation.from_dict(from_texts(to_texts(made))).ledger.contents
     assert read is not None
     return read
 
 
 def test_a_continuation_carries_content():
-    contents = Contents().under(WITH.limits, WITH.salt)
+    contents = ContentRegistry().assign_to(WITH.limits, WITH.salt)
     for part in (PICTURE, MediaContent(b"", "text/plain")):
-        contents.take(part)
+        contents.register(part)
     assert [*carried(contents)] == [*contents]
 
 
 def test_a_continuation_carries_so_much_and_names_what_to_give():
-    contents = Contents().under(WITH.limits, WITH.salt)
-    contents.take(MediaContent(b"x" * MAX_CARRIED_BYTES, "a/b"))
-    assert carried(contents).bytes == MAX_CARRIED_BYTES
-    contents.take(MediaContent(b"x", "a/b"))
+    contents = ContentRegistry().assign_to(WITH.limits, WITH.salt)
+    contents.register(MediaContent(b"x" * MAX_CARRIED_BYTES, "a/b"))
+    assert carried(contents).total_bytes == MAX_CARRIED_BYTES
+    contents.register(MediaContent(b"x", "a/b"))
     with pytest.raises(CodeModeSerializationError, match=r"continuation\.content_store"):
         Continuation.of("js", "engine", WITH, Ledger(contents=contents))
     kept = Continuation.of("js", "engine", WITH, Ledger(contents=contents), carries_content=False)
@@ -68,8 +68,8 @@ def test_a_continuation_carries_so_much_and_names_what_to_give():
 
 
 def one(part: MediaContent) -> dict[str, object]:
-    contents = Contents()
-    contents.put(part)
+    contents = ContentRegistry()
+    contents.add(part)
     return parts_to_list(contents)[0]
 
 
@@ -97,11 +97,11 @@ def test_content_that_could_not_have_been_is_refused(changed: dict[str, object])
             read_contents(twice)
 
 
-def numbered(*parts: MediaContent) -> Contents:
-    contents = Contents().under(WITH.limits, WITH.salt)
-    contents.by_digest = False
+def numbered(*parts: MediaContent) -> ContentRegistry:
+    contents = ContentRegistry().assign_to(WITH.limits, WITH.salt)
+    contents.uses_ids = False
     for part in parts:
-        contents.take(part)
+        contents.register(part)
     return contents
 
 
@@ -112,48 +112,48 @@ def has_digest(part: MediaContent) -> bool:
 def test_numbers_take_no_digest_where_nothing_is_alike_and_tell_parts_apart_where_it_is():
     first, longer, same, other = (MediaContent(data, "a/b") for data in (b"abc", b"abcd", b"abc", b"abd"))
     contents = numbered(first, longer)
-    assert contents.take(first) == {contents.tag: "#1", **first.described}
+    assert contents.register(first) == {contents.tag: "#1", **first.described}
     assert [name for name, _ in contents.items()] == ["#1", "#2"]
     assert not has_digest(first)
-    assert contents.looked_at(first) == contents.looked_at(MediaContent(b"", "a/b")) == []
-    assert contents.looked_at(same) == [same, first]
-    assert contents.take(same)[contents.tag] == "#1"
-    assert contents.take(other)[contents.tag] == "#3"
+    assert contents.parts_to_hash(first) == contents.parts_to_hash(MediaContent(b"", "a/b")) == []
+    assert contents.parts_to_hash(same) == [same, first]
+    assert contents.register(same)[contents.tag] == "#1"
+    assert contents.register(other)[contents.tag] == "#3"
     assert not has_digest(longer)
 
 
 def test_what_people_are_shown_has_ids_and_an_answer_may_bring_them_back():
     part = MediaContent(b"abc", "a/b")
     contents = numbered(PICTURE, part)
-    place = contents.take(part)
+    place = contents.register(part)
     quoted = json.dumps({"text": json.dumps(place)})
     text = json.dumps([{"of": place}, place, quoted], separators=(",", ":"))
-    shown = json.loads(contents.told(text) or "")
+    shown = json.loads(contents.replace_numbers(text) or "")
     assert shown == [{"of": place | {contents.tag: part.id}}, place | {contents.tag: part.id}, quoted]
-    assert contents.at(shown[1][contents.tag]) is part
-    assert contents.take(contents.at(part.id)) == place
+    assert contents.get(shown[1][contents.tag]) is part
+    assert contents.register(contents.get(part.id)) == place
     for unknown in ("#0", "#3", "0" * 32, 1, None):
         with pytest.raises(CodeModeSerializationError, match="no tool has given"):
-            contents.at(unknown)
+            contents.get(unknown)
     unknown = json.dumps(place | {contents.tag: "#9"}, separators=(",", ":"))
-    assert [contents.told(one) for one in (None, unknown)] == [None, unknown]
-    assert Contents().told('{"":"#1"}') == '{"":"#1"}'
+    assert [contents.replace_numbers(one) for one in (None, unknown)] == [None, unknown]
+    assert ContentRegistry().replace_numbers('{"":"#1"}') == '{"":"#1"}'
 
 
 def test_a_continuation_carries_parts_under_their_numbers_and_a_run_goes_on_counting():
     contents = numbered(PICTURE, MediaContent(b"abc", "a/b"))
     read = carried(contents)
     assert [*read.items()] == [*contents.items()]
-    on = Contents().under(WITH.limits, WITH.salt, read)
-    on.by_digest = False
-    assert on.take(MediaContent(b"abc", "a/b"))[on.tag] == "#2"
-    assert on.take(MediaContent(b"new", "c/d"))[on.tag] == "#3"
+    on = ContentRegistry().assign_to(WITH.limits, WITH.salt, read)
+    on.uses_ids = False
+    assert on.register(MediaContent(b"abc", "a/b"))[on.tag] == "#2"
+    assert on.register(MediaContent(b"new", "c/d"))[on.tag] == "#3"
 
 
 def test_a_ledger_for_a_store_has_ids_in_place_of_numbers():
     part = MediaContent(b"abc", "a/b")
     contents = numbered(PICTURE, part)
-    text = json.dumps(contents.take(part), separators=(",", ":"))
+    text = json.dumps(contents.register(part), separators=(",", ":"))
     entries = [
         LedgerEntry(1, "tool", "t", "{}", outcome=Fulfilled(text)),
         LedgerEntry(2, "tool", "t", f'{{"of":{text}}}', executed_input_json=text, outcome=Fulfilled(None)),

@@ -18,13 +18,13 @@ from codemode.data.json_values import canonical_json
 from codemode.options.checked_fields import limit
 from codemode.options.parts import ExecutionPolicy
 from codemode.protocol import continuation
-from codemode.protocol.continuation import REPLAY_VERSION, Continuation, body_of, texts_of
+from codemode.protocol.continuation import REPLAY_VERSION, Continuation, from_texts, to_texts
 from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry, Rejected
 
 LEDGER = Ledger(
     [
         done_entry(1),
-        LedgerEntry(2, "fetch", "fetch", '{"url":"x"}', place=(3, 7), outcome=Fulfilled(None), now_ms=5),
+        LedgerEntry(2, "fetch", "fetch", '{"url":"x"}', location=(3, 7), outcome=Fulfilled(None), now_ms=5),
         LedgerEntry(3, "catalog", "$search", '"x"', outcome=Fulfilled("[]"), now_ms=6),
         done_entry(4, Rejected("Error", "failed", "CODE"), tool_call_id="outer:tool-2"),
         waiting_entry(5, tool_call_id="outer:tool-3", is_approved=True, executed_input_json='{"amount":7}'),
@@ -54,20 +54,20 @@ def test_it_keeps_what_a_replay_depends_on_and_nothing_else():
     fresh = limited(
         replace(SETTINGS, seed="other", salt="other"), timeout_ms=5, max_bridge_requests=1, max_result_bytes=7
     )
-    settings = CONTINUATION.settings(fresh)
+    settings = CONTINUATION.restore_settings(fresh)
     assert (settings.seed, settings.salt, settings.limits.max_bridge_requests) == ("5eed", "5a17", 10)
     assert (settings.limits.timeout_ms, settings.limits.max_result_bytes) == (5, 7)
 
 
 def test_what_was_given_and_how_the_profile_stood_come_back():
     profile = replace(SETTINGS.profile, parameters={"preset": "secure", "loops": [1, None]})
-    settings = replace(SETTINGS, profile=profile, given_json='{"context":{"a":"\\ud83d\\ude00"}}')
+    settings = replace(SETTINGS, profile=profile, invocation_data_json='{"context":{"a":"\\ud83d\\ude00"}}')
     made = Continuation.of("return 1", "engine 1", settings, LEDGER)
-    again = Continuation.from_dict(body_of(json.loads(json.dumps([*texts_of(made.to_dict())]))))
+    again = Continuation.from_dict(from_texts(json.loads(json.dumps([*to_texts(made.to_dict())]))))
     assert again == made
-    assert again.kept["parameters"] == {"preset": "secure", "loops": [1, None]}
-    assert again.given == {"context": {"a": "\U0001f600"}}
-    assert again.settings(SETTINGS).given_json == settings.given_json
+    assert again.replay_settings["parameters"] == {"preset": "secure", "loops": [1, None]}
+    assert again.invocation_data == {"context": {"a": "\U0001f600"}}
+    assert again.restore_settings(SETTINGS).invocation_data_json == settings.invocation_data_json
 
 
 @given(st.text(), st.text(), st.none() | st.dictionaries(st.text(), st.text()))
@@ -75,8 +75,8 @@ def test_the_fields_of_an_error_come_back(message, code, details):
     fields = {"code": code, "message": message, "toolName": "t", **({} if details is None else {"details": details})}
     failed = Rejected("CodeModeToolError", message, "CODE", json.dumps(fields))
     made = Continuation.of("js", "engine", SETTINGS, Ledger([done_entry(1, failed)], [1]))
-    again = Continuation.from_dict(body_of(json.loads(json.dumps([*texts_of(made.to_dict())]))))
-    assert again.ledger[1].delivery().frame() == made.ledger[1].delivery().frame()
+    again = Continuation.from_dict(from_texts(json.loads(json.dumps([*to_texts(made.to_dict())]))))
+    assert again.ledger[1].delivery_message().frame() == made.ledger[1].delivery_message().frame()
 
 
 json_values = st.recursive(
@@ -89,11 +89,13 @@ json_objects = st.dictionaries(st.text(), json_values)
 @given(st.none() | json_objects, json_objects)
 def test_whatever_is_given_comes_back(what, parameters):
     profile = replace(SETTINGS.profile, parameters=parameters)
-    given_json = None if what is None else canonical_json(what)
-    made = Continuation.of("js", "engine", replace(SETTINGS, profile=profile, given_json=given_json), LEDGER)
-    again = Continuation.from_dict(body_of(texts_of(made.to_dict())))
+    invocation_data_json = None if what is None else canonical_json(what)
+    made = Continuation.of(
+        "js", "engine", replace(SETTINGS, profile=profile, invocation_data_json=invocation_data_json), LEDGER
+    )
+    again = Continuation.from_dict(from_texts(to_texts(made.to_dict())))
     assert again == made
-    assert again.given == (None if given_json is None else json.loads(given_json))
+    assert again.invocation_data == (None if invocation_data_json is None else json.loads(invocation_data_json))
 
 
 @each_row("wrong", ["", "[]", "1", "null", "{", "{}x", 5, [], {}, True])
@@ -117,11 +119,11 @@ def test_a_limit_says_itself_whether_it_is_told_and_kept(monkeypatch):
 
     monkeypatch.setattr(continuation, "LargeHeapPolicy", Wider)
     settings = replace(SETTINGS, limits=Wider(max_files=5, max_rows=5, max_words=5))
-    told = settings.for_worker()
+    told = settings.to_worker_fields()
     assert (told["max_files"], "max_rows" in told, "max_words" in told) == (5, False, False)
     body = Continuation.of("js", "engine", settings, Ledger()).to_dict()
     assert body["settings"].keys() & {"max_files", "max_rows", "max_words"} == {"max_files", "max_words"}
-    resumed = Continuation.from_dict(body).settings(replace(settings, limits=Wider())).limits
+    resumed = Continuation.from_dict(body).restore_settings(replace(settings, limits=Wider())).limits
     assert (resumed.max_files, resumed.max_rows, resumed.max_words) == (5, 3, 5)
     body["settings"]["max_files"] = 11
     refused(body, "max_files")
@@ -131,7 +133,7 @@ def test_what_is_told_and_kept_is_what_it_was():
     told = {"max_result_bytes", "max_tool_input_bytes", "max_bridge_requests", "max_in_flight_bridge_requests"}
     told |= {"max_catalog_requests", "max_console_bytes", "memory_limit_bytes", "max_stack_size_bytes"}
     told |= {"max_content_parts", "in_flight_limit"}
-    assert SETTINGS.for_worker().keys() == told | {"seed", "now_ms", "wrapper", "globals", "content"}
+    assert SETTINGS.to_worker_fields().keys() == told | {"seed", "now_ms", "wrapper", "globals", "content"}
     kept = {"outer_tool_call_id", "salt", "seed", "started_ms", "profile", "fetch", "state", "language_names", "clock"}
     kept |= {"parameters", "values"}
     assert plain()["settings"].keys() == kept | {"max_ledger_bytes"} | (told - {"max_result_bytes"})
@@ -144,10 +146,10 @@ def test_another_replay_version_is_refused(version):
 
 @pytest.mark.parametrize("version", [REPLAY_VERSION - 1, REPLAY_VERSION + 1, None, str(REPLAY_VERSION)])
 def test_the_texts_of_another_replay_version_are_not_even_read(version):
-    head, js, _, *rest = texts_of(CONTINUATION.to_dict())
+    head, js, _, *rest = to_texts(CONTINUATION.to_dict())
     other = json.dumps({**json.loads(head), "replayVersion": version})
     with pytest.raises(CodeModeProtocolError, match="replay version"):
-        body_of([other, js, *rest])
+        from_texts([other, js, *rest])
 
 
 @each_row("deliveries", [[], [1, 2, 3], [1, 2, 3, 4, 4], [1, 2, 3, 5], [1, 2, 3, 4, 5], [9]])

@@ -17,7 +17,13 @@ from codemode.errors import CodeModeProtocolError, CodeModeToolError
 from codemode.profile import HostErrors
 from codemode.protocol import events
 from codemode.protocol.continuation import Continuation
-from codemode.protocol.guest_errors import MAX_FIELDS_BYTES, TEXTS, error_again, read_fields, rejection
+from codemode.protocol.guest_errors import (
+    MAX_FIELDS_BYTES,
+    REQUIRED_FIELDS,
+    make_rejection,
+    read_error_fields,
+    restore_error,
+)
 from codemode.protocol.ledger import Ledger, LedgerEntry, Rejected
 from codemode.protocol.messages import TurnEnded
 
@@ -32,11 +38,11 @@ def saying(**fields: Any) -> HostErrors:
 
 
 def told(entry: LedgerEntry, errors: HostErrors, **more: Any) -> Any:
-    outcome = rejection(entry, ERROR, errors, **more)
+    outcome = make_rejection(entry, ERROR, errors, **more)
     assert (outcome.name, outcome.message, outcome.code) == ("CodeModeToolError", "no", "CODE_MODE_TOOL_ERROR")
     assert outcome.fields_json is not None
     assert len(outcome.fields_json) <= 6 * MAX_FIELDS_BYTES
-    return read_fields(outcome.fields_json)
+    return read_error_fields(outcome.fields_json)
 
 
 @pytest.mark.parametrize("entry", [CALL, QUESTION])
@@ -55,7 +61,7 @@ def test_a_face_says_the_fields_of_calls_and_questions(entry: LedgerEntry, is_ra
 
 def test_a_fetch_has_no_words():
     entry = LedgerEntry(1, "fetch", "fetch", "{}")
-    assert rejection(entry, ERROR, saying()).fields_json is None
+    assert make_rejection(entry, ERROR, saying()).fields_json is None
 
 
 @each_row("large", ["x" * 10**6, ["x" * 100] * 10_000, [[]] * 6_000, {"a": "\u20ac" * 40_000}, object()])
@@ -104,12 +110,12 @@ json_values = st.recursive(
 
 @given(st.dictionaries(st.text(max_size=12), json_values, max_size=40), json_values)
 def test_any_fields_come_back_from_a_continuation_as_they_were_told(fields: dict[str, Any], more: Any):
-    outcome = rejection(CALL, ERROR, HostErrors(words=lambda *_: {**fields, "more": more}))
+    outcome = make_rejection(CALL, ERROR, HostErrors(words=lambda *_: {**fields, "more": more}))
     ledger = Ledger([CALL._replace(outcome=outcome, now_ms=5)], [1])
     plain = Continuation.of("js", "engine", SETTINGS, ledger).to_dict()
     again = Continuation.from_dict(json.loads(json.dumps(plain))).ledger[1].outcome
     assert again == outcome
-    error = error_again(outcome)
+    error = restore_error(outcome)
     assert (type(error), error.message, error.code) == (CodeModeToolError, "no", "CODE_MODE_TOOL_ERROR")
     assert error.details == {}
 
@@ -129,7 +135,7 @@ def test_any_fields_come_back_from_a_continuation_as_they_were_told(fields: dict
 )
 def test_fields_that_could_not_have_been_told_are_refused(text: str):
     with pytest.raises(CodeModeProtocolError):
-        read_fields(text)
+        read_error_fields(text)
     ledger = Ledger([CALL._replace(outcome=Rejected("E", "m", "C", text), now_ms=5)], [1])
     with pytest.raises(CodeModeProtocolError):
         Continuation.from_dict(Continuation.of("js", "engine", SETTINGS, ledger).to_dict())
@@ -141,8 +147,8 @@ WORDED = replace(SETTINGS, profile=replace(SETTINGS.profile, host_errors=saying(
 
 
 def test_the_very_error_of_a_call_is_told_with_its_fields():
-    settled = events.CallSettled(1, rejection(CALL, ERROR, WORDED.profile.host_errors), 5, ERROR)
-    invocation = machine(call(1), TurnEnded(1), settled, threw(request=1), settings=WORDED)
+    settled = events.CallSettled(1, make_rejection(CALL, ERROR, WORDED.profile.host_errors), 5, ERROR)
+    invocation = machine(call(1), TurnEnded(1), settled, threw(request_id=1), settings=WORDED)
     error = error_of(invocation)
     assert error.details["call"] == {**GOOD, "toolName": "echo", "toolInput": 0}
 
@@ -159,4 +165,4 @@ def test_a_class_of_errors_in_a_face_that_has_none_is_a_violation():
     assert_violation(machine(threw(error_class="E")))
 
 
-assert tuple(GOOD) == TEXTS
+assert tuple(GOOD) == REQUIRED_FIELDS

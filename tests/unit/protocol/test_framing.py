@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from suite import each_row
 
 from codemode.errors import CodeModeProtocolError
-from codemode.protocol.framing import FrameDecoder, encode_frame, messages_in
-from codemode.protocol.message_decoder import read_message
+from codemode.protocol.framing import FrameDecoder, encode_frame, split_messages
+from codemode.protocol.message_decoder import decode_message
 from codemode.protocol.messages import TurnEnded
 
 MAXIMUM = 64
@@ -95,24 +95,24 @@ def test_junk_gives_frames_or_the_protocol_error_and_no_hoard(chunks: list[bytes
 
 def read_or_refuse(frame: bytes) -> None:
     try:
-        for message in messages_in(frame):
+        for message in split_messages(frame):
             assert b"\n" not in message
-            read_message(message)
+            decode_message(message)
     except CodeModeProtocolError:
         pass
 
 
 @given(st.lists(st.binary(min_size=1, max_size=8).filter(lambda message: b"\n" not in message), min_size=1, max_size=6))
 def test_the_messages_of_a_frame_come_out_as_they_went_in(messages: list[bytes]):
-    assert [*messages_in(b"\n".join(messages))] == messages
+    assert [*split_messages(b"\n".join(messages))] == messages
     padded = [*messages, b"x" * 200_000]
-    assert [*messages_in(b"\n".join(padded))] == padded
+    assert [*split_messages(b"\n".join(padded))] == padded
 
 
 @each_row("frame", [b"\n", b"\n%b", b"%b\n", b"%b\n\n%b", b"%b" + b"\n" * 200_000])
 def test_an_empty_message_is_refused_where_it_stands(frame: bytes):
     frame = frame.replace(b"%b", b'T{"in_flight":1}')
-    messages = map(read_message, messages_in(frame))
+    messages = map(decode_message, split_messages(frame))
     if not frame.startswith(b"\n"):
         assert next(messages) == TurnEnded(1)
     with pytest.raises(CodeModeProtocolError, match="empty message"):

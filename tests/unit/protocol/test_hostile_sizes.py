@@ -12,7 +12,7 @@ from suite import each_row
 from codemode import CodeModeProtocolError
 from codemode.data.json_shape import find_excess
 from codemode.data.similar_names import nearest_names
-from codemode.protocol.message_decoder import read_message
+from codemode.protocol.message_decoder import decode_message
 from codemode.protocol.messages import ConsoleWritten, ProgramAnalysed, ProgramReturned
 from codemode.source.checks import MAX_KEYS, check_program
 
@@ -34,17 +34,17 @@ LINE = '{"level":"log","text":""'
 )
 def test_a_message_has_no_more_structure_than_it_needs(kind, payload):
     with pytest.raises(CodeModeProtocolError, match="the worker sent"):
-        read_message(kind + payload.encode())
+        decode_message(kind + payload.encode())
 
 
 def test_text_inside_a_message_may_hold_any_structure():
     text = json.dumps([[{}]] * 50_000)
-    returned = read_message(b"V" + json.dumps({"value": text, "unobserved": [1]}).encode())
-    assert returned == ProgramReturned(text, is_undefined=False, value_bytes=None, unobserved=(1,))
-    assert read_message(b"L" + (LINE + "}").encode()) == ConsoleWritten("log", "")
+    returned = decode_message(b"V" + json.dumps({"value": text, "unobserved": [1]}).encode())
+    assert returned == ProgramReturned(text, is_undefined=False, value_bytes=None, unobserved_ids=(1,))
+    assert decode_message(b"L" + (LINE + "}").encode()) == ConsoleWritten("log", "")
     facts = {"calls": [{"name": "a", "input": {"keys": {"b": {"type": "null"}}}}] * 512, "modules": []}
     said = json.dumps({"js": "{" * 50_000, "facts": facts}).encode()
-    assert read_message(b"a" + said) == ProgramAnalysed("{" * 50_000, facts, (), size=len(said))
+    assert decode_message(b"a" + said) == ProgramAnalysed("{" * 50_000, facts, (), size=len(said))
 
 
 VALUES = st.recursive(st.text('[]{}"\\ab'), lambda inner: st.lists(inner) | st.dictionaries(st.text('[{"\\'), inner))

@@ -58,8 +58,8 @@ EVENTS: list[Any] = [
     returned(None, size=5),
     returned(None, size=2**40),
     threw(),
-    threw(request=1),
-    threw(request=9),
+    threw(request_id=1),
+    threw(request_id=9),
     threw(limit="max_bridge_requests"),
     threw(limit="timeout_ms"),
     threw(limit="max_timers"),
@@ -157,14 +157,18 @@ def test_source_is_analysed_then_checked_then_run():
     assert invocation.start("ts", analysis_ms=50) == [Send(messages.AnalyseProgram("ts", 50))]
     facts = {"calls": []}
     assert invocation.receive(messages.ProgramAnalysed("js", facts, ())) == [events.CheckProgram("js", facts)]
-    assert invocation.receive(events.ProgramAccepted("js")) == [Send(messages.RunProgram("js", SETTINGS.for_worker()))]
+    assert invocation.receive(events.ProgramAccepted("js")) == [
+        Send(messages.RunProgram("js", SETTINGS.to_worker_fields()))
+    ]
 
 
 def test_what_is_known_of_a_source_is_checked_and_the_worker_analyses_nothing():
     invocation = Invocation(SETTINGS)
     known = events.CheckProgram("js", {"calls": []})
     assert invocation.start("ts", analysis_ms=50, known=known) == [events.CheckProgram("js", {"calls": []})]
-    assert invocation.receive(events.ProgramAccepted("js")) == [Send(messages.RunProgram("js", SETTINGS.for_worker()))]
+    assert invocation.receive(events.ProgramAccepted("js")) == [
+        Send(messages.RunProgram("js", SETTINGS.to_worker_fields()))
+    ]
     invocation = Invocation(SETTINGS)
     invocation.start("ts", analysis_ms=50, known=known)
     invocation.receive(events.ProgramRefused(({"message": "no", "line": 1, "column": 1},)))

@@ -146,7 +146,7 @@ def test_a_position_in_the_program_is_kept():
 
 def test_an_uncaught_call_error_is_the_hosts_own():
     stack = "at program.js:7:8"
-    invocation = machine(call(1), TurnEnded(1), REJECTED, threw(request=1, stack=stack))
+    invocation = machine(call(1), TurnEnded(1), REJECTED, threw(request_id=1, stack=stack))
     assert error_of(invocation) is REJECTED.error
     assert error_of(invocation).details["line"] == 7
 
@@ -154,16 +154,16 @@ def test_an_uncaught_call_error_is_the_hosts_own():
 @each_row(
     "received",
     [
-        pytest.param([threw(request=1)], id="no such request"),
-        pytest.param([call(1), threw(request=1)], id="not answered"),
-        pytest.param([call(1), TurnEnded(1), done(1), threw(request=1)], id="answered with a value"),
-        pytest.param([call(1), TurnEnded(1), REJECTED, threw(request=0)], id="request zero"),
+        pytest.param([threw(request_id=1)], id="no such request"),
+        pytest.param([call(1), threw(request_id=1)], id="not answered"),
+        pytest.param([call(1), TurnEnded(1), done(1), threw(request_id=1)], id="answered with a value"),
+        pytest.param([call(1), TurnEnded(1), REJECTED, threw(request_id=0)], id="request zero"),
         pytest.param(
-            [call(1), call(2), TurnEnded(2), done(2), REJECTED, threw(request=1)], id="an answer it has not taken yet"
+            [call(1), call(2), TurnEnded(2), done(2), REJECTED, threw(request_id=1)], id="an answer it has not taken"
         ),
         pytest.param([threw(limit="max_result_bytes")], id="a limit that refuses no call"),
         pytest.param([threw(limit="__class__")], id="no limit"),
-        pytest.param([threw(refused="a")], id="a refused input, of which programs of this face are told otherwise"),
+        pytest.param([threw(refused_tool="a")], id="a refused input on a surface without codes"),
     ],
 )
 def test_an_error_that_the_worker_was_not_given_breaks_the_rules(received: list[Any]):

@@ -58,7 +58,7 @@ def check_record(run: Run) -> None:
     assert [entry.name for entry in run.ledger.entries] == [request.name for request in run.kernel.issued[:known]]
     assert [message.id for message in run.sent] == run.ledger.deliveries
     assert run.kernel.delivered == run.ledger.deliveries[: len(run.kernel.delivered)]
-    assert run.sent == [run.ledger[message.id].delivery() for message in run.sent]
+    assert run.sent == [run.ledger[message.id].delivery_message() for message in run.sent]
     for request_id, settled in run.outcomes.items():
         if run.ending is None or request_id in run.ledger.deliveries:
             assert run.ledger[request_id].outcome == settled.outcome

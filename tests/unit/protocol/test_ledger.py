@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from suite import each_row
 
-from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry, Rejected, Waiting, outer_id_of, waiting
+from codemode.protocol.ledger import (
+    Fulfilled,
+    Ledger,
+    LedgerEntry,
+    Rejected,
+    Waiting,
+    make_waiting_outcome,
+    parse_outer_call_id,
+)
 from codemode.protocol.messages import CallRequested, DeliverError, DeliverValue
 
 ENTRY = LedgerEntry(1, "tool", "t", '{"a":1}', tool_call_id="outer:tool-1")
@@ -45,13 +53,13 @@ def test_a_request_that_has_started_is_unknown_until_it_is_settled():
     ledger = Ledger([ENTRY._replace(outcome=Waiting("i", "{}", "1", 1))])
     ledger.start(1, '{"a":2}', is_approved=True)
     assert ledger[1] == ENTRY._replace(executed_input_json='{"a":2}', is_approved=True, is_started=True, waits=1)
-    assert ledger.waiting == []
+    assert ledger.waiting_entries == []
 
 
 def test_waiting_requests_are_listed_in_issue_order():
     waiting = Waiting("i", "{}", None, 1)
     ledger = Ledger([ENTRY._replace(outcome=waiting), ENTRY._replace(id=2), ENTRY._replace(id=3, outcome=waiting)])
-    assert [entry.id for entry in ledger.waiting] == [1, 3]
+    assert [entry.id for entry in ledger.waiting_entries] == [1, 3]
 
 
 @each_row(
@@ -65,25 +73,25 @@ def test_waiting_requests_are_listed_in_issue_order():
     ],
 )
 def test_any_difference_makes_another_request(request_: CallRequested):
-    assert not ENTRY.same_request(request_)
+    assert not ENTRY.matches_request(request_)
 
 
 def test_the_same_request_is_the_same_whatever_came_of_it():
     settled = ENTRY._replace(outcome=Fulfilled("1"), now_ms=5, executed_input_json="{}")
-    assert settled.same_request(CallRequested(1, "tool", "t", '{"a":1}', None))
+    assert settled.matches_request(CallRequested(1, "tool", "t", '{"a":1}', None))
 
 
 def test_outcomes_are_handed_in_with_their_time():
-    assert ENTRY._replace(outcome=Fulfilled("1"), now_ms=5).delivery() == DeliverValue(1, 5, "1")
-    assert ENTRY._replace(outcome=Fulfilled(None), now_ms=5).delivery() == DeliverValue(1, 5, None)
+    assert ENTRY._replace(outcome=Fulfilled("1"), now_ms=5).delivery_message() == DeliverValue(1, 5, "1")
+    assert ENTRY._replace(outcome=Fulfilled(None), now_ms=5).delivery_message() == DeliverValue(1, 5, None)
     rejected = ENTRY._replace(outcome=Rejected("N", "m", "C"), now_ms=5)
-    assert rejected.delivery() == DeliverError(1, 5, "N", "m", "C")
+    assert rejected.delivery_message() == DeliverError(1, 5, "N", "m", "C")
 
 
 @pytest.mark.parametrize("outcome", [None, Waiting("i", "{}", None, 1)])
 def test_what_is_not_settled_cannot_be_handed_in(outcome: Waiting | None):
     with pytest.raises(ValueError, match="request 1"):
-        ENTRY._replace(outcome=outcome).delivery()
+        ENTRY._replace(outcome=outcome).delivery_message()
 
 
 @given(
@@ -91,8 +99,8 @@ def test_what_is_not_settled_cannot_be_handed_in(outcome: Waiting | None):
 )
 def test_the_id_under_which_a_call_waits_says_whose_it_is(outer: str, number: int, why: Any) -> None:
     entry = LedgerEntry(1, "tool", "refund", "{}", tool_call_id=f"{outer}:tool-{number}")
-    waiting_id = waiting(entry, why, "salt", "{}", None).interrupt_id
-    assert outer_id_of(waiting_id) == outer
+    waiting_id = make_waiting_outcome(entry, why, "salt", "{}", None).interrupt_id
+    assert parse_outer_call_id(waiting_id) == outer
 
 
 @each_row(
@@ -114,4 +122,4 @@ def test_the_id_under_which_a_call_waits_says_whose_it_is(outer: str, number: in
     ],
 )
 def test_no_other_id_is_taken_for_one_of_a_call_that_waits(other: str) -> None:
-    assert outer_id_of(other) is None
+    assert parse_outer_call_id(other) is None

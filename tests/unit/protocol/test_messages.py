@@ -16,7 +16,7 @@ from suite import each_row
 from codemode.errors import CodeModeProtocolError
 from codemode.protocol import messages
 from codemode.protocol.framing import FrameDecoder
-from codemode.protocol.message_decoder import read_message
+from codemode.protocol.message_decoder import decode_message
 
 PROBLEM = {"message": "no", "line": 1, "column": 2}
 THREW = {"name": "Error", "message": "m", "code": "", "stack": "at program.js:1:2"}
@@ -65,7 +65,7 @@ GOOD: list[tuple[bytes, dict[str, Any], messages.WorkerMessage]] = [
     (
         b"V",
         {"value": None, "undefined": True, "unobserved": []},
-        messages.ProgramReturned(None, is_undefined=True, value_bytes=None, unobserved=()),
+        messages.ProgramReturned(None, is_undefined=True, value_bytes=None, unobserved_ids=()),
     ),
     (b"V", {"bytes": 7, "unobserved": []}, messages.ProgramReturned(None, False, 7, ())),
     (
@@ -111,12 +111,12 @@ KINDS = b"aCWLNTVXF"
 
 
 def read(kind: bytes, body: object) -> messages.WorkerMessage:
-    return read_message(kind + json.dumps(body).encode())
+    return decode_message(kind + json.dumps(body).encode())
 
 
 def refused(kind: bytes, payload: bytes) -> None:
     with pytest.raises(CodeModeProtocolError):
-        read_message(kind + payload)
+        decode_message(kind + payload)
 
 
 @each_row("kind, body, message", GOOD)
@@ -229,13 +229,13 @@ def test_an_unknown_kind_is_refused(kind: bytes):
 
 
 def test_lone_surrogates_become_replacement_characters():
-    assert read_message(b"L" + b'{"level":"log","text":"a\\ud800b\\udfff"}') == messages.ConsoleWritten(
+    assert decode_message(b"L" + b'{"level":"log","text":"a\\ud800b\\udfff"}') == messages.ConsoleWritten(
         "log", "a\ufffdb\ufffd"
     )
 
 
 def test_of_duplicate_keys_the_last_wins_and_is_checked():
-    assert read_message(b"T" + b'{"in_flight":"x","in_flight":1}') == messages.TurnEnded(1)
+    assert decode_message(b"T" + b'{"in_flight":"x","in_flight":1}') == messages.TurnEnded(1)
     refused(b"T", b'{"in_flight":1,"in_flight":"x"}')
 
 
@@ -256,7 +256,7 @@ keys = st.sampled_from(sorted({key for _, body, _ in GOOD for key in body}))
 
 def read_or_refuse(kind: bytes, payload: bytes) -> None:
     with suppress(CodeModeProtocolError):
-        read_message(kind + payload)
+        decode_message(kind + payload)
 
 
 @given(st.binary(min_size=1, max_size=1), st.binary(max_size=60))
@@ -299,43 +299,43 @@ def test_messages_to_the_worker():
     assert wire(messages.DeliverError(1, 2, "N", "ß", "C")) == (b"D", {"id": 1, "now": 2, "error": error})
 
 
-@pytest.mark.parametrize("given_json", ["{}", '{"context":{"a":"\\ud83d"},"source":"script"}'])
-def test_what_was_given_goes_as_the_text_that_it_is(given_json):
-    told = SETTINGS.for_worker()
-    frame = messages.RunProgram("return 1", told, given_json=given_json).frame()[4:]
+@pytest.mark.parametrize("invocation_data_json", ["{}", '{"context":{"a":"\\ud83d"},"source":"script"}'])
+def test_what_was_given_goes_as_the_text_that_it_is(invocation_data_json):
+    told = SETTINGS.to_worker_fields()
+    frame = messages.RunProgram("return 1", told, invocation_data_json=invocation_data_json).frame()[4:]
     kind, body = messages.read_host_message(frame)
-    assert (kind, body) == (b"R", {"js": "return 1", **told, "given": json.loads(given_json)})
-    assert given_json.encode() in frame
+    assert (kind, body) == (b"R", {"js": "return 1", **told, "given": json.loads(invocation_data_json)})
+    assert invocation_data_json.encode() in frame
 
 
 @pytest.mark.parametrize(("milliseconds", "read"), [(0, 0), (1100, 1100), (2**40, 2**32 - 1)])
 def test_time_that_stood_still_is_told_as_far_as_it_can_be(milliseconds, read):
-    assert wire(messages.TimeStoodStill(milliseconds)) == (b"T", {"milliseconds": read})
+    assert wire(messages.AddPausedTime(milliseconds)) == (b"T", {"milliseconds": read})
 
 
 def test_compiling_alone_is_asked_for():
-    frame = messages.RunProgram("return 1", SETTINGS.for_worker(), compile_only=True).frame()[4:]
+    frame = messages.RunProgram("return 1", SETTINGS.to_worker_fields(), compile_only=True).frame()[4:]
     assert messages.read_host_message(frame)[1]["compile_only"] is True
-    plain = messages.RunProgram("return 1", SETTINGS.for_worker()).frame()[4:]
+    plain = messages.RunProgram("return 1", SETTINGS.to_worker_fields()).frame()[4:]
     assert messages.read_host_message(plain)[1].keys() & {"compile_only", "given", "shadowed", "result"} == set()
 
 
 def test_a_module_starts_as_another_program_does():
-    told = SETTINGS.for_worker()
+    told = SETTINGS.to_worker_fields()
     module = messages.RunModule("1", told, '{"module":{}}').frame()[4:]
     assert messages.read_host_message(module) == (b"M", {"js": "1", **told, "given": {"module": {}}})
-    program = messages.RunProgram("1", told, given_json='{"module":{}}').frame()[4:]
+    program = messages.RunProgram("1", told, invocation_data_json='{"module":{}}').frame()[4:]
     assert (module[:1], module[1:]) == (b"M", program[1:])
 
 
 def test_a_face_tells_how_its_console_writes_and_what_its_limits_are_called():
     face = replace(SETTINGS.profile.guest, console="stable", limit_names={"max_bridge_requests": "maxToolCalls"})
-    told = replace(SETTINGS, profile=replace(SETTINGS.profile, guest=face)).for_worker()
+    told = replace(SETTINGS, profile=replace(SETTINGS.profile, guest=face)).to_worker_fields()
     assert (told["console"], told["limit_names"]) == ("stable", {"max_bridge_requests": "maxToolCalls"})
-    assert not {"console", "limit_names"} & SETTINGS.for_worker().keys()
+    assert not {"console", "limit_names"} & SETTINGS.to_worker_fields().keys()
 
 
 def test_a_face_tells_what_it_shadows_and_how_it_cuts_results():
     face = replace(SETTINGS.profile.guest, shadowed=("eval",), result="sanitised", max_result_depth=3)
-    told = replace(SETTINGS, profile=replace(SETTINGS.profile, guest=face)).for_worker()
+    told = replace(SETTINGS, profile=replace(SETTINGS.profile, guest=face)).to_worker_fields()
     assert (told["shadowed"], told["result"]) == (["eval"], {"depth": 3, "properties": 0})

@@ -17,11 +17,11 @@ from suite import each_row
 from codemode.errors import CodeModeIllegalAccessError, CodeModeProtocolError, CodeModeSyntaxError, CodeModeToolError
 from codemode.profile import GuestFace
 from codemode.protocol import events
-from codemode.protocol.continuation import Continuation, body_of, texts_of
-from codemode.protocol.events import CheckProgram, Completed, Send, TellNotice
+from codemode.protocol.continuation import Continuation, from_texts, to_texts
+from codemode.protocol.events import CheckProgram, Completed, Send, SendNotice
 from codemode.protocol.invocation import Invocation
-from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry, recovery_ledger
-from codemode.protocol.message_decoder import read_message
+from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry, build_recovery_ledger
+from codemode.protocol.message_decoder import decode_message
 from codemode.protocol.messages import (
     CallRequested,
     ConsoleWritten,
@@ -43,7 +43,7 @@ def note(number: int, kind: Any = "notify") -> GuestNotice:
 
 def told(invocation: Invocation, *received: Any) -> list[str]:
     effects = [effect for event in received for effect in invocation.receive(event)]
-    return [effect.payload_json for effect in effects if isinstance(effect, TellNotice)]
+    return [effect.payload_json for effect in effects if isinstance(effect, SendNotice)]
 
 
 def test_each_is_passed_on_at_once_and_in_order():
@@ -51,7 +51,7 @@ def test_each_is_passed_on_at_once_and_in_order():
     assert told(invocation, note(1), note(2, "log"), call(1), note(3), TurnEnded(1)) == [
         note(number).payload_json for number in (1, 2, 3)
     ]
-    assert invocation.ledger.notices == 3
+    assert invocation.ledger.notice_count == 3
 
 
 @pytest.mark.parametrize("kind", ["log", "notify"])
@@ -90,17 +90,17 @@ def test_a_replay_passes_on_only_what_is_new(before, in_first, in_second):
     assert heard == [one.payload_json for one in [*first, *second][before:]]
     # What was cut short before it came as far again has told no less.
     invocation.receive(events.DeadlinePassed())
-    assert invocation.ledger.notices == max(before, in_first + in_second)
+    assert invocation.ledger.notice_count == max(before, in_first + in_second)
 
 
 @given(st.integers(0, 2**53))
 def test_a_continuation_and_a_recovery_know_how_many_there_were(notices):
     ledger = Ledger([done_entry(1)], [1], notices)
     made = Continuation.of("js", "engine", TELLING, ledger)
-    again = Continuation.from_dict(body_of(json.loads(json.dumps([*texts_of(made.to_dict())]))))
+    again = Continuation.from_dict(from_texts(json.loads(json.dumps([*to_texts(made.to_dict())]))))
     assert again.ledger == ledger
-    recovered = recovery_ledger(again.ledger, "salt", lambda _: False, lambda _: None, lambda _: None)
-    assert recovered.notices == notices
+    recovered = build_recovery_ledger(again.ledger, "salt", lambda _: False, lambda _: None, lambda _: None)
+    assert recovered.notice_count == notices
 
 
 @each_row("wrong", [-1, True, False, 1.5, "1", None, []])
@@ -128,13 +128,13 @@ def test_their_number_is_checked(wrong):
 )
 def test_other_notices_are_refused(body):
     with pytest.raises(CodeModeProtocolError):
-        read_message(b"N" + json.dumps(body).encode())
+        decode_message(b"N" + json.dumps(body).encode())
 
 
 @given(st.text(max_size=50), st.text(max_size=50), st.recursive(st.none() | st.text(), st.lists, max_leaves=5))
 def test_what_is_passed_on_is_the_json_of_what_was_said(level, message, metadata):
     body = {"kind": "log", "level": level, "message": message, "metadata": json.dumps(metadata)}
-    notice = read_message(b"N" + json.dumps(body).encode())
+    notice = decode_message(b"N" + json.dumps(body).encode())
     assert isinstance(notice, GuestNotice)
     assert json.loads(notice.payload_json) == {"level": level, "message": message, "metadata": metadata}
 
@@ -143,7 +143,7 @@ def test_what_is_passed_on_is_the_json_of_what_was_said(level, message, metadata
 
 
 def test_warnings_come_with_the_value_where_results_are_cut():
-    cut = ProgramReturned("1", is_undefined=False, value_bytes=None, unobserved=(), warnings=("result.a: cut",))
+    cut = ProgramReturned("1", is_undefined=False, value_bytes=None, unobserved_ids=(), warnings=("result.a: cut",))
     assert machine(cut, settings=TELLING).ending == Completed("1", ("result.a: cut",))
     assert type(error_of(machine(cut))) is CodeModeProtocolError
 
@@ -151,7 +151,7 @@ def test_warnings_come_with_the_value_where_results_are_cut():
 @each_row("warnings", [["x"] * 33, ["x" * 201], "x", [5], None, [["x"]]])
 def test_warnings_are_few_and_short(warnings):
     with pytest.raises(CodeModeProtocolError):
-        read_message(b"V" + json.dumps({"value": "1", "unobserved": [], "warnings": warnings}).encode())
+        decode_message(b"V" + json.dumps({"value": "1", "unobserved": [], "warnings": warnings}).encode())
 
 
 # --- a program that could not be checked ---
@@ -162,7 +162,7 @@ def compiling(draft: Draft | None = None) -> Invocation:
     invocation.start("ts", analysis_ms=50)
     assert invocation.receive(ProgramAnalysed("js", None, (), draft)) == [CheckProgram("js", None)]
     (sent,) = invocation.receive(events.ProgramAccepted("js", compile_only=True))
-    told = TELLING.for_worker()
+    told = TELLING.to_worker_fields()
     assert sent == Send(RunProgram("js", told, draft, None, compile_only=True))
     return invocation
 
@@ -197,7 +197,7 @@ def test_nothing_of_it_may_run(event):
     invocation = compiling()
     effects = invocation.receive(event)
     assert type(error_of(invocation)) is CodeModeProtocolError
-    assert not any(isinstance(effect, events.Invoke | TellNotice | events.WriteConsole) for effect in effects)
+    assert not any(isinstance(effect, events.Invoke | SendNotice | events.WriteConsole) for effect in effects)
 
 
 def test_broken_rules_end_it_before_anything_runs_and_all_are_told():

@@ -21,8 +21,14 @@ from codemode.errors import (
     guest_view,
 )
 from codemode.profile import HostErrors
-from codemode.protocol.call_status import IN_ERRORS, call_status
-from codemode.protocol.guest_errors import MAX_DETAILS_BYTES, error_again, failed_call, read_fields, rejection
+from codemode.protocol.call_status import ERROR_STATUSES, call_status
+from codemode.protocol.guest_errors import (
+    MAX_DETAILS_BYTES,
+    describe_failed_call,
+    make_rejection,
+    read_error_fields,
+    restore_error,
+)
 from codemode.protocol.ledger import LedgerEntry, Rejected
 from codemode.trace.trace import Trace
 
@@ -44,7 +50,7 @@ def hidden(text: str) -> CodeModeToolError:
 
 
 def fields(error: CodeModeError, told: HostErrors = TOLD, **how: Any) -> dict[str, Any]:
-    text = rejection(ENTRY, error, told, **how).fields_json
+    text = make_rejection(ENTRY, error, told, **how).fields_json
     assert text is not None
     return json.loads(text)
 
@@ -74,12 +80,12 @@ def test_the_code_is_that_of_the_reason_or_the_tools_own(error, is_raised, code)
 @pytest.mark.parametrize("error", [CodeModeToolError("m", code="OWN", details={"a": 1}), hidden("x")])
 def test_a_face_without_codes_tells_what_it_always_told(error):
     for is_raised in (True, False):
-        assert rejection(ENTRY, error, PLAIN, is_raised=is_raised) == Rejected(*guest_view(error))
+        assert make_rejection(ENTRY, error, PLAIN, is_raised=is_raised) == Rejected(*guest_view(error))
 
 
 def test_only_calls_of_tools_have_fields():
     entry = ENTRY._replace(kind="fetch")
-    assert rejection(entry, CodeModeToolError("m"), TOLD) == Rejected(*guest_view(CodeModeToolError("m")))
+    assert make_rejection(entry, CodeModeToolError("m"), TOLD) == Rejected(*guest_view(CodeModeToolError("m")))
 
 
 def test_what_host_code_raised_is_hidden_unless_the_face_shows_it():
@@ -127,8 +133,8 @@ def test_what_the_end_of_another_invocation_put_there_is_left_out():
 
 
 def test_the_frame_tells_the_fields_and_nothing_else():
-    outcome = rejection(ENTRY, CodeModeToolError("m", code="OWN", details={"a": 1}), TOLD, is_raised=True)
-    frame = ENTRY._replace(outcome=outcome, now_ms=5).delivery().frame()
+    outcome = make_rejection(ENTRY, CodeModeToolError("m", code="OWN", details={"a": 1}), TOLD, is_raised=True)
+    frame = ENTRY._replace(outcome=outcome, now_ms=5).delivery_message().frame()
     told = {"code": "OWN", "message": "m", "toolName": "pay", "details": {"a": 1}}
     error = {"name": "Error", "message": "m", "code": "OWN", "fields": told}
     assert json.loads(frame[5:]) == {"id": 1, "now": 5, "error": error}
@@ -136,11 +142,11 @@ def test_the_frame_tells_the_fields_and_nothing_else():
 
 def test_the_host_knows_the_error_again():
     late = because("timeout", CodeModeToolError("m", code=CALL_TIMEOUT))
-    outcome = rejection(ENTRY, late, TOLD)
-    assert call_status(outcome, IN_ERRORS) == "unknown"
-    assert (type(error_again(outcome)), error_again(outcome).code) == (CodeModeToolError, CALL_TIMEOUT)
-    said = rejection(ENTRY, CodeModeToolApprovalDeniedError("no", details={"a": 1}), TOLD, is_raised=True)
-    assert (type(error_again(said)), error_again(said).details) == (CodeModeToolApprovalDeniedError, {"a": 1})
+    outcome = make_rejection(ENTRY, late, TOLD)
+    assert call_status(outcome, ERROR_STATUSES) == "unknown"
+    assert (type(restore_error(outcome)), restore_error(outcome).code) == (CodeModeToolError, CALL_TIMEOUT)
+    said = make_rejection(ENTRY, CodeModeToolApprovalDeniedError("no", details={"a": 1}), TOLD, is_raised=True)
+    assert (type(restore_error(said)), restore_error(said).details) == (CodeModeToolApprovalDeniedError, {"a": 1})
 
 
 @each_row(
@@ -157,18 +163,18 @@ def test_the_host_knows_the_error_again():
     ],
 )
 def test_the_call_that_ended_a_program_is_told_with_its_input(changes, shown):
-    outcome = rejection(ENTRY, CodeModeToolError("m"), TOLD)
-    call = failed_call(ENTRY._replace(**changes, outcome=outcome))
+    outcome = make_rejection(ENTRY, CodeModeToolError("m"), TOLD)
+    call = describe_failed_call(ENTRY._replace(**changes, outcome=outcome))
     assert call == {"code": "FAILED", "message": "m", "toolName": "pay", **shown}
-    assert failed_call(ENTRY._replace(outcome=rejection(ENTRY, CodeModeToolError("m"), PLAIN))) is None
-    assert failed_call(ENTRY) is None
+    assert describe_failed_call(ENTRY._replace(outcome=make_rejection(ENTRY, CodeModeToolError("m"), PLAIN))) is None
+    assert describe_failed_call(ENTRY) is None
 
 
 def test_a_hidden_input_is_told_as_it_ran_or_not_at_all():
-    entry = ENTRY._replace(outcome=rejection(ENTRY, CodeModeToolError("m"), TOLD))
-    assert "toolInput" not in failed_call(entry, hides_input=True)
+    entry = ENTRY._replace(outcome=make_rejection(ENTRY, CodeModeToolError("m"), TOLD))
+    assert "toolInput" not in describe_failed_call(entry, hides_input=True)
     ran = entry._replace(executed_input_json='{"amount":"*"}')
-    assert failed_call(ran, hides_input=True)["toolInput"] == {"amount": "*"}
+    assert describe_failed_call(ran, hides_input=True)["toolInput"] == {"amount": "*"}
 
 
 json_values = st.recursive(
@@ -180,9 +186,9 @@ json_values = st.recursive(
 @given(st.text(), st.text(), st.dictionaries(st.text(), json_values))
 def test_fields_are_read_as_they_were_written(message, code, details):
     error = CodeModeToolError(message, code=code, details=details)
-    outcome = rejection(ENTRY, error, TOLD, is_raised=True)
+    outcome = make_rejection(ENTRY, error, TOLD, is_raised=True)
     assert outcome.fields_json is not None
-    read_fields(outcome.fields_json)
+    read_error_fields(outcome.fields_json)
 
 
 @each_row("text",
@@ -190,4 +196,4 @@ def test_fields_are_read_as_they_were_written(message, code, details):
      '{"code":"c","message":null,"toolName":"t"}', '{"code":"c","message":"m","toolName":"t","more":1}'])  # fmt: skip
 def test_other_fields_are_refused(text):
     with pytest.raises(CodeModeProtocolError):
-        read_fields(text)
+        read_error_fields(text)

@@ -20,11 +20,11 @@ from codemode.errors import (
 from codemode.profile import OutputRules
 from codemode.protocol import events
 from codemode.protocol.continuation import Continuation
-from codemode.protocol.events import GoOn, OutcomeKept, Rest, Send, WaitOver
-from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry, Progress, Rejected
-from codemode.protocol.message_decoder import read_message
+from codemode.protocol.events import ContinueRun, OutcomeQueued, Send, Suspend, WaitExpired
+from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry, ProgramProgress, Rejected
+from codemode.protocol.message_decoder import decode_message
 from codemode.protocol.messages import CallRequested, ConsoleWritten, ItemWritten, RequestWithdrawn, TurnEnded
-from codemode.protocol.suspension import RestingInvocation, answer_yields
+from codemode.protocol.suspension import SuspendableInvocation, answer_open_yields
 
 KINDS = SETTINGS.profile.request_kinds | {"timer", "yield"}
 PROFILE = replace(
@@ -33,8 +33,8 @@ PROFILE = replace(
 SETTING = replace(SETTINGS, profile=PROFILE)
 
 
-def started(*received: Any, settings: Any = SETTING, **more: Any) -> RestingInvocation:
-    invocation = RestingInvocation(settings, **more)
+def started(*received: Any, settings: Any = SETTING, **more: Any) -> SuspendableInvocation:
+    invocation = SuspendableInvocation(settings, **more)
     invocation.start("js", analysis_ms=None)
     for event in received:
         invocation.receive(event)
@@ -53,9 +53,9 @@ def sent(effects: list[Any]) -> list[int]:
     return [effect.message.id for effect in effects if isinstance(effect, Send) and hasattr(effect.message, "id")]
 
 
-def again(invocation: RestingInvocation, *received: Any) -> tuple[RestingInvocation, list[Any]]:
+def again(invocation: SuspendableInvocation, *received: Any) -> tuple[SuspendableInvocation, list[Any]]:
     """Go on in the place of one whose worker was given up; the effects of all that is received."""
-    new = invocation.renewed(50)
+    new = invocation.make_successor(50)
     effects = new.start("js", analysis_ms=None)
     for event in received:
         effects += new.receive(event)
@@ -71,34 +71,34 @@ def again(invocation: RestingInvocation, *received: Any) -> tuple[RestingInvocat
 def test_an_idle_guest_that_has_yielded_rests_whatever_is_in_flight(received: tuple[Any, ...]):
     *before, last = received
     invocation = started(*before)
-    assert invocation.receive(last)[-1] == Rest("yield")
-    assert (invocation.resting, invocation.has_news, invocation.ending) == ("yield", True, None)
+    assert invocation.receive(last)[-1] == Suspend("yield")
+    assert (invocation.suspension_reason, invocation.has_pending_deliveries, invocation.ending) == ("yield", True, None)
 
 
 def test_an_idle_guest_rests_when_the_wait_is_over_and_not_before():
     invocation = started(call(1), TurnEnded(1))
-    assert invocation.resting is None
-    assert invocation.receive(WaitOver()) == [Rest("pending_tools")]
-    invocation = started(call(1), WaitOver())
-    assert invocation.resting is None
-    assert invocation.receive(TurnEnded(1))[-1] == Rest("pending_tools")
+    assert invocation.suspension_reason is None
+    assert invocation.receive(WaitExpired()) == [Suspend("pending_tools")]
+    invocation = started(call(1), WaitExpired())
+    assert invocation.suspension_reason is None
+    assert invocation.receive(TurnEnded(1))[-1] == Suspend("pending_tools")
 
 
 def test_a_timer_is_waited_for_like_a_call():
-    assert started(timer(1), TurnEnded(0), WaitOver()).resting == "pending_tools"
+    assert started(timer(1), TurnEnded(0), WaitExpired()).suspension_reason == "pending_tools"
 
 
 def test_a_guest_that_computes_does_not_rest_and_fails_when_its_time_is_up():
-    invocation = started(WaitOver())
-    assert (invocation.resting, invocation.ending) == (None, None)
+    invocation = started(WaitExpired())
+    assert (invocation.suspension_reason, invocation.ending) == (None, None)
     invocation.receive(events.DeadlinePassed())
     assert type(error_of(invocation)) is CodeModeTimeoutError
 
 
 def test_with_nothing_in_flight_there_is_no_rest():
-    assert error_of(started(WaitOver(), TurnEnded(0))).code == "CODE_MODE_DEADLOCK"
+    assert error_of(started(WaitExpired(), TurnEnded(0))).code == "CODE_MODE_DEADLOCK"
     assert started(call(1), TurnEnded(1), done(1, WAITING)).ending == events.Interrupted()
-    assert started(call(1), TurnEnded(1), WaitOver(), done(1, WAITING)).resting == "pending_tools"
+    assert started(call(1), TurnEnded(1), WaitExpired(), done(1, WAITING)).suspension_reason == "pending_tools"
 
 
 # --- the clocks ---
@@ -111,34 +111,38 @@ def test_the_guests_clock_stands_while_it_is_idle_and_the_wait_while_only_a_pers
     assert events.ResumeClock() in invocation.receive(events.CallSettled(3, Fulfilled(None), 9))
     assert events.PauseClock() in invocation.receive(TurnEnded(2))
     invocation.receive(done(2))
-    assert invocation.receive(TurnEnded(1)) == [events.PauseClock(), events.PauseWait()]
-    assert invocation.receive(events.PersonAnswered(1)) == [events.ResumeWait()]
+    assert invocation.receive(TurnEnded(1)) == [events.PauseClock(), events.PauseWaitClock()]
+    assert invocation.receive(events.PersonAnswered(1)) == [events.ResumeWaitClock()]
 
 
 # --- at rest ---
 
 
 def test_what_comes_at_rest_is_kept_and_handed_in_behind_one_another():
-    invocation = started(call(1), call(2), call(3), TurnEnded(3), WaitOver())
-    assert invocation.receive(done(2)) == [OutcomeKept(2)]
-    assert invocation.receive(done(1, Rejected("E", "no", "C"))) == [OutcomeKept(1)]
-    assert (invocation.ledger.deliveries, invocation.has_news) == ([2, 1], True)
-    effects = invocation.receive(GoOn(9))
-    assert (sent(effects), invocation.resting, invocation.has_news) == ([2, 1], None, False)
+    invocation = started(call(1), call(2), call(3), TurnEnded(3), WaitExpired())
+    assert invocation.receive(done(2)) == [OutcomeQueued(2)]
+    assert invocation.receive(done(1, Rejected("E", "no", "C"))) == [OutcomeQueued(1)]
+    assert (invocation.ledger.deliveries, invocation.has_pending_deliveries) == ([2, 1], True)
+    effects = invocation.receive(ContinueRun(9))
+    assert (sent(effects), invocation.suspension_reason, invocation.has_pending_deliveries) == ([2, 1], None, False)
     for event in (TurnEnded(2), TurnEnded(1)):
         invocation.receive(event)
     assert invocation.ending is None
 
 
 def test_what_waits_for_a_person_at_rest_interrupts_when_somebody_goes_on():
-    invocation = started(call(1), TurnEnded(1), WaitOver(), done(1, WAITING))
-    assert (invocation.ending, invocation.has_news, invocation.has_work) == (None, False, False)
-    assert invocation.receive(GoOn(9)) == [events.Finish(events.Interrupted())]
+    invocation = started(call(1), TurnEnded(1), WaitExpired(), done(1, WAITING))
+    assert (invocation.ending, invocation.has_pending_deliveries, invocation.has_running_requests) == (
+        None,
+        False,
+        False,
+    )
+    assert invocation.receive(ContinueRun(9)) == [events.Finish(events.Interrupted())]
 
 
 def test_yields_are_answered_behind_what_came_meanwhile_at_the_time_of_going_on():
     invocation = started(yielded(1), call(2), yielded(3), TurnEnded(1), done(2))
-    assert sent(invocation.receive(GoOn(77))) == [2, 1, 3]
+    assert sent(invocation.receive(ContinueRun(77))) == [2, 1, 3]
     assert [invocation.ledger[number].now_ms for number in (1, 3)] == [77, 77]
     assert [invocation.ledger[number].outcome for number in (1, 3)] == [Fulfilled(None)] * 2
 
@@ -150,21 +154,21 @@ def test_a_worker_that_speaks_or_ends_at_rest():
 
 
 def test_the_wait_is_over_once_for_each_time_that_somebody_goes_on():
-    invocation = started(call(1), call(2), TurnEnded(2), WaitOver(), done(1), GoOn(9))
+    invocation = started(call(1), call(2), TurnEnded(2), WaitExpired(), done(1), ContinueRun(9))
     invocation.receive(TurnEnded(1))
-    assert invocation.resting is None
-    assert invocation.receive(WaitOver()) == [Rest("pending_tools")]
+    assert invocation.suspension_reason is None
+    assert invocation.receive(WaitExpired()) == [Suspend("pending_tools")]
 
 
 def test_going_on_with_what_does_not_rest_changes_nothing():
-    assert started(call(1), TurnEnded(1)).receive(GoOn(9)) == []
+    assert started(call(1), TurnEnded(1)).receive(ContinueRun(9)) == []
 
 
 # --- on another worker ---
 
 
 def test_another_worker_is_sent_all_that_was_delivered_and_no_call_is_made_again():
-    invocation = started(call(1), call(2), timer(3), TurnEnded(2), done(2), TurnEnded(1), WaitOver(), done(1))
+    invocation = started(call(1), call(2), timer(3), TurnEnded(2), done(2), TurnEnded(1), WaitExpired(), done(1))
     new, effects = again(invocation, call(1), call(2), timer(3), TurnEnded(2), TurnEnded(1), TurnEnded(0))
     assert sent(effects) == [2, 1]
     assert not [one for one in effects if isinstance(one, events.Invoke | events.SetTimers)]
@@ -173,17 +177,17 @@ def test_another_worker_is_sent_all_that_was_delivered_and_no_call_is_made_again
 
 
 def test_its_replay_ends_where_the_guest_had_come_to():
-    invocation = started(call(1), call(2), TurnEnded(2), done(2), TurnEnded(1), WaitOver(), done(1))
-    assert invocation.turns == 2
+    invocation = started(call(1), call(2), TurnEnded(2), done(2), TurnEnded(1), WaitExpired(), done(1))
+    assert invocation.turn_count == 2
     new, _ = again(invocation, call(1), call(2))
-    assert (new.is_replaying, new.turns) == (True, 2)
+    assert (new.is_replaying, new.turn_count) == (True, 2)
     assert events.ReplayEnded() not in new.receive(TurnEnded(2))
     assert events.ReplayEnded() in new.receive(TurnEnded(1))
     assert not new.is_replaying
 
 
 def test_what_ends_during_a_replay_is_delivered_behind_what_was_recorded():
-    invocation = started(call(1), call(2), call(3), TurnEnded(3), done(2), TurnEnded(2), WaitOver())
+    invocation = started(call(1), call(2), call(3), TurnEnded(3), done(2), TurnEnded(2), WaitExpired())
     new, effects = again(invocation)
     assert sent(effects) == [2]
     assert sent(new.receive(done(3))) == [3]  # its request has not been made again yet
@@ -197,20 +201,20 @@ def test_what_ends_during_a_replay_is_delivered_behind_what_was_recorded():
 
 
 def test_what_begins_to_wait_for_a_person_during_a_replay_is_not_made_again():
-    invocation = started(call(1), TurnEnded(1), WaitOver())
+    invocation = started(call(1), TurnEnded(1), WaitExpired())
     new, _ = again(invocation)
     assert new.receive(done(1, WAITING)) == []
     new.receive(call(1))
     assert new.receive(TurnEnded(1))[-1] == events.Finish(events.Interrupted())
-    assert new.ledger.waiting
+    assert new.ledger.waiting_entries
 
 
 def test_a_tool_that_begins_at_rest_or_during_a_replay_is_known_to_have_begun():
-    invocation = started(call(1), call(2), TurnEnded(2), WaitOver())
+    invocation = started(call(1), call(2), TurnEnded(2), WaitExpired())
     invocation.receive(events.ExecutionStarted(1, None, is_approved=False))
     new, _ = again(invocation)
     new.receive(events.ExecutionStarted(2, '"shown"', is_approved=True))
-    assert [new.entry(number).is_started for number in (1, 2)] == [True, True]
+    assert [new.get_entry(number).is_started for number in (1, 2)] == [True, True]
     for event in (call(1), call(2), TurnEnded(2)):
         new.receive(event)
     assert [entry.is_started for entry in new.ledger.entries] == [True, True]
@@ -218,20 +222,20 @@ def test_a_tool_that_begins_at_rest_or_during_a_replay_is_known_to_have_begun():
 
 def test_a_host_error_that_came_before_a_replay_is_still_the_hosts_own():
     error = CodeModeToolError("no")
-    invocation = started(call(1), TurnEnded(1), WaitOver())
+    invocation = started(call(1), TurnEnded(1), WaitExpired())
     invocation.receive(events.CallSettled(1, Rejected("E", "no", "C"), 5, error))
-    new, _ = again(invocation, call(1), TurnEnded(1), threw(request=1))
+    new, _ = again(invocation, call(1), TurnEnded(1), threw(request_id=1))
     assert error_of(new) is error or type(error_of(new)) is CodeModeToolError
 
 
 def test_a_timer_that_runs_meanwhile_can_be_withdrawn():
-    invocation = started(timer(1), call(2), TurnEnded(1), WaitOver(), done(2))
+    invocation = started(timer(1), call(2), TurnEnded(1), WaitExpired(), done(2))
     new, _ = again(invocation, timer(1), call(2), TurnEnded(1))
     assert new.receive(RequestWithdrawn(1)) == [events.StopTimer(1)]
 
 
 def test_a_program_that_goes_another_way_is_refused():
-    invocation = started(call(1), TurnEnded(1), WaitOver())
+    invocation = started(call(1), TurnEnded(1), WaitExpired())
     assert_violation(again(invocation, call(1, name="other"))[0])
     assert_violation(again(invocation, TurnEnded(0))[0])
     assert_violation(again(invocation, returned())[0])
@@ -239,19 +243,19 @@ def test_a_program_that_goes_another_way_is_refused():
 
 def test_a_run_can_rest_in_the_middle_and_forgets_nothing():
     invocation = started(call(1), call(2), TurnEnded(2), done(1), call(3))
-    invocation.rest_where_it_is()
-    assert invocation.receive(done(2)) == [OutcomeKept(2)]
+    invocation.suspend_now()
+    assert invocation.receive(done(2)) == [OutcomeQueued(2)]
     _, effects = again(invocation, call(1), call(2), TurnEnded(2), call(3), TurnEnded(2), TurnEnded(1))
     assert sent(effects) == [1, 2]
     assert [one.entry.id for one in effects if isinstance(one, events.Invoke)] == [3]
 
 
 def test_a_run_that_rests_in_the_middle_of_a_replay_forgets_nothing_either():
-    invocation = started(call(1), call(2), TurnEnded(2), done(1), TurnEnded(1), WaitOver())
+    invocation = started(call(1), call(2), TurnEnded(2), done(1), TurnEnded(1), WaitExpired())
     new, _ = again(invocation, call(1))
-    new.rest_where_it_is()
-    assert new.receive(done(2)) == [OutcomeKept(2)]
-    assert new.turns == 2
+    new.suspend_now()
+    assert new.receive(done(2)) == [OutcomeQueued(2)]
+    assert new.turn_count == 2
     last, effects = again(new, call(1), call(2), TurnEnded(2), TurnEnded(1), TurnEnded(0))
     assert sent(effects) == [1, 2]
     assert last.ledger.deliveries == [1, 2]
@@ -259,11 +263,11 @@ def test_a_run_that_rests_in_the_middle_of_a_replay_forgets_nothing_either():
 
 def test_answered_requests_are_made_once_however_often_workers_are_given_up():
     waiting = LedgerEntry(1, "tool", "t", "0", None, f"{SETTINGS.outer_tool_call_id}:tool-1", WAITING)
-    invocation = started(call(1), recorded=Ledger([waiting]), resolved=[1])
-    invocation.rest_where_it_is()
+    invocation = started(call(1), recorded=Ledger([waiting]), answered_ids=[1])
+    invocation.suspend_now()
     new, effects = again(invocation, call(1), TurnEnded(1))
     assert [one.entry.id for one in effects if isinstance(one, events.Invoke)] == [1]
-    new.receive(WaitOver())
+    new.receive(WaitExpired())
     _, effects = again(new, call(1), TurnEnded(1))
     assert not [one for one in effects if isinstance(one, events.Invoke)]
 
@@ -278,13 +282,13 @@ def wrote(text: str) -> ItemWritten:
 def test_what_was_written_is_told_once():
     line = ConsoleWritten("log", "l")
     invocation = started(wrote("a"), line, yielded(1))
-    assert invocation.receive(TurnEnded(0)) == [Rest("yield")]
-    assert invocation.output == 2
+    assert invocation.receive(TurnEnded(0)) == [Suspend("yield")]
+    assert invocation.output_count == 2
     new, effects = again(invocation, wrote("a"), line, yielded(1), TurnEnded(0), wrote("b"))
     assert [one for one in effects if isinstance(one, events.WriteItem | events.WriteConsole)] == [
         events.WriteItem("text", "b")
     ]
-    assert new.output == 3
+    assert new.output_count == 3
 
 
 def test_more_output_than_there_may_be_is_a_violation():
@@ -332,16 +336,16 @@ def test_a_worker_yields_no_more_often_than_a_program_may():
 
 def test_how_far_it_has_come_goes_along():
     invocation = started(wrote("a"), yielded(1), TurnEnded(0))
-    new = invocation.renewed(9)
-    assert invocation.ledger.progress == Progress(output=1, own_ms=0, turns=1)
-    assert new.turns == 1
+    new = invocation.make_successor(9)
+    assert invocation.ledger.progress == ProgramProgress(output_count=1, compute_ms=0, turn_count=1)
+    assert new.turn_count == 1
 
 
 # --- kept ---
 
 
 def kept(*entries: LedgerEntry, deliveries: tuple[int, ...] = ()) -> Continuation:
-    ledger = Ledger(list(entries), list(deliveries), progress=Progress(3, 40, 5))
+    ledger = Ledger(list(entries), list(deliveries), progress=ProgramProgress(3, 40, 5))
     return Continuation.of("js", "engine", SETTING, ledger)
 
 
@@ -353,7 +357,7 @@ def test_yields_and_how_far_a_program_has_come_are_kept(entry: LedgerEntry):
     continuation = kept(entry, deliveries=(1,) if entry.outcome else ())
     again = Continuation.from_dict(continuation.to_dict())
     assert again == continuation
-    assert again.ledger.progress == Progress(3, 40, 5)
+    assert again.ledger.progress == ProgramProgress(3, 40, 5)
 
 
 @each_row(
@@ -390,9 +394,9 @@ def test_more_yields_than_there_can_be_are_refused():
 
 def test_a_program_that_was_kept_is_answered_where_it_has_yielded():
     ledger = Ledger([YIELD._replace(outcome=Fulfilled(None), now_ms=3), YIELD._replace(id=2)], [1])
-    assert [one.id for one in answer_yields(ledger, 7)] == [2]
+    assert [one.id for one in answer_open_yields(ledger, 7)] == [2]
     assert (ledger.deliveries, ledger[2].now_ms) == ([1, 2], 7)
-    assert answer_yields(ledger, 8) == []
+    assert answer_open_yields(ledger, 8) == []
 
 
 # --- on the wire ---
@@ -411,10 +415,10 @@ def test_a_program_that_was_kept_is_answered_where_it_has_yielded():
 )
 def test_an_item_that_no_kernel_writes_is_refused(body: Any):
     with pytest.raises(CodeModeProtocolError):
-        read_message(b"O" + json.dumps(body).encode())
+        decode_message(b"O" + json.dumps(body).encode())
 
 
 @pytest.mark.parametrize("kind", ["text", "json"])
 def test_an_item_is_read_as_it_is(kind: Any):
     text = "[1" * 5 if kind == "text" else "x" * 100_000  # what is no JSON is refused when it is handed over
-    assert read_message(b"O" + json.dumps({"kind": kind, "text": text}).encode()) == ItemWritten(kind, text)
+    assert decode_message(b"O" + json.dumps({"kind": kind, "text": text}).encode()) == ItemWritten(kind, text)

@@ -8,12 +8,12 @@ from codemode.options.parts import CodeModeOptions
 from codemode.protocol.settings import Settings
 from codemode.surfaces.code_mode.outcome import CODE_MODE
 
-MORE = ("fetch", "state", "language_names", "given_json", "hides_inputs")
+MORE = ("fetch", "state", "language_names", "invocation_data_json", "hides_inputs")
 LIMITS = CodeModeOptions().execution_policy
 
 
 def test_what_was_given_is_added_and_all_else_stays():
     settings = Settings("outer", "salt", "seed", 5, LIMITS, CODE_MODE, True, True, ("then",), "{}", True)
-    assert settings.giving('{"a":1}') == replace(settings, given_json='{"a":1}')
+    assert settings.with_invocation_data('{"a":1}') == replace(settings, invocation_data_json='{"a":1}')
     plain = Settings("outer", "salt", "seed", 5, LIMITS, CODE_MODE)
     assert all(getattr(settings, one.name) != getattr(plain, one.name) for one in fields(Settings) if one.name in MORE)

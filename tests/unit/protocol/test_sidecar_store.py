@@ -13,7 +13,7 @@ from codemode import CodeModeProtocolError
 from codemode.data.large_strings import LargeStrings, cut_large_strings
 from codemode.errors import CodeModeSerializationError
 from codemode.profile import SidecarRules
-from codemode.protocol.invocation import with_references
+from codemode.protocol.invocation import restore_references
 from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry, Rejected
 from codemode.protocol.messages import CallRequested, DeliverValue
 from codemode.protocol.references import MAX_REFERENCES, SIDECAR_LIMIT, Sidecar
@@ -36,12 +36,12 @@ def sidecar_with(*strings: str) -> Sidecar:
 def test_strings_are_numbered_over_all_outputs():
     sidecar = sidecar_with("first", "second")
     sidecar.add(cut("th\u00efrd"))
-    assert sidecar.value('{"a":[0E2,0E0],"b":0E1,"c":0.0}', "it") == {
+    assert sidecar.decode('{"a":[0E2,0E0],"b":0E1,"c":0.0}', "it") == {
         "a": ["th\u00efrd", "first"],
         "b": "second",
         "c": 0.0,
     }
-    assert sidecar.text('[0E2,"0E2"]', "it") == '["th\\u00efrd","0E2"]'
+    assert sidecar.restore_strings('[0E2,"0E2"]', "it") == '["th\\u00efrd","0E2"]'
 
 
 @given(st.lists(st.sampled_from(["0E0", "0E1", "1", '"0E1"', "null"]), max_size=12))
@@ -50,32 +50,32 @@ def test_the_length_is_that_of_the_text_with_the_strings_in_it(values: list[str]
     put_in = 4 * values.count("0E0") + 5 * values.count("0E1")
     if put_in > RULES.max_total_bytes:
         with pytest.raises(CodeModeSerializationError):
-            sidecar.value(text, "it")
+            sidecar.decode(text, "it")
     else:
-        assert sidecar.length(text) == len(sidecar.text(text, "it"))
-        assert sidecar.value(text, "it") == json.loads(sidecar.text(text, "it"))
+        assert sidecar.measure(text) == len(sidecar.restore_strings(text, "it"))
+        assert sidecar.decode(text, "it") == json.loads(sidecar.restore_strings(text, "it"))
 
 
 @pytest.mark.parametrize("text", ["0E2", "[0E0,0E999999999]", '{"a":0E2}'])
 def test_a_string_that_was_never_handed_out_breaks_the_protocol(text: str):
     sidecar = sidecar_with("first", "second")
-    for read in (sidecar.value, sidecar.text):
+    for read in (sidecar.decode, sidecar.restore_strings):
         with pytest.raises(CodeModeProtocolError, match="not given"):
             read(text, "it")
     with pytest.raises(CodeModeProtocolError, match="not given"):
-        sidecar.length(text)
+        sidecar.measure(text)
 
 
 @pytest.mark.parametrize("text", ["0E", "[0E0", "0E0 0E0", ""])
 def test_what_is_no_json_is_told_apart(text: str):
     with pytest.raises(ValueError, match=r".+"):
-        sidecar_with("first").value(text, "it")
+        sidecar_with("first").decode(text, "it")
 
 
 def test_what_goes_into_one_value_is_bounded_before_it_is_there():
     sidecar = sidecar_with("x" * 20)
-    assert sidecar.value("[0E0,0E0]", "it") == ["x" * 20] * 2
-    for read in (sidecar.value, sidecar.text):
+    assert sidecar.decode("[0E0,0E0]", "it") == ["x" * 20] * 2
+    for read in (sidecar.decode, sidecar.restore_strings):
         with pytest.raises(CodeModeSerializationError) as caught:
             read(f"[{','.join(['0E0'] * 200_000)}]", "it")
         assert caught.value.code == SIDECAR_LIMIT
@@ -84,12 +84,15 @@ def test_what_goes_into_one_value_is_bounded_before_it_is_there():
 
 def test_an_output_that_goes_beyond_the_total_is_refused_and_changes_nothing():
     sidecar = sidecar_with("x" * 20, "y" * 20)
-    assert sidecar.refusal(cut("z" * 10)) is None
-    refused = sidecar.refusal(cut("z" * 11))
+    assert sidecar.find_limit_error(cut("z" * 10)) is None
+    refused = sidecar.find_limit_error(cut("z" * 11))
     assert refused is not None
     assert (refused.code, refused.details["bytes"], refused.details["limit"]) == (SIDECAR_LIMIT, 51, "maxTotalSize")
-    assert sidecar.refusal(cut("z" * 10)) is None
-    assert sidecar.refusal(LargeStrings(('""',) * (MAX_REFERENCES - 1), (0,) * (MAX_REFERENCES - 1), "")) is not None
+    assert sidecar.find_limit_error(cut("z" * 10)) is None
+    assert (
+        sidecar.find_limit_error(LargeStrings(('""',) * (MAX_REFERENCES - 1), (0,) * (MAX_REFERENCES - 1), ""))
+        is not None
+    )
 
 
 @pytest.mark.parametrize(
@@ -98,10 +101,10 @@ def test_an_output_that_goes_beyond_the_total_is_refused_and_changes_nothing():
 def test_one_string_is_bounded_by_its_bytes(output: str, refused: bool):
     text = json.dumps({"a": output})
     if not refused:
-        assert (Sidecar(RULES).cut(text) is None) == (len(output) < RULES.threshold_bytes)
+        assert (Sidecar(RULES).extract(text) is None) == (len(output) < RULES.threshold_bytes)
         return
     with pytest.raises(CodeModeSerializationError) as caught:
-        Sidecar(RULES).cut(text)
+        Sidecar(RULES).extract(text)
     assert (caught.value.code, caught.value.details["limit"]) == (SIDECAR_LIMIT, "maxReferenceSize")
 
 
@@ -121,12 +124,12 @@ def test_a_recorded_ledger_has_its_strings_in_the_order_of_deliveries():
         [2, 3, 1],
         7,
     )
-    again = with_references(recorded, RULES)
-    assert again.entries[4].issued() == {"both": ["late text", "early text"]}
-    assert again.entries[4].issued_json == '{"both":["late text","early text"]}'
-    assert (again.deliveries, again.notices) == ([2, 3, 1], 7)
-    assert again.entries[0].issued() == {}
-    assert [one.delivery().frame()[4:5] for one in again.entries[:3]] == [b"S", b"S", b"D"]
+    again = restore_references(recorded, RULES)
+    assert again.entries[4].decode_full_input() == {"both": ["late text", "early text"]}
+    assert again.entries[4].full_input_json == '{"both":["late text","early text"]}'
+    assert (again.deliveries, again.notice_count) == ([2, 3, 1], 7)
+    assert again.entries[0].decode_full_input() == {}
+    assert [one.delivery_message().frame()[4:5] for one in again.entries[:3]] == [b"S", b"S", b"D"]
     assert recorded.sidecar is None
 
 
@@ -135,10 +138,10 @@ def test_a_text_that_the_program_has_is_sent_as_its_number():
     assert ledger.sidecar is not None
     frames: list[bytes] = []
     for request_id, text in ((1, '["text one","text two","text one"]'), (2, '{"again":"text two","new":"three"}')):
-        ledger.settle(request_id, Fulfilled(text, ledger.sidecar.cut(text)), 1)
-        handed = ledger.handed(ledger[request_id])
+        ledger.settle(request_id, Fulfilled(text, ledger.sidecar.extract(text)), 1)
+        handed = ledger.register_large_strings(ledger[request_id])
         assert ledger[request_id] is handed
-        frames.append(handed.delivery().frame())
+        frames.append(handed.delivery_message().frame())
     assert b'S"text one"' in frames[0]
     assert b'S"text two"' in frames[0]
     assert frames[0].count(b"text one") == 1
@@ -146,11 +149,11 @@ def test_a_text_that_the_program_has_is_sent_as_its_number():
     assert b"text two" not in frames[1]
     assert b"S\x31" in frames[1]
     one, two = "text one", "text two"
-    assert ledger.sidecar.value("[0E0,0E1,0E2,0E3,0E4]", "it") == [one, two, one, two, "three"]
+    assert ledger.sidecar.decode("[0E0,0E1,0E2,0E3,0E4]", "it") == [one, two, one, two, "three"]
     texts = [one.outcome.value_json for one in ledger.entries if isinstance(one.outcome, Fulfilled)]
     recorded = [entry(at, "t", "{}", Fulfilled(text)) for at, text in enumerate(texts, 1)]
-    again = with_references(Ledger(recorded, [1, 2]), RULES)
-    assert [one.delivery().frame() for one in again.entries] == frames
+    again = restore_references(Ledger(recorded, [1, 2]), RULES)
+    assert [one.delivery_message().frame() for one in again.entries] == frames
 
 
 def test_a_request_that_cannot_have_places_is_read_as_any():
@@ -163,16 +166,16 @@ def test_a_request_that_cannot_have_places_is_read_as_any():
     ):
         request = CallRequested(1, kind, "t", text, None)  # pyright: ignore[reportArgumentType]
         assert (ledger.issue(request, None).sidecar is not None) is has
-    assert Ledger().issue(CallRequested(1, "tool", "t", "[0E0]", None), None).issued() == [0.0]
+    assert Ledger().issue(CallRequested(1, "tool", "t", "[0E0]", None), None).decode_full_input() == [0.0]
 
 
 def test_the_bytes_of_a_long_input_are_those_that_were_sent():
     sidecar = sidecar_with("x" * 20)
     short, long = "[0E0]", f'[0E0,"{"y" * 20_000}"]'
-    assert entry(1, "t", short)._replace(sidecar=sidecar).issued_bytes == len("[]") + 22
-    assert entry(1, "t", long)._replace(sidecar=sidecar).issued_bytes == len(long)
-    assert entry(1, "t", None).issued_bytes == 0
-    assert entry(1, "t", '"\u00e9"').issued_bytes == 4
+    assert entry(1, "t", short)._replace(sidecar=sidecar).full_input_bytes == len("[]") + 22
+    assert entry(1, "t", long)._replace(sidecar=sidecar).full_input_bytes == len(long)
+    assert entry(1, "t", None).full_input_bytes == 0
+    assert entry(1, "t", '"\u00e9"').full_input_bytes == 4
 
 
 @given(st.lists(st.integers(0, 300_000), min_size=1, max_size=6))
@@ -180,7 +183,7 @@ def test_a_delivery_is_the_same_at_once_and_in_pieces(lengths: list[int]):
     texts = tuple(f'"{"x" * length}"' for length in lengths)
     rest = f"[{','.join(f'0E{at}' for at in range(len(texts)))}]"
     message = DeliverValue(1, 2, f"[{','.join(texts)}]", LargeStrings(texts, tuple(lengths), rest))
-    pieces = [*message.pieces()]
+    pieces = [*message.iter_chunks()]
     assert all(pieces)
     assert b"".join(pieces) == message.frame()
     data, frames = message.frame(), list[bytes]()

@@ -9,7 +9,7 @@ from invocation_driver import SETTINGS
 from invocation_events import WAITING, assert_violation, call, done, error_of, machine, returned
 
 from codemode.errors import CodeModeDetachedBridgeRequestError, CodeModeProtocolError
-from codemode.protocol.call_status import call_summaries
+from codemode.protocol.call_status import summarize_calls
 from codemode.protocol.continuation import Continuation
 from codemode.protocol.events import Invoke
 from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry
@@ -32,7 +32,7 @@ def test_a_request_is_made_counts_as_a_call_and_nobody_is_told_of_it():
         "state.set"
     ]
     invocation.receive(done(1))
-    assert call_summaries(invocation.ledger.entries) == ()
+    assert summarize_calls(invocation.ledger.entries) == ()
 
 
 def test_one_that_nobody_awaits_is_an_error():
@@ -48,7 +48,7 @@ def test_a_continuation_keeps_that_there_is_state_and_no_request_that_waits():
     kept = Continuation.of("js", "engine", WITH, Ledger([entry], [1]))
     read = Continuation.from_dict(kept.to_dict())
     assert read.ledger.entries == [entry]
-    assert read.settings(WITHOUT).state
+    assert read.restore_settings(WITHOUT).state
     waiting = Continuation.of("js", "engine", WITH, Ledger([entry._replace(outcome=WAITING, now_ms=None)], []))
     with pytest.raises(CodeModeProtocolError, match="about state, cannot be interrupted"):
         Continuation.from_dict(waiting.to_dict())

@@ -9,7 +9,7 @@ from codemode.errors import CodeModeTimeoutError
 from codemode.execution.outcome_texts import failure_text
 from codemode.profile import GuestFace
 from codemode.protocol import events
-from codemode.protocol.events import Failed, Finish, GiveGrace
+from codemode.protocol.events import Failed, Finish, GrantGracePeriod
 from codemode.protocol.invocation import Invocation
 from codemode.protocol.messages import EngineFailed, TurnEnded
 
@@ -30,7 +30,7 @@ def ending(effects: list[events.Effect]) -> BaseException:
 
 def test_the_deadline_passes_twice_in_a_turn():
     machine = running(stops_itself=True)
-    assert machine.receive(events.DeadlinePassed()) == [GiveGrace()]
+    assert machine.receive(events.DeadlinePassed()) == [GrantGracePeriod()]
     assert isinstance(ending(machine.receive(events.DeadlinePassed())), CodeModeTimeoutError)
 
 
@@ -54,9 +54,9 @@ def test_who_stops_itself_says_so(stops_itself: bool, is_timeout: bool):
 def test_the_worker_is_told_how_long():
     settings = SETTINGS
     face = GuestFace(wrapper="module", globals=(), stops_itself=True)
-    told = replace(settings, profile=replace(settings.profile, guest=face)).for_worker()
+    told = replace(settings, profile=replace(settings.profile, guest=face)).to_worker_fields()
     assert told["stops"] == [settings.limits.timeout_ms, settings.limits.clock == "wall"]
-    assert "stops" not in settings.for_worker()
+    assert "stops" not in settings.to_worker_fields()
 
 
 def test_an_idle_program_is_ended_at_its_deadline():

@@ -13,12 +13,12 @@ from suite import each_row
 
 from codemode.errors import CodeModeBridgeLimitError, CodeModeDetachedBridgeRequestError, CodeModeProtocolError
 from codemode.protocol import events
-from codemode.protocol.call_status import call_summaries
+from codemode.protocol.call_status import summarize_calls
 from codemode.protocol.continuation import Continuation
 from codemode.protocol.events import Interrupted, Invoke, Send, SetTimers, StopTimer
 from codemode.protocol.guest_output import MAX_TIMERS
 from codemode.protocol.invocation import Invocation
-from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry, Rejected, recovery_ledger
+from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry, Rejected, build_recovery_ledger
 from codemode.protocol.messages import CallRequested, RequestWithdrawn, TurnEnded
 
 PROFILE = replace(SETTINGS.profile, request_kinds=SETTINGS.profile.request_kinds | {"timer"})
@@ -52,11 +52,11 @@ def test_the_timers_of_a_turn_are_set_together_when_it_has_ended():
 def test_a_timer_is_delivered_like_any_other_answer_and_counts_as_no_call():
     invocation = timed(timer(1), TurnEnded(0))
     (effect,) = invocation.receive(fired(1))
-    assert effect == Send(invocation.ledger[1].delivery())
+    assert effect == Send(invocation.ledger[1].delivery_message())
     assert invocation.ledger.deliveries == [1]
     invocation.receive(TurnEnded(0))
     assert error_of(invocation).code == "CODE_MODE_DEADLOCK"
-    assert call_summaries(invocation.ledger.entries) == ()
+    assert summarize_calls(invocation.ledger.entries) == ()
 
 
 def test_no_timer_runs_in_a_program_that_has_none():
@@ -204,7 +204,7 @@ FIRED = {"outcome": Fulfilled(None), "now_ms": 7}
 def test_a_timer_that_had_fired_is_answered_from_the_ledger_and_one_that_had_not_waits_anew():
     recorded = Ledger([entry(1, **FIRED), entry(2)], [1])
     effects = last_effects(timer(1), timer(2), TurnEnded(0), recorded=recorded)
-    assert effects == [events.Replayed(recorded[1]), SetTimers((recorded[2],))]
+    assert effects == [events.ReportReplay(recorded[1]), SetTimers((recorded[2],))]
 
 
 def test_a_timer_that_was_withdrawn_is_not_set_again_before_the_program_withdraws_it_again():
@@ -222,14 +222,14 @@ def test_a_timer_with_another_delay_is_another_program():
 
 def test_a_recovery_asks_nobody_about_a_timer():
     ledger = Ledger([entry(1), entry(2, is_withdrawn=True), entry(3, **FIRED)], [3])
-    again = recovery_ledger(ledger, "salt", lambda one: one.kind == "timer", lambda _: None, lambda _: None)
-    assert (again.entries, again.waiting) == (ledger.entries, [])
+    again = build_recovery_ledger(ledger, "salt", lambda one: one.kind == "timer", lambda _: None, lambda _: None)
+    assert (again.entries, again.waiting_entries) == (ledger.entries, [])
 
 
 def test_a_full_ledger_lets_timers_fire():
     settings = limited(TIMED, max_ledger_bytes=1)
     invocation = timed(timer(1, "1234567890"), TurnEnded(0), settings=settings)
-    assert invocation.admitted(fired(1)) == fired(1)
+    assert invocation.admit(fired(1)) == fired(1)
 
 
 # --- continuations ---

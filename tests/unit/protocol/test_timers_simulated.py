@@ -35,7 +35,7 @@ def test_pausing_at_every_call_gives_what_an_uninterrupted_run_gives(program: An
     while isinstance(run.finish(), events.Interrupted):
         ledger = kept(run.machine.ledger)
         had_fired = {entry.id for entry in ledger.entries if entry.kind == "timer"}
-        answered = ledger.waiting[0].id
+        answered = ledger.waiting_entries[0].id
         run = TimedRun(program, seed=seed, pauses=True, recorded=ledger, resolved=[answered])
         run.finish()
         assert not had_fired & set(run.set_timers), "a timer of before the pause waits again"

@@ -166,7 +166,7 @@ class TimedRun:
         resolved: Collection[int] = (),
     ) -> None:
         self.kernel = TimedKernel(program, TIMED)
-        self.machine = Invocation(TIMED, recorded=recorded, resolved=resolved)
+        self.machine = Invocation(TIMED, recorded=recorded, answered_ids=resolved)
         self.set_timers: list[int] = []
         self._seed = seed
         self._steps = Random(seed)

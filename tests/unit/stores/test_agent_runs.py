@@ -11,7 +11,7 @@ from waiting import within
 
 from codemode import CodeModeProtocolError, inspect_interrupt
 from codemode.host.clock import now_ms
-from codemode.interrupts.interrupt import APPROVAL_KIND, agent_pause
+from codemode.interrupts.interrupt import APPROVAL_KIND, make_agent_interrupt
 from codemode.stores import (
     ALL_TENANTS,
     AnswerRefusedError,
@@ -180,8 +180,8 @@ def test_a_guard_that_is_away_leaves_the_run_as_it_is(monkeypatch, caplog):
 
 def an_agents_pause(*requests, key="k", **more):
     waiting = paused(*requests).requests
-    pause = agent_pause(
-        waiting, kept_by="somebody", key=key, outer_tool_call_id="o", expires_at_ms=now_ms() + 30 * HOUR_MS
+    pause = make_agent_interrupt(
+        waiting, framework="somebody", key=key, outer_tool_call_id="o", expires_at_ms=now_ms() + 30 * HOUR_MS
     )
     own = {"requests": pause.requests, "outer_tool_call_id": "o", "continuation": pause.continuation}
     return StoredPause(**own, **more)

@@ -16,7 +16,7 @@ from codemode import (
     create_modules_tool,
     set_continuation_signing_key,
 )
-from codemode.continuations.keys import SIGNING_KEY_VARIABLE, environment_keys
+from codemode.continuations.keys import SIGNING_KEY_VARIABLE, read_environment_keys
 from codemode.stores import MemoryInterruptStore, MemoryResumeGuard, SqliteInterruptStore
 from codemode.stores.durability import MAX_AGE_MS, open_store, with_store
 
@@ -110,8 +110,8 @@ def test_what_names_no_store_is_refused_without_its_password(tmp_path: Path):
 def test_the_environment_has_one_key_or_several(monkeypatch: pytest.MonkeyPatch):
     for text, keys in ((KEY, [KEY]), (f'["{KEY}", "b{KEY}"]', [KEY, "b" + KEY]), ("[not json", ["[not json"])):
         monkeypatch.setenv(SIGNING_KEY_VARIABLE, text)
-        assert environment_keys() == tuple(key.encode() for key in keys), text
+        assert read_environment_keys() == tuple(key.encode() for key in keys), text
     for text in ("[]", "[1]", '[""]'):
         monkeypatch.setenv(SIGNING_KEY_VARIABLE, text)
         with pytest.raises(ValueError, match=f"{SIGNING_KEY_VARIABLE} is an array, and not one of keys"):
-            environment_keys()
+            read_environment_keys()

@@ -13,7 +13,7 @@ from test_store_contract import through
 
 from codemode import CodeModeProtocolError, Interrupt, set_continuation_signing_key
 from codemode.continuations import keys
-from codemode.continuations.keys import process_keys
+from codemode.continuations.keys import get_process_keys
 from codemode.continuations.signing import KeyRing, key_id
 from codemode.stores import ALL_TENANTS
 
@@ -22,7 +22,7 @@ OTHER = b"a key that every process has"
 
 @pytest.fixture(autouse=True)
 def unwarned(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(keys, "_has_warned_of_own", False)
+    monkeypatch.setattr(keys, "_has_warned_of_random_key", False)
     set_continuation_signing_key(None)
     yield
     set_continuation_signing_key(None)
@@ -42,7 +42,7 @@ def warned(caplog: pytest.LogCaptureFixture) -> int:
 
 def test_a_pause_under_a_key_that_dies_with_the_process_is_warned_of_once(kind: str, make: Any, caplog: Any) -> None:
     async def scenario(store: Any) -> None:
-        key = process_keys()[-1]
+        key = get_process_keys()[-1]
         await store.put(signed("a", OTHER))
         assert warned(caplog) == 0
         await store.put(signed("b", key))
@@ -54,7 +54,7 @@ def test_a_pause_under_a_key_that_dies_with_the_process_is_warned_of_once(kind: 
 
 def test_one_within_the_payload_of_an_agents_record_counts(kind: str, make: Any, caplog: Any) -> None:
     async def scenario(store: Any) -> None:
-        within = {"calls": {"a": {"continuation": signed("a", process_keys()[-1]).continuation}}}
+        within = {"calls": {"a": {"continuation": signed("a", get_process_keys()[-1]).continuation}}}
         await store.put(paused("b"), payload=within)
         assert warned(caplog) == (0 if kind == "memory" else 1)
 

@@ -11,7 +11,7 @@ from codemode import CodeModeError, set_continuation_signing_key
 from codemode.cli import TOOLS_HELP
 from codemode.cli.databases import require_database, tell_seldom
 from codemode.cli.exits import DONE, UsageError
-from codemode.continuations.keys import environment_keys
+from codemode.continuations.keys import read_environment_keys
 from codemode.stores import open_store
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def _load_auth(path: str) -> TokenAuth:
 
 def _signing_keys() -> tuple[bytes, ...] | None:
     try:
-        return environment_keys()
+        return read_environment_keys()
     except ValueError as error:
         raise UsageError(str(error)) from error
 

@@ -185,7 +185,7 @@ def _is_same_interrupt(candidate: Any, interrupt: Interrupt) -> bool:
 
 
 def _comparable_fields(interrupt: Interrupt) -> list[Any]:
-    requests = [request.shown() for request in interrupt.requests]
+    requests = [request.comparison_fields() for request in interrupt.requests]
     return [interrupt.outer_tool_call_id, dict(interrupt.continuation), requests]
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from ...continuations.keys import SIGNING_KEY_VARIABLE, environment_keys, set_keys
+from ...continuations.keys import SIGNING_KEY_VARIABLE, get_configured_keys, read_environment_keys
 from ...data.json_values import NOT_GIVEN
 from ...data.rich_values import using_rich_values
 from ...errors import Resumable
@@ -400,8 +400,8 @@ class RunStorage:
         except ValueError as error:
             raise InvalidConfigError(str(error)) from error
         continuation = settings.continuation
-        keys = continuation.keys if continuation.keys is not None or set_keys() else environment_keys()
-        if keys is None and not set_keys():  # of a store in memory, whose runs have a journal all the same
+        keys = continuation.keys if continuation.keys is not None or get_configured_keys() else read_environment_keys()
+        if keys is None and not get_configured_keys():  # of a store in memory, whose runs have a journal all the same
             raise InvalidConfigError(
                 f"settings.continuation.keys must be set, {SIGNING_KEY_VARIABLE} in the environment, or"
                 " set_continuation_signing_key called: with the random key of this process nobody else could go on with"

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...cached_property import cached_property
-from ...continuations.keys import process_keys
+from ...continuations.keys import get_process_keys
 from ...data.similar_names import nearest_names
 from ...errors import CodeModeProtocolError
 from ...host.forks import forkable_lock
@@ -73,7 +73,7 @@ class Homes:
             return {}
         from ...continuations.signing import KeyRing
 
-        keys = self._options.keys or process_keys()
+        keys = self._options.keys or get_process_keys()
         secrets = [KeyRing((key,), purpose="home").secret() for key in keys]
         return {path: tuple(_digest(one, home) for one in secrets) for path, home in homes.items() if home}
 
