@@ -16,7 +16,7 @@ URIS = {
     "draft7": "http://json-schema.org/draft-07/schema#",
     "draft4": "http://json-schema.org/draft-04/schema#",
 }
-# What several alternatives take is accepted, as the declared union says (docs/differences.md).
+# What several alternatives take is accepted, as the declared union says (docs/ai-sdk.md).
 AS_A_UNION = {
     "oneOf: oneOf",
     "oneOf: oneOf with base schema",

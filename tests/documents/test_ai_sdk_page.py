@@ -7,8 +7,8 @@ from pathlib import Path
 
 from suite import each_row
 
-PAGE = (Path(__file__).parents[2] / "docs" / "differences.md").read_text(encoding="utf-8")
-TABLE = PAGE.split("What is deliberately different:", 1)[1].split("\n## ", 1)[0].strip().splitlines()
+PAGE = (Path(__file__).parents[2] / "docs" / "ai-sdk.md").read_text(encoding="utf-8")
+TABLE = PAGE.split("Deliberate differences:", 1)[1].split("\n## ", 1)[0].strip().splitlines()
 
 
 @each_row("difference",
