@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from codemode import Tool
-from codemode.surfaces.modules.declarations import declare_in
-from codemode.surfaces.modules.discovery import answer, search_index
-from codemode.surfaces.modules.module_tools import ListedServer, module_tools
+from codemode.surfaces.modules.declarations import declare_server_within
+from codemode.surfaces.modules.discovery import build_search_index, call_discovery
+from codemode.surfaces.modules.module_tools import ListedServer, create_module_tools
 from codemode.tools.server_lists import LeftOut
 
 from . import prompts
@@ -60,7 +60,7 @@ def queries() -> Iterator[Wanted]:
 
 def rank_of(given: Sequence[ListedServer], index: Any, wanted: Wanted) -> tuple[int, list[str]]:
     """Return at which place the tool comes, 0 where it is not among the first 50, and what came first."""
-    said = answer(given, index, "searchTools", [wanted.query, {"limit": SHOWN, "detail": "name"}])
+    said = call_discovery(given, index, "searchTools", [wanted.query, {"limit": SHOWN, "detail": "name"}])
     found = [f"{one['serverId']}.{one['toolName']}" for one in said["results"]]
     right = {f"{name}.{wanted.tool}" for name in (wanted.server, AGAIN.get(wanted.server))}
     return next((at for at, name in enumerate(found, 1) if name in right), 0), found[:3]
@@ -69,7 +69,7 @@ def rank_of(given: Sequence[ListedServer], index: Any, wanted: Wanted) -> tuple[
 def print_found(*, is_missed_shown: bool) -> None:
     """One row for each of the ten servers, one for each half of the queries, and one for all."""
     given = servers()
-    index = search_index(given)
+    index = build_search_index(given)
     ranks: dict[str, list[int]] = {name: [] for name in (*NAMES, "may be looked at", "only measured", "all")}
     for wanted in queries():
         rank, first = rank_of(given, index, wanted)
@@ -90,7 +90,7 @@ async def print_sizes() -> None:
     for label, given in (("these", servers()), ("with whole schemas", prompts.many_servers())):
         direct = count(prompts.direct_listing(given))
         start = count(await as_given_at_start(given))
-        looked_up = sum(count(declare_in(one)) for one in given) // len(given)
+        looked_up = sum(count(declare_server_within(one)) for one in given) // len(given)
         parts = (f"1/{direct / size:.0f}" for size in (start, start + looked_up))
         print(f"{label:<24}{direct:>8}{start:>8}{next(parts):>8}{looked_up:>8}{next(parts):>8}")
 
@@ -108,7 +108,7 @@ def tokens() -> tuple[str, Count]:
 
 def _listed(name: str, tools: list[dict[str, Any]]) -> ListedServer:
     made = {one["name"]: _tool(one) for one in tools}
-    return ListedServer(name, name, name, None, None, (), module_tools(name, made, LeftOut()))
+    return ListedServer(name, name, name, None, None, (), create_module_tools(name, made, LeftOut()))
 
 
 def _tool(said: dict[str, Any]) -> Tool:

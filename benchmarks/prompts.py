@@ -16,8 +16,8 @@ from typing import Any
 
 from codemode import Tool, create_code_call_tools, create_code_mode_tool, create_exec_wait_tools
 from codemode.schemas.json_schemas import readable_schema
-from codemode.surfaces.modules.declarations import declare_in
-from codemode.surfaces.modules.description import described
+from codemode.surfaces.modules.declarations import declare_server_within
+from codemode.surfaces.modules.description import describe_run_tool
 from codemode.surfaces.modules.module_tools import ListedServer, ModuleTool
 from codemode.surfaces.modules.options import RunOptions
 from codemode.tools.prepared import prepared
@@ -93,8 +93,8 @@ def _server(path: str, tools: Sequence[dict[str, Any]]) -> ListedServer:
 def characters_of_modules(servers: Sequence[ListedServer]) -> tuple[int, int, int, int]:
     """As definitions, as the description, the longest declarations of a server, and those of one on average."""
     definitions = len(direct_listing(servers))
-    looked_up = [len(declare_in(server)) for server in servers]
-    shown = len(described(servers, RunOptions()).text)
+    looked_up = [len(declare_server_within(server)) for server in servers]
+    shown = len(describe_run_tool(servers, RunOptions()).text)
     return definitions, shown, max(looked_up), sum(looked_up) // len(looked_up)
 
 
@@ -126,7 +126,7 @@ def print_modules() -> None:
     print("| --- | --- | --- | --- | --- | --- |")
     for servers in (servers_of_the_sample(), many_servers()):
         started = time.perf_counter()
-        described(servers, RunOptions())
+        describe_run_tool(servers, RunOptions())
         took = time.perf_counter() - started
         definitions, shown, longest, average = characters_of_modules(servers)
         count = sum(len(server.tools) for server in servers)

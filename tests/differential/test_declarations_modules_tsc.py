@@ -14,7 +14,13 @@ from schema_zoo_models import python_schemas
 from suite import rounds
 from typescript_compiler import TypeScriptCompiler, problems_of
 
-from codemode.surfaces.modules.declarations import DISCOVERY, ERRORS, declarations_for, declare_server, declare_tool
+from codemode.surfaces.modules.declarations import (
+    DISCOVERY_DECLARATION,
+    ERRORS_DECLARATION,
+    declare_server,
+    declare_servers_within,
+    declare_tool,
+)
 from codemode.surfaces.modules.module_tools import ListedServer
 
 pytestmark = pytest.mark.node
@@ -75,9 +81,11 @@ def test_every_server_of_the_sample_compiles_whole_short_and_as_names(compiler: 
     servers = sample_servers()
     whole = "\n".join(declare_server(one) for one in servers)
     assert whole.count("export function ") == sum(len(one.tools) for one in servers) == 152
-    assert compiler(together(DISCOVERY, ERRORS, whole)) == ""
+    assert compiler(together(DISCOVERY_DECLARATION, ERRORS_DECLARATION, whole)) == ""
     for room in (40_000, 20_000, 12_000, 3_000, 700):
-        assert compiler(together(DISCOVERY, ERRORS, declarations_for(servers, room))) == ""
+        assert (
+            compiler(together(DISCOVERY_DECLARATION, ERRORS_DECLARATION, declare_servers_within(servers, room))) == ""
+        )
 
 
 @pytest.mark.full
@@ -86,7 +94,7 @@ def test_every_schema_of_the_zoo_compiles_as_input_and_output(compiler: TypeScri
     tools = [{"name": f"t{at}", "inputSchema": one.schema, "outputSchema": one.schema} for at, one in enumerate(zoo)]
     alone = [listed(f"s{at}", [tool]) for at, tool in enumerate(tools)]
     modules = [declare_server(one) for one in [listed("all", tools), *alone]]
-    short = [declarations_for([one], 400) for one in alone]
+    short = [declare_servers_within([one], 400) for one in alone]
     assert compiler(together(*modules)) == ""
     assert compiler(together(*short)) == ""
 
@@ -172,4 +180,4 @@ async function program(d: typeof import("@codemode/discovery"), e: typeof import
   }
   return version + text;
 }"""
-    assert compiler(together(DISCOVERY, ERRORS, program)) == ""
+    assert compiler(together(DISCOVERY_DECLARATION, ERRORS_DECLARATION, program)) == ""

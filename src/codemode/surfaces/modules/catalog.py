@@ -19,16 +19,16 @@ from ...schemas.compiled import json_type
 from ...source.checks import MAX_UNDEFINED_NAMES, placed_items, problem_at
 from ...tools.prepared import PreparedTool
 from ...trace.visible_text import clipped
-from .discovery import USAGE, answer, search_index, unknown_server
+from .discovery import USAGE, build_search_index, call_discovery, unknown_server_error
 from .module_tools import (
-    META,
-    MODULE_OF_DISCOVERY,
-    MODULE_OF_ERRORS,
+    DISCOVERY_MODULE,
+    ERRORS_MODULE,
+    META_EXPORT,
     ListedServer,
     ModuleTool,
-    module_of,
-    module_paths,
-    path_of,
+    assign_module_paths,
+    to_server_path,
+    to_specifier,
 )
 from .options import GLOBALS
 
@@ -37,28 +37,28 @@ if TYPE_CHECKING:
     from ...tools.search.index import ToolIndex
 
 
-_MAX_ITEMS = 4_096
+_MAX_FACTS = 4_096
 _MAX_NAMES = 16_384  # of all imports together
 _MAX_TEXT_CHARACTERS = 1_024
-_MAX_PLACE = 2**31
+_MAX_POSITION = 2**31
 
 
 @dataclass(frozen=True, slots=True)
 class ImportFact:
     """One static import or re-export of a module, and what of it: names of exports, "*" for its namespace.
 
-    ``place`` is the statement's, ``places`` those of the names.
+    ``position`` is the statement's, ``positions`` those of the names.
     """
 
     specifier: str
     names: tuple[str, ...]
-    place: dict[str, int]
-    places: tuple[dict[str, int], ...] = ()
+    position: dict[str, int]
+    positions: tuple[dict[str, int], ...] = ()
 
-    def place_of(self, name: str) -> dict[str, int]:
+    def position_of(self, name: str) -> dict[str, int]:
         """Return where a name stands first."""
-        at = self.names.index(name)
-        return self.places[at] if at < len(self.places) else self.place
+        index = self.names.index(name)
+        return self.positions[index] if index < len(self.positions) else self.position
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class CallFact:
 
     specifier: str
     name: str
-    place: dict[str, int]
+    position: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,215 +89,219 @@ class ModuleFacts:
 
 def read_module_facts(facts: Any) -> ModuleFacts:
     """Return what is known of a module. Facts are hostile."""
-    said = mapping_or_empty(mapping_or_empty(facts).get("module"))
-    prefix, ends = said.get("prefix"), said.get("ends")
-    imports = _read_imports(list_or_empty(said.get("imports")))
-    specifiers: dict[str, None] = {one.specifier: None for one in imports}
+    raw = mapping_or_empty(mapping_or_empty(facts).get("module"))
+    prefix, ends = raw.get("prefix"), raw.get("ends")
+    imports = _read_imports(list_or_empty(raw.get("imports")))
+    specifiers: dict[str, None] = {fact.specifier: None for fact in imports}
     wants_all = False  # it has an import() of what is no literal, or asks discovery
-    for item in islice(list_or_empty(said.get("dynamic")), _MAX_ITEMS):
-        specifier = _text(mapping_or_empty(item).get("from"))
+    for item in islice(list_or_empty(raw.get("dynamic")), _MAX_FACTS):
+        specifier = _read_text(mapping_or_empty(item).get("from"))
         if specifier is None:
             wants_all = True
         else:
             specifiers[specifier] = None
     paths: dict[str, None] = {}
     for specifier in specifiers:
-        if (path := path_of(specifier)) is not None:
+        if (path := to_server_path(specifier)) is not None:
             paths[path] = None
     return ModuleFacts(
-        prefix=prefix if type(prefix) is int and 0 <= prefix < _MAX_PLACE else 0,
-        take=_text(said.get("take")),
+        prefix=prefix if type(prefix) is int and 0 <= prefix < _MAX_POSITION else 0,
+        take=_read_text(raw.get("take")),
         imports=imports,
-        calls=_read_calls(list_or_empty(said.get("namespace_calls"))),
+        calls=_read_calls(list_or_empty(raw.get("namespace_calls"))),
         paths=tuple(paths),
-        wants_all=wants_all or MODULE_OF_DISCOVERY in specifiers,
-        last=tuple(two_counts(said.get("last")) or ()),
+        wants_all=wants_all or DISCOVERY_MODULE in specifiers,
+        last=tuple(two_counts(raw.get("last")) or ()),
         ends=ends if ends in ENDS else "",
     )
 
 
 def _read_imports(items: Sequence[Any]) -> tuple[ImportFact, ...]:
     imports: list[ImportFact] = []
-    left = _MAX_NAMES
-    for item in islice(items, _MAX_ITEMS):
-        said = mapping_or_empty(item)
+    remaining = _MAX_NAMES
+    for item in islice(items, _MAX_FACTS):
+        raw = mapping_or_empty(item)
         names: list[str] = []
-        places: list[dict[str, int]] = []
-        for pair in islice(list_or_empty(said.get("names")), left):
-            name = _text(pair[0]) if is_array(pair) and pair else None
+        positions: list[dict[str, int]] = []
+        for pair in islice(list_or_empty(raw.get("names")), remaining):
+            name = _read_text(pair[0]) if is_array(pair) and pair else None
             names.append(name or "")  # each has its place in the list, whatever it says
-        for pair in islice(list_or_empty(said.get("places")), len(names)):
+        for pair in islice(list_or_empty(raw.get("places")), len(names)):
             line, column = pair[:2] if is_array(pair) and len(pair) > 1 else (None, None)
-            places.append(_place(line, column))
-        left -= len(names)
-        place = _place(said.get("line"), said.get("column"))
-        imports.append(ImportFact(_text(said.get("from")) or "", tuple(names), place, tuple(places)))
+            positions.append(_read_position(line, column))
+        remaining -= len(names)
+        position = _read_position(raw.get("line"), raw.get("column"))
+        imports.append(ImportFact(_read_text(raw.get("from")) or "", tuple(names), position, tuple(positions)))
     return tuple(imports)
 
 
 def _read_calls(items: Sequence[Any]) -> tuple[CallFact, ...]:
     calls: list[CallFact] = []
-    for item in islice(items, _MAX_ITEMS):
-        said = mapping_or_empty(item)
-        specifier, name = _text(said.get("from")), _text(said.get("name"))
+    for item in islice(items, _MAX_FACTS):
+        raw = mapping_or_empty(item)
+        specifier, name = _read_text(raw.get("from")), _read_text(raw.get("name"))
         if specifier is not None and name is not None:
-            calls.append(CallFact(specifier, name, _place(said.get("line"), said.get("column"))))
+            calls.append(CallFact(specifier, name, _read_position(raw.get("line"), raw.get("column"))))
     return tuple(calls)
 
 
-def _text(value: Any) -> str | None:
+def _read_text(value: Any) -> str | None:
     return value if isinstance(value, str) and len(value) <= _MAX_TEXT_CHARACTERS else None
 
 
-def _place(line: Any, column: Any) -> dict[str, int]:
+def _read_position(line: Any, column: Any) -> dict[str, int]:
     return {
-        "line": line if type(line) is int and 0 < line < _MAX_PLACE else 1,
-        "column": column if type(column) is int and 0 < column < _MAX_PLACE else 1,
+        "line": line if type(line) is int and 0 < line < _MAX_POSITION else 1,
+        "column": column if type(column) is int and 0 < column < _MAX_POSITION else 1,
     }
 
 
 MAX_IMPORT_PROBLEMS = 32
 _MAX_SUGGESTIONS = 8
-_MAX_SHOWN_CHARACTERS = 200
+_MAX_QUOTED_CHARACTERS = 200
 _EXPORTS: Mapping[str, frozenset[str]] = {
-    MODULE_OF_ERRORS: CLASSES,
-    MODULE_OF_DISCOVERY: frozenset((*USAGE, "specVersion")),
+    ERRORS_MODULE: CLASSES,
+    DISCOVERY_MODULE: frozenset((*USAGE, "specVersion")),
 }
 
 
-class Modules:
+class ModuleRegistry:
     """The modules there are. ``unavailable`` says of servers that could not be listed why, by path."""
 
     def __init__(self, servers: Sequence[ListedServer], unavailable: Mapping[str, str]) -> None:
-        self._servers = {one.path: one for one in servers}
+        self._servers = {server.path: server for server in servers}
         self._unavailable = unavailable
         self._exports: dict[str, frozenset[str]] = {}
 
-    def refusal(self, facts: ModuleFacts) -> CodeModeSyntaxError | None:
+    def find_error(self, facts: ModuleFacts) -> CodeModeSyntaxError | None:
         """Return what is certainly wrong with a module that imports this: an error with all its ``problems``."""
-        if self._is_fine(facts):
+        if self._has_no_problems(facts):
             return None
-        problems = list(islice(self._problems(facts), MAX_IMPORT_PROBLEMS))
+        problems = list(islice(self._find_problems(facts), MAX_IMPORT_PROBLEMS))
         if not problems:
             return None
-        problems.sort(key=lambda one: (one["line"], one["column"]))
+        problems.sort(key=lambda problem: (problem["line"], problem["column"]))
         return syntax_error(cast("list[ProgramProblem]", problems))
 
-    def _is_fine(self, facts: ModuleFacts) -> bool:
-        for one in facts.imports:
-            exports = self._exports_of(one.specifier)
-            if exports is None or not exports.issuperset(one.names):
+    def _has_no_problems(self, facts: ModuleFacts) -> bool:
+        for fact in facts.imports:
+            exports = self._get_exports(fact.specifier)
+            if exports is None or not exports.issuperset(fact.names):
                 return False
         return not facts.calls
 
-    def _problems(self, facts: ModuleFacts) -> Iterator[dict[str, Any]]:
-        suggesting = _Suggesting()
-        for one in facts.imports:
-            yield from self._of_import(one, suggesting)
+    def _find_problems(self, facts: ModuleFacts) -> Iterator[dict[str, Any]]:
+        suggestions = _SuggestionBudget()
+        for fact in facts.imports:
+            yield from self._find_import_problems(fact, suggestions)
         for call in facts.calls:
-            exports = self._exports_of(call.specifier)
+            exports = self._get_exports(call.specifier)
             if exports is None or call.name in exports:
                 continue
-            hint = suggesting.hint(call.name, exports, "Call {}.", "Import @codemode/discovery and look the tool up.")
-            message = f"{_quoted(call.specifier)} has no tool {_quoted(call.name)}"
-            message += self._why_left_out(call.specifier, call.name)
-            yield _problem("TOOL_NOT_FOUND", message, hint, call.place, error_class=TOOL_NOT_FOUND)
+            hint = suggestions.hint(call.name, exports, "Call {}.", "Import @codemode/discovery and look the tool up.")
+            message = f"{_quote(call.specifier)} has no tool {_quote(call.name)}"
+            message += self._explain_left_out(call.specifier, call.name)
+            yield _build_problem("TOOL_NOT_FOUND", message, hint, call.position, error_class=TOOL_NOT_FOUND)
 
-    def _of_import(self, one: ImportFact, suggesting: _Suggesting) -> Iterator[dict[str, Any]]:
-        exports = self._exports_of(one.specifier)
+    def _find_import_problems(self, fact: ImportFact, suggestions: _SuggestionBudget) -> Iterator[dict[str, Any]]:
+        exports = self._get_exports(fact.specifier)
         if exports is None:
-            yield self._no_module(one, suggesting)
+            yield self._missing_module_problem(fact, suggestions)
             return
-        for name in dict.fromkeys(one.names):
+        for name in dict.fromkeys(fact.names):
             if name == "*" or name in exports:
                 continue
             if name == "default":
-                hint = f"Write import * as server from {_quoted(one.specifier)}."
+                hint = f"Write import * as server from {_quote(fact.specifier)}."
             else:
-                own = ", ".join(sorted(_EXPORTS.get(one.specifier, ())))
-                else_hint = f"It has {own}." if own else "Import @codemode/discovery and look the tool up."
-                hint = suggesting.hint(name, exports, "Import {}.", else_hint)
-            message = f"{_quoted(one.specifier)} has no export {_quoted(name)}"
-            message += self._why_left_out(one.specifier, name)
-            yield _problem(IMPORT_FAILURE, message, hint, one.place_of(name))
+                own_exports = ", ".join(sorted(_EXPORTS.get(fact.specifier, ())))
+                else_hint = (
+                    f"It has {own_exports}." if own_exports else "Import @codemode/discovery and look the tool up."
+                )
+                hint = suggestions.hint(name, exports, "Import {}.", else_hint)
+            message = f"{_quote(fact.specifier)} has no export {_quote(name)}"
+            message += self._explain_left_out(fact.specifier, name)
+            yield _build_problem(IMPORT_FAILURE, message, hint, fact.position_of(name))
 
-    def _no_module(self, one: ImportFact, suggesting: _Suggesting) -> dict[str, Any]:
-        specifier, path = one.specifier, path_of(one.specifier)
+    def _missing_module_problem(self, fact: ImportFact, suggestions: _SuggestionBudget) -> dict[str, Any]:
+        specifier, path = fact.specifier, to_server_path(fact.specifier)
         if path is not None and path in self._unavailable:
-            message = f"the server {_quoted(path)} cannot be imported: {self._unavailable[path]}"
+            message = f"the server {_quote(path)} cannot be imported: {self._unavailable[path]}"
             hint = WITHOUT_SERVER_HINT
         elif path is not None:
-            message = f"there is no server {_quoted(path)}"
-            hint = self._path_meant(path) or suggesting.hint(
+            message = f"there is no server {_quote(path)}"
+            hint = self._suggest_path(path) or suggestions.hint(
                 path.lower(),
                 self._servers,
-                f"Import {module_of('{}')}.",
+                f"Import {to_specifier('{}')}.",
                 "Import @codemode/discovery and call listServers().",
             )
         else:
-            message = f"there is no module {_quoted(specifier)}"
-            known = [*_EXPORTS, *map(module_of, self._servers)]
-            hint = suggesting.hint(
-                module_of(specifier) if specifier in self._servers else specifier,
+            message = f"there is no module {_quote(specifier)}"
+            known = [*_EXPORTS, *map(to_specifier, self._servers)]
+            hint = suggestions.hint(
+                to_specifier(specifier) if specifier in self._servers else specifier,
                 known,
                 "Import {}.",
                 "Import @codemode/discovery, @codemode/errors or @codemode/servers/<serverId>: there are no others.",
             )
-        return _problem(IMPORT_FAILURE, message, hint, one.place)
+        return _build_problem(IMPORT_FAILURE, message, hint, fact.position)
 
-    def _why_left_out(self, specifier: str, name: str) -> str:
-        server = self._servers.get(path_of(specifier) or "")
-        return "" if server is None else server.why_left_out(name)
+    def _explain_left_out(self, specifier: str, name: str) -> str:
+        server = self._servers.get(to_server_path(specifier) or "")
+        return "" if server is None else server.explain_left_out(name)
 
-    def _path_meant(self, written: str) -> str | None:
+    def _suggest_path(self, written: str) -> str | None:
         """Return the hint for the id of a server that stands where its path should."""
-        meant = next((one.path for one in self._servers.values() if one.server_id == written), None)
-        meant = meant or next((path for path in module_paths([written]) if path in self._servers), None)
-        return None if meant is None else f"Import {module_of(meant)}."
+        matching_path = next((server.path for server in self._servers.values() if server.server_id == written), None)
+        matching_path = matching_path or next(
+            (path for path in assign_module_paths([written]) if path in self._servers), None
+        )
+        return None if matching_path is None else f"Import {to_specifier(matching_path)}."
 
-    def _exports_of(self, specifier: str) -> frozenset[str] | None:
-        own = _EXPORTS.get(specifier)
-        if own is not None:
-            return own
+    def _get_exports(self, specifier: str) -> frozenset[str] | None:
+        own_exports = _EXPORTS.get(specifier)
+        if own_exports is not None:
+            return own_exports
         exports = self._exports.get(specifier)
         if exports is None:
-            server = self._servers.get(path_of(specifier) or "")
+            server = self._servers.get(to_server_path(specifier) or "")
             if server is None:
                 return None
-            exports = self._exports[specifier] = frozenset((META, *(one.export_name for one in server.tools)))
+            exports = self._exports[specifier] = frozenset((META_EXPORT, *(tool.export_name for tool in server.tools)))
         return exports
 
 
-class _Suggesting:
+class _SuggestionBudget:
     """The nearest names of a few mistakes; comparing names of all of them would take long."""
 
     def __init__(self) -> None:
-        self._left = _MAX_SUGGESTIONS
+        self._remaining = _MAX_SUGGESTIONS
 
     def hint(self, name: str, known: Collection[str], near_hint: str, else_hint: str) -> str:
         """Return what to do, with the nearest names in it where there are any."""
-        self._left -= 1
-        near = nearest_names(name[:_MAX_SHOWN_CHARACTERS], sorted(known)) if self._left >= 0 else []
-        return near_hint.replace("{}", " or ".join(near)) if near else else_hint
+        self._remaining -= 1
+        similar = nearest_names(name[:_MAX_QUOTED_CHARACTERS], sorted(known)) if self._remaining >= 0 else []
+        return near_hint.replace("{}", " or ".join(similar)) if similar else else_hint
 
 
-def _problem(
-    code: str, message: str, hint: str, place: Mapping[str, int], *, error_class: str | None = None
+def _build_problem(
+    code: str, message: str, hint: str, position: Mapping[str, int], *, error_class: str | None = None
 ) -> dict[str, Any]:
-    return {"code": code, "message": message, "hint": hint, "error_class": error_class, **place}
+    return {"code": code, "message": message, "hint": hint, "error_class": error_class, **position}
 
 
-def _quoted(text: str) -> str:
-    return f'"{text[:_MAX_SHOWN_CHARACTERS]}"'
+def _quote(text: str) -> str:
+    return f'"{text[:_MAX_QUOTED_CHARACTERS]}"'
 
 
-def absent_names(facts: Any, servers: Iterable[ListedServer]) -> CodeModeSyntaxError | None:
+def check_absent_names(facts: Any, servers: Iterable[ListedServer]) -> CodeModeSyntaxError | None:
     """Return the error for names of tools that are not imported, and of other hosts. Facts are hostile."""
-    problems = list(islice(_problems(facts, servers), MAX_UNDEFINED_NAMES))
+    problems = list(islice(_find_absent_names(facts, servers), MAX_UNDEFINED_NAMES))
     return syntax_error(cast("list[ProgramProblem]", problems)) if problems else None
 
 
-def _problems(facts: Any, servers: Iterable[ListedServer]) -> Iterator[dict[str, Any]]:
+def _find_absent_names(facts: Any, servers: Iterable[ListedServer]) -> Iterator[dict[str, Any]]:
     paths: dict[str, str] | None = None
     for use in placed_items(facts, "free"):
         name = use.get("name")
@@ -315,8 +319,8 @@ def _problems(facts: Any, servers: Iterable[ListedServer]) -> Iterator[dict[str,
 
 IMPORT_SERVER = "importServer"
 _MAX_NAME_CHARACTERS = 100
-_MAX_TOLD_CHARACTERS = 300
-_MOST_GIVEN = 64
+_MAX_META_DESCRIPTION_CHARACTERS = 300
+_MAX_CACHED_IMPORTS = 64
 
 
 class ModuleCatalog:
@@ -333,14 +337,14 @@ class ModuleCatalog:
     ) -> None:
         self.servers = tuple(servers)
         self.unavailable = dict(unavailable)
-        self._by_path = {one.path: one for one in servers}
-        self._tools = {one.tool.name: one for server in servers for one in server.tools}
-        self._modules = Modules(servers, unavailable)
-        self.may_ask = any(one.may_ask for one in servers)
+        self._by_path = {tool.path: tool for tool in servers}
+        self._tools = {tool.tool.name: tool for server in servers for tool in server.tools}
+        self._modules = ModuleRegistry(servers, unavailable)
+        self.may_ask = any(tool.may_ask for tool in servers)
         """True when a call of some tool may wait for a person."""
-        self.index: ToolIndex = search_index(servers, None if before is None else before.index)
-        self._entries: dict[str, dict[str, Any]] = {}
-        self._given: dict[Any, WrittenObject] = {}
+        self.index: ToolIndex = build_search_index(servers, None if before is None else before.index)
+        self._meta_by_path: dict[str, dict[str, Any]] = {}
+        self._imports_cache: dict[Any, WrittenObject] = {}
         self._lock = forkable_lock()
 
     def __len__(self) -> int:
@@ -378,11 +382,11 @@ class ModuleCatalog:
         """Return the error for a call of what is no tool here."""
         path, _, tool_name = name.partition(".")
         if path in self.unavailable:  # as after a pause
-            return self._unavailable(path)
-        shown = clipped(tool_name, _MAX_NAME_CHARACTERS)
+            return self._unavailable_error(path)
+        quoted = clipped(tool_name, _MAX_NAME_CHARACTERS)
         error = CodeModeToolError(
-            f'Server "{clipped(path, _MAX_NAME_CHARACTERS)}" has no tool "{shown}" any more.',
-            details={"tool_name": shown},
+            f'Server "{clipped(path, _MAX_NAME_CHARACTERS)}" has no tool "{quoted}" any more.',
+            details={"tool_name": quoted},
         )
         error.reason = "unknown_tool"
         return error
@@ -390,13 +394,13 @@ class ModuleCatalog:
     def ask(self, name: str, argument: Any) -> Any:
         """Return what a program is told that imports a server by a name made at run time, or asks discovery."""
         if name == IMPORT_SERVER:
-            return self._import(argument[0] if is_array(argument) and len(argument) == 1 else argument)
+            return self._import_server(argument[0] if is_array(argument) and len(argument) == 1 else argument)
         try:
-            return answer(self.servers, self.index, name, argument)
+            return call_discovery(self.servers, self.index, name, argument)
         except CodeModeToolError as error:
             path = error.details.get("server_id")
             if error.reason == "unknown_server" and path in self.unavailable:
-                raise self._unavailable(path) from None
+                raise self._unavailable_error(path) from None
             raise
 
     def under(self, given: Mapping[str, Any] | None) -> ModuleCatalog:  # noqa: ARG002 - as `ToolCatalog` has it
@@ -407,28 +411,28 @@ class ModuleCatalog:
         """Return the modules that a program imports, for its guest to make. ``module`` is what ``facts`` say, read."""
         module = module or read_module_facts(facts)
         paths = [path for path in module.paths if path in self._by_path]
-        imports = [one.specifier for one in module.imports]
+        imports = [fact.specifier for fact in module.imports]
         key = (module.prefix, module.take, *imports, None, *paths, module.wants_all, module.last, module.ends)
-        kept = self._given.get(key)
-        if kept is None:
-            kept = WrittenObject(
+        import_data = self._imports_cache.get(key)
+        if import_data is None:
+            import_data = WrittenObject(
                 prefix=module.prefix,
                 take=module.take,
                 imports=imports,
-                servers={path: self._entry(self._by_path[path]) for path in paths},
+                servers={path: self._get_meta(self._by_path[path]) for path in paths},
                 all=module.wants_all,
                 **({"last": list(module.last)} if module.last else {}),
                 **({"ends": module.ends} if module.ends else {}),
             )
             with self._lock:
-                if len(self._given) >= _MOST_GIVEN:
-                    self._given.clear()
-                self._given[key] = kept
-        return {"module": kept}
+                if len(self._imports_cache) >= _MAX_CACHED_IMPORTS:
+                    self._imports_cache.clear()
+                self._imports_cache[key] = import_data
+        return {"module": import_data}
 
     def refusal(self, facts: Facts | None, module: ModuleFacts | None = None) -> CodeModeError | None:
         """Return what is certainly wrong with what a program imports and calls."""
-        return self._modules.refusal(module or read_module_facts(facts)) or absent_names(facts, self.servers)
+        return self._modules.find_error(module or read_module_facts(facts)) or check_absent_names(facts, self.servers)
 
     def preparation(self, facts: Facts | None, given: Mapping[str, Any] | None) -> None:
         """Nothing: it does not change."""
@@ -436,38 +440,42 @@ class ModuleCatalog:
     def going_on(self, given: Mapping[str, Any] | None, names: Iterable[str]) -> None:
         """Nothing: servers that never change are what the host says."""
 
-    def _import(self, path: Any) -> dict[str, Any]:
+    def _import_server(self, path: Any) -> dict[str, Any]:
         server = self._by_path.get(path) if isinstance(path, str) else None
         if server is not None:
-            return self._entry(server)
-        shown = clipped(path, _MAX_NAME_CHARACTERS) if isinstance(path, str) else json_type(path)
+            return self._get_meta(server)
+        quoted = clipped(path, _MAX_NAME_CHARACTERS) if isinstance(path, str) else json_type(path)
         is_known = isinstance(path, str) and path in self.unavailable
-        error = self._unavailable(path, "cannot be imported") if is_known else unknown_server(self.servers, shown)
+        error = (
+            self._unavailable_error(path, "cannot be imported")
+            if is_known
+            else unknown_server_error(self.servers, quoted)
+        )
         error.reason = "import_failure"
         raise error
 
-    def _unavailable(self, path: str, cannot: str = "is not available") -> CodeModeToolError:
-        message = f'The server "{clipped(path, _MAX_NAME_CHARACTERS)}" {cannot}: {self.unavailable[path]}.'
+    def _unavailable_error(self, path: str, problem: str = "is not available") -> CodeModeToolError:
+        message = f'The server "{clipped(path, _MAX_NAME_CHARACTERS)}" {problem}: {self.unavailable[path]}.'
         error = CodeModeToolError(message, details={"server_id": path, "hint": WITHOUT_SERVER_HINT})
         error.reason = "unknown_server"
         return error
 
-    def _entry(self, server: ListedServer) -> dict[str, Any]:
-        made = self._entries.get(server.path)
-        if made is None:
-            made = self._entries[server.path] = meta_of(server)
-        return made
+    def _get_meta(self, server: ListedServer) -> dict[str, Any]:
+        meta = self._meta_by_path.get(server.path)
+        if meta is None:
+            meta = self._meta_by_path[server.path] = build_meta(server)
+        return meta
 
 
-def meta_of(server: ListedServer) -> dict[str, Any]:
+def build_meta(server: ListedServer) -> dict[str, Any]:
     """Return the ``__meta__`` of a server's module."""
     tools: list[dict[str, Any]] = []
-    for one in server.tools:
-        said: dict[str, Any] = {"toolName": one.tool_name, "exportName": one.export_name}
-        if one.tool.description:
-            said["description"] = clipped(one.tool.description, _MAX_TOLD_CHARACTERS)
-        tools.append(said)
-    told: dict[str, Any] = {"serverId": server.path, "serverName": server.name}
+    for tool in server.tools:
+        tool_fields: dict[str, Any] = {"toolName": tool.tool_name, "exportName": tool.export_name}
+        if tool.tool.description:
+            tool_fields["description"] = clipped(tool.tool.description, _MAX_META_DESCRIPTION_CHARACTERS)
+        tools.append(tool_fields)
+    server_fields: dict[str, Any] = {"serverId": server.path, "serverName": server.name}
     if server.version is not None:
-        told["serverVersion"] = server.version
-    return {**told, "tools": tools}
+        server_fields["serverVersion"] = server.version
+    return {**server_fields, "tools": tools}

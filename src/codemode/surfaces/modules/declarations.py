@@ -16,9 +16,9 @@ from ...signatures.described_tool import Renamed, renamed
 from ...signatures.literals import comment_line, literal, string_literal
 from ...signatures.shapes import Doc
 from ...signatures.typescript import indented, jsdoc
-from .module_tools import RESERVED, ListedServer, ModuleTool, module_of
+from .module_tools import RESERVED, ListedServer, ModuleTool, to_specifier
 
-DISCOVERY = """\
+DISCOVERY_DECLARATION = """\
 declare module "@codemode/discovery" {
   type Detail = "name" | "description" | "full";
   interface ServerInfo { serverId: string; serverName: string; capabilities?: string[] }
@@ -55,7 +55,7 @@ declare module "@codemode/discovery" {
   ): Promise<{ query: string; results: FoundTool[] }>;
 }"""
 
-ERRORS = """\
+ERRORS_DECLARATION = """\
 declare module "@codemode/errors" {
   export class CodemodeError extends Error {
     readonly code: string;
@@ -81,11 +81,11 @@ declare module "@codemode/errors" {
 }"""
 
 
-KEY = "observed"
+OBSERVED_KEY = "observed"
 """Where the ``metadata`` of a tool has it: ``{"schema": <JSON Schema>, "isText": <of the JSON in its text>}``."""
 
 _MAX_CHARACTERS = 1_500
-_GIVES = "): Promise<"
+_RESULT_TYPE_START = "): Promise<"
 
 
 @dataclass(frozen=True)
@@ -95,12 +95,12 @@ class ObservedOutput:
     schema: dict[str, Any]
     is_text: bool
 
-    def on(self, shown: Renamed) -> Renamed:
+    def apply_to(self, tool: Renamed) -> Renamed:
         """Return a tool as if it had declared what was observed."""
         return replace(
-            shown,
+            tool,
             output_json_schema={"type": "string"} if self.is_text else self.schema,
-            rich_sides=(shown.rich_sides[0], False),
+            rich_sides=(tool.rich_sides[0], False),
         )
 
     @property
@@ -108,36 +108,36 @@ class ObservedOutput:
         """The tag in the comment of its function."""
         if not self.is_text:
             return "@observed The type of the result is what calls gave so far; it is not promised."
-        inside = Renamed("x", "", None, self.schema, (), {})
-        calls, aliases = call_types([inside], has_comments=False)
-        said = "anything" if aliases else calls[0].partition(_GIVES)[2].removesuffix(">")
-        hint = f"The result is a text that was JSON so far: JSON.parse it. It is not promised to be {said}"
+        content_type = Renamed("x", "", None, self.schema, (), {})
+        calls, aliases = call_types([content_type], has_comments=False)
+        result_type = "anything" if aliases else calls[0].partition(_RESULT_TYPE_START)[2].removesuffix(">")
+        hint = f"The result is a text that was JSON so far: JSON.parse it. It is not promised to be {result_type}"
         return f"@observed {comment_line(hint, _MAX_CHARACTERS)}"
 
 
-def observed_output(one: ModuleTool) -> ObservedOutput | None:
+def get_observed_output(tool: ModuleTool) -> ObservedOutput | None:
     """Return what was observed of a tool, None for one that declares its output."""
-    said = one.tool.metadata.get(KEY)
-    if not is_mapping(said) or one.tool.output_json_schema is not None or not is_object(said.get("schema")):
+    observed = tool.tool.metadata.get(OBSERVED_KEY)
+    if not is_mapping(observed) or tool.tool.output_json_schema is not None or not is_object(observed.get("schema")):
         return None
-    return ObservedOutput(said["schema"], said.get("isText") is True)
+    return ObservedOutput(observed["schema"], observed.get("isText") is True)
 
 
-def marked(call: str) -> str:
+def mark_observed(call: str) -> str:
     """Return a call type whose result is marked as observed."""
     # Observed types hold no text of a server, so the last one is not within a literal.
-    takes, gives, type_text = call.rpartition(_GIVES)
-    return f"{takes}{gives}/* observed */ {type_text}"
+    before_result, marker, type_text = call.rpartition(_RESULT_TYPE_START)
+    return f"{before_result}{marker}/* observed */ {type_text}"
 
 
-MAX_LOOKED_UP_CHARACTERS = 16_000
+MAX_DECLARATION_CHARACTERS = 16_000
 """What one server's declarations may cost whoever looks them up."""
 
 _MAX_TAGS = 12
 _MAX_TAG_CHARACTERS = 100
 # What schemas say in so many characters no declaration says in one, but for definitions that nothing refers to.
-_LARGEST_SHARE = 8
-_CHARACTERS_READ_FOR_ONE = 32
+_MAX_SCHEMA_RATIO = 8
+_SCHEMA_CHARACTERS_PER_CHARACTER = 32
 _META = (
     "export const __meta__: { serverId: string; serverName: string; serverVersion?: string; "
     "tools: { toolName: string; exportName: string; description?: string }[] };"
@@ -150,72 +150,72 @@ _UNDECLARABLE = RESERVED | {"globalThis", "undefined"}
 
 def declare_server(server: ListedServer) -> str:
     """Return ``declare module "@codemode/servers/<path>" {...}``: every export, complete TypeScript. Made once."""
-    return _declared(server, 0)
+    return _get_declaration(server, 0)
 
 
-def declare_tool(server: ListedServer, one: ModuleTool, most_characters: int = MAX_LOOKED_UP_CHARACTERS) -> str:
+def declare_tool(server: ListedServer, tool: ModuleTool, max_characters: int = MAX_DECLARATION_CHARACTERS) -> str:
     """Return the module with this one tool, in at most so many characters where types can be left out for that."""
     return next(
-        (text for make in _LEVELS if len(text := _module(server, make([one]))) <= most_characters),
-        _module(server, _names([one])),
+        (text for make in _LEVELS if len(text := _write_module(server, make([tool]))) <= max_characters),
+        _write_module(server, _write_untyped_members([tool])),
     )
 
 
-def declare_in(server: ListedServer, most_characters: int = MAX_LOOKED_UP_CHARACTERS) -> str:
-    """Return one server's module in at most so many characters, as `declarations_for` does of several."""
-    return declarations_for([server], most_characters)
+def declare_server_within(server: ListedServer, max_characters: int = MAX_DECLARATION_CHARACTERS) -> str:
+    """Return one server's module in at most so many characters, as `declare_servers_within` does of several."""
+    return declare_servers_within([server], max_characters)
 
 
-def declarations_for(servers: Sequence[ListedServer], most_characters: int) -> str:
+def declare_servers_within(servers: Sequence[ListedServer], max_characters: int) -> str:
     """Return the modules of servers in at most so many characters: TypeScript still, and the same each time.
 
     What is too long loses comments first, then types, the longest module first; then functions, which a comment
     counts. Empty when there is room for nothing.
     """
-    most_of_one = min(most_characters, MAX_LOOKED_UP_CHARACTERS)
-    levels = [_level(one, most_of_one) for one in servers]
-    texts = [_declared(*pair) for pair in zip(servers, levels, strict=True)]
-    while sum(map(len, texts)) + 2 * max(len(texts) - 1, 0) > most_characters:
-        open_ones = [at for at, level in enumerate(levels) if level < len(_LEVELS) - 1]
-        if not open_ones:
-            return _cut(servers, texts, most_characters)
-        at = max(open_ones, key=lambda at: (len(texts[at]), -at))
-        levels[at] += 1
-        texts[at] = _declared(servers[at], levels[at])
+    max_server_characters = min(max_characters, MAX_DECLARATION_CHARACTERS)
+    levels = [_choose_level(server, max_server_characters) for server in servers]
+    texts = [_get_declaration(*pair) for pair in zip(servers, levels, strict=True)]
+    while sum(map(len, texts)) + 2 * max(len(texts) - 1, 0) > max_characters:
+        shortenable = [index for index, level in enumerate(levels) if level < len(_LEVELS) - 1]
+        if not shortenable:
+            return _cut_to_fit(servers, texts, max_characters)
+        index = max(shortenable, key=lambda index: (len(texts[index]), -index))
+        levels[index] += 1
+        texts[index] = _get_declaration(servers[index], levels[index])
     return "\n\n".join(texts)
 
 
-def _level(server: ListedServer, most_characters: int) -> int:
+def _choose_level(server: ListedServer, max_characters: int) -> int:
     """Return how much has to be left out of a module for it to have so many characters, or as much as can be."""
     last = len(_LEVELS) - 1
-    if _weighs_more_than(server, _CHARACTERS_READ_FOR_ONE * most_characters):
+    if _weighs_more_than(server, _SCHEMA_CHARACTERS_PER_CHARACTER * max_characters):
         return last
-    first = 0 if _least(server) <= most_characters else 1
-    return next((at for at in range(first, last) if len(_declared(server, at)) <= most_characters), last)
+    first = 0 if _min_characters(server) <= max_characters else 1
+    return next((index for index in range(first, last) if len(_get_declaration(server, index)) <= max_characters), last)
 
 
-def fits_in(server: ListedServer, most_characters: int) -> str | None:
+def declare_if_fits(server: ListedServer, max_characters: int) -> str | None:
     """Return the whole module where it is no longer than that. No type of a longer one is read if that can be seen."""
-    if _least(server) > most_characters or _weighs_more_than(server, _LARGEST_SHARE * most_characters):
+    if _min_characters(server) > max_characters or _weighs_more_than(server, _MAX_SCHEMA_RATIO * max_characters):
         return None
     text = declare_server(server)
-    return text if len(text) <= most_characters else None
+    return text if len(text) <= max_characters else None
 
 
-def _least(server: ListedServer) -> int:
+def _min_characters(server: ListedServer) -> int:
     """Return what the descriptions and names of a module take, whatever its types are."""
-    kept = vars(server)
-    least: int | None = kept.get("_least_characters")
+    cache = vars(server)
+    least: int | None = cache.get("_least_characters")
     if least is None:
-        least = sum(len(jsdoc(Doc(one.tool.description))) + len(one.export_name) + 40 for one in server.tools)
-        kept["_least_characters"] = least
+        least = sum(len(jsdoc(Doc(tool.tool.description))) + len(tool.export_name) + 40 for tool in server.tools)
+        cache["_least_characters"] = least
     return least
 
 
 def _weighs_more_than(server: ListedServer, characters: int) -> bool:
     """Tell whether the schemas of a server are so long that reading them all would be for nothing."""
-    for one in server.tools:
-        schemas = one.tool.input_json_schema, one.tool.output_json_schema
+    for tool in server.tools:
+        schemas = tool.tool.input_json_schema, tool.tool.output_json_schema
         weight = weigh(schemas, characters + 1)
         characters -= weight
         if characters < 0:
@@ -228,111 +228,117 @@ def is_declared(server: ListedServer) -> bool:
     return any(name.startswith("_declared_") for name in vars(server))
 
 
-def _declared(server: ListedServer, level: int) -> str:
+def _get_declaration(server: ListedServer, level: int) -> str:
     # Kept with the server, which lives as long as its listing.
-    kept = vars(server)
+    cache = vars(server)
     key = f"_declared_{level}{'_rich' if is_rich.get() else ''}"
-    text: str | None = kept.get(key)
+    text: str | None = cache.get(key)
     if text is None:
-        text = kept[key] = _module(server, _LEVELS[level](server.tools))
+        text = cache[key] = _write_module(server, _LEVELS[level](server.tools))
     return text
 
 
-def _module(server: ListedServer, members: list[str]) -> str:
+def _write_module(server: ListedServer, members: list[str]) -> str:
     text = "".join(f"{indented(member)}\n" for member in [*members, _META])
-    return f"declare module {string_literal(module_of(server.path))} {{\n{text}}}"
+    return f"declare module {string_literal(to_specifier(server.path))} {{\n{text}}}"
 
 
-def _whole(tools: Sequence[ModuleTool]) -> list[str]:
-    calls, aliases = call_types([_export(one) for one in tools])
-    return _members([_comment(one) for one in tools], tools, _marked(tools, calls), aliases)
+def _write_full_members(tools: Sequence[ModuleTool]) -> list[str]:
+    calls, aliases = call_types([_to_exported_tool(tool) for tool in tools])
+    return _join_members([_format_comment(tool) for tool in tools], tools, _mark_observed_calls(tools, calls), aliases)
 
 
-def _short(tools: Sequence[ModuleTool]) -> list[str]:
-    calls, aliases = call_types([_export(one) for one in tools], has_comments=False)
-    return _members([_short_comment(one) for one in tools], tools, _marked(tools, calls), aliases)
+def _write_short_members(tools: Sequence[ModuleTool]) -> list[str]:
+    calls, aliases = call_types([_to_exported_tool(tool) for tool in tools], has_comments=False)
+    return _join_members(
+        [_format_short_comment(tool) for tool in tools], tools, _mark_observed_calls(tools, calls), aliases
+    )
 
 
-def _marked(tools: Sequence[ModuleTool], calls: Sequence[str]) -> list[str]:
-    return [marked(call) if observed_output(one) else call for one, call in zip(tools, calls, strict=True)]
+def _mark_observed_calls(tools: Sequence[ModuleTool], calls: Sequence[str]) -> list[str]:
+    return [mark_observed(call) if get_observed_output(tool) else call for tool, call in zip(tools, calls, strict=True)]
 
 
-def _names(tools: Sequence[ModuleTool]) -> list[str]:
-    return _members([""] * len(tools), tools, ["(input?: unknown): Promise<unknown>"] * len(tools), [])
+def _write_untyped_members(tools: Sequence[ModuleTool]) -> list[str]:
+    return _join_members([""] * len(tools), tools, ["(input?: unknown): Promise<unknown>"] * len(tools), [])
 
 
-_LEVELS = (_whole, _short, _names)
+_LEVELS = (_write_full_members, _write_short_members, _write_untyped_members)
 
 
-def _members(
+def _join_members(
     comments: Sequence[str], tools: Sequence[ModuleTool], calls: Sequence[str], aliases: list[str]
 ) -> list[str]:
-    found = list(aliases)
+    lines = list(aliases)
     renamed: list[str] = []
-    for at, (comment, one, call) in enumerate(zip(comments, tools, calls, strict=True)):
-        name = one.export_name
+    for index, (comment, tool, call) in enumerate(zip(comments, tools, calls, strict=True)):
+        name = tool.export_name
         if name not in _UNDECLARABLE:
-            found.append(f"{comment}export function {name}{call};")
+            lines.append(f"{comment}export function {name}{call};")
         else:
-            found.append(f"{comment}function _{at}{call};")
-            renamed.append(f"_{at} as {name}")
+            lines.append(f"{comment}function _{index}{call};")
+            renamed.append(f"_{index} as {name}")
     # Without a list of exports everything in such a module is one, types too.
     if renamed:
-        found.append(f"export {{ {', '.join(renamed)} }};")
-    return [*found, "export {};"] if aliases and not renamed else found
+        lines.append(f"export {{ {', '.join(renamed)} }};")
+    return [*lines, "export {};"] if aliases and not renamed else lines
 
 
-def _cut(servers: Sequence[ListedServer], texts: Sequence[str], most_characters: int) -> str:
-    said: list[str] = []
-    room = most_characters
+def _cut_to_fit(servers: Sequence[ListedServer], texts: Sequence[str], max_characters: int) -> str:
+    parts: list[str] = []
+    remaining = max_characters
     for server, text in zip(servers, texts, strict=True):
-        shown = text if len(text) <= room else _first_names(server, room)
-        if shown:
-            said.append(shown)
-            room -= len(shown) + 2
-    return "\n\n".join(said)
+        part = text if len(text) <= remaining else _write_first_functions(server, remaining)
+        if part:
+            parts.append(part)
+            remaining -= len(part) + 2
+    return "\n\n".join(parts)
 
 
-def _first_names(server: ListedServer, room: int) -> str:
+def _write_first_functions(server: ListedServer, remaining: int) -> str:
     """Return as many functions of a module as there is room for, and how many more it has."""
-    lines = _names(server.tools)
-    room -= len(_module(server, [_more(len(lines))]))
+    lines = _write_untyped_members(server.tools)
+    remaining -= len(_write_module(server, [_format_more_comment(len(lines))]))
     count = 0
     for line in lines:
-        room -= len(line) + 3
-        if room < 0:
+        remaining -= len(line) + 3
+        if remaining < 0:
             break
         count += 1
-    return _module(server, [*lines[:count], _more(len(lines) - count)]) if room >= 0 or count else ""
+    return (
+        _write_module(server, [*lines[:count], _format_more_comment(len(lines) - count)])
+        if remaining >= 0 or count
+        else ""
+    )
 
 
-def _more(count: int) -> str:
+def _format_more_comment(count: int) -> str:
     return f"// {count} more: listTools of @codemode/discovery has them all."
 
 
-def _export(one: ModuleTool) -> Renamed:
-    shown = renamed(one.tool, one.export_name)
-    if (observed := observed_output(one)) is not None:
-        shown = observed.on(shown)
-    return replace(shown, input_json_schema=None) if says_nothing(shown.input_json_schema) else shown
+def _to_exported_tool(tool: ModuleTool) -> Renamed:
+    exported = renamed(tool.tool, tool.export_name)
+    if (observed := get_observed_output(tool)) is not None:
+        exported = observed.apply_to(exported)
+    return replace(exported, input_json_schema=None) if says_nothing(exported.input_json_schema) else exported
 
 
-def _comment(one: ModuleTool) -> str:
-    tags = [*_annotation_tags(one.tool.annotations), *example_tags(one.tool)]
-    if (observed := observed_output(one)) is not None:
+def _format_comment(tool: ModuleTool) -> str:
+    tags = [*_annotation_tags(tool.tool.annotations), *example_tags(tool.tool)]
+    if (observed := get_observed_output(tool)) is not None:
         tags.append(observed.tag)
-    return jsdoc(Doc(summary_of(one.tool), tuple(tags)))
+    return jsdoc(Doc(summary_of(tool.tool), tuple(tags)))
 
 
-def _short_comment(one: ModuleTool) -> str:
-    hints = {name: value for name, value in one.tool.annotations.items() if name in _PLAIN_HINTS}
-    return jsdoc(Doc(first_sentence(summary_of(one.tool)), tuple(_annotation_tags(hints))))
+def _format_short_comment(tool: ModuleTool) -> str:
+    hints = {name: value for name, value in tool.tool.annotations.items() if name in _PLAIN_HINTS}
+    return jsdoc(Doc(first_sentence(summary_of(tool.tool)), tuple(_annotation_tags(hints))))
 
 
 def _annotation_tags(annotations: Mapping[str, Any]) -> list[str]:
-    said = [
+    tags = [
         f"@{name} {comment_line(value if isinstance(value, str) else literal(value), _MAX_TAG_CHARACTERS)}"
         for name, value in annotations.items()
         if _TAG.match(str(name)) and isinstance(value, str | bool | int | float)
     ]
-    return said[:_MAX_TAGS]
+    return tags[:_MAX_TAGS]

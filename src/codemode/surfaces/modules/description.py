@@ -10,7 +10,7 @@ from ...execution.call_context import RICH_VALUES_RULE
 from ...signatures.declarations import first_sentence
 from ...signatures.literals import comment_line, fenced
 from ...trace.visible_text import one_line
-from .declarations import fits_in
+from .declarations import declare_if_fits
 from .module_tools import ListedServer
 from .options import WIRE_NAMES, RunOptions
 from .server_set import ServerSet
@@ -23,7 +23,7 @@ _LEFT_OUT_CHARACTERS = 300
 _FENCE_CHARACTERS = 40
 """About what stands around declarations."""
 
-_OPENING = """\
+_OPENING_TEXT = """\
 Runs one JavaScript or TypeScript ES module in a fresh sandbox; answers {{ result, logs, diagnostics }}. Each server \
 is a module, each of its tools an async function of one argument:
 
@@ -37,7 +37,7 @@ globalThis.__codemode_result__ = {{ found }};
 TypeScript of all tools of a server, `(await getTool(serverId, exportName)).declaration` that of one.
 - Await every call; `Promise.all` runs several at once. Filter data here; give back little."""
 
-_RULES = """\
+_RULES_TEXT = """\
 - `limits`, default/most: {limits}. `requestedCapabilities`: serverIds of the list below; they are connected, and \
 the answer has their `declarations`.
 - A call gives the tool's structured content, if any; else a single text as that string, never parsed; else the whole \
@@ -56,125 +56,143 @@ class RunDescription:
     """A description, and the modules that are declared in it, by the paths of their servers."""
 
     text: str
-    declared: Mapping[str, str]
+    declarations: Mapping[str, str]
 
 
-def described(servers: Sequence[ListedServer], options: RunOptions, most: int | None = None) -> RunDescription:
+def describe_run_tool(
+    servers: Sequence[ListedServer], options: RunOptions, max_characters: int | None = None
+) -> RunDescription:
     """Return the description, in at most so many characters, None as the options say: of the same, always the same."""
-    most = most or options.max_description_characters
-    text = _opening(servers)
-    for part in (_rules(options), _listed(servers, most - len(text) - len(_rules(options)) - 4)):
-        if len(text) + 2 + len(part) > most:
-            return RunDescription(text[:most], {})
+    max_characters = max_characters or options.max_description_characters
+    text = _format_opening(servers)
+    for part in (
+        _format_rules(options),
+        _list_servers(servers, max_characters - len(text) - len(_format_rules(options)) - 4),
+    ):
+        if len(text) + 2 + len(part) > max_characters:
+            return RunDescription(text[:max_characters], {})
         text += f"\n\n{part}"
-    shown = _declared(servers, most - len(text) - 2 - _FENCE_CHARACTERS)
-    which = "These modules" if len(shown) == len(servers) else "Of these modules, some"
-    modules = fenced("\n\n".join(shown.values()))
-    declarations = f"\n\n{which} in full:\n{modules}"
-    if not shown or len(text) + len(declarations) > most:
+    declarations_by_path = _select_declarations(servers, max_characters - len(text) - 2 - _FENCE_CHARACTERS)
+    subject = "These modules" if len(declarations_by_path) == len(servers) else "Of these modules, some"
+    modules = fenced("\n\n".join(declarations_by_path.values()))
+    declarations = f"\n\n{subject} in full:\n{modules}"
+    if not declarations_by_path or len(text) + len(declarations) > max_characters:
         return RunDescription(text, {})
-    return RunDescription(text + declarations, shown)
+    return RunDescription(text + declarations, declarations_by_path)
 
 
-def _opening(servers: Sequence[ListedServer]) -> str:
-    short = (one.path for one in servers if one.tools and len(one.path) <= _MAX_EXAMPLE_PATH_CHARACTERS)
-    return _OPENING.format(path=next(short, "<serverId>"))
+def _format_opening(servers: Sequence[ListedServer]) -> str:
+    short_paths = (
+        server.path for server in servers if server.tools and len(server.path) <= _MAX_EXAMPLE_PATH_CHARACTERS
+    )
+    return _OPENING_TEXT.format(path=next(short_paths, "<serverId>"))
 
 
-def _rules(options: RunOptions) -> str:
+def _format_rules(options: RunOptions) -> str:
     defaults, ceilings = options.limits, options.ceilings
-    said = (f"{name} {getattr(defaults, option)}/{getattr(ceilings, option)}" for option, name in WIRE_NAMES.items())
-    rules = _RULES.format(limits=", ".join(said))
+    limit_texts = (
+        f"{name} {getattr(defaults, option)}/{getattr(ceilings, option)}" for option, name in WIRE_NAMES.items()
+    )
+    rules = _RULES_TEXT.format(limits=", ".join(limit_texts))
     return f"{rules}\n{RICH_VALUES_RULE}" if is_rich.get() else rules
 
 
-def _listed(servers: Sequence[ListedServer], room: int) -> str:
+def _list_servers(servers: Sequence[ListedServer], max_characters: int) -> str:
     """Return a line for each server, with as much of its description as there is room for."""
     if not servers:
         return _NO_SERVERS
     for characters in _SENTENCE_CHARACTERS:
-        text = "\n".join(["Servers:", *(_line(one, characters) for one in servers)])
-        if len(text) <= room:
+        text = "\n".join(["Servers:", *(_format_server_line(server, characters) for server in servers)])
+        if len(text) <= max_characters:
             return text
-    return _cut(servers, room)
+    return _list_some_servers(servers, max_characters)
 
 
-def _line(server: ListedServer, characters: int) -> str:
+def _format_server_line(server: ListedServer, characters: int) -> str:
     count = len(server.tools)  # none of a server that nobody has listed yet
-    told = f"{count} tool{'' if count == 1 else 's'}" if count else ""
-    said = first_sentence(server.description or "", characters) if characters else ""
-    if not said and characters and server.name not in (server.path, server.server_id):
-        said = comment_line(server.name, characters)
+    tool_count = f"{count} tool{'' if count == 1 else 's'}" if count else ""
+    summary = first_sentence(server.description or "", characters) if characters else ""
+    if not summary and characters and server.name not in (server.path, server.server_id):
+        summary = comment_line(server.name, characters)
     missing = f"left out of its list: {'; '.join(server.left_out)}" if server.left_out and characters else ""
-    about = ". ".join(part for part in (told, one_line(missing, _LEFT_OUT_CHARACTERS), said) if part)
+    about = ". ".join(part for part in (tool_count, one_line(missing, _LEFT_OUT_CHARACTERS), summary) if part)
     return f"- {server.path}: {about}" if about else f"- {server.path}"
 
 
-def _cut(servers: Sequence[ListedServer], room: int) -> str:
+def _list_some_servers(servers: Sequence[ListedServer], remaining: int) -> str:
     head = f"There are {len(servers)} servers; `await listServers()` has them all. Some: "
-    room -= len(head)
-    shown: list[str] = []
+    remaining -= len(head)
+    paths: list[str] = []
     for server in servers:
-        room -= len(server.path) + 2
-        if room < 0:
+        remaining -= len(server.path) + 2
+        if remaining < 0:
             break
-        shown.append(server.path)
-    return head + ", ".join(shown) if shown else head.removesuffix(" Some: ")
+        paths.append(server.path)
+    return head + ", ".join(paths) if paths else head.removesuffix(" Some: ")
 
 
-def _declared(servers: Sequence[ListedServer], room: int) -> dict[str, str]:
+def _select_declarations(servers: Sequence[ListedServer], remaining: int) -> dict[str, str]:
     """Return the modules that there is room for, by path, in their order."""
-    shown: dict[str, str] = {}
+    declarations: dict[str, str] = {}
     for server in servers:
-        module = fits_in(server, room) if server.tools else None
+        module = declare_if_fits(server, remaining) if server.tools else None
         if module is not None:
-            shown[server.path] = module
-            room -= len(module) + 2
-    return shown
+            declarations[server.path] = module
+            remaining -= len(module) + 2
+    return declarations
 
 
-class Descriptions:
+class DescriptionCache:
     """The descriptions of one tool, each made once for each listing and length. Safe to use from several threads."""
 
     def __init__(self, servers: ServerSet, options: RunOptions, *, has_rich_values: bool) -> None:
         self._has_rich_values = has_rich_values
         self._servers = servers
         self._options = options
-        self._made: tuple[object, dict[int, RunDescription]] | None = None
-        self._read: RunDescription | None = None
+        self._cached: tuple[object, dict[int, RunDescription]] | None = None
+        self._shortest_read: RunDescription | None = None
 
     @property
     def is_read(self) -> bool:
         """True once somebody has asked for one."""
-        return self._read is not None
+        return self._shortest_read is not None
 
     @property
-    def read_of(self) -> Mapping[str, str]:
+    def read_declarations(self) -> Mapping[str, str]:
         """The modules that a model has read the declarations of, by the paths of their servers."""
-        return {} if self._read is None else self._read.declared
+        return {} if self._shortest_read is None else self._shortest_read.declarations
 
-    def read(self, most: int | None = None) -> RunDescription:
+    def read(self, max_characters: int | None = None) -> RunDescription:
         """Return what a model reads from now on, of the servers as they were last listed.
 
         Of models that read different ones, what is known of all is what the shortest declares.
         """
-        mine, known = self._description(most), self._read
-        if known is None or known not in self._of_now().values() or len(mine.text) < len(known.text):
-            self._read = mine
-        return mine
+        description, shortest_read = self._get_or_build(max_characters), self._shortest_read
+        if (
+            shortest_read is None
+            or shortest_read not in self._current_descriptions().values()
+            or len(description.text) < len(shortest_read.text)
+        ):
+            self._shortest_read = description
+        return description
 
-    def take_as_read(self) -> None:
+    def ensure_read(self) -> None:
         """Have what nobody has asked for be what it would be now. Work for a thread."""
-        if self._read is None:
-            self._read = self._description()
+        if self._shortest_read is None:
+            self._shortest_read = self._get_or_build()
 
-    def _description(self, most: int | None = None) -> RunDescription:
-        made, most = self._of_now(), most or self._options.max_description_characters
+    def _get_or_build(self, max_characters: int | None = None) -> RunDescription:
+        descriptions, max_characters = (
+            self._current_descriptions(),
+            max_characters or self._options.max_description_characters,
+        )
         with using_rich_values(self._has_rich_values):
-            return made.get(most) or made.setdefault(most, described(self._servers.shown(), self._options, most))
+            return descriptions.get(max_characters) or descriptions.setdefault(
+                max_characters, describe_run_tool(self._servers.list_for_description(), self._options, max_characters)
+            )
 
-    def _of_now(self) -> dict[int, RunDescription]:
-        listed, made = self._servers.listing(), self._made
-        if made is None or made[0] != listed:
-            made = self._made = (listed, {})
-        return made[1]
+    def _current_descriptions(self) -> dict[int, RunDescription]:
+        listing, cached = self._servers.listing(), self._cached
+        if cached is None or cached[0] != listing:
+            cached = self._cached = (listing, {})
+        return cached[1]

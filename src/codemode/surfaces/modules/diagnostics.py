@@ -49,9 +49,9 @@ from ...trace.late_values import held
 from ...trace.public_message import public_message
 from ...trace.visible_text import clipped
 from .catalog import IMPORT_SERVER
-from .module_tools import ModuleTool, ServerTool, example_of, mismatch
+from .module_tools import ModuleTool, ServerTool, describe_mismatch, find_example
 from .options import SHOWN_NAMES
-from .response import MAX_MESSAGE_CHARACTERS, Diagnostic, RunResponse, diagnostic, ordered, place_of
+from .response import MAX_MESSAGE_CHARACTERS, Diagnostic, RunResponse, diagnostic, format_position, sort_diagnostics
 
 if TYPE_CHECKING:
     from ...execution.outcome import RunOutcome
@@ -66,58 +66,58 @@ if TYPE_CHECKING:
 # What a server says of its own failure is shown, bounded and without the host's secrets. What the host raised is shown
 # without paths and stacks.
 
-_REMOVED = "[secret]"
-_NO_TEXT = "the call failed"
-_NOBODY = "this call needs an approval, and nobody has decided about it"
-_READ_CHARACTERS = 1 << 20
+_REDACTED = "[secret]"
+_DEFAULT_MESSAGE = "the call failed"
+_UNDECIDED = "this call needs an approval, and nobody has decided about it"
+_MAX_REDACTED_CHARACTERS = 1 << 20
 _MAX_CODE_CHARACTERS = 100
 
 
-def words_of(find: Callable[[str], ModuleTool | None], secrets: tuple[str, ...]) -> Words:
+def create_error_wording(find: Callable[[str], ModuleTool | None], secrets: tuple[str, ...]) -> Words:
     """Return what words errors. ``find`` gives a tool by its qualified name."""
 
     def words(error: CodeModeError, kind: str, name: str, is_raised: bool) -> Mapping[str, Any]:
         path, _, tool_name = name.partition(".") if kind == "tool" else ("", "", name)
-        error_class, code, hint = _kind_of(error, is_raised=is_raised)
+        error_class, code, hint = _classify(error, is_raised=is_raised)
         fields: dict[str, Any] = {
             "class": error_class,
             "code": code,
-            "message": _message(error, secrets, is_raised=is_raised),
+            "message": _format_error_message(error, secrets, is_raised=is_raised),
             "toolName": tool_name,
         }
         if path:
             fields["serverId"] = path
         if kind == "catalog" and error.reason == "import_failure":
             del fields["toolName"]  # no tool was asked
-        asked = error.details if kind == "catalog" and not is_raised else {}
-        fields |= _asked_for(asked, error_class)
+        question_details = error.details if kind == "catalog" and not is_raised else {}
+        fields |= _question_fields(question_details, error_class)
         if error_class == SCHEMA:
             tool = find(name) if kind == "tool" else None
-            fields |= {"exportName": tool_name, **_mismatched(error, tool)}
-        own_hint = "" if is_raised else string_or_empty(error.details.get("hint"))
-        fields |= _without_secrets_in(fields, secrets)
-        return {**fields, "hint": own_hint or _hint(hint, fields)}
+            fields |= {"exportName": tool_name, **_mismatch_fields(error, tool)}
+        error_hint = "" if is_raised else string_or_empty(error.details.get("hint"))
+        fields |= _redact_fields(fields, secrets)
+        return {**fields, "hint": error_hint or _format_hint(hint, fields)}
 
     return words
 
 
-def class_and_code(error: CodeModeError, *, is_raised: bool) -> tuple[str, str]:
+def get_class_and_code(error: CodeModeError, *, is_raised: bool) -> tuple[str, str]:
     """Return of which class of `@codemode/errors` an error is, and its code."""
-    return _kind_of(error, is_raised=is_raised)[:2]
+    return _classify(error, is_raised=is_raised)[:2]
 
 
-def without_secrets(text: str, secrets: tuple[str, ...]) -> str:
+def redact(text: str, secrets: tuple[str, ...]) -> str:
     """Return a text without what the host has named as secret."""
     if not secrets:
         return text
-    is_cut, text = len(text) > _READ_CHARACTERS, text[:_READ_CHARACTERS]
+    is_cut, text = len(text) > _MAX_REDACTED_CHARACTERS, text[:_MAX_REDACTED_CHARACTERS]
     for secret in secrets:
-        text = text.replace(secret, _REMOVED)
+        text = text.replace(secret, _REDACTED)
     # The end may be the beginning of a secret that was cut through.
     return text[: 1 - max(map(len, secrets)) or None] if is_cut else text
 
 
-def _kind_of(error: CodeModeError, *, is_raised: bool) -> tuple[str, str, str]:
+def _classify(error: CodeModeError, *, is_raised: bool) -> tuple[str, str, str]:
     if isinstance(error, CodeModeAuthenticationError):
         return AUTHENTICATION, "AUTHENTICATION_REQUIRED", SIGN_IN_HINT
     # What host code has raised has a reason of its own only if this package says so.
@@ -138,56 +138,63 @@ def _is_undecided(error: CodeModeError) -> bool:
     return error.code in HIDDEN_CODES and error.details.get("origin") == "decision"
 
 
-def _message(error: CodeModeError, secrets: tuple[str, ...], *, is_raised: bool) -> str:
+def _format_error_message(error: CodeModeError, secrets: tuple[str, ...], *, is_raised: bool) -> str:
     if _is_undecided(error):
-        return _NOBODY
+        return _UNDECIDED
     if error.code in HIDDEN_CODES:
         raised = error.__cause__
-        return _NO_TEXT if raised is None else public_message(without_secrets(message_of(raised), secrets), _NO_TEXT)
+        return (
+            _DEFAULT_MESSAGE
+            if raised is None
+            else public_message(redact(message_of(raised), secrets), _DEFAULT_MESSAGE)
+        )
     if error.reason == "approval_required" and not is_raised:
-        return _NOBODY  # how approvals are to be set up is the host's to read
-    text = without_secrets(error.message, secrets) or _NO_TEXT
+        return _UNDECIDED  # how approvals are to be set up is the host's to read
+    text = redact(error.message, secrets) or _DEFAULT_MESSAGE
     return clipped(text, MAX_MESSAGE_CHARACTERS)
 
 
-def _mismatched(error: CodeModeError, tool: ModuleTool | None) -> dict[str, Any]:
+def _mismatch_fields(error: CodeModeError, tool: ModuleTool | None) -> dict[str, Any]:
     details = error.details
     schema = None if tool is None else tool.tool.input_json_schema
     problem = next(iter(list_or_empty(details.get("problems"))), {"message": error.message})
-    found: dict[str, Any] = {**mismatch(problem, schema, string_or_empty(details.get("received")) or None)}
-    for field, said in (("path", "pointer"), ("expected", "expected")):  # as discovery has them, of its own arguments
-        if isinstance(details.get(said), str):
-            found[field] = details[said]
+    found: dict[str, Any] = {**describe_mismatch(problem, schema, string_or_empty(details.get("received")) or None)}
+    for field, detail_key in (
+        ("path", "pointer"),
+        ("expected", "expected"),
+    ):  # as discovery has them, of its own arguments
+        if isinstance(details.get(detail_key), str):
+            found[field] = details[detail_key]
     if tool is not None:
         found["exportName"] = tool.export_name
-        example = tool.tool.example if isinstance(tool.tool, ServerTool) else example_of(tool.tool)
+        example = tool.tool.example if isinstance(tool.tool, ServerTool) else find_example(tool.tool)
         if example is not NOT_GIVEN:
             found["example"] = example
     return found
 
 
-def _asked_for(details: Mapping[str, Any], error_class: str) -> dict[str, str]:
+def _question_fields(details: Mapping[str, Any], error_class: str) -> dict[str, str]:
     """Return the server and the tool that a question to discovery was about, where one of them is not there."""
     names = {
         SERVER_NOT_FOUND: {"serverId": "server_id"},
         TOOL_NOT_FOUND: {"serverId": "server_id", "toolName": "tool_name"},
     }
-    said = {field: details.get(key) for field, key in names.get(error_class, {}).items()}
-    return {field: value for field, value in said.items() if isinstance(value, str)}
+    values = {field: details.get(key) for field, key in names.get(error_class, {}).items()}
+    return {field: value for field, value in values.items() if isinstance(value, str)}
 
 
-def _hint(hint: str, fields: Mapping[str, Any]) -> str:
+def _format_hint(hint: str, fields: Mapping[str, Any]) -> str:
     where = f"the value at {fields['path']}" if fields.get("path") else "the input"
-    said = {"where": where, "expected": fields.get("expected"), "server": fields.get("serverId", "the server")}
-    return hint.format_map(said)
+    values = {"where": where, "expected": fields.get("expected"), "server": fields.get("serverId", "the server")}
+    return hint.format_map(values)
 
 
-def _without_secrets_in(fields: Mapping[str, Any], secrets: tuple[str, ...]) -> dict[str, Any]:
+def _redact_fields(fields: Mapping[str, Any], secrets: tuple[str, ...]) -> dict[str, Any]:
     names = ("code", "path", "expected", "received")
-    return {name: without_secrets(str(fields[name]), secrets) for name in names if name in fields}
+    return {name: redact(str(fields[name]), secrets) for name in names if name in fields}
 
 
-def say_other_language(error: CodeModeError | None, code: str) -> None:
+def add_language_hint(error: CodeModeError | None, code: str) -> None:
     """Let an error before any call say what to do about a text in another language."""
     if error is None or getattr(error, "calls", ()):
         return
@@ -198,66 +205,79 @@ def say_other_language(error: CodeModeError | None, code: str) -> None:
     error.details["hint"] = hint
     if is_syntax:
         problems = list_or_empty(error.details.get("problems"))
-        error.details["problems"] = [{**mapping_or_empty(one), "hint": hint} for one in problems]
+        error.details["problems"] = [{**mapping_or_empty(problem), "hint": hint} for problem in problems]
 
 
 # A diagnostic holds what the program or its author could know: no stack, and of the host neither paths nor secrets.
 
-_MOST_LISTED = 5
+_MAX_LISTED_NAMES = 5
 _MAX_ERROR_CHARACTERS = 1_000  # of a message behind which calls stand
-_ASSIGN = "Assign its result to globalThis.__codemode_result__, which is undefined."
-_IN_PROGRAMS = {IMPORT_SERVER: "import()"}
+_ASSIGN_RESULT_HINT = "Assign its result to globalThis.__codemode_result__, which is undefined."
+_NAMES_IN_PROGRAMS = {IMPORT_SERVER: "import()"}
 _MISMATCH_HINT = "The call was made. Read the value as it is, and do not rely on the fields that are named."
 
 
-def diagnostics_of(outcome: RunOutcome, policy: ExecutionPolicy) -> list[Diagnostic]:
+def build_diagnostics(outcome: RunOutcome, policy: ExecutionPolicy) -> list[Diagnostic]:
     """Return what a model is told of a run beside its result."""
-    said = [] if outcome.error is None else of_error(outcome.error, policy, outcome.trace and outcome.trace.duration_ms)
+    diagnostics = (
+        []
+        if outcome.error is None
+        else diagnose_error(outcome.error, policy, outcome.trace and outcome.trace.duration_ms)
+    )
     if outcome.warnings:
-        said += [diagnostic("info", "PROGRAM_REPAIRED", note) for note in outcome.warnings]
+        diagnostics += [diagnostic("info", "PROGRAM_REPAIRED", note) for note in outcome.warnings]
     if outcome.returned_nothing:
-        said.append(diagnostic("info", "NO_RESULT", no_result_text(outcome, "", _ASSIGN, shows_console=False)))
+        diagnostics.append(
+            diagnostic("info", "NO_RESULT", no_result_text(outcome, "", _ASSIGN_RESULT_HINT, shows_console=False))
+        )
     if outcome.output_warnings:
-        said += [diagnostic("warning", "OUTPUT_MISMATCH", one, hint=_MISMATCH_HINT) for one in outcome.output_warnings]
+        diagnostics += [
+            diagnostic("warning", "OUTPUT_MISMATCH", warning, hint=_MISMATCH_HINT)
+            for warning in outcome.output_warnings
+        ]
     if outcome.abandoned:
-        said.append(_of_abandoned([_IN_PROGRAMS.get(call["name"], call["name"]) for call in outcome.abandoned]))
-    return said
+        diagnostics.append(
+            _diagnose_abandoned([_NAMES_IN_PROGRAMS.get(call["name"], call["name"]) for call in outcome.abandoned])
+        )
+    return diagnostics
 
 
-def cleared(said: Sequence[Diagnostic], secrets: tuple[str, ...]) -> list[Diagnostic]:
+def redact_diagnostics(diagnostics: Sequence[Diagnostic], secrets: tuple[str, ...]) -> list[Diagnostic]:
     """Return diagnostics without what the host has named as secret."""
-    return [_without_secrets(one, secrets) for one in said] if secrets else list(said)
+    return [_redact_diagnostic(item, secrets) for item in diagnostics] if secrets else list(diagnostics)
 
 
-def of_error(error: CodeModeError, policy: ExecutionPolicy, ran_ms: float | None = None) -> list[Diagnostic]:
+def diagnose_error(error: CodeModeError, policy: ExecutionPolicy, ran_ms: float | None = None) -> list[Diagnostic]:
     """Return the diagnostics of an error: its own, and those about the calls of the program."""
-    return _with_calls(_own(error, policy, ran_ms), error)
+    return _add_calls(_diagnose(error, policy, ran_ms), error)
 
 
-def _own(error: CodeModeError, policy: ExecutionPolicy, ran_ms: float | None) -> list[Diagnostic]:
+def _diagnose(error: CodeModeError, policy: ExecutionPolicy, ran_ms: float | None) -> list[Diagnostic]:
     # Whatever its class: a call was answered with it.
     kind = "error" if "call" in error.details else find_nearest_kind(MODULE_WORDING, error)
     if kind in ("error", "call_value"):
-        return [_uncaught(error, policy)]
+        return [_diagnose_uncaught(error, policy)]
     if kind == "syntax":
-        return [_problem(one) for one in list_or_empty(error.details.get("problems"))] or [_problem({})]
+        return [_diagnose_problem(problem) for problem in list_or_empty(error.details.get("problems"))] or [
+            _diagnose_problem({})
+        ]
     if kind == "value":
-        name, said = string_or_empty(error.details.get("name")), error.message.rpartition(": ")[2]
-        if (spent := _find_exhaustion(error, name, said, policy, None)) is not None:
-            return [spent]
-    limit, most = str(error.details.get("limit")), error.details.get("max")
+        name, thrown_message = string_or_empty(error.details.get("name")), error.message.rpartition(": ")[2]
+        if (exhaustion := _find_exhaustion(error, name, thrown_message, policy, None)) is not None:
+            return [exhaustion]
+    limit, maximum = str(error.details.get("limit")), error.details.get("max")
     message = format_message(
         MODULE_WORDING[kind],
         error,
         name=SHOWN_NAMES.get(limit, limit),
-        next=most + 1 if type(most) is int else "more",
+        next=maximum + 1 if type(maximum) is int else "more",
         used="" if ran_ms is None else f", and it had run for {round(ran_ms)} ms",
     )
     is_placed = isinstance(error, CodeModeBridgeLimitError | CodeModeIllegalAccessError)
-    made = _make_diagnostic(kind, message, place_of(error.details) if is_placed else None)
+    result = _make_diagnostic(kind, message, format_position(error.details) if is_placed else None)
     if kind == "aborted" and has_done(error.calls):
-        made["hint"] = "Ask before you go on, and leave out the calls that are done."
-    return [made]
+        result["hint"] = "Ask before you go on, and leave out the calls that are done."
+    return [result]
 
 
 def _make_diagnostic(kind: str, message: str, path: str | None) -> Diagnostic:
@@ -272,46 +292,46 @@ def _find_exhaustion(
     kind = find_exhausted_kind(name, message)
     if kind is None:
         return None
-    most = policy.memory_limit_bytes if kind == "out_of_memory" else policy.max_stack_size_bytes
+    maximum = policy.memory_limit_bytes if kind == "out_of_memory" else policy.max_stack_size_bytes
     or_null = " (or threw null)" if "threw null" in message else ""
-    return _make_diagnostic(kind, format_message(MODULE_WORDING[kind], error, most=most, or_null=or_null), path)
+    return _make_diagnostic(kind, format_message(MODULE_WORDING[kind], error, most=maximum, or_null=or_null), path)
 
 
-def _problem(given: Any) -> Diagnostic:
-    problem, wording = mapping_or_empty(given), MODULE_WORDING["syntax"]
+def _diagnose_problem(value: Any) -> Diagnostic:
+    problem, wording = mapping_or_empty(value), MODULE_WORDING["syntax"]
     message = string_or_empty(problem.get("message")) or wording.message
     return diagnostic(
         "error",
         string_or_empty(problem.get("code")) or wording.code,
         message,
         hint=string_or_empty(problem.get("hint")) or syntax_hint(message),
-        path=place_of(problem),
+        path=format_position(problem),
         error_class=string_or_empty(problem.get("error_class")),
     )
 
 
-def _uncaught(error: CodeModeError, policy: ExecutionPolicy) -> Diagnostic:
+def _diagnose_uncaught(error: CodeModeError, policy: ExecutionPolicy) -> Diagnostic:
     details, call = error.details, mapping_or_empty(error.details.get("call"))
     fields = call or _thrown_fields(details)
     error_class = string_or_empty(fields.get("class"))
     error_class = error_class if error_class in CLASSES else ""
     name = error_class or string_or_empty(details.get("name"))
     message = string_or_empty(fields.get("message")) or error.message
-    where = place_of(details)
-    if not error_class and (spent := _find_exhaustion(error, name, message, policy, where)) is not None:
-        return spent
+    position = format_position(details)
+    if not error_class and (exhaustion := _find_exhaustion(error, name, message, policy, position)) is not None:
+        return exhaustion
     if error_class == LIMIT:
-        made = _make_diagnostic("max_ledger_bytes", message, where)
-        return {**made, "hint": string_or_empty(fields.get("hint")) or made.get("hint", "")}
+        result = _make_diagnostic("max_ledger_bytes", message, position)
+        return {**result, "hint": string_or_empty(fields.get("hint")) or result.get("hint", "")}
     is_import = string_or_empty(fields.get("code")) == IMPORT_FAILURE and bool(error_class)
-    saved = find_saved_place(details)
-    own_hint = thrown_hint(name, message) if saved is None else saved.hint
+    saved_place = find_saved_place(details)
+    own_hint = thrown_hint(name, message) if saved_place is None else saved_place.hint
     return diagnostic(
         "error",
         IMPORT_FAILURE if is_import else MODULE_WORDING["error"].code,
-        (f"{name}: {message}" if name else message) + ("" if saved is None else f" ({saved})"),
+        (f"{name}: {message}" if name else message) + ("" if saved_place is None else f" ({saved_place})"),
         hint=string_or_empty(fields.get("hint")) or string_or_empty(details.get("hint")) or own_hint,
-        path=string_or_empty(fields.get("path")) or where,
+        path=string_or_empty(fields.get("path")) or position,
         error_class=error_class,
     )
 
@@ -322,46 +342,52 @@ def _thrown_fields(details: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**fields, "class": error_class} if is_object(fields) else {"class": error_class}
 
 
-def _with_calls(said: list[Diagnostic], error: CodeModeError) -> list[Diagnostic]:
+def _add_calls(diagnostics: list[Diagnostic], error: CodeModeError) -> list[Diagnostic]:
     """Return the diagnostics of an error, the first with what the program had called, and one of calls cut off."""
     recovery = error.recovery
-    asked = None if recovery is None else [request.tool_name for request in recovery.requests]
-    unknown = [call for call in error.calls if call["status"] == "unknown" and call["is_started"]]
-    cut_off = [one for one in unknown if not one.get("reads_only") and (asked is None or one["name"] in asked)]
-    ended_it = mapping_or_empty(error.details.get("call"))
-    own = f"{ended_it.get('serverId')}.{ended_it.get('toolName')}"
-    if lines := describe_calls(call for call in drop_last_failure(error.calls, own) if call not in unknown):
-        said[0]["message"] = "\n".join([clipped(said[0]["message"], _MAX_ERROR_CHARACTERS), *lines])
+    requested_names = None if recovery is None else [request.tool_name for request in recovery.requests]
+    unknown_calls = [call for call in error.calls if call["status"] == "unknown" and call["is_started"]]
+    cut_off = [
+        unknown_call
+        for unknown_call in unknown_calls
+        if not unknown_call.get("reads_only") and (requested_names is None or unknown_call["name"] in requested_names)
+    ]
+    last_call = mapping_or_empty(error.details.get("call"))
+    last_call_name = f"{last_call.get('serverId')}.{last_call.get('toolName')}"
+    if lines := describe_calls(
+        call for call in drop_last_failure(error.calls, last_call_name) if call not in unknown_calls
+    ):
+        diagnostics[0]["message"] = "\n".join([clipped(diagnostics[0]["message"], _MAX_ERROR_CHARACTERS), *lines])
     if cut_off:
         hint = "Find out what has happened before calling again."
-        said.append(diagnostic("error", "OUTCOME_UNKNOWN", "\n".join(describe_calls(cut_off)), hint=hint))
-    return said
+        diagnostics.append(diagnostic("error", "OUTCOME_UNKNOWN", "\n".join(describe_calls(cut_off)), hint=hint))
+    return diagnostics
 
 
-def _of_abandoned(names: list[str]) -> Diagnostic:
-    message = f"the program ended without awaiting every call: {_listed(names)}"
+def _diagnose_abandoned(names: list[str]) -> Diagnostic:
+    message = f"the program ended without awaiting every call: {_join_names(names)}"
     hint = "Await each call, for instance with Promise.all."
     return diagnostic("warning", "CALL_NOT_AWAITED", message, hint=hint)
 
 
-def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - _MOST_LISTED} more" if len(names) > _MOST_LISTED else ""
-    return ", ".join(name[:100] for name in names[:_MOST_LISTED]) + more
+def _join_names(names: list[str]) -> str:
+    more = f" and {len(names) - _MAX_LISTED_NAMES} more" if len(names) > _MAX_LISTED_NAMES else ""
+    return ", ".join(name[:100] for name in names[:_MAX_LISTED_NAMES]) + more
 
 
-def _without_secrets(one: Diagnostic, secrets: tuple[str, ...]) -> Diagnostic:
-    left: Diagnostic = {**one, "message": without_secrets(one["message"], secrets)}
-    if "hint" in one:
-        left["hint"] = without_secrets(one["hint"], secrets)
-    if "path" in one:
-        left["path"] = without_secrets(one["path"], secrets)
-    return left
+def _redact_diagnostic(item: Diagnostic, secrets: tuple[str, ...]) -> Diagnostic:
+    redacted: Diagnostic = {**item, "message": redact(item["message"], secrets)}
+    if "hint" in item:
+        redacted["hint"] = redact(item["hint"], secrets)
+    if "path" in item:
+        redacted["path"] = redact(item["path"], secrets)
+    return redacted
 
 
 _LEVELS = {"debug": "debug", "warn": "warn", "error": "error"}
 
 
-def response_of(
+def build_response(
     outcome: RunOutcome, diagnostics: Sequence[Diagnostic], declarations: str = "", began_ms: float = 0.0
 ) -> RunResponse:
     """Return the response to a request whose program was begun. After an error there is no result.
@@ -370,56 +396,56 @@ def response_of(
     """
     error = outcome.error
     response = RunResponse(
-        logs=_logs(outcome, began_ms) if outcome.console else [],
+        logs=_build_logs(outcome, began_ms) if outcome.console else [],
         result=outcome.value if error is None else None,
-        diagnostics=ordered(diagnostics) if diagnostics else [],
+        diagnostics=sort_diagnostics(diagnostics) if diagnostics else [],
     )
-    if outcome.ended_calls and (calls := _calls(outcome)):
+    if outcome.ended_calls and (calls := _build_call_trace(outcome)):
         response["toolTrace"] = calls
     if declarations:
         response["declarations"] = declarations
-    response.keep_trace(held(outcome, "trace"))
+    response.set_trace(held(outcome, "trace"))
     if error is not None:
         response.exception, response.recovery = error, error.recovery
     return response
 
 
-def _logs(outcome: RunOutcome, began_ms: float) -> list[dict[str, Any]]:
+def _build_logs(outcome: RunOutcome, started_ms: float) -> list[dict[str, Any]]:
     if outcome.began_at_ms is not None:
-        began_ms = outcome.began_at_ms
+        started_ms = outcome.began_at_ms
     elif outcome.trace is not None:
-        began_ms = max(began_ms, outcome.trace.started_at_ms)
-    return [_log(line, began_ms) for line in outcome.console]
+        started_ms = max(started_ms, outcome.trace.started_at_ms)
+    return [_build_log_line(line, started_ms) for line in outcome.console]
 
 
-def _log(line: ConsoleEvent, began_ms: float) -> dict[str, Any]:
-    time_ms = max(round(line.written_at_ms - began_ms), 0)
+def _build_log_line(line: ConsoleEvent, started_ms: float) -> dict[str, Any]:
+    time_ms = max(round(line.written_at_ms - started_ms), 0)
     return {"level": _LEVELS.get(line.level, "log"), "message": line.text, "timeMs": time_ms}
 
 
-def _calls(outcome: RunOutcome) -> list[dict[str, Any]]:
+def _build_call_trace(outcome: RunOutcome) -> list[dict[str, Any]]:
     """Return what was called, without what was passed and what came of it."""
-    return [_call(one) for one in outcome.ended_calls if one.entry.kind == "tool"]
+    return [_build_traced_call(call) for call in outcome.ended_calls if call.entry.kind == "tool"]
 
 
-def _call(one: CallRecord) -> dict[str, Any]:
-    path, _, tool_name = one.entry.name.partition(".")
-    is_ok = one.status == "fulfilled"
-    said: dict[str, Any] = {
+def _build_traced_call(call: CallRecord) -> dict[str, Any]:
+    path, _, tool_name = call.entry.name.partition(".")
+    is_ok = call.status == "fulfilled"
+    fields: dict[str, Any] = {
         "serverId": path,
         "toolName": tool_name,
-        "durationMs": max(round(one.duration_ms), 0),
+        "durationMs": max(round(call.duration_ms), 0),
         "ok": is_ok,
     }
-    return said if is_ok else {**said, "error": _failure(one)}
+    return fields if is_ok else {**fields, "error": _failure_text(call)}
 
 
-def _failure(one: CallRecord) -> str:
-    if one.status == "aborted":
+def _failure_text(call: CallRecord) -> str:
+    if call.status == "aborted":
         return "ToolCallError OUTCOME_UNKNOWN"
-    told = error_as_read(one.outcome) if isinstance(one.outcome, Rejected) else {}
-    if told.get("name") in CLASSES:
-        return f"{told['name']} {told.get('code')}"
-    if isinstance(one.error, CodeModeError):
-        return " ".join(class_and_code(one.error, is_raised=False))
-    return "ToolCallError WAITING" if one.status == "interrupted" else "ToolCallError TOOL_FAILED"
+    error_fields = error_as_read(call.outcome) if isinstance(call.outcome, Rejected) else {}
+    if error_fields.get("name") in CLASSES:
+        return f"{error_fields['name']} {error_fields.get('code')}"
+    if isinstance(call.error, CodeModeError):
+        return " ".join(get_class_and_code(call.error, is_raised=False))
+    return "ToolCallError WAITING" if call.status == "interrupted" else "ToolCallError TOOL_FAILED"

@@ -32,15 +32,15 @@ if TYPE_CHECKING:
     from ...tools.prepared import PreparedTool
 
 
-MODULE_OF_ERRORS = "@codemode/errors"
-MODULE_OF_DISCOVERY = "@codemode/discovery"
-SERVERS = "@codemode/servers/"
-META = "__meta__"
+ERRORS_MODULE = "@codemode/errors"
+DISCOVERY_MODULE = "@codemode/discovery"
+SERVERS_PREFIX = "@codemode/servers/"
+META_EXPORT = "__meta__"
 MAX_CALLED_CHARACTERS = 512
 """Of the name by which a worker calls a tool: path and tool together."""
 
-_NO_PATH = "server"
-_OUTSIDE_OF_PATHS = re.compile("[^a-z0-9]+")
+_DEFAULT_PATH = "server"
+_NON_PATH_CHARACTERS = re.compile("[^a-z0-9]+")
 _RESERVED_TEXT = """
     break case catch class const continue debugger default delete do else export extends false finally for function if
     import in instanceof new null return super switch this throw true try typeof var void while with yield let static
@@ -49,44 +49,44 @@ _RESERVED_TEXT = """
 RESERVED = frozenset(_RESERVED_TEXT.split())
 """What the specification reserves, and what no module may call a variable."""
 # The language itself calls functions of these names: `await import()` then, `${namespace}` and + the others.
-_NO_EXPORTS = RESERVED | {"then", "toString", "toLocaleString", "valueOf", "toJSON"}
+_FORBIDDEN_EXPORTS = RESERVED | {"then", "toString", "toLocaleString", "valueOf", "toJSON"}
 
 
-def module_paths(server_ids: Iterable[str]) -> list[str]:
+def assign_module_paths(server_ids: Iterable[str]) -> list[str]:
     """Return the path of each server, in their order: of two that come to the same, the first keeps it."""
     counts: dict[str, int] = {}
     paths: list[str] = []
     for server_id in server_ids:
-        path = _OUTSIDE_OF_PATHS.sub("-", server_id.lower()).strip("-") or _NO_PATH
+        path = _NON_PATH_CHARACTERS.sub("-", server_id.lower()).strip("-") or _DEFAULT_PATH
         counts[path] = counts.get(path, 0) + 1
         paths.append(path if counts[path] == 1 else f"{path}--{counts[path]}")  # no other path holds two hyphens
     return paths
 
 
-def export_names(tool_names: Iterable[str]) -> dict[str, str]:
+def assign_export_names(tool_names: Iterable[str]) -> dict[str, str]:
     """Return the export of each tool by its name, in alphabetical order of names."""
-    taken = {META}
+    taken = {META_EXPORT}
     exports: dict[str, str] = {}
     counts: dict[str, int] = {}
     for tool_name in sorted(set(tool_names)):
-        clean = _identifier(tool_name)
-        name = clean
+        identifier = _to_identifier(tool_name)
+        name = identifier
         while name in taken:
-            counts[clean] = counts.get(clean, 1) + 1
-            name = f"{clean}__{counts[clean]}"
+            counts[identifier] = counts.get(identifier, 1) + 1
+            name = f"{identifier}__{counts[identifier]}"
         taken.add(name)
         exports[tool_name] = name
     return exports
 
 
-def module_of(path: str) -> str:
+def to_specifier(path: str) -> str:
     """Return the specifier of a server's module."""
-    return SERVERS + path
+    return SERVERS_PREFIX + path
 
 
-def path_of(specifier: str) -> str | None:
+def to_server_path(specifier: str) -> str | None:
     """Return the path of the server whose module a specifier means; None for another module."""
-    return specifier[len(SERVERS) :] if specifier.startswith(SERVERS) else None
+    return specifier[len(SERVERS_PREFIX) :] if specifier.startswith(SERVERS_PREFIX) else None
 
 
 def qualified_name(path: str, tool_name: str) -> str:
@@ -94,18 +94,18 @@ def qualified_name(path: str, tool_name: str) -> str:
     return f"{path}.{tool_name}"
 
 
-def _identifier(tool_name: str) -> str:
-    name = "".join(one if _may_go_on(one) else "_" for one in tool_name)
-    if not _may_begin(name[:1]):
+def _to_identifier(tool_name: str) -> str:
+    name = "".join(character if _can_continue_identifier(character) else "_" for character in tool_name)
+    if not _can_start_identifier(name[:1]):
         name = f"_{name}"
-    return f"{name}_" if name in _NO_EXPORTS else name
+    return f"{name}_" if name in _FORBIDDEN_EXPORTS else name
 
 
-def _may_begin(character: str) -> bool:
+def _can_start_identifier(character: str) -> bool:
     return character == "$" or character.isidentifier()
 
 
-def _may_go_on(character: str) -> bool:
+def _can_continue_identifier(character: str) -> bool:
     # Letters by Unicode that nobody sees: two tools would read as one, and a model could not write either.
     return character == "$" or (f"_{character}".isidentifier() and all_seen(character))
 
@@ -141,14 +141,14 @@ class ListedServer:
     @cached_property
     def names(self) -> frozenset[str]:
         """All names by which a tool of it is known: the server's, that of its export, and the qualified one."""
-        return frozenset(name for one in self.tools for name in (one.tool_name, one.export_name, one.tool.name))
+        return frozenset(name for tool in self.tools for name in (tool.tool_name, tool.export_name, tool.tool.name))
 
     @cached_property
     def may_ask(self) -> bool:
         """True when a call of some tool may wait for a person."""
-        return any(one.tool.may_ask for one in self.tools)
+        return any(tool.tool.may_ask for tool in self.tools)
 
-    def why_left_out(self, tool_name: str) -> str:
+    def explain_left_out(self, tool_name: str) -> str:
         """Return what to add to a message about a tool that is not here: why it was left out, where that is known."""
         notes = (note for note in self.left_out if f'"{tool_name}"' in note)
         return next((f" (left out of its list: {note})" for note in notes), "")
@@ -165,61 +165,65 @@ _MAX_VALUES = 500
 _MAX_ALTERNATIVES = 16
 _STEP = re.compile(r"\.?(?P<name>[^\W\d]\w*)|\[(?P<index>[0-9]{1,9})\]|\[(?P<text>\"(?:[^\"\\]|\\.)*\")\]")
 _JSON_TYPES = {"array", "boolean", "integer", "null", "number", "object", "string"}
-_GOT = re.compile(r"expected (?P<expected>[a-z]+(?: or [a-z]+)*), got (?P<received>[a-z]+)")
+_TYPE_MISMATCH = re.compile(r"expected (?P<expected>[a-z]+(?: or [a-z]+)*), got (?P<received>[a-z]+)")
 _MISSING = re.compile(r'missing required (?P<name>"(?:[^"\\]|\\.)*")')
 _UNKNOWN = re.compile(r"does not take (?P<name>'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")")
-_BEGINNINGS = ("must be ", "must satisfy ", "Input should be ", "Value error, ", "Assertion failed, ")
+_MESSAGE_PREFIXES = ("must be ", "must satisfy ", "Input should be ", "Value error, ", "Assertion failed, ")
 
-Parts = list[str | int]
+PathParts = list[str | int]
 
 
-def mismatch(problem: Any, schema: Any, received: str | None) -> dict[str, str]:
+def describe_mismatch(problem: Any, schema: Any, received: str | None) -> dict[str, str]:
     """Return ``path``, a JSON Pointer, ``expected`` and ``received`` of the first problem of an input."""
-    parts, expected, told = _understood(problem, schema)
-    return {"path": pointer(parts), "expected": expected, "received": received or told or "another value"}
+    parts, expected, received_text = _parse_problem(problem, schema)
+    return {
+        "path": to_json_pointer(parts),
+        "expected": expected,
+        "received": received or received_text or "another value",
+    }
 
 
-def received_of(problems: Any, value: Any) -> str | None:
+def describe_received(problems: Any, value: Any) -> str | None:
     """Return what stands where the first problem is: its type, or a small value of the right type in short."""
-    parts, expected, told = _understood(next(iter(list_or_empty(problems)), None), None)
-    if told is not None:
-        return told
-    for at, part in enumerate(parts):
+    parts, expected, received_text = _parse_problem(next(iter(list_or_empty(problems)), None), None)
+    if received_text is not None:
+        return received_text
+    for index, part in enumerate(parts):
         if is_object(value) and part in value:
             value = value[str(part)]
         elif is_array(value) and isinstance(part, int) and part < len(value):
             value = value[part]
-        elif at == len(parts) - 1:
+        elif index == len(parts) - 1:
             return NOTHING
     is_about_type = set(expected.split(" or ")) <= _JSON_TYPES or "valid" in expected
-    return json_type(value) if is_about_type or is_array(value) or is_object(value) else _short(value)
+    return json_type(value) if is_about_type or is_array(value) or is_object(value) else _to_short_json(value)
 
 
-def parts_of(path: str) -> Parts:
+def parse_path(path: str) -> PathParts:
     """Return the parts of a path as a validator writes it: ``items[0].name``. What was cut off is left out."""
-    parts: Parts = []
+    parts: PathParts = []
     position = 0
     while len(parts) < _MAX_PARTS and (step := _STEP.match(path, position)):
         if step["index"] is not None:
             parts.append(int(step["index"]))
         else:
-            parts.append(step["name"] if step["text"] is None else str(_read(json.loads, step["text"])))
+            parts.append(step["name"] if step["text"] is None else str(_parse_literal(json.loads, step["text"])))
         position = step.end()
     return parts
 
 
-def pointer(parts: Sequence[str | int]) -> str:
+def to_json_pointer(parts: Sequence[str | int]) -> str:
     """Return a JSON Pointer; empty for the whole."""
     return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)
 
 
-def example_of(tool: DescribedTool) -> Any:
+def find_example(tool: DescribedTool) -> Any:
     """Return an input that fits, `NOT_GIVEN` where none is small: the schema's own, the author's, else one made."""
     schema = tool.input_json_schema
-    rest = dict(mapping_or_empty(schema))
-    own = list_or_empty(rest.pop("examples", None))
-    offered = [*own[:1], *tool.input_examples[:1], sample_value(rest)]
-    for example in offered:
+    schema_without_examples = dict(mapping_or_empty(schema))
+    schema_examples = list_or_empty(schema_without_examples.pop("examples", None))
+    candidates = [*schema_examples[:1], *tool.input_examples[:1], sample_value(schema_without_examples)]
+    for example in candidates:
         try:
             text = encode_json(example, max_bytes=MAX_EXAMPLE_BYTES, max_values=_MAX_VALUES, what="an example")
             return json.loads(text)
@@ -228,74 +232,76 @@ def example_of(tool: DescribedTool) -> Any:
     return NOT_GIVEN
 
 
-def _understood(problem: Any, schema: Any) -> tuple[Parts, str, str | None]:
+def _parse_problem(problem: Any, schema: Any) -> tuple[PathParts, str, str | None]:
     """Return where the failing value stands, what was expected there and, where it is said, what was received."""
-    said = mapping_or_empty(problem)
-    parts, message = parts_of(string_or_empty(said.get("path"))), string_or_empty(said.get("message"))
-    if found := _GOT.match(message):
+    fields = mapping_or_empty(problem)
+    parts, message = parse_path(string_or_empty(fields.get("path"))), string_or_empty(fields.get("message"))
+    if found := _TYPE_MISMATCH.match(message):
         return parts, found["expected"], found["received"]
     if found := _MISSING.match(message):
-        parts = [*parts, str(_read(json.loads, found["name"]))]
+        parts = [*parts, str(_parse_literal(json.loads, found["name"]))]
     if found or message == "Field required":
-        return parts, _type_at(schema, parts) or "a value", NOTHING
+        return parts, _find_type(schema, parts) or "a value", NOTHING
     if found := _UNKNOWN.match(message):
-        return [*parts, str(_read(ast.literal_eval, found["name"]))], _NO_PROPERTY, None
+        return [*parts, str(_parse_literal(ast.literal_eval, found["name"]))], _NO_PROPERTY, None
     if message in ("is not allowed", "Extra inputs are not permitted"):
         return parts, _NO_PROPERTY, None
-    named = _type_at(schema, parts) if message.startswith("Input should be a valid ") else None
-    return parts, named or _rest_of(message), None
+    type_name = _find_type(schema, parts) if message.startswith("Input should be a valid ") else None
+    return parts, type_name or _strip_message_prefixes(message), None
 
 
-def _rest_of(message: str) -> str:
-    for beginning in _BEGINNINGS:
-        message = message.removeprefix(beginning)
+def _strip_message_prefixes(message: str) -> str:
+    for prefix in _MESSAGE_PREFIXES:
+        message = message.removeprefix(prefix)
     return clipped(message, _MAX_TEXT_CHARACTERS) or "another value"
 
 
-def _type_at(schema: Any, parts: Parts) -> str | None:
+def _find_type(schema: Any, parts: PathParts) -> str | None:
     """Return the type that a schema names at a place, as far as that is certain."""
     local = LocalReferences(schema)
-    found = _alternatives(local, [schema])
+    schemas_at_path = _expand_alternatives(local, [schema])
     for part in parts:
-        found = _alternatives(local, [_within(one, part) for one in found])
-    return next((named for one in found if (named := _named(one)) not in (None, "null")), None)
+        schemas_at_path = _expand_alternatives(local, [_child_schema(rules, part) for rules in schemas_at_path])
+    return next(
+        (type_name for rules in schemas_at_path if (type_name := _type_names(rules)) not in (None, "null")), None
+    )
 
 
-def _alternatives(local: LocalReferences, schemas: list[Any]) -> list[Mapping[Any, Any]]:
+def _expand_alternatives(local: LocalReferences, schemas: list[Any]) -> list[Mapping[Any, Any]]:
     """Return what schemas come to, those that they choose between among it."""
-    found: list[Mapping[Any, Any]] = []
+    expanded: list[Mapping[Any, Any]] = []
     pending = schemas[:]
     for _ in range(_MAX_ALTERNATIVES):
         if not pending:
             break
         rules = mapping_or_empty(local.followed(pending.pop(0)))
-        found.append(rules)
+        expanded.append(rules)
         for keyword in ("anyOf", "oneOf"):
             pending += islice(list_or_empty(rules.get(keyword)), _MAX_ALTERNATIVES)  # more are never come to
-    return found
+    return expanded
 
 
-def _within(rules: Mapping[Any, Any], part: str | int) -> Any:
+def _child_schema(rules: Mapping[Any, Any], part: str | int) -> Any:
     if isinstance(part, int):
-        listed = list_or_empty(rules.get("prefixItems"))
-        return listed[part] if part < len(listed) else rules.get("items")
+        prefix_items = list_or_empty(rules.get("prefixItems"))
+        return prefix_items[part] if part < len(prefix_items) else rules.get("items")
     return mapping_or_empty(rules.get("properties")).get(part, rules.get("additionalProperties"))
 
 
-def _named(schema: Mapping[Any, Any]) -> str | None:
-    declared = schema.get("type")
-    names = [one for one in list_or_empty(declared) or [declared] if isinstance(one, str) and one in _JSON_TYPES]
+def _type_names(schema: Mapping[Any, Any]) -> str | None:
+    types = schema.get("type")
+    names = [name for name in list_or_empty(types) or [types] if isinstance(name, str) and name in _JSON_TYPES]
     return " or ".join(names) or None
 
 
-def _read(read: Any, text: str) -> Any:
+def _parse_literal(parse: Any, text: str) -> Any:
     try:
-        return read(text)
+        return parse(text)
     except (ValueError, SyntaxError):
         return text
 
 
-def _short(value: Any) -> str:
+def _to_short_json(value: Any) -> str:
     text = value[: _MAX_TEXT_CHARACTERS + 1] if isinstance(value, str) else value
     return clipped(json.dumps(text, ensure_ascii=False), _MAX_TEXT_CHARACTERS)
 
@@ -303,7 +309,7 @@ def _short(value: Any) -> str:
 _log = logging.getLogger("codemode.tools")
 
 
-def collected(tools: Mapping[str, Any] | Iterable[Any], left_out: LeftOut | None = None) -> dict[str, Tool]:
+def collect_server_tools(tools: Mapping[str, Any] | Iterable[Any], left_out: LeftOut | None = None) -> dict[str, Tool]:
     """Collect tools under the names that their server has for them, whichever these are.
 
     What cannot be used is noted in ``left_out``. Without it, raises `ValueError`.
@@ -314,10 +320,10 @@ def collected(tools: Mapping[str, Any] | Iterable[Any], left_out: LeftOut | None
     return collect_plain_tools(tools, check_is_name, left_out)
 
 
-def module_tools(path: str, tools: Mapping[str, Tool], left_out: LeftOut) -> tuple[ModuleTool, ...]:
+def create_module_tools(path: str, tools: Mapping[str, Tool], left_out: LeftOut) -> tuple[ModuleTool, ...]:
     """Return the tools of a server as its module has them, in alphabetical order, with compiled schemas."""
     callable_names = [name for name in tools if _can_be_called(path, name, left_out)]
-    exports = export_names(callable_names)
+    exports = assign_export_names(callable_names)
     return tuple(
         ModuleTool(name, export, ServerTool(tools[name], qualified_name(path, name)))
         for name, export in exports.items()
@@ -345,7 +351,7 @@ class ServerTool(PreparedTool):
             return super().validate_input(value)
         except CodeModeToolError as error:
             if error.reason == "validation":
-                error.details["received"] = received_of(error.details.get("problems"), value)
+                error.details["received"] = describe_received(error.details.get("problems"), value)
                 if "example" not in vars(self):
                     _ = self.example
             raise
@@ -353,7 +359,7 @@ class ServerTool(PreparedTool):
     @cached_property
     def example(self) -> Any:
         """An input that fits, `NOT_GIVEN` where none is small."""
-        return example_of(self)
+        return find_example(self)
 
 
 def _can_be_called(path: str, name: str, left_out: LeftOut) -> bool:

@@ -35,7 +35,7 @@ HOST_NAMES: Mapping[str, str] = {
 SHOWN_NAMES: Mapping[str, str] = {HOST_NAMES[option]: name for option, name in WIRE_NAMES.items()}
 """What a program reads of each limit of the execution policy."""
 
-LEAST: Mapping[str, int] = {option: MIB if option == "max_memory_bytes" else 1 for option in WIRE_NAMES}
+MIN_VALUES: Mapping[str, int] = {option: MIB if option == "max_memory_bytes" else 1 for option in WIRE_NAMES}
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -51,14 +51,18 @@ class RunLimits(OptionPart):
     max_concurrent_tool_calls: int = limit(32)
     max_result_bytes: int = limit(100_000)
 
-    def policy(self) -> ExecutionPolicy:
+    def to_policy(self) -> ExecutionPolicy:
         """Return them as the core has them."""
-        given = {HOST_NAMES[option]: getattr(self, option) for option in WIRE_NAMES}
-        return ExecutionPolicy(**given, in_flight_limit="queue")
+        values = {HOST_NAMES[option]: getattr(self, option) for option in WIRE_NAMES}
+        return ExecutionPolicy(**values, in_flight_limit="queue")
 
-    def differing(self) -> dict[str, int]:
+    def non_default_values(self) -> dict[str, int]:
         """Return those that are not the default of this surface."""
-        return {one.name: getattr(self, one.name) for one in fields(self) if getattr(self, one.name) != one.default}
+        return {
+            limit_field.name: getattr(self, limit_field.name)
+            for limit_field in fields(self)
+            if getattr(self, limit_field.name) != limit_field.default
+        }
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -75,26 +79,26 @@ class RunCeilings(RunLimits):
     max_result_bytes: int = limit(MIB)
 
 
-def settled(limits: RunLimits, ceilings: RunCeilings) -> tuple[RunLimits, RunCeilings]:
+def reconcile_limits(limits: RunLimits, ceilings: RunCeilings) -> tuple[RunLimits, RunCeilings]:
     """Return both as they hold together: who names a limit and no ceiling for it has named the ceiling too.
 
     Raises `ValueError` for a limit above its ceiling.
     """
     defaults: dict[str, int] = {}
-    most: dict[str, int] = {}
+    maximums: dict[str, int] = {}
     for option in WIRE_NAMES:
         default, ceiling = getattr(limits, option), getattr(ceilings, option)
         if limits.says(option) and ceilings.says(option) and default > ceiling:
             raise ValueError(f"limits.{option} must be at most ceilings.{option} ({ceiling}), got {default}")
-        is_alone = limits.says(option) and not ceilings.says(option)
-        most[option] = default if is_alone else ceiling
-        defaults[option] = min(default, most[option])
-    return RunLimits(**defaults), RunCeilings(**most)
+        sets_own_ceiling = limits.says(option) and not ceilings.says(option)
+        maximums[option] = default if sets_own_ceiling else ceiling
+        defaults[option] = min(default, maximums[option])
+    return RunLimits(**defaults), RunCeilings(**maximums)
 
 
-def _secrets(value: Any, path: str) -> tuple[str, ...]:
+def _check_secrets(value: Any, path: str) -> tuple[str, ...]:
     items = cast("list[Any]", [*value]) if isinstance(value, list | tuple | set | frozenset) else None
-    if items is None or not all(isinstance(one, str) and one for one in items):
+    if items is None or not all(isinstance(secret, str) and secret for secret in items):
         # The values themselves are secrets and stay out of the message.
         raise ValueError(f"{path} must be a list of non-empty strings")
     # What holds another secret goes first, so that nothing of it is left.
@@ -117,7 +121,7 @@ class RunOptions(OptionPart):
     ceilings: RunCeilings = field(default_factory=RunCeilings)
     max_description_characters: int = limit(4_000)
     max_declarations_characters: int = limit(20_000)
-    secrets: tuple[str, ...] = field(default=(), repr=False, metadata={"check": _secrets})
+    secrets: tuple[str, ...] = field(default=(), repr=False, metadata={"check": _check_secrets})
 
     def __init__(
         self,
@@ -127,8 +131,8 @@ class RunOptions(OptionPart):
         max_declarations_characters: int = 20_000,
         secrets: Iterable[str] = (),
     ) -> None:
-        given = settled(RunLimits.of(limits), RunCeilings.of(ceilings))
-        values = (*given, max_description_characters, max_declarations_characters, secrets)
+        reconciled = reconcile_limits(RunLimits.of(limits), RunCeilings.of(ceilings))
+        values = (*reconciled, max_description_characters, max_declarations_characters, secrets)
         names = ("limits", "ceilings", "max_description_characters", "max_declarations_characters", "secrets")
         for name, value in zip(names, values, strict=True):
             object.__setattr__(self, name, value)
@@ -143,9 +147,12 @@ _LIMITS = "Limits of this run, where other than the usual are wanted."
 _CAPABILITIES = "Ids of servers that will be used: they are connected, and their declarations answered."
 
 
-def input_schema(options: RunOptions) -> dict[str, Any]:
+def build_input_schema(options: RunOptions) -> dict[str, Any]:
     """Return the JSON Schema of a request."""
-    limits = {name: {"type": "integer", "description": _most(options, option)} for option, name in WIRE_NAMES.items()}
+    limits = {
+        name: {"type": "integer", "description": _limit_description(options, option)}
+        for option, name in WIRE_NAMES.items()
+    }
     return {
         "type": "object",
         "properties": {
@@ -157,15 +164,15 @@ def input_schema(options: RunOptions) -> dict[str, Any]:
     }
 
 
-def output_schema() -> dict[str, Any]:
+def build_output_schema() -> dict[str, Any]:
     """Return the JSON Schema of a response."""
-    log = _object(level={"enum": ["debug", "log", "warn", "error"]}, message=_TEXT, timeMs={"type": "integer"})
-    diagnostic = _object(
+    log = _object_schema(level={"enum": ["debug", "log", "warn", "error"]}, message=_TEXT, timeMs={"type": "integer"})
+    diagnostic = _object_schema(
         ("severity", "code", "message"),
         severity={"enum": ["error", "warning", "info"]},
         **dict.fromkeys(("code", "message", "hint", "path", "errorClass"), _TEXT),
     )
-    call = _object(
+    call = _object_schema(
         ("serverId", "toolName", "durationMs", "ok"),
         serverId=_TEXT,
         toolName=_TEXT,
@@ -173,7 +180,7 @@ def output_schema() -> dict[str, Any]:
         ok={"type": "boolean"},
         error=_TEXT,
     )
-    return _object(
+    return _object_schema(
         ("logs", "result", "diagnostics"),
         logs={"type": "array", "items": log},
         result={},
@@ -183,38 +190,38 @@ def output_schema() -> dict[str, Any]:
     )
 
 
-def _most(options: RunOptions, option: str) -> str:
+def _limit_description(options: RunOptions, option: str) -> str:
     return f"{getattr(options.limits, option)} where it is not given, at most {getattr(options.ceilings, option)}."
 
 
-def _object(required: tuple[str, ...] | None = None, **properties: Mapping[str, Any]) -> dict[str, Any]:
+def _object_schema(required: tuple[str, ...] | None = None, **properties: Mapping[str, Any]) -> dict[str, Any]:
     members = {name: dict(schema) for name, schema in properties.items()}
     return {"type": "object", "properties": members, "required": list(properties if required is None else required)}
 
 
-NAME = "modules"
+PROFILE_NAME = "modules"
 _ANALYSIS_MS = 1000
 GLOBALS = ("console", "URL", "URLSearchParams", "TextEncoder", "TextDecoder", "setTimeout", "clearTimeout")
-_FACE = GuestFace(wrapper="module", globals=GLOBALS, console="stable", limit_names=SHOWN_NAMES, stops_itself=True)
+_GUEST = GuestFace(wrapper="module", globals=GLOBALS, console="stable", limit_names=SHOWN_NAMES, stops_itself=True)
 _RULES = StaticRules(checks_tools=False, analysis_ms=_ANALYSIS_MS)
 
 
-def profile_of(limits: RunLimits, words: Words) -> Profile:
+def create_profile(limits: RunLimits, words: Words) -> Profile:
     """Return the profile of a run with these limits, which a pause of it keeps."""
     return Profile(
-        name=NAME,
+        name=PROFILE_NAME,
         outer_tool=OUTER_TOOL,
-        guest=_FACE,
+        guest=_GUEST,
         request_kinds=frozenset({"tool", "catalog", "timer"}),
-        limits=limits.policy(),
+        limits=limits.to_policy(),
         static_rules=_RULES,
         host_errors=HostErrors(in_spans=False, words=words),
         unawaited="abandon",
         tells_of_runs=True,
-        parameters=limits.differing(),
-        restored=partial(_restored, words=words),
+        parameters=limits.non_default_values(),
+        restored=partial(_restore_profile, words=words),
     )
 
 
-def _restored(parameters: Mapping[str, Any], words: Words) -> Profile:
-    return profile_of(RunLimits.of(parameters), words)
+def _restore_profile(parameters: Mapping[str, Any], words: Words) -> Profile:
+    return create_profile(RunLimits.of(parameters), words)

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 Severity = Literal["error", "warning", "info"]
 MAX_MESSAGE_CHARACTERS = 4_000
 _MAX_HINT_CHARACTERS = 1_000
-_MAX_SHOWN = 64
-_ORDER: dict[str, int] = {"error": 0, "warning": 1, "info": 2}
+_MAX_DIAGNOSTICS = 64
+_SEVERITY_ORDER: dict[str, int] = {"error": 0, "warning": 1, "info": 2}
 
 
 class Diagnostic(TypedDict):
@@ -43,49 +43,49 @@ def diagnostic(
     error_class: str | None = None,
 ) -> Diagnostic:
     """Return a diagnostic without the fields that are not given."""
-    made: Diagnostic = {"severity": severity, "code": code, "message": message}
+    result: Diagnostic = {"severity": severity, "code": code, "message": message}
     if hint:
-        made["hint"] = hint
+        result["hint"] = hint
     if path is not None:
-        made["path"] = path
+        result["path"] = path
     if error_class:
-        made["errorClass"] = error_class
-    return made
+        result["errorClass"] = error_class
+    return result
 
 
-def read_again(kept: Any) -> Diagnostic:
+def restore_diagnostic(stored: Any) -> Diagnostic:
     """Return a warning or an info that was kept as JSON."""
-    said = {key: string_or_empty(value) for key, value in mapping_or_empty(kept).items()}
-    severity: Severity = "info" if said.get("severity") == "info" else "warning"
-    code, message = said.get("code", ""), said.get("message", "")
-    return diagnostic(severity, code, message, hint=said.get("hint"), path=said.get("path"))
+    fields = {key: string_or_empty(value) for key, value in mapping_or_empty(stored).items()}
+    severity: Severity = "info" if fields.get("severity") == "info" else "warning"
+    code, message = fields.get("code", ""), fields.get("message", "")
+    return diagnostic(severity, code, message, hint=fields.get("hint"), path=fields.get("path"))
 
 
-def ordered(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
+def sort_diagnostics(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
     """Return errors before warnings before infos, each of them once, and of all no more than anybody reads."""
-    once = {tuple(one.items()): one for one in map(_clipped, diagnostics)}
-    return sorted(once.values(), key=lambda one: _ORDER[one["severity"]])[:_MAX_SHOWN]
+    unique = {tuple(item.items()): item for item in map(_clip_diagnostic, diagnostics)}
+    return sorted(unique.values(), key=lambda item: _SEVERITY_ORDER[item["severity"]])[:_MAX_DIAGNOSTICS]
 
 
-def _clipped(one: Diagnostic) -> Diagnostic:
-    made = one.copy()
-    made["message"] = _text(one["message"], MAX_MESSAGE_CHARACTERS)
-    if "hint" in one:
-        made["hint"] = _text(one["hint"], _MAX_HINT_CHARACTERS)
-    if "path" in one:
-        made["path"] = _text(one["path"], _MAX_HINT_CHARACTERS)
-    return made
+def _clip_diagnostic(item: Diagnostic) -> Diagnostic:
+    result = item.copy()
+    result["message"] = _clip_text(item["message"], MAX_MESSAGE_CHARACTERS)
+    if "hint" in item:
+        result["hint"] = _clip_text(item["hint"], _MAX_HINT_CHARACTERS)
+    if "path" in item:
+        result["path"] = _clip_text(item["path"], _MAX_HINT_CHARACTERS)
+    return result
 
 
-def _text(said: str, most: int) -> str:
+def _clip_text(text: str, max_characters: int) -> str:
     # What a request named may have half a pair in it, which nobody can send on.
-    return well_formed(clipped(said, most))
+    return well_formed(clipped(text, max_characters))
 
 
-def place_of(details: Any) -> str | None:
+def format_position(details: Any) -> str | None:
     """Return ``line:column`` of what has both."""
-    place = mapping_or_empty(details)
-    line, column = place.get("line"), place.get("column")
+    position = mapping_or_empty(details)
+    line, column = position.get("line"), position.get("column")
     return f"{line}:{column}" if type(line) is int and type(column) is int else None
 
 
@@ -111,19 +111,19 @@ class RunResponse(dict[str, Any]):
             self._trace = self._trace.value()
         return self._trace
 
-    def keep_trace(self, trace: Trace | Late | None) -> None:
+    def set_trace(self, trace: Trace | Late | None) -> None:
         """Take the trace, or what makes it when somebody looks: most are never looked at."""
         self._trace = trace
 
 
-def refused(diagnostics: Iterable[Diagnostic], exception: BaseException | None = None) -> RunResponse:
+def refusal_response(diagnostics: Iterable[Diagnostic], exception: BaseException | None = None) -> RunResponse:
     """Return the response to a request of which nothing ran."""
-    response = RunResponse(logs=[], result=None, diagnostics=ordered(diagnostics))
+    response = RunResponse(logs=[], result=None, diagnostics=sort_diagnostics(diagnostics))
     response.exception = exception
     return response
 
 
-def host_failed() -> Diagnostic:
+def host_failure_diagnostic() -> Diagnostic:
     """Return what is said of a program that the host could not run."""
     message = "the host could not run the program"
     return diagnostic("error", "WORKER_FAILED", message, hint="Tell the user: the host's log says more.")

@@ -18,11 +18,11 @@ from ...host.threads import off_loop
 from ...options.parts import CodeModeOptions
 from ...tools.tool_schemas import load_schema_kind
 from ...trace.failures import log_failure
-from .declarations import DISCOVERY, ERRORS, declare_server
-from .description import Descriptions
-from .options import OUTER_TOOL, RunOptions, input_schema, output_schema
-from .response import host_failed, refused
-from .server_set import Homes, ServerSet
+from .declarations import DISCOVERY_DECLARATION, ERRORS_DECLARATION, declare_server
+from .description import DescriptionCache
+from .options import OUTER_TOOL, RunOptions, build_input_schema, build_output_schema
+from .response import host_failure_diagnostic, refusal_response
+from .server_set import ServerIdentities, ServerSet
 
 if TYPE_CHECKING:
     from ...execution.program_library import ProgramLibrary
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ...stores.interrupt_store import InterruptStore
     from ...workers.pool import WorkerPool
     from .catalog import ModuleCatalog
-    from .runs import Runs
+    from .runs import ModuleExecutor
 
 _log = logging.getLogger("codemode.tools")
 
@@ -70,15 +70,15 @@ class RunTool(SyncForms):
         self._pool = pool
         self._servers = ServerSet(servers)
         has_rich_values = self.settings.execution_policy.values == "rich"
-        self._descriptions = Descriptions(self._servers, self.options, has_rich_values=has_rich_values)
-        self._homes = Homes(self._servers.sources, self.settings.continuation)
+        self._descriptions = DescriptionCache(self._servers, self.options, has_rich_values=has_rich_values)
+        self._identities = ServerIdentities(self._servers.sources, self.settings.continuation)
         self.library = library
         if library is not None:
             from ...execution.starting import attach_library
 
-            paths = [one.path for one in self._servers.sources]
+            paths = [source.path for source in self._servers.sources]
             self.library = attach_library(library, self._servers.catalog(), paths)
-        self._runs: Runs | None = None
+        self._executor: ModuleExecutor | None = None
 
     def __repr__(self) -> str:
         return f"<RunTool over {len(self._servers.sources)} servers>"
@@ -90,21 +90,21 @@ class RunTool(SyncForms):
 
     def describe(self, max_characters: int | None = None) -> str:
         """Return the description for a model that reads so many characters of it; None is the option's."""
-        said = "" if self.library is None else self.library.describe("@codemode/saved")
-        if not said:
+        library_text = "" if self.library is None else self.library.describe("@codemode/saved")
+        if not library_text:
             return self._descriptions.read(max_characters).text
-        room = None if max_characters is None else max(max_characters - len(said) - 2, 0)
-        return f"{self._descriptions.read(room).text}\n\n{said}"
+        max_own_characters = None if max_characters is None else max(max_characters - len(library_text) - 2, 0)
+        return f"{self._descriptions.read(max_own_characters).text}\n\n{library_text}"
 
     @property
     def input_schema(self) -> dict[str, Any]:
         """The JSON Schema of a request. What is wrong with one is answered like anything else."""
-        return input_schema(self.options)
+        return build_input_schema(self.options)
 
     @property
     def output_schema(self) -> dict[str, Any]:
         """The JSON Schema of a response."""
-        return output_schema()
+        return build_output_schema()
 
     @property
     def catalog(self) -> ModuleCatalog:
@@ -114,12 +114,12 @@ class RunTool(SyncForms):
     @property
     def failures(self) -> dict[str, str]:
         """Why servers could not be listed when they last were, by the host's own ids."""
-        return {one.server_id: one.failure for one in self._servers.sources if one.failure is not None}
+        return {source.server_id: source.failure for source in self._servers.sources if source.failure is not None}
 
     @property
-    def homes(self) -> Homes:
+    def homes(self) -> ServerIdentities:
         """Where its servers are, as far as they say so."""
-        return self._homes
+        return self._identities
 
     @property
     def may_ask(self) -> bool:
@@ -137,11 +137,13 @@ class RunTool(SyncForms):
 
     def _declarations(self, server_id: str | None) -> str:
         if server_id is None:
-            return "\n\n".join((DISCOVERY, ERRORS, *map(declare_server, self._servers.catalog().servers)))
+            return "\n\n".join(
+                (DISCOVERY_DECLARATION, ERRORS_DECLARATION, *map(declare_server, self._servers.catalog().servers))
+            )
         found = self._servers.find(server_id)
         if found is None:
-            near = self._servers.nearest(server_id)
-            hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+            similar = self._servers.nearest(server_id)
+            hint = f"; did you mean {' or '.join(map(repr, similar))}?" if similar else ""
             raise ValueError(f"there is no server {server_id!r}{hint}")
         listed = self._servers.catalog().server(found.path)
         return "" if listed is None else declare_server(listed)
@@ -155,8 +157,8 @@ class RunTool(SyncForms):
 
         Unknown ids mean nothing. What cannot be listed is logged, and told to programs that import it.
         """
-        given = None if server_ids is None else frozenset(server_ids)
-        sources = (one for one in self._servers.sources if given is None or one.server_id in given)
+        wanted_ids = None if server_ids is None else frozenset(server_ids)
+        sources = (one for one in self._servers.sources if wanted_ids is None or one.server_id in wanted_ids)
         await self._servers.list(one for one in sources if not one.is_current)
 
     async def load(self) -> None:
@@ -164,7 +166,7 @@ class RunTool(SyncForms):
 
         The event loop goes on meanwhile. Raises `CodeModeWorkerError` where no worker can start.
         """
-        await self._loaded()
+        await self._load()
         from ...execution.starting import prepared
 
         await prepared(self._pool, self.settings)
@@ -176,10 +178,10 @@ class RunTool(SyncForms):
         raises `RuntimeError` alone, inside a workflow function of Temporal.
         """
         try:
-            runs = await self._loaded()
+            runs = await self._load()
         except OSError as error:
             log_failure(_log, "what runs programs cannot be imported", (), error)
-            return refused([host_failed()], error)
+            return refusal_response([host_failure_diagnostic()], error)
         return await runs.execute({"code": program} if isinstance(program, str) else program, call)
 
     async def resume(
@@ -195,27 +197,29 @@ class RunTool(SyncForms):
         Answers are as in `continue_interrupt`. Returns as `execute` does. Raises `CodeModeProtocolError` for an
         interrupt, or answers, with which nothing can go on.
         """
-        runs = await self._loaded()
+        runs = await self._load()
         return await runs.resume(interrupt, resolution, resolutions, call)
 
     def refresh_sync(self) -> None:
         """Do what `refresh` does, from code that is not async."""
         run_sync(self.refresh())
 
-    async def _loaded(self) -> Runs:
+    async def _load(self) -> ModuleExecutor:
         refuse_in_workflow()
-        runs = self._runs or await off_loop(self._made_runs)
-        await self._servers.put_together()
+        runs = self._executor or await off_loop(self._create_executor)
+        await self._servers.build_catalog()
         return runs
 
-    def _made_runs(self) -> Runs:
+    def _create_executor(self) -> ModuleExecutor:
         load_schema_kind("dict")  # which checks what the tools of servers are given
         with importing:
-            from .runs import Runs
+            from .runs import ModuleExecutor
 
-            parts = self._servers, self._descriptions, self._homes
-            self._runs = self._runs or Runs(*parts, self.options, self.settings, self._pool, self.library)
-        return self._runs
+            parts = self._servers, self._descriptions, self._identities
+            self._executor = self._executor or ModuleExecutor(
+                *parts, self.options, self.settings, self._pool, self.library
+            )
+        return self._executor
 
 
 def create_modules_tool(

@@ -20,15 +20,22 @@ from ...schemas.compiled import json_type
 from ...source.program_input import fill_program_field
 from ...tools.prepared import PreparedTool
 from ...trace.failures import log_failure
-from .catalog import ModuleCatalog, ModuleFacts, meta_of, read_module_facts
-from .declarations import declarations_for, fits_in, is_declared
-from .description import Descriptions
-from .diagnostics import cleared, diagnostics_of, of_error, response_of, say_other_language, words_of
+from .catalog import ModuleCatalog, ModuleFacts, build_meta, read_module_facts
+from .declarations import declare_if_fits, declare_servers_within, is_declared
+from .description import DescriptionCache
+from .diagnostics import (
+    add_language_hint,
+    build_diagnostics,
+    build_response,
+    create_error_wording,
+    diagnose_error,
+    redact_diagnostics,
+)
 from .module_tools import ListedServer, ModuleTool
-from .options import HOST_NAMES, LEAST, WIRE_NAMES, RunLimits, RunOptions, profile_of
-from .response import Diagnostic, diagnostic, host_failed, read_again, refused
-from .server_set import Homes, ServerSet
-from .servers import Source
+from .options import HOST_NAMES, MIN_VALUES, WIRE_NAMES, RunLimits, RunOptions, create_profile
+from .response import Diagnostic, diagnostic, host_failure_diagnostic, refusal_response, restore_diagnostic
+from .server_set import ServerIdentities, ServerSet
+from .servers import ServerSource
 
 if TYPE_CHECKING:
     from ...data.program_facts import Facts
@@ -38,8 +45,8 @@ if TYPE_CHECKING:
     from .catalog import ModuleCatalog
 
 
-_MOST_CAPABILITIES = 1_000
-_HINT = 'Send {"code": "<an ES module>"}; limits is an object, requestedCapabilities a list of server ids.'
+_MAX_CAPABILITIES = 1_000
+_REQUEST_HINT = 'Send {"code": "<an ES module>"}; limits is an object, requestedCapabilities a list of server ids.'
 _ADJUSTED_HINT = "Ask for a whole number within what the description of this tool says."
 
 
@@ -53,56 +60,60 @@ class RunRequest:
     notes: tuple[Diagnostic, ...]
 
 
-def read_request(given: Any, options: RunOptions) -> RunRequest | list[Diagnostic]:
+def parse_request(value: Any, options: RunOptions) -> RunRequest | list[Diagnostic]:
     """Return what is asked for, or the diagnostics of a request that cannot be understood."""
-    if is_object(given) and len(given) == 1 and isinstance(only := given.get("code"), str):
-        return RunRequest(only, None, (), ())  # as most are
-    given = fill_program_field(given, "code")
-    if not is_mapping(given):
-        return [_wrong("", f"the input must be an object, got {json_type(given)}")]
-    code, limits, capabilities = given.get("code"), given.get("limits"), given.get("requestedCapabilities")
-    wrong: list[Diagnostic] = []
+    if is_object(value) and len(value) == 1 and isinstance(code_only := value.get("code"), str):
+        return RunRequest(code_only, None, (), ())  # as most are
+    value = fill_program_field(value, "code")
+    if not is_mapping(value):
+        return [_request_problem("", f"the input must be an object, got {json_type(value)}")]
+    code, limits, capabilities = value.get("code"), value.get("limits"), value.get("requestedCapabilities")
+    problems: list[Diagnostic] = []
     if not isinstance(code, str):
-        said = "is required" if code is None else f"must be a string, got {json_type(code)}"
-        wrong.append(_wrong("/code", f"code {said}"))
+        problem = "is required" if code is None else f"must be a string, got {json_type(code)}"
+        problems.append(_request_problem("/code", f"code {problem}"))
     if limits is not None and not is_mapping(limits):
-        wrong.append(_wrong("/limits", f"limits must be an object, got {json_type(limits)}"))
-    said = None if capabilities is None else _wrong_capabilities(capabilities)
-    if said is not None:
-        wrong.append(said)
-    if wrong or not isinstance(code, str):
-        return wrong
+        problems.append(_request_problem("/limits", f"limits must be an object, got {json_type(limits)}"))
+    problem = None if capabilities is None else _check_capabilities(capabilities)
+    if problem is not None:
+        problems.append(problem)
+    if problems or not isinstance(code, str):
+        return problems
     if limits is None and capabilities is None:
         return RunRequest(code, None, (), ())
-    asked, notes = _limits(limits if is_mapping(limits) else {}, options)
+    requested_limits, notes = _clamp_limits(limits if is_mapping(limits) else {}, options)
     ids = tuple(dict.fromkeys(capabilities)) if capabilities is not None else ()
-    return RunRequest(code, asked, ids, tuple(notes))
+    return RunRequest(code, requested_limits, ids, tuple(notes))
 
 
-def _wrong_capabilities(given: Any) -> Diagnostic | None:
+def _check_capabilities(value: Any) -> Diagnostic | None:
     field = "requestedCapabilities"
-    if not is_sequence(given):
-        return _wrong(f"/{field}", f"{field} must be a list of strings, got {json_type(given)}")
-    if len(given) > _MOST_CAPABILITIES:
-        return _wrong(f"/{field}", f"{field} has {len(given)} entries; at most {_MOST_CAPABILITIES} are allowed")
-    for at, one in enumerate(given):
-        if not isinstance(one, str):
-            return _wrong(f"/{field}/{at}", f"{field} must be a list of strings, and entry {at} is {json_type(one)}")
+    if not is_sequence(value):
+        return _request_problem(f"/{field}", f"{field} must be a list of strings, got {json_type(value)}")
+    if len(value) > _MAX_CAPABILITIES:
+        return _request_problem(
+            f"/{field}", f"{field} has {len(value)} entries; at most {_MAX_CAPABILITIES} are allowed"
+        )
+    for index, item in enumerate(value):
+        if not isinstance(item, str):
+            return _request_problem(
+                f"/{field}/{index}", f"{field} must be a list of strings, and entry {index} is {json_type(item)}"
+            )
     return None
 
 
-def _limits(given: Mapping[str, Any], options: RunOptions) -> tuple[RunLimits | None, list[Diagnostic]]:
+def _clamp_limits(requested: Mapping[str, Any], options: RunOptions) -> tuple[RunLimits | None, list[Diagnostic]]:
     """Return the limits that hold, None for the defaults, and what was adjusted. Unknown keys mean nothing."""
     values: dict[str, Any] = {}
     notes: list[Diagnostic] = []
     for option, name in WIRE_NAMES.items():
-        if name not in given:
+        if name not in requested:
             continue
-        default, most = getattr(options.limits, option), getattr(options.ceilings, option)
-        asked = _whole(given[name])
-        value = default if asked is None else min(max(asked, LEAST[option]), most)
-        if value != asked:
-            notes.append(_adjusted(name, given[name], asked, value))
+        default, maximum = getattr(options.limits, option), getattr(options.ceilings, option)
+        number = _to_integer(requested[name])
+        value = default if number is None else min(max(number, MIN_VALUES[option]), maximum)
+        if value != number:
+            notes.append(_adjustment_diagnostic(name, requested[name], number, value))
         if value != default:
             values[option] = value
     if not values:
@@ -110,34 +121,34 @@ def _limits(given: Mapping[str, Any], options: RunOptions) -> tuple[RunLimits | 
     return RunLimits(**{option: values.get(option) or getattr(options.limits, option) for option in WIRE_NAMES}), notes
 
 
-def _whole(value: Any) -> int | None:
+def _to_integer(value: Any) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return int(value) if isinstance(value, int) or value.is_integer() else None
 
 
-def _adjusted(name: str, given: Any, asked: int | None, value: int) -> Diagnostic:
-    if asked is None:
-        message = f"limits.{name} must be a whole number, got {json_type(given)}: {value} holds, the default"
+def _adjustment_diagnostic(name: str, requested: Any, number: int | None, applied: int) -> Diagnostic:
+    if number is None:
+        message = f"limits.{name} must be a whole number, got {json_type(requested)}: {applied} holds, the default"
     else:
-        side = "most" if asked > value else "least"
-        message = f"limits.{name} is {_shown(asked)}: {value} holds, the {side} that is allowed"
+        side = "most" if number > applied else "least"
+        message = f"limits.{name} is {_format_number(number)}: {applied} holds, the {side} that is allowed"
     return diagnostic("warning", "LIMIT_ADJUSTED", message, hint=_ADJUSTED_HINT, path=f"/limits/{name}")
 
 
-def _shown(number: int) -> str:
+def _format_number(number: int) -> str:
     return str(number) if abs(number) < 10**20 else "a number of many digits"
 
 
-def _wrong(path: str, message: str) -> Diagnostic:
-    return diagnostic("error", "BAD_REQUEST", message, hint=_HINT, path=path)
+def _request_problem(path: str, message: str) -> Diagnostic:
+    return diagnostic("error", "BAD_REQUEST", message, hint=_REQUEST_HINT, path=path)
 
 
-NOTES, CAPABILITIES, LIMITS, HOMES = "notes", "capabilities", "limits", "homes"
+NOTES_KEY, CAPABILITIES_KEY, LIMITS_KEY, IDENTITIES_KEY = "notes", "capabilities", "limits", "homes"
 """Members of what an invocation is given, beside what its program imports."""
 
 
-class RunView:
+class RunCatalog:
     """The tools of one run, and what it asks of them.
 
     ``notes`` say what a model should know beside whatever it comes to. ``capabilities`` are the paths that its request
@@ -150,35 +161,35 @@ class RunView:
         notes: Sequence[Diagnostic] = (),
         capabilities: Sequence[str] = (),
         *,
-        homes: Homes | None = None,
+        homes: ServerIdentities | None = None,
     ) -> None:
         self.notes = list(notes)
         self.capabilities = list(capabilities)
         self.limits: RunLimits | None = None
         self.ready_ms = 0.0
         self._servers = servers
-        self._homes = homes or Homes(servers.sources, ContinuationOptions())
-        self._named: list[Source] = []
-        self._now = servers.catalog()
+        self._identities = homes or ServerIdentities(servers.sources, ContinuationOptions())
+        self._named_sources: list[ServerSource] = []
+        self._current = servers.catalog()
         self._module: tuple[Facts | None, ModuleFacts] | None = None  # as they were read last
 
     def __len__(self) -> int:
-        return len(self._now)
+        return len(self._current)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._now
+        return name in self._current
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._now)
+        return iter(self._current)
 
     @property
     def catalog(self) -> ModuleCatalog:
         """The tools that this run has."""
-        return self._now
+        return self._current
 
     def names(self) -> tuple[str, ...]:
         """All names that lead to tools."""
-        return self._now.names()
+        return self._current.names()
 
     @property
     def language_names(self) -> tuple[str, ...]:
@@ -188,51 +199,51 @@ class RunView:
     @property
     def may_ask(self) -> bool:
         """True when a call of some tool may wait for a person."""
-        return self._now.may_ask
+        return self._current.may_ask
 
     def get(self, name: str) -> PreparedTool | None:
         """Return the tool of exactly this name."""
-        return self._now.get(name)
+        return self._current.get(name)
 
     def unknown_tool(self, name: str) -> CodeModeToolError:
         """Return the error for a name that leads to no tool."""
-        return self._now.unknown_tool(name)
+        return self._current.unknown_tool(name)
 
     def ask(self, name: str, argument: Any) -> Any:
         """Return what a program is told that asks of its tools."""
-        return self._now.ask(name, argument)
+        return self._current.ask(name, argument)
 
-    def under(self, given: Mapping[str, Any] | None) -> RunView:  # noqa: ARG002 - as `ToolCatalog` has it
+    def under(self, given: Mapping[str, Any] | None) -> RunCatalog:  # noqa: ARG002 - as `ToolCatalog` has it
         """Return itself: it is of one run."""
         return self
 
     def given_for(self, facts: Facts | None) -> Mapping[str, Any]:
         """Return the modules that a program imports, and what a pause of it must not forget."""
-        module = self._read(facts)
-        given = dict(self._now.given_for(facts, module))
+        module = self._read_facts(facts)
+        given = dict(self._current.given_for(facts, module))
         if self.notes:
-            given[NOTES] = list(self.notes)
-        if homes := self._homes.all() if module.wants_all else self._homes.of(module.paths):
-            given[HOMES] = homes
+            given[NOTES_KEY] = list(self.notes)
+        if homes := self._identities.get_all() if module.wants_all else self._identities.get_for(module.paths):
+            given[IDENTITIES_KEY] = homes
         return given
 
     def refusal(self, facts: Facts | None) -> CodeModeError | None:
         """Return what is certainly wrong with what a program imports and calls."""
-        return self._now.refusal(facts, self._read(facts))
+        return self._current.refusal(facts, self._read_facts(facts))
 
     def preparation(self, facts: Facts | None, given: Mapping[str, Any] | None) -> Awaitable[None] | None:
         """List what the program needs and nobody has listed, or what has changed since; None: there is nothing."""
         module = mapping_or_empty(mapping_or_empty(given).get("module"))
         if module:
-            return self._continued(mapping_or_empty(given), module)
-        read = self._read(facts)
-        wanted = self._wanted(read.paths, wants_all=read.wants_all)
-        if wanted:
-            return self._listed(wanted, wants_all=read.wants_all)
-        self._settle(wants_all=read.wants_all)
+            return self._restore(mapping_or_empty(given), module)
+        facts_read = self._read_facts(facts)
+        unlisted = self._select_outdated(facts_read.paths, wants_all=facts_read.wants_all)
+        if unlisted:
+            return self._list_sources(unlisted, wants_all=facts_read.wants_all)
+        self._use_current_tools(wants_all=facts_read.wants_all)
         return None
 
-    def _read(self, facts: Facts | None) -> ModuleFacts:
+    def _read_facts(self, facts: Facts | None) -> ModuleFacts:
         if self._module is None or self._module[0] is not facts:
             self._module = (facts, read_module_facts(facts))
         return self._module[1]
@@ -242,89 +253,97 @@ class RunView:
 
         Raises `CodeModeProtocolError` for another server.
         """
-        had = mapping_or_empty(mapping_or_empty(mapping_or_empty(given).get("module")).get("servers"))
-        kept = mapping_or_empty(mapping_or_empty(given).get(HOMES))
-        self._homes.require(kept, {*had, *(name.partition(".")[0] for name in names)})
-        for path, entry in had.items():
-            source, server = self._servers.at(path), self._now.server(path)
+        started_servers = mapping_or_empty(mapping_or_empty(mapping_or_empty(given).get("module")).get("servers"))
+        stored_identities = mapping_or_empty(mapping_or_empty(given).get(IDENTITIES_KEY))
+        self._identities.require(stored_identities, {*started_servers, *(name.partition(".")[0] for name in names)})
+        for path, entry in started_servers.items():
+            source, server = self._servers.get(path), self._current.server(path)
             if source is not None and source.failure is not None:
-                note = unavailable(source)
-            elif server is None or meta_of(server) != entry:
-                note = _changed(path, "since the program began: it goes on with those there are now")
+                note = unavailable_diagnostic(source)
+            elif server is None or build_meta(server) != entry:
+                note = _tools_changed_note(path, "since the program began: it goes on with those there are now")
             else:
                 continue
             if note not in self.notes:
                 self.notes.append(note)
 
-    def changed_meanwhile(self) -> list[Diagnostic]:
+    def find_changes(self) -> list[Diagnostic]:
         """Return what to say of servers whose tools are others by now than this run has."""
         notes: list[Diagnostic] = []
-        for source in self._named:
-            mine = self._now.server(source.path)
-            if mine is not None and _differs(source, mine):
-                notes.append(_changed(source.path, "while the program ran: the next run has the new ones"))
+        for source in self._named_sources:
+            own_server = self._current.server(source.path)
+            if own_server is not None and _has_changed(source, own_server):
+                notes.append(_tools_changed_note(source.path, "while the program ran: the next run has the new ones"))
         return notes
 
-    async def _continued(self, given: Mapping[str, Any], module: Mapping[Any, Any]) -> None:
-        self.notes = [read_again(one) for one in list_or_empty(given.get(NOTES))]
-        self.capabilities = [str(one) for one in list_or_empty(given.get(CAPABILITIES))]
-        if limits := mapping_or_empty(given.get(LIMITS)):
+    async def _restore(self, given: Mapping[str, Any], module: Mapping[Any, Any]) -> None:
+        self.notes = [restore_diagnostic(item) for item in list_or_empty(given.get(NOTES_KEY))]
+        self.capabilities = [str(item) for item in list_or_empty(given.get(CAPABILITIES_KEY))]
+        if limits := mapping_or_empty(given.get(LIMITS_KEY)):
             self.limits = RunLimits.of(limits)
-        had = mapping_or_empty(module.get("servers"))
+        started_servers = mapping_or_empty(module.get("servers"))
         wants_all = module.get("all") is True
-        await self._listed(self._wanted([*had], wants_all=wants_all), wants_all=wants_all)
+        await self._list_sources(self._select_outdated([*started_servers], wants_all=wants_all), wants_all=wants_all)
 
-    def _wanted(self, paths: Sequence[str], *, wants_all: bool) -> list[Source]:
-        self._named = []
-        wanted: list[Source] = []
+    def _select_outdated(self, paths: Sequence[str], *, wants_all: bool) -> list[ServerSource]:
+        self._named_sources = []
+        outdated: list[ServerSource] = []
         for path in paths:
-            source = self._servers.at(path)
+            source = self._servers.get(path)
             if source is not None:
-                self._named.append(source)
+                self._named_sources.append(source)
                 if not source.is_current:
-                    wanted.append(source)
+                    outdated.append(source)
         if wants_all:
-            unlisted = [one for one in self._servers.sources if one.listed is None or one.failure is not None]
-            wanted += [one for one in unlisted if not one.is_hung]
-        return wanted
+            missing = [
+                missing_source
+                for missing_source in self._servers.sources
+                if missing_source.listed is None or missing_source.failure is not None
+            ]
+            outdated += [missing_source for missing_source in missing if not missing_source.is_hung]
+        return outdated
 
-    async def _listed(self, wanted: Sequence[Source], *, wants_all: bool) -> None:
-        await self._servers.list(wanted)
-        await self._servers.put_together()
-        self._settle(wants_all=wants_all)
+    async def _list_sources(self, sources: Sequence[ServerSource], *, wants_all: bool) -> None:
+        await self._servers.list(sources)
+        await self._servers.build_catalog()
+        self._use_current_tools(wants_all=wants_all)
 
-    def _settle(self, *, wants_all: bool) -> None:
+    def _use_current_tools(self, *, wants_all: bool) -> None:
         """Let this run have the tools as they are listed now."""
-        self._now = self._servers.catalog()
+        self._current = self._servers.catalog()
         self.ready_ms = float(now_ms())
-        for source in self._named:
+        for source in self._named_sources:
             for text in source.notes:
-                note = _told(source.path, text)
+                note = _server_note(source.path, text)
                 if note not in self.notes:
                     self.notes.append(note)
         if wants_all:
-            self.notes += [unavailable(one) for one in self._servers.sources if one.failure is not None]
+            self.notes += [
+                unavailable_diagnostic(failed_source)
+                for failed_source in self._servers.sources
+                if failed_source.failure is not None
+            ]
 
 
-def _differs(source: Source, mine: ListedServer) -> bool:
+def _has_changed(source: ServerSource, own_server: ListedServer) -> bool:
     """Tell whether a server has other tools than those by now, or says that it will have when it is listed."""
     listed = source.listed
-    if listed is not mine and (listed is None or meta_of(listed) != meta_of(mine)):
+    if listed is not own_server and (listed is None or build_meta(listed) != build_meta(own_server)):
         return True
     return source.failure is None and not source.is_unchanged
 
 
-def unavailable(source: Source) -> Diagnostic:
+def unavailable_diagnostic(source: ServerSource) -> Diagnostic:
     """Return the warning about a server that could not be listed."""
     message = f'the server "{source.path}" is not available: {source.failure}'
     return diagnostic("warning", "CAPABILITY_UNAVAILABLE", message, hint=WITHOUT_SERVER_HINT)
 
 
-def _told(path: str, text: str) -> Diagnostic:
+def _server_note(path: str, text: str) -> Diagnostic:
     return diagnostic("warning", "TOOLS_CHANGED", f'the server "{path}": {text}', hint="Tell the user of it.")
 
 
-def _changed(path: str, how: str) -> Diagnostic:
+def _tools_changed_note(path: str, how: str) -> Diagnostic:
     hint = "Look its tools up again before the next program."
     return diagnostic("info", "TOOLS_CHANGED", f'the tools of the server "{path}" have changed {how}', hint=hint)
 
@@ -335,14 +354,14 @@ _FEW_TOOLS = 64
 _MAX_NAME_CHARACTERS = 100
 
 
-class Runs:
+class ModuleExecutor:
     """Runs modules over a set of servers, under the options of one tool. Safe to use from several threads."""
 
     def __init__(
         self,
         servers: ServerSet,
-        descriptions: Descriptions,
-        homes: Homes,
+        descriptions: DescriptionCache,
+        homes: ServerIdentities,
         options: RunOptions,
         settings: CodeModeOptions,
         pool: WorkerPool | None,
@@ -351,52 +370,57 @@ class Runs:
         self._library = library
         self._servers = servers
         self._descriptions = descriptions
-        self._homes = homes
+        self._identities = homes
         self._options = options
         self._pool = pool
         # A limit that a request may name is its own, or that of the run options.
         policy = settings.execution_policy.without(*HOST_NAMES.values())
         self._settings = settings.having(execution_policy=policy)
-        self._words = words_of(self._find, options.secrets)
-        self._profile = profile_of(options.limits, self._words)
+        self._wording = create_error_wording(self._find, options.secrets)
+        self._profile = create_profile(options.limits, self._wording)
         # Of requests that name no limits; put together once.
-        self._usual = self._settings.under(self._profile.limits)
+        self._default_settings = self._settings.under(self._profile.limits)
 
-    async def execute(self, given: Any, call: CallContext | None) -> Any:
+    async def execute(self, value: Any, call: CallContext | None) -> Any:
         """Return the response to a request, or an `Interrupt`."""
         notes: Sequence[Diagnostic] = ()
         try:
-            request = read_request(given, self._options)
+            request = parse_request(value, self._options)
             if not isinstance(request, RunRequest):
-                return refused(request)
+                return refusal_response(request)
             notes = request.notes
-            return await self._run(request, _outer(call))
+            return await self._run(request, _create_outer_call(call))
         except CodeModeError as error:  # nothing of the program ran
-            return refused(
-                cleared([*of_error(error, self._policy(self._options.limits)), *notes], self._options.secrets), error
+            return refusal_response(
+                redact_diagnostics(
+                    [*diagnose_error(error, self._policy(self._options.limits)), *notes], self._options.secrets
+                ),
+                error,
             )
         except Exception as error:  # noqa: BLE001 - a model is answered whatever happens
             log_failure(_log, "a run of codemode.run failed", (), error)
-            return refused([*notes, _failed(error)], error)
+            return refusal_response([*notes, _diagnose_host_failure(error)], error)
 
     async def _run(self, request: RunRequest, outer: OuterCall) -> Any:
         notes, capabilities = await self._connect(request) if request.capabilities else (list(request.notes), [])
         limits = request.limits or self._options.limits
-        profile = self._profile if request.limits is None else profile_of(limits, self._words)
+        profile = self._profile if request.limits is None else create_profile(limits, self._wording)
         # A run of the same text over the very catalog is not compared with it again.
         servers = self._servers
-        view = servers.catalog() if servers.is_static else RunView(servers, notes, capabilities, homes=self._homes)
+        view = (
+            servers.catalog() if servers.is_static else RunCatalog(servers, notes, capabilities, homes=self._identities)
+        )
         is_plain = request.limits is None and not notes and not capabilities
-        given = None if is_plain else _given(notes, capabilities, request.limits)
+        invocation_data = None if is_plain else _build_invocation_data(notes, capabilities, request.limits)
         pool = await prepared(self._pool, self._settings)
-        settings = self._usual if request.limits is None else self._settings
+        settings = self._default_settings if request.limits is None else self._settings
         tools = with_library(view, self._library, request.code, outer.call, pool)
-        execution = load_execution().Execution(profile, tools, settings, outer, pool, given=given)
+        execution = load_execution().Execution(profile, tools, settings, outer, pool, given=invocation_data)
         outcome = await execution.start(request.code)
         if outcome.error is not None:
-            say_other_language(outcome.error, request.code)
-        notes = view.notes if isinstance(view, RunView) else notes
-        return await self._told(outcome, view, limits, notes, capabilities)
+            add_language_hint(outcome.error, request.code)
+        notes = view.notes if isinstance(view, RunCatalog) else notes
+        return await self._build_answer(outcome, view, limits, notes, capabilities)
 
     async def resume(
         self,
@@ -406,93 +430,110 @@ class Runs:
         call: CallContext | None,
     ) -> Any:
         """Return what `execute` does, of a program that goes on. Raises `CodeModeProtocolError`."""
-        view, outer = RunView(self._servers, homes=self._homes), _outer(call)
+        view, outer = RunCatalog(self._servers, homes=self._identities), _create_outer_call(call)
         tools = with_library(view, self._library, None, outer.call, self._pool)
         outcome = await resume_answered(
             self._profile, interrupt, resolution, resolutions, tools, self._settings, outer, self._pool
         )
-        return await self._told(outcome, view, view.limits or self._options.limits, view.notes, view.capabilities)
+        return await self._build_answer(
+            outcome, view, view.limits or self._options.limits, view.notes, view.capabilities
+        )
 
     async def _connect(self, request: RunRequest) -> tuple[list[Diagnostic], list[str]]:
         """List the servers that a request names; return what is to be said of it, and the paths of those there are."""
         notes = list(request.notes)
         if not self._descriptions.is_read:
-            await run_check(LARGE_CHARACTERS, self._descriptions.take_as_read)
+            await run_check(LARGE_CHARACTERS, self._descriptions.ensure_read)
         found = {name: self._servers.find(name) for name in request.capabilities}
-        sources = [one for one in dict.fromkeys(found.values()) if one is not None]
-        await self._servers.list(one for one in sources if not one.is_current)
-        await self._servers.put_together()
+        sources = [server_source for server_source in dict.fromkeys(found.values()) if server_source is not None]
+        await self._servers.list(server_source for server_source in sources if not server_source.is_current)
+        await self._servers.build_catalog()
         if unknown := [name for name, source in found.items() if source is None]:
-            notes += await run_check(LARGE_CHARACTERS, partial(self._unknown, unknown))
-        notes += [unavailable(one) for one in sources if one.failure is not None]
-        return notes, [one.path for one in sources if one.failure is None]
+            notes += await run_check(LARGE_CHARACTERS, partial(self._warn_unknown_servers, unknown))
+        notes += [
+            unavailable_diagnostic(server_source) for server_source in sources if server_source.failure is not None
+        ]
+        return notes, [server_source.path for server_source in sources if server_source.failure is None]
 
-    def _unknown(self, names: Sequence[str]) -> list[Diagnostic]:
+    def _warn_unknown_servers(self, names: Sequence[str]) -> list[Diagnostic]:
         """Return the warnings about servers that there are not: to the first, with those that may have been meant."""
-        said: list[Diagnostic] = []
-        for at, name in enumerate(names):
-            near = self._servers.nearest(name) if at < _MAX_SUGGESTIONS else []
-            hint = f"Ask for {' or '.join(near)}." if near else "Ask for servers that the description names."
+        diagnostics: list[Diagnostic] = []
+        for index, name in enumerate(names):
+            similar = self._servers.nearest(name) if index < _MAX_SUGGESTIONS else []
+            hint = f"Ask for {' or '.join(similar)}." if similar else "Ask for servers that the description names."
             text = f'there is no server "{name[:_MAX_NAME_CHARACTERS]}"'
-            said.append(diagnostic("warning", "CAPABILITY_UNAVAILABLE", text, hint=hint))
-        return said
+            diagnostics.append(diagnostic("warning", "CAPABILITY_UNAVAILABLE", text, hint=hint))
+        return diagnostics
 
-    async def _told(
+    async def _build_answer(
         self,
         outcome: RunOutcome,
-        view: RunView | ModuleCatalog,
+        view: RunCatalog | ModuleCatalog,
         limits: RunLimits,
         notes: Sequence[Diagnostic],
         capabilities: Sequence[str],
     ) -> Any:
         if outcome.interrupt is not None:
             return outcome.interrupt
-        says_more = outcome.abandoned or outcome.returned_nothing or outcome.warnings or outcome.output_warnings
-        if outcome.error is None and not (says_more or notes or capabilities or isinstance(view, RunView)):
-            return response_of(outcome, ())
-        policy = self._usual.execution_policy if outcome.error is None else self._policy(limits)
-        said = [*diagnostics_of(outcome, policy), *notes]
-        if isinstance(view, RunView):
-            said += view.changed_meanwhile()
+        has_notes = outcome.abandoned or outcome.returned_nothing or outcome.warnings or outcome.output_warnings
+        if outcome.error is None and not (has_notes or notes or capabilities or isinstance(view, RunCatalog)):
+            return build_response(outcome, ())
+        policy = self._default_settings.execution_policy if outcome.error is None else self._policy(limits)
+        diagnostics = [*build_diagnostics(outcome, policy), *notes]
+        if isinstance(view, RunCatalog):
+            diagnostics += view.find_changes()
         declarations = await self._declarations(view, capabilities) if capabilities else ""
-        ready_ms = view.ready_ms if isinstance(view, RunView) else 0.0
-        return response_of(outcome, cleared(said, self._options.secrets), declarations, ready_ms)
+        ready_ms = view.ready_ms if isinstance(view, RunCatalog) else 0.0
+        return build_response(outcome, redact_diagnostics(diagnostics, self._options.secrets), declarations, ready_ms)
 
-    async def _declarations(self, view: RunView | ModuleCatalog, capabilities: Sequence[str]) -> str:
+    async def _declarations(self, view: RunCatalog | ModuleCatalog, capabilities: Sequence[str]) -> str:
         """Return the declarations of those servers that the model has not read in the description."""
-        catalog = view.catalog if isinstance(view, RunView) else view
+        catalog = view.catalog if isinstance(view, RunCatalog) else view
 
-        named = [one for path in capabilities if (one := catalog.server(path)) is not None]
+        servers = [server for path in capabilities if (server := catalog.server(path)) is not None]
 
-        def declared() -> str:
-            known = self._descriptions.read_of
+        def declare_unread() -> str:
+            known = self._descriptions.read_declarations
             # Its tools may be others than those that were read of.
-            unread = [one for one in named if fits_in(one, len(known.get(one.path, ""))) != known.get(one.path, "")]
-            return declarations_for(unread, self._options.max_declarations_characters)
+            unread = [
+                server
+                for server in servers
+                if declare_if_fits(server, len(known.get(server.path, ""))) != known.get(server.path, "")
+            ]
+            return declare_servers_within(unread, self._options.max_declarations_characters)
 
         # Some tens of microseconds for each tool, unless it was done for an earlier run.
-        is_little = all(is_declared(one) for one in named) and sum(len(one.tools) for one in named) <= _FEW_TOOLS
-        return await run_check(0 if is_little else LARGE_CHARACTERS, declared)
+        is_little = (
+            all(is_declared(server) for server in servers)
+            and sum(len(server.tools) for server in servers) <= _FEW_TOOLS
+        )
+        return await run_check(0 if is_little else LARGE_CHARACTERS, declare_unread)
 
     def _policy(self, limits: RunLimits) -> ExecutionPolicy:
-        return self._settings.under(limits.policy()).execution_policy
+        return self._settings.under(limits.to_policy()).execution_policy
 
     def _find(self, name: str) -> ModuleTool | None:
         return self._servers.catalog().find(name)
 
 
-def _outer(call: CallContext | None) -> OuterCall:
+def _create_outer_call(call: CallContext | None) -> OuterCall:
     return OuterCall(call=check_call(call), is_traced=True)
 
 
-def _given(notes: Sequence[Diagnostic], capabilities: Sequence[str], limits: RunLimits | None) -> dict[str, Any] | None:
+def _build_invocation_data(
+    notes: Sequence[Diagnostic], capabilities: Sequence[str], limits: RunLimits | None
+) -> dict[str, Any] | None:
     """Return what one invocation brings along; None for nothing."""
-    brought = {NOTES: notes, CAPABILITIES: capabilities, LIMITS: {} if limits is None else limits.differing()}
-    return {name: value for name, value in brought.items() if value} or None
+    data = {
+        NOTES_KEY: notes,
+        CAPABILITIES_KEY: capabilities,
+        LIMITS_KEY: {} if limits is None else limits.non_default_values(),
+    }
+    return {name: value for name, value in data.items() if value} or None
 
 
-def _failed(error: Exception) -> Diagnostic:
+def _diagnose_host_failure(error: Exception) -> Diagnostic:
     """Return the diagnostic of a request that the host itself got wrong, or could not run."""
     if isinstance(error, ValueError) and not isinstance(error, CodeModeProtocolError):
         return diagnostic("error", "BAD_REQUEST", "the host has made this call with arguments that are not valid")
-    return host_failed()
+    return host_failure_diagnostic()

@@ -16,8 +16,8 @@ from ...host.forks import forkable_lock
 from ...host.imports import importing
 from ...host.threads import off_loop
 from ...options.parts import ContinuationOptions
-from .module_tools import ListedServer, module_paths
-from .servers import Source, sources_of
+from .module_tools import ListedServer, assign_module_paths
+from .servers import ServerSource, create_sources
 
 if TYPE_CHECKING:
     from .catalog import ModuleCatalog
@@ -26,60 +26,62 @@ if TYPE_CHECKING:
 # What was asked about a call of one is no answer for another, and what one has given is nothing that another has done:
 # a program goes on only where the servers are that it has called.
 
-_DIGITS = 32
-_MAX_SHOWN_NAME = 100
+_DIGEST_CHARACTERS = 32
+_MAX_QUOTED_CHARACTERS = 100
 
 
-class Homes:
+class ServerIdentities:
     """The servers of one tool by their paths, each as a digest of its ``home`` under a key: some is secret.
 
     What a continuation keeps is made with the key that signs it, and known by any: both hold for as long as each other.
     Servers that have none are not in it: what they are is for their host to know.
     """
 
-    def __init__(self, sources: Sequence[Source], options: ContinuationOptions) -> None:
+    def __init__(self, sources: Sequence[ServerSource], options: ContinuationOptions) -> None:
         self._sources = sources
         self._options = options
 
-    def of(self, paths: Iterable[str]) -> dict[str, str]:
+    def get_for(self, paths: Iterable[str]) -> dict[str, str]:
         """Return the digests of these servers."""
         wanted = set(paths)
         return {path: digests[-1] for path, digests in self._digests.items() if path in wanted}
 
-    def named_in(self, code: str) -> dict[str, str]:
+    def find_in_code(self, code: str) -> dict[str, str]:
         """Return the digests of the servers whose paths stand in a program, to find it by: under the first key."""
         return {path: digests[0] for path, digests in self._digests.items() if path in code}
 
-    def all(self) -> dict[str, str]:
+    def get_all(self) -> dict[str, str]:
         """Return the digests of all."""
         return {path: digests[-1] for path, digests in self._digests.items()}
 
-    def require(self, kept: Mapping[str, Any], paths: Iterable[str]) -> None:
+    def require(self, stored_digests: Mapping[str, Any], paths: Iterable[str]) -> None:
         """Raise `CodeModeProtocolError` where one of these servers was another one, by what was kept, or is gone."""
         known = self._digests
-        other = next((path for path in sorted(paths) if kept.get(path) not in known.get(path, (None,))), None)
-        if other is not None:
+        mismatch = next(
+            (path for path in sorted(paths) if stored_digests.get(path) not in known.get(path, (None,))), None
+        )
+        if mismatch is not None:
             raise CodeModeProtocolError(
-                f"the server {other[:_MAX_SHOWN_NAME]!r} of this host is not the one that the program has begun"
-                " with: go on where its configuration is the same",
+                f"the server {mismatch[:_MAX_QUOTED_CHARACTERS]!r} of this host is not the one that the program has"
+                " begun with: go on where its configuration is the same",
                 details={"not_resumable": True},
             )
 
     @cached_property
     def _digests(self) -> dict[str, tuple[str, ...]]:
         """Of each server under each key, in the order of the keys."""
-        homes = {one.path: one.home for one in self._sources}
+        homes = {secret.path: secret.home for secret in self._sources}
         if not any(homes.values()):
             return {}
         from ...continuations.signing import KeyRing
 
         keys = self._options.keys or get_process_keys()
         secrets = [KeyRing((key,), purpose="home").secret() for key in keys]
-        return {path: tuple(_digest(one, home) for one in secrets) for path, home in homes.items() if home}
+        return {path: tuple(_digest(secret, home) for secret in secrets) for path, home in homes.items() if home}
 
 
 def _digest(secret: bytes, home: str) -> str:
-    return hmac.new(secret, home.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()[:_DIGITS]
+    return hmac.new(secret, home.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()[:_DIGEST_CHARACTERS]
 
 
 _MAX_NAME_CHARACTERS = 200
@@ -89,82 +91,87 @@ class ServerSet:
     """Servers in the order in which they were given. Safe to use from several threads and event loops."""
 
     def __init__(self, servers: Iterable[Any]) -> None:
-        self.sources = sources_of(servers)
-        self.is_static = all(one.is_static for one in self.sources)
-        self._by_path = {one.path: one for one in self.sources}
-        self._by_id = {one.server_id: one for one in reversed(self.sources)}  # of equal ones the first
+        self.sources = create_sources(servers)
+        self.is_static = all(source.is_static for source in self.sources)
+        self._by_path = {source.path: source for source in self.sources}
+        self._by_id = {source.server_id: source for source in reversed(self.sources)}  # of equal ones the first
         self._lock = forkable_lock()
-        self._made: tuple[Any, ModuleCatalog] | None = None
+        self._cached_catalog: tuple[Any, ModuleCatalog] | None = None
 
     @property
     def is_listed(self) -> bool:
         """True when each server has been listed once."""
-        return self.is_static or all(one.listed is not None for one in self.sources)
+        return self.is_static or all(source.listed is not None for source in self.sources)
 
     @property
     def may_ask(self) -> bool:
         """True when a call of some tool may wait for a person, as far as the servers have been listed."""
-        return any(one.listed is None or (one.failure is None and one.listed.may_ask) for one in self.sources)
+        return any(
+            source.listed is None or (source.failure is None and source.listed.may_ask) for source in self.sources
+        )
 
     @property
     def has_catalog(self) -> bool:
         """True when `catalog` has nothing to put together."""
-        return self._made is not None and (self.is_static or self._made[0] == self.listing())
+        return self._cached_catalog is not None and (self.is_static or self._cached_catalog[0] == self.listing())
 
     def listing(self) -> tuple[tuple[ListedServer | None, str | None], ...]:
         """Return what all servers were last listed as, and why they are not now: equal as long as that is the same."""
-        return tuple([(one.listed, one.failure) for one in self.sources])
+        return tuple([(source.listed, source.failure) for source in self.sources])
 
     def catalog(self) -> ModuleCatalog:
         """Return the tools as they were last listed: the same catalog as long as they are the same."""
-        if self.is_static and self._made is not None:
-            return self._made[1]
+        if self.is_static and self._cached_catalog is not None:
+            return self._cached_catalog[1]
         with importing:
             from .catalog import ModuleCatalog
-        known = self.listing()
+        listing = self.listing()
         with self._lock:
-            made = self._made
-            if made is None or made[0] != known:
-                listed = _usable(known)
-                unavailable = {one.path: one.failure for one in self.sources if one.failure is not None}
-                made = self._made = (known, ModuleCatalog(listed, unavailable, None if made is None else made[1]))
-            return made[1]
+            cached = self._cached_catalog
+            if cached is None or cached[0] != listing:
+                listed = _available_servers(listing)
+                unavailable = {source.path: source.failure for source in self.sources if source.failure is not None}
+                cached = self._cached_catalog = (
+                    listing,
+                    ModuleCatalog(listed, unavailable, None if cached is None else cached[1]),
+                )
+            return cached[1]
 
-    def shown(self) -> tuple[ListedServer, ...]:
+    def list_for_description(self) -> tuple[ListedServer, ...]:
         """Return all servers as the model is told of them: those that were never listed without tools."""
-        return tuple(one.listed or _without_tools(one) for one in self.sources)
+        return tuple(source.listed or _without_tools(source) for source in self.sources)
 
-    def find(self, server_id: str) -> Source | None:
+    def find(self, server_id: str) -> ServerSource | None:
         """Return the server of this path, or that the host calls so."""
         return self._by_path.get(server_id) or self._by_id.get(server_id)
 
-    def at(self, path: str) -> Source | None:
+    def get(self, path: str) -> ServerSource | None:
         """Return the server of this path."""
         return self._by_path.get(path)
 
     def nearest(self, server_id: str) -> list[str]:
         """Return at most three paths that may have been meant."""
-        return nearest_names(module_paths([server_id[:_MAX_NAME_CHARACTERS]])[0], self._by_path)
+        return nearest_names(assign_module_paths([server_id[:_MAX_NAME_CHARACTERS]])[0], self._by_path)
 
     async def refresh(self) -> None:
         """List the tools of all servers anew whose tools change, all at once."""
-        await self.list((one for one in self.sources if not one.is_static), anew=True)
+        await self.list((source for source in self.sources if not source.is_static), force=True)
 
-    async def list(self, sources: Iterable[Source], *, anew: bool = False) -> None:
-        """List the tools of these servers, all at once; of those whose tools are known only ``anew``."""
-        wanted = [one.list(anew=anew) for one in dict.fromkeys(sources)]
-        if wanted:
-            await asyncio.gather(*wanted)
+    async def list(self, sources: Iterable[ServerSource], *, force: bool = False) -> None:
+        """List the tools of these servers, all at once; of those whose tools are known only ``force``."""
+        listings = [source.list(force=force) for source in dict.fromkeys(sources)]
+        if listings:
+            await asyncio.gather(*listings)
 
-    async def put_together(self) -> None:
+    async def build_catalog(self) -> None:
         """Have `catalog` give what there is at once: to put thousands of tools together takes some time."""
         if not self.has_catalog:
             await off_loop(self.catalog)
 
 
-def _usable(listing: Iterable[tuple[ListedServer | None, str | None]]) -> list[ListedServer]:
+def _available_servers(listing: Iterable[tuple[ListedServer | None, str | None]]) -> list[ListedServer]:
     return [listed for listed, failure in listing if listed is not None and failure is None]
 
 
-def _without_tools(source: Source) -> ListedServer:
+def _without_tools(source: ServerSource) -> ListedServer:
     return ListedServer(source.path, source.server_id, source.server_id, None, None, (), ())

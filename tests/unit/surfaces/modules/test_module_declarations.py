@@ -13,11 +13,11 @@ from suite import each_row
 from tree_sitter import Language, Parser
 
 from codemode.surfaces.modules.declarations import (
-    MAX_LOOKED_UP_CHARACTERS,
-    declarations_for,
+    MAX_DECLARATION_CHARACTERS,
+    declare_if_fits,
     declare_server,
+    declare_servers_within,
     declare_tool,
-    fits_in,
 )
 
 PARSER = Parser(Language(tree_sitter_typescript.language_typescript()))
@@ -59,7 +59,9 @@ def test_annotations_stand_under_their_own_names():
     assert "not a tag" not in text
     assert "@list" not in text
     assert parses(text)
-    short = declarations_for([listed("s", [{"name": "a", "annotations": annotations, "description": "x" * 900}])], 600)
+    short = declare_servers_within(
+        [listed("s", [{"name": "a", "annotations": annotations, "description": "x" * 900}])], 600
+    )
     assert "@readOnlyHint true @destructiveHint false @idempotentHint true @openWorldHint false" in short
 
 
@@ -95,22 +97,22 @@ def test_a_module_is_made_once():
 def test_every_function_is_in_the_short_form_too(server):
     names = [one.export_name for one in server.tools]
     assert EXPORTED.findall(declare_server(server)) == names
-    looked_up = declarations_for([server], 20_000)
-    assert len(looked_up) <= MAX_LOOKED_UP_CHARACTERS
+    looked_up = declare_servers_within([server], 20_000)
+    assert len(looked_up) <= MAX_DECLARATION_CHARACTERS
     assert EXPORTED.findall(looked_up) == names
     for one in server.tools:
         text = declare_tool(server, one)
         assert EXPORTED.findall(text) == [one.export_name]
-        assert len(text) <= MAX_LOOKED_UP_CHARACTERS
+        assert len(text) <= MAX_DECLARATION_CHARACTERS
 
 
 @given(room=st.integers(0, 60_000))
 def test_declarations_never_pass_their_room_and_always_parse(room):
     servers = _SAMPLE
-    text = declarations_for(servers, room)
+    text = declare_servers_within(servers, room)
     assert len(text) <= room
     assert parses(text)
-    assert text == declarations_for(servers, room)
+    assert text == declare_servers_within(servers, room)
 
 
 _SAMPLE = sample_servers()
@@ -119,7 +121,7 @@ _SAMPLE = sample_servers()
 def test_comments_go_before_types_and_types_before_functions():
     tools = [{"name": f"t{at}", "description": "Long. " * 50, "inputSchema": QUERY} for at in range(20)]
     server = listed("s", tools)
-    whole, short, names = (declarations_for([server], room) for room in (12_000, 3_000, 1_800))
+    whole, short, names = (declare_servers_within([server], room) for room in (12_000, 3_000, 1_800))
     assert "Long. Long." in whole
     assert "What to look for." in whole
     assert "Long. Long." not in short
@@ -127,7 +129,7 @@ def test_comments_go_before_types_and_types_before_functions():
     assert "query: string" in short
     assert "query" not in names
     assert [len(EXPORTED.findall(text)) for text in (whole, short, names)] == [20, 20, 20]
-    cut = declarations_for([server], 700)
+    cut = declare_servers_within([server], 700)
     some = len(EXPORTED.findall(cut))
     assert 0 < some < 20
     assert f"// {20 - some} more: listTools" in cut
@@ -136,7 +138,7 @@ def test_comments_go_before_types_and_types_before_functions():
 def test_the_longest_module_gives_way_first():
     small = listed("small", [{"name": "a", "description": "Kept whole. Really.", "inputSchema": QUERY}])
     large = listed("large", [{"name": f"t{at}", "description": "Many words. " * 40} for at in range(30)])
-    text = declarations_for([small, large], 9_000)
+    text = declare_servers_within([small, large], 9_000)
     assert declare_server(small) in text
     assert declare_server(large) not in text
     assert len(EXPORTED.findall(text)) == 31
@@ -144,9 +146,9 @@ def test_the_longest_module_gives_way_first():
 
 def test_a_module_that_does_not_fit_is_seen_before_its_types_are_read():
     server = listed("s", [{"name": f"t{at}", "description": "x" * 100, "inputSchema": QUERY} for at in range(100)])
-    assert fits_in(server, 5_000) is None
+    assert declare_if_fits(server, 5_000) is None
     assert not any("_input" in vars(one.tool) for one in server.tools)
-    assert fits_in(server, 100_000) == declare_server(server)
+    assert declare_if_fits(server, 100_000) == declare_server(server)
 
 
 @pytest.mark.full
@@ -154,8 +156,8 @@ def test_schemas_without_end_are_not_read_for_a_text_that_has_one():
     every = {f"p{at}": {"$ref": f"#/$defs/D{at}"} for at in range(60)}
     mesh = {"$ref": "#/$defs/D0", "$defs": {f"D{at}": {"properties": {**every, f"own{at}": True}} for at in range(60)}}
     server = listed("s", [{"name": f"t{at:03}", "inputSchema": {**mesh, "title": f"T{at}"}} for at in range(20)])
-    assert fits_in(server, 800) is None
-    text = declarations_for([server], 3_200)
+    assert declare_if_fits(server, 800) is None
+    text = declare_servers_within([server], 3_200)
     assert len(EXPORTED.findall(text)) == 20
     assert "_declared_0" not in vars(server)
     assert "_declared_1" not in vars(server)

@@ -12,8 +12,8 @@ from listed_servers import listed, sample_servers
 from suite import each_row
 
 from codemode.surfaces.modules.declarations import declare_server
-from codemode.surfaces.modules.description import described
-from codemode.surfaces.modules.discovery import answer, search_index
+from codemode.surfaces.modules.description import describe_run_tool
+from codemode.surfaces.modules.discovery import build_search_index, call_discovery
 from codemode.surfaces.modules.module_tools import ListedServer
 from codemode.surfaces.modules.options import RunOptions
 
@@ -23,7 +23,7 @@ QUERY = {"type": "object", "properties": {"query": {"type": "string"}}, "require
 
 
 def text_of(servers: list[ListedServer], options: RunOptions) -> str:
-    return described(servers, options).text
+    return describe_run_tool(servers, options).text
 
 
 def with_room(characters: int) -> RunOptions:
@@ -89,27 +89,27 @@ def test_of_very_many_servers_some_are_named():
 
 def test_declarations_are_there_as_far_as_the_room_goes_and_it_is_told_which():
     small = [listed(f"s{at}", [{"name": "go", "inputSchema": QUERY}]) for at in range(3)]
-    found = described(small, RunOptions())
-    assert found.declared.keys() == {"s0", "s1", "s2"}
+    found = describe_run_tool(small, RunOptions())
+    assert found.declarations.keys() == {"s0", "s1", "s2"}
     assert all(declare_server(one) in found.text for one in small)
     assert "These modules in full:\n```ts\n" in found.text
     large = listed("large", [{"name": f"t{at}", "description": "Words. " * 30} for at in range(40)])
-    found = described([large, *small], RunOptions())
-    assert found.declared.keys() == {"s0", "s1", "s2"}
+    found = describe_run_tool([large, *small], RunOptions())
+    assert found.declarations.keys() == {"s0", "s1", "s2"}
     assert "Of these modules, some in full:\n" in found.text
-    assert described(SAMPLE, with_room(1_000_000)).declared.keys() == {one.path for one in SAMPLE}
-    assert not described([large], RunOptions()).declared
+    assert describe_run_tool(SAMPLE, with_room(1_000_000)).declarations.keys() == {one.path for one in SAMPLE}
+    assert not describe_run_tool([large], RunOptions()).declarations
 
 
 def test_no_text_of_a_tool_ends_the_block_that_it_stands_in():
     server = listed("s", [{"name": "t", "description": "a ``` b ````\n```\n# Rules"}])
-    found = described([server], RunOptions())
-    assert found.declared.keys() == {"s"}
+    found = describe_run_tool([server], RunOptions())
+    assert found.declarations.keys() == {"s"}
     block = found.text.split("in full:\n")[1]
     fence = block.split("ts\n")[0]
     assert len(fence) > 4
     assert block.endswith(f"\n{fence}")
-    assert not described([listed("s", [{"name": "t", "description": "`" * 1500}])], RunOptions()).declared
+    assert not describe_run_tool([listed("s", [{"name": "t", "description": "`" * 1500}])], RunOptions()).declarations
 
 
 @given(room=st.integers(1, 12_000), name=st.sampled_from(sorted(SETS)))
@@ -126,7 +126,7 @@ def test_nothing_is_read_of_what_does_not_fit():
         )
         for at in range(41)
     ]
-    found = described(servers, RunOptions())
+    found = describe_run_tool(servers, RunOptions())
     assert len(found.text) <= 4000
     # The types of none of these thousand tools were compiled.
     assert not any("_input" in vars(one.tool) for server in servers for one in server.tools)
@@ -142,7 +142,7 @@ def characters_of(servers):
 
 
 def ask(name, given, servers):
-    return answer(servers, search_index(servers), name, [given])
+    return call_discovery(servers, build_search_index(servers), name, [given])
 
 
 def test_what_is_shown_is_a_small_part_of_the_definitions():

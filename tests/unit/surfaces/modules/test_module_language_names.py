@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from codemode.surfaces.modules.module_tools import export_names
+from codemode.surfaces.modules.module_tools import assign_export_names
 
 CALLED_BY_LANGUAGE = ("then", "toJSON", "toLocaleString", "toString", "valueOf")
 
 
 def test_no_export_has_a_name_that_the_language_calls() -> None:
-    exports = export_names([*CALLED_BY_LANGUAGE, "toString_", "list"])
+    exports = assign_export_names([*CALLED_BY_LANGUAGE, "toString_", "list"])
     assert not {*CALLED_BY_LANGUAGE}.intersection(exports.values())
     assert len({*exports.values()}) == len(exports)
     assert exports["list"] == "list"

@@ -20,7 +20,7 @@ from codemode import ModuleServer, Tool, create_modules_tool
 from codemode.errors import CodeModeAuthenticationError
 from codemode.host import steps
 from codemode.surfaces.modules import servers as listing_of_servers
-from codemode.surfaces.modules.runs import RunView
+from codemode.surfaces.modules.runs import RunCatalog
 from codemode.surfaces.modules.server_set import ServerSet
 
 
@@ -52,8 +52,8 @@ def imports(*paths: str, dynamic: str | None = "") -> Any:
     return {"module": {"imports": said, "dynamic": [] if dynamic == "" else [{"from": dynamic}]}}
 
 
-async def view_of(servers: ServerSet, facts: Any, given: Any = None) -> RunView:
-    view = RunView(servers)
+async def view_of(servers: ServerSet, facts: Any, given: Any = None) -> RunCatalog:
+    view = RunCatalog(servers)
     doing = view.preparation(facts, given)
     if doing is not None:
         await doing
@@ -85,8 +85,8 @@ def test_a_changed_revision_is_listed_before_the_next_run_that_imports():
         assert later.names() == ("one.a", "one.c", "two.b")
         assert first.names() == ("one.a", "two.b")  # a running program keeps its own
         assert (one.listings, two.listings) == (2, 1)
-        assert [note["code"] for note in first.changed_meanwhile()] == ["TOOLS_CHANGED", "TOOLS_CHANGED"]
-        assert later.changed_meanwhile() == []
+        assert [note["code"] for note in first.find_changes()] == ["TOOLS_CHANGED", "TOOLS_CHANGED"]
+        assert later.find_changes() == []
 
     within(main())
 
@@ -382,8 +382,8 @@ def test_a_listing_that_gives_the_same_tools_is_no_change():
         servers = ServerSet([Live("one", "a")])
         view = await view_of(servers, imports("one"))
         await servers.refresh()
-        assert view.changed_meanwhile() == []
-        assert RunView(servers).preparation(imports("one"), None) is None  # there is nothing to do
+        assert view.find_changes() == []
+        assert RunCatalog(servers).preparation(imports("one"), None) is None  # there is nothing to do
 
     within(main())
 

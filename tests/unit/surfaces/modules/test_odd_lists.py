@@ -10,7 +10,7 @@ import pytest
 from waiting import within
 
 from codemode import Tool, create_modules_tool
-from codemode.surfaces.modules.discovery import answer, search_index, unknown_tool
+from codemode.surfaces.modules.discovery import build_search_index, call_discovery, unknown_tool_error
 
 
 class Live:
@@ -34,7 +34,7 @@ def described(server: Live) -> tuple[Any, str]:
     run = create_modules_tool([server])
     within(run.prepare())
     (listed,) = run.catalog.servers
-    said = answer([listed], search_index([listed]), "describeServer", ["live", {"detail": "description"}])
+    said = call_discovery([listed], build_search_index([listed]), "describeServer", ["live", {"detail": "description"}])
     return (listed, said.get("leftOut", [])), run.description
 
 
@@ -61,7 +61,7 @@ def test_what_a_server_has_left_out_itself_is_told_in_bounds():
     assert left_out[0] == '"x": too large'
     assert len(left_out) <= 16
     assert max(map(len, left_out)) <= 1_000
-    error = unknown_tool([listed], listed, "x")
+    error = unknown_tool_error([listed], listed, "x")
     assert error.message.startswith('Server "live" has no tool "x" (left out of its list: "x": too large).')
 
 

@@ -26,8 +26,8 @@ from codemode.errors import (
     CodeModeWorkerError,
 )
 from codemode.execution.outcome import RunOutcome
-from codemode.surfaces.modules.diagnostics import cleared, diagnostics_of, response_of
-from codemode.surfaces.modules.response import diagnostic, ordered, refused
+from codemode.surfaces.modules.diagnostics import build_diagnostics, build_response, redact_diagnostics
+from codemode.surfaces.modules.response import diagnostic, refusal_response, sort_diagnostics
 
 LIMITS = ExecutionPolicy(memory_limit_bytes=1 << 21, max_stack_size_bytes=1 << 20)
 AT = {"line": 3, "column": 7}
@@ -46,7 +46,7 @@ def call(error_class: str, **fields: Any) -> dict[str, Any]:
 
 
 def of(error: CodeModeError) -> list[Any]:
-    return diagnostics_of(RunOutcome("failed", "outer", error=error), LIMITS)
+    return build_diagnostics(RunOutcome("failed", "outer", error=error), LIMITS)
 
 
 TABLE: dict[str, tuple[CodeModeError, dict[str, Any]]] = {
@@ -185,39 +185,39 @@ def test_calls_that_were_cut_off_are_told_of():
 def test_abandoned_calls_are_a_warning_beside_the_result():
     abandoned: Any = tuple({"id": str(at), "kind": "tool", "name": f"a.t{at}", "status": "pending"} for at in range(7))
     outcome = RunOutcome("completed", "outer", value={"x": 1}, abandoned=abandoned)
-    said = diagnostics_of(outcome, LIMITS)
+    said = build_diagnostics(outcome, LIMITS)
     assert [(one["code"], one["severity"]) for one in said] == [("CALL_NOT_AWAITED", "warning")]
     assert "a.t0, a.t1, a.t2, a.t3, a.t4 and 2 more" in said[0]["message"]
-    response = response_of(outcome, said)
+    response = build_response(outcome, said)
     assert (response["result"], response.exception) == ({"x": 1}, None)
 
 
 def test_an_abandoned_import_is_named_as_programs_write_it():
     abandoned: Any = ({"id": "1", "kind": "catalog", "name": "importServer", "status": "unsent"},)
-    (said,) = diagnostics_of(RunOutcome("completed", "outer", abandoned=abandoned), LIMITS)
+    (said,) = build_diagnostics(RunOutcome("completed", "outer", abandoned=abandoned), LIMITS)
     assert said["message"].endswith(": import()")
 
 
 def test_errors_stand_before_warnings_before_infos_each_once():
     given = [diagnostic(severity, severity, "m") for severity in ("info", "warning", "error", "info", "warning")]
-    assert [one["severity"] for one in ordered(given)] == ["error", "warning", "info"]
+    assert [one["severity"] for one in sort_diagnostics(given)] == ["error", "warning", "info"]
 
 
 def test_secrets_and_long_texts_stay_out():
     error = CodeModeError("hunter2 " + "x" * 10_000, details={"name": "hunter2"})
-    [said] = ordered(cleared(of(error), ("hunter2",)))
+    [said] = sort_diagnostics(redact_diagnostics(of(error), ("hunter2",)))
     assert "hunter2" not in json.dumps(said)
     assert len(said["message"]) <= 4_000
     for size in range(3_980, 4_005):  # nor is one cut open where the text is
         error = CodeModeError("x" * size + "hunter2", details={"name": "E"})
-        [said] = ordered(cleared(of(error), ("hunter2",)))
+        [said] = sort_diagnostics(redact_diagnostics(of(error), ("hunter2",)))
         assert "hun" not in said["message"]
 
 
 def test_after_an_error_there_is_no_result_and_the_host_has_the_error():
     error = CodeModeError("no", details={"name": "Error"})
     outcome = RunOutcome("failed", "outer", value={"x": 1}, error=error)
-    response = response_of(outcome, diagnostics_of(outcome, LIMITS))
+    response = build_response(outcome, build_diagnostics(outcome, LIMITS))
     assert (response["result"], response["logs"]) == (None, [])
     assert response.exception is error
     assert json.loads(json.dumps(response)) == response
@@ -225,7 +225,7 @@ def test_after_an_error_there_is_no_result_and_the_host_has_the_error():
 
 
 def test_a_refused_request_has_all_of_an_answer():
-    assert refused([diagnostic("error", "BAD_REQUEST", "no")]) == {
+    assert refusal_response([diagnostic("error", "BAD_REQUEST", "no")]) == {
         "logs": [],
         "result": None,
         "diagnostics": [{"severity": "error", "code": "BAD_REQUEST", "message": "no"}],
@@ -233,6 +233,6 @@ def test_a_refused_request_has_all_of_an_answer():
 
 
 def test_half_a_pair_that_a_request_named_can_be_sent_on():
-    said = ordered([diagnostic("warning", "X", "no \ud800", hint="\udfff", path="/\ud800")])
+    said = sort_diagnostics([diagnostic("warning", "X", "no \ud800", hint="\udfff", path="/\ud800")])
     assert json.dumps(said, ensure_ascii=False).encode()
     assert said[0]["message"] == "no \ufffd"

@@ -14,7 +14,13 @@ from suite import each_row
 from codemode import CodeModeToolError, Tool
 from codemode.data.json_values import NOT_GIVEN
 from codemode.schemas.compiled import path_text
-from codemode.surfaces.modules.module_tools import ServerTool, example_of, mismatch, parts_of, pointer
+from codemode.surfaces.modules.module_tools import (
+    ServerTool,
+    describe_mismatch,
+    find_example,
+    parse_path,
+    to_json_pointer,
+)
 from codemode.tools.prepared import MISSING
 
 
@@ -64,7 +70,7 @@ def refused(kind: str, value: Any) -> dict[str, str]:
     with pytest.raises(CodeModeToolError) as caught:
         made.validate_input(value)
     details = caught.value.details
-    return mismatch(details["problems"][0], made.input_json_schema, details["received"])
+    return describe_mismatch(details["problems"][0], made.input_json_schema, details["received"])
 
 
 @each_row("kind", TOOLS)
@@ -117,10 +123,10 @@ def test_a_call_without_an_argument_of_an_object_is_of_an_empty_one():
 
 @given(st.lists(st.text(max_size=6) | st.integers(0, 99), max_size=5))
 def test_paths_of_validators_are_read_back(parts: list[str | int]):
-    read = parts_of(path_text(parts))
+    read = parse_path(path_text(parts))
     if sum(len(str(part)) for part in parts) < 20 and all(str(part).isascii() for part in parts):
         assert read == parts
-    assert pointer(read).count("/") == len(read)
+    assert to_json_pointer(read).count("/") == len(read)
 
 
 def test_examples_are_the_schemas_own_first():
@@ -129,16 +135,16 @@ def test_examples_are_the_schemas_own_first():
     given_by_author = Tool("t", execute=None, input_schema=SCHEMA, input_examples=authors)
     made = Tool("t", execute=None, input_schema=SCHEMA)
     large = Tool("t", execute=None, input_schema={**SCHEMA, "examples": [{"title": "x" * 10_000}]})
-    examples = [example_of(ServerTool(one, "s.t")) for one in (own, given_by_author, made, large)]
+    examples = [find_example(ServerTool(one, "s.t")) for one in (own, given_by_author, made, large)]
     assert examples == [{"title": "own"}, {"title": "x"}, {"title": "text"}, {"title": "text"}]
-    assert example_of(ServerTool(Tool("t", execute=None, input_schema={"const": "x" * 10_000}), "s.t")) is NOT_GIVEN
+    assert find_example(ServerTool(Tool("t", execute=None, input_schema={"const": "x" * 10_000}), "s.t")) is NOT_GIVEN
 
 
 def test_of_alternatives_without_end_no_more_are_kept_than_are_looked_at():
     schema: dict[str, Any] = {"anyOf": [{"$ref": "#"}] * 20_000, "properties": {"a": {"$ref": "#"}}}
     tracemalloc.start()
     try:
-        found = mismatch({"path": ".".join("a" * 30), "message": "Field required"}, schema, None)
+        found = describe_mismatch({"path": ".".join("a" * 30), "message": "Field required"}, schema, None)
         _, peak_bytes = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

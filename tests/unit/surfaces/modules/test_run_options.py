@@ -31,7 +31,7 @@ def test_the_defaults():
 
 
 def test_the_defaults_are_those_of_the_core_under_its_names():
-    policy = RunLimits().policy()
+    policy = RunLimits().to_policy()
     assert {option: getattr(policy, HOST_NAMES[option]) for option in WIRE_NAMES} == DEFAULTS
 
 

@@ -10,7 +10,7 @@ from suite import each_row
 
 from codemode.options.parts import MIB
 from codemode.surfaces.modules.options import WIRE_NAMES, RunOptions
-from codemode.surfaces.modules.runs import RunRequest, read_request
+from codemode.surfaces.modules.runs import RunRequest, parse_request
 
 OPTIONS = RunOptions(ceilings={"timeout_ms": 60_000})
 ANYTHING = st.recursive(
@@ -21,7 +21,7 @@ ANYTHING = st.recursive(
 
 
 def read(**given: Any) -> RunRequest:
-    request = read_request({"code": "", **given}, OPTIONS)
+    request = parse_request({"code": "", **given}, OPTIONS)
     assert isinstance(request, RunRequest)
     return request
 
@@ -47,7 +47,7 @@ def read(**given: Any) -> RunRequest:
     ],
 )
 def test_fields_of_a_wrong_type_are_told_all_at_once(given: Any, paths: list[str]):
-    said = read_request(given, OPTIONS)
+    said = parse_request(given, OPTIONS)
     assert isinstance(said, list)
     assert [(one["code"], one["severity"], one.get("path")) for one in said] == [
         ("BAD_REQUEST", "error", path) for path in paths
@@ -112,5 +112,5 @@ def test_capabilities_are_named_once():
     | st.fixed_dictionaries({"code": st.text(max_size=3), "limits": ANYTHING, "requestedCapabilities": ANYTHING})
 )
 def test_nothing_that_comes_in_raises(value: Any):
-    said = read_request(value, OPTIONS)
+    said = parse_request(value, OPTIONS)
     assert isinstance(said, RunRequest) or all(one["code"] == "BAD_REQUEST" for one in said)

@@ -32,4 +32,4 @@ def test_making_and_describing_a_tool_makes_no_runs():
     tool = create_modules_tool([ModuleServer("clock", {"now": lambda: 1})])
     assert "clock" in tool.description
     assert tool.may_ask is False
-    assert tool._runs is None
+    assert tool._executor is None

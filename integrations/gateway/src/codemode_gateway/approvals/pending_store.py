@@ -237,7 +237,7 @@ class RunsOf:
 
     def program(self, code: str) -> str:
         """Return what tells programs apart: by their text, and by the servers that they name."""
-        said = canonical_json([code, self._run_tool.homes.named_in(code)])
+        said = canonical_json([code, self._run_tool.homes.find_in_code(code)])
         return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()
 
     async def go_on(

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from codemode.data.json_values import well_formed
 from codemode.interrupts.interrupt import APPROVAL_KIND
 from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
-from codemode.surfaces.modules.response import RunResponse, diagnostic, refused
+from codemode.surfaces.modules.response import RunResponse, diagnostic, refusal_response
 from codemode.trace.unseen import all_seen
 from codemode.trace.visible_text import clipped, counted, one_line, program_lines
 
@@ -188,7 +188,7 @@ def waiting(
         said = diagnostic("warning", WAITING, message, hint=_how_it_goes_on(record_id, url))
     else:
         said = diagnostic("warning", WAITING, "the program goes on, and has not ended yet", hint=again)
-    response = refused([said])
+    response = refusal_response([said])
     response["waiting"] = waiting_of(record_id, asked, expires_at_ms, url)
     return response
 
@@ -225,26 +225,26 @@ def _how_it_goes_on(record_id: str, url: str | None) -> str:
 def unknown_run() -> RunResponse:
     """Return the answer to an id that is none of this principal's."""
     hint = f"Send the whole `id` of `waiting`. If that was it, the run is over. {_MAY_BE_DONE}"
-    return refused([diagnostic("error", "UNKNOWN_RUN", "there is no run with this id", hint=hint)])
+    return refusal_response([diagnostic("error", "UNKNOWN_RUN", "there is no run with this id", hint=hint)])
 
 
 def not_resumed(reason: str) -> RunResponse:
     """Return the answer to what cannot go on."""
     hint = f"Nothing has run now. {_MAY_BE_DONE}"
     message = f"this call does not go on: {reason}"
-    return refused([diagnostic("error", "CONTINUATION_REFUSED", message, hint=hint)])
+    return refusal_response([diagnostic("error", "CONTINUATION_REFUSED", message, hint=hint)])
 
 
 def ended_otherwise(reason: str) -> RunResponse:
     """Return the answer for a run that came to its end without its program."""
     hint = f"Tell the user. {_MAY_BE_DONE}"
-    return refused([diagnostic("error", "RUN_ENDED", f"the run has ended: {reason}", hint=hint)])
+    return refusal_response([diagnostic("error", "RUN_ENDED", f"the run has ended: {reason}", hint=hint)])
 
 
 def bad_request(message: str, path: str) -> RunResponse:
     """Return the answer to a request that cannot be understood."""
     hint = 'Send {"code": "<an ES module>"}, or {"resume": "<the id of a run that waits>"}.'
-    return refused([diagnostic("error", "BAD_REQUEST", message, hint=hint, path=path)])
+    return refusal_response([diagnostic("error", "BAD_REQUEST", message, hint=hint, path=path)])
 
 
 def too_many_waiting(most: int, command: str = COMMAND) -> RunResponse:
@@ -252,14 +252,14 @@ def too_many_waiting(most: int, command: str = COMMAND) -> RunResponse:
     message = f"{most} programs of this user wait for a person already, and no more are kept: nothing has run"
     where = f"in the gateway's console, or with `{command} approvals list` in a terminal"
     hint = f"Tell the user to decide about some of them, or to end them, {where}. Then send the program again."
-    return refused([diagnostic("error", "TOO_MANY_WAITING", message, hint=hint)])
+    return refusal_response([diagnostic("error", "TOO_MANY_WAITING", message, hint=hint)])
 
 
 def store_away() -> RunResponse:
     """Return the answer where nobody can be asked, for what waits cannot be kept."""
     message = "the gateway's store cannot be used, in which programs and what they ask people are kept"
     hint = f"Tell the user that the store of the gateway cannot be used: its log says why. {_MAY_BE_DONE}"
-    return refused([diagnostic("error", "STORE_UNAVAILABLE", message, hint=hint)])
+    return refusal_response([diagnostic("error", "STORE_UNAVAILABLE", message, hint=hint)])
 
 
 def _call(question: Question) -> dict[str, Any]:
